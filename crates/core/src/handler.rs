@@ -1,0 +1,148 @@
+//! How a type is run (its handler) and how its jobs are treated (its settings).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use crate::id::JobId;
+use crate::limit::HANDLER_BYTES_MAX;
+use crate::name::{Invalid, TypeKey};
+use crate::retry::RetryPolicy;
+use crate::time::Timestamp;
+
+/// Names one version of one handler; made by the same generator as job ids.
+pub type HandlerId = JobId;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Lang {
+    Node,
+    Python,
+    Php,
+    Sh,
+    Exec,
+    Http,
+}
+
+impl Lang {
+    pub const ALL: [Lang; 6] =
+        [Lang::Node, Lang::Python, Lang::Php, Lang::Sh, Lang::Exec, Lang::Http];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Lang::Node => "node",
+            Lang::Python => "python",
+            Lang::Php => "php",
+            Lang::Sh => "sh",
+            Lang::Exec => "exec",
+            Lang::Http => "http",
+        }
+    }
+
+    pub fn parse(name: &str) -> Result<Lang, Invalid> {
+        Lang::ALL.into_iter().find(|lang| lang.as_str() == name).ok_or_else(|| {
+            let known: Vec<_> = Lang::ALL.iter().map(|lang| lang.as_str()).collect();
+            Invalid::new("lang", format!("'{name}' is none of {}", known.join(", ")))
+        })
+    }
+}
+
+impl fmt::Display for Lang {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What a user says a handler is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HandlerSpec {
+    pub lang: Lang,
+    /// Source, URL or command line.
+    pub body: String,
+    /// Runs once when a context starts.
+    pub before: Option<String>,
+    /// Runs before each batch.
+    pub before_each: Option<String>,
+    /// Runs after each batch.
+    pub after_each: Option<String>,
+    /// Handlers of one tenant with equal `lang` and `eid` share contexts.
+    pub eid: Option<String>,
+    pub options: HandlerOptions,
+}
+
+/// Absent values fall to the type's settings, then to the daemon's defaults.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct HandlerOptions {
+    pub timeout: Option<Duration>,
+    pub batch: Option<u32>,
+    pub contexts: Option<u32>,
+    pub context_jobs: Option<u32>,
+    pub idle: Option<Duration>,
+    pub env: BTreeMap<String, String>,
+    pub retry: Option<RetryPolicy>,
+}
+
+impl HandlerSpec {
+    /// The rules that hold for every language; a runner adds its own.
+    pub fn check(&self) -> Result<(), Invalid> {
+        if self.body.trim().is_empty() {
+            return Err(Invalid::new("body", "a handler's body is not empty"));
+        }
+        let scripts = [&self.before, &self.before_each, &self.after_each];
+        let bytes = self.body.len() + scripts.into_iter().flatten().map(String::len).sum::<usize>();
+        if bytes > HANDLER_BYTES_MAX {
+            let reason = format!("a handler has at most {HANDLER_BYTES_MAX} bytes, not {bytes}");
+            return Err(Invalid::new("body", reason));
+        }
+        let ours = self.options.env.keys().find(|name| {
+            name.is_empty() || name.contains(['=', '\0']) || name.starts_with("WINDLASS_")
+        });
+        if let Some(name) = ours {
+            let reason = format!("'{name}' is empty, has '=' or begins with WINDLASS_");
+            return Err(Invalid::new("options.env", reason));
+        }
+        Ok(())
+    }
+}
+
+/// One version of a handler, as a store has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Handler {
+    pub id: HandlerId,
+    pub key: TypeKey,
+    pub created_at: Timestamp,
+    pub spec: HandlerSpec,
+}
+
+/// How the jobs of a type are treated, with or without a handler.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TypeSettings {
+    /// Share of picks beside the tenant's other types, 1 to 1000; 1 when absent.
+    pub weight: Option<u32>,
+    /// Most jobs of the type that run at once in one daemon.
+    pub concurrency: Option<u32>,
+    /// Most starts of the type in one daemon, per second.
+    pub rate: Option<f64>,
+    pub timeout: Option<Duration>,
+    pub retry: Option<RetryPolicy>,
+    /// How long an ended job is kept.
+    pub retention: Option<Duration>,
+}
+
+/// Largest `weight` of a type.
+pub const WEIGHT_MAX: u32 = 1000;
+
+impl TypeSettings {
+    pub fn check(&self) -> Result<(), Invalid> {
+        if self.weight.is_some_and(|weight| weight == 0 || weight > WEIGHT_MAX) {
+            return Err(Invalid::new("weight", "a weight is a whole number from 1 to 1000"));
+        }
+        if self.concurrency == Some(0) {
+            let reason = "concurrency is at least 1; suspend the type to run none";
+            return Err(Invalid::new("concurrency", reason));
+        }
+        if self.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
+            return Err(Invalid::new("rate", "a rate is a number of starts per second above 0"));
+        }
+        Ok(())
+    }
+}

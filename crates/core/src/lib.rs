@@ -1,0 +1,46 @@
+//! The domain of Windlass: what a job is, how its state may change, when it is tried again, and
+//! the two seams (`Store`, `Runner`) behind which everything with a disk or a socket lives.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `name` | tenants and types, and which names are allowed |
+//! | `id` | job ids and the generator that never repeats one |
+//! | `time` | timestamps, the `Clock`, short durations such as `90s` |
+//! | `job` | the job, its options, its payload, its lease |
+//! | `state` | the states and the table of every allowed change |
+//! | `outcome` | status numbers and the four codes |
+//! | `retry` | when a failed attempt is tried again, and when it is not |
+//! | `handler` | how a type is run, and the settings of a type |
+//! | `record` | the text form in which stores keep handlers' options and types' settings |
+//! | `glob` | the patterns with which workers name types |
+//! | `store`, `runner` | the seams |
+//! | `memory` | the reference store, against which all others are compared |
+//! | `limit` | every bound of the domain, by name |
+//!
+//! Nothing here does I/O, reads a clock or the environment, or knows a wire format.
+
+pub mod glob;
+pub mod handler;
+pub mod id;
+pub mod job;
+pub mod limit;
+pub mod memory;
+pub mod name;
+pub mod outcome;
+pub mod record;
+pub mod retry;
+pub mod runner;
+pub mod state;
+pub mod store;
+pub mod time;
+
+pub use handler::{Handler, HandlerId, HandlerOptions, HandlerSpec, Lang, TypeSettings};
+pub use id::{IdGenerator, JobId, Sysid};
+pub use job::{Job, Lease, NewJob, Payload, Priority};
+pub use name::{Invalid, Tenant, TypeKey, TypeName};
+pub use outcome::{Code, Json, Status};
+pub use retry::RetryPolicy;
+pub use runner::Runner;
+pub use state::State;
+pub use store::Store;
+pub use time::{Clock, Timestamp};

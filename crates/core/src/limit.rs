@@ -1,0 +1,47 @@
+//! Every bound of the domain, by name. Bounds that an operator may move are defaults of the
+//! configuration; the ones here hold everywhere.
+
+use std::time::Duration;
+
+/// Longest tenant name, in bytes.
+pub const TENANT_BYTES_MAX: usize = 64;
+/// Longest type name, in bytes.
+pub const TYPE_BYTES_MAX: usize = 255;
+/// Longest `unique` key and longest `Idempotency-Key`, in bytes.
+pub const KEY_BYTES_MAX: usize = 255;
+/// Most urgent priority; 0 is the least urgent.
+pub const PRIORITY_MAX: u16 = 1000;
+/// Priority of a job that names none.
+pub const PRIORITY_DEFAULT: u16 = 500;
+/// Payloads above this are kept in pieces, never in one buffer.
+pub const PAYLOAD_INLINE_BYTES_MAX: usize = 1024 * 1024;
+/// Size of one piece of a large payload; the last one may be shorter, none is empty.
+pub const PAYLOAD_PIECE_BYTES: usize = 256 * 1024;
+/// Largest result data of one job.
+pub const RESULT_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Log kept of one attempt, from its end, unless configured.
+pub const LOG_BYTES_MAX: usize = 64 * 1024;
+/// Longest line kept in a log; the rest of it is cut.
+pub const LOG_LINE_BYTES_MAX: usize = 8 * 1024;
+/// Attempts whose log is kept; the oldest go first.
+pub const LOG_ATTEMPTS_MAX: u32 = 25;
+/// New jobs that one attempt may emit.
+pub const EMITTED_MAX: usize = 10_000;
+/// Source of one handler: body and the scripts around it together.
+pub const HANDLER_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Versions of one handler that are kept; the oldest go first.
+pub const HANDLER_VERSIONS_MAX: usize = 100;
+/// Jobs in one insert, claim, settlement or listing.
+pub const BATCH_JOBS_MAX: usize = 10_000;
+/// Jobs in one page of a listing.
+pub const PAGE_JOBS_MAX: usize = 1000;
+/// Jobs in one claim of a pulling worker.
+pub const PULL_JOBS_MAX: u32 = 1000;
+/// Daemons on one store: the sysid has 12 bits, and 0 is nobody's.
+pub const SYSID_MAX: u16 = 4095;
+/// How far ids may run ahead of the clock, after it was set back or under a burst.
+pub const ID_BORROW_MAX: Duration = Duration::from_secs(48 * 3600);
+/// How long an `Idempotency-Key` is remembered.
+pub const IDEMPOTENCY_TTL: Duration = Duration::from_secs(24 * 3600);
+/// Longest duration that is accepted anywhere (ten years).
+pub const DURATION_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);

@@ -1,0 +1,143 @@
+//! Tenants and types: who owns a job and what kind it is. A name that exists is a valid name.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::limit::{TENANT_BYTES_MAX, TYPE_BYTES_MAX};
+
+/// A value from outside that breaks a rule. `field` is what the sender calls it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {reason}")]
+pub struct Invalid {
+    pub field: String,
+    pub reason: String,
+}
+
+impl Invalid {
+    pub fn new(field: impl Into<String>, reason: impl Into<String>) -> Invalid {
+        Invalid { field: field.into(), reason: reason.into() }
+    }
+}
+
+/// First path segments of the HTTP door, which no tenant may be called.
+pub const TENANTS_RESERVED: [&str; 6] =
+    ["v1", "healthz", "readyz", "metrics", "openapi.json", "ui"];
+
+/// Who owns jobs. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tenant(Arc<str>);
+
+impl Tenant {
+    pub fn new(name: &str) -> Result<Tenant, Invalid> {
+        let invalid = |reason: &str| Err(Invalid::new("tenant", reason));
+        let bytes = name.as_bytes();
+        if bytes.is_empty() || bytes.len() > TENANT_BYTES_MAX {
+            return invalid("a tenant has 1 to 64 characters");
+        }
+        if !bytes[0].is_ascii_alphanumeric() {
+            return invalid("a tenant begins with a letter or a digit");
+        }
+        if !bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(b)) {
+            return invalid("a tenant has only letters, digits, '.', '_' and '-'");
+        }
+        if TENANTS_RESERVED.contains(&name) {
+            return invalid("this name is reserved for a path of the HTTP door");
+        }
+        Ok(Tenant(name.into()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What kind of job. Two tenants' types of the same name have nothing in common.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TypeName(Arc<str>);
+
+impl TypeName {
+    pub fn new(name: &str) -> Result<TypeName, Invalid> {
+        let invalid = |reason: &str| Err(Invalid::new("type", reason));
+        if name.is_empty() || name.len() > TYPE_BYTES_MAX {
+            return invalid("a type has 1 to 255 bytes");
+        }
+        if name.chars().any(char::is_control) {
+            return invalid("a type has no control characters");
+        }
+        if name.contains('|') {
+            return invalid("a type has no '|'");
+        }
+        Ok(TypeName(name.into()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A type is always meant as one tenant's type.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TypeKey {
+    pub tenant: Tenant,
+    pub name: TypeName,
+}
+
+impl TypeKey {
+    pub fn new(tenant: &str, name: &str) -> Result<TypeKey, Invalid> {
+        Ok(TypeKey { tenant: Tenant::new(tenant)?, name: TypeName::new(name)? })
+    }
+}
+
+macro_rules! shown_as_text {
+    ($($t:ty),*) => {$(
+        impl fmt::Display for $t {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+        impl fmt::Debug for $t {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", &self.0)
+            }
+        }
+    )*};
+}
+shown_as_text!(Tenant, TypeName);
+
+/// `tenant/type`: unambiguous, because a tenant has no slash.
+impl fmt::Display for TypeKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.tenant, self.name)
+    }
+}
+
+impl fmt::Debug for TypeKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tenants_follow_the_rule() {
+        for good in ["a", "0", "acme", "a.b_c-d", &"x".repeat(64)] {
+            assert!(Tenant::new(good).is_ok(), "{good}");
+        }
+        for bad in ["", "-a", ".a", "a b", "a/b", "a|b", "ä", "a\n", "v1", "ui", &"x".repeat(65)] {
+            assert_eq!(Tenant::new(bad).unwrap_err().field, "tenant", "{bad}");
+        }
+    }
+
+    #[test]
+    fn types_follow_the_rule() {
+        for good in ["t", "www-prod/Foo", "t.1", "ä ö", "a,b", &"x".repeat(255)] {
+            assert!(TypeName::new(good).is_ok(), "{good}");
+        }
+        for bad in ["", "a|b", "a\nb", "a\0", "\u{85}", &"x".repeat(256), &"ä".repeat(128)] {
+            assert_eq!(TypeName::new(bad).unwrap_err().field, "type", "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! How an attempt ended: a status number as in HTTP, and the four codes that it falls into.
+
+use std::fmt;
+
+/// 100–599, as a handler said it; anything else a handler says becomes 500.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Status(u16);
+
+impl Status {
+    pub const OK: Status = Status(200);
+    pub const RETRY: Status = Status(100);
+    pub const FAILED: Status = Status(400);
+    pub const ERROR: Status = Status(500);
+
+    pub fn new(number: i64) -> Option<Status> {
+        (100..=599).contains(&number).then_some(Status(number as u16))
+    }
+
+    pub fn get(self) -> u16 {
+        self.0
+    }
+
+    pub fn code(self) -> Code {
+        match self.0 {
+            100..=199 => Code::Retry,
+            200..=299 => Code::Ok,
+            400..=499 => Code::Failed,
+            _ => Code::Error,
+        }
+    }
+}
+
+/// `ok` and `failed` end a job; `retry` and `error` run it again until its limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Code {
+    Ok,
+    Failed,
+    Retry,
+    Error,
+}
+
+impl Code {
+    pub const ALL: [Code; 4] = [Code::Ok, Code::Failed, Code::Retry, Code::Error];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Code::Ok => "ok",
+            Code::Failed => "failed",
+            Code::Retry => "retry",
+            Code::Error => "error",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Code> {
+        Code::ALL.into_iter().find(|code| code.as_str() == name)
+    }
+
+    /// Whether an attempt that ended so is the job's last.
+    pub fn ends_job(self) -> bool {
+        matches!(self, Code::Ok | Code::Failed)
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A JSON value in its text form: the domain carries it and never looks inside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Json(String);
+
+impl Json {
+    /// The text must be one whole JSON value.
+    pub fn parse(text: String) -> Result<Json, serde_json::Error> {
+        serde_json::from_str::<&serde_json::value::RawValue>(&text)?;
+        Ok(Json(text))
+    }
+
+    pub fn string(text: &str) -> Json {
+        Json(serde_json::Value::from(text).to_string())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s0_32_a_status_falls_into_one_of_four_codes() {
+        let cases = [(100, Code::Retry), (199, Code::Retry), (200, Code::Ok), (299, Code::Ok)];
+        let more = [(300, Code::Error), (399, Code::Error), (400, Code::Failed)];
+        for (number, code) in cases.into_iter().chain(more).chain([(500, Code::Error)]) {
+            assert_eq!(Status::new(number).unwrap().code(), code, "{number}");
+        }
+        for number in [-1, 0, 99, 600, 70_000] {
+            assert_eq!(Status::new(number), None, "{number}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The text form in which stores keep handlers' options and types' settings: JSON objects with
+//! milliseconds for durations. Fields that are absent are left out; unknown ones are ignored, so
+//! that an older daemon reads what a newer one wrote.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::handler::{HandlerOptions, TypeSettings};
+use crate::retry::RetryPolicy;
+
+pub fn options_to_text(options: &HandlerOptions) -> String {
+    let mut map = Map::new();
+    put_duration(&mut map, "timeout_ms", options.timeout);
+    put_number(&mut map, "batch", options.batch);
+    put_number(&mut map, "contexts", options.contexts);
+    put_number(&mut map, "context_jobs", options.context_jobs);
+    put_duration(&mut map, "idle_ms", options.idle);
+    if !options.env.is_empty() {
+        let env: Map<String, Value> =
+            options.env.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect();
+        map.insert("env".into(), env.into());
+    }
+    put_retry(&mut map, options.retry.as_ref());
+    Value::from(map).to_string()
+}
+
+pub fn options_from_text(text: &str) -> Result<HandlerOptions, String> {
+    let map = object(text)?;
+    let env = match map.get("env").and_then(Value::as_object) {
+        None => BTreeMap::new(),
+        Some(env) => env
+            .iter()
+            .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+            .collect(),
+    };
+    Ok(HandlerOptions {
+        timeout: duration(&map, "timeout_ms"),
+        batch: number(&map, "batch"),
+        contexts: number(&map, "contexts"),
+        context_jobs: number(&map, "context_jobs"),
+        idle: duration(&map, "idle_ms"),
+        env,
+        retry: retry(&map),
+    })
+}
+
+pub fn settings_to_text(settings: &TypeSettings) -> String {
+    let mut map = Map::new();
+    put_number(&mut map, "weight", settings.weight);
+    put_number(&mut map, "concurrency", settings.concurrency);
+    if let Some(rate) = settings.rate {
+        map.insert("rate".into(), rate.into());
+    }
+    put_duration(&mut map, "timeout_ms", settings.timeout);
+    put_retry(&mut map, settings.retry.as_ref());
+    put_duration(&mut map, "retention_ms", settings.retention);
+    Value::from(map).to_string()
+}
+
+pub fn settings_from_text(text: &str) -> Result<TypeSettings, String> {
+    let map = object(text)?;
+    Ok(TypeSettings {
+        weight: number(&map, "weight"),
+        concurrency: number(&map, "concurrency"),
+        rate: map.get("rate").and_then(Value::as_f64),
+        timeout: duration(&map, "timeout_ms"),
+        retry: retry(&map),
+        retention: duration(&map, "retention_ms"),
+    })
+}
+
+fn object(text: &str) -> Result<Map<String, Value>, String> {
+    match serde_json::from_str(text) {
+        Ok(Value::Object(map)) => Ok(map),
+        Ok(_) => Err("not a JSON object".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn put_number(map: &mut Map<String, Value>, name: &str, number: Option<u32>) {
+    if let Some(number) = number {
+        map.insert(name.into(), number.into());
+    }
+}
+
+fn put_duration(map: &mut Map<String, Value>, name: &str, duration: Option<Duration>) {
+    if let Some(duration) = duration {
+        map.insert(name.into(), (duration.as_millis() as u64).into());
+    }
+}
+
+fn put_retry(map: &mut Map<String, Value>, policy: Option<&RetryPolicy>) {
+    let Some(policy) = policy else { return };
+    let mut retry = Map::new();
+    put_duration(&mut retry, "delay_ms", Some(policy.delay));
+    retry.insert("factor".into(), policy.factor.into());
+    put_duration(&mut retry, "delay_max_ms", Some(policy.delay_max));
+    put_number(&mut retry, "attempts", Some(policy.attempts));
+    put_duration(&mut retry, "age_ms", Some(policy.age));
+    map.insert("retry".into(), retry.into());
+}
+
+fn number(map: &Map<String, Value>, name: &str) -> Option<u32> {
+    map.get(name).and_then(Value::as_u64).and_then(|number| u32::try_from(number).ok())
+}
+
+fn duration(map: &Map<String, Value>, name: &str) -> Option<Duration> {
+    map.get(name).and_then(Value::as_u64).map(Duration::from_millis)
+}
+
+fn retry(map: &Map<String, Value>) -> Option<RetryPolicy> {
+    let retry = map.get("retry")?.as_object()?;
+    Some(RetryPolicy {
+        delay: duration(retry, "delay_ms")?,
+        factor: retry.get("factor")?.as_f64()?,
+        delay_max: duration(retry, "delay_max_ms")?,
+        attempts: number(retry, "attempts")?,
+        age: duration(retry, "age_ms")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_reads_back_as_written() {
+        let retry = RetryPolicy { attempts: 3, factor: 1.5, ..RetryPolicy::default() };
+        let options = HandlerOptions {
+            timeout: Some(Duration::from_millis(1500)),
+            batch: Some(7),
+            contexts: Some(2),
+            context_jobs: Some(100),
+            idle: Some(Duration::from_secs(9)),
+            env: [("A".to_owned(), "b=\"c\"".to_owned())].into(),
+            retry: Some(retry.clone()),
+        };
+        assert_eq!(options_from_text(&options_to_text(&options)), Ok(options));
+        let settings = TypeSettings {
+            weight: Some(10),
+            concurrency: Some(3),
+            rate: Some(0.5),
+            timeout: Some(Duration::from_secs(1)),
+            retry: Some(retry),
+            retention: Some(Duration::from_secs(2)),
+        };
+        assert_eq!(settings_from_text(&settings_to_text(&settings)), Ok(settings));
+        assert_eq!(settings_from_text("{}"), Ok(TypeSettings::default()));
+        assert!(settings_from_text("[]").is_err());
+    }
+}

@@ -1,0 +1,209 @@
+//! When a failed attempt is tried again, and when it is not: pure decisions.
+
+use std::time::Duration;
+
+use crate::job::Job;
+use crate::outcome::{Code, Status};
+use crate::runner::Stop;
+use crate::state::Ending;
+use crate::time::Timestamp;
+
+/// How often and how long a job is tried. `attempts` counts all tries, the first included; `age`
+/// counts from the moment the job was first due.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RetryPolicy {
+    pub delay: Duration,
+    pub factor: f64,
+    pub delay_max: Duration,
+    pub attempts: u32,
+    pub age: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> RetryPolicy {
+        RetryPolicy {
+            delay: Duration::from_secs(10),
+            factor: 2.0,
+            delay_max: Duration::from_secs(3600),
+            attempts: 25,
+            age: Duration::from_secs(24 * 3600),
+        }
+    }
+}
+
+/// Each delay is moved by up to this share of itself, so that retries do not march in step.
+const JITTER: f64 = 0.1;
+
+impl RetryPolicy {
+    /// The delay after attempt number `attempt` (1 is the first). `luck` is a random number from
+    /// 0 to 1 and decides the jitter.
+    pub fn delay_after(&self, attempt: u32, luck: f64) -> Duration {
+        let power = self.factor.powi(attempt.saturating_sub(1).min(1000) as i32);
+        let delay_s = (self.delay.as_secs_f64() * power).min(self.delay_max.as_secs_f64());
+        Duration::from_secs_f64(delay_s * (1.0 - JITTER + 2.0 * JITTER * luck))
+    }
+}
+
+/// What becomes of a job after an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The job has ended.
+    End(Ending),
+    /// The attempt counts, and there will be another one at `run_at`.
+    Again { run_at: Timestamp },
+    /// Handed back unharmed: the attempt does not count.
+    Release { run_at: Timestamp },
+}
+
+/// Why a job will not be tried again although its last attempt asked for it; goes into its log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exhausted {
+    Attempts,
+    Age,
+    Expired,
+}
+
+impl Exhausted {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Exhausted::Attempts => "no attempts left",
+            Exhausted::Age => "too old to be tried again",
+            Exhausted::Expired => "expired",
+        }
+    }
+}
+
+/// Decides after an attempt that ran and said `status`.
+pub fn after_attempt(
+    job: &Job,
+    status: Status,
+    policy: &RetryPolicy,
+    now: Timestamp,
+    luck: f64,
+) -> (Verdict, Option<Exhausted>) {
+    match status.code() {
+        Code::Ok => (Verdict::End(Ending::Finished), None),
+        Code::Failed => (Verdict::End(Ending::Failed), None),
+        Code::Retry | Code::Error => {
+            again_or_dead(job, policy, now, now + policy.delay_after(job.attempt, luck))
+        }
+    }
+}
+
+/// Decides after a lease was broken: nobody knows how far the attempt came, so it counts, but
+/// there is nothing to wait for.
+pub fn after_lost_lease(
+    job: &Job,
+    policy: &RetryPolicy,
+    now: Timestamp,
+) -> (Verdict, Option<Exhausted>) {
+    again_or_dead(job, policy, now, now)
+}
+
+/// Decides for a job that was stopped from outside while it ran.
+pub fn after_stop(
+    job: &Job,
+    stop: Stop,
+    policy: &RetryPolicy,
+    now: Timestamp,
+    luck: f64,
+) -> (Verdict, Option<Exhausted>) {
+    match stop {
+        Stop::TimedOut => after_attempt(job, Status::ERROR, policy, now, luck),
+        Stop::Expired => (Verdict::End(Ending::Failed), Some(Exhausted::Expired)),
+        Stop::Cancelled => (Verdict::End(Ending::Cancelled), None),
+        Stop::Shutdown | Stop::LeaseLost => (Verdict::Release { run_at: now }, None),
+    }
+}
+
+fn again_or_dead(
+    job: &Job,
+    policy: &RetryPolicy,
+    now: Timestamp,
+    run_at: Timestamp,
+) -> (Verdict, Option<Exhausted>) {
+    let dead = |why| (Verdict::End(Ending::Failed), Some(why));
+    if job.expires_at.is_some_and(|at| at <= run_at) {
+        return dead(Exhausted::Expired);
+    }
+    if job.attempt >= policy.attempts {
+        return dead(Exhausted::Attempts);
+    }
+    if now.since(job.due_at) >= policy.age {
+        return dead(Exhausted::Age);
+    }
+    (Verdict::Again { run_at }, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::tests::running_job;
+
+    const NOW: Timestamp = Timestamp(1_800_000_000_000);
+    const MIDDLE: f64 = 0.5;
+
+    fn policy() -> RetryPolicy {
+        RetryPolicy { attempts: 3, ..RetryPolicy::default() }
+    }
+
+    #[test]
+    fn delays_grow_by_the_factor_up_to_the_bound() {
+        let delays: Vec<u64> =
+            (1..=10).map(|n| policy().delay_after(n, MIDDLE).as_secs()).collect();
+        assert_eq!(delays, [10, 20, 40, 80, 160, 320, 640, 1280, 2560, 3600]);
+        assert_eq!(policy().delay_after(u32::MAX, MIDDLE).as_secs(), 3600);
+    }
+
+    #[test]
+    fn jitter_moves_a_delay_by_a_tenth_at_most() {
+        assert_eq!(policy().delay_after(1, 0.0).as_millis(), 9000);
+        assert_eq!(policy().delay_after(1, 1.0).as_millis(), 11000);
+    }
+
+    #[test]
+    fn ok_and_failed_end_a_job_retry_and_error_run_it_again() {
+        let job = running_job(1, NOW);
+        let decide = |status| after_attempt(&job, status, &policy(), NOW, MIDDLE).0;
+        assert_eq!(decide(Status::OK), Verdict::End(Ending::Finished));
+        assert_eq!(decide(Status::FAILED), Verdict::End(Ending::Failed));
+        let later = Verdict::Again { run_at: NOW + Duration::from_secs(10) };
+        assert_eq!(decide(Status::RETRY), later);
+        assert_eq!(decide(Status::ERROR), later);
+    }
+
+    #[test]
+    fn s0_17_an_attempt_that_keeps_failing_reaches_a_final_state() {
+        let last = running_job(3, NOW);
+        let decided = after_attempt(&last, Status::ERROR, &policy(), NOW, MIDDLE);
+        assert_eq!(decided, (Verdict::End(Ending::Failed), Some(Exhausted::Attempts)));
+
+        let old = running_job(1, NOW - policy().age);
+        let decided = after_attempt(&old, Status::ERROR, &policy(), NOW, MIDDLE);
+        assert_eq!(decided, (Verdict::End(Ending::Failed), Some(Exhausted::Age)));
+    }
+
+    #[test]
+    fn a_retry_that_would_come_after_the_expiry_is_not_made() {
+        let mut job = running_job(1, NOW);
+        job.expires_at = Some(NOW + Duration::from_secs(5));
+        let decided = after_attempt(&job, Status::RETRY, &policy(), NOW, MIDDLE);
+        assert_eq!(decided, (Verdict::End(Ending::Failed), Some(Exhausted::Expired)));
+    }
+
+    #[test]
+    fn a_lost_lease_counts_and_runs_again_at_once() {
+        let decided = after_lost_lease(&running_job(1, NOW), &policy(), NOW);
+        assert_eq!(decided, (Verdict::Again { run_at: NOW }, None));
+        let decided = after_lost_lease(&running_job(3, NOW), &policy(), NOW);
+        assert_eq!(decided.1, Some(Exhausted::Attempts));
+    }
+
+    #[test]
+    fn a_job_stopped_for_our_own_reasons_goes_back_unharmed() {
+        let decide = |stop| after_stop(&running_job(3, NOW), stop, &policy(), NOW, MIDDLE).0;
+        assert_eq!(decide(Stop::Shutdown), Verdict::Release { run_at: NOW });
+        assert_eq!(decide(Stop::Cancelled), Verdict::End(Ending::Cancelled));
+        assert_eq!(decide(Stop::TimedOut), Verdict::End(Ending::Failed));
+    }
+}

@@ -1,0 +1,118 @@
+//! The seam to what runs jobs. A runner gets batches of one handler, reports each job as it starts
+//! and ends, and leaves every decision about the job to the engine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::handler::{Handler, HandlerId, HandlerSpec};
+use crate::id::JobId;
+use crate::job::{Job, Payload};
+use crate::name::{Invalid, TypeName};
+use crate::outcome::{Json, Status};
+
+#[async_trait]
+pub trait Runner: Send + Sync + 'static {
+    /// Whether this machine can run the handler; asked when it is set, so that its author hears it.
+    fn check(&self, spec: &HandlerSpec) -> Result<(), Invalid>;
+
+    /// The most jobs of this handler that are worth handing over at once.
+    fn batch_max(&self, spec: &HandlerSpec) -> u32;
+
+    /// Runs the batch to its end. Each job is reported exactly once as ended or as returned; one
+    /// that is ended was reported as started before.
+    async fn run(&self, batch: Batch, reports: Arc<dyn Reports>);
+
+    /// Ends one job now, with everything that it started. The job is then reported as ended with
+    /// this reason. Unknown ids are ignored: the job may just have ended by itself.
+    fn stop(&self, id: JobId, why: Stop);
+
+    /// Handlers that have an idle context, as a hint to the scheduler.
+    fn warm(&self) -> Vec<HandlerId>;
+
+    /// Ends every idle context. Called once, after the last batch.
+    async fn close(&self);
+}
+
+/// Jobs of one handler version, in the order in which they are to start.
+pub struct Batch {
+    pub handler: Arc<Handler>,
+    pub jobs: Vec<Assignment>,
+    /// Where the pieces of large payloads come from.
+    pub pieces: Arc<dyn Pieces>,
+}
+
+pub struct Assignment {
+    pub job: Job,
+    pub payload: Payload,
+    /// The attempt is stopped with `Stop::TimedOut` when it runs longer.
+    pub timeout: Duration,
+}
+
+/// Reads a large payload piece by piece, so that it is never whole in memory.
+#[async_trait]
+pub trait Pieces: Send + Sync {
+    /// Piece number `index`, from 0; `None` behind the last.
+    async fn piece(&self, id: JobId, index: u32) -> Result<Option<Bytes>, String>;
+}
+
+/// What the runner tells while it works.
+#[async_trait]
+pub trait Reports: Send + Sync {
+    async fn started(&self, id: JobId);
+    async fn ended(&self, id: JobId, report: Report);
+    /// Not started, for no fault of its own: goes back to the queue unharmed.
+    async fn returned(&self, id: JobId);
+}
+
+/// All that is known of one attempt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    pub status: Status,
+    /// Set when the attempt did not end by itself.
+    pub stopped: Option<Stop>,
+    /// At most `RESULT_BYTES_MAX`.
+    pub data: Option<Json>,
+    /// The tail of what it wrote, and what the runner has to say about its end.
+    pub log: String,
+    /// Jobs that it asked for, in order; at most `EMITTED_MAX`.
+    pub emitted: Vec<Emitted>,
+    /// The job's own share of the batch's time.
+    pub run_time: Duration,
+}
+
+/// A job that a handler asks for. The tenant is always the handler's.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Emitted {
+    pub name: TypeName,
+    pub payload: Bytes,
+}
+
+/// Why an attempt was ended from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stop {
+    /// Ran longer than its time limit.
+    TimedOut,
+    /// Its time to give up came while it ran.
+    Expired,
+    Cancelled,
+    /// Somebody else owns the job by now.
+    LeaseLost,
+    /// The daemon stops.
+    Shutdown,
+}
+
+impl Stop {
+    /// The words that stand in the job's log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Stop::TimedOut => "timed out",
+            Stop::Expired => "expired",
+            Stop::Cancelled => "cancelled",
+            Stop::LeaseLost => "lease lost",
+            Stop::Shutdown => "stopped by shutdown",
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The states of a job and the only place that says which change is allowed.
+//!
+//! ```text
+//!                 claim                 settle: end
+//!   queued ──────────────► running ───────────────────► finished | failed
+//!     ▲ │ ▲                 │   │                            │
+//!     │ │ └─ again, release ┘   └─ cancel ─► cancelled       │
+//!     │ └─ cancel ─► cancelled                 │             │
+//!     │ └─ give up ─► failed                   │             │
+//!     └──────────────── rerun ─────────────────┴─────────────┘
+//! ```
+//! `paused` is the state of a parent that waits for its children.
+
+use std::fmt;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Waits for `run_at` and for a pick.
+    Queued,
+    /// Held under a lease by a daemon or a worker.
+    Running,
+    /// Waits for its children.
+    Paused,
+    Finished,
+    /// Ran and could not succeed, or is dead after its last try.
+    Failed,
+    Cancelled,
+}
+
+impl State {
+    pub const ALL: [State; 6] = [
+        State::Queued,
+        State::Running,
+        State::Paused,
+        State::Finished,
+        State::Failed,
+        State::Cancelled,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            State::Queued => "queued",
+            State::Running => "running",
+            State::Paused => "paused",
+            State::Finished => "finished",
+            State::Failed => "failed",
+            State::Cancelled => "cancelled",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<State> {
+        State::ALL.into_iter().find(|state| state.as_str() == name)
+    }
+
+    /// An ended job is kept for a time and runs again only when somebody asks.
+    pub fn is_ended(self) -> bool {
+        matches!(self, State::Finished | State::Failed | State::Cancelled)
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What may happen to a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// Taken under a lease.
+    Claim,
+    /// The attempt ended and was the last one.
+    End(Ending),
+    /// The attempt ended or its lease was broken; there will be another one.
+    Again,
+    /// Handed back unharmed; the attempt does not count.
+    Release,
+    /// Somebody does not want it any more.
+    Cancel,
+    /// It waited past its limit.
+    GiveUp,
+    /// Somebody wants it once more.
+    Rerun,
+    /// Removed altogether.
+    Delete,
+}
+
+/// The state in which a settled job ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ending {
+    Finished,
+    Failed,
+    Cancelled,
+}
+
+impl Ending {
+    pub fn state(self) -> State {
+        match self {
+            Ending::Finished => State::Finished,
+            Ending::Failed => State::Failed,
+            Ending::Cancelled => State::Cancelled,
+        }
+    }
+}
+
+/// The state after `event`, or `None` where that is not allowed. A deleted job has no state, so
+/// `Delete` answers with the state in which the job left.
+pub fn next(state: State, event: Event) -> Option<State> {
+    match (state, event) {
+        (State::Queued, Event::Claim) => Some(State::Running),
+        (State::Running, Event::End(ending)) => Some(ending.state()),
+        (State::Running, Event::Again | Event::Release) => Some(State::Queued),
+        (State::Queued | State::Running | State::Paused, Event::Cancel) => Some(State::Cancelled),
+        (State::Queued | State::Paused, Event::GiveUp) => Some(State::Failed),
+        (state, Event::Rerun) if state.is_ended() => Some(State::Queued),
+        (state, Event::Delete) if state != State::Running => Some(state),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ended_job_only_reruns_or_goes() {
+        let events = [
+            Event::Claim,
+            Event::End(Ending::Finished),
+            Event::Again,
+            Event::Release,
+            Event::Cancel,
+            Event::GiveUp,
+        ];
+        for state in State::ALL.into_iter().filter(|s| s.is_ended()) {
+            for event in events {
+                assert_eq!(next(state, event), None, "{state} {event:?}");
+            }
+            assert_eq!(next(state, Event::Rerun), Some(State::Queued));
+        }
+    }
+
+    #[test]
+    fn only_a_queued_job_is_claimed_and_only_a_running_one_is_settled() {
+        for state in State::ALL {
+            assert_eq!(next(state, Event::Claim).is_some(), state == State::Queued);
+            for event in [Event::End(Ending::Failed), Event::Again, Event::Release] {
+                assert_eq!(next(state, event).is_some(), state == State::Running);
+            }
+            assert_eq!(next(state, Event::Delete).is_some(), state != State::Running);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Time as the domain sees it: milliseconds since the Unix epoch, read only through a `Clock`.
+
+use std::ops::{Add, Sub};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::limit::DURATION_MAX;
+
+/// A point in time, in milliseconds since the Unix epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    pub fn ms(self) -> i64 {
+        self.0
+    }
+
+    /// How long after `earlier` this is; zero when it is not after it.
+    pub fn since(self, earlier: Timestamp) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0).max(0) as u64)
+    }
+}
+
+impl Add<Duration> for Timestamp {
+    type Output = Timestamp;
+    fn add(self, by: Duration) -> Timestamp {
+        Timestamp(self.0.saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
+    }
+}
+
+impl Sub<Duration> for Timestamp {
+    type Output = Timestamp;
+    fn sub(self, by: Duration) -> Timestamp {
+        Timestamp(self.0.saturating_sub(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
+    }
+}
+
+/// The only way to learn what time it is.
+pub trait Clock: Send + Sync + 'static {
+    fn now(&self) -> Timestamp;
+}
+
+/// The machine's wall clock.
+#[derive(Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp(since.as_millis() as i64)
+    }
+}
+
+/// A clock that stands still until a test moves it, in either direction.
+#[derive(Debug)]
+pub struct ManualClock(AtomicI64);
+
+impl ManualClock {
+    pub fn at(now: Timestamp) -> ManualClock {
+        ManualClock(AtomicI64::new(now.0))
+    }
+
+    pub fn set(&self, now: Timestamp) {
+        self.0.store(now.0, Ordering::SeqCst);
+    }
+
+    pub fn advance(&self, by: Duration) {
+        self.set(self.now() + by);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// Reads `250ms`, `90s`, `5m`, `2h`, `1d`; a number without a unit is not accepted.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let refuse = || {
+        format!(
+            "'{text}' is not a duration; write a number and a unit, such as 250ms, 90s, 5m, 2h, 1d"
+        )
+    };
+    let digits = text.bytes().take_while(|b| b.is_ascii_digit()).count();
+    let number: u64 = text[..digits].parse().map_err(|_| refuse())?;
+    let unit_ms: u64 = match &text[digits..] {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60 * 1000,
+        "h" => 3600 * 1000,
+        "d" => 24 * 3600 * 1000,
+        _ => return Err(refuse()),
+    };
+    match number.checked_mul(unit_ms).map(Duration::from_millis) {
+        Some(duration) if duration <= DURATION_MAX => Ok(duration),
+        _ => Err(format!("'{text}' is longer than ten years")),
+    }
+}
+
+/// Writes a duration so that `parse_duration` reads it back: the largest unit that divides it.
+pub fn format_duration(duration: Duration) -> String {
+    let ms = duration.as_millis();
+    for (unit_ms, unit) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")] {
+        if ms > 0 && ms % unit_ms == 0 {
+            return format!("{}{unit}", ms / unit_ms);
+        }
+    }
+    format!("{ms}ms")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_back_as_written() {
+        for text in ["0ms", "250ms", "90s", "5m", "2h", "1d", "1500ms"] {
+            assert_eq!(format_duration(parse_duration(text).unwrap()), text);
+        }
+        assert_eq!(format_duration(parse_duration("60s").unwrap()), "1m");
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in ["", "5", "s", "-5s", "1.5s", "5 s", "5S", "99999999999d", "٣s"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+}
