@@ -100,6 +100,17 @@ pub struct Job {
     pub last: Option<Ended>,
     pub unique: Option<String>,
     pub payload_bytes: u64,
+    /// What the newest attempt said of itself; a store shows it with a single job, not in lists.
+    pub progress: Option<Progress>,
+}
+
+/// How far a running attempt has come, in its own words.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    /// 0 to 100.
+    pub percent: f64,
+    pub message: String,
+    pub at: Timestamp,
 }
 
 /// How an attempt ended.
@@ -166,6 +177,7 @@ pub(crate) mod tests {
             last: None,
             unique: None,
             payload_bytes: 0,
+            progress: None,
         }
     }
 

@@ -45,3 +45,5 @@ pub const ID_BORROW_MAX: Duration = Duration::from_secs(48 * 3600);
 pub const IDEMPOTENCY_TTL: Duration = Duration::from_secs(24 * 3600);
 /// Longest duration that is accepted anywhere (ten years).
 pub const DURATION_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+/// Longest message of a progress report, in bytes.
+pub const PROGRESS_BYTES_MAX: usize = 1024;

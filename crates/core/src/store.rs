@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use crate::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
 use crate::id::{JobId, Sysid};
-use crate::job::{Boot, Ended, Job, NewJob, Payload, Priority, Token};
+use crate::job::{Boot, Ended, Job, NewJob, Payload, Priority, Progress, Token};
 use crate::name::{Tenant, TypeKey};
 use crate::outcome::Json;
 use crate::retry::Verdict;
@@ -92,6 +92,9 @@ pub trait Store: Send + Sync + 'static {
         settlements: Vec<Settlement>,
         durability: Durability,
     ) -> Result<Vec<Settled>, Error>;
+
+    /// Notes how far a running job has come; shown by `job_get` until its next claim or rerun.
+    async fn job_progress(&self, lease: LeaseRef, progress: Progress) -> Result<Settled, Error>;
 
     /// Running jobs whose lease has run out at `now`, at most `limit`, oldest expiry first.
     /// Changes nothing: the caller settles them with `only_if_expired_at`.
