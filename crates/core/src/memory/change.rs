@@ -1,0 +1,120 @@
+//! Jobs are changed from outside, given up and cleared away.
+
+use crate::id::JobId;
+use crate::job::Job;
+use crate::name::Tenant;
+use crate::state::{self, Event, State as JobState};
+use crate::store::{Changed, EndRequest, GiveUp, Overdue, Requeue};
+use crate::time::Timestamp;
+
+use super::State;
+
+impl State {
+    pub(super) fn job_cancel(&mut self, end: &EndRequest) -> Changed {
+        let Some(row) = self.row_mut(&end.tenant, end.id) else { return Changed::NotFound };
+        let before = row.job.clone();
+        let Some(next) = state::next(before.state, Event::Cancel) else {
+            return Changed::Refused(before.state);
+        };
+        row.job.state = next;
+        row.ended(end.now, end.purge_at);
+        Changed::Done(Box::new(before))
+    }
+
+    pub(super) fn job_rerun(&mut self, tenant: &Tenant, id: JobId, now: Timestamp) -> Changed {
+        let Some(row) = self.row(tenant, id) else { return Changed::NotFound };
+        let before = row.job.clone();
+        let Some(next) = state::next(before.state, Event::Rerun) else {
+            return Changed::Refused(before.state);
+        };
+        let unique = before.unique.as_deref();
+        if let Some(holder) = unique.and_then(|unique| self.unique_holder(&before.key, unique)) {
+            return Changed::Held(holder);
+        }
+        let row = self.row_mut(tenant, id).expect("a job that was just found");
+        row.job = Job {
+            state: next,
+            run_at: now,
+            due_at: now,
+            attempt: 0,
+            started_at: None,
+            finished_at: None,
+            expires_at: None,
+            last: None,
+            ..before.clone()
+        };
+        row.result = None;
+        row.progress = None;
+        row.purge_at = None;
+        Changed::Done(Box::new(before))
+    }
+
+    /// A job whose unique key is held stays as it is, and the next one has its turn.
+    pub(super) fn job_requeue(&mut self, requeue: &Requeue) -> u64 {
+        let wanted = |job: &Job| job.key == requeue.key && job.state == requeue.state;
+        let jobs = self.jobs.values().map(|row| &row.job);
+        let candidates: Vec<JobId> = jobs.filter(|job| wanted(job)).map(|job| job.id).collect();
+        let mut queued = 0;
+        for id in candidates {
+            if queued == requeue.limit as u64 {
+                break;
+            }
+            let changed = self.job_rerun(&requeue.key.tenant, id, requeue.now);
+            queued += u64::from(matches!(changed, Changed::Done(_)));
+        }
+        queued
+    }
+
+    pub(super) fn job_delete(&mut self, tenant: &Tenant, id: JobId) -> Changed {
+        let Some(row) = self.row(tenant, id) else { return Changed::NotFound };
+        let before = row.job.clone();
+        if state::next(before.state, Event::Delete).is_none() {
+            return Changed::Refused(before.state);
+        }
+        self.remove(id);
+        Changed::Done(Box::new(before))
+    }
+
+    pub(super) fn job_give_up(&mut self, give_up: &GiveUp) -> Vec<Job> {
+        let queued = self.jobs.values().map(|row| &row.job);
+        let overdue: Vec<JobId> = queued
+            .filter(|job| job.state == JobState::Queued && self.is_overdue(job, give_up))
+            .map(|job| job.id)
+            .take(give_up.limit)
+            .collect();
+        let mut given_up = Vec::new();
+        for id in overdue {
+            let row = self.jobs.get_mut(&id).expect("a job that was just found");
+            row.job.state =
+                state::next(row.job.state, Event::GiveUp).expect("only queued jobs are overdue");
+            row.job.last = Some(give_up.ended);
+            row.log(give_up.now, give_up.log.clone());
+            row.ended(give_up.now, give_up.purge_at);
+            given_up.push(row.job.clone());
+        }
+        given_up
+    }
+
+    pub(super) fn job_purge(&mut self, now: Timestamp, limit: usize) -> u64 {
+        self.keys.retain(|_, record| record.expires_at > now);
+        let over = |purge_at: Option<Timestamp>| purge_at.is_some_and(|at| at <= now);
+        let rows = self.jobs.values().filter(|row| over(row.purge_at));
+        let old: Vec<JobId> = rows.map(|row| row.job.id).take(limit).collect();
+        for id in &old {
+            self.remove(*id);
+        }
+        old.len() as u64
+    }
+
+    fn is_overdue(&self, job: &Job, give_up: &GiveUp) -> bool {
+        match &give_up.which {
+            Overdue::Expired => job.expires_at.is_some_and(|at| at <= give_up.now),
+            Overdue::Unhandled { key, due_until } => {
+                let unattended = self.types.get(key).is_some_and(|row| {
+                    row.in_force.is_none() && row.claimed_at.is_none_or(|at| at < *due_until)
+                });
+                job.key == *key && job.due_at <= *due_until && unattended
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Jobs come in, with the idempotency keys and the journal mark that belong to them.
+
+use crate::job::{Job, NewJob};
+use crate::name::Tenant;
+use crate::state::State as JobState;
+use crate::store::{IdempotencyRecord, Insert, Inserted};
+use crate::time::Timestamp;
+
+use super::{Row, State};
+
+impl State {
+    pub(super) fn job_insert(&mut self, insert: Insert) -> Vec<Inserted> {
+        let answers = insert.jobs.into_iter().map(|new| self.insert_one(new)).collect();
+        for record in insert.keys {
+            self.remember(record);
+        }
+        if let Some(mark) = insert.mark {
+            let position = self.marks.entry(mark.sysid).or_insert(mark.position);
+            *position = (*position).max(mark.position);
+        }
+        answers
+    }
+
+    pub(super) fn idempotency_get(
+        &self,
+        tenant: &Tenant,
+        key: &str,
+        now: Timestamp,
+    ) -> Option<IdempotencyRecord> {
+        let record = self.keys.get(&(tenant.clone(), key.to_owned()))?;
+        (record.expires_at > now).then(|| record.clone())
+    }
+
+    fn insert_one(&mut self, new: NewJob) -> Inserted {
+        if self.jobs.contains_key(&new.id) {
+            return Inserted::Duplicate;
+        }
+        let holder = new.unique.as_deref().and_then(|unique| self.unique_holder(&new.key, unique));
+        if let Some(holder) = holder {
+            self.remove(new.id);
+            return Inserted::Held(holder);
+        }
+        self.hear(new.created_at);
+        self.type_row(&new.key);
+        self.jobs.insert(new.id, Row::queued(new));
+        Inserted::New
+    }
+
+    /// A replayed journal brings old records again: the one that lasts longest is the newest add's.
+    fn remember(&mut self, record: IdempotencyRecord) {
+        let key = (record.tenant.clone(), record.key.clone());
+        let kept = self.keys.entry(key).or_insert_with(|| record.clone());
+        if kept.expires_at < record.expires_at {
+            *kept = record;
+        }
+    }
+}
+
+impl Row {
+    fn queued(new: NewJob) -> Row {
+        Row {
+            job: Job {
+                id: new.id,
+                key: new.key,
+                state: JobState::Queued,
+                priority: new.priority,
+                run_at: new.run_at,
+                due_at: new.run_at,
+                attempt: 0,
+                created_at: new.created_at,
+                started_at: None,
+                finished_at: None,
+                expires_at: new.expires_at,
+                timeout: new.timeout,
+                lease: None,
+                last: None,
+                unique: new.unique,
+                payload_bytes: new.payload.len(),
+                progress: None,
+            },
+            payload: new.payload,
+            progress: None,
+            token_newest: None,
+            result: None,
+            logs: Vec::new(),
+            purge_at: None,
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Jobs are found, taken under a lease, kept alive and settled.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use crate::id::JobId;
+use crate::job::{Job, Lease, Progress, Token};
+use crate::limit::LOG_ATTEMPTS_MAX;
+use crate::name::TypeKey;
+use crate::retry::Verdict;
+use crate::state::{self, Event, State as JobState};
+use crate::store::{
+    AttemptLog, Claim, Claimed, LeaseRef, Pick, Settled, Settlement, Waiting, WaitingType,
+};
+use crate::time::Timestamp;
+
+use super::{Row, State};
+
+impl State {
+    pub(super) fn type_waiting(&self, now: Timestamp) -> Waiting {
+        let queued = || self.jobs.values().map(|row| &row.job).filter(|job| job.is_queued());
+        let mut ready: BTreeMap<&TypeKey, u64> = BTreeMap::new();
+        for job in queued().filter(|job| job.run_at <= now) {
+            *ready.entry(&job.key).or_default() += 1;
+        }
+        let waiting = ready.into_iter().filter_map(|(key, ready)| {
+            let row = self.types.get(key).filter(|row| !row.suspended)?;
+            Some(WaitingType {
+                key: key.clone(),
+                ready,
+                handler: row.in_force,
+                settings: row.settings.clone(),
+            })
+        });
+        Waiting {
+            types: waiting.collect(),
+            next_due_at: queued().map(|job| job.run_at).filter(|at| *at > now).min(),
+        }
+    }
+
+    pub(super) fn job_claim(&mut self, claim: &Claim) -> Vec<Claimed> {
+        let mut claimed = Vec::new();
+        for pick in &claim.picks {
+            for id in self.picked(pick, claim.now) {
+                claimed.push(self.take(id, claim));
+            }
+        }
+        claimed
+    }
+
+    pub(super) fn job_renew(&mut self, leases: Vec<LeaseRef>, until: Timestamp) -> Vec<LeaseRef> {
+        let mut lost = Vec::new();
+        for lease in leases {
+            match self.leased(&lease) {
+                Some(row) => row.job.lease.as_mut().expect("a leased job").expires_at = until,
+                None => lost.push(lease),
+            }
+        }
+        lost
+    }
+
+    pub(super) fn job_settle(&mut self, settlement: Settlement) -> Settled {
+        self.hear(settlement.now);
+        let Some(row) = self.leased(&settlement.lease) else { return Settled::Stale };
+        let lease = row.job.lease.expect("a leased job");
+        if settlement.only_if_expired_at.is_some_and(|at| lease.expires_at > at) {
+            return Settled::Stale;
+        }
+        let event = match settlement.verdict {
+            Verdict::End(ending) => Event::End(ending),
+            Verdict::Again { .. } => Event::Again,
+            Verdict::Release { .. } => Event::Release,
+        };
+        let Some(next) = state::next(row.job.state, event) else { return Settled::Stale };
+        row.job.state = next;
+        row.job.lease = None;
+        row.job.last = settlement.ended.or(row.job.last);
+        row.result = settlement.data.or(row.result.take());
+        row.log(settlement.now, settlement.log);
+        match settlement.verdict {
+            Verdict::End(_) => row.ended(settlement.now, settlement.purge_at),
+            Verdict::Again { run_at } => row.job.run_at = run_at,
+            Verdict::Release { run_at } => {
+                row.job.run_at = run_at;
+                row.job.attempt -= 1;
+            }
+        }
+        Settled::Done
+    }
+
+    pub(super) fn job_progress(&mut self, lease: &LeaseRef, progress: Progress) -> Settled {
+        let Some(row) = self.leased(lease) else { return Settled::Stale };
+        row.progress = Some(progress);
+        Settled::Done
+    }
+
+    pub(super) fn lease_expired(&self, now: Timestamp, limit: usize) -> Vec<Job> {
+        let expiry = |job: &Job| job.lease.map(|lease| lease.expires_at);
+        let jobs = self.jobs.values().map(|row| &row.job);
+        let mut expired: Vec<Job> =
+            jobs.filter(|job| expiry(job).is_some_and(|at| at <= now)).cloned().collect();
+        expired.sort_by_key(expiry);
+        expired.truncate(limit);
+        expired
+    }
+
+    /// The jobs that a pick gets, in the order in which it gets them.
+    fn picked(&self, pick: &Pick, now: Timestamp) -> Vec<JobId> {
+        if self.types.get(&pick.key).is_none_or(|row| row.suspended) {
+            return Vec::new();
+        }
+        let jobs = self.jobs.values().map(|row| &row.job);
+        let mut due: Vec<&Job> = jobs
+            .filter(|job| job.key == pick.key && job.is_queued() && job.run_at <= now)
+            .collect();
+        due.sort_by_key(|job| (Reverse(job.priority), job.id));
+        let under = |job: &&Job| pick.floor.is_some_and(|floor| job.priority <= floor);
+        if let Some(first) = due.iter().position(under) {
+            due[..=first].rotate_right(1);
+        }
+        due.iter().map(|job| job.id).take(pick.limit as usize).collect()
+    }
+
+    fn take(&mut self, id: JobId, claim: &Claim) -> Claimed {
+        let row = self.jobs.get_mut(&id).expect("a job that was just found");
+        let token = Token::next(claim.boot, row.token_newest);
+        row.token_newest = Some(token);
+        row.job.state =
+            state::next(row.job.state, Event::Claim).expect("only queued jobs are picked");
+        row.job.lease = Some(Lease { owner: claim.owner, token, expires_at: claim.until });
+        row.job.attempt += 1;
+        row.job.started_at = Some(claim.now);
+        row.progress = None;
+        let (job, payload) = (row.job.clone(), row.payload.clone());
+        let of_type = self.type_row(&job.key);
+        of_type.claimed_at = of_type.claimed_at.max(Some(claim.now));
+        Claimed { job, payload, handler: of_type.in_force }
+    }
+
+    /// The running job whose lease this is.
+    fn leased(&mut self, lease: &LeaseRef) -> Option<&mut Row> {
+        self.row_mut(&lease.tenant, lease.id)
+            .filter(|row| row.job.lease.is_some_and(|held| held.token == lease.token))
+    }
+}
+
+impl Row {
+    /// Keeps the log of the present attempt, and of a bounded number before it.
+    pub(super) fn log(&mut self, ended_at: Timestamp, text: String) {
+        if text.is_empty() {
+            return;
+        }
+        self.logs.push(AttemptLog { attempt: self.job.attempt, ended_at, text });
+        let surplus = self.logs.len().saturating_sub(LOG_ATTEMPTS_MAX as usize);
+        self.logs.drain(..surplus);
+    }
+
+    pub(super) fn ended(&mut self, now: Timestamp, purge_at: Timestamp) {
+        self.job.lease = None;
+        self.job.finished_at = Some(now);
+        self.purge_at = Some(purge_at);
+    }
+}
+
+impl Job {
+    fn is_queued(&self) -> bool {
+        self.state == JobState::Queued
+    }
+}
