@@ -1,0 +1,241 @@
+//! Due jobs are taken under new leases, each by one caller, in the right order.
+
+use std::time::Duration;
+
+use windlass_core::handler::{HandlerOptions, HandlerSpec, Lang};
+use windlass_core::job::{Boot, Token};
+use windlass_core::store::{Claim, Pick};
+use windlass_core::{Job, Lease, NewJob, State, TypeKey};
+
+use crate::Harness;
+use crate::fixture::{
+    FAILED, FINISHED, LEASE, NOW, Subject, acme, after, again, claim_of, claimed_numbers, globex,
+    id, job, job_of, key, pick, priority, queued, release, settlement, sysid,
+};
+
+pub async fn s0_13_a_claimed_job_has_an_owner_and_a_time_out(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1)]).await;
+    let claim = Claim {
+        picks: vec![pick("t", 10)],
+        owner: sysid(4095),
+        boot: Boot(3),
+        now: after(2),
+        until: after(12),
+    };
+    let claimed = store.job_claim(claim).await.unwrap();
+
+    let token = Token::next(Boot(3), None);
+    let running = Job {
+        state: State::Running,
+        attempt: 1,
+        started_at: Some(after(2)),
+        lease: Some(Lease { owner: sysid(4095), token, expires_at: after(12) }),
+        ..queued(&job(1))
+    };
+    assert_eq!(claimed.len(), 1);
+    assert_eq!(claimed[0].job, running);
+    assert_eq!(claimed[0].payload, job(1).payload);
+    assert_eq!(claimed[0].handler, None);
+    assert_eq!(store.get(1).await, running);
+}
+
+pub async fn s0_5_a_job_is_not_claimed_before_its_time(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([NewJob { run_at: after(2), ..job(1) }]).await;
+    assert!(store.claim("t", 10, NOW).await.is_empty());
+    assert!(store.claim("t", 10, after(2) - Duration::from_millis(1)).await.is_empty());
+    assert_eq!(claimed_numbers(&store.claim("t", 10, after(2)).await), [1]);
+}
+
+pub async fn s2_26_the_oldest_goes_first(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    // The id is the age: neither the order of arrival nor the time they came due matters.
+    let later_due = NewJob { run_at: after(1), ..job(1) };
+    store.add([job(5), job(3), job(4), later_due, job(2)]).await;
+    assert_eq!(claimed_numbers(&store.claim("t", 2, after(1)).await), [1, 2]);
+    assert_eq!(claimed_numbers(&store.claim("t", 10, after(1)).await), [3, 4, 5]);
+}
+
+pub async fn the_most_urgent_go_first(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let with = |number, urgency| NewJob { priority: priority(urgency), ..job(number) };
+    store.add([with(1, 0), with(2, 500), with(3, 1000), with(4, 500), with(5, 999)]).await;
+    assert_eq!(claimed_numbers(&store.claim("t", 3, NOW).await), [3, 5, 2]);
+    assert_eq!(claimed_numbers(&store.claim("t", 3, NOW).await), [4, 1]);
+}
+
+pub async fn no_more_than_the_limit(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add((1..=5).map(job)).await;
+    assert!(store.claim("t", 0, NOW).await.is_empty());
+    assert_eq!(store.claim("t", 2, NOW).await.len(), 2);
+    assert_eq!(store.claim("t", u32::MAX, NOW).await.len(), 3);
+    assert!(store.claim("t", 10, NOW).await.is_empty());
+}
+
+pub async fn skips_suspended_types(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1), job_of("other", 2)]).await;
+    store.type_suspend(&key("t"), true).await.unwrap();
+    let both = || vec![pick("t", 10), pick("other", 10)];
+    let claimed = store.job_claim(claim_of(both(), NOW)).await.unwrap();
+    assert_eq!(claimed_numbers(&claimed), [2]);
+
+    store.type_suspend(&key("t"), false).await.unwrap();
+    let claimed = store.job_claim(claim_of(both(), NOW)).await.unwrap();
+    assert_eq!(claimed_numbers(&claimed), [1]);
+}
+
+pub async fn each_pick_gets_its_own(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job_of("a", 1), job_of("b", 2), job_of("a", 3), job_of("b", 4)]).await;
+    let picks = vec![pick("b", 1), pick("none", 5), pick("a", 5)];
+    let claimed = store.job_claim(claim_of(picks, NOW)).await.unwrap();
+    assert_eq!(claimed_numbers(&claimed), [2, 1, 3]);
+}
+
+pub async fn a_type_may_be_picked_twice(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add((1..=4).map(job)).await;
+    let claimed = store.job_claim(claim_of(vec![pick("t", 1), pick("t", 2)], NOW)).await.unwrap();
+    assert_eq!(claimed_numbers(&claimed), [1, 2, 3]);
+}
+
+pub async fn an_unknown_type_gives_nothing_and_stays_unknown(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    assert!(store.claim("t", 10, NOW).await.is_empty());
+    assert_eq!(store.type_stats(None).await.unwrap(), []);
+}
+
+pub async fn a_running_job_is_not_claimed_again(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1)]).await;
+    let claimed = store.claim_one("t", NOW).await;
+    assert!(store.claim("t", 10, NOW).await.is_empty());
+
+    // Not even when its lease has run out: somebody has to break it first.
+    assert!(store.claim("t", 10, NOW + LEASE * 100).await.is_empty());
+    assert_eq!(store.get(1).await, claimed.job);
+}
+
+pub async fn an_ended_job_is_not_claimed(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.ran(job(1), FINISHED).await;
+    store.ran(job(2), FAILED).await;
+    store.add([job(3)]).await;
+    store.cancel(3, NOW).await;
+    assert!(store.claim("t", 10, after(3600)).await.is_empty());
+}
+
+async fn store_with_urgencies(harness: &dyn Harness) -> Subject {
+    let store = Subject::fresh(harness).await;
+    let with = |number, urgency| NewJob { priority: priority(urgency), ..job(number) };
+    store.add([with(1, 100), with(2, 300), with(3, 300), with(4, 900), with(5, 900)]).await;
+    store
+}
+
+fn floored(limit: u32, floor: i64) -> Vec<Pick> {
+    vec![Pick { floor: Some(priority(floor)), ..pick("t", limit) }]
+}
+
+pub async fn a_floor_gives_the_less_urgent_the_first_turn(harness: &dyn Harness) {
+    let store = store_with_urgencies(harness).await;
+    let claimed = store.job_claim(claim_of(floored(1, 500), NOW)).await.unwrap();
+    assert_eq!(claimed_numbers(&claimed), [2], "the oldest of the most urgent under the floor");
+    let claimed = store.job_claim(claim_of(floored(3, 200), NOW)).await.unwrap();
+    assert_eq!(claimed_numbers(&claimed), [1, 4, 5], "only the first job is below its turn");
+}
+
+pub async fn a_floor_counts_its_own_priority_in(harness: &dyn Harness) {
+    let store = store_with_urgencies(harness).await;
+    let claimed = store.job_claim(claim_of(floored(1, 300), NOW)).await.unwrap();
+    assert_eq!(claimed_numbers(&claimed), [2]);
+    let claimed = store.job_claim(claim_of(floored(1, 299), NOW)).await.unwrap();
+    assert_eq!(claimed_numbers(&claimed), [1]);
+    let claimed = store.job_claim(claim_of(floored(1, 1000), NOW)).await.unwrap();
+    assert_eq!(claimed_numbers(&claimed), [4]);
+}
+
+pub async fn a_floor_that_nothing_is_under_changes_nothing(harness: &dyn Harness) {
+    let store = store_with_urgencies(harness).await;
+    let claimed = store.job_claim(claim_of(floored(3, 99), NOW)).await.unwrap();
+    assert_eq!(claimed_numbers(&claimed), [4, 5, 2]);
+}
+
+pub async fn a_floor_skips_what_is_not_due(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let deferred = NewJob { run_at: after(60), priority: priority(300), ..job(1) };
+    let low = NewJob { priority: priority(100), ..job(2) };
+    store.add([deferred, low, job(3)]).await;
+    let claimed = store.job_claim(claim_of(floored(5, 400), NOW)).await.unwrap();
+    assert_eq!(claimed_numbers(&claimed), [2, 3]);
+}
+
+pub async fn tokens_grow_from_claim_to_claim(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1)]).await;
+    let mut last: Option<Token> = None;
+    for attempt in 1..=4 {
+        let now = after(attempt * 10);
+        let claimed = store.claim_one("t", now).await;
+        let token = claimed.job.lease.expect("a lease").token;
+        assert_eq!(token, Token::next(Boot(1), last));
+        assert_eq!(claimed.job.started_at, Some(now));
+        last = Some(token);
+        let verdict = if attempt % 2 == 0 { again(now) } else { release(now) };
+        store.settle(settlement(&claimed, verdict)).await;
+    }
+    // Neither an ending nor a new life takes the token back.
+    store.cancel(1, after(60)).await;
+    store.rerun(1, after(60)).await;
+    let claimed = store.claim_one("t", after(60)).await;
+    assert_eq!(claimed.job.lease.expect("a lease").token, Token::next(Boot(1), last));
+}
+
+pub async fn tokens_grow_beyond_an_older_boot(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1)]).await;
+    let by = |boot| Claim { boot: Boot(boot), ..claim_of(vec![pick("t", 1)], NOW) };
+    let newer = store.job_claim(by(9)).await.unwrap().remove(0);
+    store.settle(settlement(&newer, release(NOW))).await;
+    let older = store.job_claim(by(2)).await.unwrap().remove(0);
+    let token = |claimed: &windlass_core::store::Claimed| claimed.job.lease.expect("a lease").token;
+    assert_eq!(token(&older), Token::next(Boot(2), Some(token(&newer))));
+    assert!(token(&older) > token(&newer));
+}
+
+pub async fn the_handler_in_force_comes_along(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let spec = HandlerSpec {
+        lang: Lang::Sh,
+        body: "true".into(),
+        before: None,
+        before_each: None,
+        after_each: None,
+        eid: None,
+        options: HandlerOptions::default(),
+    };
+    store.add((1..=3).map(job)).await;
+    store.handler_put(id(100), &key("t"), spec.clone(), NOW).await.unwrap();
+    assert_eq!(store.claim("t", 1, NOW).await[0].handler, Some(id(100)));
+    store.handler_put(id(101), &key("t"), spec, NOW).await.unwrap();
+    assert_eq!(store.claim("t", 1, NOW).await[0].handler, Some(id(101)));
+    store.handler_delete(&key("t")).await.unwrap();
+    assert_eq!(store.claim("t", 1, NOW).await[0].handler, None);
+}
+
+pub async fn types_of_the_same_name_are_apart(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let theirs = TypeKey { tenant: globex(), ..key("t") };
+    store.add([job(1), NewJob { key: theirs.clone(), ..job(2) }]).await;
+    store.type_suspend(&theirs, true).await.unwrap();
+    assert_eq!(claimed_numbers(&store.claim("t", 10, NOW).await), [1]);
+
+    store.type_suspend(&theirs, false).await.unwrap();
+    let pick = Pick { key: theirs.clone(), limit: 10, floor: None };
+    let claimed = store.job_claim(claim_of(vec![pick], NOW)).await.unwrap();
+    assert_eq!(claimed_numbers(&claimed), [2]);
+    assert_eq!(claimed[0].job.key, theirs);
+    assert_eq!(store.job_get(&acme(), id(2)).await.unwrap(), None);
+}

@@ -1,0 +1,274 @@
+//! What the cases are written with: a store with shorter words, and jobs that are described by
+//! what matters to the case.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use windlass_core::job::{Boot, Ended};
+use windlass_core::retry::Verdict;
+use windlass_core::state::Ending;
+use windlass_core::store::{
+    Changed, Claim, Claimed, Durability, EndRequest, Insert, Inserted, LeaseRef, List, Page, Pick,
+    Settled, Settlement, TypeStats,
+};
+use windlass_core::{
+    Job, JobId, NewJob, Payload, Priority, State, Status, Store, Sysid, Tenant, Timestamp, TypeKey,
+    TypeName,
+};
+
+use crate::Harness;
+
+/// The time at which the cases begin.
+pub(crate) const NOW: Timestamp = Timestamp(1_800_000_000_000);
+/// How long a claim by the shorter words lasts.
+pub(crate) const LEASE: Duration = Duration::from_secs(10);
+/// Pages that a walk through a listing asks for before it gives up.
+const PAGES_MAX: usize = 10_000;
+
+/// So many seconds after `NOW`.
+pub(crate) fn after(seconds: u64) -> Timestamp {
+    NOW + Duration::from_secs(seconds)
+}
+
+pub(crate) fn id(number: i64) -> JobId {
+    JobId::new(number).unwrap()
+}
+
+pub(crate) fn sysid(number: u16) -> Sysid {
+    Sysid::new(number).unwrap()
+}
+
+pub(crate) fn priority(number: i64) -> Priority {
+    Priority::new(number).unwrap()
+}
+
+/// The tenant that most cases are about.
+pub(crate) fn acme() -> Tenant {
+    Tenant::new("acme").unwrap()
+}
+
+/// The other tenant.
+pub(crate) fn globex() -> Tenant {
+    Tenant::new("globex").unwrap()
+}
+
+/// A type of `acme`.
+pub(crate) fn key(name: &str) -> TypeKey {
+    TypeKey { tenant: acme(), name: TypeName::new(name).unwrap() }
+}
+
+/// A job of `acme`'s type `t`, due at `NOW`.
+pub(crate) fn job(number: i64) -> NewJob {
+    NewJob {
+        id: id(number),
+        key: key("t"),
+        priority: Priority::default(),
+        run_at: NOW,
+        created_at: NOW,
+        expires_at: None,
+        timeout: None,
+        unique: None,
+        payload: Payload::Inline(Bytes::from(format!("payload {number}"))),
+    }
+}
+
+pub(crate) fn job_of(name: &str, number: i64) -> NewJob {
+    NewJob { key: key(name), ..job(number) }
+}
+
+/// How a store shows a job that was just inserted.
+pub(crate) fn queued(new: &NewJob) -> Job {
+    Job {
+        id: new.id,
+        key: new.key.clone(),
+        state: State::Queued,
+        priority: new.priority,
+        run_at: new.run_at,
+        due_at: new.run_at,
+        attempt: 0,
+        created_at: new.created_at,
+        started_at: None,
+        finished_at: None,
+        expires_at: new.expires_at,
+        timeout: new.timeout,
+        lease: None,
+        last: None,
+        unique: new.unique.clone(),
+        payload_bytes: new.payload.len(),
+        progress: None,
+    }
+}
+
+pub(crate) fn pick(name: &str, limit: u32) -> Pick {
+    Pick { key: key(name), limit, floor: None }
+}
+
+/// A claim by daemon 7 in boot 1.
+pub(crate) fn claim_of(picks: Vec<Pick>, now: Timestamp) -> Claim {
+    Claim { picks, owner: sysid(7), boot: Boot(1), now, until: now + LEASE }
+}
+
+pub(crate) fn lease_ref(claimed: &Claimed) -> LeaseRef {
+    let token = claimed.job.lease.expect("a claimed job has a lease").token;
+    LeaseRef { tenant: claimed.job.key.tenant.clone(), id: claimed.job.id, token }
+}
+
+/// The verdict on a claimed job, one second after its start, with the status that goes with it.
+pub(crate) fn settlement(claimed: &Claimed, verdict: Verdict) -> Settlement {
+    let status = match verdict {
+        Verdict::End(Ending::Finished) => Some(Status::OK),
+        Verdict::End(Ending::Failed) => Some(Status::FAILED),
+        Verdict::Again { .. } => Some(Status::RETRY),
+        Verdict::End(Ending::Cancelled) | Verdict::Release { .. } => None,
+    };
+    let now = claimed.job.started_at.expect("a claimed job has started") + Duration::from_secs(1);
+    Settlement {
+        lease: lease_ref(claimed),
+        verdict,
+        ended: status.map(Ended::from),
+        now,
+        data: None,
+        log: String::new(),
+        purge_at: now + Duration::from_secs(24 * 3600),
+        only_if_expired_at: None,
+    }
+}
+
+pub(crate) const FINISHED: Verdict = Verdict::End(Ending::Finished);
+pub(crate) const FAILED: Verdict = Verdict::End(Ending::Failed);
+
+pub(crate) fn again(run_at: Timestamp) -> Verdict {
+    Verdict::Again { run_at }
+}
+
+pub(crate) fn release(run_at: Timestamp) -> Verdict {
+    Verdict::Release { run_at }
+}
+
+pub(crate) fn everything_of(tenant: Tenant) -> List {
+    List { tenant, name: None, state: None, before: None, limit: 100 }
+}
+
+/// The ids as plain numbers.
+pub(crate) fn numbers<'a>(jobs: impl IntoIterator<Item = &'a Job>) -> Vec<i64> {
+    jobs.into_iter().map(|job| job.id.get()).collect()
+}
+
+pub(crate) fn claimed_numbers(claimed: &[Claimed]) -> Vec<i64> {
+    numbers(claimed.iter().map(|claimed| &claimed.job))
+}
+
+/// A store under test. All verbs of the store are there as well.
+#[derive(Clone)]
+pub(crate) struct Subject(pub(crate) Arc<dyn Store>);
+
+impl Deref for Subject {
+    type Target = dyn Store;
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl Subject {
+    pub(crate) async fn fresh(harness: &dyn Harness) -> Subject {
+        Subject(harness.fresh().await)
+    }
+
+    pub(crate) async fn insert(&self, jobs: impl IntoIterator<Item = NewJob>) -> Vec<Inserted> {
+        let jobs = jobs.into_iter().collect();
+        let durability = Durability::Relaxed;
+        let insert = Insert { jobs, keys: Vec::new(), mark: None, durability };
+        self.job_insert(insert).await.unwrap()
+    }
+
+    /// Inserts jobs that must be new.
+    pub(crate) async fn add(&self, jobs: impl IntoIterator<Item = NewJob>) {
+        let answers = self.insert(jobs).await;
+        assert!(answers.iter().all(|answer| *answer == Inserted::New), "{answers:?}");
+    }
+
+    pub(crate) async fn claim(&self, name: &str, limit: u32, now: Timestamp) -> Vec<Claimed> {
+        self.job_claim(claim_of(vec![pick(name, limit)], now)).await.unwrap()
+    }
+
+    /// Claims the one job that the type has to give.
+    pub(crate) async fn claim_one(&self, name: &str, now: Timestamp) -> Claimed {
+        let mut claimed = self.claim(name, 2, now).await;
+        assert_eq!(claimed.len(), 1, "one job of {name} is due");
+        claimed.remove(0)
+    }
+
+    pub(crate) async fn settle(&self, settlement: Settlement) -> Settled {
+        let answers = self.job_settle(vec![settlement], Durability::Synced).await.unwrap();
+        assert_eq!(answers.len(), 1, "one answer to one settlement");
+        answers[0]
+    }
+
+    /// Adds a job of a type that has no other due one, runs it and settles it.
+    pub(crate) async fn ran(&self, new: NewJob, verdict: Verdict) -> Claimed {
+        let (name, run_at) = (new.key.name.as_str().to_owned(), new.run_at);
+        self.add([new]).await;
+        let claimed = self.claim_one(&name, run_at).await;
+        assert_eq!(self.settle(settlement(&claimed, verdict)).await, Settled::Done);
+        claimed
+    }
+
+    pub(crate) async fn cancel(&self, number: i64, now: Timestamp) -> Changed {
+        let purge_at = now + Duration::from_secs(24 * 3600);
+        let end = EndRequest { tenant: acme(), id: id(number), now, purge_at };
+        self.job_cancel(end).await.unwrap()
+    }
+
+    pub(crate) async fn rerun(&self, number: i64, now: Timestamp) -> Changed {
+        self.job_rerun(&acme(), id(number), now).await.unwrap()
+    }
+
+    pub(crate) async fn delete(&self, number: i64) -> Changed {
+        self.job_delete(&acme(), id(number)).await.unwrap()
+    }
+
+    pub(crate) async fn find(&self, number: i64) -> Option<Job> {
+        self.job_get(&acme(), id(number)).await.unwrap()
+    }
+
+    pub(crate) async fn get(&self, number: i64) -> Job {
+        self.find(number).await.expect("the job is there")
+    }
+
+    /// Every page of a listing, in order.
+    pub(crate) async fn pages(&self, mut list: List) -> Vec<Page> {
+        let mut pages = Vec::new();
+        for _ in 0..PAGES_MAX {
+            let page = self.job_list(list.clone()).await.unwrap();
+            assert!(page.jobs.len() <= list.limit, "a page keeps to its limit");
+            let next = page.next;
+            pages.push(page);
+            match next {
+                None => return pages,
+                Some(next) => {
+                    assert!(list.before.is_none_or(|before| next < before), "pages go on");
+                    list.before = Some(next);
+                }
+            }
+        }
+        panic!("a listing without an end");
+    }
+
+    /// All that a listing has, however it is cut into pages.
+    pub(crate) async fn listed(&self, list: List) -> Vec<Job> {
+        self.pages(list).await.into_iter().flat_map(|page| page.jobs).collect()
+    }
+
+    /// The numbers of one of `acme`'s types at this time, which the store hears of first, because
+    /// `type_stats` is asked without one.
+    pub(crate) async fn stats(&self, name: &str, now: Timestamp) -> Option<TypeStats> {
+        self.type_waiting(now).await.unwrap();
+        let mut stats = self.type_stats(Some(&acme())).await.unwrap();
+        stats.retain(|stats| stats.key == key(name));
+        assert!(stats.len() <= 1, "a type is counted once");
+        stats.pop()
+    }
+}

@@ -1,0 +1,34 @@
+//! The reference store passes the suite, as every store must.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+
+use windlass_core::Store;
+use windlass_core::memory::MemoryStore;
+use windlass_store_test::Harness;
+
+/// Two daemons in one process share the store itself; nothing outlives it.
+#[derive(Default)]
+struct Memory {
+    newest: Mutex<Option<Arc<dyn Store>>>,
+}
+
+#[async_trait]
+impl Harness for Memory {
+    async fn fresh(&self) -> Arc<dyn Store> {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        *self.newest.lock().unwrap() = Some(store.clone());
+        store
+    }
+
+    async fn second(&self) -> Option<Arc<dyn Store>> {
+        self.newest.lock().unwrap().clone()
+    }
+
+    async fn reopen(&self, _store: Arc<dyn Store>) -> Option<Arc<dyn Store>> {
+        None
+    }
+}
+
+windlass_store_test::conformance!(Memory::default());
