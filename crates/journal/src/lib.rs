@@ -1,1 +1,44 @@
-//! Placeholder.
+//! Durable local accept: what a daemon has answered for is in these files, synced, before the
+//! answer leaves.
+//!
+//! ```text
+//! append ─► queue ─► writer: ids, one frame, one write, one fdatasync ─► answers
+//!                       │
+//!                       ▼ chunks of unread records (places in the files, the newest also in memory)
+//! reserve ─► ticket ─► read ─► (the store commits) ─► commit ─► … ─► drop_until: segments go
+//! ```
+//!
+//! | module | owns |
+//! |---|---|
+//! | `journal`, `reading` | the public handle: its writing and its reading half |
+//! | `entry` | what goes in and what comes out |
+//! | `writer` | the one thread that writes, and what happens when the disk refuses |
+//! | `segment` | the head of a file, and the chain of files |
+//! | `encode`, `decode` | the text of a frame |
+//! | `recover` | what is found at the start: torn tails are cut, damage is refused |
+//! | `chunk`, `unread` | what is still to be read, and who has reserved it |
+//! | `spool` | payloads too large for a frame |
+//! | `disk` | every call to the file system |
+//!
+//! Invariants: ids in the files only grow; nothing is answered before it is synced; bytes behind
+//! the last synced length of a segment are never taken for records once a later segment exists.
+
+mod chunk;
+mod decode;
+mod disk;
+mod encode;
+mod entry;
+mod error;
+mod journal;
+mod reading;
+mod recover;
+mod segment;
+mod spool;
+mod unread;
+mod writer;
+
+pub use entry::{Body, Entry, IdempotencyNote, Key, Record, Stats};
+pub use error::Error;
+pub use journal::{Journal, Options};
+pub use spool::{Spool, SpoolWriter};
+pub use unread::Ticket;

@@ -1,0 +1,115 @@
+//! Chunks: stretches of a segment with unread records in them. A chunk is a place in a file and a
+//! checksum, so that a backlog of any size takes little memory; the newest have their bytes too.
+
+use std::io;
+use std::path::Path;
+
+use bytes::Bytes;
+use windlass_core::{JobId, Timestamp};
+
+use crate::decode::Decoder;
+use crate::disk::Disk;
+use crate::entry::Terms;
+use crate::segment;
+
+/// A chunk ends with the record that makes it this long.
+pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
+
+/// What holds for the records from some point of a segment on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Context {
+    pub(crate) created_at: Timestamp,
+    pub(crate) terms: Terms,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Chunk {
+    /// The segment's first id.
+    pub(crate) segment: JobId,
+    pub(crate) offset: u64,
+    pub(crate) bytes: usize,
+    pub(crate) records: u32,
+    pub(crate) first: JobId,
+    pub(crate) last: JobId,
+    /// What holds at the first byte.
+    pub(crate) context: Context,
+    pub(crate) sum: u32,
+    pub(crate) cached: Option<Bytes>,
+}
+
+impl Chunk {
+    /// The bytes, from memory or from the file; checked if from the file.
+    pub(crate) fn load(&self, disk: &dyn Disk, dir: &Path) -> io::Result<Bytes> {
+        if let Some(bytes) = &self.cached {
+            return Ok(bytes.clone());
+        }
+        let bytes = disk.read(&segment::path(dir, self.segment), self.offset, self.bytes)?;
+        if crc32c::crc32c(&bytes) != self.sum {
+            let message = format!("the bytes from {} on have changed since", self.offset);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        Ok(Bytes::from(bytes))
+    }
+
+    /// Takes in the chunk that follows directly in the same segment, if both are small and
+    /// neither is in memory.
+    pub(crate) fn join(&mut self, next: &Chunk, next_bytes: &[u8]) -> bool {
+        let adjacent =
+            self.segment == next.segment && self.offset + self.bytes as u64 == next.offset;
+        let small = self.bytes + next.bytes <= CHUNK_BYTES;
+        if !adjacent || !small || self.cached.is_some() || next.cached.is_some() {
+            return false;
+        }
+        self.sum = crc32c::crc32c_append(self.sum, next_bytes);
+        self.bytes += next.bytes;
+        self.records += next.records;
+        self.last = next.last;
+        true
+    }
+
+    /// Cuts the chunk behind its longest run of first records, given as (number of records, bytes,
+    /// id), that `fits` accepts. `None` when all or none of them fit.
+    pub(crate) fn split(
+        &self,
+        bytes: &Bytes,
+        fits: impl Fn(u32, usize, JobId) -> bool,
+    ) -> Option<(Chunk, Chunk)> {
+        let mut decoder = Decoder::new(bytes, self.context);
+        let mut cut = None;
+        let mut records = 0;
+        while let Ok(Some(line)) = decoder.next() {
+            if !fits(records + 1, line.end, line.id) {
+                return cut.map(|cut| self.split_at(bytes, cut, line.id));
+            }
+            records += 1;
+            cut = Some(Cut { at: line.end, records, last: line.id, context: decoder.context() });
+        }
+        None
+    }
+
+    fn split_at(&self, bytes: &Bytes, cut: Cut, next: JobId) -> (Chunk, Chunk) {
+        let part = |range: std::ops::Range<usize>| Chunk {
+            offset: self.offset + range.start as u64,
+            bytes: range.len(),
+            sum: crc32c::crc32c(&bytes[range.clone()]),
+            cached: self.cached.as_ref().map(|cached| cached.slice(range)),
+            ..self.clone()
+        };
+        let head = Chunk { records: cut.records, last: cut.last, ..part(0..cut.at) };
+        let tail = Chunk {
+            records: self.records - cut.records,
+            first: next,
+            context: cut.context,
+            ..part(cut.at..self.bytes)
+        };
+        (head, tail)
+    }
+}
+
+/// A border between two records.
+struct Cut {
+    at: usize,
+    records: u32,
+    last: JobId,
+    context: Context,
+}

@@ -1,0 +1,282 @@
+//! Reads what `encode` writes: whole frames, checked, and the records in a stretch of them.
+
+use std::ops::Range;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use percent_encoding::percent_decode_str;
+use windlass_core::{JobId, NewJob, Payload, Priority, Timestamp, TypeKey};
+
+use crate::chunk::Context;
+use crate::encode::{FRAME_END, FRAME_START, checksum};
+use crate::entry::{IdempotencyNote, Record, Terms};
+use crate::segment::{Salt, attribute};
+
+/// Longest head line of a frame that is looked for.
+const FRAME_HEAD_BYTES_MAX: usize = 160;
+/// Ids in one run of a `#:Key` line: a run ends where the sequence of an id begins anew.
+const RUN_IDS_MAX: i64 = 1024;
+
+/// Where the whole and valid frame that begins at `at` ends; `None` when there is no such frame.
+pub(crate) fn frame_end(bytes: &[u8], at: usize, salt: &Salt) -> Option<usize> {
+    let rest = &bytes[at..];
+    let window = &rest[..rest.len().min(FRAME_HEAD_BYTES_MAX)];
+    let line = str::from_utf8(&window[..memchr::memchr(b'\n', window)?]).ok()?;
+    let (head, sum) = line.strip_prefix(FRAME_START).and(line.rsplit_once(",crc32c="))?;
+    let body_bytes: usize = head.rsplit_once(",bytes=")?.1.parse().ok()?;
+    let body_start = line.len() + 1;
+    let body = rest.get(body_start..body_start.checked_add(body_bytes)?)?;
+    let body_end = body_start + body_bytes;
+    let ended = rest[body_end..].starts_with(FRAME_END.as_bytes());
+    let valid = ended && format!("{:08x}", checksum(salt, head.as_bytes(), body)) == sum;
+    valid.then_some(at + body_end + FRAME_END.len())
+}
+
+/// Where a whole and valid frame begins, at `from` or anywhere behind it.
+pub(crate) fn frame_behind(bytes: &[u8], from: usize, salt: &Salt) -> Option<usize> {
+    memchr::memmem::find_iter(&bytes[from..], FRAME_START)
+        .map(|found| from + found)
+        .find(|&at| frame_end(bytes, at, salt).is_some())
+}
+
+/// Reads records one by one from a stretch of a segment that begins and ends between records.
+pub(crate) struct Decoder<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    context: Context,
+    /// What the lines before a record said about it.
+    counted: Option<usize>,
+    file: Option<FileRef<'a>>,
+    note: Option<NoteText<'a>>,
+}
+
+/// One record as it lies in the bytes.
+pub(crate) struct Line<'a> {
+    pub(crate) id: JobId,
+    type_text: &'a str,
+    payload: Range<usize>,
+    pub(crate) file: Option<FileRef<'a>>,
+    note: Option<NoteText<'a>>,
+    /// Where the record ends in the bytes.
+    pub(crate) end: usize,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct FileRef<'a> {
+    pub(crate) name: &'a str,
+    bytes: u64,
+}
+
+#[derive(Clone, Copy)]
+struct NoteText<'a> {
+    fingerprint: u64,
+    runs: &'a str,
+    key: &'a str,
+}
+
+impl<'a> Decoder<'a> {
+    pub(crate) fn new(bytes: &'a [u8], context: Context) -> Decoder<'a> {
+        Decoder { bytes, at: 0, context, counted: None, file: None, note: None }
+    }
+
+    /// What holds at the point that has been reached.
+    pub(crate) fn context(&self) -> Context {
+        self.context
+    }
+
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// The next record; `None` at the end. An error says what is wrong at `at`.
+    pub(crate) fn next(&mut self) -> Result<Option<Line<'a>>, String> {
+        while let Some(&first) = self.bytes.get(self.at) {
+            if first.is_ascii_digit() {
+                return self.record().map(Some);
+            }
+            let rest = &self.bytes[self.at..];
+            let length = memchr::memchr(b'\n', rest).ok_or("a line has no end")?;
+            let line = str::from_utf8(&rest[..length]).map_err(|_| "a line is not text")?;
+            self.directive(line).ok_or_else(|| format!("a line is not understood: {line:?}"))?;
+            self.at += length + 1;
+        }
+        let pending = self.counted.is_some() || self.file.is_some() || self.note.is_some();
+        if pending { Err("a record is missing at the end".into()) } else { Ok(None) }
+    }
+
+    fn directive(&mut self, line: &'a str) -> Option<()> {
+        let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match name {
+            "#:Batch" => {
+                let date: jiff::Timestamp = attribute(rest, "date")?.parse().ok()?;
+                let created_at = Timestamp(date.as_millisecond());
+                self.context = Context { created_at, terms: Terms::default() };
+            }
+            "#:EndBatch" => self.context.terms = Terms::default(),
+            "#:Options" => self.context.terms = terms(rest)?,
+            "#:Bytes" => self.counted = Some(rest.parse().ok()?),
+            "#:File" => {
+                let bytes = attribute(rest, "bytes")?.parse().ok()?;
+                self.file = Some(FileRef { name: attribute(rest, "name")?, bytes });
+            }
+            "#:Key" => {
+                let digits = attribute(rest, "fingerprint")?;
+                let fingerprint = u64::from_str_radix(digits, 16).ok()?;
+                let (runs, key) = (attribute(rest, "ids")?, attribute(rest, "key")?);
+                self.note = Some(NoteText { fingerprint, runs, key });
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn record(&mut self) -> Result<Line<'a>, String> {
+        let (id, id_bytes) = leading_id(&self.bytes[self.at..]).ok_or("a line has no valid id")?;
+        let type_start = self.at + id_bytes + 1;
+        let type_bytes =
+            memchr::memchr(b'|', &self.bytes[type_start..]).ok_or("a job line has no type")?;
+        let type_end = type_start + type_bytes;
+        let type_text = str::from_utf8(&self.bytes[type_start..type_end])
+            .map_err(|_| "the type in a job line is not text")?;
+        let start = type_end + 1;
+        let end = match self.counted.take() {
+            Some(bytes) => start.checked_add(bytes).ok_or("a count is too large")?,
+            None => {
+                start
+                    + memchr::memchr(b'\n', &self.bytes[start..]).ok_or("a job line has no end")?
+            }
+        };
+        if self.bytes.get(end) != Some(&b'\n') {
+            return Err("a counted payload does not end where it should".into());
+        }
+        self.at = end + 1;
+        Ok(Line {
+            id,
+            type_text,
+            payload: start..end,
+            file: self.file.take(),
+            note: self.note.take(),
+            end: self.at,
+        })
+    }
+}
+
+/// All records in `bytes` that are newer than `floor`. Payloads share the memory of `bytes`.
+pub(crate) fn records(
+    bytes: &Bytes,
+    context: Context,
+    floor: Option<JobId>,
+    spool_dir: &Path,
+    into: &mut Vec<Record>,
+) -> Result<(), String> {
+    let mut decoder = Decoder::new(bytes, context);
+    let mut types = TypeMemo::default();
+    while let Some(line) = decoder.next()? {
+        if Some(line.id) > floor {
+            into.push(line.to_record(bytes, decoder.context(), &mut types, spool_dir)?);
+        }
+    }
+    Ok(())
+}
+
+/// The newest type that was read, since many records in a row have the same.
+#[derive(Default)]
+pub(crate) struct TypeMemo<'a>(Option<(&'a str, TypeKey)>);
+
+impl<'a> TypeMemo<'a> {
+    fn get(&mut self, text: &'a str) -> Result<TypeKey, String> {
+        if let Some((known, key)) = &self.0
+            && *known == text
+        {
+            return Ok(key.clone());
+        }
+        let (tenant, name) = text.split_once('/').ok_or("a type has no tenant")?;
+        let key = TypeKey::new(tenant, name).map_err(|invalid| invalid.to_string())?;
+        self.0 = Some((text, key.clone()));
+        Ok(key)
+    }
+}
+
+impl<'a> Line<'a> {
+    /// `bytes` and `context` are those of the decoder that the line comes from.
+    pub(crate) fn to_record(
+        &self,
+        bytes: &Bytes,
+        context: Context,
+        types: &mut TypeMemo<'a>,
+        spool_dir: &Path,
+    ) -> Result<Record, String> {
+        let Context { created_at, terms } = context;
+        let key = types.get(self.type_text)?;
+        let note = match self.note {
+            None => None,
+            Some(note) => Some(IdempotencyNote {
+                key: percent_decode_str(note.key)
+                    .decode_utf8()
+                    .map_err(|_| "a key is not text")?
+                    .into_owned(),
+                fingerprint: note.fingerprint,
+                ids: ids_of_runs(note.runs).ok_or("the ids of a key are not understood")?,
+                tenant: key.tenant.clone(),
+            }),
+        };
+        let payload = match self.file {
+            Some(file) => Payload::Pieces { bytes: file.bytes },
+            None => Payload::Inline(bytes.slice(self.payload.clone())),
+        };
+        let job = NewJob {
+            id: self.id,
+            key,
+            priority: terms.priority,
+            run_at: terms.run_at.unwrap_or(created_at),
+            created_at,
+            expires_at: terms.expires_at,
+            timeout: terms.timeout_ms.map(Duration::from_millis),
+            unique: None,
+            payload,
+        };
+        Ok(Record { job, spool: self.file.map(|file| spool_dir.join(file.name)), key: note })
+    }
+}
+
+fn terms(attributes: &str) -> Option<Terms> {
+    let mut terms = Terms::default();
+    for part in attributes.split(',').filter(|part| !part.is_empty()) {
+        let (name, value) = part.split_once('=')?;
+        match name {
+            "priority" => terms.priority = Priority::new(value.parse().ok()?).ok()?,
+            "run_at_ms" => terms.run_at = Some(Timestamp(value.parse().ok()?)),
+            "expires_at_ms" => terms.expires_at = Some(Timestamp(value.parse().ok()?)),
+            "timeout_ms" => terms.timeout_ms = Some(value.parse().ok()?),
+            _ => return None,
+        }
+    }
+    Some(terms)
+}
+
+/// The id before the first '|', and how many digits it has.
+fn leading_id(bytes: &[u8]) -> Option<(JobId, usize)> {
+    let mut number: i64 = 0;
+    for (at, &byte) in bytes.iter().enumerate() {
+        if byte == b'|' {
+            return Some((JobId::new(number)?, at));
+        }
+        let digit = byte.is_ascii_digit().then(|| i64::from(byte - b'0'))?;
+        number = number.checked_mul(10)?.checked_add(digit)?;
+    }
+    None
+}
+
+fn ids_of_runs(runs: &str) -> Option<Vec<JobId>> {
+    let mut ids = Vec::new();
+    for run in runs.split('+') {
+        let (first, last) = run.split_once('-')?;
+        let (first, last): (JobId, JobId) = (first.parse().ok()?, last.parse().ok()?);
+        if last < first || last.get() - first.get() >= RUN_IDS_MAX {
+            return None;
+        }
+        ids.extend((first.get()..=last.get()).filter_map(JobId::new));
+    }
+    Some(ids)
+}

@@ -1,0 +1,149 @@
+//! Every call to the file system, behind one small trait, so that tests can make any of them fail.
+
+use std::any::Any;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Keeps a directory locked until it is dropped or its process ends.
+pub(crate) type Lock = Box<dyn Any + Send + Sync>;
+
+pub(crate) trait Disk: Send + Sync + 'static {
+    /// Creates the directory and its parents, durably.
+    fn create_dir(&self, dir: &Path) -> io::Result<()>;
+    /// `None` when another process has the lock. The directory must be there.
+    fn lock(&self, dir: &Path) -> io::Result<Option<Lock>>;
+    /// Names and sizes of the files in a directory; none when it is not there.
+    fn list(&self, dir: &Path) -> io::Result<Vec<(String, u64)>>;
+    /// A new file; it is an error if it exists.
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
+    /// An existing file, for writing.
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
+    /// Exactly `bytes` bytes from `offset`.
+    fn read(&self, path: &Path, offset: u64, bytes: usize) -> io::Result<Vec<u8>>;
+    /// A file that is not there is no error.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Removes the lock and the directory, which must have nothing else in it.
+    fn remove_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Makes creations and removals in the directory durable.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+}
+
+pub(crate) trait DiskFile: Send + Sync + 'static {
+    /// All of `bytes`, or an error and any part of them.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Content and length are durable when this returns.
+    fn sync(&self) -> io::Result<()>;
+    fn truncate(&self, length: u64) -> io::Result<()>;
+}
+
+/// Name of the file whose lock stands for its directory.
+const LOCK_NAME: &str = "lock";
+/// How often a lock file that vanishes while it is being locked is tried again.
+const LOCK_ATTEMPTS_MAX: usize = 16;
+
+/// The machine's own file system.
+pub(crate) struct RealDisk;
+
+impl Disk for RealDisk {
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        if dir.is_dir() {
+            return Ok(());
+        }
+        let parent = match dir.parent() {
+            Some(parent) if parent.as_os_str().is_empty() => PathBuf::from("."),
+            Some(parent) => parent.to_owned(),
+            None => return Ok(()),
+        };
+        self.create_dir(&parent)?;
+        match fs::create_dir(dir) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        self.sync_dir(&parent)
+    }
+
+    fn lock(&self, dir: &Path) -> io::Result<Option<Lock>> {
+        let path = dir.join(LOCK_NAME);
+        for _ in 0..LOCK_ATTEMPTS_MAX {
+            let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+            // Whoever removed the directory may have unlinked this very file before we locked it.
+            let same_file = match fs::metadata(&path) {
+                Ok(named) => named.ino() == file.metadata()?.ino(),
+                Err(_) => false,
+            };
+            if same_file {
+                return Ok(Some(Box::new(file)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<(String, u64)>> {
+        let entries = match fs::read_dir(dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut files = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            if let (true, Ok(name)) = (metadata.is_file(), entry.file_name().into_string()) {
+                files.push((name, metadata.len()));
+            }
+        }
+        Ok(files)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(OpenOptions::new().create_new(true).write(true).open(path)?))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(OpenOptions::new().write(true).open(path)?))
+    }
+
+    fn read(&self, path: &Path, offset: u64, bytes: usize) -> io::Result<Vec<u8>> {
+        let mut buffer = vec![0; bytes];
+        File::open(path)?.read_exact_at(&mut buffer, offset)?;
+        Ok(buffer)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.remove(&dir.join(LOCK_NAME))?;
+        fs::remove_dir(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        File::open(dir)?.sync_all()
+    }
+}
+
+impl DiskFile for File {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.write_all_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        self.set_len(length)
+    }
+}

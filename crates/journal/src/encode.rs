@@ -1,0 +1,236 @@
+//! Writes frames. All entries that are synced together are one frame, so that a torn write tears
+//! one frame, at the end of the file, and nothing valid can follow it.
+//!
+//! A frame is made in one buffer that is used again and again: the body first, behind a gap that
+//! is as long as the longest head line, then the head line into the end of the gap.
+
+use bytes::Bytes;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use windlass_core::{JobId, Priority, Timestamp};
+
+use crate::chunk::{CHUNK_BYTES, Chunk, Context};
+use crate::entry::{Body, Entry, Key, Terms};
+use crate::error::Error;
+use crate::segment::Salt;
+use crate::unread::CacheRoom;
+
+/// What begins a frame, and what ends it.
+pub(crate) const FRAME_START: &str = "#:Batch date=";
+pub(crate) const FRAME_END: &str = "#:EndBatch\n";
+/// The gap before the body, at least as long as any head line.
+const GAP_BYTES: usize = 160;
+/// Room that the buffer keeps between frames; a larger one is given back.
+const BUFFER_BYTES_KEPT_MAX: usize = 32 * 1024 * 1024;
+
+/// Bytes of a key that would break its line or its attribute.
+const KEY_ESCAPED: &AsciiSet = &CONTROLS.add(b',').add(b'%');
+
+pub(crate) struct Frame {
+    buffer: Vec<u8>,
+    /// Where the frame begins in the buffer, once it is finished.
+    start: usize,
+    created_at: Timestamp,
+    terms: Terms,
+    records: u64,
+    pieces: Vec<Piece>,
+}
+
+/// A run of records in the buffer: what becomes a chunk.
+struct Piece {
+    end: usize,
+    records: u32,
+    first: JobId,
+    last: JobId,
+    /// What holds at its first byte.
+    terms: Terms,
+}
+
+impl Frame {
+    pub(crate) fn new() -> Frame {
+        Frame {
+            buffer: Vec::new(),
+            start: 0,
+            created_at: Timestamp(0),
+            terms: Terms::default(),
+            records: 0,
+            pieces: Vec::new(),
+        }
+    }
+
+    pub(crate) fn begin(&mut self, created_at: Timestamp) {
+        self.buffer.clear();
+        self.buffer.shrink_to(BUFFER_BYTES_KEPT_MAX);
+        self.buffer.resize(GAP_BYTES, 0);
+        self.pieces.clear();
+        self.created_at = created_at;
+        self.terms = Terms::default();
+        self.records = 0;
+    }
+
+    /// Adds the entries of one append; `ids` are theirs, in the same order.
+    pub(crate) fn push(&mut self, entries: &[Entry], ids: &[JobId], key: Option<&Key>) {
+        let last = entries.len().saturating_sub(1);
+        for (index, (entry, &id)) in entries.iter().zip(ids).enumerate() {
+            self.open_piece(id);
+            let terms = entry.terms();
+            if terms != self.terms {
+                self.push_terms(terms);
+            }
+            if let (true, Some(key)) = (index == last, key) {
+                self.push_key(key, ids);
+            }
+            self.push_entry(entry, id);
+            self.close_record(id);
+        }
+    }
+
+    /// Adds head and end; the frame's bytes are these.
+    pub(crate) fn finish(&mut self, salt: &Salt) -> Result<&[u8], Error> {
+        let date = jiff::Timestamp::from_millisecond(self.created_at.ms())
+            .map_err(|_| Error::Storage("the clock shows no date that can be written".into()))?;
+        let body_bytes = self.buffer.len() - GAP_BYTES;
+        let head = format!("{FRAME_START}{date:.3},records={},bytes={body_bytes}", self.records);
+        let sum = checksum(salt, head.as_bytes(), &self.buffer[GAP_BYTES..]);
+        let head = format!("{head},crc32c={sum:08x}\n");
+        self.start =
+            GAP_BYTES.checked_sub(head.len()).expect("the gap is longer than any head line");
+        self.buffer[self.start..GAP_BYTES].copy_from_slice(head.as_bytes());
+        self.buffer.extend_from_slice(FRAME_END.as_bytes());
+        if let Some(piece) = self.pieces.last_mut() {
+            piece.end = self.buffer.len();
+        }
+        Ok(&self.buffer[self.start..])
+    }
+
+    /// Longest that the finished frame can be.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        (self.buffer.len() + FRAME_END.len()) as u64
+    }
+
+    /// The finished frame, which lies in `segment` from `offset` on, as chunks with their bytes.
+    /// As many of the first ones as `cache` has room for keep their bytes in memory.
+    pub(crate) fn chunks(
+        &self,
+        segment: JobId,
+        offset: u64,
+        mut cache: CacheRoom,
+    ) -> Vec<(Chunk, &[u8])> {
+        let mut start = self.start;
+        let mut chunks = Vec::with_capacity(self.pieces.len());
+        for piece in &self.pieces {
+            let bytes = &self.buffer[start..piece.end];
+            let chunk = Chunk {
+                segment,
+                offset: offset + (start - self.start) as u64,
+                bytes: bytes.len(),
+                records: piece.records,
+                first: piece.first,
+                last: piece.last,
+                context: Context { created_at: self.created_at, terms: piece.terms },
+                sum: crc32c::crc32c(bytes),
+                cached: cache.take(bytes.len()).then(|| Bytes::copy_from_slice(bytes)),
+            };
+            chunks.push((chunk, bytes));
+            start = piece.end;
+        }
+        chunks
+    }
+
+    fn open_piece(&mut self, id: JobId) {
+        let start = match self.pieces.len() {
+            0 | 1 => GAP_BYTES,
+            pieces => self.pieces[pieces - 2].end,
+        };
+        if self.pieces.last().is_none_or(|piece| piece.end - start >= CHUNK_BYTES) {
+            let (end, terms) = (self.buffer.len(), self.terms);
+            self.pieces.push(Piece { end, records: 0, first: id, last: id, terms });
+        }
+    }
+
+    fn close_record(&mut self, id: JobId) {
+        self.records += 1;
+        let end = self.buffer.len();
+        let piece = self.pieces.last_mut().expect("a piece was opened before the record");
+        piece.end = end;
+        piece.records += 1;
+        piece.last = id;
+    }
+
+    fn push_entry(&mut self, entry: &Entry, id: JobId) {
+        let payload: &[u8] = match &entry.payload {
+            Body::Inline(bytes) => {
+                if memchr::memchr2(b'\n', 0, bytes).is_some() {
+                    self.push_text(&format!("#:Bytes {}\n", bytes.len()));
+                }
+                bytes
+            }
+            Body::Spooled(spool) => {
+                self.push_text(&format!("#:File name={},bytes={}\n", spool.name(), spool.bytes()));
+                &[]
+            }
+        };
+        let (tenant, name) = (entry.key.tenant.as_str(), entry.key.name.as_str());
+        self.buffer.reserve(ID_DIGITS_MAX + tenant.len() + name.len() + payload.len() + 4);
+        push_id(&mut self.buffer, id);
+        self.buffer.push(b'|');
+        self.push_text(tenant);
+        self.buffer.push(b'/');
+        self.push_text(name);
+        self.buffer.push(b'|');
+        self.buffer.extend_from_slice(payload);
+        self.buffer.push(b'\n');
+    }
+
+    fn push_terms(&mut self, terms: Terms) {
+        let mut attributes = Vec::new();
+        if terms.priority != Priority::default() {
+            attributes.push(format!("priority={}", terms.priority.get()));
+        }
+        if let Some(run_at) = terms.run_at {
+            attributes.push(format!("run_at_ms={}", run_at.ms()));
+        }
+        if let Some(expires_at) = terms.expires_at {
+            attributes.push(format!("expires_at_ms={}", expires_at.ms()));
+        }
+        if let Some(timeout_ms) = terms.timeout_ms {
+            attributes.push(format!("timeout_ms={timeout_ms}"));
+        }
+        self.push_text(&format!("#:Options {}\n", attributes.join(",")));
+        self.terms = terms;
+    }
+
+    fn push_key(&mut self, key: &Key, ids: &[JobId]) {
+        let mut runs = String::new();
+        for run in ids.chunk_by(|a, b| a.get() + 1 == b.get()) {
+            let plus = if runs.is_empty() { "" } else { "+" };
+            runs += &format!("{plus}{}-{}", run[0], run[run.len() - 1]);
+        }
+        let escaped = utf8_percent_encode(&key.key, KEY_ESCAPED);
+        let fingerprint = key.fingerprint;
+        self.push_text(&format!("#:Key fingerprint={fingerprint:016x},ids={runs},key={escaped}\n"));
+    }
+
+    fn push_text(&mut self, text: &str) {
+        self.buffer.extend_from_slice(text.as_bytes());
+    }
+}
+
+/// The checksum of a frame: of the segment's salt, the head line up to it, and the body.
+pub(crate) fn checksum(salt: &Salt, head: &[u8], body: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c_append(crc32c::crc32c(salt), head), body)
+}
+
+const ID_DIGITS_MAX: usize = 19;
+
+/// Appends the id in decimal, without an allocation.
+fn push_id(buffer: &mut Vec<u8>, id: JobId) {
+    let mut digits = [0; ID_DIGITS_MAX];
+    let mut at = ID_DIGITS_MAX;
+    let mut rest = id.get() as u64;
+    while rest > 0 {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    buffer.extend_from_slice(&digits[at..]);
+}

@@ -1,0 +1,106 @@
+//! What goes into the journal and what comes out of it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use windlass_core::{JobId, NewJob, Priority, Tenant, Timestamp, TypeKey};
+
+use crate::spool::Spool;
+
+/// A job that wants to be accepted.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub key: TypeKey,
+    pub payload: Body,
+    pub priority: Priority,
+    /// Not run before this; at once when absent.
+    pub run_at: Option<Timestamp>,
+    pub expires_at: Option<Timestamp>,
+    /// Kept in whole milliseconds.
+    pub timeout: Option<Duration>,
+}
+
+/// Where the payload of an entry is.
+#[derive(Debug, Clone)]
+pub enum Body {
+    Inline(Bytes),
+    /// In a file of its own, already synced.
+    Spooled(Spool),
+}
+
+/// The idempotency key of one append.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    pub key: String,
+    pub fingerprint: u64,
+}
+
+/// An accepted job on its way into the store.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// A spooled payload is `Payload::Pieces`; `unique` is `None`.
+    pub job: NewJob,
+    /// The file with the payload, if it was spooled.
+    pub spool: Option<PathBuf>,
+    /// On the last record of an append that had a key.
+    pub key: Option<IdempotencyNote>,
+}
+
+/// What a repeated add with the same key is to be answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotencyNote {
+    pub key: String,
+    pub fingerprint: u64,
+    /// Every id of the append, in order.
+    pub ids: Vec<JobId>,
+    pub tenant: Tenant,
+}
+
+/// The journal in numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stats {
+    /// Records that nobody has committed yet, reserved ones included.
+    pub unread_records: u64,
+    /// Bytes that these take in the files, spooled payloads not counted.
+    pub unread_bytes: u64,
+    pub segments: usize,
+    /// Size of all segments, spooled payloads not counted.
+    pub disk_bytes: u64,
+    pub id_newest: Option<JobId>,
+    /// `None` while the journal accepts; otherwise why the newest write failed.
+    pub healthy: Option<String>,
+}
+
+/// The options of a job as the files keep them; the default is not written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Terms {
+    pub(crate) priority: Priority,
+    pub(crate) run_at: Option<Timestamp>,
+    pub(crate) expires_at: Option<Timestamp>,
+    pub(crate) timeout_ms: Option<u64>,
+}
+
+impl Entry {
+    pub(crate) fn terms(&self) -> Terms {
+        Terms {
+            priority: self.priority,
+            run_at: self.run_at,
+            expires_at: self.expires_at,
+            timeout_ms: self.timeout.map(|timeout| timeout.as_millis() as u64),
+        }
+    }
+
+    /// Upper estimate of what the entry takes in memory and in a frame.
+    pub(crate) fn cost_bytes(&self) -> usize {
+        const LINE_OVERHEAD_BYTES: usize = 64;
+        let payload = match &self.payload {
+            Body::Inline(bytes) => bytes.len(),
+            Body::Spooled(_) => LINE_OVERHEAD_BYTES,
+        };
+        payload
+            + self.key.tenant.as_str().len()
+            + self.key.name.as_str().len()
+            + LINE_OVERHEAD_BYTES
+    }
+}

@@ -1,0 +1,297 @@
+//! The public handle: everything that the engine asks of a journal.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
+use windlass_core::{Clock, IdGenerator, JobId, Sysid, Timestamp};
+
+use crate::disk::{Disk, Lock, RealDisk};
+use crate::entry::{Entry, Key, Stats};
+use crate::error::Error;
+use crate::recover::{Recovered, recover};
+use crate::segment::{self, Segment};
+use crate::spool::{self, SpoolWriter};
+use crate::unread::Unread;
+use crate::writer::{Append, Command, Writer};
+
+/// Appends that may wait for the writer.
+const QUEUE_APPENDS_MAX: usize = 1024;
+/// Bytes that may wait for the writer; a larger append goes alone.
+const QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes that one append may bring.
+const APPEND_BYTES_MAX: usize = 1024 * 1024 * 1024;
+
+/// Where a journal is and how it is kept.
+#[derive(Clone)]
+pub struct Options {
+    /// The directory of this journal alone.
+    pub dir: PathBuf,
+    /// Where large payloads go; many journals may share it.
+    pub spool_dir: PathBuf,
+    pub sysid: Sysid,
+    /// A segment that would become longer is followed by a new one.
+    pub segment_bytes_max: u64,
+    /// Told how long each sync of a frame took.
+    pub on_sync: Option<Arc<dyn Fn(Duration) + Send + Sync>>,
+}
+
+/// A journal. Cheap to clone; all clones are the same journal.
+#[derive(Clone)]
+pub struct Journal {
+    pub(crate) shared: Arc<Shared>,
+    queue: Arc<Mutex<Option<mpsc::Sender<Command>>>>,
+    room: Arc<Semaphore>,
+    /// Changes, or closes, when the writer has ended.
+    ended: watch::Receiver<()>,
+}
+
+/// What handles and the writer share.
+pub(crate) struct Shared {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) dir: PathBuf,
+    pub(crate) spool_dir: PathBuf,
+    pub(crate) sysid: Sysid,
+    pub(crate) clock: Arc<dyn Clock>,
+    ids: Mutex<IdGenerator>,
+    /// Newest id that was made or found; 0 for none.
+    id_newest: AtomicI64,
+    pub(crate) state: Mutex<State>,
+    pub(crate) readable: Notify,
+    lock: Mutex<Option<Lock>>,
+}
+
+pub(crate) struct State {
+    pub(crate) unread: Unread,
+    /// Oldest first.
+    pub(crate) segments: VecDeque<Segment>,
+    /// The first id of the segment that is being written.
+    pub(crate) active: Option<JobId>,
+    /// Files of spooled payloads, each with the newest id that names it.
+    pub(crate) spools: HashMap<String, JobId>,
+    /// The store has everything up to this; for readers it is not in the journal any more.
+    pub(crate) floor: Option<JobId>,
+    pub(crate) healthy: Option<String>,
+}
+
+impl Journal {
+    /// Locks the directory, recovers what is in it and opens it for appending. `store_newest` is
+    /// the newest id that the store knows, `ingested` how far it has this journal. Blocks.
+    ///
+    /// Errors: `Locked`, `Corrupt` (nothing was changed), `Storage`.
+    pub fn open(
+        options: Options,
+        clock: Arc<dyn Clock>,
+        store_newest: Option<JobId>,
+        ingested: Option<JobId>,
+    ) -> Result<Journal, Error> {
+        Journal::open_on(Arc::new(RealDisk), options, clock, store_newest, ingested)
+    }
+
+    /// Locks and recovers the journal of a daemon that is gone, for reading only. `None` when its
+    /// owner lives or there is nothing there. Blocks.
+    pub fn adopt(
+        options: Options,
+        clock: Arc<dyn Clock>,
+        ingested: Option<JobId>,
+    ) -> Result<Option<Journal>, Error> {
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        let files = disk
+            .list(&options.dir)
+            .map_err(|error| Error::storage("list", &options.dir, &error))?;
+        if !files.iter().any(|(name, _)| segment::first_of_name(name).is_some()) {
+            return Ok(None);
+        }
+        let Some(lock) = lock(&*disk, &options.dir)? else { return Ok(None) };
+        let recovered = recover(&*disk, &options.dir, options.sysid, ingested)?;
+        let shared = Shared::new(disk, &options, clock, lock, recovered, [None, ingested])?;
+        let (_, ended) = watch::channel(());
+        Ok(Some(Journal::of(shared, None, ended)))
+    }
+
+    pub(crate) fn open_on(
+        disk: Arc<dyn Disk>,
+        options: Options,
+        clock: Arc<dyn Clock>,
+        store_newest: Option<JobId>,
+        ingested: Option<JobId>,
+    ) -> Result<Journal, Error> {
+        for dir in [&options.dir, &options.spool_dir] {
+            disk.create_dir(dir).map_err(|error| Error::storage("create", dir, &error))?;
+        }
+        let Some(lock) = lock(&*disk, &options.dir)? else {
+            return Err(Error::Locked(options.dir));
+        };
+        let recovered = recover(&*disk, &options.dir, options.sysid, ingested)?;
+        let previous = recovered.previous;
+        let known = [store_newest, ingested];
+        let shared = Shared::new(disk, &options, clock.clone(), lock, recovered, known)?;
+        let (queue, commands) = mpsc::channel(QUEUE_APPENDS_MAX);
+        let (ending, ended) = watch::channel(());
+        let writer = Writer::new(shared.clone(), commands, clock, &options, previous);
+        std::thread::Builder::new()
+            .name("journal".into())
+            .spawn(move || {
+                writer.run();
+                drop(ending);
+            })
+            .map_err(|error| Error::Storage(format!("cannot start the writer: {error}")))?;
+        Ok(Journal::of(shared, Some(queue), ended))
+    }
+
+    fn of(
+        shared: Arc<Shared>,
+        queue: Option<mpsc::Sender<Command>>,
+        ended: watch::Receiver<()>,
+    ) -> Journal {
+        let room = Arc::new(Semaphore::new(QUEUE_BYTES_MAX));
+        Journal { shared, queue: Arc::new(Mutex::new(queue)), room, ended }
+    }
+
+    /// Accepts entries, all or none; answers with their ids, in order, when they are durable.
+    /// Waits while the queue is full. A caller that goes away before the answer may find the
+    /// entries accepted. No entries: no ids, and nothing is written.
+    pub async fn append(&self, entries: Vec<Entry>, key: Option<Key>) -> Result<Vec<JobId>, Error> {
+        if entries.is_empty() {
+            return Ok(Vec::new());
+        }
+        let cost_bytes: usize = entries.iter().map(Entry::cost_bytes).sum();
+        if cost_bytes > APPEND_BYTES_MAX {
+            return Err(Error::TooLarge { bytes: cost_bytes, bytes_max: APPEND_BYTES_MAX });
+        }
+        let permits = cost_bytes.min(QUEUE_BYTES_MAX) as u32;
+        let room = self.room.clone().acquire_many_owned(permits);
+        let _room = room.await.map_err(|_| Error::Closed)?;
+        let (answer, answered) = oneshot::channel();
+        let append = Append { entries, key, answer, cost_bytes, _room };
+        self.sender()?.send(Command::Append(append)).await.map_err(|_| Error::Closed)?;
+        answered.await.map_err(|_| Error::Closed)?
+    }
+
+    /// Returns when all appends that were in progress have been answered.
+    pub async fn wsync(&self) -> Result<(), Error> {
+        let (answer, answered) = oneshot::channel();
+        self.sender()?.send(Command::Sync(answer)).await.map_err(|_| Error::Closed)?;
+        answered.await.map_err(|_| Error::Closed)
+    }
+
+    /// An id from the same generator, for things that do not go through the journal.
+    pub fn make_id(&self) -> Result<JobId, Error> {
+        self.sender()?;
+        let ids = self.shared.make_ids(self.shared.clock.now(), 1)?;
+        Ok(ids[0])
+    }
+
+    /// The newest id that was made, or found when the journal was opened.
+    pub fn id_newest(&self) -> Option<JobId> {
+        JobId::new(self.shared.id_newest.load(Ordering::Acquire))
+    }
+
+    /// Begins a payload that is too large for a frame.
+    pub async fn spool(&self) -> Result<SpoolWriter, Error> {
+        let id = self.make_id()?;
+        let shared = &self.shared;
+        SpoolWriter::create(shared.disk.clone(), shared.spool_dir.clone(), shared.sysid, id).await
+    }
+
+    /// The journal in numbers.
+    pub fn stats(&self) -> Stats {
+        let state = self.shared.state();
+        Stats {
+            unread_records: state.unread.records(),
+            unread_bytes: state.unread.bytes(),
+            segments: state.segments.len(),
+            disk_bytes: state.segments.iter().map(|segment| segment.bytes).sum(),
+            id_newest: self.id_newest(),
+            healthy: state.healthy.clone(),
+        }
+    }
+
+    /// Writes what waits, then lets go of the directory. Later appends are `Closed`.
+    pub async fn close(&self) {
+        self.stop_writer().await;
+        drop(self.shared.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    pub(crate) async fn stop_writer(&self) {
+        drop(self.queue.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let mut ended = self.ended.clone();
+        // The writer sends nothing; it lets go of its end when it has ended.
+        while ended.changed().await.is_ok() {}
+    }
+
+    fn sender(&self) -> Result<mpsc::Sender<Command>, Error> {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.clone().ok_or(Error::Closed)
+    }
+}
+
+impl Shared {
+    fn new(
+        disk: Arc<dyn Disk>,
+        options: &Options,
+        clock: Arc<dyn Clock>,
+        lock: Lock,
+        recovered: Recovered,
+        [store_newest, ingested]: [Option<JobId>; 2],
+    ) -> Result<Arc<Shared>, Error> {
+        let newest = recovered.newest.max(store_newest).max(ingested);
+        let Recovered { segments, unread, spools, .. } = recovered;
+        remove_orphans(&*disk, options, &spools)?;
+        let (active, floor, healthy) = (None, ingested, None);
+        let state = State { unread, segments, active, spools, floor, healthy };
+        Ok(Arc::new(Shared {
+            disk,
+            dir: options.dir.clone(),
+            spool_dir: options.spool_dir.clone(),
+            sysid: options.sysid,
+            clock,
+            ids: Mutex::new(IdGenerator::new(options.sysid, newest)),
+            id_newest: AtomicI64::new(newest.map_or(0, JobId::get)),
+            state: Mutex::new(state),
+            readable: Notify::new(),
+            lock: Mutex::new(Some(lock)),
+        }))
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next ids, each larger than all before it, also than those of a refused append.
+    pub(crate) fn make_ids(&self, now: Timestamp, count: usize) -> Result<Vec<JobId>, Error> {
+        let mut generator = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ids = Vec::with_capacity(count);
+        for _ in 0..count {
+            ids.push(generator.next(now)?);
+        }
+        if let Some(newest) = ids.last() {
+            self.id_newest.store(newest.get(), Ordering::Release);
+        }
+        Ok(ids)
+    }
+}
+
+fn lock(disk: &dyn Disk, dir: &Path) -> Result<Option<Lock>, Error> {
+    disk.lock(dir).map_err(|error| Error::storage("lock", dir, &error))
+}
+
+/// Removes payloads of this daemon that no record names: their adds were never answered.
+fn remove_orphans(
+    disk: &dyn Disk,
+    options: &Options,
+    spools: &HashMap<String, JobId>,
+) -> Result<(), Error> {
+    let dir = &options.spool_dir;
+    let files = disk.list(dir).map_err(|error| Error::storage("list", dir, &error))?;
+    for (name, _) in files {
+        if spool::is_of(&name, options.sysid) && !spools.contains_key(&name) {
+            let path = dir.join(name);
+            disk.remove(&path).map_err(|error| Error::storage("remove", &path, &error))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,250 @@
+//! The reading half of the handle: reserve, read, commit, and dropping what the store has.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use windlass_core::JobId;
+
+use crate::chunk::{Chunk, Context};
+use crate::decode::{self, Decoder, TypeMemo};
+use crate::entry::Record;
+use crate::error::Error;
+use crate::journal::{Journal, Shared, State};
+use crate::segment;
+use crate::spool::blocking;
+use crate::unread::{Bounds, Ticket};
+
+/// A read of more bytes than this does not happen on the caller's thread.
+const READ_INLINE_BYTES_MAX: usize = 256 * 1024;
+/// How long `readable` trusts that the clock and the timer agree.
+const RECHECK_MAX: Duration = Duration::from_secs(1);
+
+impl Journal {
+    /// The next unread records, at most as many as the bounds allow but at least one; `None` when
+    /// nothing waits. They are nobody else's until the ticket is committed or given back, or until
+    /// `timeout` has passed. May read up to one chunk from the disk.
+    pub fn reserve(
+        &self,
+        records_max: usize,
+        bytes_max: usize,
+        timeout: Duration,
+    ) -> Option<Ticket> {
+        let now = self.shared.clock.now();
+        let mut state = self.shared.state();
+        state.unread.expire(now);
+        let bounds = Bounds { records_max, bytes_max };
+        state.unread.reserve(bounds, now, timeout, |chunk| self.shared.load(chunk).ok())
+    }
+
+    /// The records of a ticket, oldest first. Payloads share the memory of their neighbours, so a
+    /// caller that keeps one for long copies it. `Expired` when the ticket is outdated.
+    pub async fn read(&self, ticket: &Ticket) -> Result<Vec<Record>, Error> {
+        let (chunks, floor) = {
+            let mut state = self.shared.state();
+            state.unread.expire(self.shared.clock.now());
+            (state.unread.chunks(ticket).ok_or(Error::Expired)?, state.floor)
+        };
+        let bytes: usize = chunks.iter().map(|chunk| chunk.bytes).sum();
+        let cached = chunks.iter().all(|chunk| chunk.cached.is_some());
+        if cached && bytes <= READ_INLINE_BYTES_MAX {
+            return self.shared.records(&chunks, floor);
+        }
+        let shared = self.shared.clone();
+        blocking(move || shared.records(&chunks, floor)).await
+    }
+
+    /// The store has the records of this ticket. `Expired` when its time was over: others may
+    /// have read them again, which the store notices by their ids.
+    pub fn commit(&self, ticket: Ticket) -> Result<(), Error> {
+        let mut state = self.shared.state();
+        state.unread.expire(self.shared.clock.now());
+        if state.unread.commit(&ticket) { Ok(()) } else { Err(Error::Expired) }
+    }
+
+    /// Lets others read the records of this ticket at once.
+    pub fn give_back(&self, ticket: Ticket) {
+        if self.shared.state().unread.give_back(&ticket) {
+            self.shared.readable.notify_waiters();
+        }
+    }
+
+    /// Returns when there is something to reserve.
+    pub async fn readable(&self) {
+        loop {
+            let mut notified = std::pin::pin!(self.shared.readable.notified());
+            notified.as_mut().enable();
+            let now = self.shared.clock.now();
+            let expires_at = {
+                let mut state = self.shared.state();
+                state.unread.expire(now);
+                if state.unread.is_waiting() {
+                    return;
+                }
+                state.unread.expires_next_at()
+            };
+            match expires_at {
+                None => notified.await,
+                Some(at) => {
+                    let wait = at.since(now).min(RECHECK_MAX);
+                    // Either of the two is a reason to look again.
+                    let _ = tokio::time::timeout(wait, notified).await;
+                }
+            }
+        }
+    }
+
+    /// The store has everything up to `position`, synced: deletes the segments, and the spooled
+    /// payloads, that are not needed any more. The segment that is being written stays.
+    pub async fn drop_until(&self, position: JobId) -> Result<(), Error> {
+        let (segments, spools) = {
+            let mut state = self.shared.state();
+            state.floor = state.floor.max(Some(position));
+            state.unread.drop_until(position, |chunk| self.shared.load(chunk).ok());
+            (state.take_segments_until(position), state.take_spools_until(position))
+        };
+        if segments.is_empty() && spools.is_empty() {
+            return Ok(());
+        }
+        let shared = self.shared.clone();
+        blocking(move || shared.delete(&segments, &spools)).await
+    }
+
+    /// A record that is in the journal and, as far as the journal knows, not yet in the store.
+    pub async fn find(&self, id: JobId) -> Result<Option<Record>, Error> {
+        let place = {
+            let state = self.shared.state();
+            if state.floor >= Some(id) {
+                return Ok(None);
+            }
+            state.place_of(id)
+        };
+        let Some(place) = place else { return Ok(None) };
+        let shared = self.shared.clone();
+        let found = match &place {
+            Place::Chunk(chunk) if chunk.cached.is_some() => shared.record_in(&place, id),
+            _ => blocking(move || shared.record_in(&place, id)).await,
+        };
+        match found {
+            Err(_) if self.shared.state().floor >= Some(id) => Ok(None),
+            found => found,
+        }
+    }
+
+    /// Deletes a journal whose records the store has, all of them and synced: an adopted one, as
+    /// a rule. `Unread` when something has not been committed.
+    pub async fn remove(self) -> Result<(), Error> {
+        let records = self.shared.state().unread.records();
+        if records > 0 {
+            return Err(Error::Unread { records });
+        }
+        self.stop_writer().await;
+        let (segments, spools) = {
+            let mut state = self.shared.state();
+            let segments = state.segments.drain(..).map(|segment| segment.first).collect();
+            (segments, state.spools.drain().map(|(name, _)| name).collect::<Vec<_>>())
+        };
+        let shared = self.shared.clone();
+        blocking(move || {
+            let segments: Vec<JobId> = segments;
+            shared.delete(&segments, &spools)?;
+            let removed = shared.disk.remove_dir(&shared.dir);
+            removed.map_err(|error| Error::storage("remove", &shared.dir, &error))
+        })
+        .await
+    }
+}
+
+/// Where a record can be found.
+enum Place {
+    Chunk(Chunk),
+    /// A segment's first id and length.
+    Segment(JobId, u64),
+}
+
+impl State {
+    fn place_of(&self, id: JobId) -> Option<Place> {
+        if let Some(chunk) = self.unread.find(id) {
+            return Some(Place::Chunk(chunk.clone()));
+        }
+        let behind = self.segments.partition_point(|segment| segment.first <= id);
+        let segment = self.segments.get(behind.checked_sub(1)?)?;
+        (segment.last >= Some(id)).then_some(Place::Segment(segment.first, segment.bytes))
+    }
+
+    /// From the front only, so that what is left is a whole chain.
+    fn take_segments_until(&mut self, position: JobId) -> Vec<JobId> {
+        let mut taken = Vec::new();
+        let active = self.active;
+        while let Some(segment) = self.segments.pop_front_if(|segment| {
+            active != Some(segment.first) && segment.last.is_none_or(|last| last <= position)
+        }) {
+            taken.push(segment.first);
+        }
+        taken
+    }
+
+    fn take_spools_until(&mut self, position: JobId) -> Vec<String> {
+        self.spools.extract_if(|_, id| *id <= position).map(|(name, _)| name).collect()
+    }
+}
+
+impl Shared {
+    fn load(&self, chunk: &Chunk) -> Result<Bytes, Error> {
+        let path = segment::path(&self.dir, chunk.segment);
+        chunk.load(&*self.disk, &self.dir).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Error::Expired,
+            std::io::ErrorKind::InvalidData => {
+                Error::corrupt(&path, chunk.offset, error.to_string())
+            }
+            _ => Error::storage("read", &path, &error),
+        })
+    }
+
+    fn records(&self, chunks: &[Chunk], floor: Option<JobId>) -> Result<Vec<Record>, Error> {
+        let records: usize = chunks.iter().map(|chunk| chunk.records as usize).sum();
+        let mut read = Vec::with_capacity(records);
+        for chunk in chunks {
+            let bytes = self.load(chunk)?;
+            decode::records(&bytes, chunk.context, floor, &self.spool_dir, &mut read)
+                .map_err(|what| self.corrupt(chunk.segment, chunk.offset, what))?;
+        }
+        Ok(read)
+    }
+
+    fn record_in(&self, place: &Place, id: JobId) -> Result<Option<Record>, Error> {
+        let (segment, offset, bytes, context) = match place {
+            Place::Chunk(chunk) => (chunk.segment, chunk.offset, self.load(chunk)?, chunk.context),
+            Place::Segment(first, length) => {
+                let path = segment::path(&self.dir, *first);
+                let bytes = self.disk.read(&path, 0, *length as usize);
+                let bytes = bytes.map_err(|error| Error::storage("read", &path, &error))?;
+                let head = memchr::memchr(b'\n', &bytes).map_or(bytes.len(), |at| at + 1);
+                (*first, head as u64, Bytes::from(bytes).slice(head..), Context::default())
+            }
+        };
+        let mut decoder = Decoder::new(&bytes, context);
+        let corrupt = |what| self.corrupt(segment, offset, what);
+        while let Some(line) = decoder.next().map_err(corrupt)? {
+            if line.id == id {
+                let mut types = TypeMemo::default();
+                let record = line.to_record(&bytes, decoder.context(), &mut types, &self.spool_dir);
+                return record.map(Some).map_err(corrupt);
+            }
+        }
+        Ok(None)
+    }
+
+    fn delete(&self, segments: &[JobId], spools: &[String]) -> Result<(), Error> {
+        let spools = spools.iter().map(|name| self.spool_dir.join(name));
+        for path in spools.chain(segments.iter().map(|first| segment::path(&self.dir, *first))) {
+            let removed = self.disk.remove(&path);
+            removed.map_err(|error| Error::storage("remove", &path, &error))?;
+        }
+        let synced = self.disk.sync_dir(&self.dir);
+        synced.map_err(|error| Error::storage("sync", &self.dir, &error))
+    }
+
+    fn corrupt(&self, segment: JobId, offset: u64, what: String) -> Error {
+        Error::corrupt(&segment::path(&self.dir, segment), offset, what)
+    }
+}

@@ -1,0 +1,231 @@
+//! What is still to be read: chunks in the order of their ids, and the tickets that hold some of
+//! them for a while. A chunk is either waiting or held by one ticket, never both.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use windlass_core::{JobId, Timestamp};
+
+use crate::chunk::Chunk;
+
+/// Bytes of chunks that are kept in memory.
+const CACHE_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// What a chunk in memory counts beyond its bytes.
+const CACHE_OVERHEAD_BYTES: usize = 256;
+
+/// The right to read some records and to commit them, for a limited time.
+#[derive(Debug)]
+pub struct Ticket {
+    number: u64,
+    first: JobId,
+    last: JobId,
+    records: u64,
+}
+
+impl Ticket {
+    /// Oldest id in it.
+    pub fn first(&self) -> JobId {
+        self.first
+    }
+
+    /// Newest id in it.
+    pub fn last(&self) -> JobId {
+        self.last
+    }
+
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Unread {
+    waiting: VecDeque<Chunk>,
+    held: HashMap<u64, Held>,
+    tickets: u64,
+    cached_bytes: usize,
+    records: u64,
+    bytes: u64,
+}
+
+struct Held {
+    chunks: Vec<Chunk>,
+    expires_at: Timestamp,
+}
+
+/// Room in the memory for chunks.
+pub(crate) struct CacheRoom(usize);
+
+impl CacheRoom {
+    /// Takes the room that a chunk of this size needs, if there is enough.
+    pub(crate) fn take(&mut self, bytes: usize) -> bool {
+        let left = self.0.checked_sub(bytes + CACHE_OVERHEAD_BYTES);
+        left.map(|left| self.0 = left).is_some()
+    }
+}
+
+/// What one reservation may take.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) records_max: usize,
+    pub(crate) bytes_max: usize,
+}
+
+impl Unread {
+    /// Records that nobody has committed.
+    pub(crate) fn records(&self) -> u64 {
+        self.records
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// What the memory for chunks still has room for; a chunk counts when it is pushed.
+    pub(crate) fn cache_room(&self) -> CacheRoom {
+        CacheRoom(CACHE_BYTES_MAX.saturating_sub(self.cached_bytes))
+    }
+
+    /// Adds a chunk that is newer than all others.
+    pub(crate) fn push(&mut self, chunk: Chunk, bytes: &[u8]) {
+        self.records += u64::from(chunk.records);
+        self.bytes += chunk.bytes as u64;
+        self.cached_bytes += cache_cost(&chunk);
+        if !self.waiting.back_mut().is_some_and(|newest| newest.join(&chunk, bytes)) {
+            self.waiting.push_back(chunk);
+        }
+    }
+
+    /// Takes the oldest waiting chunks that fit, at least one record. `load` fetches the bytes of
+    /// a chunk that must be cut; a chunk that cannot be fetched is handed out whole, so that
+    /// whoever reads it learns why.
+    pub(crate) fn reserve(
+        &mut self,
+        bounds: Bounds,
+        now: Timestamp,
+        timeout: Duration,
+        load: impl Fn(&Chunk) -> Option<Bytes>,
+    ) -> Option<Ticket> {
+        let mut chunks = Vec::new();
+        let mut taken = Bounds { records_max: 0, bytes_max: 0 };
+        while let Some(chunk) = self.waiting.pop_front() {
+            let records = taken.records_max + chunk.records as usize;
+            let bytes = taken.bytes_max + chunk.bytes;
+            if records <= bounds.records_max && bytes <= bounds.bytes_max {
+                taken = Bounds { records_max: records, bytes_max: bytes };
+                chunks.push(chunk);
+                continue;
+            }
+            if !chunks.is_empty() {
+                self.waiting.push_front(chunk);
+            } else if let Some((head, tail)) = load(&chunk).and_then(|bytes| {
+                chunk.split(&bytes, |records, bytes, _| {
+                    let within =
+                        records as usize <= bounds.records_max && bytes <= bounds.bytes_max;
+                    records == 1 || within
+                })
+            }) {
+                self.cached_bytes -= cache_cost(&chunk);
+                self.cached_bytes += cache_cost(&head) + cache_cost(&tail);
+                self.waiting.push_front(tail);
+                chunks.push(head);
+            } else {
+                chunks.push(chunk);
+            }
+            break;
+        }
+        self.hold(chunks, now + timeout)
+    }
+
+    fn hold(&mut self, chunks: Vec<Chunk>, expires_at: Timestamp) -> Option<Ticket> {
+        let (first, last) = (chunks.first()?.first, chunks.last()?.last);
+        let records = chunks.iter().map(|chunk| u64::from(chunk.records)).sum();
+        self.tickets += 1;
+        self.held.insert(self.tickets, Held { chunks, expires_at });
+        Some(Ticket { number: self.tickets, first, last, records })
+    }
+
+    /// The chunks of a ticket that has not expired.
+    pub(crate) fn chunks(&self, ticket: &Ticket) -> Option<Vec<Chunk>> {
+        self.held.get(&ticket.number).map(|held| held.chunks.clone())
+    }
+
+    /// Forgets the records of a ticket; false when it has expired.
+    pub(crate) fn commit(&mut self, ticket: &Ticket) -> bool {
+        let Some(held) = self.held.remove(&ticket.number) else { return false };
+        for chunk in &held.chunks {
+            self.forget(chunk);
+        }
+        true
+    }
+
+    /// Lets the records of a ticket wait again; false when they do so already.
+    pub(crate) fn give_back(&mut self, ticket: &Ticket) -> bool {
+        let held = self.held.remove(&ticket.number);
+        held.map(|held| self.wait_again(held.chunks)).is_some()
+    }
+
+    /// Lets the records of outdated tickets wait again.
+    pub(crate) fn expire(&mut self, now: Timestamp) {
+        let outdated = self.held.extract_if(|_, held| held.expires_at <= now);
+        let outdated: Vec<Held> = outdated.map(|(_, held)| held).collect();
+        for held in outdated {
+            self.wait_again(held.chunks);
+        }
+    }
+
+    /// When the first of the present tickets expires.
+    pub(crate) fn expires_next_at(&self) -> Option<Timestamp> {
+        self.held.values().map(|held| held.expires_at).min()
+    }
+
+    /// Forgets every waiting record up to `position`.
+    pub(crate) fn drop_until(&mut self, position: JobId, load: impl Fn(&Chunk) -> Option<Bytes>) {
+        while let Some(chunk) = self.waiting.pop_front_if(|chunk| chunk.last <= position) {
+            self.forget(&chunk);
+        }
+        let Some(chunk) = self.waiting.pop_front_if(|chunk| chunk.first <= position) else {
+            return;
+        };
+        let split = load(&chunk).and_then(|bytes| chunk.split(&bytes, |_, _, id| id <= position));
+        match split {
+            None => self.waiting.push_front(chunk),
+            Some((head, tail)) => {
+                self.cached_bytes -= cache_cost(&chunk);
+                self.cached_bytes += cache_cost(&head) + cache_cost(&tail);
+                self.forget(&head);
+                self.waiting.push_front(tail);
+            }
+        }
+    }
+
+    /// The chunk that may have this record, waiting or held.
+    pub(crate) fn find(&self, id: JobId) -> Option<&Chunk> {
+        let has = |chunk: &&Chunk| chunk.first <= id && id <= chunk.last;
+        let at = self.waiting.partition_point(|chunk| chunk.last < id);
+        let held = || self.held.values().flat_map(|held| &held.chunks).find(has);
+        self.waiting.get(at).filter(has).or_else(held)
+    }
+
+    fn wait_again(&mut self, chunks: Vec<Chunk>) {
+        for chunk in chunks.into_iter().rev() {
+            let at = self.waiting.partition_point(|waiting| waiting.first < chunk.first);
+            self.waiting.insert(at, chunk);
+        }
+    }
+
+    fn forget(&mut self, chunk: &Chunk) {
+        self.records -= u64::from(chunk.records);
+        self.bytes -= chunk.bytes as u64;
+        self.cached_bytes -= cache_cost(chunk);
+    }
+}
+
+fn cache_cost(chunk: &Chunk) -> usize {
+    chunk.cached.as_ref().map_or(0, |bytes| bytes.len() + CACHE_OVERHEAD_BYTES)
+}

@@ -1,0 +1,277 @@
+//! The one thread that writes: it takes everything that waits, gives it ids, makes one frame of
+//! it, writes and syncs that, and then answers all of it.
+//!
+//! When the disk refuses, everybody in the group is told, and the group is not in the journal: the
+//! segment is cut to its last synced length. If that fails, or if the sync itself failed, the
+//! segment is given up at that length, and the head of the next one says so. Each later group
+//! tries again, so accepting resumes with the disk.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use windlass_core::{Clock, JobId};
+
+use crate::disk::DiskFile;
+use crate::encode::Frame;
+use crate::entry::{Body, Entry, Key};
+use crate::error::Error;
+use crate::journal::Shared;
+use crate::segment::{self, Head, Previous, Salt, Segment};
+
+/// Appends in one group.
+const GROUP_APPENDS_MAX: usize = 1024;
+/// Bytes after which a group takes no further append.
+const GROUP_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+pub(crate) enum Command {
+    Append(Append),
+    /// Answered when everything before it has been answered.
+    Sync(oneshot::Sender<()>),
+}
+
+pub(crate) struct Append {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) key: Option<Key>,
+    pub(crate) answer: oneshot::Sender<Result<Vec<JobId>, Error>>,
+    pub(crate) cost_bytes: usize,
+    /// Room in the queue, given back when the append has been answered.
+    pub(crate) _room: OwnedSemaphorePermit,
+}
+
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+    queue: mpsc::Receiver<Command>,
+    clock: Arc<dyn Clock>,
+    on_sync: Option<Arc<dyn Fn(Duration) + Send + Sync>>,
+    segment_bytes_max: u64,
+    frame: Frame,
+    active: Option<Active>,
+    /// How the segment before the active one (or before the next one) ended.
+    previous: Option<Previous>,
+}
+
+/// The segment that is being written.
+struct Active {
+    file: Arc<dyn DiskFile>,
+    first: JobId,
+    salt: Salt,
+    /// Synced length.
+    bytes: u64,
+    /// Newest id in it or before it.
+    last: Option<JobId>,
+    is_empty: bool,
+}
+
+/// An append with its ids.
+struct Numbered {
+    append: Append,
+    ids: Vec<JobId>,
+}
+
+impl Writer {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        queue: mpsc::Receiver<Command>,
+        clock: Arc<dyn Clock>,
+        options: &crate::journal::Options,
+        previous: Option<Previous>,
+    ) -> Writer {
+        Writer {
+            shared,
+            queue,
+            clock,
+            on_sync: options.on_sync.clone(),
+            segment_bytes_max: options.segment_bytes_max,
+            frame: Frame::new(),
+            active: None,
+            previous,
+        }
+    }
+
+    /// Works until every sender is gone and the queue is empty.
+    pub(crate) fn run(mut self) {
+        let mut group = Vec::new();
+        let mut syncs = Vec::new();
+        while let Some(command) = self.queue.blocking_recv() {
+            self.gather(command, &mut group, &mut syncs);
+            self.write(&mut group);
+            for sync in syncs.drain(..) {
+                // Whoever does not wait any more needs no answer.
+                let _ = sync.send(());
+            }
+        }
+    }
+
+    /// Takes what waits, up to the bounds of a group.
+    fn gather(
+        &mut self,
+        first: Command,
+        group: &mut Vec<Append>,
+        syncs: &mut Vec<oneshot::Sender<()>>,
+    ) {
+        let bytes_max = GROUP_BYTES_MAX.min(self.segment_bytes_max);
+        let mut bytes = 0;
+        let mut next = Some(first);
+        while let Some(command) = next {
+            match command {
+                Command::Append(append) => {
+                    bytes += append.cost_bytes as u64;
+                    group.push(append);
+                }
+                Command::Sync(answer) => syncs.push(answer),
+            }
+            let full = group.len() + syncs.len() >= GROUP_APPENDS_MAX || bytes >= bytes_max;
+            next = if full { None } else { self.queue.try_recv().ok() };
+        }
+    }
+
+    fn write(&mut self, group: &mut Vec<Append>) {
+        let now = self.clock.now();
+        self.frame.begin(now);
+        let mut numbered = Vec::with_capacity(group.len());
+        for append in group.drain(..) {
+            match self.shared.make_ids(now, append.entries.len()) {
+                Ok(ids) => {
+                    self.frame.push(&append.entries, &ids, append.key.as_ref());
+                    numbered.push(Numbered { append, ids });
+                }
+                Err(error) => answer(append, Err(error)),
+            }
+        }
+        let Some(first) = numbered.iter().find_map(|numbered| numbered.ids.first().copied()) else {
+            return;
+        };
+        match self.persist(first) {
+            Ok(offset) => self.publish(offset, numbered),
+            Err(error) => {
+                tracing::error!(%error, "the journal refuses jobs");
+                self.shared.state().healthy = Some(error.to_string());
+                for Numbered { append, .. } in numbered {
+                    answer(append, Err(error.clone()));
+                }
+            }
+        }
+    }
+
+    /// Writes and syncs the frame; where in the active segment it lies.
+    fn persist(&mut self, first: JobId) -> Result<u64, Error> {
+        let full = |active: &Active| {
+            !active.is_empty && active.bytes + self.frame.bytes_max() > self.segment_bytes_max
+        };
+        if self.active.as_ref().is_some_and(full) {
+            self.seal();
+        }
+        let mut active = match self.active.take() {
+            Some(active) => active,
+            None => self.create(first)?,
+        };
+        let frame = match self.frame.finish(&active.salt) {
+            Ok(frame) => frame,
+            Err(error) => {
+                self.active = Some(active);
+                return Err(error);
+            }
+        };
+        let path = segment::path(&self.shared.dir, active.first);
+        if let Err(error) = active.file.write_at(frame, active.bytes) {
+            let cut = active.file.truncate(active.bytes).is_ok();
+            self.active = Some(active);
+            if !cut {
+                self.seal();
+            }
+            return Err(Error::storage("write", &path, &error));
+        }
+        if let Err(error) = sync_timed(&*active.file, self.on_sync.as_deref()) {
+            // After a failed sync nobody knows what the disk has; the segment ends here.
+            let _ = active.file.truncate(active.bytes);
+            self.active = Some(active);
+            self.seal();
+            return Err(Error::storage("sync", &path, &error));
+        }
+        let offset = active.bytes;
+        active.bytes += frame.len() as u64;
+        active.is_empty = false;
+        self.active = Some(active);
+        Ok(offset)
+    }
+
+    /// Makes what was synced readable and findable, then answers.
+    fn publish(&mut self, offset: u64, numbered: Vec<Numbered>) {
+        let active = self.active.as_mut().expect("a frame was written to the active segment");
+        let room = self.shared.state().unread.cache_room();
+        let chunks = self.frame.chunks(active.first, offset, room);
+        let spooled = numbered.iter().flat_map(|Numbered { append, ids }| {
+            append.entries.iter().zip(ids).filter_map(|(entry, &id)| match &entry.payload {
+                Body::Spooled(spool) => Some((spool, id)),
+                Body::Inline(_) => None,
+            })
+        });
+        let mut state = self.shared.state();
+        for (chunk, bytes) in chunks {
+            active.last = Some(chunk.last);
+            state.unread.push(chunk, bytes);
+        }
+        for (spool, id) in spooled {
+            spool.keep();
+            state.spools.insert(spool.name().to_owned(), id);
+        }
+        let segment = state.segments.back_mut().expect("the active segment is the newest");
+        segment.last = active.last;
+        segment.bytes = active.bytes;
+        state.healthy = None;
+        drop(state);
+        self.shared.readable.notify_waiters();
+        for Numbered { append, ids } in numbered {
+            answer(append, Ok(ids));
+        }
+    }
+
+    /// Begins a segment; it is durable, though empty, when this returns.
+    fn create(&mut self, first: JobId) -> Result<Active, Error> {
+        let shared = &self.shared;
+        let path = segment::path(&shared.dir, first);
+        let failed = |error: std::io::Error| {
+            let _ = shared.disk.remove(&path);
+            Error::storage("begin", &path, &error)
+        };
+        let file = shared.disk.create(&path).map_err(failed)?;
+        let salt = segment::random_salt();
+        let head = Head { sysid: shared.sysid, salt, previous: self.previous }.to_text();
+        file.write_at(head.as_bytes(), 0).map_err(failed)?;
+        file.sync().map_err(failed)?;
+        shared.disk.sync_dir(&shared.dir).map_err(failed)?;
+        let bytes = head.len() as u64;
+        let mut state = shared.state();
+        state.segments.push_back(Segment { first, last: None, bytes });
+        state.active = Some(first);
+        let last = self.previous.and_then(|previous| previous.last);
+        Ok(Active { file, first, salt, bytes, last, is_empty: true })
+    }
+
+    /// Ends the active segment at its last synced length.
+    fn seal(&mut self) {
+        let Some(active) = self.active.take() else { return };
+        self.previous =
+            Some(Previous { first: active.first, bytes: active.bytes, last: active.last });
+        self.shared.state().active = None;
+    }
+}
+
+fn sync_timed(
+    file: &dyn DiskFile,
+    on_sync: Option<&(dyn Fn(Duration) + Send + Sync)>,
+) -> std::io::Result<()> {
+    // A stopwatch, not a clock: what is measured has no date.
+    let began = Instant::now();
+    file.sync()?;
+    if let Some(on_sync) = on_sync {
+        on_sync(began.elapsed());
+    }
+    Ok(())
+}
+
+fn answer(append: Append, result: Result<Vec<JobId>, Error>) {
+    // Whoever does not wait any more needs no answer.
+    let _ = append.answer.send(result);
+}
