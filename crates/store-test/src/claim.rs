@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use windlass_core::handler::{HandlerOptions, HandlerSpec, Lang};
 use windlass_core::job::{Boot, Token};
 use windlass_core::store::{Claim, Pick};
 use windlass_core::{Job, Lease, NewJob, State, TypeKey};
@@ -10,7 +9,7 @@ use windlass_core::{Job, Lease, NewJob, State, TypeKey};
 use crate::Harness;
 use crate::fixture::{
     FAILED, FINISHED, LEASE, NOW, Subject, acme, after, again, claim_of, claimed_numbers, globex,
-    id, job, job_of, key, pick, priority, queued, release, settlement, sysid,
+    handler_spec, id, job, job_of, key, pick, priority, queued, release, settlement, sysid,
 };
 
 pub async fn s0_13_a_claimed_job_has_an_owner_and_a_time_out(harness: &dyn Harness) {
@@ -207,19 +206,10 @@ pub async fn tokens_grow_beyond_an_older_boot(harness: &dyn Harness) {
 
 pub async fn the_handler_in_force_comes_along(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    let spec = HandlerSpec {
-        lang: Lang::Sh,
-        body: "true".into(),
-        before: None,
-        before_each: None,
-        after_each: None,
-        eid: None,
-        options: HandlerOptions::default(),
-    };
     store.add((1..=3).map(job)).await;
-    store.handler_put(id(100), &key("t"), spec.clone(), NOW).await.unwrap();
+    store.handler_put(id(100), &key("t"), handler_spec(), NOW).await.unwrap();
     assert_eq!(store.claim("t", 1, NOW).await[0].handler, Some(id(100)));
-    store.handler_put(id(101), &key("t"), spec, NOW).await.unwrap();
+    store.handler_put(id(101), &key("t"), handler_spec(), NOW).await.unwrap();
     assert_eq!(store.claim("t", 1, NOW).await[0].handler, Some(id(101)));
     store.handler_delete(&key("t")).await.unwrap();
     assert_eq!(store.claim("t", 1, NOW).await[0].handler, None);

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use windlass_core::handler::{HandlerOptions, HandlerSpec, Lang};
 use windlass_core::job::{Boot, Ended};
 use windlass_core::retry::Verdict;
 use windlass_core::state::Ending;
 use windlass_core::store::{
-    Changed, Claim, Claimed, Durability, EndRequest, Insert, Inserted, LeaseRef, List, Page, Pick,
-    Settled, Settlement, TypeStats,
+    Changed, Claim, Claimed, Durability, EndRequest, GiveUp, Insert, Inserted, LeaseRef, List,
+    Overdue, Page, Pick, Settled, Settlement, TypeStats,
 };
 use windlass_core::{
     Job, JobId, NewJob, Payload, Priority, State, Status, Store, Sysid, Tenant, Timestamp, TypeKey,
@@ -146,6 +147,31 @@ pub(crate) fn again(run_at: Timestamp) -> Verdict {
 
 pub(crate) fn release(run_at: Timestamp) -> Verdict {
     Verdict::Release { run_at }
+}
+
+/// Gives up what has expired, as an error that says so.
+pub(crate) fn give_up_expired(now: Timestamp) -> GiveUp {
+    GiveUp {
+        which: Overdue::Expired,
+        ended: Ended::from(Status::ERROR),
+        log: "expired".into(),
+        now,
+        purge_at: now + Duration::from_secs(24 * 3600),
+        limit: 100,
+    }
+}
+
+/// A handler with nothing but what it must have.
+pub(crate) fn handler_spec() -> HandlerSpec {
+    HandlerSpec {
+        lang: Lang::Sh,
+        body: "true".into(),
+        before: None,
+        before_each: None,
+        after_each: None,
+        eid: None,
+        options: HandlerOptions::default(),
+    }
 }
 
 pub(crate) fn everything_of(tenant: Tenant) -> List {

@@ -1,4 +1,4 @@
-//! Verdicts on running jobs: finish, retry, release; and nothing for those who do not own them.
+//! Verdicts on running jobs: finish and retry; and nothing for those who do not own them.
 
 use windlass_core::job::{Boot, Ended, Token};
 use windlass_core::retry::Verdict;
@@ -66,33 +66,6 @@ pub async fn s0_49_a_retried_job_comes_back_after_its_delay(harness: &dyn Harnes
     assert_eq!(store.get(1).await, expected, "first due when it was added, next at the delay");
     assert!(store.claim("t", 10, after(29)).await.is_empty());
     assert_eq!(store.claim_one("t", after(30)).await.job.attempt, 2);
-}
-
-pub async fn s0_49_a_released_job_comes_back_and_its_attempt_does_not_count(harness: &dyn Harness) {
-    let store = Subject::fresh(harness).await;
-    store.add([job(1)]).await;
-    let claimed = store.claim_one("t", after(1)).await;
-    assert_eq!(store.settle(settlement(&claimed, release(after(1)))).await, Settled::Done);
-    let seen = store.get(1).await;
-    assert_eq!((seen.state, seen.attempt), (State::Queued, 0));
-    assert_eq!((seen.lease, seen.last, seen.finished_at), (None, None, None));
-    assert_eq!((seen.run_at, seen.due_at), (after(1), NOW));
-
-    let claimed = store.claim_one("t", after(1)).await;
-    assert_eq!(claimed.job.attempt, 1);
-    assert_eq!(store.settle(settlement(&claimed, release(after(9)))).await, Settled::Done);
-    assert!(store.claim("t", 10, after(8)).await.is_empty(), "it may be released for later");
-    assert_eq!(store.claim_one("t", after(9)).await.job.attempt, 1);
-}
-
-pub async fn a_release_keeps_how_an_earlier_attempt_ended(harness: &dyn Harness) {
-    let store = Subject::fresh(harness).await;
-    store.ran(job(1), again(NOW)).await;
-    let claimed = store.claim_one("t", after(1)).await;
-    assert_eq!(claimed.job.last, Some(Ended::from(Status::RETRY)));
-    store.settle(settlement(&claimed, release(after(1)))).await;
-    let seen = store.get(1).await;
-    assert_eq!((seen.attempt, seen.last), (1, Some(Ended::from(Status::RETRY))));
 }
 
 pub async fn s2_36_a_job_may_end_in_each_of_the_endings(harness: &dyn Harness) {

@@ -1,6 +1,6 @@
 //! The reference store passes the suite, as every store must.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 
@@ -14,16 +14,22 @@ struct Memory {
     newest: Mutex<Option<Arc<dyn Store>>>,
 }
 
+impl Memory {
+    fn newest(&self) -> MutexGuard<'_, Option<Arc<dyn Store>>> {
+        self.newest.lock().expect("no case panics while it holds the lock")
+    }
+}
+
 #[async_trait]
 impl Harness for Memory {
     async fn fresh(&self) -> Arc<dyn Store> {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        *self.newest.lock().unwrap() = Some(store.clone());
+        *self.newest() = Some(store.clone());
         store
     }
 
     async fn second(&self) -> Option<Arc<dyn Store>> {
-        self.newest.lock().unwrap().clone()
+        self.newest().clone()
     }
 
     async fn reopen(&self, _store: Arc<dyn Store>) -> Option<Arc<dyn Store>> {

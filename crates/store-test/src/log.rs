@@ -1,0 +1,147 @@
+//! The logs of the attempts, the result, and what a running attempt says of itself.
+
+use windlass_core::job::{Progress, Token};
+use windlass_core::limit::{LOG_ATTEMPTS_MAX, LOG_BYTES_MAX};
+use windlass_core::store::{AttemptLog, LeaseRef, Settled, Settlement};
+use windlass_core::{Json, State};
+
+use crate::Harness;
+use crate::fixture::{
+    FAILED, FINISHED, NOW, Subject, acme, after, again, everything_of, id, job, lease_ref, release,
+    settlement,
+};
+
+async fn logs(store: &Subject, number: i64) -> Vec<AttemptLog> {
+    store.job_log(&acme(), id(number)).await.unwrap().expect("the job is there")
+}
+
+pub async fn every_attempt_has_its_log(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1)]).await;
+    assert_eq!(logs(&store, 1).await, []);
+    let texts = ["first\nline\n", "", "third \u{1F600}"];
+    for (text, second) in texts.into_iter().zip([10, 20, 30]) {
+        let claimed = store.claim_one("t", after(second)).await;
+        let log = text.to_owned();
+        store.settle(Settlement { log, ..settlement(&claimed, again(after(second))) }).await;
+    }
+    let log = |attempt, at, text: &str| AttemptLog { attempt, ended_at: at, text: text.into() };
+    let expected = [log(1, after(11), texts[0]), log(3, after(31), texts[2])];
+    assert_eq!(logs(&store, 1).await, expected, "an empty log is not kept");
+}
+
+pub async fn the_newest_logs_are_kept(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1)]).await;
+    let last = LOG_ATTEMPTS_MAX + 3;
+    for attempt in 1..=last {
+        let claimed = store.claim_one("t", after(attempt.into())).await;
+        let log = format!("attempt {attempt}");
+        store.settle(Settlement { log, ..settlement(&claimed, again(NOW)) }).await;
+    }
+    let kept = logs(&store, 1).await;
+    let attempts: Vec<u32> = kept.iter().map(|log| log.attempt).collect();
+    assert_eq!(attempts, (4..=last).collect::<Vec<_>>());
+    assert_eq!(kept[0].text, "attempt 4");
+}
+
+pub async fn a_long_log_comes_back(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1)]).await;
+    let claimed = store.claim_one("t", NOW).await;
+    let log = "ü\0\n".repeat(LOG_BYTES_MAX / 4);
+    store.settle(Settlement { log: log.clone(), ..settlement(&claimed, FAILED) }).await;
+    assert!(logs(&store, 1).await[0].text == log);
+}
+
+pub async fn an_unknown_job_has_no_log(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    assert_eq!(store.job_log(&acme(), id(1)).await.unwrap(), None);
+    assert_eq!(store.job_result(&acme(), id(1)).await.unwrap(), None);
+}
+
+pub async fn s0_61_the_newest_result_counts(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1)]).await;
+    let result = async || store.job_result(&acme(), id(1)).await.unwrap();
+    assert_eq!(result().await, None);
+    let steps = [(None, None), (Some("a"), Some("a")), (None, Some("a")), (Some("b"), Some("b"))];
+    for ((given, expected), second) in steps.into_iter().zip(1..) {
+        let claimed = store.claim_one("t", after(second)).await;
+        let data = given.map(Json::string);
+        store.settle(Settlement { data, ..settlement(&claimed, again(NOW)) }).await;
+        assert_eq!(result().await, expected.map(Json::string), "step {second}");
+    }
+    let claimed = store.claim_one("t", after(9)).await;
+    let text = r#"{ "a" : [1.0, 1e400, "\u0000ü"], "a": null }"#;
+    let data = Some(Json::parse(text.to_owned()).unwrap());
+    store.settle(Settlement { data: data.clone(), ..settlement(&claimed, FINISHED) }).await;
+    assert_eq!(result().await, data, "the text is kept as it was given");
+    assert_eq!(result().await.expect("a result").as_str(), text);
+}
+
+pub async fn a_large_result_comes_back(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1)]).await;
+    let claimed = store.claim_one("t", NOW).await;
+    let data = Some(Json::string(&"x".repeat(2 * 1024 * 1024)));
+    store.settle(Settlement { data: data.clone(), ..settlement(&claimed, FINISHED) }).await;
+    assert!(store.job_result(&acme(), id(1)).await.unwrap() == data);
+}
+
+fn progress(percent: f64) -> Progress {
+    Progress { percent, message: format!("{percent} of it \u{1F600}"), at: after(2) }
+}
+
+pub async fn a_running_job_says_how_far_it_has_come(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1)]).await;
+    let claimed = store.claim_one("t", NOW).await;
+    assert_eq!(store.get(1).await.progress, None);
+    for percent in [0.0, 12.5, 100.0] {
+        let said = store.job_progress(lease_ref(&claimed), progress(percent)).await.unwrap();
+        assert_eq!(said, Settled::Done);
+        assert_eq!(store.get(1).await.progress, Some(progress(percent)));
+    }
+    let listed = store.listed(everything_of(acme())).await;
+    assert_eq!(listed[0].progress, None, "a list does not show it");
+    assert_eq!(listed[0], claimed.job);
+}
+
+pub async fn progress_is_shown_until_the_next_claim(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1)]).await;
+    let claimed = store.claim_one("t", NOW).await;
+    store.job_progress(lease_ref(&claimed), progress(50.0)).await.unwrap();
+    store.settle(settlement(&claimed, again(after(5)))).await;
+    assert_eq!(store.get(1).await.progress, Some(progress(50.0)));
+    store.claim_one("t", after(5)).await;
+    assert_eq!(store.get(1).await.progress, None);
+}
+
+pub async fn progress_is_shown_until_a_rerun(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1)]).await;
+    let claimed = store.claim_one("t", NOW).await;
+    store.job_progress(lease_ref(&claimed), progress(99.0)).await.unwrap();
+    store.settle(settlement(&claimed, FINISHED)).await;
+    let seen = store.get(1).await;
+    assert_eq!((seen.state, seen.progress), (State::Finished, Some(progress(99.0))));
+    store.rerun(1, after(5)).await;
+    assert_eq!(store.get(1).await.progress, None);
+}
+
+pub async fn s0_50_only_the_owner_says_how_far_a_job_has_come(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1)]).await;
+    let claimed = store.claim_one("t", NOW).await;
+    let right = lease_ref(&claimed);
+    let wrong = LeaseRef { token: Token(right.token.0 + 1), ..right.clone() };
+    let say = async |lease| store.job_progress(lease, progress(1.0)).await.unwrap();
+    assert_eq!(say(wrong).await, Settled::Stale);
+    assert_eq!(say(LeaseRef { id: id(2), ..right.clone() }).await, Settled::Stale);
+    assert_eq!(store.get(1).await.progress, None);
+    store.settle(settlement(&claimed, release(NOW))).await;
+    assert_eq!(say(right).await, Settled::Stale);
+    assert_eq!(store.get(1).await.progress, None);
+}

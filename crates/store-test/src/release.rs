@@ -1,0 +1,58 @@
+//! A running job is handed back unharmed.
+
+use windlass_core::job::Ended;
+use windlass_core::store::{Inserted, Settled};
+use windlass_core::{Job, NewJob, State, Status};
+
+use crate::Harness;
+use crate::fixture::{
+    NOW, Subject, acme, after, again, claimed_numbers, id, job, job_of, queued, release, settlement,
+};
+
+pub async fn s0_49_a_released_job_comes_back_and_its_attempt_does_not_count(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1)]).await;
+    let claimed = store.claim_one("t", after(1)).await;
+    assert_eq!(store.settle(settlement(&claimed, release(after(1)))).await, Settled::Done);
+    let seen = store.get(1).await;
+    assert_eq!((seen.state, seen.attempt), (State::Queued, 0));
+    assert_eq!((seen.lease, seen.last, seen.finished_at), (None, None, None));
+    assert_eq!((seen.run_at, seen.due_at), (after(1), NOW));
+
+    let claimed = store.claim_one("t", after(1)).await;
+    assert_eq!(claimed.job.attempt, 1);
+    assert_eq!(store.settle(settlement(&claimed, release(after(9)))).await, Settled::Done);
+    assert!(store.claim("t", 10, after(8)).await.is_empty(), "it may be released for later");
+    assert_eq!(store.claim_one("t", after(9)).await.job.attempt, 1);
+}
+
+pub async fn a_release_keeps_how_an_earlier_attempt_ended(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.ran(job(1), again(NOW)).await;
+    let claimed = store.claim_one("t", after(1)).await;
+    assert_eq!(claimed.job.last, Some(Ended::from(Status::RETRY)));
+    store.settle(settlement(&claimed, release(after(1)))).await;
+    let seen = store.get(1).await;
+    assert_eq!((seen.attempt, seen.last), (1, Some(Ended::from(Status::RETRY))));
+}
+
+pub async fn s2_36_a_released_job_goes_back_to_its_place(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add((1..=4).map(job)).await;
+    let claimed = store.claim("t", 2, NOW).await;
+    assert_eq!(store.settle(settlement(&claimed[1], release(NOW))).await, Settled::Done);
+    assert_eq!(claimed_numbers(&store.claim("t", 10, NOW).await), [2, 3, 4], "the oldest first");
+}
+
+pub async fn a_released_job_is_otherwise_as_it_was(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let new =
+        NewJob { expires_at: Some(after(600)), unique: Some("k".into()), ..job_of("with more", 1) };
+    store.ran(new.clone(), release(after(5))).await;
+    let seen = store.get(1).await;
+    let started_at = seen.started_at;
+    assert_eq!(seen, Job { run_at: after(5), started_at, ..queued(&new) });
+    assert_eq!(store.job_log(&acme(), id(1)).await.unwrap(), Some(Vec::new()));
+    let same_key = NewJob { id: id(2), ..new };
+    assert_eq!(store.insert([same_key]).await, [Inserted::Held(id(1))]);
+}

@@ -1,0 +1,86 @@
+//! Types are suspended, resumed and set.
+
+use std::time::Duration;
+
+use windlass_core::handler::TypeSettings;
+use windlass_core::{RetryPolicy, TypeKey};
+
+use crate::Harness;
+use crate::fixture::{NOW, Subject, claimed_numbers, globex, handler_spec, id, job, job_of, key};
+
+fn full() -> TypeSettings {
+    TypeSettings {
+        weight: Some(10),
+        concurrency: Some(3),
+        rate: Some(0.25),
+        timeout: Some(Duration::from_millis(1501)),
+        retry: Some(RetryPolicy { attempts: 3, factor: 1.5, ..RetryPolicy::default() }),
+        retention: Some(Duration::from_secs(3600)),
+    }
+}
+
+pub async fn every_setting_comes_back(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    assert_eq!(store.type_settings_get(&key("t")).await.unwrap(), TypeSettings::default());
+    store.type_settings_put(&key("t"), full()).await.unwrap();
+    assert_eq!(store.type_settings_get(&key("t")).await.unwrap(), full());
+}
+
+pub async fn new_settings_replace_all_old_ones(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.type_settings_put(&key("t"), full()).await.unwrap();
+    let weight = TypeSettings { weight: Some(2), ..TypeSettings::default() };
+    store.type_settings_put(&key("t"), weight.clone()).await.unwrap();
+    assert_eq!(store.type_settings_get(&key("t")).await.unwrap(), weight);
+    store.type_settings_put(&key("t"), TypeSettings::default()).await.unwrap();
+    assert_eq!(store.type_settings_get(&key("t")).await.unwrap(), TypeSettings::default());
+}
+
+pub async fn settings_belong_to_one_type_of_one_tenant(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.type_settings_put(&key("t"), full()).await.unwrap();
+    for other in [key("other"), TypeKey { tenant: globex(), ..key("t") }] {
+        assert_eq!(store.type_settings_get(&other).await.unwrap(), TypeSettings::default());
+    }
+}
+
+pub async fn s2_20_a_suspended_type_takes_jobs_and_gives_none(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1)]).await;
+    store.type_suspend(&key("t"), true).await.unwrap();
+    store.add([job(2), job_of("other", 3)]).await;
+    assert!(store.claim("t", 10, NOW).await.is_empty());
+    let waiting = store.type_waiting(NOW).await.unwrap();
+    assert_eq!(waiting.types.len(), 1, "only the other type waits");
+    assert_eq!(claimed_numbers(&store.claim("other", 10, NOW).await), [3]);
+
+    store.type_suspend(&key("t"), false).await.unwrap();
+    let waiting = store.type_waiting(NOW).await.unwrap();
+    assert_eq!(waiting.types.iter().map(|waiting| waiting.ready).collect::<Vec<_>>(), [2]);
+    assert_eq!(claimed_numbers(&store.claim("t", 10, NOW).await), [1, 2]);
+}
+
+pub async fn a_type_may_be_suspended_before_its_first_job(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.type_suspend(&key("t"), true).await.unwrap();
+    store.type_suspend(&key("t"), true).await.unwrap();
+    store.add([job(1)]).await;
+    assert!(store.claim("t", 10, NOW).await.is_empty());
+    assert!(store.stats("t", NOW).await.expect("the type is there").suspended);
+    store.type_suspend(&key("t"), false).await.unwrap();
+    assert_eq!(store.claim("t", 10, NOW).await.len(), 1);
+}
+
+pub async fn suspension_settings_and_handler_leave_each_other_alone(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.type_suspend(&key("t"), true).await.unwrap();
+    store.type_settings_put(&key("t"), full()).await.unwrap();
+    store.handler_put(id(100), &key("t"), handler_spec(), NOW).await.unwrap();
+    let stats = store.stats("t", NOW).await.expect("the type is there");
+    assert!(stats.suspended && stats.handler);
+    assert_eq!(store.type_settings_get(&key("t")).await.unwrap(), full());
+
+    store.handler_delete(&key("t")).await.unwrap();
+    store.type_suspend(&key("t"), false).await.unwrap();
+    assert_eq!(store.type_settings_get(&key("t")).await.unwrap(), full());
+}

@@ -1,0 +1,139 @@
+//! Two handles on the same data, as two daemons have them, see each other's work. A store that is
+//! for one daemon only has no second handle, and these cases end at once.
+
+use std::time::Duration;
+
+use windlass_core::JobId;
+use windlass_core::handler::TypeSettings;
+use windlass_core::job::Token;
+use windlass_core::store::{
+    Claim, Durability, Error, Insert, Inserted, JournalMark, Settled, SysidReserve,
+};
+
+use crate::Harness;
+use crate::fixture::{
+    FINISHED, NOW, Subject, acme, after, claim_of, handler_spec, id, job, key, lease_ref, pick,
+    release, settlement, sysid,
+};
+
+/// Adds that another daemon may miss before it must have heard of one.
+const ADDS_UNHEARD_MAX: i64 = 100;
+const BETWEEN_ADDS: Duration = Duration::from_millis(100);
+
+async fn two(harness: &dyn Harness) -> Option<(Subject, Subject)> {
+    let first = Subject::fresh(harness).await;
+    let second = harness.second().await?;
+    Some((first, Subject(second)))
+}
+
+pub async fn each_sees_what_the_other_did(harness: &dyn Harness) {
+    let Some((first, second)) = two(harness).await else { return };
+    first.add([job(1)]).await;
+    assert_eq!(second.get(1).await, first.get(1).await);
+    assert_eq!(second.insert([job(1)]).await, [Inserted::Duplicate]);
+    assert_eq!(second.type_waiting(NOW).await.unwrap().types.len(), 1);
+    let claimed = second.claim_one("t", NOW).await;
+    assert_eq!(first.get(1).await, claimed.job);
+    assert!(first.claim("t", 10, NOW).await.is_empty());
+    assert_eq!(first.settle(settlement(&claimed, FINISHED)).await, Settled::Done);
+    assert_eq!(second.settle(settlement(&claimed, FINISHED)).await, Settled::Stale);
+    assert_eq!(second.get(1).await, first.get(1).await);
+    assert_eq!(second.stats("t", after(1)).await, first.stats("t", after(1)).await);
+}
+
+pub async fn handlers_and_settings_are_common(harness: &dyn Harness) {
+    let Some((first, second)) = two(harness).await else { return };
+    let settings = TypeSettings { weight: Some(9), ..TypeSettings::default() };
+    first.handler_put(id(100), &key("t"), handler_spec(), NOW).await.unwrap();
+    first.type_settings_put(&key("t"), settings.clone()).await.unwrap();
+    let in_force = second.handler_get(&key("t"), None).await.unwrap();
+    assert_eq!(in_force.map(|handler| handler.id), Some(id(100)));
+    assert_eq!(second.type_settings_get(&key("t")).await.unwrap(), settings);
+    second.type_suspend(&key("t"), true).await.unwrap();
+    first.add([job(1)]).await;
+    assert!(first.claim("t", 10, NOW).await.is_empty());
+    assert!(first.type_waiting(NOW).await.unwrap().types.is_empty());
+
+    second.type_suspend(&key("t"), false).await.unwrap();
+    second.handler_put(id(101), &key("t"), handler_spec(), NOW).await.unwrap();
+    assert_eq!(first.type_waiting(NOW).await.unwrap().types[0].handler, Some(id(101)));
+    assert_eq!(first.claim_one("t", NOW).await.handler, Some(id(101)));
+}
+
+pub async fn s0_19_numbers_and_boots_are_common(harness: &dyn Harness) {
+    let Some((first, second)) = two(harness).await else { return };
+    let reserve = |wanted| SysidReserve { wanted, now: NOW, until: after(10) };
+    let one = first.sysid_reserve(reserve(Some(sysid(7)))).await.unwrap();
+    let taken = second.sysid_reserve(reserve(Some(sysid(7)))).await;
+    assert!(matches!(taken, Err(Error::Conflict(_))), "{taken:?}");
+    let two = second.sysid_reserve(reserve(None)).await.unwrap();
+    assert!(two.sysid != one.sysid && two.boot > one.boot);
+    assert_eq!(first.sysid_list(NOW).await.unwrap().len(), 2);
+}
+
+pub async fn marks_and_ids_are_common(harness: &dyn Harness) {
+    let Some((first, second)) = two(harness).await else { return };
+    let mark = Some(JournalMark { sysid: sysid(7), position: id(5) });
+    let (jobs, keys, durability) = (vec![job(5)], Vec::new(), Durability::Synced);
+    first.job_insert(Insert { jobs, keys, mark, durability }).await.unwrap();
+    assert_eq!(second.journal_position(sysid(7)).await.unwrap(), Some(id(5)));
+    assert_eq!(second.id_newest().await.unwrap(), Some(id(5)));
+}
+
+pub async fn tokens_grow_across_daemons(harness: &dyn Harness) {
+    let Some((first, second)) = two(harness).await else { return };
+    first.add([job(1)]).await;
+    let mut last: Option<Token> = None;
+    for store in [&first, &second, &first] {
+        let claimed = store.claim_one("t", NOW).await;
+        let token = lease_ref(&claimed).token;
+        assert!(last.is_none_or(|last| token > last));
+        last = Some(token);
+        store.settle(settlement(&claimed, release(NOW))).await;
+    }
+}
+
+pub async fn with_wakes_one_hears_of_what_the_other_added(harness: &dyn Harness) {
+    let Some((first, second)) = two(harness).await else { return };
+    if !second.capabilities().wakes {
+        return;
+    }
+    let mut heard = tokio::spawn(async move { second.changed().await });
+    // The first adds may come before the other one listens.
+    for number in 1..=ADDS_UNHEARD_MAX {
+        first.add([job(number)]).await;
+        if tokio::time::timeout(BETWEEN_ADDS, &mut heard).await.is_ok() {
+            return;
+        }
+    }
+    panic!("the other daemon heard nothing of {ADDS_UNHEARD_MAX} jobs");
+}
+
+pub async fn s0_48_they_never_claim_the_same_job(harness: &dyn Harness) {
+    const JOBS: i64 = 1000;
+    let Some((first, second)) = two(harness).await else { return };
+    first.add((1..=JOBS).map(job)).await;
+    let take_all = |store: Subject, owner: u16| async move {
+        let mut taken: Vec<JobId> = Vec::new();
+        for _ in 0..JOBS {
+            let claim = Claim { owner: sysid(owner), ..claim_of(vec![pick("t", 5)], NOW) };
+            let claimed = store.job_claim(claim).await.unwrap();
+            if claimed.is_empty() {
+                break;
+            }
+            taken.extend(claimed.iter().map(|claimed| claimed.job.id));
+        }
+        taken
+    };
+    let tasks = [(&first, 1), (&second, 2), (&first, 3), (&second, 4)]
+        .map(|(store, owner)| tokio::spawn(take_all(store.clone(), owner)));
+    let mut taken = Vec::new();
+    for task in tasks {
+        taken.extend(task.await.unwrap());
+    }
+    taken.sort();
+    assert_eq!(taken, (1..=JOBS).map(id).collect::<Vec<_>>());
+    let running = second.stats("t", NOW).await.expect("the type is there").running;
+    assert_eq!(running, JOBS as u64);
+    assert_eq!(second.job_log(&acme(), id(1)).await.unwrap(), Some(Vec::new()));
+}

@@ -1,0 +1,291 @@
+//! The list of every case, and the macro that makes one named test of each.
+
+/// Makes the list of cases known to other crates, and the macro that turns it into tests. A case
+/// that is written but not listed is unreachable code, which the compiler reports.
+macro_rules! suite {
+    ($d:tt $($area:ident { $($case:ident)* })*) => {
+        /// Every case, by area.
+        pub mod case {
+            $(pub mod $area {
+                pub use crate::$area::{$($case),*};
+            })*
+        }
+
+        /// One test for every case, with a harness of its own: `conformance!(Harness::new())`.
+        #[macro_export]
+        macro_rules! conformance {
+            ($d harness:expr) => {
+                $(mod $area {
+                    #[allow(unused_imports)]
+                    use super::*;
+                    $(
+                        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                        async fn $case() {
+                            let harness = $d harness;
+                            $crate::case::$area::$case(&harness).await;
+                        }
+                    )*
+                })*
+            };
+        }
+    };
+}
+
+suite! { $
+    insert {
+        s0_12_a_new_job_waits_for_its_time_and_has_no_owner
+        every_field_comes_back
+        answers_come_in_the_order_of_the_jobs
+        s0_25_a_repeated_insert_changes_nothing
+        a_repeated_insert_does_not_revive_an_ended_job
+        an_id_is_taken_once_in_a_batch
+        an_id_is_taken_once_across_tenants
+        an_empty_insert_is_harmless
+        types_come_into_being_by_themselves
+        names_are_taken_to_the_letter
+        ids_have_63_bits
+        a_full_batch_goes_in_at_once
+    }
+    unique {
+        a_held_job_does_not_enter
+        a_key_is_held_until_its_job_ends
+        every_ending_frees_the_key
+        a_key_is_held_within_a_batch
+        a_repeated_insert_of_the_holder_is_a_duplicate
+        keys_belong_to_one_type_of_one_tenant
+        keys_are_taken_to_the_letter
+        jobs_without_a_key_are_never_held
+    }
+    claim {
+        s0_13_a_claimed_job_has_an_owner_and_a_time_out
+        s0_5_a_job_is_not_claimed_before_its_time
+        s2_26_the_oldest_goes_first
+        the_most_urgent_go_first
+        no_more_than_the_limit
+        skips_suspended_types
+        each_pick_gets_its_own
+        a_type_may_be_picked_twice
+        an_unknown_type_gives_nothing_and_stays_unknown
+        a_running_job_is_not_claimed_again
+        an_ended_job_is_not_claimed
+        a_floor_gives_the_less_urgent_the_first_turn
+        a_floor_counts_its_own_priority_in
+        a_floor_that_nothing_is_under_changes_nothing
+        a_floor_skips_what_is_not_due
+        tokens_grow_from_claim_to_claim
+        tokens_grow_beyond_an_older_boot
+        the_handler_in_force_comes_along
+        types_of_the_same_name_are_apart
+    }
+    renew {
+        s0_14_a_renewed_lease_ends_later
+        a_lease_that_ran_out_is_renewed_while_nobody_broke_it
+        s0_50_only_the_owner_renews
+        a_wrong_token_renews_nothing
+        the_lease_of_a_job_that_does_not_run_is_lost
+        the_lease_before_the_present_one_is_lost
+        many_leases_are_renewed_at_once
+    }
+    release {
+        s0_49_a_released_job_comes_back_and_its_attempt_does_not_count
+        a_release_keeps_how_an_earlier_attempt_ended
+        s2_36_a_released_job_goes_back_to_its_place
+        a_released_job_is_otherwise_as_it_was
+    }
+    settle {
+        s0_16_a_finished_job_is_kept_with_its_true_finish_time_and_never_runs_again
+        s0_49_an_archived_job_keeps_how_it_ended
+        s0_49_a_retried_job_comes_back_after_its_delay
+        s2_36_a_job_may_end_in_each_of_the_endings
+        answers_come_in_the_order_of_the_settlements
+        s0_50_a_wrong_token_changes_nothing
+        s0_50_a_late_owner_cannot_settle_what_another_runs
+        a_job_is_settled_once
+        the_second_settlement_of_a_batch_is_stale
+        an_unknown_job_is_stale
+        a_lease_that_ran_out_unbroken_still_settles
+    }
+    expire {
+        a_lease_runs_out_at_its_time
+        the_oldest_expiry_comes_first
+        only_running_jobs_have_leases_that_run_out
+        s0_15_a_job_whose_lease_was_broken_runs_again
+        a_lease_renewed_meanwhile_is_not_broken
+        a_job_past_its_expiry_is_given_up
+        only_queued_jobs_are_given_up
+        no_more_than_the_limit_are_given_up
+        s0_46_a_job_that_never_got_a_handler_is_given_up
+        a_type_with_a_handler_is_not_given_up
+        a_type_that_workers_claim_is_not_given_up
+        what_counts_is_when_a_job_was_first_due
+    }
+    cancel {
+        a_queued_job_is_cancelled_at_once
+        a_running_job_loses_its_lease
+        an_ended_job_cannot_be_cancelled
+        an_unknown_job_is_not_found
+        how_an_earlier_attempt_ended_stays
+    }
+    rerun {
+        a_rerun_job_is_as_new
+        every_ended_job_can_be_rerun
+        a_job_that_has_not_ended_cannot_be_rerun
+        a_rerun_forgets_the_result_and_keeps_the_logs
+        a_rerun_job_is_not_purged
+        a_rerun_takes_its_unique_key_back_or_is_held
+        s2_33_finished_jobs_of_a_type_are_queued_again_in_bulk
+        a_requeue_keeps_to_its_type_and_state
+        a_held_job_does_not_keep_others_from_the_queue
+        a_released_job_is_not_touched_by_a_requeue
+    }
+    delete {
+        a_queued_job_goes
+        an_ended_job_goes_with_all_that_belongs_to_it
+        every_ended_job_can_be_deleted
+        a_running_job_stays
+        an_unknown_job_is_not_found
+    }
+    list {
+        newest_come_first
+        a_listing_shows_one_tenant
+        every_filter_holds
+        pages_join_without_gap_or_overlap
+        the_last_page_says_so
+        pages_hold_while_jobs_come_and_go
+        many_jobs_fill_large_pages
+        a_rare_state_is_found_among_many
+    }
+    count {
+        s0_47_only_types_that_can_run_now_are_waiting
+        a_type_waits_from_the_moment_its_job_is_due
+        the_next_due_time_is_the_earliest_of_any_type
+        a_waiting_type_comes_with_handler_and_settings
+        s0_59_a_job_is_counted_on_its_whole_way
+        a_cancelled_running_job_no_longer_counts_as_running
+        giving_up_and_purging_are_counted
+        what_does_not_change_a_job_does_not_change_a_number
+        the_oldest_ready_job_is_the_one_due_the_longest
+        every_type_with_a_job_a_handler_or_settings_is_counted
+        reading_brings_no_type_into_being
+        a_suspended_type_keeps_its_numbers
+        numbers_are_of_one_tenant_or_of_all
+    }
+    handler {
+        s0_53_every_field_of_a_handler_comes_back
+        every_language_comes_back
+        s0_38_the_newest_version_is_in_force
+        s0_37_a_deleted_handler_is_not_in_force
+        the_newest_versions_are_kept
+        a_list_shows_what_is_in_force_by_name
+        a_version_belongs_to_its_type
+        the_largest_source_comes_back
+    }
+    settings {
+        every_setting_comes_back
+        new_settings_replace_all_old_ones
+        settings_belong_to_one_type_of_one_tenant
+        s2_20_a_suspended_type_takes_jobs_and_gives_none
+        a_type_may_be_suspended_before_its_first_job
+        suspension_settings_and_handler_leave_each_other_alone
+    }
+    sysid {
+        s0_19_numbers_are_distinct_and_a_taken_one_is_refused
+        s0_58_a_wanted_number_is_given
+        s0_58_a_released_number_is_free_at_once
+        s0_58_a_dead_daemons_number_is_free_after_its_lease
+        s0_58_a_renewed_number_stays_taken
+        a_lease_that_ran_out_is_renewed_if_nobody_took_the_number
+        boot_numbers_only_grow
+        a_number_that_was_never_used_is_preferred
+        when_all_are_taken_the_next_one_is_refused
+        the_newest_id_is_known_without_its_job
+        the_newest_id_includes_ended_jobs
+    }
+    journal {
+        a_mark_comes_with_its_jobs
+        a_mark_moves_only_forward
+        every_daemon_has_its_own_mark
+        an_insert_without_a_mark_leaves_it
+        a_mark_may_come_alone
+        a_mark_outlives_its_jobs
+    }
+    payload {
+        s2_29_every_inline_size_comes_back
+        s0_44_every_byte_comes_back
+        a_payload_stays_through_the_attempts
+        s2_29_a_large_payload_comes_back_in_pieces
+        a_piece_put_again_replaces_the_first
+        pieces_belong_to_one_job
+        an_unknown_job_has_no_payload
+    }
+    log {
+        every_attempt_has_its_log
+        the_newest_logs_are_kept
+        a_long_log_comes_back
+        an_unknown_job_has_no_log
+        s0_61_the_newest_result_counts
+        a_large_result_comes_back
+        a_running_job_says_how_far_it_has_come
+        progress_is_shown_until_the_next_claim
+        progress_is_shown_until_a_rerun
+        s0_50_only_the_owner_says_how_far_a_job_has_come
+    }
+    idempotency {
+        a_key_comes_back_with_its_ids
+        a_key_lasts_for_its_time
+        a_purge_keeps_keys_that_last
+        an_outdated_key_can_be_used_anew
+        a_replayed_insert_keeps_the_key
+        keys_belong_to_one_tenant_and_are_taken_to_the_letter
+    }
+    purge {
+        s0_51_an_ended_job_goes_when_its_time_is_over
+        every_job_has_its_own_time
+        no_more_than_the_limit_go
+        a_job_that_has_not_ended_stays
+        cancelled_and_given_up_jobs_go_too
+        the_last_ending_counts
+        pieces_go_with_their_job
+    }
+    tenant {
+        jobs_of_another_tenant_cannot_be_read
+        jobs_of_another_tenant_cannot_be_settled
+        jobs_of_another_tenant_cannot_be_changed
+        jobs_of_another_tenant_cannot_be_claimed
+        handlers_and_settings_of_another_tenant_are_out_of_reach
+        a_unique_key_of_another_tenant_holds_nothing
+    }
+    concurrency {
+        s0_48_eight_takers_never_take_the_same_job
+        s0_48_jobs_that_are_settled_meanwhile_do_not_come_back
+        s0_19_twenty_daemons_at_once_get_twenty_numbers
+        s0_19_one_of_many_gets_the_number_they_all_want
+        a_unique_key_lets_one_of_many_in
+        one_id_inserted_by_many_enters_once
+        a_job_is_settled_or_cancelled_but_not_both
+        tokens_stay_distinct_when_a_job_goes_round
+    }
+    shared {
+        each_sees_what_the_other_did
+        handlers_and_settings_are_common
+        s0_19_numbers_and_boots_are_common
+        marks_and_ids_are_common
+        tokens_grow_across_daemons
+        with_wakes_one_hears_of_what_the_other_added
+        s0_48_they_never_claim_the_same_job
+    }
+    persist {
+        jobs_in_every_state_are_still_there
+        a_running_job_is_still_its_owners
+        what_belongs_to_a_job_is_still_there
+        s0_45_handlers_and_settings_are_still_there
+        s0_58_numbers_boots_and_marks_are_still_there
+        s0_50_tokens_go_on_growing
+    }
+    lifecycle {
+        it_answers_and_flushes
+        it_says_what_it_can_do
+        without_wakes_it_never_tells_of_changes
+        a_closed_store_is_not_available
+    }
+}
