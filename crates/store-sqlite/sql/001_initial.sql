@@ -1,0 +1,200 @@
+-- Times are milliseconds since the Unix epoch. Numbers for states: 0 queued, 2 paused,
+-- 3 finished, 4 failed, 5 cancelled; 1 (running) is never in a job's row: a job runs while it has
+-- a lease, so that a claim leaves the row alone.
+
+-- Counters of the store itself. `boot` numbers the starts of daemons; `synced` is written by a
+-- synced commit that has nothing else to write.
+CREATE TABLE meta (
+    name  TEXT PRIMARY KEY,
+    value INTEGER NOT NULL
+) WITHOUT ROWID;
+INSERT INTO meta (name, value) VALUES ('boot', 0), ('synced', 0);
+
+CREATE TABLE sysid (
+    sysid      INTEGER PRIMARY KEY,
+    boot       INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    released   INTEGER NOT NULL,
+    id_newest  INTEGER
+);
+
+-- How far each daemon's journal has been inserted.
+CREATE TABLE journal (
+    sysid    INTEGER PRIMARY KEY,
+    position INTEGER NOT NULL
+);
+
+-- Types are never removed, so that their ids may be cached by every process.
+CREATE TABLE type (
+    id         INTEGER PRIMARY KEY,
+    tenant     TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    suspended  INTEGER NOT NULL DEFAULT 0,
+    handler_id INTEGER,
+    claimed_at INTEGER,
+    ready      INTEGER NOT NULL DEFAULT 0,
+    deferred   INTEGER NOT NULL DEFAULT 0,
+    running    INTEGER NOT NULL DEFAULT 0,
+    paused     INTEGER NOT NULL DEFAULT 0,
+    finished   INTEGER NOT NULL DEFAULT 0,
+    failed     INTEGER NOT NULL DEFAULT 0,
+    cancelled  INTEGER NOT NULL DEFAULT 0,
+    settings   TEXT,
+    UNIQUE (tenant, name)
+);
+CREATE INDEX type_waiting ON type (id) WHERE ready > 0 AND suspended = 0;
+
+-- `parts` says what the job has in other tables: 1 payload, 2 piece, 4 result, 8 log, 16 progress.
+-- The payload stays last, so that the other columns are read without it.
+CREATE TABLE job (
+    id            INTEGER PRIMARY KEY,
+    type_id       INTEGER NOT NULL,
+    state         INTEGER NOT NULL,
+    priority      INTEGER NOT NULL,
+    run_at        INTEGER NOT NULL,
+    due_at        INTEGER NOT NULL,
+    attempt       INTEGER NOT NULL,
+    created_at    INTEGER NOT NULL,
+    started_at    INTEGER,
+    finished_at   INTEGER,
+    expires_at    INTEGER,
+    timeout_ms    INTEGER,
+    token         INTEGER,
+    last_code     INTEGER,
+    last_status   INTEGER,
+    purge_at      INTEGER,
+    parts         INTEGER NOT NULL,
+    payload_bytes INTEGER NOT NULL,
+    unique_key    TEXT,
+    payload       BLOB
+);
+-- Listings and requeues walk it; a retry does not touch it, because the state stays the same.
+CREATE INDEX job_by_type ON job (type_id, state, id);
+CREATE INDEX job_expiry ON job (expires_at) WHERE expires_at IS NOT NULL AND state < 3;
+CREATE INDEX job_purge ON job (purge_at) WHERE purge_at IS NOT NULL;
+
+-- What may run now, in the order in which it is claimed: rank is 1000 minus the priority.
+CREATE TABLE ready (
+    type_id INTEGER NOT NULL,
+    rank    INTEGER NOT NULL,
+    id      INTEGER NOT NULL,
+    run_at  INTEGER NOT NULL,
+    PRIMARY KEY (type_id, rank, id)
+) WITHOUT ROWID;
+
+-- What waits for its time, in the order in which it comes due.
+CREATE TABLE deferred (
+    run_at  INTEGER NOT NULL,
+    id      INTEGER NOT NULL,
+    type_id INTEGER NOT NULL,
+    rank    INTEGER NOT NULL,
+    PRIMARY KEY (run_at, id)
+) WITHOUT ROWID;
+
+-- What runs.
+CREATE TABLE lease (
+    id         INTEGER PRIMARY KEY,
+    type_id    INTEGER NOT NULL,
+    owner      INTEGER NOT NULL,
+    token      INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    attempt    INTEGER NOT NULL,
+    started_at INTEGER NOT NULL
+);
+CREATE INDEX lease_expiry ON lease (expires_at);
+
+-- Keys of jobs that have not ended.
+CREATE TABLE unique_key (
+    type_id INTEGER NOT NULL,
+    key     TEXT NOT NULL,
+    id      INTEGER NOT NULL,
+    PRIMARY KEY (type_id, key)
+) WITHOUT ROWID;
+
+CREATE TABLE payload (
+    id   INTEGER PRIMARY KEY,
+    data BLOB NOT NULL
+);
+
+CREATE TABLE piece (
+    id       INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    data     BLOB NOT NULL,
+    UNIQUE (id, position)
+);
+
+CREATE TABLE result (
+    id   INTEGER PRIMARY KEY,
+    data TEXT NOT NULL
+);
+
+-- A rerun begins again with attempt 1, so the order of attempts is that of `seq`.
+CREATE TABLE log (
+    seq      INTEGER PRIMARY KEY,
+    id       INTEGER NOT NULL,
+    attempt  INTEGER NOT NULL,
+    ended_at INTEGER NOT NULL,
+    text     TEXT NOT NULL
+);
+CREATE INDEX log_by_job ON log (id, seq);
+
+-- Belongs to the attempt with this token; a later claim makes it outdated without touching it.
+CREATE TABLE progress (
+    id      INTEGER PRIMARY KEY,
+    token   INTEGER NOT NULL,
+    percent REAL NOT NULL,
+    message TEXT NOT NULL,
+    at      INTEGER NOT NULL
+);
+
+CREATE TABLE idempotency (
+    tenant      TEXT NOT NULL,
+    key         TEXT NOT NULL,
+    fingerprint INTEGER NOT NULL,
+    ids         BLOB NOT NULL,
+    expires_at  INTEGER NOT NULL,
+    PRIMARY KEY (tenant, key)
+) WITHOUT ROWID;
+CREATE INDEX idempotency_expiry ON idempotency (expires_at);
+
+CREATE TABLE handler (
+    id          INTEGER PRIMARY KEY,
+    type_id     INTEGER NOT NULL,
+    created_at  INTEGER NOT NULL,
+    lang        TEXT NOT NULL,
+    body        TEXT NOT NULL,
+    before      TEXT,
+    before_each TEXT,
+    after_each  TEXT,
+    eid         TEXT,
+    options     TEXT NOT NULL
+);
+CREATE INDEX handler_by_type ON handler (type_id, id);
+
+-- A job as the outside sees it; the order of columns is known to the program.
+CREATE VIEW job_now AS
+SELECT j.id,
+       t.tenant,
+       t.name,
+       CASE WHEN l.id IS NULL THEN j.state ELSE 1 END AS state,
+       j.priority,
+       j.run_at,
+       j.due_at,
+       coalesce(l.attempt, j.attempt) AS attempt,
+       j.created_at,
+       coalesce(l.started_at, j.started_at) AS started_at,
+       j.finished_at,
+       j.expires_at,
+       j.timeout_ms,
+       l.owner,
+       coalesce(l.token, j.token) AS token,
+       l.expires_at AS lease_expires_at,
+       j.last_code,
+       j.last_status,
+       j.unique_key,
+       j.payload_bytes,
+       j.type_id,
+       j.parts
+  FROM job j
+  JOIN type t ON t.id = j.type_id
+  LEFT JOIN lease l ON l.id = j.id;

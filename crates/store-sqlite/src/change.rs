@@ -1,0 +1,169 @@
+//! Jobs are changed from outside: cancelled, run again, removed.
+
+use rusqlite::{Connection, Params, params};
+use windlass_core::limit::BATCH_JOBS_MAX;
+use windlass_core::name::Tenant;
+use windlass_core::state::{self, Event};
+use windlass_core::store::{Changed, EndRequest, Requeue};
+use windlass_core::time::Timestamp;
+use windlass_core::{Job, JobId, State};
+
+use crate::error::Result;
+use crate::insert;
+use crate::queue::{self, Place};
+use crate::row::{self, Stored, part};
+use crate::settle::{self, End};
+use crate::tx::{Counter, Tx};
+
+pub(crate) fn job_cancel(tx: &mut Tx<'_>, request: &EndRequest) -> Result<Changed> {
+    let Some(stored) = row::find_of(tx.conn, &request.tenant, request.id)? else {
+        return Ok(Changed::NotFound);
+    };
+    let Some(state) = state::next(stored.job.state, Event::Cancel) else {
+        return Ok(Changed::Refused(stored.job.state));
+    };
+    leave(tx, &stored)?;
+    settle::end(
+        tx,
+        &End {
+            id: request.id.get(),
+            type_id: stored.type_id,
+            state,
+            attempt: stored.job.attempt,
+            token: stored.token,
+            started_at: stored.job.started_at,
+            finished_at: request.now,
+            purge_at: request.purge_at,
+            ended: None,
+            parts: stored.parts,
+            unique: stored.job.unique.as_deref(),
+        },
+    )?;
+    Ok(Changed::Done(Box::new(stored.job)))
+}
+
+pub(crate) fn job_rerun(
+    tx: &mut Tx<'_>,
+    tenant: &Tenant,
+    id: JobId,
+    now: Timestamp,
+) -> Result<Changed> {
+    match row::find_of(tx.conn, tenant, id)? {
+        None => Ok(Changed::NotFound),
+        Some(stored) => rerun(tx, stored, now),
+    }
+}
+
+const RERUN: &str = "
+    UPDATE job
+       SET state = ?2, run_at = ?3, due_at = ?3, attempt = 0, started_at = NULL,
+           finished_at = NULL, expires_at = NULL, last_code = NULL, last_status = NULL,
+           purge_at = NULL, parts = ?4
+     WHERE id = ?1";
+
+fn rerun(tx: &mut Tx<'_>, stored: Stored, now: Timestamp) -> Result<Changed> {
+    let Stored { job, type_id, parts, .. } = &stored;
+    let id = job.id.get();
+    let Some(state) = state::next(job.state, Event::Rerun) else {
+        return Ok(Changed::Refused(job.state));
+    };
+    if let Some(unique) = &job.unique {
+        if let Some(holder) = insert::holder(tx.conn, *type_id, unique)? {
+            return Ok(Changed::Held(holder));
+        }
+        insert::hold(tx.conn, *type_id, unique, id)?;
+    }
+    let gone = parts & (part::RESULT | part::PROGRESS);
+    remove_parts(tx.conn, id, gone)?;
+    let mut update = tx.conn.prepare_cached(RERUN)?;
+    update.execute(params![id, row::state_number(state), now.ms(), parts & !gone])?;
+    tx.count(*type_id, Counter::of_state(job.state), -1);
+    queue::add(tx, Place { run_at: now, ..place(&stored) }, now)?;
+    Ok(Changed::Done(Box::new(stored.job)))
+}
+
+/// Jobs that one requeue looks at: those whose unique key is held are passed over.
+const REQUEUE_LOOK_MAX: usize = 2 * BATCH_JOBS_MAX;
+
+pub(crate) const OLDEST: &str = "
+    SELECT id FROM job WHERE type_id = ?1 AND state = ?2 ORDER BY id LIMIT ?3";
+
+pub(crate) fn job_requeue(tx: &mut Tx<'_>, requeue: &Requeue) -> Result<u64> {
+    let Some(type_id) = tx.types.find(tx.conn, &requeue.key)? else { return Ok(0) };
+    if !requeue.state.is_ended() {
+        return Ok(0);
+    }
+    let state = row::state_number(requeue.state);
+    let ids = ids(tx.conn, OLDEST, [type_id, state, REQUEUE_LOOK_MAX as i64])?;
+    let mut queued = 0;
+    for id in ids {
+        if queued >= requeue.limit as u64 {
+            break;
+        }
+        let Some(stored) = row::find(tx.conn, id)? else { continue };
+        queued += u64::from(matches!(rerun(tx, stored, requeue.now)?, Changed::Done(_)));
+    }
+    Ok(queued)
+}
+
+pub(crate) fn job_delete(tx: &mut Tx<'_>, tenant: &Tenant, id: JobId) -> Result<Changed> {
+    let Some(stored) = row::find_of(tx.conn, tenant, id)? else { return Ok(Changed::NotFound) };
+    if state::next(stored.job.state, Event::Delete).is_none() {
+        return Ok(Changed::Refused(stored.job.state));
+    }
+    leave(tx, &stored)?;
+    if let Some(unique) = stored.job.unique.as_ref().filter(|_| !stored.job.state.is_ended()) {
+        let free = "DELETE FROM unique_key WHERE type_id = ?1 AND key = ?2";
+        tx.conn.prepare_cached(free)?.execute(params![stored.type_id, unique])?;
+    }
+    remove(tx.conn, id.get(), stored.parts)?;
+    Ok(Changed::Done(Box::new(stored.job)))
+}
+
+/// Takes a job out of the queue, the lease or the counter that it is in.
+pub(crate) fn leave(tx: &mut Tx<'_>, stored: &Stored) -> Result<()> {
+    match stored.job.state {
+        State::Queued => queue::remove(tx, place(stored)),
+        State::Running => settle::drop_lease(tx, stored.job.id.get(), stored.type_id),
+        state => {
+            tx.count(stored.type_id, Counter::of_state(state), -1);
+            Ok(())
+        }
+    }
+}
+
+fn place(stored: &Stored) -> Place {
+    let Job { id, priority, run_at, .. } = stored.job;
+    Place { type_id: stored.type_id, rank: row::rank(priority), id: id.get(), run_at }
+}
+
+/// Removes a job's row and all that belongs to it.
+pub(crate) fn remove(conn: &Connection, id: i64, parts: i64) -> Result<()> {
+    conn.prepare_cached("DELETE FROM job WHERE id = ?1")?.execute([id])?;
+    remove_parts(conn, id, parts)
+}
+
+fn remove_parts(conn: &Connection, id: i64, parts: i64) -> Result<()> {
+    let tables = [
+        (part::PAYLOAD, "DELETE FROM payload WHERE id = ?1"),
+        (part::RESULT, "DELETE FROM result WHERE id = ?1"),
+        (part::LOG, "DELETE FROM log WHERE id = ?1"),
+        (part::PROGRESS, "DELETE FROM progress WHERE id = ?1"),
+    ];
+    for (part, sql) in tables {
+        if parts & part != 0 {
+            conn.prepare_cached(sql)?.execute([id])?;
+        }
+    }
+    if parts & part::PIECES != 0 {
+        insert::remove_pieces(conn, id)?;
+    }
+    Ok(())
+}
+
+/// The ids that a statement with these parameters finds.
+pub(crate) fn ids(conn: &Connection, sql: &str, params: impl Params) -> Result<Vec<i64>> {
+    let mut statement = conn.prepare_cached(sql)?;
+    let ids = statement.query_map(params, |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    Ok(ids)
+}

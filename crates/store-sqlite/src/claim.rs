@@ -1,0 +1,198 @@
+//! Jobs are taken under leases. A claim reads the front of `ready` and the rows of the jobs it
+//! takes; how many others wait makes no difference.
+
+use bytes::Bytes;
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
+use windlass_core::job::Token;
+use windlass_core::limit::BATCH_JOBS_MAX;
+use windlass_core::state::{self, Event};
+use windlass_core::store::{Claim, Claimed, LeaseRef, Pick};
+use windlass_core::time::Timestamp;
+use windlass_core::{HandlerId, Job, Lease, Payload, Priority, State};
+
+use crate::error::{Failure, Result};
+use crate::queue;
+use crate::row::{self, part};
+use crate::tx::Tx;
+
+pub(crate) const FRONT: &str =
+    "SELECT rank, id FROM ready WHERE type_id = ?1 ORDER BY rank, id LIMIT ?2";
+pub(crate) const FRONT_UNDER_FLOOR: &str = "
+    SELECT rank, id FROM ready WHERE type_id = ?1 AND rank >= ?2 ORDER BY rank, id LIMIT 1";
+pub(crate) const TAKE_FRONT: &str =
+    "DELETE FROM ready WHERE type_id = ?1 AND (rank, id) <= (?2, ?3)";
+pub(crate) const TAKE_ONE: &str = "DELETE FROM ready WHERE type_id = ?1 AND rank = ?2 AND id = ?3";
+const ADD_LEASE: &str = "
+    INSERT INTO lease (id, type_id, owner, token, expires_at, attempt, started_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+pub(crate) const JOB: &str = "
+    SELECT priority, run_at, due_at, attempt, created_at, expires_at, timeout_ms, token,
+           last_code, last_status, unique_key, payload_bytes, parts, payload
+      FROM job WHERE id = ?1";
+
+pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Vec<Claimed>> {
+    queue::promote_all(tx, claim.now)?;
+    let conn = tx.conn;
+    let mut starter = Starter {
+        conn,
+        claim,
+        job: conn.prepare_cached(JOB)?,
+        add_lease: conn.prepare_cached(ADD_LEASE)?,
+    };
+    let mut claimed = Vec::new();
+    for pick in &claim.picks {
+        let limit = (pick.limit as usize).min(BATCH_JOBS_MAX - claimed.len());
+        let Some(type_id) = tx.types.find(conn, &pick.key)? else { continue };
+        let Some(handler) = handler_unless_suspended(conn, type_id)? else { continue };
+        let ids = take(conn, type_id, pick.floor, limit)?;
+        if ids.is_empty() {
+            continue;
+        }
+        tx.claimed(type_id, ids.len(), claim.now);
+        for id in ids {
+            claimed.push(starter.start(id, type_id, pick, handler)?);
+        }
+    }
+    Ok(claimed)
+}
+
+/// Prolongs leases; answers with those that are lost.
+pub(crate) fn job_renew(
+    tx: &mut Tx<'_>,
+    leases: &[LeaseRef],
+    until: Timestamp,
+) -> Result<Vec<LeaseRef>> {
+    let renew = "UPDATE lease SET expires_at = ?2 WHERE id = ?1";
+    let mut renew = tx.conn.prepare_cached(renew)?;
+    let mut lost = Vec::new();
+    for lease in leases {
+        match held(tx, lease)? {
+            true => {
+                renew.execute([lease.id.get(), until.ms()])?;
+            }
+            false => lost.push(lease.clone()),
+        }
+    }
+    Ok(lost)
+}
+
+/// Whether the job runs under this very lease.
+pub(crate) fn held(tx: &mut Tx<'_>, lease: &LeaseRef) -> Result<bool> {
+    let mut find =
+        tx.conn.prepare_cached("SELECT type_id FROM lease WHERE id = ?1 AND token = ?2")?;
+    let type_id =
+        find.query_row([lease.id.get(), lease.token.0], |row| row.get::<_, i64>(0)).optional()?;
+    match type_id {
+        None => Ok(false),
+        Some(type_id) => Ok(tx.types.key(tx.conn, type_id)?.tenant == lease.tenant),
+    }
+}
+
+/// The handler in force, if any; `None` for a suspended type. Read each time, because another
+/// process may have changed it.
+fn handler_unless_suspended(conn: &Connection, type_id: i64) -> Result<Option<Option<HandlerId>>> {
+    let find = "SELECT suspended, handler_id FROM type WHERE id = ?1";
+    let columns = |row: &Row<'_>| Ok((row.get::<_, bool>(0)?, row.get::<_, Option<i64>>(1)?));
+    let (suspended, handler) = conn.prepare_cached(find)?.query_row([type_id], columns)?;
+    let handler = handler.map(row::job_id).transpose()?;
+    Ok((!suspended).then_some(handler))
+}
+
+/// Takes the front of a type's ready jobs out of the table, in the order of the claim.
+fn take(
+    conn: &Connection,
+    type_id: i64,
+    floor: Option<Priority>,
+    limit: usize,
+) -> Result<Vec<i64>> {
+    let place = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
+    let mut ids = Vec::with_capacity(limit);
+    if let Some(floor) = floor.filter(|_| limit > 0) {
+        let mut under = conn.prepare_cached(FRONT_UNDER_FLOOR)?;
+        if let Some((rank, id)) = under.query_row([type_id, row::rank(floor)], place).optional()? {
+            conn.prepare_cached(TAKE_ONE)?.execute([type_id, rank, id])?;
+            ids.push(id);
+        }
+    }
+    let mut front = conn.prepare_cached(FRONT)?;
+    let mut last = None;
+    for place in front.query_map([type_id, (limit - ids.len()) as i64], place)? {
+        let (rank, id) = place?;
+        ids.push(id);
+        last = Some((rank, id));
+    }
+    if let Some((rank, id)) = last {
+        conn.prepare_cached(TAKE_FRONT)?.execute([type_id, rank, id])?;
+    }
+    Ok(ids)
+}
+
+/// Turns ids that were taken into claimed jobs.
+struct Starter<'a> {
+    conn: &'a Connection,
+    claim: &'a Claim,
+    job: CachedStatement<'a>,
+    add_lease: CachedStatement<'a>,
+}
+
+impl Starter<'_> {
+    fn start(
+        &mut self,
+        id: i64,
+        type_id: i64,
+        pick: &Pick,
+        handler: Option<HandlerId>,
+    ) -> Result<Claimed> {
+        let claim = self.claim;
+        let mut rows = self.job.query([id])?;
+        let missing = || Failure::corrupt(format!("job {id} is ready but not there"));
+        let row = rows.next()?.ok_or_else(missing)?;
+        let token = Token::next(claim.boot, row.get::<_, Option<i64>>(7)?.map(Token));
+        let job = Job {
+            id: row::job_id(id)?,
+            key: pick.key.clone(),
+            state: state::next(State::Queued, Event::Claim).expect("what is ready is queued"),
+            priority: row::priority(row.get(0)?)?,
+            run_at: Timestamp(row.get(1)?),
+            due_at: Timestamp(row.get(2)?),
+            attempt: row.get::<_, u32>(3)? + 1,
+            created_at: Timestamp(row.get(4)?),
+            started_at: Some(claim.now),
+            finished_at: None,
+            expires_at: row::time(row, 5)?,
+            timeout: row::timeout(row, 6)?,
+            lease: Some(Lease { owner: claim.owner, token, expires_at: claim.until }),
+            last: row::ended(row.get(8)?, row.get(9)?)?,
+            unique: row.get(10)?,
+            payload_bytes: row.get::<_, i64>(11)? as u64,
+            progress: None,
+        };
+        let payload = payload(self.conn, id, row, 11)?;
+        self.add_lease.execute(params![
+            id,
+            type_id,
+            claim.owner.get(),
+            token.0,
+            claim.until.ms(),
+            job.attempt,
+            claim.now.ms(),
+        ])?;
+        Ok(Claimed { job, payload, handler })
+    }
+}
+
+/// The payload of a job, from the columns `payload_bytes, parts, payload` that begin at `from`.
+pub(crate) fn payload(conn: &Connection, id: i64, row: &Row<'_>, from: usize) -> Result<Payload> {
+    let parts: i64 = row.get(from + 1)?;
+    if parts & part::PIECES != 0 {
+        return Ok(Payload::Pieces { bytes: row.get::<_, i64>(from)? as u64 });
+    }
+    if parts & part::PAYLOAD != 0 {
+        let mut find = conn.prepare_cached("SELECT data FROM payload WHERE id = ?1")?;
+        let data: Vec<u8> = find.query_row([id], |row| row.get(0))?;
+        return Ok(Payload::Inline(Bytes::from(data)));
+    }
+    let unreadable = |_| Failure::corrupt(format!("the payload of job {id}"));
+    let bytes = row.get_ref(from + 2)?.as_blob().map_err(unreadable)?;
+    Ok(Payload::Inline(Bytes::copy_from_slice(bytes)))
+}

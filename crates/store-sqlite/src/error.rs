@@ -1,0 +1,114 @@
+//! The only place that knows SQLite's error codes: it turns them into what the caller does.
+
+use std::path::Path;
+
+use rusqlite::ErrorCode;
+use windlass_core::store::Error;
+
+/// What can go wrong inside this crate, before it is told to a caller.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Sqlite(rusqlite::Error),
+    Store(Error),
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Failure {
+        Failure::Sqlite(error)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Store(error)
+    }
+}
+
+impl Failure {
+    /// A row that this program cannot have written.
+    pub(crate) fn corrupt(what: impl Into<String>) -> Failure {
+        Failure::Store(Error::Corrupt(what.into()))
+    }
+
+    pub(crate) fn translate(self, path: &Path) -> Error {
+        match self {
+            Failure::Store(error) => error,
+            Failure::Sqlite(error) => translate(&error, path),
+        }
+    }
+}
+
+/// Every later call, once the store was closed.
+pub(crate) fn closed() -> Error {
+    Error::Unavailable("it was closed".into())
+}
+
+fn translate(error: &rusqlite::Error, path: &Path) -> Error {
+    let file = path.display();
+    let rusqlite::Error::SqliteFailure(code, _) = error else {
+        return match error {
+            rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::IntegralValueOutOfRange(..)
+            | rusqlite::Error::Utf8Error(..) => Error::Corrupt(format!("{file}: {error}")),
+            _ => Error::Internal(format!("{file}: {error}")),
+        };
+    };
+    match code.code {
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
+            Error::Unavailable(format!("another process holds the lock of {file}"))
+        }
+        ErrorCode::DiskFull => Error::Unavailable(format!("the disk of {file} is full")),
+        ErrorCode::SystemIoFailure => {
+            Error::Unavailable(format!("reading or writing {file} failed: {error}"))
+        }
+        ErrorCode::CannotOpen | ErrorCode::PermissionDenied => {
+            Error::Unavailable(format!("{file} cannot be opened: {error}"))
+        }
+        ErrorCode::ReadOnly => Error::Unavailable(format!("{file} cannot be written: {error}")),
+        ErrorCode::OutOfMemory | ErrorCode::FileLockingProtocolFailed => {
+            Error::Unavailable(format!("{file}: {error}"))
+        }
+        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
+            Error::Corrupt(format!("{file}: {error}"))
+        }
+        _ => Error::Internal(format!("{file}: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rusqlite::ffi;
+
+    fn told(code: std::ffi::c_int) -> Error {
+        let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+        Failure::from(error).translate(Path::new("jobs.db"))
+    }
+
+    #[test]
+    fn what_passes_by_itself_is_unavailable_and_names_the_file() {
+        let passing = [
+            ffi::SQLITE_BUSY,
+            ffi::SQLITE_LOCKED,
+            ffi::SQLITE_IOERR_FSYNC,
+            ffi::SQLITE_FULL,
+            ffi::SQLITE_CANTOPEN,
+        ];
+        for code in passing {
+            let Error::Unavailable(message) = told(code) else { panic!("{:?}", told(code)) };
+            assert!(message.contains("jobs.db"), "{message}");
+        }
+        assert!(told(ffi::SQLITE_FULL).to_string().contains("full"));
+    }
+
+    #[test]
+    fn damage_is_told_from_defects() {
+        assert!(matches!(told(ffi::SQLITE_CORRUPT), Error::Corrupt(_)));
+        assert!(matches!(told(ffi::SQLITE_NOTADB), Error::Corrupt(_)));
+        assert!(matches!(told(ffi::SQLITE_CONSTRAINT), Error::Internal(_)));
+        assert!(matches!(told(ffi::SQLITE_MISUSE), Error::Internal(_)));
+    }
+}

@@ -1,0 +1,139 @@
+//! Jobs that waited past their limit are given up; ended ones are removed when their time is over.
+
+use rusqlite::{OptionalExtension, params};
+use windlass_core::limit::BATCH_JOBS_MAX;
+use windlass_core::name::TypeKey;
+use windlass_core::state::{self, Event};
+use windlass_core::store::{GiveUp, Overdue};
+use windlass_core::time::Timestamp;
+use windlass_core::{Job, State};
+
+use crate::change;
+use crate::error::Result;
+use crate::row::{self, Stored};
+use crate::settle::{self, End, Log};
+use crate::tx::{Counter, Tx};
+
+/// Queued jobs that one search for unhandled ones looks at.
+const LOOK_MAX: usize = BATCH_JOBS_MAX;
+/// Outdated idempotency keys that go with one purge.
+const KEYS_PURGED_MAX: i64 = 10_000;
+
+/// Running jobs are in this index too, and passed over: they are few.
+pub(crate) const EXPIRED: &str = "
+    SELECT j.id FROM job j
+     WHERE j.expires_at IS NOT NULL AND j.state < 3 AND j.expires_at <= ?1
+       AND NOT EXISTS (SELECT 1 FROM lease l WHERE l.id = j.id)
+     ORDER BY j.expires_at LIMIT ?2";
+pub(crate) const QUEUED_OLDEST: &str = "
+    SELECT id, due_at FROM job WHERE type_id = ?1 AND state = 0 AND id > ?2 ORDER BY id LIMIT ?3";
+pub(crate) const OUTDATED: &str = "
+    SELECT id, type_id, state, parts FROM job
+     WHERE purge_at IS NOT NULL AND purge_at <= ?1 ORDER BY purge_at LIMIT ?2";
+
+pub(crate) fn job_give_up(tx: &mut Tx<'_>, give_up: &GiveUp) -> Result<Vec<Job>> {
+    let limit = give_up.limit.min(BATCH_JOBS_MAX);
+    let ids = match &give_up.which {
+        Overdue::Expired => change::ids(tx.conn, EXPIRED, [give_up.now.ms(), limit as i64])?,
+        Overdue::Unhandled { key, due_until } => unhandled(tx, key, *due_until, limit)?,
+    };
+    let mut given_up = Vec::with_capacity(ids.len());
+    for id in ids {
+        let Some(stored) = row::find(tx.conn, id)? else { continue };
+        let Some(state) = state::next(stored.job.state, Event::GiveUp) else { continue };
+        given_up.push(end(tx, stored, state, give_up)?);
+    }
+    Ok(given_up)
+}
+
+/// The overdue jobs of a type that nobody looks after, oldest id first. Where very many jobs wait,
+/// a search stops after `LOOK_MAX` of them and the next one goes on from there.
+fn unhandled(
+    tx: &mut Tx<'_>,
+    key: &TypeKey,
+    due_until: Timestamp,
+    limit: usize,
+) -> Result<Vec<i64>> {
+    let Some(type_id) = tx.types.find(tx.conn, key)? else { return Ok(Vec::new()) };
+    tx.apply_counts()?;
+    let unattended = "
+        SELECT 1 FROM type
+         WHERE id = ?1 AND handler_id IS NULL AND (claimed_at IS NULL OR claimed_at < ?2)";
+    let mut unattended = tx.conn.prepare_cached(unattended)?;
+    if !unattended.exists([type_id, due_until.ms()])? {
+        return Ok(Vec::new());
+    }
+    let from = tx.types.searched_to(type_id);
+    let mut oldest = tx.conn.prepare_cached(QUEUED_OLDEST)?;
+    let mut rows = oldest.query([type_id, from, LOOK_MAX as i64])?;
+    let mut running = tx.conn.prepare_cached("SELECT 1 FROM lease WHERE id = ?1")?;
+    let (mut ids, mut looked, mut last) = (Vec::new(), 0, 0);
+    while let Some(row) = rows.next()? {
+        if ids.len() == limit {
+            break;
+        }
+        (last, looked) = (row.get(0)?, looked + 1);
+        if row.get::<_, i64>(1)? <= due_until.ms() && !running.exists([last])? {
+            ids.push(last);
+        }
+    }
+    tx.types.set_searched_to(type_id, (looked == LOOK_MAX).then_some(last));
+    Ok(ids)
+}
+
+fn end(tx: &mut Tx<'_>, stored: Stored, state: State, give_up: &GiveUp) -> Result<Job> {
+    change::leave(tx, &stored)?;
+    let Stored { job, type_id, token, parts } = stored;
+    let log = Log { attempt: job.attempt, ended_at: give_up.now, text: &give_up.log };
+    let parts = log.put(tx.conn, job.id.get(), parts)?;
+    settle::end(
+        tx,
+        &End {
+            id: job.id.get(),
+            type_id,
+            state,
+            attempt: job.attempt,
+            token,
+            started_at: job.started_at,
+            finished_at: give_up.now,
+            purge_at: give_up.purge_at,
+            ended: Some(give_up.ended),
+            parts,
+            unique: job.unique.as_deref(),
+        },
+    )?;
+    Ok(Job { state, last: Some(give_up.ended), finished_at: Some(give_up.now), ..job })
+}
+
+pub(crate) fn job_purge(tx: &mut Tx<'_>, now: Timestamp, limit: usize) -> Result<u64> {
+    let conn = tx.conn;
+    let mut outdated = conn.prepare_cached(OUTDATED)?;
+    let rows = outdated
+        .query_map(params![now.ms(), limit.min(BATCH_JOBS_MAX) as i64], |row| {
+            Ok([row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?, row.get(3)?])
+        })?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    for [id, type_id, state, parts] in &rows {
+        change::remove(conn, *id, *parts)?;
+        tx.count(*type_id, Counter::of_state(row::state(*state)?), -1);
+    }
+    purge_keys(tx, now)?;
+    Ok(rows.len() as u64)
+}
+
+fn purge_keys(tx: &Tx<'_>, now: Timestamp) -> Result<()> {
+    let newest_outdated = "
+        SELECT max(expires_at) FROM (
+            SELECT expires_at FROM idempotency
+             WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)";
+    let mut newest_outdated = tx.conn.prepare_cached(newest_outdated)?;
+    let until: Option<i64> = newest_outdated
+        .query_row([now.ms(), KEYS_PURGED_MAX], |row| row.get(0))
+        .optional()?
+        .flatten();
+    if let Some(until) = until {
+        let purge = "DELETE FROM idempotency WHERE expires_at <= ?1";
+        tx.conn.prepare_cached(purge)?.execute([until])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! Jobs come in, with the idempotency keys, the journal mark and the pieces that belong to them.
+
+use bytes::Bytes;
+use rusqlite::{Connection, OptionalExtension, params};
+use windlass_core::name::Tenant;
+use windlass_core::store::{IdempotencyRecord, Insert, Inserted, JournalMark};
+use windlass_core::time::Timestamp;
+use windlass_core::{JobId, NewJob, Payload, State, Sysid};
+
+use crate::error::{Failure, Result};
+use crate::queue::{self, Place};
+use crate::row::{self, part};
+use crate::tx::Tx;
+
+/// Payloads above this lie beside the row, so that settling a job does not rewrite them.
+pub(crate) const PAYLOAD_ROW_BYTES_MAX: usize = 2048;
+
+const ADD: &str = "
+    INSERT INTO job (id, type_id, state, priority, run_at, due_at, attempt, created_at, expires_at,
+                     timeout_ms, parts, payload_bytes, unique_key, payload)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?5, 0, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+    ON CONFLICT (id) DO NOTHING";
+
+pub(crate) fn job_insert(tx: &mut Tx<'_>, insert: &Insert) -> Result<Vec<Inserted>> {
+    let mut answers = Vec::with_capacity(insert.jobs.len());
+    for job in &insert.jobs {
+        answers.push(insert_one(tx, job)?);
+    }
+    for record in &insert.keys {
+        remember(tx.conn, record)?;
+    }
+    if let Some(mark) = insert.mark {
+        move_mark(tx.conn, mark)?;
+    }
+    Ok(answers)
+}
+
+fn insert_one(tx: &mut Tx<'_>, new: &NewJob) -> Result<Inserted> {
+    let conn = tx.conn;
+    let id = new.id.get();
+    let known = tx.types.find(conn, &new.key)?;
+    // A duplicate brings no type into being, and may hold its unique key itself.
+    if (known.is_none() || new.unique.is_some()) && is_there(conn, id)? {
+        return Ok(Inserted::Duplicate);
+    }
+    if let (Some(type_id), Some(unique)) = (known, &new.unique)
+        && let Some(holder) = holder(conn, type_id, unique)?
+    {
+        remove_pieces(conn, id)?;
+        return Ok(Inserted::Held(holder));
+    }
+    let type_id = match known {
+        Some(type_id) => type_id,
+        None => tx.types.ensure(conn, &new.key)?,
+    };
+    if !add(conn, type_id, new)? {
+        return Ok(Inserted::Duplicate);
+    }
+    if let Some(unique) = &new.unique {
+        hold(conn, type_id, unique, id)?;
+    }
+    let place = Place { type_id, rank: row::rank(new.priority), id, run_at: new.run_at };
+    queue::add(tx, place, new.created_at)?;
+    Ok(Inserted::New)
+}
+
+/// False when the id is there already.
+fn add(conn: &Connection, type_id: i64, new: &NewJob) -> Result<bool> {
+    let id = new.id.get();
+    let (parts, in_row, beside) = match &new.payload {
+        Payload::Inline(bytes) if bytes.len() <= PAYLOAD_ROW_BYTES_MAX => (0, Some(bytes), None),
+        Payload::Inline(bytes) => (part::PAYLOAD, None, Some(bytes)),
+        Payload::Pieces { .. } => (part::PIECES, None, None),
+    };
+    let added = conn.prepare_cached(ADD)?.execute(params![
+        id,
+        type_id,
+        row::state_number(State::Queued),
+        new.priority.get(),
+        new.run_at.ms(),
+        new.created_at.ms(),
+        new.expires_at.map(Timestamp::ms),
+        new.timeout.map(row::duration_ms),
+        parts,
+        new.payload.len() as i64,
+        new.unique,
+        in_row.map(Bytes::as_ref),
+    ])?;
+    if let (1, Some(bytes)) = (added, beside) {
+        let add = "INSERT INTO payload (id, data) VALUES (?1, ?2)";
+        conn.prepare_cached(add)?.execute(params![id, bytes.as_ref()])?;
+    }
+    Ok(added == 1)
+}
+
+fn is_there(conn: &Connection, id: i64) -> Result<bool> {
+    Ok(conn.prepare_cached("SELECT 1 FROM job WHERE id = ?1")?.exists([id])?)
+}
+
+/// The job that holds a unique key of a type.
+pub(crate) fn holder(conn: &Connection, type_id: i64, unique: &str) -> Result<Option<JobId>> {
+    let find = "SELECT id FROM unique_key WHERE type_id = ?1 AND key = ?2";
+    let mut find = conn.prepare_cached(find)?;
+    let id = find.query_row(params![type_id, unique], |row| row.get(0)).optional()?;
+    id.map(row::job_id).transpose()
+}
+
+pub(crate) fn hold(conn: &Connection, type_id: i64, unique: &str, id: i64) -> Result<()> {
+    let hold = "INSERT INTO unique_key (type_id, key, id) VALUES (?1, ?2, ?3)";
+    conn.prepare_cached(hold)?.execute(params![type_id, unique, id])?;
+    Ok(())
+}
+
+/// A replayed journal brings old records again: the one that lasts longest is the newest add's.
+fn remember(conn: &Connection, record: &IdempotencyRecord) -> Result<()> {
+    let ids: Vec<u8> = record.ids.iter().flat_map(|id| id.get().to_be_bytes()).collect();
+    let put = "
+        INSERT INTO idempotency (tenant, key, fingerprint, ids, expires_at)
+        VALUES (?1, ?2, ?3, ?4, ?5)
+        ON CONFLICT (tenant, key) DO UPDATE
+           SET fingerprint = excluded.fingerprint, ids = excluded.ids,
+               expires_at = excluded.expires_at
+         WHERE excluded.expires_at > expires_at";
+    conn.prepare_cached(put)?.execute(params![
+        record.tenant.as_str(),
+        record.key,
+        record.fingerprint.cast_signed(),
+        ids,
+        record.expires_at.ms(),
+    ])?;
+    Ok(())
+}
+
+pub(crate) fn idempotency_get(
+    conn: &Connection,
+    tenant: &Tenant,
+    key: &str,
+    now: Timestamp,
+) -> Result<Option<IdempotencyRecord>> {
+    let find = "SELECT fingerprint, ids, expires_at FROM idempotency
+                WHERE tenant = ?1 AND key = ?2 AND expires_at > ?3";
+    let mut find = conn.prepare_cached(find)?;
+    let mut rows = find.query(params![tenant.as_str(), key, now.ms()])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let unreadable = || Failure::corrupt(format!("the ids of the idempotency key {key}"));
+    let blob = row.get_ref(1)?.as_blob().map_err(|_| unreadable())?;
+    let (numbers, rest) = blob.as_chunks();
+    if !rest.is_empty() {
+        return Err(unreadable());
+    }
+    let ids = numbers.iter().map(|bytes| row::job_id(i64::from_be_bytes(*bytes)));
+    Ok(Some(IdempotencyRecord {
+        tenant: tenant.clone(),
+        key: key.to_owned(),
+        fingerprint: row.get::<_, i64>(0)?.cast_unsigned(),
+        ids: ids.collect::<Result<_>>()?,
+        expires_at: Timestamp(row.get(2)?),
+    }))
+}
+
+fn move_mark(conn: &Connection, mark: JournalMark) -> Result<()> {
+    let put = "
+        INSERT INTO journal (sysid, position) VALUES (?1, ?2)
+        ON CONFLICT (sysid) DO UPDATE SET position = excluded.position
+         WHERE excluded.position > position";
+    conn.prepare_cached(put)?.execute(params![mark.sysid.get(), mark.position.get()])?;
+    Ok(())
+}
+
+pub(crate) fn journal_position(conn: &Connection, sysid: Sysid) -> Result<Option<JobId>> {
+    let mut find = conn.prepare_cached("SELECT position FROM journal WHERE sysid = ?1")?;
+    let position = find.query_row([sysid.get()], |row| row.get(0)).optional()?;
+    position.map(row::job_id).transpose()
+}
+
+pub(crate) fn payload_put(conn: &Connection, id: JobId, index: u32, piece: &[u8]) -> Result<()> {
+    let put = "INSERT INTO piece (id, position, data) VALUES (?1, ?2, ?3)
+               ON CONFLICT (id, position) DO UPDATE SET data = excluded.data";
+    conn.prepare_cached(put)?.execute(params![id.get(), index, piece])?;
+    Ok(())
+}
+
+pub(crate) fn remove_pieces(conn: &Connection, id: i64) -> Result<()> {
+    conn.prepare_cached("DELETE FROM piece WHERE id = ?1")?.execute([id])?;
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! The plans of the statements whose cost must not grow with what waits: each walks a key or an
+//! index in its order, none scans a table or sorts.
+
+use rusqlite::Connection;
+
+use crate::open::{self, Options};
+use crate::{change, claim, housekeeping, queue, read, type_row};
+
+fn plan(conn: &Connection, sql: &str) -> String {
+    let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let steps = statement.raw_query().mapped(|row| row.get::<_, String>(3));
+    steps.collect::<Result<Vec<_>, _>>().unwrap().join("\n")
+}
+
+fn check(sql: &str, uses: &str) {
+    let directory = tempfile::TempDir::new().unwrap();
+    let conn = open::writer(&Options::new(directory.path().join("plan.db"))).unwrap();
+    let plan = plan(&conn, sql);
+    assert!(plan.contains(uses), "{sql}\n{plan}");
+    assert!(!plan.contains("SCAN") && !plan.contains("TEMP B-TREE"), "{sql}\n{plan}");
+}
+
+#[test]
+fn s2_11_a_claim_walks_the_clustered_key_of_what_is_ready() {
+    check(claim::FRONT, "ready USING PRIMARY KEY (type_id=?)");
+    check(claim::FRONT_UNDER_FLOOR, "ready USING PRIMARY KEY (type_id=? AND rank>?)");
+    check(claim::TAKE_FRONT, "ready USING PRIMARY KEY (type_id=? AND (rank,id)<(?,?))");
+    check(claim::TAKE_ONE, "ready USING PRIMARY KEY (type_id=? AND rank=? AND id=?)");
+    check(claim::JOB, "job USING INTEGER PRIMARY KEY (rowid=?)");
+}
+
+#[test]
+fn s2_11_a_promotion_walks_the_clustered_key_of_what_is_deferred() {
+    check(queue::DUE, "deferred USING PRIMARY KEY (run_at<?)");
+    check(queue::REMOVE_DUE, "deferred USING PRIMARY KEY ((run_at,id)<(?,?))");
+}
+
+#[test]
+fn housekeeping_walks_indexes_of_what_is_due_to_go() {
+    check(housekeeping::EXPIRED, "job_expiry");
+    check(housekeeping::QUEUED_OLDEST, "job_by_type (type_id=? AND state=? AND id>?)");
+    check(housekeeping::OUTDATED, "job_purge");
+    check(read::LEASES_EXPIRED, "lease_expiry");
+}
+
+#[test]
+fn lists_walk_the_index_by_type_and_state() {
+    check(read::NEWEST_BEFORE, "COVERING INDEX job_by_type (type_id=? AND state=? AND id<?)");
+    check(change::OLDEST, "COVERING INDEX job_by_type (type_id=? AND state=?)");
+}
+
+#[test]
+fn s2_14_types_at_rest_are_not_looked_at() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let conn = open::writer(&Options::new(directory.path().join("plan.db"))).unwrap();
+    assert_eq!(plan(&conn, type_row::WAITING), "SCAN type USING INDEX type_waiting");
+}

@@ -1,0 +1,95 @@
+//! The two tables of what waits: `ready` may run now, `deferred` waits for its time. A queued job
+//! without a lease is in exactly one of them.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use windlass_core::time::Timestamp;
+
+use crate::error::Result;
+use crate::tx::{Counter, Tx};
+
+/// Deferred jobs that become ready in one step.
+pub(crate) const PROMOTE_JOBS_MAX: usize = 10_000;
+
+/// A queued job's place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) type_id: i64,
+    pub(crate) rank: i64,
+    pub(crate) id: i64,
+    pub(crate) run_at: Timestamp,
+}
+
+const ADD_READY: &str = "INSERT INTO ready (type_id, rank, id, run_at) VALUES (?1, ?2, ?3, ?4)";
+const ADD_DEFERRED: &str =
+    "INSERT INTO deferred (run_at, id, type_id, rank) VALUES (?1, ?2, ?3, ?4)";
+
+pub(crate) const DUE: &str = "
+    SELECT run_at, id, type_id, rank FROM deferred
+     WHERE run_at <= ?1 ORDER BY run_at, id LIMIT ?2";
+pub(crate) const REMOVE_DUE: &str = "DELETE FROM deferred WHERE (run_at, id) <= (?1, ?2)";
+
+/// Puts a queued job where it belongs at `now`.
+pub(crate) fn add(tx: &mut Tx<'_>, place: Place, now: Timestamp) -> Result<()> {
+    let Place { type_id, rank, id, run_at } = place;
+    if run_at <= now {
+        let mut add = tx.conn.prepare_cached(ADD_READY)?;
+        add.execute([type_id, rank, id, run_at.ms()])?;
+        tx.count(type_id, Counter::Ready, 1);
+    } else {
+        let mut add = tx.conn.prepare_cached(ADD_DEFERRED)?;
+        add.execute([run_at.ms(), id, type_id, rank])?;
+        tx.count(type_id, Counter::Deferred, 1);
+    }
+    Ok(())
+}
+
+/// Takes a queued job away, wherever it is.
+pub(crate) fn remove(tx: &mut Tx<'_>, place: Place) -> Result<()> {
+    let Place { type_id, rank, id, run_at } = place;
+    let from_ready = "DELETE FROM ready WHERE type_id = ?1 AND rank = ?2 AND id = ?3";
+    let removed = tx.conn.prepare_cached(from_ready)?.execute([type_id, rank, id])?;
+    if removed > 0 {
+        tx.count(type_id, Counter::Ready, -1);
+        return Ok(());
+    }
+    let from_deferred = "DELETE FROM deferred WHERE run_at = ?1 AND id = ?2";
+    let removed = tx.conn.prepare_cached(from_deferred)?.execute([run_at.ms(), id])?;
+    tx.count(type_id, Counter::Deferred, -(removed as i64));
+    Ok(())
+}
+
+/// When the next deferred job comes due.
+pub(crate) fn next_due_at(conn: &Connection) -> Result<Option<Timestamp>> {
+    let mut first =
+        conn.prepare_cached("SELECT run_at FROM deferred ORDER BY run_at, id LIMIT 1")?;
+    Ok(first.query_row([], |row| row.get(0)).optional()?.map(Timestamp))
+}
+
+/// Makes every job ready that is due at `now`.
+pub(crate) fn promote_all(tx: &mut Tx<'_>, now: Timestamp) -> Result<()> {
+    if next_due_at(tx.conn)?.is_none_or(|at| at > now) {
+        return Ok(());
+    }
+    // Each step takes jobs out of a table that nobody else writes to meanwhile, so this ends.
+    while promote(tx, now)? == PROMOTE_JOBS_MAX {}
+    Ok(())
+}
+
+/// Makes up to `PROMOTE_JOBS_MAX` jobs ready that are due at `now`; how many.
+pub(crate) fn promote(tx: &mut Tx<'_>, now: Timestamp) -> Result<usize> {
+    let conn = tx.conn;
+    let mut due = conn.prepare_cached(DUE)?;
+    let places = due
+        .query_map(params![now.ms(), PROMOTE_JOBS_MAX as i64], |row| {
+            let run_at = Timestamp(row.get(0)?);
+            Ok(Place { run_at, id: row.get(1)?, type_id: row.get(2)?, rank: row.get(3)? })
+        })?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let Some(last) = places.last() else { return Ok(0) };
+    conn.prepare_cached(REMOVE_DUE)?.execute([last.run_at.ms(), last.id])?;
+    for place in &places {
+        add(tx, *place, now)?;
+        tx.count(place.type_id, Counter::Deferred, -1);
+    }
+    Ok(places.len())
+}

@@ -1,0 +1,84 @@
+//! The connections that read, each for one call at a time. A read sees one consistent state: what
+//! was committed when it began, and so everything that was answered before.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::Connection;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use windlass_core::store::Error;
+
+use crate::error::{Result, closed};
+use crate::open::{self, Options};
+
+pub(crate) struct Readers {
+    shared: Arc<Shared>,
+    permits: Arc<Semaphore>,
+}
+
+struct Shared {
+    options: Options,
+    /// At most `options.readers`: who has a permit may take one, or open one.
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Readers {
+    pub(crate) fn new(options: Options) -> Readers {
+        let permits = Arc::new(Semaphore::new(options.readers));
+        Readers { shared: Arc::new(Shared { options, idle: Mutex::default() }), permits }
+    }
+
+    /// Runs `read` in a transaction of its own, on a thread that may block.
+    pub(crate) async fn read<T, F>(&self, read: F) -> std::result::Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T> + Send + 'static,
+    {
+        let permit = self.permits.clone().acquire_owned().await.map_err(|_| closed())?;
+        let shared = self.shared.clone();
+        let work = move || shared.run(read, permit);
+        match tokio::task::spawn_blocking(work).await {
+            Ok(answer) => answer,
+            Err(ended) => Err(Error::Internal(format!("a read did not end: {ended}"))),
+        }
+    }
+
+    /// Waits for reads under way and closes their connections.
+    pub(crate) async fn stop(&self) {
+        let all = u32::try_from(self.shared.options.readers).unwrap_or(u32::MAX);
+        // An error means that another call closed them already.
+        if let Ok(_permits) = self.permits.acquire_many(all).await {
+            self.permits.close();
+            self.shared.idle().clear();
+        }
+    }
+}
+
+impl Shared {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        // A list of connections has no state that a panic could leave half-done.
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T>,
+        permit: OwnedSemaphorePermit,
+    ) -> std::result::Result<T, Error> {
+        let in_transaction = || {
+            let taken = self.idle().pop();
+            let conn = match taken {
+                Some(conn) => conn,
+                None => open::reader(&self.options)?,
+            };
+            conn.prepare_cached("BEGIN")?.execute([])?;
+            let answer = read(&conn);
+            // A connection whose transaction does not end is not used again.
+            conn.prepare_cached("COMMIT")?.execute([])?;
+            self.idle().push(conn);
+            answer
+        };
+        let answer = in_transaction().map_err(|failure| failure.translate(&self.options.path));
+        drop(permit);
+        answer
+    }
+}

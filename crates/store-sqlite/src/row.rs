@@ -1,0 +1,153 @@
+//! How jobs are written in rows and read back.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use windlass_core::job::{Ended, Token};
+use windlass_core::limit::PRIORITY_MAX;
+use windlass_core::name::{Tenant, TypeKey};
+use windlass_core::outcome::{Code, Status};
+use windlass_core::time::Timestamp;
+use windlass_core::{Job, JobId, Lease, Priority, State, Sysid};
+
+use crate::error::{Failure, Result};
+
+/// What a job has outside of its row, so that nothing is looked for in vain.
+pub(crate) mod part {
+    pub(crate) const PAYLOAD: i64 = 1;
+    pub(crate) const PIECES: i64 = 2;
+    pub(crate) const RESULT: i64 = 4;
+    pub(crate) const LOG: i64 = 8;
+    pub(crate) const PROGRESS: i64 = 16;
+}
+
+/// A job with what only this store knows of it.
+pub(crate) struct Stored {
+    pub(crate) job: Job,
+    pub(crate) type_id: i64,
+    /// Of the newest claim; stays when the lease goes.
+    pub(crate) token: Option<Token>,
+    pub(crate) parts: i64,
+}
+
+const FIND: &str = "SELECT * FROM job_now WHERE id = ?1";
+
+/// The job, whoever owns it.
+pub(crate) fn find(conn: &Connection, id: i64) -> Result<Option<Stored>> {
+    let mut statement = conn.prepare_cached(FIND)?;
+    let mut rows = statement.query([id])?;
+    rows.next()?.map(stored).transpose()
+}
+
+/// The job, if it is this tenant's.
+pub(crate) fn find_of(conn: &Connection, tenant: &Tenant, id: JobId) -> Result<Option<Stored>> {
+    Ok(find(conn, id.get())?.filter(|stored| stored.job.key.tenant == *tenant))
+}
+
+/// Where a job is that the caller may see: its type and its parts.
+pub(crate) fn parts_of(conn: &Connection, tenant: &Tenant, id: JobId) -> Result<Option<i64>> {
+    let sql = "SELECT j.parts FROM job j JOIN type t ON t.id = j.type_id
+               WHERE j.id = ?1 AND t.tenant = ?2";
+    let mut statement = conn.prepare_cached(sql)?;
+    Ok(statement.query_row(params![id.get(), tenant.as_str()], |row| row.get(0)).optional()?)
+}
+
+/// Reads a row of the view `job_now`.
+fn stored(row: &Row<'_>) -> Result<Stored> {
+    let id = job_id(row.get(0)?)?;
+    let key = type_key(row.get_ref(1)?.as_str(), row.get_ref(2)?.as_str())?;
+    let token = row.get::<_, Option<i64>>(14)?.map(Token);
+    let lease = match row.get::<_, Option<i64>>(13)? {
+        None => None,
+        Some(owner) => Some(Lease {
+            owner: sysid(owner)?,
+            token: token.ok_or_else(|| Failure::corrupt(format!("job {id} runs untokened")))?,
+            expires_at: Timestamp(row.get(15)?),
+        }),
+    };
+    let job = Job {
+        id,
+        key,
+        state: state(row.get(3)?)?,
+        priority: priority(row.get(4)?)?,
+        run_at: Timestamp(row.get(5)?),
+        due_at: Timestamp(row.get(6)?),
+        attempt: row.get(7)?,
+        created_at: Timestamp(row.get(8)?),
+        started_at: time(row, 9)?,
+        finished_at: time(row, 10)?,
+        expires_at: time(row, 11)?,
+        timeout: timeout(row, 12)?,
+        lease,
+        last: ended(row.get(16)?, row.get(17)?)?,
+        unique: row.get(18)?,
+        payload_bytes: row.get::<_, i64>(19)? as u64,
+        progress: None,
+    };
+    Ok(Stored { job, type_id: row.get(20)?, token, parts: row.get(21)? })
+}
+
+/// Small ranks come first.
+pub(crate) fn rank(priority: Priority) -> i64 {
+    i64::from(PRIORITY_MAX - priority.get())
+}
+
+/// The number of a state in a row.
+pub(crate) fn state_number(state: State) -> i64 {
+    State::ALL.iter().position(|s| *s == state).expect("ALL has every state") as i64
+}
+
+pub(crate) fn code_number(code: Code) -> i64 {
+    Code::ALL.iter().position(|c| *c == code).expect("ALL has every code") as i64
+}
+
+pub(crate) fn state(number: i64) -> Result<State> {
+    let known = usize::try_from(number).ok().and_then(|number| State::ALL.get(number));
+    known.copied().ok_or_else(|| Failure::corrupt(format!("a job has the state {number}")))
+}
+
+pub(crate) fn ended(code: Option<i64>, status: Option<i64>) -> Result<Option<Ended>> {
+    let (Some(code), Some(status)) = (code, status) else { return Ok(None) };
+    let known = usize::try_from(code).ok().and_then(|code| Code::ALL.get(code)).copied();
+    match (known, Status::new(status)) {
+        (Some(code), Some(status)) => Ok(Some(Ended { code, status })),
+        _ => Err(Failure::corrupt(format!("a job ended with code {code} and status {status}"))),
+    }
+}
+
+pub(crate) fn job_id(number: i64) -> Result<JobId> {
+    JobId::new(number).ok_or_else(|| Failure::corrupt(format!("a job has the id {number}")))
+}
+
+pub(crate) fn sysid(number: i64) -> Result<Sysid> {
+    let sysid = u16::try_from(number).ok().and_then(Sysid::new);
+    sysid.ok_or_else(|| Failure::corrupt(format!("a daemon has the sysid {number}")))
+}
+
+pub(crate) fn priority(number: i64) -> Result<Priority> {
+    Priority::new(number).map_err(|invalid| Failure::corrupt(invalid.to_string()))
+}
+
+pub(crate) fn type_key<E>(
+    tenant: std::result::Result<&str, E>,
+    name: std::result::Result<&str, E>,
+) -> Result<TypeKey> {
+    match (tenant, name) {
+        (Ok(tenant), Ok(name)) => {
+            TypeKey::new(tenant, name).map_err(|invalid| Failure::corrupt(invalid.to_string()))
+        }
+        _ => Err(Failure::corrupt("a type has a name that is not text")),
+    }
+}
+
+pub(crate) fn time(row: &Row<'_>, column: usize) -> Result<Option<Timestamp>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp))
+}
+
+pub(crate) fn timeout(row: &Row<'_>, column: usize) -> Result<Option<Duration>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(|ms| Duration::from_millis(ms as u64)))
+}
+
+pub(crate) fn duration_ms(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}

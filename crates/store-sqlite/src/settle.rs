@@ -1,0 +1,258 @@
+//! Verdicts on running jobs are carried out. The lease goes, the job's row is rewritten once, and
+//! results and logs are kept beside it.
+
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+use windlass_core::State;
+use windlass_core::job::{Ended, Progress, Token};
+use windlass_core::limit::LOG_ATTEMPTS_MAX;
+use windlass_core::outcome::Json;
+use windlass_core::retry::Verdict;
+use windlass_core::state::{self, Event};
+use windlass_core::store::{LeaseRef, Settled, Settlement};
+use windlass_core::time::Timestamp;
+
+use crate::claim;
+use crate::error::Result;
+use crate::queue::{self, Place};
+use crate::row::{self, part};
+use crate::tx::{Counter, Tx};
+
+const LEASED: &str = "
+    SELECT l.type_id, l.token, l.expires_at, l.attempt, l.started_at,
+           j.priority, j.parts, j.unique_key
+      FROM lease l JOIN job j ON j.id = l.id WHERE l.id = ?1";
+const END: &str = "
+    UPDATE job
+       SET state = ?2, attempt = ?3, token = ?4, started_at = ?5, finished_at = ?6, purge_at = ?7,
+           last_code = coalesce(?8, last_code), last_status = coalesce(?9, last_status),
+           parts = ?10
+     WHERE id = ?1";
+/// Leaves `state` alone, and with it the index over it.
+const QUEUE_AGAIN: &str = "
+    UPDATE job
+       SET attempt = ?2, token = ?3, started_at = ?4, run_at = ?5,
+           last_code = coalesce(?6, last_code), last_status = coalesce(?7, last_status),
+           parts = ?8
+     WHERE id = ?1";
+
+/// A running job, as far as settling it needs it.
+struct Leased {
+    type_id: i64,
+    token: Token,
+    expires_at: Timestamp,
+    attempt: u32,
+    started_at: Timestamp,
+    rank: i64,
+    parts: i64,
+    unique: Option<String>,
+}
+
+/// How a job ends, whatever ended it.
+pub(crate) struct End<'a> {
+    pub(crate) id: i64,
+    pub(crate) type_id: i64,
+    pub(crate) state: State,
+    pub(crate) attempt: u32,
+    pub(crate) token: Option<Token>,
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) finished_at: Timestamp,
+    pub(crate) purge_at: Timestamp,
+    pub(crate) ended: Option<Ended>,
+    pub(crate) parts: i64,
+    pub(crate) unique: Option<&'a str>,
+}
+
+pub(crate) fn job_settle(tx: &mut Tx<'_>, settlements: &[Settlement]) -> Result<Vec<Settled>> {
+    let mut leased = tx.conn.prepare_cached(LEASED)?;
+    settlements.iter().map(|settlement| settle_one(tx, &mut leased, settlement)).collect()
+}
+
+fn settle_one(
+    tx: &mut Tx<'_>,
+    leased: &mut CachedStatement<'_>,
+    settlement: &Settlement,
+) -> Result<Settled> {
+    let id = settlement.lease.id.get();
+    let Some(mut leased) = find_leased(leased, id)? else { return Ok(Settled::Stale) };
+    let broken_too_early = settlement.only_if_expired_at.is_some_and(|at| leased.expires_at > at);
+    if leased.token != settlement.lease.token
+        || broken_too_early
+        || tx.types.key(tx.conn, leased.type_id)?.tenant != settlement.lease.tenant
+    {
+        return Ok(Settled::Stale);
+    }
+    drop_lease(tx, id, leased.type_id)?;
+    if let Some(data) = &settlement.data {
+        put_result(tx.conn, id, data)?;
+        leased.parts |= part::RESULT;
+    }
+    let log = Log { attempt: leased.attempt, ended_at: settlement.now, text: &settlement.log };
+    leased.parts = log.put(tx.conn, id, leased.parts)?;
+    match settlement.verdict {
+        Verdict::End(ending) => {
+            let state = after(Event::End(ending));
+            let unique = leased.unique.as_deref();
+            end(tx, &leased.ending(settlement, state, unique))?;
+        }
+        Verdict::Again { run_at } => {
+            after(Event::Again);
+            queue_again(tx, &leased, settlement, leased.attempt, run_at)?;
+        }
+        Verdict::Release { run_at } => {
+            after(Event::Release);
+            queue_again(tx, &leased, settlement, leased.attempt - 1, run_at)?;
+        }
+    }
+    Ok(Settled::Done)
+}
+
+fn find_leased(leased: &mut CachedStatement<'_>, id: i64) -> Result<Option<Leased>> {
+    let mut rows = leased.query([id])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    Ok(Some(Leased {
+        type_id: row.get(0)?,
+        token: Token(row.get(1)?),
+        expires_at: Timestamp(row.get(2)?),
+        attempt: row.get(3)?,
+        started_at: Timestamp(row.get(4)?),
+        rank: row::rank(row::priority(row.get(5)?)?),
+        parts: row.get(6)?,
+        unique: row.get(7)?,
+    }))
+}
+
+fn after(event: Event) -> State {
+    state::next(State::Running, event).expect("a running job may end or be queued again")
+}
+
+impl Leased {
+    fn ending<'a>(&self, by: &Settlement, state: State, unique: Option<&'a str>) -> End<'a> {
+        End {
+            id: by.lease.id.get(),
+            type_id: self.type_id,
+            state,
+            attempt: self.attempt,
+            token: Some(self.token),
+            started_at: Some(self.started_at),
+            finished_at: by.now,
+            purge_at: by.purge_at,
+            ended: by.ended,
+            parts: self.parts,
+            unique,
+        }
+    }
+}
+
+/// Ends a job that is in no queue and under no lease any more.
+pub(crate) fn end(tx: &mut Tx<'_>, end: &End<'_>) -> Result<()> {
+    let mut update = tx.conn.prepare_cached(END)?;
+    update.execute(params![
+        end.id,
+        row::state_number(end.state),
+        end.attempt,
+        end.token.map(|token| token.0),
+        end.started_at.map(Timestamp::ms),
+        end.finished_at.ms(),
+        end.purge_at.ms(),
+        end.ended.map(|ended| row::code_number(ended.code)),
+        end.ended.map(|ended| ended.status.get()),
+        end.parts,
+    ])?;
+    tx.count(end.type_id, Counter::of_state(end.state), 1);
+    if let Some(unique) = end.unique {
+        let free = "DELETE FROM unique_key WHERE type_id = ?1 AND key = ?2 AND id = ?3";
+        tx.conn.prepare_cached(free)?.execute(params![end.type_id, unique, end.id])?;
+    }
+    Ok(())
+}
+
+fn queue_again(
+    tx: &mut Tx<'_>,
+    leased: &Leased,
+    settlement: &Settlement,
+    attempt: u32,
+    run_at: Timestamp,
+) -> Result<()> {
+    let id = settlement.lease.id.get();
+    let mut update = tx.conn.prepare_cached(QUEUE_AGAIN)?;
+    update.execute(params![
+        id,
+        attempt,
+        leased.token.0,
+        leased.started_at.ms(),
+        run_at.ms(),
+        settlement.ended.map(|ended| row::code_number(ended.code)),
+        settlement.ended.map(|ended| ended.status.get()),
+        leased.parts,
+    ])?;
+    let place = Place { type_id: leased.type_id, rank: leased.rank, id, run_at };
+    queue::add(tx, place, settlement.now)
+}
+
+/// Takes the lease away; what becomes of the job is for the caller to write.
+pub(crate) fn drop_lease(tx: &mut Tx<'_>, id: i64, type_id: i64) -> Result<()> {
+    tx.conn.prepare_cached("DELETE FROM lease WHERE id = ?1")?.execute([id])?;
+    tx.count(type_id, Counter::Running, -1);
+    Ok(())
+}
+
+fn put_result(conn: &Connection, id: i64, data: &Json) -> Result<()> {
+    let put = "INSERT INTO result (id, data) VALUES (?1, ?2)
+               ON CONFLICT (id) DO UPDATE SET data = excluded.data";
+    conn.prepare_cached(put)?.execute(params![id, data.as_str()])?;
+    Ok(())
+}
+
+/// What an attempt said.
+pub(crate) struct Log<'a> {
+    pub(crate) attempt: u32,
+    pub(crate) ended_at: Timestamp,
+    pub(crate) text: &'a str,
+}
+
+impl Log<'_> {
+    /// Keeps it and a bounded number before it; answers with the job's parts as they are then.
+    pub(crate) fn put(&self, conn: &Connection, id: i64, parts: i64) -> Result<i64> {
+        if self.text.is_empty() {
+            return Ok(parts);
+        }
+        let put = "INSERT INTO log (id, attempt, ended_at, text) VALUES (?1, ?2, ?3, ?4)";
+        let values = params![id, self.attempt, self.ended_at.ms(), self.text];
+        conn.prepare_cached(put)?.execute(values)?;
+        if parts & part::LOG != 0 {
+            let newest_surplus = "
+                SELECT seq FROM log WHERE id = ?1 ORDER BY seq DESC LIMIT 1 OFFSET ?2";
+            let mut newest_surplus = conn.prepare_cached(newest_surplus)?;
+            let surplus: Option<i64> = newest_surplus
+                .query_row(params![id, LOG_ATTEMPTS_MAX], |row| row.get(0))
+                .optional()?;
+            if let Some(seq) = surplus {
+                let drop_old = "DELETE FROM log WHERE id = ?1 AND seq <= ?2";
+                conn.prepare_cached(drop_old)?.execute([id, seq])?;
+            }
+        }
+        Ok(parts | part::LOG)
+    }
+}
+
+/// Notes how far a running job has come.
+pub(crate) fn job_progress(
+    tx: &mut Tx<'_>,
+    lease: &LeaseRef,
+    progress: &Progress,
+) -> Result<Settled> {
+    if !claim::held(tx, lease)? {
+        return Ok(Settled::Stale);
+    }
+    let id = lease.id.get();
+    let put = "INSERT INTO progress (id, token, percent, message, at) VALUES (?1, ?2, ?3, ?4, ?5)
+               ON CONFLICT (id) DO UPDATE
+                  SET token = excluded.token, percent = excluded.percent,
+                      message = excluded.message, at = excluded.at";
+    let Progress { percent, message, at } = progress;
+    let values = params![id, lease.token.0, percent, message, at.ms()];
+    tx.conn.prepare_cached(put)?.execute(values)?;
+    let mark = "UPDATE job SET parts = parts | ?2 WHERE id = ?1 AND parts & ?2 = 0";
+    tx.conn.prepare_cached(mark)?.execute([id, part::PROGRESS])?;
+    Ok(Settled::Done)
+}

@@ -1,0 +1,101 @@
+//! Daemons take their numbers. A number's row stays for ever: it tells how long the number has been
+//! free, and which id was the newest that its daemons made.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use windlass_core::job::Boot;
+use windlass_core::limit::SYSID_MAX;
+use windlass_core::store::{Error, SysidGrant, SysidRenew, SysidReserve};
+use windlass_core::time::Timestamp;
+use windlass_core::{JobId, Sysid};
+
+use crate::error::{Failure, Result};
+use crate::row;
+use crate::tx::Tx;
+
+pub(crate) fn reserve(tx: &mut Tx<'_>, reserve: &SysidReserve) -> Result<SysidGrant> {
+    let conn = tx.conn;
+    let sysid = match reserve.wanted {
+        Some(wanted) if is_free(conn, wanted, reserve.now)? => wanted,
+        Some(wanted) => return Err(conflict(format!("sysid {wanted} is taken"))),
+        None => freest(conn, reserve.now)?
+            .ok_or_else(|| conflict(format!("all {SYSID_MAX} sysids of this store are taken")))?,
+    };
+    let count = "UPDATE meta SET value = value + 1 WHERE name = 'boot' RETURNING value";
+    let boot = Boot(conn.prepare_cached(count)?.query_row([], |row| row.get(0))?);
+    let take = "
+        INSERT INTO sysid (sysid, boot, expires_at, released) VALUES (?1, ?2, ?3, 0)
+        ON CONFLICT (sysid) DO UPDATE
+           SET boot = excluded.boot, expires_at = excluded.expires_at, released = 0";
+    conn.prepare_cached(take)?.execute(params![sysid.get(), boot.0, reserve.until.ms()])?;
+    Ok(SysidGrant { sysid, boot })
+}
+
+pub(crate) fn renew(tx: &mut Tx<'_>, renew: &SysidRenew) -> Result<()> {
+    let SysidGrant { sysid, boot } = renew.grant;
+    let prolong = "
+        UPDATE sysid
+           SET expires_at = ?3, released = 0,
+               id_newest = nullif(max(coalesce(id_newest, 0), coalesce(?4, 0)), 0)
+         WHERE sysid = ?1 AND boot = ?2";
+    let id_newest = renew.id_newest.map(JobId::get);
+    let values = params![sysid.get(), boot.0, renew.until.ms(), id_newest];
+    match tx.conn.prepare_cached(prolong)?.execute(values)? {
+        0 => Err(conflict(format!("sysid {sysid} is another daemon's now"))),
+        _ => Ok(()),
+    }
+}
+
+/// `heard` is the newest time that a caller has named, and so about now.
+pub(crate) fn release(tx: &mut Tx<'_>, sysid: Sysid, boot: Boot, heard: Timestamp) -> Result<()> {
+    let release = "UPDATE sysid SET released = 1, expires_at = min(expires_at, ?3)
+                   WHERE sysid = ?1 AND boot = ?2";
+    tx.conn.prepare_cached(release)?.execute(params![sysid.get(), boot.0, heard.ms()])?;
+    Ok(())
+}
+
+pub(crate) fn list(conn: &Connection, now: Timestamp) -> Result<Vec<Sysid>> {
+    let find = "SELECT sysid FROM sysid WHERE released = 0 AND expires_at > ?1 ORDER BY sysid";
+    let mut find = conn.prepare_cached(find)?;
+    let mut rows = find.query([now.ms()])?;
+    let mut taken = Vec::new();
+    while let Some(row) = rows.next()? {
+        taken.push(row::sysid(row.get(0)?)?);
+    }
+    Ok(taken)
+}
+
+pub(crate) fn id_newest(conn: &Connection) -> Result<Option<JobId>> {
+    let find = "
+        SELECT max(id) FROM (
+            SELECT max(id) AS id FROM job
+            UNION ALL SELECT max(position) FROM journal
+            UNION ALL SELECT max(id_newest) FROM sysid)";
+    let newest: Option<i64> = conn.prepare_cached(find)?.query_row([], |row| row.get(0))?;
+    newest.map(row::job_id).transpose()
+}
+
+fn is_free(conn: &Connection, sysid: Sysid, now: Timestamp) -> Result<bool> {
+    let taken = "SELECT 1 FROM sysid WHERE sysid = ?1 AND released = 0 AND expires_at > ?2";
+    Ok(!conn.prepare_cached(taken)?.exists(params![sysid.get(), now.ms()])?)
+}
+
+/// A number that was never used, or the one that has been free the longest.
+fn freest(conn: &Connection, now: Timestamp) -> Result<Option<Sysid>> {
+    let mut used = conn.prepare_cached("SELECT sysid FROM sysid ORDER BY sysid")?;
+    let used = used.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<u16>>>()?;
+    let unused = (1..=SYSID_MAX).zip(used.iter().map(Some).chain(std::iter::repeat(None)));
+    // Numbers are in order, so the first gap is where the lists part.
+    if let Some((number, _)) = unused.into_iter().find(|(number, used)| *used != Some(number)) {
+        return Ok(Sysid::new(number));
+    }
+    let oldest = "
+        SELECT sysid FROM sysid WHERE released = 1 OR expires_at <= ?1
+         ORDER BY expires_at, sysid LIMIT 1";
+    let mut oldest = conn.prepare_cached(oldest)?;
+    let number = oldest.query_row([now.ms()], |row| row.get(0)).optional()?;
+    number.map(row::sysid).transpose()
+}
+
+fn conflict(message: String) -> Failure {
+    Failure::Store(Error::Conflict(message))
+}

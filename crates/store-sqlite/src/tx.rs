@@ -1,0 +1,91 @@
+//! What an operation works with inside a write transaction. Operations note how their jobs moved
+//! between the counters of a type; the sums are written once per type, just before the commit.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, params};
+use windlass_core::State;
+use windlass_core::time::Timestamp;
+
+use crate::error::Result;
+use crate::type_row::TypeCache;
+
+/// An open write transaction.
+pub(crate) struct Tx<'w> {
+    pub(crate) conn: &'w Connection,
+    pub(crate) types: &'w mut TypeCache,
+    counts: HashMap<i64, Delta>,
+}
+
+/// The counter that a job is in: its state, with `queued` told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counter {
+    Ready,
+    Deferred,
+    Running,
+    Paused,
+    Finished,
+    Failed,
+    Cancelled,
+}
+
+const COUNTERS: usize = 7;
+
+#[derive(Default)]
+struct Delta {
+    counts: [i64; COUNTERS],
+    claimed_at: Option<Timestamp>,
+}
+
+impl Counter {
+    /// Of a job that is not queued.
+    pub(crate) fn of_state(state: State) -> Counter {
+        match state {
+            State::Queued => unreachable!("the queue says whether a queued job is ready"),
+            State::Running => Counter::Running,
+            State::Paused => Counter::Paused,
+            State::Finished => Counter::Finished,
+            State::Failed => Counter::Failed,
+            State::Cancelled => Counter::Cancelled,
+        }
+    }
+}
+
+const APPLY: &str = "
+    UPDATE type
+       SET ready = ready + ?2, deferred = deferred + ?3, running = running + ?4,
+           paused = paused + ?5, finished = finished + ?6, failed = failed + ?7,
+           cancelled = cancelled + ?8,
+           claimed_at = CASE WHEN ?9 > coalesce(claimed_at, ?9 - 1) THEN ?9 ELSE claimed_at END
+     WHERE id = ?1";
+
+impl<'w> Tx<'w> {
+    pub(crate) fn new(conn: &'w Connection, types: &'w mut TypeCache) -> Tx<'w> {
+        Tx { conn, types, counts: HashMap::new() }
+    }
+
+    pub(crate) fn count(&mut self, type_id: i64, counter: Counter, jobs: i64) {
+        self.counts.entry(type_id).or_default().counts[counter as usize] += jobs;
+    }
+
+    pub(crate) fn claimed(&mut self, type_id: i64, jobs: usize, now: Timestamp) {
+        let delta = self.counts.entry(type_id).or_default();
+        delta.counts[Counter::Ready as usize] -= jobs as i64;
+        delta.counts[Counter::Running as usize] += jobs as i64;
+        delta.claimed_at = delta.claimed_at.max(Some(now));
+    }
+
+    /// Writes the sums so far: before the commit, and before an operation that reads them.
+    pub(crate) fn apply_counts(&mut self) -> Result<()> {
+        if self.counts.is_empty() {
+            return Ok(());
+        }
+        let mut apply = self.conn.prepare_cached(APPLY)?;
+        for (type_id, Delta { counts: c, claimed_at }) in self.counts.drain() {
+            let claimed_at = claimed_at.map(Timestamp::ms);
+            apply
+                .execute(params![type_id, c[0], c[1], c[2], c[3], c[4], c[5], c[6], claimed_at])?;
+        }
+        Ok(())
+    }
+}

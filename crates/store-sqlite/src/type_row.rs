@@ -1,0 +1,216 @@
+//! Types: their ids, what waits in them, their settings and their numbers.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension, params};
+use windlass_core::handler::TypeSettings;
+use windlass_core::name::{Tenant, TypeKey};
+use windlass_core::record;
+use windlass_core::store::{TypeStats, Waiting, WaitingType};
+use windlass_core::time::Timestamp;
+
+use crate::error::{Failure, Result};
+use crate::queue;
+use crate::row;
+use crate::tx::Tx;
+
+/// Types whose ids are remembered; beyond that they are looked up again.
+const CACHE_MAX: usize = 200_000;
+
+/// Ids of types. A type is never removed and never gets another id, so an entry stays right
+/// whatever other processes do; only one whose insertion was rolled back has to go.
+#[derive(Default)]
+pub(crate) struct TypeCache {
+    ids: HashMap<TypeKey, i64>,
+    keys: HashMap<i64, TypeKey>,
+    new: Vec<i64>,
+    /// Where the search for unhandled jobs of a type goes on, if it was not finished.
+    searched_to: HashMap<i64, i64>,
+}
+
+impl TypeCache {
+    /// The id of a type that is there.
+    pub(crate) fn find(&mut self, conn: &Connection, key: &TypeKey) -> Result<Option<i64>> {
+        if let Some(id) = self.ids.get(key) {
+            return Ok(Some(*id));
+        }
+        let found = type_id(conn, key)?;
+        if let Some(id) = found {
+            self.put(id, key);
+        }
+        Ok(found)
+    }
+
+    /// The id of a type, which comes into being now if it is new.
+    pub(crate) fn ensure(&mut self, conn: &Connection, key: &TypeKey) -> Result<i64> {
+        if let Some(id) = self.find(conn, key)? {
+            return Ok(id);
+        }
+        let add = "INSERT INTO type (tenant, name) VALUES (?1, ?2) RETURNING id";
+        let names = params![key.tenant.as_str(), key.name.as_str()];
+        let id = conn.prepare_cached(add)?.query_row(names, |row| row.get(0))?;
+        self.put(id, key);
+        self.new.push(id);
+        Ok(id)
+    }
+
+    /// The type with this id.
+    pub(crate) fn key(&mut self, conn: &Connection, id: i64) -> Result<TypeKey> {
+        if let Some(key) = self.keys.get(&id) {
+            return Ok(key.clone());
+        }
+        let mut find = conn.prepare_cached("SELECT tenant, name FROM type WHERE id = ?1")?;
+        let mut rows = find.query([id])?;
+        let missing = || Failure::corrupt(format!("there is no type {id}"));
+        let row = rows.next()?.ok_or_else(missing)?;
+        let key = row::type_key(row.get_ref(0)?.as_str(), row.get_ref(1)?.as_str())?;
+        self.put(id, &key);
+        Ok(key)
+    }
+
+    /// The transaction was committed.
+    pub(crate) fn keep(&mut self) {
+        self.new.clear();
+    }
+
+    /// The transaction was rolled back.
+    pub(crate) fn forget_new(&mut self) {
+        for id in self.new.drain(..) {
+            if let Some(key) = self.keys.remove(&id) {
+                self.ids.remove(&key);
+            }
+        }
+    }
+
+    /// The last job id that an unfinished search in this type has looked at; 0 to begin anew.
+    pub(crate) fn searched_to(&self, id: i64) -> i64 {
+        self.searched_to.get(&id).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn set_searched_to(&mut self, id: i64, job: Option<i64>) {
+        match job {
+            Some(job) => self.searched_to.insert(id, job),
+            None => self.searched_to.remove(&id),
+        };
+    }
+
+    fn put(&mut self, id: i64, key: &TypeKey) {
+        if self.ids.len() >= CACHE_MAX {
+            self.ids.clear();
+            self.keys.clear();
+            self.searched_to.clear();
+        }
+        self.ids.insert(key.clone(), id);
+        self.keys.insert(id, key.clone());
+    }
+}
+
+pub(crate) fn type_id(conn: &Connection, key: &TypeKey) -> Result<Option<i64>> {
+    let mut find = conn.prepare_cached("SELECT id FROM type WHERE tenant = ?1 AND name = ?2")?;
+    let names = params![key.tenant.as_str(), key.name.as_str()];
+    Ok(find.query_row(names, |row| row.get(0)).optional()?)
+}
+
+/// The index has only types that have something to run, so types at rest cost nothing.
+pub(crate) const WAITING: &str = "
+    SELECT tenant, name, ready, handler_id, settings
+      FROM type INDEXED BY type_waiting
+     WHERE ready > 0 AND suspended = 0";
+
+/// What waits; everything that is due has been promoted before.
+pub(crate) fn waiting(conn: &Connection) -> Result<Waiting> {
+    let mut statement = conn.prepare_cached(WAITING)?;
+    let mut rows = statement.query([])?;
+    let mut types = Vec::new();
+    while let Some(row) = rows.next()? {
+        types.push(WaitingType {
+            key: row::type_key(row.get_ref(0)?.as_str(), row.get_ref(1)?.as_str())?,
+            ready: row.get::<_, i64>(2)? as u64,
+            handler: row.get::<_, Option<i64>>(3)?.map(row::job_id).transpose()?,
+            settings: settings(row.get(4)?)?,
+        });
+    }
+    Ok(Waiting { types, next_due_at: queue::next_due_at(conn)? })
+}
+
+pub(crate) fn suspend(tx: &mut Tx<'_>, key: &TypeKey, suspended: bool) -> Result<()> {
+    let id = tx.types.ensure(tx.conn, key)?;
+    let set = "UPDATE type SET suspended = ?2 WHERE id = ?1";
+    tx.conn.prepare_cached(set)?.execute(params![id, suspended])?;
+    Ok(())
+}
+
+pub(crate) fn settings_put(tx: &mut Tx<'_>, key: &TypeKey, settings: &TypeSettings) -> Result<()> {
+    let id = tx.types.ensure(tx.conn, key)?;
+    let set = "UPDATE type SET settings = ?2 WHERE id = ?1";
+    tx.conn.prepare_cached(set)?.execute(params![id, record::settings_to_text(settings)])?;
+    Ok(())
+}
+
+pub(crate) fn settings_get(conn: &Connection, key: &TypeKey) -> Result<TypeSettings> {
+    let find = "SELECT settings FROM type WHERE tenant = ?1 AND name = ?2";
+    let names = params![key.tenant.as_str(), key.name.as_str()];
+    let text = conn.prepare_cached(find)?.query_row(names, |row| row.get(0)).optional()?;
+    settings(text.flatten())
+}
+
+fn settings(text: Option<String>) -> Result<TypeSettings> {
+    match text {
+        None => Ok(TypeSettings::default()),
+        Some(text) => record::settings_from_text(&text)
+            .map_err(|reason| Failure::corrupt(format!("settings of a type: {reason}"))),
+    }
+}
+
+const STATS: &str = "
+    SELECT id, tenant, name, handler_id IS NOT NULL, suspended,
+           ready, deferred, running, paused, finished, failed, cancelled
+      FROM type WHERE ?1 IS NULL OR tenant = ?1 ORDER BY tenant, name";
+
+pub(crate) fn stats(conn: &Connection, tenant: Option<&Tenant>) -> Result<Vec<TypeStats>> {
+    let mut statement = conn.prepare_cached(STATS)?;
+    let mut rows = statement.query([tenant.map(Tenant::as_str)])?;
+    let mut stats = Vec::new();
+    while let Some(row) = rows.next()? {
+        let number = |column| row.get::<_, i64>(column).map(|number| number as u64);
+        let ready = number(5)?;
+        stats.push(TypeStats {
+            key: row::type_key(row.get_ref(1)?.as_str(), row.get_ref(2)?.as_str())?,
+            handler: row.get(3)?,
+            suspended: row.get(4)?,
+            ready,
+            deferred: number(6)?,
+            running: number(7)?,
+            paused: number(8)?,
+            finished: number(9)?,
+            failed: number(10)?,
+            cancelled: number(11)?,
+            oldest_ready_at: if ready > 0 { oldest_ready_at(conn, row.get(0)?)? } else { None },
+        });
+    }
+    Ok(stats)
+}
+
+/// Jobs of each priority that are looked at for the oldest one. Within a priority jobs are in the
+/// order of their ids and so nearly in the order in which they came due: looking at the first ones
+/// is exact for short queues and close for long ones, at a cost that does not grow.
+const OLDEST_LOOK_MAX: i64 = 64;
+
+fn oldest_ready_at(conn: &Connection, type_id: i64) -> Result<Option<Timestamp>> {
+    let next_rank = "SELECT rank FROM ready WHERE type_id = ?1 AND rank > ?2 ORDER BY rank LIMIT 1";
+    let oldest_of_rank = "
+        SELECT min(run_at) FROM (
+            SELECT run_at FROM ready WHERE type_id = ?1 AND rank = ?2 ORDER BY id LIMIT ?3)";
+    let mut next_rank = conn.prepare_cached(next_rank)?;
+    let mut oldest_of_rank = conn.prepare_cached(oldest_of_rank)?;
+    let mut oldest: Option<i64> = None;
+    let mut rank: i64 = -1;
+    // There are no more ranks than priorities.
+    while let Some(next) = next_rank.query_row([type_id, rank], |row| row.get(0)).optional()? {
+        rank = next;
+        let of_rank: i64 =
+            oldest_of_rank.query_row([type_id, rank, OLDEST_LOOK_MAX], |row| row.get(0))?;
+        oldest = Some(oldest.map_or(of_rank, |oldest| oldest.min(of_rank)));
+    }
+    Ok(oldest.map(Timestamp))
+}

@@ -1,0 +1,277 @@
+//! The one thread that writes. Whatever waits when it is free becomes one transaction, so that a
+//! hundred callers share one commit; answers go out when that commit has returned.
+//!
+//! A group is committed with `synchronous = FULL` when one of its operations promises to survive a
+//! power cut, and with `NORMAL` otherwise: then the write-ahead log is written but not synced.
+//!
+//! Why one synced commit makes all earlier ones durable: their frames lie before its own in the
+//! same log file, and `fsync` covers the whole file, whichever process wrote it. Where a checkpoint
+//! came in between, it synced the log first, copied the pages, and synced the database file before
+//! the log was begun anew (SQLite does so in `NORMAL` as in `FULL`), so frames that are no longer
+//! in the log are durable already. The rule needs a commit that writes: a synced group that changed
+//! nothing (a flush, or a replayed insert of duplicates) therefore writes a row of its own. A power
+//! cut leaves the commits up to some point, and never a part of one: frames carry checksums, and
+//! recovery stops at the last whole commit.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot, watch};
+use windlass_core::store::{Durability, Error};
+
+use crate::error::{Result, closed};
+use crate::open::OnCommit;
+use crate::tx::Tx;
+use crate::type_row::TypeCache;
+
+/// Operations that wait for the thread; further callers wait to get in.
+const QUEUE_MAX: usize = 1024;
+/// Operations in one transaction.
+const GROUP_OPERATIONS_MAX: usize = 256;
+/// Jobs that the operations of one transaction name, unless a single one names more.
+const GROUP_JOBS_MAX: usize = 20_000;
+
+/// The way to the thread.
+pub(crate) struct Writer {
+    messages: mpsc::Sender<Message>,
+    /// Closed when the thread has let go of its connection.
+    ended: watch::Receiver<()>,
+}
+
+enum Message {
+    Run(Box<dyn Command>),
+    Stop,
+}
+
+/// An operation on its way: runs inside a transaction, perhaps twice, and is answered once.
+trait Command: Send {
+    fn durability(&self) -> Durability;
+    fn jobs(&self) -> usize;
+    fn run(&mut self, tx: &mut Tx<'_>) -> Result<()>;
+    fn answer(self: Box<Self>, committed: std::result::Result<(), Error>);
+}
+
+struct Operation<T, F> {
+    durability: Durability,
+    jobs: usize,
+    run: F,
+    value: Option<T>,
+    reply: oneshot::Sender<std::result::Result<T, Error>>,
+}
+
+impl<T, F> Command for Operation<T, F>
+where
+    T: Send,
+    F: Fn(&mut Tx<'_>) -> Result<T> + Send,
+{
+    fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    fn jobs(&self) -> usize {
+        self.jobs
+    }
+
+    fn run(&mut self, tx: &mut Tx<'_>) -> Result<()> {
+        self.value = Some((self.run)(tx)?);
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, committed: std::result::Result<(), Error>) {
+        let Operation { value, reply, .. } = *self;
+        let answer = committed.map(|()| value.expect("a committed operation has run"));
+        // Nobody listens when the caller gave up; the change stands all the same.
+        let _ = reply.send(answer);
+    }
+}
+
+impl Writer {
+    pub(crate) fn start(conn: Connection, path: PathBuf, on_commit: Option<OnCommit>) -> Writer {
+        let (messages, inbox) = mpsc::channel(QUEUE_MAX);
+        let (end, ended) = watch::channel(());
+        let thread =
+            Thread { conn, path, on_commit, types: TypeCache::default(), synchronous: None };
+        std::thread::Builder::new()
+            .name("sqlite-writer".into())
+            .spawn(move || {
+                thread.work(inbox);
+                drop(end);
+            })
+            .expect("the system can start a thread");
+        Writer { messages, ended }
+    }
+
+    /// Runs an operation in some transaction and answers after its commit. `jobs` is about how
+    /// many jobs it touches. It runs again, alone, when a neighbour spoiled the transaction.
+    pub(crate) async fn write<T, F>(
+        &self,
+        durability: Durability,
+        jobs: usize,
+        run: F,
+    ) -> std::result::Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Fn(&mut Tx<'_>) -> Result<T> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let operation = Operation { durability, jobs, run, value: None, reply };
+        let message = Message::Run(Box::new(operation));
+        self.messages.send(message).await.map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
+    }
+
+    /// Returns when everything that was accepted has been answered and the file is let go.
+    pub(crate) async fn stop(&self) {
+        // A thread that has ended already needs no message.
+        let _ = self.messages.send(Message::Stop).await;
+        let mut ended = self.ended.clone();
+        while ended.changed().await.is_ok() {}
+    }
+}
+
+struct Thread {
+    conn: Connection,
+    path: PathBuf,
+    on_commit: Option<OnCommit>,
+    types: TypeCache,
+    /// As the pragma stands; `None` when that is not known.
+    synchronous: Option<Durability>,
+}
+
+type Group = Vec<Box<dyn Command>>;
+
+/// How a transaction went: an answer for each operation, or none of them happened and each has to
+/// be tried alone.
+enum Ran {
+    Answers(Vec<std::result::Result<(), Error>>),
+    Spoiled,
+}
+
+impl Thread {
+    fn work(mut self, mut inbox: mpsc::Receiver<Message>) {
+        while let Some(group) = next_group(&mut inbox) {
+            if !group.is_empty() {
+                self.settle_group(group);
+            }
+        }
+        if let Err((_, error)) = self.conn.close() {
+            tracing::warn!(file = %self.path.display(), %error, "closing the store failed");
+        }
+    }
+
+    fn settle_group(&mut self, mut group: Group) {
+        match self.run_group(&mut group) {
+            Ran::Answers(answers) => {
+                for (command, answer) in group.into_iter().zip(answers) {
+                    command.answer(answer);
+                }
+            }
+            Ran::Spoiled => {
+                for command in group {
+                    self.settle_group(vec![command]);
+                }
+            }
+        }
+    }
+
+    /// One transaction. A group of one is never spoiled, so trying each alone ends.
+    fn run_group(&mut self, group: &mut Group) -> Ran {
+        let synced = group.iter().any(|c| c.durability() == Durability::Synced);
+        let durability = if synced { Durability::Synced } else { Durability::Relaxed };
+        let operations = group.len();
+        let all = |error: Error| Ran::Answers(vec![Err(error); operations]);
+        if let Err(failure) = self.begin(durability) {
+            return all(failure.translate(&self.path));
+        }
+        let changes_before = self.conn.total_changes();
+        let mut tx = Tx::new(&self.conn, &mut self.types);
+        let mut answers = Vec::with_capacity(operations);
+        for command in group.iter_mut() {
+            let before = self.conn.total_changes();
+            let answer = command.run(&mut tx).map_err(|failure| failure.translate(&self.path));
+            let harmless = self.conn.total_changes() == before && !self.conn.is_autocommit();
+            if let (Err(error), false) = (&answer, harmless) {
+                let error = error.clone();
+                self.roll_back();
+                return if operations == 1 { all(error) } else { Ran::Spoiled };
+            }
+            answers.push(answer);
+        }
+        let finished = tx.apply_counts().and_then(|()| {
+            if synced && self.conn.total_changes() == changes_before {
+                let mark = "UPDATE meta SET value = value + 1 WHERE name = 'synced'";
+                self.conn.prepare_cached(mark)?.execute([])?;
+            }
+            Ok(self.conn.total_changes() != changes_before)
+        });
+        match finished.and_then(|wrote| self.commit(synced, wrote)) {
+            Ok(()) => {
+                self.types.keep();
+                Ran::Answers(answers)
+            }
+            Err(failure) => {
+                let error = failure.translate(&self.path);
+                self.roll_back();
+                all(error)
+            }
+        }
+    }
+
+    /// The lock is taken at once: a read that becomes a write could not wait for its turn.
+    fn begin(&mut self, durability: Durability) -> Result<()> {
+        if self.synchronous != Some(durability) {
+            self.synchronous = None;
+            self.conn.execute_batch(match durability {
+                Durability::Synced => "PRAGMA synchronous = FULL",
+                Durability::Relaxed => "PRAGMA synchronous = NORMAL",
+            })?;
+            self.synchronous = Some(durability);
+        }
+        self.conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        Ok(())
+    }
+
+    fn commit(&self, synced: bool, wrote: bool) -> Result<()> {
+        let began = Instant::now();
+        self.conn.prepare_cached("COMMIT")?.execute([])?;
+        if let Some(on_commit) = self.on_commit.as_ref().filter(|_| wrote) {
+            on_commit(began.elapsed(), synced);
+        }
+        Ok(())
+    }
+
+    fn roll_back(&mut self) {
+        self.types.forget_new();
+        if self.conn.is_autocommit() {
+            return;
+        }
+        if let Err(error) = self.conn.execute_batch("ROLLBACK") {
+            tracing::warn!(file = %self.path.display(), %error, "rolling back failed");
+        }
+    }
+}
+
+/// Waits for a first operation and takes what else has come by then; `None` after the last one.
+fn next_group(inbox: &mut mpsc::Receiver<Message>) -> Option<Group> {
+    let mut group = Group::new();
+    let mut jobs = 0;
+    let mut message = inbox.blocking_recv()?;
+    loop {
+        match message {
+            // What was accepted before the stop is still in the inbox and comes with later groups.
+            Message::Stop => inbox.close(),
+            Message::Run(command) => {
+                jobs += command.jobs();
+                group.push(command);
+            }
+        }
+        if group.len() >= GROUP_OPERATIONS_MAX || jobs >= GROUP_JOBS_MAX {
+            return Some(group);
+        }
+        match inbox.try_recv() {
+            Ok(next) => message = next,
+            Err(_) => return Some(group),
+        }
+    }
+}
