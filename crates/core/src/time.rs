@@ -102,7 +102,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 pub fn format_duration(duration: Duration) -> String {
     let ms = duration.as_millis();
     for (unit_ms, unit) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")] {
-        if ms > 0 && ms % unit_ms == 0 {
+        if ms > 0 && ms.is_multiple_of(unit_ms) {
             return format!("{}{unit}", ms / unit_ms);
         }
     }

@@ -1,1 +1,54 @@
-//! Placeholder.
+//! The engine: a job's whole way, behind one handle that doors talk to.
+//!
+//! ```text
+//!   add ─► accept ─► journal ─► ingest ─► store ─► dispatch ─► batch ─► runner
+//!                                           ▲                    │
+//!                                           └───── settle ◄──────┘
+//! ```
+//! | module | what it does |
+//! |---|---|
+//! | `engine` | the handle: every verb, nothing else |
+//! | `accept`, `idempotency` | jobs come in and are durable before anybody is told so |
+//! | `ingest`, `adopt` | from the journal (our own, or a dead daemon's) into the store |
+//! | `schedule` | which type is next: pure |
+//! | `dispatch`, `batch` | claim, hand over to the runner, turn reports into verdicts |
+//! | `settle` | verdicts into the store |
+//! | `pull` | workers outside take jobs and report |
+//! | `lease`, `reap`, `purge` | what keeps the house in order |
+//! | `read`, `change` | everything else that doors ask for |
+//! | `start` | how the parts come up and go down |
+//! | `service` | the one shape of everything in the background |
+//!
+//! The engine knows core's traits and the journal, never a concrete store or runner.
+
+mod accept;
+mod adopt;
+pub mod api;
+mod batch;
+mod catalogue;
+mod change;
+mod dispatch;
+mod engine;
+mod event;
+mod idempotency;
+mod ingest;
+mod lease;
+pub mod metrics;
+pub mod options;
+mod policy;
+mod pull;
+mod purge;
+mod read;
+mod reap;
+mod running;
+mod schedule;
+mod service;
+mod settle;
+mod shared;
+mod start;
+mod waiter;
+
+pub use api::Error;
+pub use engine::Engine;
+pub use options::{Fairness, Options, Parts};
+pub use read::PayloadReader;

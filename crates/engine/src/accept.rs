@@ -1,0 +1,294 @@
+//! Accept: jobs come in and are durable before anybody is told so.
+//!
+//! The ordinary way is the journal: one fdatasync for all adds that wait, and nothing else. An add
+//! with a `unique` key must ask the store who holds the key, so it goes into the store at once.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use tokio::io::AsyncReadExt;
+
+use windlass_core::limit::{
+    BATCH_JOBS_MAX, IDEMPOTENCY_TTL, KEY_BYTES_MAX, PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PIECE_BYTES,
+};
+use windlass_core::runner::Emitted;
+use windlass_core::store::{self, Durability, IdempotencyRecord, Insert, Inserted};
+use windlass_core::{Invalid, JobId, NewJob, Payload, Priority, Store, Tenant, Timestamp, TypeKey};
+use windlass_journal::{Body, Entry, Key};
+
+use crate::api::{AddJob, AddPayload, Added, Error, Idempotency};
+use crate::event;
+use crate::idempotency::Found;
+use crate::shared::Shared;
+
+/// How long an add with a key waits for the store to say whether it knows the key. After that the
+/// add is accepted: accepting does not depend on the store.
+const KEY_PATIENCE: Duration = Duration::from_secs(2);
+
+pub(crate) async fn add(
+    shared: &Shared,
+    key: &TypeKey,
+    jobs: Vec<AddJob>,
+    idempotency: Option<Idempotency>,
+) -> Result<Added, Error> {
+    check(&jobs)?;
+    let Some(idempotency) = idempotency else {
+        let ids = add_new(shared, key, jobs, None).await?;
+        return Ok(Added { ids, repeated: false });
+    };
+    if idempotency.key.is_empty() || idempotency.key.len() > KEY_BYTES_MAX {
+        return Err(Invalid::new("Idempotency-Key", "a key has 1 to 255 bytes").into());
+    }
+    let now = shared.now();
+    let deciding = match shared.idempotencies.find(&key.tenant, &idempotency.key, now).await {
+        Found::Answered(record) => return repeated(&record, &idempotency),
+        Found::Mine(deciding) => deciding,
+    };
+    if let Some(record) = known_to_store(shared, &key.tenant, &idempotency.key, now).await {
+        let answer = repeated(&record, &idempotency);
+        deciding.answer(record);
+        return answer;
+    }
+    let ids = add_new(shared, key, jobs, Some(&idempotency)).await?;
+    deciding.answer(record_of(&key.tenant, &idempotency, ids.clone(), now));
+    Ok(Added { ids, repeated: false })
+}
+
+/// Adds the jobs that an attempt asked for, all or none, in its tenant.
+pub(crate) async fn add_emitted(
+    shared: &Shared,
+    tenant: &Tenant,
+    emitted: Vec<Emitted>,
+) -> Result<(), Error> {
+    let began = Instant::now();
+    let mut numbers: HashMap<TypeKey, usize> = HashMap::new();
+    let mut entries = Vec::with_capacity(emitted.len());
+    for Emitted { name, payload } in emitted {
+        let key = TypeKey { tenant: tenant.clone(), name };
+        *numbers.entry(key.clone()).or_default() += 1;
+        let payload = Body::Inline(payload);
+        let priority = Priority::default();
+        entries.push(Entry {
+            key,
+            payload,
+            priority,
+            run_at: None,
+            expires_at: None,
+            timeout: None,
+        });
+    }
+    let ids = shared.journal.append(entries, None).await.map_err(storage_error)?;
+    ids.last().into_iter().for_each(|id| shared.note_appended(*id));
+    for (key, jobs) in numbers {
+        shared.metrics.accepted(&key, jobs, began.elapsed());
+    }
+    Ok(())
+}
+
+fn check(jobs: &[AddJob]) -> Result<(), Error> {
+    if jobs.is_empty() {
+        return Err(Invalid::new("jobs", "an add has at least one job").into());
+    }
+    for job in jobs {
+        if matches!(&job.payload, AddPayload::Inline(p) if p.len() > PAYLOAD_INLINE_BYTES_MAX) {
+            let reason = "a payload above 1 MiB must be streamed";
+            return Err(Invalid::new("payload", reason).into());
+        }
+        let key_ok = |key: &String| !key.is_empty() && key.len() <= KEY_BYTES_MAX;
+        if !job.options.unique.as_ref().is_none_or(key_ok) {
+            return Err(Invalid::new("unique", "a unique key has 1 to 255 bytes").into());
+        }
+    }
+    let unique = jobs.iter().any(|job| job.options.unique.is_some());
+    if unique && jobs.len() > BATCH_JOBS_MAX {
+        let reason = format!("an add with unique keys has at most {BATCH_JOBS_MAX} jobs");
+        return Err(Invalid::new("jobs", reason).into());
+    }
+    Ok(())
+}
+
+async fn add_new(
+    shared: &Shared,
+    key: &TypeKey,
+    jobs: Vec<AddJob>,
+    idempotency: Option<&Idempotency>,
+) -> Result<Vec<JobId>, Error> {
+    let began = Instant::now();
+    let count = jobs.len();
+    let ids = if jobs.iter().any(|job| job.options.unique.is_some()) {
+        add_to_store(shared, key, jobs, idempotency).await?
+    } else {
+        add_to_journal(shared, key, jobs, idempotency).await?
+    };
+    shared.metrics.accepted(key, count, began.elapsed());
+    Ok(ids)
+}
+
+async fn add_to_journal(
+    shared: &Shared,
+    key: &TypeKey,
+    jobs: Vec<AddJob>,
+    idempotency: Option<&Idempotency>,
+) -> Result<Vec<JobId>, Error> {
+    let now = shared.now();
+    let entries = jobs
+        .into_iter()
+        .map(|AddJob { payload, options }| Entry {
+            key: key.clone(),
+            payload: match payload {
+                AddPayload::Inline(bytes) => Body::Inline(bytes),
+                AddPayload::Spooled(spool) => Body::Spooled(spool),
+            },
+            priority: options.priority,
+            run_at: options.run_at,
+            expires_at: options.expires.map(|after| now + after),
+            timeout: options.timeout,
+        })
+        .collect();
+    let note = idempotency.map(|idempotency| Key {
+        key: idempotency.key.clone(),
+        fingerprint: idempotency.fingerprint,
+    });
+    let ids = shared.journal.append(entries, note).await.map_err(storage_error)?;
+    ids.last().into_iter().for_each(|id| shared.note_appended(*id));
+    Ok(ids)
+}
+
+/// Who holds a unique key is known to the store alone, so this add waits for it.
+async fn add_to_store(
+    shared: &Shared,
+    key: &TypeKey,
+    jobs: Vec<AddJob>,
+    idempotency: Option<&Idempotency>,
+) -> Result<Vec<JobId>, Error> {
+    let now = shared.now();
+    let mut new = Vec::with_capacity(jobs.len());
+    for AddJob { payload, options } in jobs {
+        let id = shared.journal.make_id().map_err(storage_error)?;
+        let payload = match payload {
+            AddPayload::Inline(bytes) => Payload::Inline(bytes),
+            AddPayload::Spooled(spool) => {
+                put_pieces(shared.store.as_ref(), id, spool.path()).await?;
+                Payload::Pieces { bytes: spool.bytes() }
+            }
+        };
+        new.push(NewJob {
+            id,
+            key: key.clone(),
+            priority: options.priority,
+            run_at: options.run_at.unwrap_or(now),
+            created_at: now,
+            expires_at: options.expires.map(|after| now + after),
+            timeout: options.timeout,
+            unique: options.unique,
+            payload,
+        });
+    }
+    let ids: Vec<JobId> = new.iter().map(|job| job.id).collect();
+    let key_record = |note: &Idempotency| record_of(&key.tenant, note, ids.clone(), now);
+    let keys = idempotency.map(key_record).into_iter().collect();
+    let insert = Insert { jobs: new.clone(), keys, mark: None, durability: Durability::Synced };
+    let inserted = shared.store.job_insert(insert).await.map_err(store_error)?;
+    announce_inserted(shared, &new, &inserted);
+    let held_or_new = |(id, inserted): (JobId, &Inserted)| match inserted {
+        Inserted::Held(holder) => *holder,
+        Inserted::New | Inserted::Duplicate => id,
+    };
+    Ok(ids.into_iter().zip(&inserted).map(held_or_new).collect())
+}
+
+/// Logs new jobs, and tells the scheduler which of them may run now and when the next one may.
+pub(crate) fn announce_inserted(shared: &Shared, jobs: &[NewJob], inserted: &[Inserted]) {
+    let now = shared.now();
+    let mut ready: HashMap<&TypeKey, u64> = HashMap::new();
+    let mut due: Option<Timestamp> = None;
+    for (job, _) in jobs.iter().zip(inserted).filter(|(_, how)| **how == Inserted::New) {
+        event::entered(job);
+        if job.run_at <= now {
+            *ready.entry(&job.key).or_default() += 1;
+        } else {
+            due = Some(due.map_or(job.run_at, |due| due.min(job.run_at)));
+        }
+    }
+    shared.announce(ready.into_iter().map(|(key, jobs)| (key.clone(), jobs)));
+    due.into_iter().for_each(|at| shared.announce_due(at));
+}
+
+/// Copies a spooled payload into the store, one piece at a time.
+pub(crate) async fn put_pieces(
+    store: &dyn Store,
+    id: JobId,
+    file: &std::path::Path,
+) -> Result<(), Error> {
+    let unreadable = |e| Error::Unavailable(format!("cannot read {}: {e}", file.display()));
+    let mut file_open = tokio::fs::File::open(file).await.map_err(unreadable)?;
+    for index in 0.. {
+        let mut piece = Vec::with_capacity(PAYLOAD_PIECE_BYTES);
+        let mut limited = (&mut file_open).take(PAYLOAD_PIECE_BYTES as u64);
+        limited.read_to_end(&mut piece).await.map_err(unreadable)?;
+        if piece.is_empty() {
+            break;
+        }
+        store.payload_put(id, index, piece.into()).await.map_err(store_error)?;
+    }
+    Ok(())
+}
+
+async fn known_to_store(
+    shared: &Shared,
+    tenant: &Tenant,
+    key: &str,
+    now: Timestamp,
+) -> Option<IdempotencyRecord> {
+    if let Some(backlog) = shared.backlog_newest {
+        shared.ingested_up_to(backlog, KEY_PATIENCE).await;
+    }
+    let asked = shared.store.idempotency_get(tenant, key, now);
+    match tokio::time::timeout(KEY_PATIENCE, asked).await {
+        Ok(Ok(found)) => found,
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "cannot look an idempotency key up; the add is accepted");
+            None
+        }
+        Err(_) => {
+            tracing::warn!("no answer about an idempotency key in time; the add is accepted");
+            None
+        }
+    }
+}
+
+fn record_of(
+    tenant: &Tenant,
+    idempotency: &Idempotency,
+    ids: Vec<JobId>,
+    now: Timestamp,
+) -> IdempotencyRecord {
+    IdempotencyRecord {
+        tenant: tenant.clone(),
+        key: idempotency.key.clone(),
+        fingerprint: idempotency.fingerprint,
+        ids,
+        expires_at: now + IDEMPOTENCY_TTL,
+    }
+}
+
+fn repeated(record: &IdempotencyRecord, idempotency: &Idempotency) -> Result<Added, Error> {
+    if record.fingerprint != idempotency.fingerprint {
+        let why = "this Idempotency-Key was used within 24 hours for another type or body";
+        return Err(Error::Conflict(why.into()));
+    }
+    Ok(Added { ids: record.ids.clone(), repeated: true })
+}
+
+/// The journal could not make something durable: nothing was accepted.
+pub(crate) fn storage_error(error: windlass_journal::Error) -> Error {
+    Error::Unavailable(format!("the job was not accepted: {error}"))
+}
+
+pub(crate) fn store_error(error: store::Error) -> Error {
+    match error {
+        store::Error::Conflict(why) => Error::Conflict(why),
+        store::Error::Unavailable(_) => Error::Unavailable(error.to_string()),
+        store::Error::Corrupt(_) | store::Error::Internal(_) => Error::Internal(error.to_string()),
+    }
+}

@@ -1,0 +1,85 @@
+//! Adopt: a journal outlives its daemon. Whoever runs on the same data directory ingests the
+//! journals whose owners are gone, and then removes them.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+
+use windlass_core::Sysid;
+use windlass_journal::Journal;
+
+use crate::accept;
+use crate::api::Error;
+use crate::ingest::Ingest;
+use crate::service::{Next, Service};
+use crate::shared::Shared;
+use crate::start::journal_options;
+
+/// How often the directory is looked through; the first time at start.
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+
+pub(crate) struct Adopt {
+    pub shared: Arc<Shared>,
+    pub stop: CancellationToken,
+}
+
+#[async_trait]
+impl Service for Adopt {
+    fn name(&self) -> &'static str {
+        "adopt"
+    }
+
+    async fn pass(&mut self) -> Next {
+        if let Err(error) = self.adopt_all().await {
+            tracing::warn!(%error, "cannot take over another daemon's journal now");
+        }
+        Next::After(LOOK_INTERVAL)
+    }
+}
+
+impl Adopt {
+    async fn adopt_all(&self) -> Result<(), Error> {
+        let left: Vec<Sysid> = journals_in(self.shared.options.data_dir.join("journal"))
+            .into_iter()
+            .filter(|sysid| *sysid != self.shared.grant.sysid)
+            .collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        let living = self.shared.store.sysid_list(self.shared.now()).await;
+        let living: HashSet<Sysid> = living.map_err(accept::store_error)?.into_iter().collect();
+        for sysid in left.into_iter().filter(|sysid| !living.contains(sysid)) {
+            self.adopt(sysid).await?;
+        }
+        Ok(())
+    }
+
+    async fn adopt(&self, sysid: Sysid) -> Result<(), Error> {
+        let shared = &self.shared;
+        let position = shared.store.journal_position(sysid).await.map_err(accept::store_error)?;
+        let options = journal_options(&shared.options, &shared.metrics, sysid);
+        let adopted = Journal::adopt(options, shared.clock.clone(), position);
+        let Some(journal) = adopted.map_err(accept::storage_error)? else { return Ok(()) };
+        let waiting = journal.stats().unread_records;
+        tracing::info!(from = sysid.get(), waiting, "taking over a journal");
+        let mut ingest = Ingest::new(shared.clone(), journal.clone(), sysid, self.stop.clone());
+        while !self.stop.is_cancelled() {
+            if !ingest.move_batch().await? {
+                shared.store.flush().await.map_err(accept::store_error)?;
+                return journal.remove().await.map_err(accept::storage_error);
+            }
+        }
+        journal.close().await;
+        Ok(())
+    }
+}
+
+fn journals_in(directory: PathBuf) -> Vec<Sysid> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
+    let sysid_of = |name: String| name.parse().ok().and_then(Sysid::new);
+    entries.flatten().filter_map(|e| sysid_of(e.file_name().into_string().ok()?)).collect()
+}

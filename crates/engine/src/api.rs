@@ -1,0 +1,167 @@
+//! What doors say to the engine and hear from it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use windlass_core::job::{Job, Payload, Priority};
+use windlass_core::outcome::{Json, Status};
+use windlass_core::store::LeaseRef;
+use windlass_core::{Invalid, JobId, Sysid, Tenant, Timestamp};
+use windlass_journal::Spool;
+
+/// One job of an add.
+#[derive(Debug, Clone)]
+pub struct AddJob {
+    pub payload: AddPayload,
+    pub options: AddOptions,
+}
+
+#[derive(Debug, Clone)]
+pub enum AddPayload {
+    /// At most `PAYLOAD_INLINE_BYTES_MAX`.
+    Inline(Bytes),
+    /// Written before through `Engine::spool`.
+    Spooled(Spool),
+}
+
+/// Absent values mean: now, ordinary, as the handler says, never, no key.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AddOptions {
+    pub run_at: Option<Timestamp>,
+    pub priority: Priority,
+    pub timeout: Option<Duration>,
+    /// Counts from the moment of the add.
+    pub expires: Option<Duration>,
+    pub unique: Option<String>,
+}
+
+/// Makes an add repeatable.
+#[derive(Debug, Clone)]
+pub struct Idempotency {
+    pub key: String,
+    /// Digest of everything that the add says: the same key with another one is a conflict.
+    pub fingerprint: u64,
+}
+
+/// Digest over the parts of a request, the same in every version of Windlass (FNV-1a, 64 bits).
+#[derive(Debug, Clone)]
+pub struct Fingerprint(u64);
+
+impl Default for Fingerprint {
+    fn default() -> Fingerprint {
+        Fingerprint(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fingerprint {
+    pub fn update(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    pub fn finish(self) -> u64 {
+        self.0
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Added {
+    /// One id a job, in order. For a job whose unique key is held, the holder's id.
+    pub ids: Vec<JobId>,
+    /// The ids are those of an earlier add with the same idempotency key; nothing was added.
+    pub repeated: bool,
+}
+
+/// A job with its result data.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobView {
+    pub job: Job,
+    pub result: Option<Json>,
+}
+
+/// A pulling worker's wish.
+#[derive(Debug, Clone)]
+pub struct PullClaim {
+    pub tenant: Tenant,
+    /// Patterns of type names.
+    pub types: Vec<String>,
+    /// 1 to `PULL_JOBS_MAX`.
+    pub limit: u32,
+    pub lease: Duration,
+    /// How long to wait when nothing is there.
+    pub wait: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pulled {
+    /// Running, with its lease and token.
+    pub job: Job,
+    pub payload: Payload,
+}
+
+/// How a pulled job ended, in the worker's words.
+#[derive(Debug, Clone)]
+pub struct PullFinish {
+    pub lease: LeaseRef,
+    pub status: Status,
+    pub data: Option<Json>,
+}
+
+/// What `GET /v1/status` and `windlass status` show.
+#[derive(Debug, Clone)]
+pub struct DaemonStatus {
+    pub sysid: Sysid,
+    pub started_at: Timestamp,
+    pub now: Timestamp,
+    pub store: &'static str,
+    pub picking: bool,
+    pub running: u64,
+    pub journal: JournalStatus,
+    /// Numbers of each tenant; empty when the store does not answer.
+    pub tenants: BTreeMap<Tenant, TenantCounts>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TenantCounts {
+    pub types: u64,
+    pub ready: u64,
+    pub deferred: u64,
+    pub running: u64,
+    pub paused: u64,
+    pub finished: u64,
+    pub failed: u64,
+    pub cancelled: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalStatus {
+    /// Accepted jobs that are not in the store yet.
+    pub waiting: u64,
+    pub bytes: u64,
+}
+
+/// Whether the daemon accepts, and whether the store answers. `Err` carries the reason.
+#[derive(Debug, Clone)]
+pub struct Readiness {
+    pub journal: Result<(), String>,
+    pub store: Result<(), String>,
+}
+
+/// Cut by what a door answers.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// Names what there is not: `job`, `handler`.
+    #[error("there is no such {0}")]
+    NotFound(&'static str),
+    #[error("{0}")]
+    Conflict(String),
+    #[error("{0}")]
+    Unavailable(String),
+    #[error("{0}")]
+    Internal(String),
+}

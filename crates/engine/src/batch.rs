@@ -1,0 +1,177 @@
+//! One batch on its way through the runner: what is reported becomes verdicts.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use windlass_core::retry::{self, Verdict};
+use windlass_core::runner::{Assignment, Batch, Pieces, Report, Reports, Stop};
+use windlass_core::store::Settlement;
+use windlass_core::{Handler, JobId, Payload, Status, TypeKey};
+
+use crate::accept;
+use crate::event;
+use crate::running::RunningJob;
+use crate::settle::SettleItem;
+use crate::shared::Shared;
+
+/// How long a job rests that the runner could not even start.
+const RETURN_PAUSE: Duration = Duration::from_millis(500);
+
+/// Runs jobs of one handler to their end, then frees the slot.
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    handler: Arc<Handler>,
+    jobs: Vec<(RunningJob, Payload)>,
+) {
+    let key = handler.key.clone();
+    let pending = jobs.iter().map(|(job, _)| job.job.id).collect();
+    let reports = Arc::new(BatchReports {
+        shared: shared.clone(),
+        key: key.clone(),
+        pending: Mutex::new(pending),
+    });
+    let assignments = jobs
+        .into_iter()
+        .map(|(running, payload)| Assignment {
+            timeout: running.policy.timeout_of(&running.job),
+            job: running.job.as_ref().clone(),
+            payload,
+        })
+        .collect();
+    let pieces = Arc::new(StorePieces(shared.clone()));
+    let batch = Batch { handler, jobs: assignments, pieces };
+    shared.runner.run(batch, reports.clone()).await;
+    for id in reports.take_pending() {
+        tracing::error!(%id, "the runner said nothing about a job; it goes back");
+        reports.hand_back(id).await;
+    }
+    shared.scheduler().stopped(&key, 0, true);
+    shared.dispatch_wake.notify_one();
+}
+
+struct BatchReports {
+    shared: Arc<Shared>,
+    key: TypeKey,
+    /// Jobs of the batch that are neither ended nor returned.
+    pending: Mutex<HashSet<JobId>>,
+}
+
+impl BatchReports {
+    fn take_pending(&self) -> HashSet<JobId> {
+        std::mem::take(&mut *self.pending.lock().expect("nothing panics while it holds this"))
+    }
+
+    /// The job as it was claimed; `None` when it was reported before.
+    fn take(&self, id: JobId) -> Option<RunningJob> {
+        self.pending.lock().expect("nothing panics while it holds this").remove(&id);
+        let running = self.shared.running.get(id)?;
+        self.shared.scheduler().stopped(&self.key, 1, false);
+        if running.started {
+            let held = self.shared.now().since(running.job.started_at.unwrap_or_default());
+            self.shared.metrics.stopped(&self.key, held);
+        }
+        if running.lost {
+            self.shared.running.remove(id);
+            event::returned(&running.job, "lease lost");
+            return None;
+        }
+        Some(running)
+    }
+
+    async fn hand_back(&self, id: JobId) {
+        let Some(running) = self.take(id) else { return };
+        let now = self.shared.now();
+        let stopping = !self.shared.picking.load(std::sync::atomic::Ordering::SeqCst);
+        let run_at = if stopping { now } else { now + RETURN_PAUSE };
+        let settlement = Settlement {
+            lease: running.lease(),
+            verdict: Verdict::Release { run_at },
+            ended: None,
+            now,
+            data: None,
+            log: String::new(),
+            purge_at: now,
+            only_if_expired_at: None,
+        };
+        self.settle(running, settlement, Duration::ZERO).await;
+    }
+
+    async fn settle(&self, running: RunningJob, settlement: Settlement, run: Duration) {
+        let item = SettleItem { job: running.job, settlement, run };
+        if self.shared.settle_queue.send(item).await.is_err() {
+            tracing::error!("an attempt ended after the engine; its lease will run out");
+        }
+    }
+}
+
+#[async_trait]
+impl Reports for BatchReports {
+    async fn started(&self, id: JobId) {
+        if let Some(running) = self.shared.running.set_started(id) {
+            self.shared.metrics.started(&self.key);
+            event::started(&running.job);
+        }
+    }
+
+    async fn ended(&self, id: JobId, mut report: Report) {
+        let Some(running) = self.take(id) else { return };
+        if report.stopped.is_none() && report.status.code().ends_job() && !report.emitted.is_empty()
+        {
+            let emitted = std::mem::take(&mut report.emitted);
+            let tenant = &running.job.key.tenant;
+            if let Err(error) = accept::add_emitted(&self.shared, tenant, emitted).await {
+                report.status = Status::ERROR;
+                report
+                    .log
+                    .push_str(&format!("[windlass] its new jobs were not accepted: {error}\n"));
+            }
+        }
+        let run = report.run_time;
+        let settlement = judge(&self.shared, &running, report);
+        self.settle(running, settlement, run).await;
+    }
+
+    async fn returned(&self, id: JobId) {
+        self.hand_back(id).await;
+    }
+}
+
+/// The verdict on an attempt, by core's rules.
+fn judge(shared: &Shared, running: &RunningJob, report: Report) -> Settlement {
+    let now = shared.now();
+    let (job, policy) = (&running.job, &running.policy);
+    let luck = shared.luck();
+    let (verdict, exhausted) = match report.stopped {
+        Some(stop) => retry::after_stop(job, stop, &policy.retry, now, luck),
+        None => retry::after_attempt(job, report.status, &policy.retry, now, luck),
+    };
+    let mut log = report.log;
+    if let Some(why) = exhausted.filter(|_| report.stopped != Some(Stop::Expired)) {
+        log.push_str(&format!("[windlass] {}\n", why.as_str()));
+    }
+    let released = matches!(verdict, Verdict::Release { .. });
+    Settlement {
+        lease: running.lease(),
+        verdict,
+        ended: (!released).then(|| report.status.into()),
+        now,
+        data: report.data,
+        log,
+        purge_at: policy.purge_at(now),
+        only_if_expired_at: None,
+    }
+}
+
+/// Large payloads, piece by piece out of the store.
+struct StorePieces(Arc<Shared>);
+
+#[async_trait]
+impl Pieces for StorePieces {
+    async fn piece(&self, id: JobId, index: u32) -> Result<Option<Bytes>, String> {
+        self.0.store.payload_piece(id, index).await.map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,39 @@
+//! Handlers by version. A version never changes, so nothing here ever goes out of date.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use windlass_core::store::Error;
+use windlass_core::{Handler, HandlerId, Store, TypeKey};
+
+/// Versions kept in memory; when there are more, all are forgotten and read again.
+const CATALOGUE_MAX: usize = 10_000;
+
+#[derive(Default)]
+pub(crate) struct Catalogue(Mutex<HashMap<HandlerId, Arc<Handler>>>);
+
+impl Catalogue {
+    /// One version of a handler; `None` when it is gone.
+    pub(crate) async fn get(
+        &self,
+        store: &dyn Store,
+        key: &TypeKey,
+        version: HandlerId,
+    ) -> Result<Option<Arc<Handler>>, Error> {
+        if let Some(known) = self.known(version) {
+            return Ok(Some(known));
+        }
+        let Some(handler) = store.handler_get(key, Some(version)).await? else { return Ok(None) };
+        let handler = Arc::new(handler);
+        let mut versions = self.0.lock().expect("nothing panics while it holds the catalogue");
+        if versions.len() >= CATALOGUE_MAX {
+            versions.clear();
+        }
+        versions.insert(version, handler.clone());
+        Ok(Some(handler))
+    }
+
+    pub(crate) fn known(&self, version: HandlerId) -> Option<Arc<Handler>> {
+        self.0.lock().expect("nothing panics while it holds the catalogue").get(&version).cloned()
+    }
+}

@@ -1,0 +1,149 @@
+//! Change from outside: cancel, run again, remove; handlers and types. Durable when answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use windlass_core::limit::BATCH_JOBS_MAX;
+use windlass_core::runner::Stop;
+use windlass_core::store::{Changed, EndRequest, Requeue};
+use windlass_core::{HandlerId, HandlerSpec, Invalid, JobId, State, Tenant, TypeKey, TypeSettings};
+
+use crate::accept::{storage_error, store_error};
+use crate::api::Error;
+use crate::read;
+use crate::reap;
+use crate::shared::Shared;
+
+/// How long a change waits for a job that was just added to reach the store.
+const FRESH_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a cancel waits until the job's processes are gone.
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<(), Error> {
+    in_store(shared, id).await?;
+    let job = shared.store.job_get(tenant, id).await.map_err(store_error)?;
+    let job = job.ok_or(Error::NotFound("job"))?;
+    if job.state == State::Running && shared.running.get(id).is_some() {
+        shared.runner.stop(id, Stop::Cancelled);
+        let view = read::job_wait(shared, tenant, id, STOP_PATIENCE).await?;
+        match view.job.state {
+            State::Cancelled => return Ok(()),
+            state if state.is_ended() => return Err(refused("cancelled", state)),
+            _ => {}
+        }
+    }
+    let policy = reap::policy_of(shared, &job).await.map_err(store_error)?;
+    let now = shared.now();
+    let end = EndRequest { tenant: tenant.clone(), id, now, purge_at: policy.purge_at(now) };
+    changed(shared.store.job_cancel(end).await.map_err(store_error)?, "cancelled")?;
+    tracing::info!(event = "job_cancelled", %id, %tenant, r#type = %job.key.name);
+    shared.running.set_lost(id);
+    shared.runner.stop(id, Stop::Cancelled);
+    shared.job_waiters.wake(id);
+    Ok(())
+}
+
+pub(crate) async fn retry(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<(), Error> {
+    in_store(shared, id).await?;
+    let now = shared.now();
+    let answer = shared.store.job_rerun(tenant, id, now).await.map_err(store_error)?;
+    let job = changed(answer, "retried")?;
+    shared.announce([(job.key, 1)]);
+    Ok(())
+}
+
+pub(crate) async fn delete(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<(), Error> {
+    in_store(shared, id).await?;
+    let answer = shared.store.job_delete(tenant, id).await.map_err(store_error)?;
+    changed(answer, "removed")?;
+    shared.job_waiters.wake(id);
+    Ok(())
+}
+
+pub(crate) async fn requeue(
+    shared: &Shared,
+    key: &TypeKey,
+    state: State,
+    limit: usize,
+) -> Result<u64, Error> {
+    if !state.is_ended() {
+        let reason = "only finished, failed or cancelled jobs are requeued";
+        return Err(Invalid::new("state", reason).into());
+    }
+    if limit == 0 || limit > BATCH_JOBS_MAX {
+        let reason = format!("a requeue takes 1 to {BATCH_JOBS_MAX} jobs");
+        return Err(Invalid::new("limit", reason).into());
+    }
+    let requeue = Requeue { key: key.clone(), state, limit, now: shared.now() };
+    let requeued = shared.store.job_requeue(requeue).await.map_err(store_error)?;
+    if requeued > 0 {
+        shared.announce([(key.clone(), requeued)]);
+    }
+    Ok(requeued)
+}
+
+pub(crate) async fn handler_set(
+    shared: &Arc<Shared>,
+    key: &TypeKey,
+    spec: HandlerSpec,
+) -> Result<HandlerId, Error> {
+    spec.check()?;
+    shared.runner.check(&spec)?;
+    let id = shared.journal.make_id().map_err(storage_error)?;
+    shared.store.handler_put(id, key, spec, shared.now()).await.map_err(store_error)?;
+    shared.scheduler().set_handler(key, Some(id));
+    shared.look();
+    Ok(id)
+}
+
+pub(crate) async fn handler_delete(shared: &Shared, key: &TypeKey) -> Result<(), Error> {
+    if !shared.store.handler_delete(key).await.map_err(store_error)? {
+        return Err(Error::NotFound("handler"));
+    }
+    shared.scheduler().set_handler(key, None);
+    Ok(())
+}
+
+pub(crate) async fn suspend(shared: &Shared, key: &TypeKey, suspended: bool) -> Result<(), Error> {
+    shared.store.type_suspend(key, suspended).await.map_err(store_error)?;
+    if suspended {
+        shared.scheduler().suspend(key);
+    }
+    shared.look();
+    Ok(())
+}
+
+pub(crate) async fn settings_put(
+    shared: &Shared,
+    key: &TypeKey,
+    settings: TypeSettings,
+) -> Result<(), Error> {
+    settings.check()?;
+    shared.store.type_settings_put(key, settings.clone()).await.map_err(store_error)?;
+    shared.scheduler().set_settings(key, settings);
+    shared.dispatch_wake.notify_one();
+    Ok(())
+}
+
+/// A job can only be changed where it is stored.
+async fn in_store(shared: &Shared, id: JobId) -> Result<(), Error> {
+    if shared.ingested_up_to(id, FRESH_PATIENCE).await {
+        return Ok(());
+    }
+    Err(Error::Unavailable("the store does not take jobs now; try again later".into()))
+}
+
+fn changed(answer: Changed, what: &str) -> Result<windlass_core::Job, Error> {
+    match answer {
+        Changed::Done(job) => Ok(*job),
+        Changed::Refused(state) => Err(refused(what, state)),
+        Changed::Held(holder) => {
+            Err(Error::Conflict(format!("its unique key is held by job {holder}")))
+        }
+        Changed::NotFound => Err(Error::NotFound("job")),
+    }
+}
+
+fn refused(what: &str, state: State) -> Error {
+    Error::Conflict(format!("a job that is {state} cannot be {what}"))
+}

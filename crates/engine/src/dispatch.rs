@@ -1,0 +1,280 @@
+//! Dispatch: while there are slots, pick, claim a small batch, and hand it to the runner.
+//!
+//! Wake-ups, not polling: adds and ended jobs of this daemon wake it at once. What other daemons
+//! do it learns from the store's notifications, or by looking at the store less and less often.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use tokio_util::task::TaskTracker;
+
+use windlass_core::retry::Verdict;
+use windlass_core::store::{Claim, Claimed, Pick, Settlement};
+use windlass_core::{Handler, HandlerId, Payload, TypeKey};
+
+use crate::batch;
+use crate::policy::Policy;
+use crate::running::RunningJob;
+use crate::service::{Backoff, Next, Service};
+use crate::settle::SettleItem;
+use crate::shared::Shared;
+
+/// Batches that one claim asks for.
+const PICKS_MAX: usize = 64;
+/// A look at the store may take this share of the daemon's time: one part in so many.
+const LOOK_SHARE: u32 = 10;
+/// The pause after the store refused a claim.
+const CLAIM_PAUSE: Duration = Duration::from_millis(200);
+
+pub(crate) struct Dispatch {
+    shared: Arc<Shared>,
+    batches: TaskTracker,
+    poll: Backoff,
+    poll_at: Instant,
+    /// No look before this moment, so that many waiting types do not eat the daemon's time.
+    look_from: Instant,
+}
+
+/// What one claim asks for, type by type.
+type Wanted = HashMap<TypeKey, WantedType>;
+
+struct WantedType {
+    pick: Pick,
+    /// Jobs reserved for each batch.
+    batches: Vec<u32>,
+    /// Jobs of the type noted before the claim.
+    noted: u64,
+}
+
+impl Dispatch {
+    pub(crate) fn new(shared: Arc<Shared>, batches: TaskTracker) -> Dispatch {
+        let poll = Backoff::new(shared.options.poll_min, shared.options.poll_max);
+        let now = Instant::now();
+        Dispatch { shared, batches, poll, poll_at: now, look_from: now }
+    }
+
+    /// Looks at the store for what waits, when there is a reason to.
+    async fn look_if_due(&mut self) {
+        let began = Instant::now();
+        let shared = &self.shared;
+        let due = shared.next_due.borrow().is_some_and(|at| at <= shared.now());
+        let wanted = shared.look_wanted.load(Ordering::SeqCst);
+        if began < self.look_from || !(due || wanted || began >= self.poll_at) {
+            return;
+        }
+        shared.look_wanted.store(false, Ordering::SeqCst);
+        shared.next_due.send_replace(None);
+        shared.scheduler().look_begins();
+        match shared.store.type_waiting(shared.now()).await {
+            Ok(waiting) => {
+                let anything = !waiting.types.is_empty();
+                shared.scheduler().look_ends(waiting.types);
+                waiting.next_due_at.into_iter().for_each(|at| shared.announce_due(at));
+                shared.looks.send_modify(|looks| *looks += 1);
+                if anything {
+                    shared.tenant_waiters.wake_all();
+                }
+                if due || wanted {
+                    self.poll.reset();
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot see what waits");
+                shared.look_wanted.store(true, Ordering::SeqCst);
+                self.look_from = began + CLAIM_PAUSE;
+                return;
+            }
+        }
+        self.look_from = Instant::now() + began.elapsed() * LOOK_SHARE;
+        self.poll_at = Instant::now() + self.poll.pause();
+    }
+
+    /// Picks for the free slots and reserves them.
+    fn pick(&self) -> Wanted {
+        let shared = &self.shared;
+        let mut wanted = Wanted::new();
+        if !shared.picking.load(Ordering::SeqCst) {
+            return wanted;
+        }
+        let warm = shared.runner.warm().into_iter().collect();
+        let now = shared.now();
+        let mut scheduler = shared.scheduler();
+        let mut rng = shared.rng();
+        for _ in 0..PICKS_MAX {
+            let Some((mut pick, handler)) = scheduler.select(now, &warm, &mut rng) else { break };
+            pick.limit = pick.limit.min(self.batch_max(handler));
+            let noted = scheduler.claiming(&pick.key, pick.limit);
+            scheduler.started(&pick.key, u64::from(pick.limit), now);
+            let entry = wanted.entry(pick.key.clone()).or_insert_with(|| WantedType {
+                pick: Pick { limit: 0, ..pick.clone() },
+                batches: Vec::new(),
+                noted,
+            });
+            entry.pick.limit += pick.limit;
+            entry.pick.floor = entry.pick.floor.or(pick.floor);
+            entry.batches.push(pick.limit);
+        }
+        wanted
+    }
+
+    /// The first batch of a handler that was never seen is one job; it brings the handler along.
+    fn batch_max(&self, handler: HandlerId) -> u32 {
+        let known = self.shared.catalogue.known(handler);
+        known.map_or(1, |handler| self.shared.runner.batch_max(&handler.spec).max(1))
+    }
+
+    async fn claim(&self, wanted: Wanted) -> bool {
+        let shared = &self.shared;
+        let now = shared.now();
+        let claim = Claim {
+            picks: wanted.values().map(|wanted| wanted.pick.clone()).collect(),
+            owner: shared.grant.sysid,
+            boot: shared.grant.boot,
+            now,
+            until: now + shared.options.lease,
+        };
+        let claimed = match shared.store.job_claim(claim).await {
+            Ok(claimed) => claimed,
+            Err(error) => {
+                tracing::warn!(%error, "cannot claim jobs");
+                self.give_up_claim(wanted);
+                return false;
+            }
+        };
+        let mut by_type: HashMap<TypeKey, Vec<Claimed>> = HashMap::new();
+        for job in claimed {
+            by_type.entry(job.job.key.clone()).or_default().push(job);
+        }
+        for (key, wanted) in wanted {
+            let jobs = by_type.remove(&key).unwrap_or_default();
+            let (asked, got) = (wanted.pick.limit, jobs.len() as u32);
+            shared.scheduler().claimed(&key, asked, got, wanted.noted);
+            self.start_batches(&key, wanted.batches, jobs).await;
+        }
+        true
+    }
+
+    fn give_up_claim(&self, wanted: Wanted) {
+        let mut scheduler = self.shared.scheduler();
+        for (key, wanted) in wanted {
+            for reserved in wanted.batches {
+                scheduler.note(&key, u64::from(reserved));
+                scheduler.stopped(&key, u64::from(reserved), true);
+            }
+        }
+    }
+
+    /// Fills the reserved batches in order; those that stay empty free their slots.
+    async fn start_batches(&self, key: &TypeKey, reserved: Vec<u32>, jobs: Vec<Claimed>) {
+        let mut jobs = jobs.into_iter();
+        for reserved in reserved {
+            let batch: Vec<Claimed> = jobs.by_ref().take(reserved as usize).collect();
+            let unused = u64::from(reserved) - batch.len() as u64;
+            self.shared.scheduler().stopped(key, unused, batch.is_empty());
+            if !batch.is_empty() {
+                self.start_batch(key, batch).await;
+            }
+        }
+    }
+
+    async fn start_batch(&self, key: &TypeKey, jobs: Vec<Claimed>) {
+        let shared = &self.shared;
+        let handler = self.handler_for(key, jobs[0].handler).await;
+        let settings = shared.scheduler().settings(key).unwrap_or_default();
+        let policy = Arc::new(Policy::of(handler.as_deref(), &settings, &shared.options));
+        let mut running = Vec::with_capacity(jobs.len());
+        for Claimed { job, payload, .. } in jobs {
+            let Some(lease) = job.lease else { continue };
+            let policy = policy.clone();
+            let (token, lost, started) = (lease.token, false, false);
+            let claimed = RunningJob { job: Arc::new(job), token, policy, lost, started };
+            shared.running.insert(claimed.clone());
+            running.push((claimed, payload));
+        }
+        match handler {
+            Some(handler) => {
+                self.batches.spawn(batch::run(shared.clone(), handler, running));
+            }
+            None => self.hand_back(key, running).await,
+        }
+    }
+
+    /// The handler to run, if there is one and this machine can run it.
+    async fn handler_for(&self, key: &TypeKey, version: Option<HandlerId>) -> Option<Arc<Handler>> {
+        let shared = &self.shared;
+        let version = version.or_else(|| {
+            shared.scheduler().set_handler(key, None);
+            None
+        })?;
+        let handler = match shared.catalogue.get(shared.store.as_ref(), key, version).await {
+            Ok(handler) => handler?,
+            Err(error) => {
+                tracing::warn!(%error, r#type = %key, "cannot read a handler");
+                return None;
+            }
+        };
+        if let Err(why) = shared.runner.check(&handler.spec) {
+            tracing::warn!(r#type = %key, %why, "this machine cannot run a handler");
+            shared.scheduler().set_unrunnable(version);
+            return None;
+        }
+        shared.scheduler().set_handler(key, Some(version));
+        Some(handler)
+    }
+
+    /// Jobs whose handler went away in the meantime return to the queue unharmed.
+    async fn hand_back(&self, key: &TypeKey, jobs: Vec<(RunningJob, Payload)>) {
+        let now = self.shared.now();
+        self.shared.scheduler().stopped(key, jobs.len() as u64, true);
+        for (running, _) in jobs {
+            let settlement = Settlement {
+                lease: running.lease(),
+                verdict: Verdict::Release { run_at: now },
+                ended: None,
+                now,
+                data: None,
+                log: String::new(),
+                purge_at: now,
+                only_if_expired_at: None,
+            };
+            let item = SettleItem { job: running.job, settlement, run: Duration::ZERO };
+            if self.shared.settle_queue.send(item).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// How long nothing will happen unless somebody wakes us.
+    fn pause(&self) -> Duration {
+        let shared = &self.shared;
+        let now = shared.now();
+        let rested = shared.scheduler().next_rested_at().map(|at| at.since(now));
+        let due = shared.next_due.borrow().map(|at| at.since(now));
+        let instant = Instant::now();
+        let look = self.look_from.saturating_duration_since(instant);
+        let looking = shared.look_wanted.load(Ordering::SeqCst).then_some(look);
+        let poll = self.poll_at.saturating_duration_since(instant);
+        let poll = (!shared.store.capabilities().wakes).then_some(poll);
+        let due = due.map(|due| due.max(look));
+        [rested, due, looking, poll].into_iter().flatten().min().unwrap_or(Duration::MAX)
+    }
+}
+
+#[async_trait]
+impl Service for Dispatch {
+    fn name(&self) -> &'static str {
+        "dispatch"
+    }
+
+    async fn pass(&mut self) -> Next {
+        self.look_if_due().await;
+        let wanted = self.pick();
+        if wanted.is_empty() {
+            return Next::After(self.pause());
+        }
+        if self.claim(wanted).await { Next::Now } else { Next::After(CLAIM_PAUSE) }
+    }
+}

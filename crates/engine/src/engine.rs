@@ -1,0 +1,222 @@
+//! The engine as doors see it: one cheap handle, and every verb of a job's life.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use windlass_core::store::{AttemptLog, LeaseRef, List, Page, TypeStats};
+use windlass_core::{Handler, HandlerId, HandlerSpec, JobId, State, Tenant, TypeKey, TypeSettings};
+use windlass_journal::SpoolWriter;
+
+use crate::accept::{self, storage_error, store_error};
+use crate::api::{
+    AddJob, Added, DaemonStatus, Error, Idempotency, JobView, PullClaim, PullFinish, Pulled,
+    Readiness,
+};
+use crate::change;
+use crate::metrics::Metrics;
+use crate::options::{Options, Parts};
+use crate::pull;
+use crate::read::{self, PayloadReader};
+use crate::shared::Shared;
+use crate::start::{self, Running};
+
+#[derive(Clone)]
+pub struct Engine {
+    running: Arc<Running>,
+}
+
+impl Engine {
+    /// Reserves a sysid, opens the journal, starts every service.
+    pub async fn start(
+        parts: Parts,
+        options: Options,
+        metrics: Arc<Metrics>,
+    ) -> Result<Engine, Error> {
+        let running = start::start(parts, options, metrics).await?;
+        Ok(Engine { running: Arc::new(running) })
+    }
+
+    /// Stops picking, lets running jobs end or hands them back, flushes, frees the sysid.
+    pub async fn shutdown(&self) -> Result<(), Error> {
+        self.running.stop().await
+    }
+
+    /// Returns when the engine cannot go on by itself, with the reason.
+    pub async fn failed(&self) -> String {
+        let mut failure = self.shared().failure.subscribe();
+        match failure.wait_for(Option::is_some).await {
+            Ok(why) => why.clone().unwrap_or_default(),
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.running.shared
+    }
+
+    // ---- jobs ------------------------------------------------------------------------------
+
+    /// Accepts jobs of one type, all or none. They are durable when this returns, and accepted
+    /// also when the caller stops waiting.
+    pub async fn add(
+        &self,
+        key: &TypeKey,
+        jobs: Vec<AddJob>,
+        idempotency: Option<Idempotency>,
+    ) -> Result<Added, Error> {
+        if idempotency.is_none() {
+            return accept::add(self.shared(), key, jobs, None).await;
+        }
+        // A key must be answered although its first asker hangs up half-way.
+        let (shared, key) = (self.shared().clone(), key.clone());
+        let adding =
+            tokio::spawn(async move { accept::add(&shared, &key, jobs, idempotency).await });
+        adding.await.unwrap_or_else(|error| Err(Error::Internal(error.to_string())))
+    }
+
+    /// For a payload above `PAYLOAD_INLINE_BYTES_MAX`: write it here, finish, then add it.
+    pub async fn spool(&self) -> Result<SpoolWriter, Error> {
+        self.shared().journal.spool().await.map_err(storage_error)
+    }
+
+    pub async fn job(&self, tenant: &Tenant, id: JobId) -> Result<JobView, Error> {
+        read::job(self.shared(), tenant, id).await
+    }
+
+    /// Answers when the job has ended, or as it is after `wait`.
+    pub async fn job_wait(
+        &self,
+        tenant: &Tenant,
+        id: JobId,
+        wait: Duration,
+    ) -> Result<JobView, Error> {
+        read::job_wait(self.shared(), tenant, id, wait).await
+    }
+
+    pub async fn job_payload(&self, tenant: &Tenant, id: JobId) -> Result<PayloadReader, Error> {
+        read::job_payload(self.shared().clone(), tenant, id).await
+    }
+
+    pub async fn job_log(&self, tenant: &Tenant, id: JobId) -> Result<Vec<AttemptLog>, Error> {
+        read::job_log(self.shared(), tenant, id).await
+    }
+
+    pub async fn job_list(&self, list: List) -> Result<Page, Error> {
+        read::job_list(self.shared(), list).await
+    }
+
+    /// A running job is stopped, with all its processes, before this returns.
+    pub async fn job_cancel(&self, tenant: &Tenant, id: JobId) -> Result<(), Error> {
+        change::cancel(self.shared(), tenant, id).await
+    }
+
+    pub async fn job_retry(&self, tenant: &Tenant, id: JobId) -> Result<(), Error> {
+        change::retry(self.shared(), tenant, id).await
+    }
+
+    pub async fn job_delete(&self, tenant: &Tenant, id: JobId) -> Result<(), Error> {
+        change::delete(self.shared(), tenant, id).await
+    }
+
+    pub async fn job_requeue(
+        &self,
+        key: &TypeKey,
+        state: State,
+        limit: usize,
+    ) -> Result<u64, Error> {
+        change::requeue(self.shared(), key, state, limit).await
+    }
+
+    // ---- handlers and types ------------------------------------------------------------------
+
+    pub async fn handler_set(&self, key: &TypeKey, spec: HandlerSpec) -> Result<HandlerId, Error> {
+        change::handler_set(self.shared(), key, spec).await
+    }
+
+    pub async fn handler_get(
+        &self,
+        key: &TypeKey,
+        version: Option<HandlerId>,
+    ) -> Result<Handler, Error> {
+        let found = self.shared().store.handler_get(key, version).await.map_err(store_error)?;
+        found.ok_or(Error::NotFound("handler"))
+    }
+
+    pub async fn handler_list(&self, tenant: &Tenant) -> Result<Vec<Handler>, Error> {
+        self.shared().store.handler_list(tenant).await.map_err(store_error)
+    }
+
+    /// Jobs that run go on; queued ones wait for a new handler.
+    pub async fn handler_delete(&self, key: &TypeKey) -> Result<(), Error> {
+        change::handler_delete(self.shared(), key).await
+    }
+
+    pub async fn types(&self, tenant: &Tenant) -> Result<Vec<TypeStats>, Error> {
+        read::types(self.shared(), tenant).await
+    }
+
+    pub async fn type_suspend(&self, key: &TypeKey, suspended: bool) -> Result<(), Error> {
+        change::suspend(self.shared(), key, suspended).await
+    }
+
+    pub async fn type_settings_put(
+        &self,
+        key: &TypeKey,
+        settings: TypeSettings,
+    ) -> Result<(), Error> {
+        change::settings_put(self.shared(), key, settings).await
+    }
+
+    pub async fn type_settings_get(&self, key: &TypeKey) -> Result<TypeSettings, Error> {
+        self.shared().store.type_settings_get(key).await.map_err(store_error)
+    }
+
+    // ---- pulling workers ---------------------------------------------------------------------
+
+    pub async fn claim(&self, wish: PullClaim) -> Result<Vec<Pulled>, Error> {
+        pull::claim(self.shared(), wish).await
+    }
+
+    pub async fn renew(&self, lease: LeaseRef, by: Duration) -> Result<(), Error> {
+        pull::renew(self.shared(), lease, by).await
+    }
+
+    pub async fn finish(&self, finish: PullFinish) -> Result<(), Error> {
+        pull::finish(self.shared(), finish).await
+    }
+
+    pub async fn release(&self, lease: LeaseRef, delay: Duration) -> Result<(), Error> {
+        pull::release(self.shared(), lease, delay).await
+    }
+
+    pub async fn progress(
+        &self,
+        lease: LeaseRef,
+        percent: f64,
+        message: String,
+    ) -> Result<(), Error> {
+        pull::progress(self.shared(), lease, percent, message).await
+    }
+
+    // ---- operating -----------------------------------------------------------------------------
+
+    pub async fn status(&self) -> DaemonStatus {
+        read::status(self.shared()).await
+    }
+
+    pub async fn readiness(&self) -> Readiness {
+        read::readiness(self.shared()).await
+    }
+
+    /// The Prometheus text, with the queue's depth as the store has it now.
+    pub async fn metrics_text(&self) -> String {
+        read::metrics_text(self.shared()).await
+    }
+
+    /// Picking can be stopped and started again; adds and pulls by workers go on.
+    pub fn set_picking(&self, picking: bool) {
+        self.shared().picking.store(picking, Ordering::SeqCst);
+        self.shared().look();
+    }
+}

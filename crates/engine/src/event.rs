@@ -1,0 +1,60 @@
+//! The lines that a job leaves in the log: one when it enters, one for each start, one for each end
+//! of an attempt. Ids, names, codes and durations; never a payload, a key or a result.
+
+use std::time::Duration;
+
+use windlass_core::job::Ended;
+use windlass_core::{Job, NewJob, Timestamp};
+
+pub(crate) fn entered(job: &NewJob) {
+    tracing::info!(
+        event = "job_entered",
+        id = %job.id,
+        tenant = %job.key.tenant,
+        r#type = %job.key.name,
+        attempt = 0,
+    );
+}
+
+pub(crate) fn started(job: &Job) {
+    tracing::info!(
+        event = "job_started",
+        id = %job.id,
+        tenant = %job.key.tenant,
+        r#type = %job.key.name,
+        attempt = job.attempt,
+    );
+}
+
+/// `run` is how long the attempt ran, where that is known.
+pub(crate) fn ended(job: &Job, ended: Ended, run: Duration, what: &'static str) {
+    tracing::info!(
+        event = "job_ended",
+        id = %job.id,
+        tenant = %job.key.tenant,
+        r#type = %job.key.name,
+        attempt = job.attempt,
+        code = ended.code.as_str(),
+        exitcode = ended.status.get(),
+        run_ms = run.as_millis() as u64,
+        wait_ms = waited(job).as_millis() as u64,
+        then = what,
+    );
+}
+
+/// An attempt that does not count: handed back, or lost to another owner.
+pub(crate) fn returned(job: &Job, why: &'static str) {
+    tracing::info!(
+        event = "job_returned",
+        id = %job.id,
+        tenant = %job.key.tenant,
+        r#type = %job.key.name,
+        attempt = job.attempt,
+        why,
+    );
+}
+
+/// From when the job might have run to when it was taken.
+fn waited(job: &Job) -> Duration {
+    job.started_at.map_or(Duration::ZERO, |at: Timestamp| at.since(job.run_at))
+}

@@ -1,0 +1,151 @@
+//! Ingest: from the journal into the store, in batches, each exactly once: the position in the
+//! journal is kept in the same transaction as the jobs. While the store is away, ingest waits and
+//! goes on by itself; the journal keeps accepting.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+
+use windlass_core::limit::IDEMPOTENCY_TTL;
+use windlass_core::store::{Durability, IdempotencyRecord, Insert, JournalMark};
+use windlass_core::{NewJob, Sysid};
+use windlass_journal::{Journal, Record};
+
+use crate::accept;
+use crate::api::Error;
+use crate::service::{Backoff, Next, Service};
+use crate::shared::Shared;
+
+/// Jobs and payload bytes of one transaction.
+const BATCH_RECORDS_MAX: usize = 2000;
+const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// A reservation that is not committed within this time is read again.
+const RESERVATION: Duration = Duration::from_secs(120);
+/// Pauses while the store does not take anything.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// Moves one journal into the store.
+pub(crate) struct Ingest {
+    pub shared: Arc<Shared>,
+    pub journal: Journal,
+    /// The daemon that wrote the journal: us, or one that is gone.
+    pub sysid: Sysid,
+    pub stop: CancellationToken,
+    backoff: Backoff,
+    /// Bytes moved since segments were last dropped.
+    moved_bytes: u64,
+}
+
+impl Ingest {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        journal: Journal,
+        sysid: Sysid,
+        stop: CancellationToken,
+    ) -> Ingest {
+        let backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+        Ingest { shared, journal, sysid, stop, backoff, moved_bytes: 0 }
+    }
+
+    /// Moves the next batch. False when there was nothing to move.
+    pub(crate) async fn move_batch(&mut self) -> Result<bool, Error> {
+        let reserved = self.journal.reserve(BATCH_RECORDS_MAX, BATCH_BYTES_MAX, RESERVATION);
+        let Some(ticket) = reserved else { return Ok(false) };
+        let records = self.journal.read(&ticket).await;
+        let moved = match records {
+            Ok(records) => self.insert(records).await,
+            Err(error) => Err(Error::Internal(error.to_string())),
+        };
+        match moved {
+            Ok(()) => {
+                // Too late is harmless: the position in the store says what has been moved.
+                let _ = self.journal.commit(ticket);
+                self.drop_segments().await?;
+                Ok(true)
+            }
+            Err(error) => {
+                self.journal.give_back(ticket);
+                Err(error)
+            }
+        }
+    }
+
+    async fn insert(&mut self, records: Vec<Record>) -> Result<(), Error> {
+        let Some(position) = records.last().map(|record| record.job.id) else { return Ok(()) };
+        let mut jobs: Vec<NewJob> = Vec::with_capacity(records.len());
+        let mut keys = Vec::new();
+        let mut spools = Vec::new();
+        for record in records {
+            if let Some(spool) = record.spool {
+                accept::put_pieces(self.shared.store.as_ref(), record.job.id, &spool).await?;
+                spools.push(spool);
+            }
+            keys.extend(record.key.map(|note| IdempotencyRecord {
+                tenant: note.tenant,
+                key: note.key,
+                fingerprint: note.fingerprint,
+                ids: note.ids,
+                expires_at: record.job.created_at + IDEMPOTENCY_TTL,
+            }));
+            self.moved_bytes += record.job.payload.len();
+            jobs.push(record.job);
+        }
+        // A spooled file goes as soon as the store has it, so the store must really have it.
+        let durability = if spools.is_empty() { Durability::Relaxed } else { Durability::Synced };
+        let mark = Some(JournalMark { sysid: self.sysid, position });
+        let insert = Insert { jobs: jobs.clone(), keys, mark, durability };
+        let inserted = self.shared.store.job_insert(insert).await.map_err(accept::store_error)?;
+        accept::announce_inserted(&self.shared, &jobs, &inserted);
+        if self.sysid == self.shared.grant.sysid {
+            self.shared.ingested.send_replace(Some(position));
+        }
+        for spool in spools {
+            if let Err(error) = tokio::fs::remove_file(&spool).await {
+                tracing::warn!(%error, file = %spool.display(), "cannot remove a spooled payload");
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets go of segments that are wholly in the store: only after a synced commit says so.
+    async fn drop_segments(&mut self) -> Result<(), Error> {
+        let stats = self.journal.stats();
+        let enough = self.moved_bytes >= self.shared.options.journal_segment_bytes_max;
+        if stats.segments < 2 || !(enough || stats.unread_records == 0) {
+            return Ok(());
+        }
+        self.moved_bytes = 0;
+        self.shared.store.flush().await.map_err(accept::store_error)?;
+        let position = self.shared.store.journal_position(self.sysid).await;
+        let Some(position) = position.map_err(accept::store_error)? else { return Ok(()) };
+        self.journal.drop_until(position).await.map_err(accept::storage_error)
+    }
+}
+
+#[async_trait]
+impl Service for Ingest {
+    fn name(&self) -> &'static str {
+        "ingest"
+    }
+
+    async fn pass(&mut self) -> Next {
+        tokio::select! {
+            () = self.stop.cancelled() => return Next::OnWake,
+            () = self.journal.readable() => {}
+        }
+        match self.move_batch().await {
+            Ok(_) => {
+                self.backoff.reset();
+                Next::Now
+            }
+            Err(error) => {
+                let pause = self.backoff.pause();
+                tracing::warn!(%error, retry_in_ms = pause.as_millis() as u64, "ingest waits");
+                Next::After(pause)
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! How a job is treated: the job's own wish, then its handler's, then its type's, then the daemon's.
+
+use std::time::Duration;
+
+use windlass_core::{Handler, Job, RetryPolicy, Timestamp, TypeSettings};
+
+use crate::options::Options;
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Policy {
+    pub retry: RetryPolicy,
+    pub timeout: Duration,
+    pub retention: Duration,
+}
+
+impl Policy {
+    pub(crate) fn of(
+        handler: Option<&Handler>,
+        settings: &TypeSettings,
+        options: &Options,
+    ) -> Policy {
+        let own = handler.map(|handler| &handler.spec.options);
+        Policy {
+            retry: own
+                .and_then(|own| own.retry.clone())
+                .or_else(|| settings.retry.clone())
+                .unwrap_or_else(|| options.retry.clone()),
+            timeout: own
+                .and_then(|own| own.timeout)
+                .or(settings.timeout)
+                .unwrap_or(options.timeout),
+            retention: settings.retention.unwrap_or(options.retention),
+        }
+    }
+
+    /// The time limit of one attempt of `job`.
+    pub(crate) fn timeout_of(&self, job: &Job) -> Duration {
+        job.timeout.unwrap_or(self.timeout)
+    }
+
+    pub(crate) fn purge_at(&self, now: Timestamp) -> Timestamp {
+        now + self.retention
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_core::handler::{HandlerOptions, HandlerSpec, Lang};
+    use windlass_core::{HandlerId, TypeKey};
+
+    #[test]
+    fn a_handlers_own_options_win_over_the_types_settings_over_the_defaults() {
+        let seconds = Duration::from_secs;
+        let options = Options::new("data".into());
+        let mut settings = TypeSettings::default();
+        let plain = Policy::of(None, &settings, &options);
+        assert_eq!((plain.timeout, plain.retention), (options.timeout, options.retention));
+
+        settings.timeout = Some(seconds(7));
+        settings.retention = Some(seconds(9));
+        let by_type = Policy::of(None, &settings, &options);
+        assert_eq!((by_type.timeout, by_type.retention), (seconds(7), seconds(9)));
+
+        let spec = HandlerSpec {
+            lang: Lang::Sh,
+            body: "true".into(),
+            before: None,
+            before_each: None,
+            after_each: None,
+            eid: None,
+            options: HandlerOptions { timeout: Some(seconds(3)), ..HandlerOptions::default() },
+        };
+        let handler = Handler {
+            id: HandlerId::new(1).unwrap(),
+            key: TypeKey::new("a", "t").unwrap(),
+            created_at: Timestamp(0),
+            spec,
+        };
+        assert_eq!(Policy::of(Some(&handler), &settings, &options).timeout, seconds(3));
+    }
+}

@@ -1,0 +1,218 @@
+//! Pull: outside workers claim jobs, renew them, and say how they ended. The worker holds the
+//! lease; the token says that it still does.
+
+use std::time::{Duration, Instant};
+
+use windlass_core::glob;
+use windlass_core::job::Progress;
+use windlass_core::limit::{PROGRESS_BYTES_MAX, PULL_JOBS_MAX};
+use windlass_core::retry::{self, Verdict};
+use windlass_core::store::{Claim, Claimed, Durability, LeaseRef, Pick, Settled, Settlement};
+use windlass_core::{Invalid, Job};
+
+use crate::accept::store_error;
+use crate::api::{Error, PullClaim, PullFinish, Pulled};
+use crate::event;
+use crate::reap;
+use crate::settle;
+use crate::shared::Shared;
+
+/// How long a claim waits for jobs that were just added to reach the store, and for a fresh look.
+const FRESH_PATIENCE: Duration = Duration::from_millis(500);
+
+/// Takes jobs for a worker; waits for some when there are none.
+pub(crate) async fn claim(shared: &Shared, wish: PullClaim) -> Result<Vec<Pulled>, Error> {
+    if wish.limit == 0 || wish.limit > PULL_JOBS_MAX {
+        return Err(Invalid::new("limit", "a claim takes 1 to 1000 jobs").into());
+    }
+    let deadline = Instant::now() + wish.wait;
+    if let Some(newest) = shared.appended() {
+        shared.ingested_up_to(newest, FRESH_PATIENCE).await;
+    }
+    let mut looked = false;
+    loop {
+        let ready = shared.tenant_waiters.ready(&wish.tenant);
+        let picks = picks(shared, &wish).await?;
+        if !picks.is_empty() {
+            let claimed = claim_now(shared, &wish, picks).await?;
+            if !claimed.is_empty() {
+                return Ok(claimed);
+            }
+            continue;
+        }
+        if !looked {
+            looked = true;
+            look_afresh(shared).await;
+            continue;
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() || tokio::time::timeout(left, ready).await.is_err() {
+            return Ok(Vec::new());
+        }
+    }
+}
+
+/// What another daemon added a moment ago may not be known here yet.
+async fn look_afresh(shared: &Shared) {
+    let mut looks = shared.looks.subscribe();
+    looks.mark_unchanged();
+    shared.look();
+    let _ = tokio::time::timeout(FRESH_PATIENCE, looks.changed()).await;
+}
+
+/// Waiting types that match, in random order, until the limit is filled.
+async fn picks(shared: &Shared, wish: &PullClaim) -> Result<Vec<Pick>, Error> {
+    let now = shared.now();
+    let mut waiting = shared.scheduler().waiting_of(&wish.tenant, now);
+    waiting.retain(|(key, ..)| wish.types.iter().any(|t| glob::matches(t, key.name.as_str())));
+    shared.rng().shuffle(&mut waiting);
+    let limited = waiting.iter().any(|(_, _, settings)| settings.concurrency.is_some());
+    let stats = match limited {
+        true => shared.store.type_stats(Some(&wish.tenant)).await.map_err(store_error)?,
+        false => Vec::new(),
+    };
+    let mut left = wish.limit;
+    let mut picks = Vec::new();
+    for (key, ready, settings) in waiting {
+        let mut limit = left.min(u32::try_from(ready).unwrap_or(u32::MAX));
+        if let Some(most) = settings.concurrency {
+            let running = stats.iter().find(|s| s.key == key).map_or(0, |s| s.running);
+            limit = limit.min(most.saturating_sub(u32::try_from(running).unwrap_or(u32::MAX)));
+        }
+        if limit > 0 {
+            left -= limit;
+            picks.push(Pick { key, limit, floor: None });
+        }
+    }
+    Ok(picks)
+}
+
+async fn claim_now(
+    shared: &Shared,
+    wish: &PullClaim,
+    picks: Vec<Pick>,
+) -> Result<Vec<Pulled>, Error> {
+    let now = shared.now();
+    let noted: Vec<u64> = {
+        let mut scheduler = shared.scheduler();
+        picks.iter().map(|pick| scheduler.claiming(&pick.key, pick.limit)).collect()
+    };
+    let claim = Claim {
+        picks: picks.clone(),
+        owner: shared.grant.sysid,
+        boot: shared.grant.boot,
+        now,
+        until: now + wish.lease,
+    };
+    let claimed = shared.store.job_claim(claim).await.map_err(|error| {
+        shared.look();
+        store_error(error)
+    })?;
+    let mut scheduler = shared.scheduler();
+    for (pick, noted) in picks.iter().zip(noted) {
+        let got = claimed.iter().filter(|claimed| claimed.job.key == pick.key).count();
+        scheduler.claimed(&pick.key, pick.limit, got as u32, noted);
+        scheduler.spend_rate(&pick.key, got as u64, now);
+    }
+    let pulled = |Claimed { job, payload, .. }| {
+        shared.metrics.pulled(&job.key);
+        event::started(&job);
+        Pulled { job, payload }
+    };
+    Ok(claimed.into_iter().map(pulled).collect())
+}
+
+pub(crate) async fn renew(shared: &Shared, lease: LeaseRef, by: Duration) -> Result<(), Error> {
+    let until = shared.now() + by;
+    let lost = shared.store.job_renew(vec![lease.clone()], until).await.map_err(store_error)?;
+    if lost.is_empty() { Ok(()) } else { Err(lost_or_unknown(shared, &lease).await) }
+}
+
+/// The worker's word on how the job ended; durable when this returns.
+pub(crate) async fn finish(shared: &Shared, finish: PullFinish) -> Result<(), Error> {
+    let now = shared.now();
+    let job = job_of(shared, &finish.lease).await?;
+    let policy = reap::policy_of(shared, &job).await.map_err(store_error)?;
+    let luck = shared.luck();
+    let (verdict, exhausted) = retry::after_attempt(&job, finish.status, &policy.retry, now, luck);
+    let log = exhausted.map_or(String::new(), |why| format!("[windlass] {}\n", why.as_str()));
+    let settlement = Settlement {
+        lease: finish.lease,
+        verdict,
+        ended: Some(finish.status.into()),
+        now,
+        data: finish.data,
+        log,
+        purge_at: policy.purge_at(now),
+        only_if_expired_at: None,
+    };
+    settle_pulled(shared, &job, settlement).await
+}
+
+/// Back to the queue; the attempt does not count.
+pub(crate) async fn release(
+    shared: &Shared,
+    lease: LeaseRef,
+    delay: Duration,
+) -> Result<(), Error> {
+    let now = shared.now();
+    let job = job_of(shared, &lease).await?;
+    let settlement = Settlement {
+        lease,
+        verdict: Verdict::Release { run_at: now + delay },
+        ended: None,
+        now,
+        data: None,
+        log: String::new(),
+        purge_at: now,
+        only_if_expired_at: None,
+    };
+    settle_pulled(shared, &job, settlement).await
+}
+
+pub(crate) async fn progress(
+    shared: &Shared,
+    lease: LeaseRef,
+    percent: f64,
+    message: String,
+) -> Result<(), Error> {
+    if !(0.0..=100.0).contains(&percent) {
+        return Err(Invalid::new("percent", "a percentage is a number from 0 to 100").into());
+    }
+    if message.len() > PROGRESS_BYTES_MAX {
+        let reason = format!("a message has at most {PROGRESS_BYTES_MAX} bytes");
+        return Err(Invalid::new("message", reason).into());
+    }
+    let progress = Progress { percent, message, at: shared.now() };
+    match shared.store.job_progress(lease.clone(), progress).await.map_err(store_error)? {
+        Settled::Done => Ok(()),
+        Settled::Stale => Err(lost_or_unknown(shared, &lease).await),
+    }
+}
+
+async fn settle_pulled(shared: &Shared, job: &Job, settlement: Settlement) -> Result<(), Error> {
+    let lease = settlement.lease.clone();
+    let settled = shared.store.job_settle(vec![settlement.clone()], Durability::Synced).await;
+    let answer = settled.map_err(store_error)?.into_iter().next().unwrap_or(Settled::Stale);
+    if answer == Settled::Stale {
+        return Err(lost_or_unknown(shared, &lease).await);
+    }
+    let held = settlement.now.since(job.started_at.unwrap_or(settlement.now));
+    shared.metrics.held(held);
+    settle::conclude(shared, job, &settlement, answer, held);
+    Ok(())
+}
+
+async fn job_of(shared: &Shared, lease: &LeaseRef) -> Result<Job, Error> {
+    let job = shared.store.job_get(&lease.tenant, lease.id).await.map_err(store_error)?;
+    job.ok_or(Error::NotFound("job"))
+}
+
+/// Tells a lost lease from a job that does not exist for this tenant.
+async fn lost_or_unknown(shared: &Shared, lease: &LeaseRef) -> Error {
+    match shared.store.job_get(&lease.tenant, lease.id).await {
+        Ok(None) => Error::NotFound("job"),
+        Ok(Some(_)) => Error::Conflict("the lease is lost: this token is not the job's".into()),
+        Err(error) => store_error(error),
+    }
+}

@@ -1,0 +1,230 @@
+//! Read: jobs as they are, from the moment their add was answered, whether the store has them yet
+//! or not.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use windlass_core::store::{AttemptLog, List, Page, TypeStats};
+use windlass_core::{Job, JobId, NewJob, Payload, State, Tenant};
+
+use crate::accept::{storage_error, store_error};
+use crate::api::{DaemonStatus, Error, JobView, JournalStatus, Readiness, TenantCounts};
+use crate::service::Backoff;
+use crate::shared::Shared;
+
+/// How long a read waits for a job that was just added to reach the store.
+const FRESH_PATIENCE: Duration = Duration::from_secs(1);
+/// How long status, readiness and metrics wait for the store.
+const STATUS_PATIENCE: Duration = Duration::from_secs(2);
+
+pub(crate) async fn job(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<JobView, Error> {
+    if !shared.ingested_up_to(id, FRESH_PATIENCE).await {
+        if let Some(job) = in_journal(shared, tenant, id).await? {
+            return Ok(JobView { job: as_queued(job), result: None });
+        }
+    }
+    let job = shared.store.job_get(tenant, id).await.map_err(store_error)?;
+    let job = job.ok_or(Error::NotFound("job"))?;
+    let result = match job.last {
+        Some(_) => shared.store.job_result(tenant, id).await.map_err(store_error)?,
+        None => None,
+    };
+    Ok(JobView { job, result })
+}
+
+/// Answers when the job has ended, or as it is after `wait`.
+pub(crate) async fn job_wait(
+    shared: &Shared,
+    tenant: &Tenant,
+    id: JobId,
+    wait: Duration,
+) -> Result<JobView, Error> {
+    let deadline = Instant::now() + wait;
+    // Other daemons' work is seen by looking again, less and less often.
+    let mut poll = Backoff::new(shared.options.poll_min, shared.options.poll_max);
+    loop {
+        let changed = shared.job_waiters.changed(id);
+        let view = job(shared, tenant, id).await;
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() || !view.as_ref().is_ok_and(|view| !view.job.state.is_ended()) {
+            drop(changed);
+            shared.job_waiters.forget(id);
+            return view;
+        }
+        let _ = tokio::time::timeout(left.min(poll.pause()), changed).await;
+    }
+}
+
+pub(crate) async fn job_log(
+    shared: &Shared,
+    tenant: &Tenant,
+    id: JobId,
+) -> Result<Vec<AttemptLog>, Error> {
+    if !shared.ingested_up_to(id, FRESH_PATIENCE).await
+        && in_journal(shared, tenant, id).await?.is_some()
+    {
+        return Ok(Vec::new());
+    }
+    let log = shared.store.job_log(tenant, id).await.map_err(store_error)?;
+    log.ok_or(Error::NotFound("job"))
+}
+
+/// Newest first. Waits a little for what was just added, and goes on without it when the store is
+/// slow to take it.
+pub(crate) async fn job_list(shared: &Shared, list: List) -> Result<Page, Error> {
+    if let Some(newest) = shared.appended() {
+        shared.ingested_up_to(newest, FRESH_PATIENCE).await;
+    }
+    shared.store.job_list(list).await.map_err(store_error)
+}
+
+/// The numbers of a tenant's types, with what was just added.
+pub(crate) async fn types(shared: &Shared, tenant: &Tenant) -> Result<Vec<TypeStats>, Error> {
+    if let Some(newest) = shared.appended() {
+        shared.ingested_up_to(newest, FRESH_PATIENCE).await;
+    }
+    shared.store.type_stats(Some(tenant)).await.map_err(store_error)
+}
+
+/// Reads one payload, piece by piece.
+pub struct PayloadReader {
+    shared: Arc<Shared>,
+    id: JobId,
+    bytes: u64,
+    source: Source,
+}
+
+enum Source {
+    Inline(Option<Bytes>),
+    Pieces(u32),
+}
+
+pub(crate) async fn job_payload(
+    shared: Arc<Shared>,
+    tenant: &Tenant,
+    id: JobId,
+) -> Result<PayloadReader, Error> {
+    let mut payload = None;
+    if !shared.ingested_up_to(id, FRESH_PATIENCE).await {
+        payload = in_journal(&shared, tenant, id).await?.map(|job| job.payload);
+        if matches!(payload, Some(Payload::Pieces { .. })) {
+            let why = "this payload is still on its way into the store; ask again";
+            return Err(Error::Unavailable(why.into()));
+        }
+    }
+    if payload.is_none() {
+        payload = shared.store.job_payload(tenant, id).await.map_err(store_error)?;
+    }
+    let payload = payload.ok_or(Error::NotFound("job"))?;
+    let bytes = payload.len();
+    let source = match payload {
+        Payload::Inline(bytes) => Source::Inline(Some(bytes)),
+        Payload::Pieces { .. } => Source::Pieces(0),
+    };
+    Ok(PayloadReader { shared, id, bytes, source })
+}
+
+impl PayloadReader {
+    /// The size of the whole payload.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The next piece; `None` behind the last.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        match &mut self.source {
+            Source::Inline(bytes) => Ok(bytes.take().filter(|bytes| !bytes.is_empty())),
+            Source::Pieces(index) => {
+                let piece = self.shared.store.payload_piece(self.id, *index).await;
+                *index += 1;
+                piece.map_err(store_error)
+            }
+        }
+    }
+}
+
+pub(crate) async fn status(shared: &Shared) -> DaemonStatus {
+    let asked = shared.store.type_stats(None);
+    let stats = match tokio::time::timeout(STATUS_PATIENCE, asked).await {
+        Ok(Ok(stats)) => stats,
+        _ => Vec::new(),
+    };
+    let mut tenants: BTreeMap<Tenant, TenantCounts> = BTreeMap::new();
+    for stats in stats {
+        let counts = tenants.entry(stats.key.tenant).or_default();
+        counts.types += 1;
+        counts.ready += stats.ready;
+        counts.deferred += stats.deferred;
+        counts.running += stats.running;
+        counts.paused += stats.paused;
+        counts.finished += stats.finished;
+        counts.failed += stats.failed;
+        counts.cancelled += stats.cancelled;
+    }
+    let journal = shared.journal.stats();
+    DaemonStatus {
+        sysid: shared.grant.sysid,
+        started_at: shared.started_at,
+        now: shared.now(),
+        store: shared.store.capabilities().name,
+        picking: shared.picking.load(std::sync::atomic::Ordering::SeqCst),
+        running: shared.running.len() as u64,
+        journal: JournalStatus { waiting: journal.unread_records, bytes: journal.disk_bytes },
+        tenants,
+    }
+}
+
+pub(crate) async fn readiness(shared: &Shared) -> Readiness {
+    let store = match tokio::time::timeout(STATUS_PATIENCE, shared.store.ping()).await {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(_) => Err("the store does not answer".into()),
+    };
+    let failed = shared.failure.borrow().clone();
+    let journal = failed.or_else(|| shared.journal.stats().healthy).map_or(Ok(()), Err);
+    Readiness { journal, store }
+}
+
+/// The numbers of the daemon, with the queue's depth as the store has it now.
+pub(crate) async fn metrics_text(shared: &Shared) -> String {
+    let asked = shared.store.type_stats(None);
+    if let Ok(Ok(stats)) = tokio::time::timeout(STATUS_PATIENCE, asked).await {
+        let now = shared.now();
+        let waiting = stats.into_iter().map(|stats| {
+            let oldest = stats.oldest_ready_at.map_or(Duration::ZERO, |at| now.since(at));
+            (stats.key, stats.ready, oldest)
+        });
+        shared.metrics.queue(waiting);
+    }
+    shared.metrics.encode()
+}
+
+async fn in_journal(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<Option<NewJob>, Error> {
+    let found = shared.journal.find(id).await.map_err(storage_error)?;
+    Ok(found.map(|record| record.job).filter(|job| job.key.tenant == *tenant))
+}
+
+/// A job that only the journal has is a queued one.
+fn as_queued(job: NewJob) -> Job {
+    Job {
+        id: job.id,
+        key: job.key,
+        state: State::Queued,
+        priority: job.priority,
+        run_at: job.run_at,
+        due_at: job.run_at,
+        attempt: 0,
+        created_at: job.created_at,
+        started_at: None,
+        finished_at: None,
+        expires_at: job.expires_at,
+        timeout: job.timeout,
+        lease: None,
+        last: None,
+        unique: job.unique,
+        payload_bytes: job.payload.len(),
+        progress: None,
+    }
+}

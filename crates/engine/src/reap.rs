@@ -1,0 +1,175 @@
+//! Reap: dead owners' leases are broken, and jobs that waited past their limit are given up.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+
+use windlass_core::retry;
+use windlass_core::store::{
+    self, Durability, GiveUp, LeaseRef, Overdue, Settled, Settlement, TypeStats,
+};
+use windlass_core::{Job, Status};
+
+use crate::event;
+use crate::policy::Policy;
+use crate::service::{Next, Service};
+use crate::settle;
+use crate::shared::Shared;
+
+/// Jobs in one transaction; a full one is followed by the next pass at once.
+const REAP_BATCH_MAX: usize = 500;
+/// Types without a handler are looked through at most this often.
+const UNHANDLED_INTERVAL_MAX: Duration = Duration::from_secs(60);
+/// … and at least so often within the age at which their jobs are given up.
+const UNHANDLED_LOOKS_PER_AGE: u32 = 4;
+
+pub(crate) struct Reap {
+    shared: Arc<Shared>,
+    unhandled_at: Instant,
+}
+
+impl Reap {
+    pub(crate) fn new(shared: Arc<Shared>) -> Reap {
+        Reap { shared, unhandled_at: Instant::now() }
+    }
+
+    /// Breaks leases that ran out. True when there may be more.
+    async fn break_leases(&self) -> Result<bool, store::Error> {
+        let shared = &self.shared;
+        let now = shared.now();
+        let expired = shared.store.lease_expired(now, REAP_BATCH_MAX).await?;
+        if expired.is_empty() {
+            return Ok(false);
+        }
+        let full = expired.len() == REAP_BATCH_MAX;
+        let mut settlements = Vec::with_capacity(expired.len());
+        let mut jobs = Vec::with_capacity(expired.len());
+        for job in expired {
+            if let Some(settlement) = self.lost_lease(&job).await? {
+                settlements.push(settlement);
+                jobs.push(job);
+            }
+        }
+        let answers = shared.store.job_settle(settlements.clone(), Durability::Relaxed).await?;
+        for ((job, settlement), answer) in jobs.iter().zip(&settlements).zip(answers) {
+            // Renewed, ended, or broken by another daemon in the meantime.
+            if answer == Settled::Stale {
+                continue;
+            }
+            shared.metrics.lease_expired();
+            let held = now.since(job.started_at.unwrap_or(now));
+            settle::conclude(shared, job, settlement, answer, held);
+        }
+        Ok(full)
+    }
+
+    async fn lost_lease(&self, job: &Job) -> Result<Option<Settlement>, store::Error> {
+        let shared = &self.shared;
+        let Some(lease) = job.lease else { return Ok(None) };
+        let policy = policy_of(shared, job).await?;
+        let now = shared.now();
+        let (verdict, exhausted) = retry::after_lost_lease(job, &policy.retry, now);
+        let mut log = format!("[windlass] lease of daemon {} ran out\n", lease.owner);
+        if let Some(why) = exhausted {
+            log.push_str(&format!("[windlass] {}\n", why.as_str()));
+        }
+        Ok(Some(Settlement {
+            lease: LeaseRef { tenant: job.key.tenant.clone(), id: job.id, token: lease.token },
+            verdict,
+            ended: Some(Status::ERROR.into()),
+            now,
+            data: None,
+            log,
+            purge_at: policy.purge_at(now),
+            only_if_expired_at: Some(now),
+        }))
+    }
+
+    /// Ends queued jobs past their expiry. True when there may be more.
+    async fn give_up_expired(&self) -> Result<bool, store::Error> {
+        let retention = self.shared.options.retention;
+        let given_up = self.give_up(Overdue::Expired, "expired", retention).await?;
+        Ok(given_up == REAP_BATCH_MAX)
+    }
+
+    /// Ends jobs of types that nobody has handled for too long.
+    async fn give_up_unhandled(&mut self) -> Result<(), store::Error> {
+        let shared = &self.shared;
+        if Instant::now() < self.unhandled_at {
+            return Ok(());
+        }
+        let shortest = shared.options.retry.age / UNHANDLED_LOOKS_PER_AGE;
+        let pause = shortest.clamp(shared.options.reap_interval, UNHANDLED_INTERVAL_MAX);
+        self.unhandled_at = Instant::now() + pause;
+        let now = shared.now();
+        for stats in shared.store.type_stats(None).await? {
+            let TypeStats { key, handler: false, suspended: false, .. } = &stats else { continue };
+            let Some(oldest) = stats.oldest_ready_at else { continue };
+            if oldest > now - shared.options.retry.age {
+                continue;
+            }
+            let settings = shared.store.type_settings_get(key).await?;
+            let policy = Policy::of(None, &settings, &shared.options);
+            let due_until = now - policy.retry.age;
+            let which = Overdue::Unhandled { key: key.clone(), due_until };
+            let why = "no handler and no worker took it in time";
+            while self.give_up(which.clone(), why, policy.retention).await? == REAP_BATCH_MAX {}
+        }
+        Ok(())
+    }
+
+    async fn give_up(
+        &self,
+        which: Overdue,
+        why: &'static str,
+        retention: Duration,
+    ) -> Result<usize, store::Error> {
+        let shared = &self.shared;
+        let now = shared.now();
+        let ended = Status::ERROR.into();
+        let give_up = GiveUp {
+            which,
+            ended,
+            log: format!("[windlass] {why}\n"),
+            now,
+            purge_at: now + retention,
+            limit: REAP_BATCH_MAX,
+        };
+        let jobs = shared.store.job_give_up(give_up).await?;
+        for job in &jobs {
+            shared.metrics.ended(&job.key, ended.code, false);
+            event::ended(job, ended, Duration::ZERO, "failed");
+            shared.job_waiters.wake(job.id);
+        }
+        Ok(jobs.len())
+    }
+}
+
+#[async_trait]
+impl Service for Reap {
+    fn name(&self) -> &'static str {
+        "reap"
+    }
+
+    async fn pass(&mut self) -> Next {
+        for (id, why) in self.shared.running.expired(self.shared.now()) {
+            self.shared.runner.stop(id, why);
+        }
+        let broken = self.break_leases().await;
+        let expired = self.give_up_expired().await;
+        let unhandled = self.give_up_unhandled().await;
+        let more = matches!(broken, Ok(true)) || matches!(expired, Ok(true));
+        for error in [broken.err(), expired.err(), unhandled.err()].into_iter().flatten() {
+            tracing::warn!(%error, "cannot look for dead leases and overdue jobs now");
+        }
+        if more { Next::Now } else { Next::After(self.shared.options.reap_interval) }
+    }
+}
+
+/// How a job is treated that does not run in this daemon.
+pub(crate) async fn policy_of(shared: &Shared, job: &Job) -> Result<Policy, store::Error> {
+    let settings = shared.store.type_settings_get(&job.key).await?;
+    let handler = shared.store.handler_get(&job.key, None).await?;
+    Ok(Policy::of(handler.as_ref(), &settings, &shared.options))
+}

@@ -1,0 +1,83 @@
+//! The jobs that run in this daemon, from their claim until their settlement is in the store.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use windlass_core::job::Token;
+use windlass_core::runner::Stop;
+use windlass_core::store::LeaseRef;
+use windlass_core::{Job, JobId};
+
+use crate::policy::Policy;
+
+/// One claimed job.
+#[derive(Debug, Clone)]
+pub(crate) struct RunningJob {
+    pub job: Arc<Job>,
+    pub token: Token,
+    pub policy: Arc<Policy>,
+    /// Somebody else has it by now: its end is not ours to tell.
+    pub lost: bool,
+    pub started: bool,
+}
+
+impl RunningJob {
+    pub(crate) fn lease(&self) -> LeaseRef {
+        let tenant = self.job.key.tenant.clone();
+        LeaseRef { tenant, id: self.job.id, token: self.token }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct RunningTable(Mutex<HashMap<JobId, RunningJob>>);
+
+impl RunningTable {
+    fn jobs(&self) -> MutexGuard<'_, HashMap<JobId, RunningJob>> {
+        self.0.lock().expect("nothing panics while it holds the running jobs")
+    }
+
+    pub(crate) fn insert(&self, job: RunningJob) {
+        self.jobs().insert(job.job.id, job);
+    }
+
+    pub(crate) fn get(&self, id: JobId) -> Option<RunningJob> {
+        self.jobs().get(&id).cloned()
+    }
+
+    pub(crate) fn set_started(&self, id: JobId) -> Option<RunningJob> {
+        let mut jobs = self.jobs();
+        let job = jobs.get_mut(&id)?;
+        job.started = true;
+        Some(job.clone())
+    }
+
+    pub(crate) fn set_lost(&self, id: JobId) {
+        if let Some(job) = self.jobs().get_mut(&id) {
+            job.lost = true;
+        }
+    }
+
+    pub(crate) fn remove(&self, id: JobId) -> Option<RunningJob> {
+        self.jobs().remove(&id)
+    }
+
+    pub(crate) fn ids(&self) -> Vec<JobId> {
+        self.jobs().keys().copied().collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.jobs().len()
+    }
+
+    /// The leases to renew.
+    pub(crate) fn leases(&self) -> Vec<LeaseRef> {
+        self.jobs().values().filter(|job| !job.lost).map(RunningJob::lease).collect()
+    }
+
+    /// Running jobs whose time to give up has come.
+    pub(crate) fn expired(&self, now: windlass_core::Timestamp) -> Vec<(JobId, Stop)> {
+        let due = |job: &RunningJob| job.job.expires_at.is_some_and(|at| at <= now);
+        let jobs = self.jobs();
+        jobs.values().filter(|job| due(job)).map(|job| (job.job.id, Stop::Expired)).collect()
+    }
+}

@@ -1,0 +1,205 @@
+//! Shares, slots and limits of the scheduler, with a fixed seed.
+
+use super::*;
+
+const NOW: Timestamp = Timestamp(1_800_000_000_000);
+
+fn key(tenant: &str, name: &str) -> TypeKey {
+    TypeKey::new(tenant, name).unwrap()
+}
+
+fn handler() -> Option<HandlerId> {
+    HandlerId::new(1)
+}
+
+fn waiting(tenant: &str, name: &str, ready: u64) -> WaitingType {
+    let settings = TypeSettings::default();
+    WaitingType { key: key(tenant, name), ready, handler: handler(), settings }
+}
+
+fn scheduler(fairness: Fairness, types: Vec<WaitingType>) -> Scheduler {
+    let slots = Slots { shared: 4, reserved: 2, tenant_min: 1 };
+    let mut scheduler = Scheduler::new(fairness, slots, None);
+    scheduler.look_begins();
+    scheduler.look_ends(types);
+    scheduler
+}
+
+fn shares(scheduler: &mut Scheduler, picks: usize) -> HashMap<TypeKey, f64> {
+    let mut rng = fastrand::Rng::with_seed(7);
+    let mut shares = HashMap::new();
+    for _ in 0..picks {
+        let (pick, _) = scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap();
+        *shares.entry(pick.key).or_insert(0.0) += 100.0 / picks as f64;
+    }
+    shares
+}
+
+fn glut_of_a() -> Vec<WaitingType> {
+    let mut types: Vec<_> = ["x", "y", "z"].map(|name| waiting("a", name, 333_333)).into();
+    types.push(waiting("b", "t", 1000));
+    types
+}
+
+#[test]
+fn s2_23_tenants_share_alike_and_so_do_the_types_of_one() {
+    let shares = shares(&mut scheduler(Fairness::Tenant, glut_of_a()), 10_000);
+    assert!((shares[&key("b", "t")] - 50.0).abs() <= 1.5, "{shares:?}");
+    for name in ["x", "y", "z"] {
+        assert!((shares[&key("a", name)] - 16.7).abs() <= 1.3, "{shares:?}");
+    }
+}
+
+#[test]
+fn s2_24_types_share_alike_when_configured() {
+    let shares = shares(&mut scheduler(Fairness::Type, glut_of_a()), 10_000);
+    for share in shares.values() {
+        assert!((share - 25.0).abs() <= 1.3, "{shares:?}");
+    }
+}
+
+#[test]
+fn s2_19_weights_share_out_and_starve_nobody() {
+    let mut heavy = waiting("a", "heavy", 1000);
+    heavy.settings.weight = Some(10);
+    let mut types = vec![heavy, waiting("a", "light", 1000)];
+    let two = shares(&mut scheduler(Fairness::Tenant, types.clone()), 11_000);
+    assert!((two[&key("a", "heavy")] - 90.9).abs() <= 1.5, "{two:?}");
+    assert!(two[&key("a", "light")] > 0.0);
+
+    types.extend((0..100).map(|n| waiting("a", &format!("t{n}"), 10)));
+    let many = shares(&mut scheduler(Fairness::Type, types), 11_000);
+    assert!((many[&key("a", "heavy")] - 9.0).abs() <= 1.5, "{many:?}");
+}
+
+#[test]
+fn s2_25_a_lone_type_gets_every_shared_slot() {
+    let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 100)]);
+    let mut rng = fastrand::Rng::with_seed(1);
+    for _ in 0..4 {
+        let (pick, _) = scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap();
+        scheduler.started(&pick.key, 1, NOW);
+    }
+    assert!(scheduler.select(NOW, &HashSet::new(), &mut rng).is_none());
+}
+
+#[test]
+fn s2_13_a_tenant_that_hangs_in_every_slot_does_not_keep_another_out() {
+    let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 100)]);
+    let mut rng = fastrand::Rng::with_seed(1);
+    (0..4).for_each(|_| scheduler.started(&key("a", "t"), 1, NOW));
+    scheduler.note(&key("b", "t"), 1);
+    scheduler.set_handler(&key("b", "t"), handler());
+    let (pick, _) = scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap();
+    assert_eq!(pick.key, key("b", "t"));
+    scheduler.started(&pick.key, 1, NOW);
+    assert!(scheduler.select(NOW, &HashSet::new(), &mut rng).is_none(), "b has its minimum");
+}
+
+#[test]
+fn s0_60_select_started_and_stopped_keep_count() {
+    let mut limited = waiting("a", "t", 100);
+    limited.settings.concurrency = Some(3);
+    let mut scheduler = scheduler(Fairness::Tenant, vec![limited]);
+    let mut rng = fastrand::Rng::with_seed(1);
+    let (pick, _) = scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap();
+    assert_eq!(pick.limit, 3);
+    scheduler.started(&pick.key, 2, NOW);
+    assert_eq!(scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap().0.limit, 1);
+    scheduler.started(&pick.key, 1, NOW);
+    assert!(scheduler.select(NOW, &HashSet::new(), &mut rng).is_none());
+    scheduler.stopped(&pick.key, 2, true);
+    scheduler.stopped(&pick.key, 1, true);
+    assert_eq!(scheduler.types[&pick.key].jobs_running, 0);
+    assert_eq!(scheduler.batches_running, 0);
+    assert_eq!(scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap().0.limit, 3);
+}
+
+#[test]
+fn types_without_a_runnable_handler_are_not_picked() {
+    let mut bare = waiting("a", "bare", 5);
+    bare.handler = None;
+    let mut scheduler = scheduler(Fairness::Tenant, vec![bare, waiting("a", "t", 5)]);
+    let mut rng = fastrand::Rng::with_seed(1);
+    for _ in 0..50 {
+        let (pick, _) = scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap();
+        assert_eq!(pick.key, key("a", "t"));
+    }
+    scheduler.set_unrunnable(handler().unwrap());
+    assert!(scheduler.select(NOW, &HashSet::new(), &mut rng).is_none());
+    assert_eq!(scheduler.waiting_of(&key("a", "t").tenant, NOW).len(), 2, "workers still see them");
+}
+
+#[test]
+fn s2_37_a_daemon_for_one_tenant_picks_no_other() {
+    let slots = Slots { shared: 4, reserved: 2, tenant_min: 1 };
+    let only = HashSet::from([key("b", "t").tenant]);
+    let mut scheduler = Scheduler::new(Fairness::Tenant, slots, Some(only));
+    scheduler.look_begins();
+    scheduler.look_ends(glut_of_a());
+    let shares = shares(&mut scheduler, 100);
+    assert_eq!(shares.into_keys().collect::<Vec<_>>(), [key("b", "t")]);
+}
+
+#[test]
+fn a_short_claim_closes_a_type_and_what_was_noted_meanwhile_opens_it() {
+    let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 5)]);
+    let t = key("a", "t");
+    let noted = scheduler.claiming(&t, 2);
+    scheduler.claimed(&t, 2, 1, noted);
+    assert!(scheduler.waiting_of(&t.tenant, NOW).is_empty());
+    scheduler.note(&t, 5);
+    let noted = scheduler.claiming(&t, 2);
+    scheduler.note(&t, 1);
+    scheduler.claimed(&t, 2, 0, noted);
+    assert_eq!(scheduler.waiting_of(&t.tenant, NOW)[0].1, 1);
+}
+
+#[test]
+fn what_is_noted_during_a_look_at_the_store_is_not_lost() {
+    let mut scheduler = scheduler(Fairness::Tenant, vec![]);
+    scheduler.look_begins();
+    scheduler.note(&key("a", "t"), 3);
+    scheduler.look_ends(vec![waiting("a", "u", 1)]);
+    assert_eq!(scheduler.waiting_of(&key("a", "t").tenant, NOW).len(), 2);
+}
+
+#[test]
+fn a_type_over_its_rate_rests() {
+    let mut slow = waiting("a", "t", 100);
+    slow.settings.rate = Some(2.0);
+    let mut scheduler = scheduler(Fairness::Tenant, vec![slow]);
+    let mut rng = fastrand::Rng::with_seed(1);
+    let (pick, _) = scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap();
+    assert_eq!(pick.limit, 2);
+    scheduler.started(&pick.key, 2, NOW);
+    scheduler.stopped(&pick.key, 2, true);
+    assert!(scheduler.select(NOW, &HashSet::new(), &mut rng).is_none());
+    let rested = scheduler.next_rested_at().unwrap();
+    assert_eq!(rested, NOW + Duration::from_secs(1));
+    assert!(scheduler.select(rested, &HashSet::new(), &mut rng).is_some());
+}
+
+#[test]
+fn warm_types_go_first_within_a_bound() {
+    let mut cold = waiting("a", "cold", 1000);
+    cold.handler = HandlerId::new(2);
+    let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "warm", 1000), cold]);
+    let warm = HashSet::from([handler().unwrap()]);
+    let mut rng = fastrand::Rng::with_seed(3);
+    let mut picked = [0, 0];
+    for _ in 0..1000 {
+        let (pick, _) = scheduler.select(NOW, &warm, &mut rng).unwrap();
+        picked[usize::from(pick.key == key("a", "warm"))] += 1;
+    }
+    assert!(picked[1] > picked[0], "{picked:?}");
+    assert!(picked[0] > 400, "the cold type keeps its share: {picked:?}");
+}
+
+#[test]
+fn one_pick_in_ten_has_a_floor_so_that_no_priority_starves() {
+    let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 1000)]);
+    let mut rng = fastrand::Rng::with_seed(3);
+    let mut picks = (0..100).map(|_| scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap());
+    assert_eq!(picks.by_ref().filter(|pick| pick.0.floor.is_some()).count(), 10);
+}

@@ -1,0 +1,123 @@
+//! Settle: verdicts on ended attempts go into the store in batches, and everybody who cares hears
+//! of it. A job stays in the running table, and its lease is renewed, until its verdict is stored.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use windlass_core::Job;
+use windlass_core::retry::Verdict;
+use windlass_core::store::{Durability, Settled, Settlement};
+
+use crate::event;
+use crate::service::{Backoff, Next, Service};
+use crate::shared::Shared;
+
+/// Ended attempts that may wait for the store; beyond that, runners wait.
+pub(crate) const SETTLE_QUEUE_MAX: usize = 10_000;
+/// Verdicts in one transaction.
+const SETTLE_BATCH_MAX: usize = 1000;
+/// Pauses while the store does not take anything.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// A verdict on a job that ran in this daemon.
+pub(crate) struct SettleItem {
+    pub job: Arc<Job>,
+    pub settlement: Settlement,
+    pub run: Duration,
+}
+
+pub(crate) struct Settle {
+    shared: Arc<Shared>,
+    queue: mpsc::Receiver<SettleItem>,
+    stop: CancellationToken,
+    /// Taken from the queue, not in the store yet.
+    taken: Vec<SettleItem>,
+    backoff: Backoff,
+}
+
+impl Settle {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        queue: mpsc::Receiver<SettleItem>,
+        stop: CancellationToken,
+    ) -> Settle {
+        let backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+        Settle { shared, queue, stop, taken: Vec::new(), backoff }
+    }
+}
+
+#[async_trait]
+impl Service for Settle {
+    fn name(&self) -> &'static str {
+        "settle"
+    }
+
+    async fn pass(&mut self) -> Next {
+        if self.taken.is_empty() {
+            tokio::select! {
+                () = self.stop.cancelled() => return Next::OnWake,
+                _ = self.queue.recv_many(&mut self.taken, SETTLE_BATCH_MAX) => {}
+            }
+        }
+        let settlements = self.taken.iter().map(|item| item.settlement.clone()).collect();
+        // A power cut may undo this and run the jobs again; it never loses one.
+        match self.shared.store.job_settle(settlements, Durability::Relaxed).await {
+            Ok(answers) => {
+                for (item, answer) in self.taken.drain(..).zip(answers) {
+                    self.shared.running.remove(item.job.id);
+                    conclude(&self.shared, &item.job, &item.settlement, answer, item.run);
+                }
+                self.backoff.reset();
+                Next::Now
+            }
+            Err(error) => {
+                let pause = self.backoff.pause();
+                tracing::warn!(%error, waiting = self.taken.len(), "results wait for the store");
+                Next::After(pause)
+            }
+        }
+    }
+}
+
+/// After a verdict was stored (or refused): the log, the numbers, whoever waits, the scheduler.
+pub(crate) fn conclude(
+    shared: &Shared,
+    job: &Job,
+    settlement: &Settlement,
+    answer: Settled,
+    run: Duration,
+) {
+    if answer == Settled::Stale {
+        event::returned(job, "lease lost");
+        return;
+    }
+    match (settlement.ended, settlement.verdict) {
+        (Some(ended), verdict) => {
+            let again = matches!(verdict, Verdict::Again { .. });
+            shared.metrics.ended(&job.key, ended.code, again);
+            event::ended(job, ended, run, what_next(verdict));
+        }
+        (None, _) => event::returned(job, "released"),
+    }
+    shared.job_waiters.wake(job.id);
+    if let Verdict::Again { run_at } | Verdict::Release { run_at } = settlement.verdict {
+        if run_at <= shared.now() {
+            shared.announce([(job.key.clone(), 1)]);
+        } else {
+            shared.announce_due(run_at);
+        }
+    }
+}
+
+fn what_next(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::End(ending) => ending.state().as_str(),
+        Verdict::Again { .. } => "again",
+        Verdict::Release { .. } => "released",
+    }
+}

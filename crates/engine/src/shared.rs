@@ -1,0 +1,181 @@
+//! What all parts of one engine share.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc, watch};
+
+use windlass_core::store::SysidGrant;
+use windlass_core::{Clock, JobId, Runner, Store, Tenant, Timestamp};
+use windlass_journal::Journal;
+
+use crate::catalogue::Catalogue;
+use crate::idempotency::Idempotencies;
+use crate::metrics::Metrics;
+use crate::options::{Options, Parts};
+use crate::running::RunningTable;
+use crate::schedule::{Scheduler, Slots};
+use crate::settle::{SETTLE_QUEUE_MAX, SettleItem};
+use crate::waiter::{JobWaiters, TenantWaiters};
+
+pub(crate) struct Shared {
+    pub store: Arc<dyn Store>,
+    pub runner: Arc<dyn Runner>,
+    pub clock: Arc<dyn Clock>,
+    pub journal: Journal,
+    pub options: Options,
+    pub metrics: Arc<Metrics>,
+    pub grant: SysidGrant,
+    pub started_at: Timestamp,
+
+    pub catalogue: Catalogue,
+    pub idempotencies: Idempotencies,
+    pub running: RunningTable,
+    pub job_waiters: JobWaiters,
+    pub tenant_waiters: TenantWaiters,
+    pub settle_queue: mpsc::Sender<SettleItem>,
+    scheduler: Mutex<Scheduler>,
+    rng: Mutex<fastrand::Rng>,
+
+    /// Wakes the dispatcher: something may run, or a slot is free.
+    pub dispatch_wake: Arc<Notify>,
+    /// The dispatcher's next pass begins with a look at the store.
+    pub look_wanted: AtomicBool,
+    pub picking: AtomicBool,
+    /// The earliest moment at which a job that is deferred comes due, as far as we know.
+    pub next_due: watch::Sender<Option<Timestamp>>,
+    /// How often the dispatcher has looked at the store.
+    pub looks: watch::Sender<u64>,
+    /// How far our own journal is in the store.
+    pub ingested: watch::Sender<Option<JobId>>,
+    /// The newest id that was in our journal when the engine started.
+    pub backlog_newest: Option<JobId>,
+    /// The last id that was answered to an add through the journal.
+    appended: AtomicI64,
+    /// Why the engine cannot go on.
+    pub failure: watch::Sender<Option<String>>,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        parts: Parts,
+        journal: Journal,
+        grant: SysidGrant,
+        position: Option<JobId>,
+        options: Options,
+        metrics: Arc<Metrics>,
+    ) -> (Arc<Shared>, mpsc::Receiver<SettleItem>) {
+        let slots = Slots {
+            shared: options.slots,
+            reserved: options.slots_reserved,
+            tenant_min: options.tenant_slots_min,
+        };
+        let only = options.tenants.clone().map(|only| only.into_iter().collect::<HashSet<_>>());
+        let (settle_queue, settlements) = mpsc::channel(SETTLE_QUEUE_MAX);
+        let shared = Shared {
+            started_at: parts.clock.now(),
+            store: parts.store,
+            runner: parts.runner,
+            clock: parts.clock,
+            backlog_newest: journal.id_newest(),
+            appended: AtomicI64::new(journal.id_newest().map_or(0, JobId::get)),
+            journal,
+            metrics,
+            grant,
+            catalogue: Catalogue::default(),
+            idempotencies: Idempotencies::default(),
+            running: RunningTable::default(),
+            job_waiters: JobWaiters::default(),
+            tenant_waiters: TenantWaiters::default(),
+            settle_queue,
+            scheduler: Mutex::new(Scheduler::new(options.fairness, slots, only)),
+            rng: Mutex::new(fastrand::Rng::with_seed(options.seed)),
+            dispatch_wake: Arc::default(),
+            look_wanted: AtomicBool::new(true),
+            picking: AtomicBool::new(true),
+            next_due: watch::Sender::new(None),
+            looks: watch::Sender::new(0),
+            ingested: watch::Sender::new(position),
+            failure: watch::Sender::new(None),
+            options,
+        };
+        (Arc::new(shared), settlements)
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(crate) fn scheduler(&self) -> MutexGuard<'_, Scheduler> {
+        self.scheduler.lock().expect("nothing panics while it holds the scheduler")
+    }
+
+    pub(crate) fn rng(&self) -> MutexGuard<'_, fastrand::Rng> {
+        self.rng.lock().expect("nothing panics while it holds the random numbers")
+    }
+
+    pub(crate) fn luck(&self) -> f64 {
+        self.rng().f64()
+    }
+
+    /// Jobs of these types may run now: tells the scheduler, the dispatcher and waiting workers.
+    pub(crate) fn announce(&self, ready: impl IntoIterator<Item = (windlass_core::TypeKey, u64)>) {
+        let mut tenants: HashSet<Tenant> = HashSet::new();
+        {
+            let mut scheduler = self.scheduler();
+            for (key, jobs) in ready {
+                scheduler.note(&key, jobs);
+                tenants.insert(key.tenant);
+            }
+        }
+        if !tenants.is_empty() {
+            tenants.iter().for_each(|tenant| self.tenant_waiters.wake(tenant));
+            self.dispatch_wake.notify_one();
+        }
+    }
+
+    /// A job comes due at `at`: the dispatcher must look at the store then.
+    pub(crate) fn announce_due(&self, at: Timestamp) {
+        let earlier = self.next_due.send_if_modified(|due| {
+            let earlier = due.is_none_or(|due| at < due);
+            if earlier {
+                *due = Some(at);
+            }
+            earlier
+        });
+        if earlier {
+            self.dispatch_wake.notify_one();
+        }
+    }
+
+    /// Makes the dispatcher look at the store at once.
+    pub(crate) fn look(&self) {
+        self.look_wanted.store(true, Ordering::SeqCst);
+        self.dispatch_wake.notify_one();
+    }
+
+    pub(crate) fn note_appended(&self, id: JobId) {
+        self.appended.fetch_max(id.get(), Ordering::SeqCst);
+    }
+
+    /// Waits until the store has every job up to `id` that this daemon accepted; false when that
+    /// takes longer than `patience`.
+    pub(crate) async fn ingested_up_to(&self, id: JobId, patience: Duration) -> bool {
+        let target = id.get().min(self.appended.load(Ordering::SeqCst));
+        let mut ingested = self.ingested.subscribe();
+        let arrived = ingested.wait_for(|at| at.map_or(0, JobId::get) >= target);
+        target == 0 || tokio::time::timeout(patience, arrived).await.is_ok_and(|seen| seen.is_ok())
+    }
+
+    /// The newest id that was answered, for waits that mean "everything until now".
+    pub(crate) fn appended(&self) -> Option<JobId> {
+        JobId::new(self.appended.load(Ordering::SeqCst))
+    }
+
+    pub(crate) fn fail(&self, why: String) {
+        tracing::error!(%why, "the daemon cannot go on");
+        self.failure.send_replace(Some(why));
+    }
+}

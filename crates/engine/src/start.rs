@@ -1,0 +1,189 @@
+//! Start and stop: reserve a sysid, open the journal, start every service; and all of it backwards.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use windlass_core::runner::Stop;
+use windlass_core::store::{SysidGrant, SysidReserve};
+use windlass_core::{JobId, Sysid};
+use windlass_journal::Journal;
+
+use crate::accept::store_error;
+use crate::adopt::Adopt;
+use crate::api::Error;
+use crate::dispatch::Dispatch;
+use crate::ingest::Ingest;
+use crate::lease::Renew;
+use crate::metrics::Metrics;
+use crate::options::{Options, Parts};
+use crate::purge::Purge;
+use crate::reap::Reap;
+use crate::service::Services;
+use crate::settle::Settle;
+use crate::shared::Shared;
+
+/// Another daemon may be taking over the journal of our number: it is done in a moment.
+const LOCK_TRIES_MAX: usize = 100;
+const LOCK_PAUSE: Duration = Duration::from_millis(100);
+/// After jobs were told to stop, how long until they are given up on.
+const KILL_PATIENCE: Duration = Duration::from_secs(10);
+/// How long shutdown waits for the store before it leaves the rest to the next start.
+const STORE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A running engine: what it shares, and how its parts are ended.
+pub(crate) struct Running {
+    pub shared: Arc<Shared>,
+    services: Services,
+    batches: TaskTracker,
+    /// Ends what begins work, then what carries it on.
+    stop_picking: CancellationToken,
+    stop_all: CancellationToken,
+}
+
+pub(crate) async fn start(
+    parts: Parts,
+    options: Options,
+    metrics: Arc<Metrics>,
+) -> Result<Running, Error> {
+    let now = parts.clock.now();
+    let reserve = SysidReserve { wanted: options.sysid, now, until: now + options.lease };
+    let grant = parts.store.sysid_reserve(reserve).await.map_err(store_error)?;
+    match open_journal(&parts, &options, &metrics, grant.sysid).await {
+        Ok((journal, position)) => {
+            Ok(spawn_services(parts, options, metrics, grant, journal, position))
+        }
+        Err(error) => {
+            let _ = parts.store.sysid_release(grant.sysid, grant.boot).await;
+            Err(error)
+        }
+    }
+}
+
+async fn open_journal(
+    parts: &Parts,
+    options: &Options,
+    metrics: &Arc<Metrics>,
+    sysid: Sysid,
+) -> Result<(Journal, Option<JobId>), Error> {
+    for _ in 0..LOCK_TRIES_MAX {
+        let position = parts.store.journal_position(sysid).await.map_err(store_error)?;
+        let newest = parts.store.id_newest().await.map_err(store_error)?;
+        let journal_options = journal_options(options, metrics, sysid);
+        match Journal::open(journal_options, parts.clock.clone(), newest, position) {
+            Ok(journal) => return Ok((journal, position)),
+            Err(windlass_journal::Error::Locked { .. }) => tokio::time::sleep(LOCK_PAUSE).await,
+            Err(error) => return Err(Error::Unavailable(error.to_string())),
+        }
+    }
+    Err(Error::Conflict(format!("another process uses the journal of sysid {sysid}")))
+}
+
+pub(crate) fn journal_options(
+    options: &Options,
+    metrics: &Arc<Metrics>,
+    sysid: Sysid,
+) -> windlass_journal::Options {
+    let metrics = metrics.clone();
+    windlass_journal::Options {
+        dir: options.data_dir.join("journal").join(sysid.to_string()),
+        spool_dir: options.data_dir.join("payload"),
+        sysid,
+        segment_bytes_max: options.journal_segment_bytes_max,
+        on_sync: Some(Arc::new(move |took| metrics.journal_synced(took))),
+    }
+}
+
+fn spawn_services(
+    parts: Parts,
+    options: Options,
+    metrics: Arc<Metrics>,
+    grant: SysidGrant,
+    journal: Journal,
+    position: Option<JobId>,
+) -> Running {
+    let sysid = grant.sysid;
+    let (shared, settlements) =
+        Shared::new(parts, journal.clone(), grant, position, options, metrics);
+    let (stop_picking, stop_all) = (CancellationToken::new(), CancellationToken::new());
+    let services = Services::default();
+    let batches = TaskTracker::new();
+
+    let ingest = Ingest::new(shared.clone(), journal, sysid, stop_all.clone());
+    services.spawn(ingest, Arc::default(), stop_all.clone());
+    let settle = Settle::new(shared.clone(), settlements, stop_all.clone());
+    services.spawn(settle, Arc::default(), stop_all.clone());
+    services.spawn(Renew { shared: shared.clone() }, Arc::default(), stop_all.clone());
+    let dispatch = Dispatch::new(shared.clone(), batches.clone());
+    services.spawn(dispatch, shared.dispatch_wake.clone(), stop_picking.clone());
+    let quiet = || Arc::new(Notify::new());
+    services.spawn(Reap::new(shared.clone()), quiet(), stop_picking.clone());
+    services.spawn(Purge { shared: shared.clone() }, quiet(), stop_picking.clone());
+    let adopt = Adopt { shared: shared.clone(), stop: stop_picking.clone() };
+    services.spawn(adopt, quiet(), stop_picking.clone());
+    if shared.store.capabilities().wakes {
+        let (listening, stop) = (shared.clone(), stop_picking.clone());
+        batches.spawn(async move {
+            loop {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = listening.store.changed() => listening.look(),
+                }
+            }
+        });
+    }
+    Running { shared, services, batches, stop_picking, stop_all }
+}
+
+impl Running {
+    /// Stops picking, lets running jobs end or hands them back, flushes, frees the sysid.
+    pub(crate) async fn stop(&self) -> Result<(), Error> {
+        let shared = &self.shared;
+        shared.picking.store(false, Ordering::SeqCst);
+        self.stop_picking.cancel();
+        self.batches.close();
+        let ended = tokio::time::timeout(shared.options.stop_grace, self.batches.wait()).await;
+        if ended.is_err() {
+            for id in shared.running.ids() {
+                shared.runner.stop(id, Stop::Shutdown);
+            }
+            let _ = tokio::time::timeout(KILL_PATIENCE, self.batches.wait()).await;
+        }
+        self.settled().await;
+        self.stop_all.cancel();
+        self.services.stopped().await;
+        shared.runner.close().await;
+        let flushed = self.leave_store().await;
+        shared.journal.close().await;
+        shared.store.close().await;
+        flushed
+    }
+
+    /// Waits until the store has every verdict; a store that is away does not hold us for ever.
+    async fn settled(&self) {
+        let deadline = Instant::now() + STORE_PATIENCE;
+        while self.shared.running.len() > 0 && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let left = self.shared.running.len();
+        if left > 0 {
+            tracing::warn!(left, "jobs are left to their leases: the store did not answer");
+        }
+    }
+
+    async fn leave_store(&self) -> Result<(), Error> {
+        let SysidGrant { sysid, boot } = self.shared.grant;
+        let leave = async {
+            self.shared.store.flush().await?;
+            self.shared.store.sysid_release(sysid, boot).await
+        };
+        match tokio::time::timeout(STORE_PATIENCE, leave).await {
+            Ok(left) => left.map_err(store_error),
+            Err(_) => Err(Error::Unavailable("the store did not answer at shutdown".into())),
+        }
+    }
+}
