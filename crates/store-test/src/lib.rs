@@ -22,6 +22,7 @@ mod journal;
 mod lifecycle;
 mod list;
 mod log;
+pub mod model;
 mod payload;
 mod persist;
 mod purge;

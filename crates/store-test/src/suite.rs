@@ -288,4 +288,10 @@ suite! { $
         without_wakes_it_never_tells_of_changes
         a_closed_store_is_not_available
     }
+    model {
+        seeds_1_to_5
+        seeds_6_to_10
+        seeds_11_to_15
+        seeds_16_to_20
+    }
 }

@@ -1,0 +1,156 @@
+//! What a store answers to an operation, as text in which everything that the contract leaves
+//! open has one form.
+
+use std::fmt::Debug;
+
+use windlass_core::store::{Changed, Claimed, Durability, Error, Insert, Waiting};
+use windlass_core::{Job, State};
+
+use super::op::{Op, Read, World};
+use crate::fixture::{Subject, lease_ref};
+
+pub(super) async fn of(store: &Subject, op: &Op, world: &mut World) -> String {
+    match op {
+        Op::Claim(claim) => {
+            let claimed = store.job_claim(claim.clone()).await;
+            for claimed in claimed.iter().flatten() {
+                world.remember(lease_ref(claimed));
+            }
+            text(claimed.map(|claimed| claimed.into_iter().map(plain_claimed).collect::<Vec<_>>()))
+        }
+        Op::Read(read) => of_read(store, read).await,
+        op => of_change(store, op).await,
+    }
+}
+
+async fn of_change(store: &Subject, op: &Op) -> String {
+    match op {
+        Op::Insert(insert) => text(store.job_insert(insert.clone()).await),
+        Op::InsertLarge(new, pieces) => {
+            for (piece, index) in pieces.iter().zip(0..) {
+                store.payload_put(new.id, index, piece.clone()).await.unwrap();
+            }
+            let (jobs, keys, durability) = (vec![new.clone()], Vec::new(), Durability::Synced);
+            text(store.job_insert(Insert { jobs, keys, mark: None, durability }).await)
+        }
+        Op::Renew(leases, until) => {
+            let mut lost = store.job_renew(leases.clone(), *until).await;
+            if let Ok(lost) = &mut lost {
+                lost.sort_by_key(|lease| (lease.id, lease.tenant.clone(), lease.token));
+            }
+            text(lost)
+        }
+        Op::Settle(settlements, durability) => {
+            text(store.job_settle(settlements.clone(), *durability).await)
+        }
+        Op::Progress(lease, progress) => {
+            text(store.job_progress(lease.clone(), progress.clone()).await)
+        }
+        Op::LeaseExpired(now, limit) => {
+            text(store.lease_expired(*now, *limit).await.map(by_expiry))
+        }
+        Op::Cancel(end) => text(store.job_cancel(end.clone()).await.map(plain_changed)),
+        Op::Rerun(tenant, id, now) => {
+            text(store.job_rerun(tenant, *id, *now).await.map(plain_changed))
+        }
+        Op::Requeue(requeue) => text(store.job_requeue(requeue.clone()).await),
+        Op::Delete(tenant, id) => text(store.job_delete(tenant, *id).await.map(plain_changed)),
+        Op::GiveUp(give_up) => text(store.job_give_up(give_up.clone()).await.map(by_id)),
+        Op::Purge(now, limit) => text(store.job_purge(*now, *limit).await),
+        Op::HandlerPut(id, key, spec, now) => {
+            text(store.handler_put(*id, key, spec.clone(), *now).await)
+        }
+        Op::HandlerDelete(key) => text(store.handler_delete(key).await),
+        Op::Suspend(key, suspended) => text(store.type_suspend(key, *suspended).await),
+        Op::SettingsPut(key, settings) => {
+            text(store.type_settings_put(key, settings.clone()).await)
+        }
+        Op::Flush => text(store.flush().await),
+        op => unreachable!("{op:?} is answered elsewhere"),
+    }
+}
+
+async fn of_read(store: &Subject, read: &Read) -> String {
+    match read {
+        Read::Job(tenant, id) => {
+            let job = store.job_get(tenant, *id).await.unwrap().map(|job| {
+                let progress = job.progress.clone();
+                Job { progress, ..plain(job) }
+            });
+            let log = store.job_log(tenant, *id).await.unwrap();
+            let result = store.job_result(tenant, *id).await.unwrap();
+            let payload = store.job_payload(tenant, *id).await.unwrap();
+            format!("{:?}", (job, log, result, payload))
+        }
+        Read::Piece(id, index) => text(store.payload_piece(*id, *index).await),
+        Read::List(list) => {
+            let jobs: Vec<Job> = store.listed(list.clone()).await.into_iter().map(plain).collect();
+            format!("{jobs:?}")
+        }
+        Read::Waiting(now) => text(store.type_waiting(*now).await.map(by_key)),
+        Read::Stats(tenant, now) => {
+            // What is ready is judged at a time that the store was told before.
+            store.type_waiting(*now).await.unwrap();
+            let mut stats = store.type_stats(tenant.as_ref()).await.unwrap();
+            stats.sort_by(|a, b| a.key.cmp(&b.key));
+            format!("{stats:?}")
+        }
+        Read::Handler(key, version) => text(store.handler_get(key, *version).await),
+        Read::Handlers(tenant) => text(store.handler_list(tenant).await),
+        Read::Settings(key) => text(store.type_settings_get(key).await),
+        Read::Idempotency(tenant, key, now) => text(store.idempotency_get(tenant, key, *now).await),
+        Read::Journal(sysid) => text(store.journal_position(*sysid).await),
+        Read::Sysids(now) => {
+            let mut sysids = store.sysid_list(*now).await.unwrap();
+            sysids.sort();
+            format!("{sysids:?}")
+        }
+    }
+}
+
+/// Which words an error has is a store's own matter.
+fn text<T: Debug>(answer: Result<T, Error>) -> String {
+    match answer {
+        Ok(answer) => format!("{answer:?}"),
+        Err(Error::Conflict(_)) => "conflict".into(),
+        Err(error) => format!("{error:?}"),
+    }
+}
+
+/// Progress is only promised where one job is asked for. Whether a release takes the start of its
+/// attempt back is not laid down, so a start is compared where an attempt must have had it.
+fn plain(mut job: Job) -> Job {
+    job.progress = None;
+    if !matches!(job.state, State::Running | State::Finished) {
+        job.started_at = None;
+    }
+    job
+}
+
+fn plain_claimed(claimed: Claimed) -> Claimed {
+    Claimed { job: plain(claimed.job), ..claimed }
+}
+
+fn plain_changed(changed: Changed) -> Changed {
+    match changed {
+        Changed::Done(job) => Changed::Done(Box::new(plain(*job))),
+        other => other,
+    }
+}
+
+fn by_id(mut jobs: Vec<Job>) -> Vec<Job> {
+    jobs.sort_by_key(|job| job.id);
+    jobs.into_iter().map(plain).collect()
+}
+
+/// The order among leases that run out at the same moment is free.
+fn by_expiry(jobs: Vec<Job>) -> Vec<Job> {
+    let expiry = |job: &Job| job.lease.map(|lease| lease.expires_at);
+    assert!(jobs.is_sorted_by_key(expiry), "the oldest expiry comes first: {jobs:?}");
+    by_id(jobs)
+}
+
+fn by_key(mut waiting: Waiting) -> Waiting {
+    waiting.types.sort_by(|a, b| a.key.cmp(&b.key));
+    waiting
+}

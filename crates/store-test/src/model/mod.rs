@@ -1,0 +1,177 @@
+//! The model test: random operations from a seed, done by the reference store and by the store
+//! under test, whose answers must be the same. There are few tenants, types and ids, so that the
+//! operations meet each other often.
+//!
+//! Where the contract leaves a store free (the order of types, how a listing is cut into pages,
+//! which free sysid it gives), the answers are put into one form first: see `answer`.
+
+mod answer;
+mod op;
+
+use std::sync::Arc;
+
+use windlass_core::memory::MemoryStore;
+use windlass_core::store::{SysidGrant, SysidReserve};
+
+use crate::Harness;
+use crate::fixture::{Subject, everything_of};
+use op::{Op, World};
+
+/// Steps of one seed in the suite.
+const STEPS: u32 = 300;
+/// Steps after which everything is compared.
+const STEPS_BETWEEN_FULL: u32 = 50;
+/// Operations before a failure that are shown with it.
+const TRACE_MAX: usize = 12;
+
+pub async fn seeds_1_to_5(harness: &dyn Harness) {
+    for seed in 1..=5 {
+        run(harness, seed, STEPS).await;
+    }
+}
+
+pub async fn seeds_6_to_10(harness: &dyn Harness) {
+    for seed in 6..=10 {
+        run(harness, seed, STEPS).await;
+    }
+}
+
+pub async fn seeds_11_to_15(harness: &dyn Harness) {
+    for seed in 11..=15 {
+        run(harness, seed, STEPS).await;
+    }
+}
+
+pub async fn seeds_16_to_20(harness: &dyn Harness) {
+    for seed in 16..=20 {
+        run(harness, seed, STEPS).await;
+    }
+}
+
+/// Compares a fresh store with the reference store over that many random operations. Panics where
+/// they differ, and then prints the seed and what led there.
+pub async fn run(harness: &dyn Harness, seed: u64, steps: u32) {
+    let mut model = Model {
+        world: World::new(seed),
+        reference: Subject(Arc::new(MemoryStore::new())),
+        subject: Subject::fresh(harness).await,
+        grants: Vec::new(),
+        trace: Trace { seed, step: 0, ops: Vec::new() },
+    };
+    for step in 1..=steps {
+        model.trace.step = step;
+        let op = model.world.next(&model.reference).await;
+        model.trace.note(format!("{:?}: {op:?}", model.world.now));
+        model.step(op).await;
+        if step % STEPS_BETWEEN_FULL == 0 || step == steps {
+            model.compare_everything().await;
+        }
+    }
+}
+
+struct Model {
+    world: World,
+    reference: Subject,
+    subject: Subject,
+    /// What the reference and the store under test granted for the same reservation.
+    grants: Vec<(SysidGrant, SysidGrant)>,
+    trace: Trace,
+}
+
+impl Model {
+    async fn step(&mut self, op: Op) {
+        match op {
+            Op::SysidReserve(reserve) => self.sysid_reserve(reserve).await,
+            Op::SysidRenew { nth, until, id_newest } => {
+                let Some((by_reference, by_subject)) = self.grant(nth) else { return };
+                let renew = |grant| windlass_core::store::SysidRenew { grant, until, id_newest };
+                let expected = self.reference.sysid_renew(renew(by_reference)).await.is_ok();
+                let seen = self.subject.sysid_renew(renew(by_subject)).await.is_ok();
+                assert_eq!(seen, expected, "renewed {by_subject:?}");
+            }
+            Op::SysidRelease { nth } => {
+                let Some((by_reference, by_subject)) = self.grant(nth) else { return };
+                let (sysid, boot) = (by_reference.sysid, by_reference.boot);
+                self.reference.sysid_release(sysid, boot).await.unwrap();
+                self.subject.sysid_release(by_subject.sysid, by_subject.boot).await.unwrap();
+                // Whether a number that was given back can be renewed is not laid down.
+                self.grants.retain(|(granted, _)| *granted != by_reference);
+            }
+            op => self.compare(&op).await,
+        }
+    }
+
+    async fn compare(&mut self, op: &Op) {
+        let expected = answer::of(&self.reference, op, &mut self.world).await;
+        let seen = answer::of(&self.subject, op, &mut self.world).await;
+        assert!(
+            seen == expected,
+            "\nthe answers differ\nreference: {expected}\nthis store: {seen}\n"
+        );
+    }
+
+    /// Which free number is given is the store's choice, so the reference is asked for the same.
+    async fn sysid_reserve(&mut self, reserve: SysidReserve) {
+        let seen = self.subject.sysid_reserve(reserve.clone()).await;
+        let wanted = seen.as_ref().map(|grant| grant.sysid).ok().or(reserve.wanted);
+        let expected = self.reference.sysid_reserve(SysidReserve { wanted, ..reserve }).await;
+        match (expected, seen) {
+            (Ok(expected), Ok(seen)) => {
+                let grown = self.grants.iter().all(|(_, earlier)| earlier.boot < seen.boot);
+                assert!(grown && seen.sysid == expected.sysid, "granted {seen:?}");
+                self.grants.push((expected, seen));
+            }
+            (Err(_), Err(_)) => {}
+            (expected, seen) => panic!("the reference has {expected:?}, this store {seen:?}"),
+        }
+    }
+
+    fn grant(&self, nth: usize) -> Option<(SysidGrant, SysidGrant)> {
+        let count = self.grants.len();
+        (count > 0).then(|| self.grants[nth % count])
+    }
+
+    /// Everything that can be read.
+    async fn compare_everything(&mut self) {
+        for op in self.world.all_reads() {
+            self.trace.note(format!("full comparison: {op:?}"));
+            self.compare(&op).await;
+        }
+        let mut newest = None;
+        for tenant in op::tenants() {
+            let jobs = self.reference.listed(everything_of(tenant)).await;
+            newest = newest.max(jobs.first().map(|job| job.id));
+        }
+        let known = self.subject.id_newest().await.unwrap();
+        assert!(known >= newest, "the newest id is {newest:?}, this store knows {known:?}");
+        assert!(known <= self.world.id_newest, "this store knows {known:?}, which nobody made");
+    }
+}
+
+/// Tells how a failure came about.
+struct Trace {
+    seed: u64,
+    step: u32,
+    ops: Vec<String>,
+}
+
+impl Trace {
+    fn note(&mut self, op: String) {
+        if self.ops.len() == TRACE_MAX {
+            self.ops.remove(0);
+        }
+        self.ops.push(op);
+    }
+}
+
+impl Drop for Trace {
+    #[allow(clippy::print_stderr)] // Whoever reads the failed test needs it there.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("model test, seed {}, step {}; it did:", self.seed, self.step);
+            for op in &self.ops {
+                eprintln!("  {op}");
+            }
+        }
+    }
+}
