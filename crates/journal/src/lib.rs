@@ -37,6 +37,9 @@ mod spool;
 mod unread;
 mod writer;
 
+#[cfg(test)]
+mod tests;
+
 pub use entry::{Body, Entry, IdempotencyNote, Key, Record, Stats};
 pub use error::Error;
 pub use journal::{Journal, Options};

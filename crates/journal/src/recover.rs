@@ -36,7 +36,9 @@ pub(crate) fn recover(
     let files = list(disk, dir)?;
     let newest_name = files.last().map(|file| file.first);
     let mut repairs = Repairs::default();
-    let links = chain(read_heads(disk, files, sysid, &mut repairs)?, &mut repairs)?;
+    let (headed, unfinished) = read_heads(disk, files, sysid)?;
+    let links = chain(headed, &unfinished, &mut repairs)?;
+    repairs.removals.extend(unfinished.into_iter().map(|file| file.path));
     let mut scan = Scan {
         disk,
         ingested,
@@ -120,14 +122,14 @@ fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<Found>, Error> {
     Ok(files)
 }
 
-/// The segments with a whole head. One whose head was never finished has nothing in it and goes.
+/// The segments with a whole head, and those whose head was never finished.
 fn read_heads(
     disk: &dyn Disk,
     files: Vec<Found>,
     sysid: Sysid,
-    repairs: &mut Repairs,
-) -> Result<Vec<Headed>, Error> {
+) -> Result<(Vec<Headed>, Vec<Found>), Error> {
     let mut headed = Vec::with_capacity(files.len());
+    let mut unfinished = Vec::new();
     for file in files {
         let start = read(disk, &file.path, file.bytes.min(HEAD_BYTES_MAX as u64))?;
         let head_bytes = memchr::memchr(b'\n', &start).map_or(start.len(), |at| at + 1);
@@ -138,21 +140,26 @@ fn read_heads(
                 return Err(Error::corrupt(&file.path, 0, what));
             }
             Err(what) => {
-                let unfinished = start.len() as u64 == file.bytes
+                let is_unfinished = start.len() as u64 == file.bytes
                     && start[head_bytes..].iter().all(|&byte| byte == 0);
-                if !unfinished {
+                if !is_unfinished {
                     return Err(Error::corrupt(&file.path, 0, what));
                 }
-                repairs.removals.push(file.path);
+                unfinished.push(file);
             }
         }
     }
-    Ok(headed)
+    Ok((headed, unfinished))
 }
 
 /// Follows the heads from the newest segment to the oldest. Segments beside the chain are ones
-/// whose creation failed in the end; they have only a head.
-fn chain(mut headed: Vec<Headed>, repairs: &mut Repairs) -> Result<Vec<Link>, Error> {
+/// whose creation failed in the end: they have nothing but a head, whole or not.
+fn chain(
+    mut headed: Vec<Headed>,
+    unfinished: &[Found],
+    repairs: &mut Repairs,
+) -> Result<Vec<Link>, Error> {
+    let known = |previous: &Previous| unfinished.iter().find(|file| file.first == previous.first);
     let mut links = Vec::with_capacity(headed.len());
     let mut wanted: Option<Previous> = None;
     while let Some(next) = headed.pop() {
@@ -170,6 +177,10 @@ fn chain(mut headed: Vec<Headed>, repairs: &mut Repairs) -> Result<Vec<Link>, Er
                 return Err(Error::corrupt(&next.file.path, 0, what));
             }
         };
+        if let Some(file) = previous.as_ref().and_then(known) {
+            let what = "a later segment knows of this one, and its head is gone";
+            return Err(Error::corrupt(&file.path, 0, what));
+        }
         wanted = previous;
         links.push(Link { headed: next, bytes, ingested_only });
     }

@@ -18,6 +18,7 @@ use crate::entry::{Body, Entry, Key};
 use crate::error::Error;
 use crate::journal::Shared;
 use crate::segment::{self, Head, Previous, Salt, Segment};
+use crate::spool::Spool;
 
 /// Appends in one group.
 const GROUP_APPENDS_MAX: usize = 1024;
@@ -49,6 +50,9 @@ pub(crate) struct Writer {
     active: Option<Active>,
     /// How the segment before the active one (or before the next one) ended.
     previous: Option<Previous>,
+    /// Payloads of a refused frame that a restart might still find, until a later segment's head
+    /// rules that out.
+    undecided: Vec<Spool>,
 }
 
 /// The segment that is being written.
@@ -69,6 +73,19 @@ struct Numbered {
     ids: Vec<JobId>,
 }
 
+/// Why a group is not in the journal.
+struct Refused {
+    error: Error,
+    /// The frame was written whole, so that a crash in the next moments might bring it back.
+    may_survive: bool,
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Refused {
+        Refused { error, may_survive: false }
+    }
+}
+
 impl Writer {
     pub(crate) fn new(
         shared: Arc<Shared>,
@@ -86,6 +103,7 @@ impl Writer {
             frame: Frame::new(),
             active: None,
             previous,
+            undecided: Vec::new(),
         }
     }
 
@@ -100,6 +118,9 @@ impl Writer {
                 // Whoever does not wait any more needs no answer.
                 let _ = sync.send(());
             }
+        }
+        for spool in self.undecided {
+            spool.keep();
         }
     }
 
@@ -144,9 +165,12 @@ impl Writer {
         };
         match self.persist(first) {
             Ok(offset) => self.publish(offset, numbered),
-            Err(error) => {
+            Err(Refused { error, may_survive }) => {
                 tracing::error!(%error, "the journal refuses jobs");
                 self.shared.state().healthy = Some(error.to_string());
+                if may_survive {
+                    self.undecided.extend(spools(&numbered).map(|(spool, _)| spool.clone()));
+                }
                 for Numbered { append, .. } in numbered {
                     answer(append, Err(error.clone()));
                 }
@@ -155,7 +179,7 @@ impl Writer {
     }
 
     /// Writes and syncs the frame; where in the active segment it lies.
-    fn persist(&mut self, first: JobId) -> Result<u64, Error> {
+    fn persist(&mut self, first: JobId) -> Result<u64, Refused> {
         let full = |active: &Active| {
             !active.is_empty && active.bytes + self.frame.bytes_max() > self.segment_bytes_max
         };
@@ -170,7 +194,7 @@ impl Writer {
             Ok(frame) => frame,
             Err(error) => {
                 self.active = Some(active);
-                return Err(error);
+                return Err(error.into());
             }
         };
         let path = segment::path(&self.shared.dir, active.first);
@@ -180,14 +204,15 @@ impl Writer {
             if !cut {
                 self.seal();
             }
-            return Err(Error::storage("write", &path, &error));
+            return Err(Error::storage("write", &path, &error).into());
         }
         if let Err(error) = sync_timed(&*active.file, self.on_sync.as_deref()) {
             // After a failed sync nobody knows what the disk has; the segment ends here.
             let _ = active.file.truncate(active.bytes);
             self.active = Some(active);
             self.seal();
-            return Err(Error::storage("sync", &path, &error));
+            let error = Error::storage("sync", &path, &error);
+            return Err(Refused { error, may_survive: true });
         }
         let offset = active.bytes;
         active.bytes += frame.len() as u64;
@@ -201,18 +226,12 @@ impl Writer {
         let active = self.active.as_mut().expect("a frame was written to the active segment");
         let room = self.shared.state().unread.cache_room();
         let chunks = self.frame.chunks(active.first, offset, room);
-        let spooled = numbered.iter().flat_map(|Numbered { append, ids }| {
-            append.entries.iter().zip(ids).filter_map(|(entry, &id)| match &entry.payload {
-                Body::Spooled(spool) => Some((spool, id)),
-                Body::Inline(_) => None,
-            })
-        });
         let mut state = self.shared.state();
         for (chunk, bytes) in chunks {
             active.last = Some(chunk.last);
             state.unread.push(chunk, bytes);
         }
-        for (spool, id) in spooled {
+        for (spool, id) in spools(&numbered) {
             spool.keep();
             state.spools.insert(spool.name().to_owned(), id);
         }
@@ -241,6 +260,7 @@ impl Writer {
         file.write_at(head.as_bytes(), 0).map_err(failed)?;
         file.sync().map_err(failed)?;
         shared.disk.sync_dir(&shared.dir).map_err(failed)?;
+        self.undecided.clear();
         let bytes = head.len() as u64;
         let mut state = shared.state();
         state.segments.push_back(Segment { first, last: None, bytes });
@@ -256,6 +276,15 @@ impl Writer {
             Some(Previous { first: active.first, bytes: active.bytes, last: active.last });
         self.shared.state().active = None;
     }
+}
+
+/// The large payloads of a group, with the ids of their jobs.
+fn spools(group: &[Numbered]) -> impl Iterator<Item = (&Spool, JobId)> {
+    let pairs = group.iter().flat_map(|numbered| numbered.append.entries.iter().zip(&numbered.ids));
+    pairs.filter_map(|(entry, &id)| match &entry.payload {
+        Body::Spooled(spool) => Some((spool, id)),
+        Body::Inline(_) => None,
+    })
 }
 
 fn sync_timed(

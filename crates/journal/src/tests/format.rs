@@ -1,0 +1,163 @@
+//! The text in the files, and that everything comes back as it went in.
+
+use std::process::Command;
+
+use bytes::Bytes;
+use windlass_core::TypeKey;
+
+use super::*;
+use crate::Key;
+
+fn output_of(program: &str, arguments: &[&str], file: &Path) -> String {
+    let output = Command::new(program).args(arguments).arg(file).output().unwrap();
+    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn s0_40_grep_and_awk_read_the_file() {
+    let root = tempfile::tempdir().unwrap();
+    let journal = open(root.path());
+    let mut other = entry("third");
+    other.key = TypeKey::new("beta", "ä b/c, d").unwrap();
+    let batch = vec![entry("first"), entry("sec|ond|"), other, entry("#:Batch no frame")];
+    let made = journal.append(batch, None).await.unwrap();
+    let file = &segments(root.path())[0];
+
+    let script = r#"/^[0-9]+[|]/ { split($0, f, "|");
+        print f[1] "," f[2] "," substr($0, length(f[1]) + length(f[2]) + 3) }"#;
+    let expected = format!(
+        "{},acme/mail,first\n{},acme/mail,sec|ond|\n{},beta/ä b/c, d,third\n\
+         {},acme/mail,#:Batch no frame\n",
+        made[0], made[1], made[2], made[3]
+    );
+    assert_eq!(output_of("awk", &[script], file), expected);
+    assert_eq!(output_of("grep", &["-c", r"^[0-9]*|acme/mail|"], file), "3\n");
+    assert_eq!(
+        output_of("grep", &[&format!("^{}|", made[1])], file),
+        format!("{}|acme/mail|sec|ond|\n", made[1])
+    );
+    let head = output_of("head", &["-n", "2"], file);
+    let mut lines = head.lines();
+    assert!(lines.next().unwrap().starts_with("#:Windlass-Journal version=1,sysid=7,"));
+    let frame = lines.next().unwrap();
+    assert!(frame.starts_with("#:Batch date=2027-01-15T08:00:00.123Z,records=4,bytes="), "{frame}");
+    assert_eq!(output_of("tail", &["-n", "1"], file), "#:EndBatch\n");
+}
+
+#[tokio::test]
+async fn s0_44_payloads_of_any_bytes_arrive_unchanged() {
+    let root = tempfile::tempdir().unwrap();
+    let journal = open(root.path());
+    let all: Vec<u8> = (0..=255).collect();
+    let nasty: Vec<Bytes> = [
+        &b""[..],
+        b"\n",
+        b"\0",
+        b"a\0b\nc",
+        b"\n\n\n",
+        b"\r\n",
+        b"|",
+        b"#:EndBatch",
+        b"#:EndBatch\n",
+        b"x\n#:Bytes 1\n1|acme/mail|y\n#:EndBatch\n",
+        b"1|acme/mail|z",
+        b"\xff\xfe",
+        &all,
+    ]
+    .iter()
+    .map(|bytes| Bytes::copy_from_slice(bytes))
+    .collect();
+    let batch = nasty.iter().map(|bytes| entry(bytes.clone())).collect();
+    journal.append(batch, None).await.unwrap();
+    for bytes in &nasty {
+        journal.append(vec![entry(bytes.clone())], None).await.unwrap();
+    }
+    let expected: Vec<&[u8]> = nasty.iter().chain(&nasty).map(|bytes| &bytes[..]).collect();
+    let records = drain(&journal).await;
+    assert_eq!(records.iter().map(payload).collect::<Vec<_>>(), expected);
+    journal.close().await;
+    let records = drain(&open(root.path())).await;
+    assert_eq!(records.iter().map(payload).collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test]
+async fn s0_44_random_payloads_and_options_arrive_unchanged() {
+    for seed in 0..20 {
+        let mut luck = fastrand::Rng::with_seed(seed);
+        let root = tempfile::tempdir().unwrap();
+        let journal = open(root.path());
+        let mut sent = Vec::new();
+        for _ in 0..luck.usize(1..20) {
+            let batch: Vec<_> = (0..luck.usize(1..30)).map(|_| random_entry(&mut luck)).collect();
+            journal.append(batch.clone(), None).await.unwrap();
+            sent.extend(batch);
+        }
+        check_same(&sent, &drain(&journal).await, seed);
+        journal.close().await;
+        let journal = open(root.path());
+        let mut records = Vec::new();
+        while let Some(ticket) = journal.reserve(luck.usize(1..9), luck.usize(1..900), LONG) {
+            records.extend(journal.read(&ticket).await.unwrap());
+            journal.commit(ticket).unwrap();
+        }
+        check_same(&sent, &records, seed);
+    }
+}
+
+fn random_entry(luck: &mut fastrand::Rng) -> Entry {
+    const ALPHABET: &[u8] = b"ab|#:\n\0\xff1 ";
+    let size = luck.usize(0..40);
+    let payload: Vec<u8> = (0..size).map(|_| ALPHABET[luck.usize(..ALPHABET.len())]).collect();
+    let mut made = entry(payload);
+    if luck.bool() {
+        made.key =
+            TypeKey::new(["a", "b-1"][luck.usize(..2)], "t/|x".split('|').next().unwrap()).unwrap();
+        made.priority = Priority::new(luck.i64(0..=1000)).unwrap();
+        made.run_at = luck.bool().then(|| Timestamp(luck.i64(..)));
+        made.expires_at = luck.bool().then(|| Timestamp(luck.i64(..)));
+        made.timeout = luck.bool().then(|| Duration::from_millis(luck.u64(..)));
+    }
+    made
+}
+
+fn check_same(sent: &[Entry], records: &[Record], seed: u64) {
+    assert_eq!(sent.len(), records.len(), "seed {seed}");
+    for (entry, record) in sent.iter().zip(records) {
+        let Body::Inline(bytes) = &entry.payload else { panic!("not inline") };
+        let job = &record.job;
+        assert_eq!(payload(record), &bytes[..], "seed {seed}");
+        assert_eq!(job.key, entry.key, "seed {seed}");
+        assert_eq!(job.priority, entry.priority, "seed {seed}");
+        assert_eq!(job.created_at, NOW, "seed {seed}");
+        assert_eq!(job.run_at, entry.run_at.unwrap_or(NOW), "seed {seed}");
+        assert_eq!(job.expires_at, entry.expires_at, "seed {seed}");
+        assert_eq!(job.timeout, entry.timeout, "seed {seed}");
+    }
+}
+
+#[tokio::test]
+async fn an_idempotency_key_comes_back_on_the_last_record_with_all_ids() {
+    let root = tempfile::tempdir().unwrap();
+    let journal = open(root.path());
+    let key = Key { key: "ä, 100%=\n\"x\"|".into(), fingerprint: u64::MAX - 1 };
+    let keyed = journal.append(vec![entry("a"); 3000], Some(key.clone())).await.unwrap();
+    let plain = journal.append(entries(&["b"]), None).await.unwrap();
+    for reopened in [false, true] {
+        let journal = if reopened { open(root.path()) } else { journal.clone() };
+        let mut records = Vec::new();
+        while let Some(ticket) = journal.reserve(700, usize::MAX, LONG) {
+            records.extend(journal.read(&ticket).await.unwrap());
+            journal.commit(ticket).unwrap();
+        }
+        assert_eq!(ids(&records), [keyed.clone(), plain.clone()].concat());
+        let noted: Vec<_> = records.iter().filter(|record| record.key.is_some()).collect();
+        assert_eq!(noted.len(), 1);
+        let note = noted[0].key.as_ref().unwrap();
+        assert_eq!(noted[0].job.id, keyed[2999]);
+        assert_eq!((&note.key, note.fingerprint), (&key.key, key.fingerprint));
+        assert_eq!(note.ids, keyed);
+        assert_eq!(note.tenant.as_str(), "acme");
+        journal.close().await;
+    }
+}

@@ -1,0 +1,101 @@
+//! Tests of the whole journal, on real files unless a disk must fail.
+
+mod adopt;
+mod fault;
+mod fault_loop;
+mod format;
+mod kill;
+mod reading;
+mod recovery;
+mod writing;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use windlass_core::time::{Clock, ManualClock};
+use windlass_core::{JobId, Payload, Priority, Sysid, Timestamp, TypeKey};
+
+use crate::{Body, Entry, Error, Journal, Options, Record};
+
+const NOW: Timestamp = Timestamp(1_800_000_000_123);
+const SEGMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Longer than any test takes by its own clock.
+const LONG: Duration = Duration::from_secs(3600);
+
+fn sysid() -> Sysid {
+    Sysid::new(7).unwrap()
+}
+
+fn clock() -> Arc<ManualClock> {
+    Arc::new(ManualClock::at(NOW))
+}
+
+fn options(root: &Path) -> Options {
+    Options {
+        dir: root.join("journal/7"),
+        spool_dir: root.join("payload"),
+        sysid: sysid(),
+        segment_bytes_max: SEGMENT_BYTES_MAX,
+        on_sync: None,
+    }
+}
+
+fn open(root: &Path) -> Journal {
+    open_after(root, None).unwrap()
+}
+
+fn open_after(root: &Path, ingested: Option<JobId>) -> Result<Journal, Error> {
+    Journal::open(options(root), clock() as Arc<dyn Clock>, None, ingested)
+}
+
+fn entry(payload: impl Into<Bytes>) -> Entry {
+    Entry {
+        key: TypeKey::new("acme", "mail").unwrap(),
+        payload: Body::Inline(payload.into()),
+        priority: Priority::default(),
+        run_at: None,
+        expires_at: None,
+        timeout: None,
+    }
+}
+
+fn entries(payloads: &[&'static str]) -> Vec<Entry> {
+    payloads.iter().map(|payload| entry(*payload)).collect()
+}
+
+fn payload(record: &Record) -> &[u8] {
+    match &record.job.payload {
+        Payload::Inline(bytes) => bytes,
+        Payload::Pieces { .. } => panic!("a spooled payload"),
+    }
+}
+
+/// Reads and commits everything that waits.
+async fn drain(journal: &Journal) -> Vec<Record> {
+    let mut records = Vec::new();
+    while let Some(ticket) = journal.reserve(1000, 1024 * 1024, LONG) {
+        records.extend(journal.read(&ticket).await.unwrap());
+        journal.commit(ticket).unwrap();
+    }
+    records
+}
+
+fn ids(records: &[Record]) -> Vec<JobId> {
+    records.iter().map(|record| record.job.id).collect()
+}
+
+fn texts(records: &[Record]) -> Vec<&str> {
+    records.iter().map(|record| str::from_utf8(payload(record)).unwrap()).collect()
+}
+
+/// The segments of a journal, oldest first.
+fn segments(root: &Path) -> Vec<std::path::PathBuf> {
+    let dir = std::fs::read_dir(options(root).dir).unwrap();
+    let paths = dir.map(|entry| entry.unwrap().path());
+    let mut logs: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|extension| extension == "log")).collect();
+    logs.sort();
+    logs
+}
