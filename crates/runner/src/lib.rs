@@ -1,1 +1,131 @@
-//! Placeholder.
+//! Runs handlers: a process for each job of `sh` and `exec`, a request for `http`.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `check` | which handlers this machine can run, asked when one is set |
+//! | `process` | one attempt in a process: start, feed, capture, limit, verdict |
+//! | `launch` | the command of an attempt and its environment |
+//! | `os` | the calls that have no safe form: descriptors, the hook before exec, the exit |
+//! | `tree` | ending everything that an attempt started |
+//! | `proc` | what `/proc` says about processes |
+//! | `output`, `tail` | what a handler wrote: its log and the jobs it asks for |
+//! | `payload` | the bytes that a handler is given, piece by piece |
+//! | `scratch` | the private directories of attempts |
+//! | `http`, `http_batch` | requests for one job, and for many at once |
+//! | `stop` | who is told when a job is to be stopped |
+//!
+//! Whatever a handler does is data in a `Report`; nothing here fails or panics because of it.
+
+mod check;
+mod http;
+mod http_batch;
+mod launch;
+mod os;
+mod output;
+mod payload;
+mod proc;
+mod process;
+mod scratch;
+mod stop;
+mod tail;
+mod tree;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use windlass_core::runner::{Batch, Reports, Runner, Stop};
+use windlass_core::{HandlerId, HandlerSpec, Invalid, JobId, Lang};
+
+use crate::http::Http;
+use crate::process::Processes;
+use crate::scratch::Scratch;
+use crate::stop::Stops;
+
+/// How handlers are run on this machine.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Private directories of attempts are made below it. It belongs to one runner at a time.
+    pub scratch_dir: PathBuf,
+    /// Log kept of one attempt, from its end.
+    pub log_bytes_max: usize,
+    /// `PATH` of handlers, in which programs are looked for.
+    pub path: String,
+}
+
+/// Why a runner cannot be made. All of these need an operator.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the scratch directory {} cannot be used: {source}", path.display())]
+    Scratch { path: PathBuf, source: std::io::Error },
+    #[error("the scratch directory {} belongs to another running daemon", path.display())]
+    ScratchInUse { path: PathBuf },
+    #[error("this system cannot keep processes apart (Linux with /proc is needed): {0}")]
+    System(std::io::Error),
+    #[error("the HTTP client cannot be set up: {0}")]
+    Http(String),
+}
+
+/// Runs handlers in processes of this machine, and over HTTP.
+pub struct LocalRunner {
+    options: Options,
+    stops: Arc<Stops>,
+    processes: Processes,
+    http: Http,
+}
+
+impl LocalRunner {
+    /// Makes this process adopt orphans and keep its descriptors to itself, claims the scratch directory, and clears away what an
+    /// earlier runner that was killed left there: directories and processes.
+    pub fn new(options: Options) -> Result<LocalRunner, Error> {
+        os::keep_inherited_descriptors().map_err(Error::System)?;
+        tree::adopt_orphans().map_err(Error::System)?;
+        let scratch = Scratch::open(&options.scratch_dir)?;
+        Ok(LocalRunner {
+            stops: Arc::new(Stops::default()),
+            processes: Processes::new(scratch, &options),
+            http: Http::new()?,
+            options,
+        })
+    }
+}
+
+#[async_trait]
+impl Runner for LocalRunner {
+    fn check(&self, spec: &HandlerSpec) -> Result<(), Invalid> {
+        check::check(spec, &self.options.path)
+    }
+
+    fn batch_max(&self, spec: &HandlerSpec) -> u32 {
+        match spec.lang {
+            Lang::Http => http_batch::batch_max(spec),
+            Lang::Sh | Lang::Exec | Lang::Node | Lang::Python | Lang::Php => 1,
+        }
+    }
+
+    /// Dropping the future ends the running attempts without a report.
+    async fn run(&self, batch: Batch, reports: Arc<dyn Reports>) {
+        let ids = batch.jobs.iter().map(|assignment| assignment.job.id).collect();
+        let mut watch = self.stops.watch(ids);
+        match batch.handler.spec.lang {
+            Lang::Sh | Lang::Exec => self.processes.run(batch, &mut watch, &*reports).await,
+            Lang::Http => http_batch::run(&self.http, batch, &mut watch, &*reports).await,
+            lang @ (Lang::Node | Lang::Python | Lang::Php) => {
+                tracing::warn!(%lang, "jobs of a language that this version does not run");
+                for assignment in batch.jobs {
+                    reports.returned(assignment.job.id).await;
+                }
+            }
+        }
+    }
+
+    fn stop(&self, id: JobId, why: Stop) {
+        self.stops.stop(id, why);
+    }
+
+    fn warm(&self) -> Vec<HandlerId> {
+        Vec::new()
+    }
+
+    async fn close(&self) {}
+}

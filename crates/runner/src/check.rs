@@ -1,0 +1,63 @@
+//! Which handlers this machine can run. Asked when a handler is set, so that its author hears it.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use windlass_core::{HandlerSpec, Invalid, Lang};
+
+use crate::http;
+use crate::launch;
+
+pub(crate) fn check(spec: &HandlerSpec, path: &str) -> Result<(), Invalid> {
+    match spec.lang {
+        Lang::Node | Lang::Python | Lang::Php => {
+            let reason = format!("{} is not built into this version yet", spec.lang);
+            return Err(Invalid::new("lang", reason));
+        }
+        Lang::Sh => check_shell(path)?,
+        Lang::Exec => drop(launch::split(&spec.body)?),
+        Lang::Http => drop(http::parse_url(&spec.body)?),
+    }
+    check_no_context(spec)?;
+    check_env(spec)
+}
+
+fn check_shell(path: &str) -> Result<(), Invalid> {
+    let runs = |file: &Path| {
+        file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    if std::env::split_paths(path).any(|dir| runs(&dir.join("sh"))) {
+        return Ok(());
+    }
+    Err(Invalid::new("lang", format!("sh is not installed: it was not found in {path}")))
+}
+
+/// The scripts around a batch, and shared contexts, need a process that outlives a job.
+fn check_no_context(spec: &HandlerSpec) -> Result<(), Invalid> {
+    let fields = [
+        ("before", &spec.before),
+        ("beforeEach", &spec.before_each),
+        ("afterEach", &spec.after_each),
+        ("eid", &spec.eid),
+    ];
+    match fields.into_iter().find(|(_, value)| value.is_some()) {
+        None => Ok(()),
+        Some((field, _)) => {
+            let reason = format!("a handler of {} has no context, so it has no {field}", spec.lang);
+            Err(Invalid::new(field, reason))
+        }
+    }
+}
+
+fn check_env(spec: &HandlerSpec) -> Result<(), Invalid> {
+    if spec.lang == Lang::Http && !spec.options.env.is_empty() {
+        return Err(Invalid::new("options.env", "a handler of http has no environment"));
+    }
+    match spec.options.env.iter().find(|(_, value)| value.contains('\0')) {
+        None => Ok(()),
+        Some((name, _)) => {
+            let reason = format!("the value of '{name}' has a zero byte");
+            Err(Invalid::new("options.env", reason))
+        }
+    }
+}

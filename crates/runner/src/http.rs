@@ -1,0 +1,291 @@
+//! Requests to the URL of a handler of `http`: one job, one `POST`.
+//!
+//! The payload is the body, streamed when it is large. `Windlass-Job-Id`, `Windlass-Tenant`,
+//! `Windlass-Type` and `Windlass-Attempt` say which job it is. The status of the answer is the
+//! status of the job, its body the result. No redirect is followed, no proxy is asked, and no
+//! request is sent twice.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Body, Client, ClientBuilder, Url, redirect};
+use tokio::time::{Instant, sleep};
+use windlass_core::limit::RESULT_BYTES_MAX;
+use windlass_core::runner::{Assignment, Report, Reports, Stop};
+use windlass_core::{Invalid, Json, Payload, Status, TypeKey};
+
+use crate::Error;
+use crate::payload::PayloadReader;
+use crate::stop::Watch;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+const IDLE_PER_HOST_MAX: usize = 32;
+pub(crate) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+pub(crate) const BINARY: HeaderValue = HeaderValue::from_static("application/octet-stream");
+
+/// The client with its pool of connections.
+pub(crate) struct Http {
+    client: Client,
+}
+
+/// What a server answered. A body that was not read to its end has a reason.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) is_json: bool,
+    pub(crate) body: Vec<u8>,
+    pub(crate) cut: Option<Cut>,
+}
+
+/// Why a body was not read to its end.
+pub(crate) enum Cut {
+    TooLarge,
+    Broken(String),
+}
+
+impl Http {
+    pub(crate) fn new() -> Result<Http, Error> {
+        // It fails when a provider is there already, which serves as well.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = builder().build().or_else(|reason| {
+            tracing::warn!(%reason, "no certificate authorities were found: https will not work");
+            builder().tls_certs_only([]).build()
+        });
+        Ok(Http { client: client.map_err(|reason| Error::Http(reason.to_string()))? })
+    }
+
+    /// Runs one job to its end.
+    pub(crate) async fn run_one(
+        &self,
+        url: &Url,
+        assignment: &Assignment,
+        payload: PayloadReader,
+        watch: &mut Watch,
+        reports: &dyn Reports,
+    ) {
+        let job = &assignment.job;
+        reports.started(job.id).await;
+        let started_at = Instant::now();
+        let mut headers = identity(&job.key, &job.id.to_string(), &job.attempt.to_string());
+        headers.insert(CONTENT_TYPE, content_type(&assignment.payload));
+        let bytes = payload.len();
+        let answer = tokio::select! {
+            answer = self.post(url, headers, bytes, streamed(payload)) => Ok(answer),
+            (_, why) = watch.stopped(std::slice::from_ref(&job.id)) => Err(why),
+            () = sleep(assignment.timeout) => Err(Stop::TimedOut),
+        };
+        let run_time = started_at.elapsed();
+        let report = match answer {
+            Ok(answer) => report(url, answer, run_time),
+            Err(why) => stopped(url, why, run_time),
+        };
+        reports.ended(job.id, report).await;
+    }
+
+    /// Sends a request and reads its answer, of which at most `RESULT_BYTES_MAX` are kept. An error
+    /// is the reason why there is no answer.
+    pub(crate) async fn post(
+        &self,
+        url: &Url,
+        headers: HeaderMap,
+        bytes: u64,
+        body: Body,
+    ) -> Result<Answer, String> {
+        let request = self.client.post(url.clone()).headers(headers);
+        let request = request.header(CONTENT_LENGTH, bytes).body(body);
+        let mut response = request.send().await.map_err(reason)?;
+        let mut answer = Answer {
+            status: response.status().as_u16(),
+            is_json: is_json(response.headers()),
+            body: Vec::new(),
+            cut: None,
+        };
+        loop {
+            match response.chunk().await {
+                Ok(Some(chunk)) if answer.body.len() + chunk.len() > RESULT_BYTES_MAX => {
+                    let room = RESULT_BYTES_MAX - answer.body.len();
+                    answer.body.extend_from_slice(&chunk[..room]);
+                    answer.cut = Some(Cut::TooLarge);
+                    break;
+                }
+                Ok(Some(chunk)) => answer.body.extend_from_slice(&chunk),
+                Ok(None) => break,
+                Err(source) => {
+                    answer.cut = Some(Cut::Broken(reason(source)));
+                    break;
+                }
+            }
+        }
+        Ok(answer)
+    }
+}
+
+/// The URL of a handler's body.
+pub(crate) fn parse_url(body: &str) -> Result<Url, Invalid> {
+    let refuse = |reason: String| Invalid::new("body", reason);
+    let url = Url::parse(body.trim()).map_err(|reason| refuse(format!("not a URL: {reason}")))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(refuse(format!("a URL of http or https is needed, not {}", url.scheme())));
+    }
+    Ok(url)
+}
+
+/// The headers that say what a request is about. `id` and `attempt` may be lists.
+pub(crate) fn identity(key: &TypeKey, id: &str, attempt: &str) -> HeaderMap {
+    let value = |text: &str| {
+        HeaderValue::from_bytes(text.as_bytes()).expect("names have no control characters")
+    };
+    HeaderMap::from_iter([
+        (HeaderName::from_static("windlass-job-id"), value(id)),
+        (HeaderName::from_static("windlass-tenant"), value(key.tenant.as_str())),
+        (HeaderName::from_static("windlass-type"), value(key.name.as_str())),
+        (HeaderName::from_static("windlass-attempt"), value(attempt)),
+    ])
+}
+
+/// The report of a job whose request was given up.
+pub(crate) fn stopped(url: &Url, why: Stop, run_time: Duration) -> Report {
+    let log = log_line(url, why.as_str());
+    let (status, stopped) = (Status::ERROR, Some(why));
+    Report { status, stopped, data: None, log, emitted: Vec::new(), run_time }
+}
+
+/// A report of a request that was not given up.
+pub(crate) fn finished(status: Status, data: Option<Json>, log: String, time: Duration) -> Report {
+    Report { status, stopped: None, data, log, emitted: Vec::new(), run_time: time }
+}
+
+/// One line of log. What is secret in a URL stays out of it.
+pub(crate) fn log_line(url: &Url, text: &str) -> String {
+    let mut shown = url.clone();
+    // These fail only for URLs that have neither, such as mailto.
+    let _ = shown.set_username("");
+    let _ = shown.set_password(None);
+    shown.set_query(None);
+    shown.set_fragment(None);
+    format!("[windlass] POST {shown}: {}\n", text.replace('\n', " "))
+}
+
+/// The status of an answer; what is outside of 100 to 599 is an error.
+pub(crate) fn status_of(number: u16) -> Status {
+    Status::new(i64::from(number)).unwrap_or(Status::ERROR)
+}
+
+/// Result data within its bound.
+pub(crate) fn bounded(data: Json) -> Option<Json> {
+    (data.as_str().len() <= RESULT_BYTES_MAX).then_some(data)
+}
+
+fn report(url: &Url, answer: Result<Answer, String>, run_time: Duration) -> Report {
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(reason) => {
+            let log = log_line(url, &format!("no answer: {reason}"));
+            return finished(Status::ERROR, None, log, run_time);
+        }
+    };
+    let mut log = log_line(url, &answer.status.to_string());
+    if let Some(Cut::Broken(reason)) = answer.cut {
+        log += &log_line(url, &format!("the answer has no end: {reason}"));
+        return finished(Status::ERROR, None, log, run_time);
+    }
+    let empty = answer.body.is_empty();
+    let whole = answer.cut.is_none() && !empty;
+    let kept = whole.then(|| data(answer.body, answer.is_json)).and_then(bounded);
+    if kept.is_none() && !empty {
+        let text = format!("warning: a result of more than {RESULT_BYTES_MAX} bytes is not kept");
+        log += &log_line(url, &text);
+    }
+    finished(status_of(answer.status), kept, log, run_time)
+}
+
+fn data(body: Vec<u8>, is_json: bool) -> Json {
+    let text = String::from_utf8(body)
+        .unwrap_or_else(|no_text| String::from_utf8_lossy(no_text.as_bytes()).into_owned());
+    if is_json && let Ok(json) = Json::parse(text.trim().to_owned()) {
+        return json;
+    }
+    Json::string(&text)
+}
+
+fn builder() -> ClientBuilder {
+    Client::builder()
+        .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT_TIMEOUT)
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
+        .redirect(redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .no_proxy()
+        .http1_only()
+}
+
+fn content_type(payload: &Payload) -> HeaderValue {
+    match payload {
+        Payload::Inline(bytes) if str::from_utf8(bytes).is_ok() => TEXT,
+        // What a large payload is would be known only after it was read.
+        Payload::Inline(_) | Payload::Pieces { .. } => BINARY,
+    }
+}
+
+fn streamed(payload: PayloadReader) -> Body {
+    let next = |mut payload: PayloadReader| async move {
+        let next: Result<Option<Bytes>, String> = payload.next().await;
+        next.map(|bytes| bytes.map(|bytes| (bytes, payload)))
+    };
+    Body::wrap_stream(stream::try_unfold(payload, next))
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = kind.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
+}
+
+/// The error with its causes, and without the URL, which may hold secrets.
+fn reason(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        text += &format!(": {source}");
+        cause = source.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_urls_of_http_and_https_are_accepted() {
+        for good in ["http://localhost:1/x", "https://example.org", " http://h/ \n"] {
+            assert!(parse_url(good).is_ok(), "{good}");
+        }
+        for bad in ["", "localhost", "/x", "ftp://h/", "file:///etc/passwd", "http://"] {
+            assert_eq!(parse_url(bad).unwrap_err().field, "body", "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_log_line_shows_no_secrets_of_a_url() {
+        let url = parse_url("http://user:secret@host/path?token=secret#secret").unwrap();
+        assert_eq!(log_line(&url, "200"), "[windlass] POST http://host/path: 200\n");
+    }
+
+    #[test]
+    fn a_body_is_json_when_it_says_so_and_is_and_a_string_otherwise() {
+        let check = |body: &str, is_json, expected: &str| {
+            assert_eq!(data(body.into(), is_json).as_str(), expected);
+        };
+        check(" {\"a\": [1]}\n", true, "{\"a\": [1]}");
+        check("{\"a\": [1]}", false, "\"{\\\"a\\\": [1]}\"");
+        check("{not json", true, "\"{not json\"");
+        assert_eq!(data(vec![b'a', 0xff], false).as_str(), "\"a\u{fffd}\"");
+    }
+}

@@ -1,0 +1,131 @@
+//! The process of one attempt as it is started: its command, its environment, its directory.
+//! Nothing of the daemon's own environment reaches it, and no descriptor but the three pipes.
+
+use std::fs;
+use std::io;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use windlass_core::{Handler, Invalid, Job, Lang};
+
+use crate::os;
+use crate::scratch::{AttemptDir, Scratch};
+use crate::tree::{self, Main};
+
+/// All that is needed to start the process of one attempt.
+pub(crate) struct Launch {
+    pub(crate) scratch: Arc<Scratch>,
+    pub(crate) handler: Arc<Handler>,
+    pub(crate) path: Arc<str>,
+    pub(crate) job: Job,
+}
+
+/// Why no process was started.
+pub(crate) enum NotStarted {
+    /// This machine lacks something now: descriptors, processes, memory, disk.
+    Exhausted(io::Error),
+    /// The handler cannot be started; its attempt has failed.
+    Refused(String),
+}
+
+impl Launch {
+    /// Starts the process. Blocks for as long as a fork and a few small files take.
+    pub(crate) fn start(&self) -> Result<(Main, AttemptDir), NotStarted> {
+        let dir = self.scratch.attempt(self.job.id).map_err(NotStarted::Exhausted)?;
+        let mut command = self.command(&dir)?;
+        self.set_environment(&mut command, &dir);
+        command.current_dir(dir.work());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        os::start_in_own_session(&mut command);
+        match Main::start(&mut command, dir.path()) {
+            Ok(main) => Ok((main, dir)),
+            Err(reason) if is_exhaustion(&reason) => Err(NotStarted::Exhausted(reason)),
+            Err(reason) => {
+                let program = command.get_program().to_string_lossy();
+                Err(NotStarted::Refused(format!("{program} cannot be started: {reason}")))
+            }
+        }
+    }
+
+    fn command(&self, dir: &AttemptDir) -> Result<Command, NotStarted> {
+        let body = &self.handler.spec.body;
+        if self.handler.spec.lang == Lang::Exec {
+            let words = split(body).map_err(|invalid| NotStarted::Refused(invalid.to_string()))?;
+            let mut command = Command::new(&words[0]);
+            command.args(&words[1..]);
+            return Ok(command);
+        }
+        // A file, because an argument is at most 128 KiB long and standard input is the payload.
+        fs::write(dir.script(), body).map_err(NotStarted::Exhausted)?;
+        let mut command = Command::new("sh");
+        command.arg(dir.script());
+        Ok(command)
+    }
+
+    fn set_environment(&self, command: &mut Command, dir: &AttemptDir) {
+        command
+            .env_clear()
+            .env("PATH", &*self.path)
+            .env("HOME", dir.work())
+            .env("TMPDIR", dir.tmp())
+            .env("LANG", "C.UTF-8")
+            .envs(&self.handler.spec.options.env)
+            .env("WINDLASS_JOB_ID", self.job.id.to_string())
+            .env("WINDLASS_TENANT", self.job.key.tenant.as_str())
+            .env("WINDLASS_TYPE", self.job.key.name.as_str())
+            .env("WINDLASS_ATTEMPT", self.job.attempt.to_string())
+            .env(tree::MARKER, dir.path());
+    }
+}
+
+/// The words of a command line, as a shell would split it; there is at least one.
+pub(crate) fn split(line: &str) -> Result<Vec<String>, Invalid> {
+    let refuse = |reason: &str| Err(Invalid::new("body", reason));
+    if line.contains('\0') {
+        return refuse("a command line has no zero bytes");
+    }
+    match shlex::split(line) {
+        None => refuse("the command line ends within a quote or behind a backslash"),
+        Some(words) if words.first().is_none_or(String::is_empty) => {
+            refuse("the command line names no program")
+        }
+        Some(words) => Ok(words),
+    }
+}
+
+/// Whether the daemon or the machine is at a limit, which is no fault of the handler.
+fn is_exhaustion(reason: &io::Error) -> bool {
+    let limits =
+        [Errno::AGAIN, Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT];
+    limits.iter().any(|limit| reason.raw_os_error() == Some(limit.raw_os_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_is_split_like_a_shell_would() {
+        let words = split(r#"prog -a 'b c' "d \"e" f\ g '' # not an argument"#).unwrap();
+        assert_eq!(words, ["prog", "-a", "b c", "d \"e", "f g", ""]);
+        assert_eq!(split("prog $HOME *").unwrap(), ["prog", "$HOME", "*"]);
+    }
+
+    #[test]
+    fn a_command_line_without_a_program_or_an_end_is_refused() {
+        for line in ["", "  ", "'unended", "\"unended", "x \\", "''", "# comment", "a\0b"] {
+            assert_eq!(split(line).unwrap_err().field, "body", "{line:?}");
+        }
+    }
+
+    #[test]
+    fn only_limits_of_the_machine_count_as_exhaustion() {
+        for errno in [Errno::AGAIN, Errno::MFILE, Errno::NOMEM] {
+            assert!(is_exhaustion(&errno.into()));
+        }
+        for errno in [Errno::NOENT, Errno::ACCESS, Errno::TOOBIG, Errno::NOEXEC] {
+            assert!(!is_exhaustion(&errno.into()));
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The calls to the operating system that have no safe form: keeping inherited descriptors from
+//! handlers, the hook between fork and exec, and waiting for the exit of a process as for any other
+//! event. All `unsafe` of the crate is here.
+
+use std::fs;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::io::FdFlags;
+use rustix::process::{Pid, PidfdFlags};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+const STDERR: i32 = 2;
+
+/// Keeps the descriptors that this process has been started with from the processes that it starts.
+/// Those that it opens itself are kept from them anyway.
+#[allow(unsafe_code)]
+pub(crate) fn keep_inherited_descriptors() -> io::Result<()> {
+    for entry in fs::read_dir("/proc/self/fd")? {
+        let number = entry?.file_name().to_str().and_then(|name| name.parse().ok());
+        if let Some(number) = number.filter(|number| *number > STDERR) {
+            // SAFETY: the descriptor is used for one call, which changes nothing but whether it
+            // stays open across an exec. If it was closed meanwhile, the call fails.
+            let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+            let _ = rustix::io::fcntl_setfd(descriptor, FdFlags::CLOEXEC);
+        }
+    }
+    Ok(())
+}
+
+/// Makes the process that this command starts the leader of a new session and process group.
+#[allow(unsafe_code)]
+pub(crate) fn start_in_own_session(command: &mut Command) {
+    // SAFETY: the hook runs in the forked child of a process with threads, where only
+    // async-signal-safe calls are allowed. It makes one system call, takes no lock and allocates
+    // nothing: the error is a number.
+    unsafe {
+        command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into));
+    }
+}
+
+/// Becomes readable when the process exits, and stays so; the process is not reaped by it. It must
+/// not have been reaped before.
+#[allow(unsafe_code)]
+pub(crate) fn exit_of(process: Pid) -> io::Result<AsyncFd<OwnedFd>> {
+    let handle = rustix::process::pidfd_open(process, PidfdFlags::empty())?;
+    // SAFETY: an `OwnedFd` names the same open descriptor for as long as it lives, and the `AsyncFd`
+    // owns it.
+    let exit = unsafe { AsyncFd::register_with_interest(handle, Interest::READABLE) };
+    Ok(exit?)
+}

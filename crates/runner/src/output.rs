@@ -1,0 +1,274 @@
+//! What a handler wrote, line by line: its log, and the jobs that it asks for.
+//!
+//! A line that begins with exactly `J: ` or `#J: ` and goes on with `type|payload` asks for a job;
+//! every other line is log. However much is written, at most a line of each stream, the tail of the
+//! log and `EMITTED_BYTES_MAX` are held.
+
+use bytes::Bytes;
+use windlass_core::TypeName;
+use windlass_core::limit::{
+    EMITTED_MAX, LOG_LINE_BYTES_MAX, PAYLOAD_INLINE_BYTES_MAX, TYPE_BYTES_MAX,
+};
+use windlass_core::runner::Emitted;
+
+use crate::tail::Tail;
+
+/// Payloads of all jobs that one attempt may ask for, together.
+pub(crate) const EMITTED_BYTES_MAX: usize = 64 * 1024 * 1024;
+const PREFIXES: [&[u8]; 2] = [b"J: ", b"#J: "];
+const PREFIX_BYTES_MAX: usize = 4;
+/// Longest line that can ask for a job, with a carriage return at its end.
+const JOB_LINE_BYTES_MAX: usize =
+    PREFIX_BYTES_MAX + TYPE_BYTES_MAX + 1 + PAYLOAD_INLINE_BYTES_MAX + 1;
+/// Room for a line that is kept between lines.
+const HELD_BYTES_KEPT: usize = 64 * 1024;
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Stream {
+    Out,
+    Err,
+}
+
+/// Collects the output of one attempt, in the order in which it was read.
+pub(crate) struct Output {
+    lines: [LineBuffer; 2],
+    sorted: Sorted,
+}
+
+impl Output {
+    pub(crate) fn new(log_bytes_max: usize) -> Output {
+        let sorted =
+            Sorted { tail: Tail::new(log_bytes_max), emitted: Vec::new(), emitted_bytes: 0 };
+        Output { lines: Default::default(), sorted }
+    }
+
+    pub(crate) fn push(&mut self, stream: Stream, bytes: &[u8]) {
+        let sorted = &mut self.sorted;
+        self.lines[stream as usize].push(bytes, |line, cut| sorted.line(line, cut));
+    }
+
+    /// Ends the lines that have no line feed, because nothing more will be read.
+    pub(crate) fn end(&mut self) {
+        for buffer in &mut self.lines {
+            buffer.end(|line, cut| self.sorted.line(line, cut));
+        }
+    }
+
+    /// Adds a line of the runner to the log.
+    pub(crate) fn note(&mut self, text: &str) {
+        self.sorted.tail.note(text);
+    }
+
+    pub(crate) fn finish(self) -> (String, Vec<Emitted>) {
+        (self.sorted.tail.finish(), self.sorted.emitted)
+    }
+}
+
+/// Lines sorted into log and jobs.
+struct Sorted {
+    tail: Tail,
+    emitted: Vec<Emitted>,
+    emitted_bytes: usize,
+}
+
+impl Sorted {
+    fn line(&mut self, line: &[u8], cut: bool) {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let Some(request) = PREFIXES.iter().find_map(|prefix| line.strip_prefix(*prefix)) else {
+            return self.tail.push(line, cut);
+        };
+        if let Err(reason) = self.emit(request, cut) {
+            self.tail.push(line, cut);
+            self.tail.note(&format!("warning: the line above adds no job: {reason}"));
+        }
+    }
+
+    fn emit(&mut self, request: &[u8], cut: bool) -> Result<(), String> {
+        let Some(bar) = memchr::memchr(b'|', request) else {
+            return Err("it is not of the form type|payload".into());
+        };
+        let (name, payload) = (&request[..bar], &request[bar + 1..]);
+        let name = str::from_utf8(name).map_err(|_| "its type is not UTF-8")?;
+        let name = TypeName::new(name).map_err(|invalid| invalid.reason)?;
+        if cut || payload.len() > PAYLOAD_INLINE_BYTES_MAX {
+            let reason = format!("its payload is longer than {PAYLOAD_INLINE_BYTES_MAX} bytes");
+            return Err(reason);
+        }
+        if self.emitted.len() == EMITTED_MAX {
+            return Err(format!("an attempt adds at most {EMITTED_MAX} jobs"));
+        }
+        if self.emitted_bytes + payload.len() > EMITTED_BYTES_MAX {
+            return Err(format!("an attempt adds at most {EMITTED_BYTES_MAX} bytes of payloads"));
+        }
+        self.emitted_bytes += payload.len();
+        self.emitted.push(Emitted { name, payload: Bytes::copy_from_slice(payload) });
+        Ok(())
+    }
+}
+
+/// The beginning of a line whose end has not been read yet.
+#[derive(Default)]
+struct LineBuffer {
+    held: Vec<u8>,
+    /// Some of the line was too much to hold.
+    cut: bool,
+}
+
+impl LineBuffer {
+    fn push(&mut self, mut bytes: &[u8], mut line: impl FnMut(&[u8], bool)) {
+        while let Some(end) = memchr::memchr(b'\n', bytes) {
+            if self.held.is_empty() {
+                line(&bytes[..end], false);
+            } else {
+                self.hold(&bytes[..end]);
+                self.end(&mut line);
+            }
+            bytes = &bytes[end + 1..];
+        }
+        self.hold(bytes);
+    }
+
+    fn end(&mut self, mut line: impl FnMut(&[u8], bool)) {
+        if !self.held.is_empty() {
+            line(&self.held, self.cut);
+        }
+        self.held.clear();
+        self.held.shrink_to(HELD_BYTES_KEPT);
+        self.cut = false;
+    }
+
+    fn hold(&mut self, bytes: &[u8]) {
+        let missing = PREFIX_BYTES_MAX.saturating_sub(self.held.len()).min(bytes.len());
+        let (start, rest) = bytes.split_at(missing);
+        self.held.extend_from_slice(start);
+        let asks = PREFIXES.iter().any(|prefix| self.held.starts_with(prefix));
+        let bytes_max = if asks { JOB_LINE_BYTES_MAX } else { LOG_LINE_BYTES_MAX + 1 };
+        let room = bytes_max.saturating_sub(self.held.len()).min(rest.len());
+        self.held.extend_from_slice(&rest[..room]);
+        self.cut |= room < rest.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The log and the jobs of one stream that is read in pieces of every size.
+    fn check(written: &[u8], log: &str, jobs: &[(&str, &[u8])]) {
+        for piece_bytes in [1, 2, 3, 7, written.len().max(1)] {
+            let mut output = Output::new(1_000_000);
+            for piece in written.chunks(piece_bytes) {
+                output.push(Stream::Out, piece);
+            }
+            output.end();
+            let (got_log, got_jobs) = output.finish();
+            let got_jobs: Vec<_> =
+                got_jobs.iter().map(|job| (job.name.as_str(), &job.payload[..])).collect();
+            assert_eq!(got_log, log, "{piece_bytes}");
+            assert_eq!(got_jobs, jobs, "{piece_bytes}");
+        }
+    }
+
+    #[test]
+    fn s0_29_a_job_line_becomes_a_job_and_no_log() {
+        check(b"J: mail|hello\n", "", &[("mail", b"hello")]);
+        check(b"#J: mail|hello\n", "", &[("mail", b"hello")]);
+        check(b"J: mail|a|b\nJ: x|\n", "", &[("mail", b"a|b"), ("x", b"")]);
+        check(b"J: mail|\x00\xff \r\r\n", "", &[("mail", b"\x00\xff \r")]);
+        check(b"J: a type|no line feed", "", &[("a type", b"no line feed")]);
+    }
+
+    #[test]
+    fn s0_30_every_other_line_is_log() {
+        let noise = " J: x|1\nj: x|1\nJ:x|1\n J|\n##J: x|1\nJ:\tx|1\n\nJ\n";
+        check(noise.as_bytes(), noise, &[]);
+        check(b"a\r\nb", "a\nb\n", &[]);
+    }
+
+    #[test]
+    fn s0_29_a_job_line_that_cannot_be_read_is_log_with_a_warning_behind_it() {
+        for (line, reason) in [
+            ("J: no bar", "it is not of the form type|payload"),
+            ("#J: ", "it is not of the form type|payload"),
+            ("J: |payload", "a type has 1 to 255 bytes"),
+            ("J: a\tb|payload", "a type has no control characters"),
+        ] {
+            let log = format!("{line}\n[windlass] warning: the line above adds no job: {reason}\n");
+            check(format!("{line}\n").as_bytes(), &log, &[]);
+        }
+        let mut output = Output::new(1000);
+        output.push(Stream::Err, b"J: \xff|x\n");
+        assert!(output.finish().0.contains("its type is not UTF-8"));
+    }
+
+    #[test]
+    fn lines_of_the_two_streams_do_not_mix() {
+        let mut output = Output::new(1000);
+        for (stream, piece) in
+            [(Stream::Out, "J: a|"), (Stream::Err, "J: b|"), (Stream::Err, "2\n")]
+        {
+            output.push(stream, piece.as_bytes());
+        }
+        output.push(Stream::Out, b"1\nout");
+        output.push(Stream::Err, b"err\n");
+        output.end();
+        let (log, jobs) = output.finish();
+        assert_eq!(log, "err\nout\n");
+        let jobs: Vec<_> = jobs.iter().map(|job| (job.name.as_str(), &job.payload[..])).collect();
+        assert_eq!(jobs, [("b", &b"2"[..]), ("a", &b"1"[..])]);
+    }
+
+    #[test]
+    fn a_payload_has_a_bound_and_the_line_beyond_it_is_cut_log() {
+        for (extra, emitted) in [(0, 1), (1, 0), (5_000_000, 0)] {
+            let mut output = Output::new(1_000_000);
+            let mut line = b"J: t|".to_vec();
+            line.resize(line.len() + PAYLOAD_INLINE_BYTES_MAX + extra, b'x');
+            line.push(b'\n');
+            for piece in line.chunks(65_536) {
+                output.push(Stream::Out, piece);
+                assert!(output.lines[0].held.len() <= JOB_LINE_BYTES_MAX);
+            }
+            output.push(Stream::Out, b"next\n");
+            let (log, jobs) = output.finish();
+            assert_eq!(jobs.len(), emitted, "{extra}");
+            assert_eq!(log.contains("its payload is longer"), emitted == 0, "{extra}");
+            assert!(log.len() < 20_000 && log.ends_with("next\n"));
+        }
+    }
+
+    #[test]
+    fn the_number_and_the_bytes_of_jobs_are_bounded() {
+        let mut output = Output::new(100_000);
+        for _ in 0..EMITTED_MAX + 1 {
+            output.push(Stream::Out, b"J: t|x\n");
+        }
+        let (log, jobs) = output.finish();
+        assert_eq!(jobs.len(), EMITTED_MAX);
+        assert!(log.contains("at most 10000 jobs"));
+
+        let mut output = Output::new(100_000);
+        let mut line = b"J: t|".to_vec();
+        line.resize(line.len() + PAYLOAD_INLINE_BYTES_MAX, b'x');
+        line.push(b'\n');
+        let fitting = EMITTED_BYTES_MAX / PAYLOAD_INLINE_BYTES_MAX;
+        for _ in 0..fitting + 1 {
+            output.push(Stream::Out, &line);
+        }
+        let (log, jobs) = output.finish();
+        assert_eq!(jobs.len(), fitting);
+        assert!(log.contains("bytes of payloads"));
+    }
+
+    #[test]
+    fn a_line_without_end_holds_no_more_than_a_log_line() {
+        let mut output = Output::new(1_000_000);
+        for _ in 0..1000 {
+            output.push(Stream::Out, &[b'x'; 65_536]);
+        }
+        assert!(output.lines[0].held.len() <= LOG_LINE_BYTES_MAX + 1);
+        output.push(Stream::Out, b"\nnext\n");
+        let (log, _) = output.finish();
+        assert!(log.ends_with("x [cut]\nnext\n"));
+    }
+}

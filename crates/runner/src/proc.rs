@@ -1,0 +1,70 @@
+//! What `/proc` says about processes. Every answer may be out of date when it arrives; a process
+//! that is gone, or that belongs to somebody else, simply has no answer.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+use rustix::process::Pid;
+
+/// Most that is read of a process's environment.
+const ENVIRON_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// All processes of the machine that can be seen from here. An error is a lack of descriptors or
+/// memory, and not an answer.
+pub(crate) fn pids() -> io::Result<Vec<Pid>> {
+    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    let entries = fs::read_dir("/proc")?;
+    Ok(entries.flatten().filter_map(number).filter_map(Pid::from_raw).collect())
+}
+
+/// The children of each process that has any.
+pub(crate) fn children() -> HashMap<Pid, Vec<Pid>> {
+    let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
+    for pid in pids().unwrap_or_default() {
+        if let Some(parent) = parent(pid) {
+            children.entry(parent).or_default().push(pid);
+        }
+    }
+    children
+}
+
+/// Whether the environment with which the process was started has such a variable (`NAME=value`).
+pub(crate) fn environ_has(pid: Pid, wanted: impl Fn(&[u8]) -> bool) -> bool {
+    let mut environ = Vec::new();
+    let path = format!("/proc/{}/environ", pid.as_raw_nonzero());
+    let read =
+        File::open(path).and_then(|file| file.take(ENVIRON_BYTES_MAX).read_to_end(&mut environ));
+    read.is_ok() && environ.split(|byte| *byte == 0).any(wanted)
+}
+
+/// Whether the process works in this directory or below it.
+pub(crate) fn works_below(pid: Pid, dir: &Path) -> bool {
+    fs::read_link(format!("/proc/{}/cwd", pid.as_raw_nonzero()))
+        .is_ok_and(|cwd| cwd.starts_with(dir))
+}
+
+/// The name of a program may contain anything, so the fields are counted from its end.
+fn parent(pid: Pid) -> Option<Pid> {
+    let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    let name_end = memchr::memrchr(b')', &stat)?;
+    let mut fields = str::from_utf8(&stat[name_end + 1..]).ok()?.split_ascii_whitespace();
+    Pid::from_raw(fields.nth(1)?.parse().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_found_with_its_parent_and_its_directory() {
+        let own = rustix::process::getpid();
+        assert!(pids().unwrap().contains(&own));
+        let parent = rustix::process::getppid().unwrap();
+        assert!(children()[&parent].contains(&own));
+        assert!(works_below(own, &std::env::current_dir().unwrap()));
+        assert!(!works_below(own, Path::new("/no such directory")));
+        assert!(!environ_has(own, |variable| variable.starts_with(b"NO_SUCH_VARIABLE=")));
+    }
+}

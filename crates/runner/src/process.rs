@@ -1,0 +1,330 @@
+//! One attempt in a process of its own: start, feed, capture, limit, verdict.
+//!
+//! ```text
+//! first piece ─► start ─► started ─┬─ feed standard input
+//!   of payload     │               ├─ read both outputs     until the process exits,
+//!   │              │               └─ time limit, stop      or is stopped
+//!   ▼              ▼                        │
+//! returned      returned            kill all, drain ─► ended
+//! ```
+//! When `ended` is reported, nothing that the attempt started runs any more.
+
+use std::future::pending;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::pin;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::FusedFuture;
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::time::{Instant, sleep, timeout};
+use windlass_core::runner::{Assignment, Batch, Report, Reports, Stop};
+use windlass_core::time::format_duration;
+use windlass_core::{Handler, JobId, Status};
+
+use crate::Options;
+use crate::launch::{Launch, NotStarted};
+use crate::os;
+use crate::output::{Output, Stream};
+use crate::payload::PayloadReader;
+use crate::scratch::{AttemptDir, Scratch};
+use crate::stop::Watch;
+use crate::tree::Main;
+
+/// How often a start is tried when the machine is at a limit, before the job is handed back.
+const START_TRIES_MAX: u32 = 5;
+const START_PAUSE: Duration = Duration::from_millis(100);
+/// How long a killed process may take to die. Only one that hangs in the kernel takes longer.
+const DEATH_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long output may still arrive when all processes of the attempt are gone.
+const DRAIN_MAX: Duration = Duration::from_millis(500);
+const READ_BYTES: usize = 64 * 1024;
+
+/// Exit codes with a meaning of their own, as in sysexits.h.
+const EXIT_TEMPORARY_FAILURE: i32 = 75;
+const EXIT_BAD_DATA: i32 = 65;
+
+/// Runs jobs of `sh` and `exec`, one process for each.
+pub(crate) struct Processes {
+    scratch: Arc<Scratch>,
+    path: Arc<str>,
+    log_bytes_max: usize,
+}
+
+impl Processes {
+    pub(crate) fn new(scratch: Scratch, options: &Options) -> Processes {
+        Processes {
+            scratch: Arc::new(scratch),
+            path: options.path.as_str().into(),
+            log_bytes_max: options.log_bytes_max,
+        }
+    }
+
+    /// Runs the jobs one after the other.
+    pub(crate) async fn run(&self, batch: Batch, watch: &mut Watch, reports: &dyn Reports) {
+        for assignment in batch.jobs {
+            let id = assignment.job.id;
+            if watch.shutdown() {
+                reports.returned(id).await;
+            } else if let Some(why) = watch.taken(id) {
+                reports.started(id).await;
+                reports.ended(id, stopped_before_start(why)).await;
+            } else {
+                let payload = PayloadReader::open(id, &assignment.payload, &batch.pieces).await;
+                let started = match payload {
+                    Ok(payload) => self.start(&batch.handler, &assignment, payload, watch).await,
+                    Err(reason) => Err(reason),
+                };
+                match started {
+                    Ok(attempt) => self.supervise(attempt, &assignment, watch, reports).await,
+                    Err(reason) => {
+                        tracing::warn!(job = %id, %reason, "a job was not started and goes back");
+                        reports.returned(id).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Starts the process. An error is a limit of this machine that does not go away.
+    async fn start(
+        &self,
+        handler: &Arc<Handler>,
+        assignment: &Assignment,
+        payload: PayloadReader,
+        watch: &mut Watch,
+    ) -> Result<Attempt, String> {
+        let launch = Arc::new(Launch {
+            scratch: Arc::clone(&self.scratch),
+            handler: Arc::clone(handler),
+            path: Arc::clone(&self.path),
+            job: assignment.job.clone(),
+        });
+        let mut reason = String::new();
+        for _ in 0..START_TRIES_MAX {
+            if watch.shutdown() {
+                return Err("the daemon stops".into());
+            }
+            let launch = Arc::clone(&launch);
+            let started = tokio::task::spawn_blocking(move || launch.start()).await;
+            match started {
+                Ok(Ok(process)) => match Running::new(process) {
+                    Ok(running) => return Ok(Attempt::Running(Box::new(running), payload)),
+                    Err(source) => reason = source.to_string(),
+                },
+                Ok(Err(NotStarted::Refused(reason))) => return Ok(Attempt::Refused(reason)),
+                Ok(Err(NotStarted::Exhausted(source))) => reason = source.to_string(),
+                Err(failed) => reason = failed.to_string(),
+            }
+            sleep(START_PAUSE).await;
+        }
+        Err(reason)
+    }
+
+    async fn supervise(
+        &self,
+        attempt: Attempt,
+        assignment: &Assignment,
+        watch: &mut Watch,
+        reports: &dyn Reports,
+    ) {
+        let id = assignment.job.id;
+        let started_at = Instant::now();
+        reports.started(id).await;
+        let mut output = Output::new(self.log_bytes_max);
+        let ending = match attempt {
+            Attempt::Refused(reason) => Ending::Broken(reason),
+            Attempt::Running(mut running, payload) => {
+                let time_left = assignment.timeout.saturating_sub(started_at.elapsed());
+                let ending = running.run_to_end(id, payload, time_left, watch, &mut output).await;
+                // A directory may hold much, and removing it blocks.
+                let _ = tokio::task::spawn_blocking(move || drop(running)).await;
+                ending
+            }
+        };
+        let (status, stopped) = verdict(&ending, assignment.timeout, &mut output);
+        let run_time = started_at.elapsed();
+        let (log, emitted) = output.finish();
+        reports.ended(id, Report { status, stopped, data: None, log, emitted, run_time }).await;
+    }
+}
+
+/// The report of a job that was stopped before its turn came.
+pub(crate) fn stopped_before_start(why: Stop) -> Report {
+    let log = format!("[windlass] {} before it was started\n", why.as_str());
+    let (status, stopped) = (Status::ERROR, Some(why));
+    Report { status, stopped, data: None, log, emitted: Vec::new(), run_time: Duration::ZERO }
+}
+
+enum Attempt {
+    Running(Box<Running>, PayloadReader),
+    Refused(String),
+}
+
+/// How a process came to its end.
+enum Ending {
+    Exited(ExitStatus),
+    Stopped(Stop),
+    /// It was not started, or not given all of its payload.
+    Broken(String),
+}
+
+/// What the ending means for the job; says it in the log, too.
+fn verdict(ending: &Ending, limit: Duration, output: &mut Output) -> (Status, Option<Stop>) {
+    match ending {
+        Ending::Broken(reason) => {
+            output.note(reason);
+            (Status::ERROR, None)
+        }
+        Ending::Stopped(Stop::TimedOut) => {
+            output.note(&format!("{} after {}", Stop::TimedOut.as_str(), format_duration(limit)));
+            (Status::ERROR, Some(Stop::TimedOut))
+        }
+        Ending::Stopped(why) => {
+            output.note(why.as_str());
+            (Status::ERROR, Some(*why))
+        }
+        Ending::Exited(status) => match status.code() {
+            Some(code) => {
+                output.note(&format!("exit code {code}"));
+                (status_of(code), None)
+            }
+            None => {
+                output.note(&format!("ended by {status}"));
+                (Status::ERROR, None)
+            }
+        },
+    }
+}
+
+fn status_of(exit_code: i32) -> Status {
+    match exit_code {
+        0 => Status::OK,
+        EXIT_TEMPORARY_FAILURE => Status::RETRY,
+        EXIT_BAD_DATA => Status::FAILED,
+        _ => Status::ERROR,
+    }
+}
+
+/// A process that was started. When this is dropped, all of it is killed, and then its directory is
+/// removed.
+struct Running {
+    main: Main,
+    _dir: AttemptDir,
+    /// Becomes readable when the process exits, before it is reaped.
+    exit: AsyncFd<OwnedFd>,
+    stdin: Option<ChildStdin>,
+    stdout: ChildStdout,
+    stderr: ChildStderr,
+}
+
+impl Running {
+    fn new((mut main, dir): (Main, AttemptDir)) -> io::Result<Running> {
+        let piped = "all three streams are piped";
+        let stdin = ChildStdin::from_std(main.child.stdin.take().expect(piped))?;
+        let stdout = ChildStdout::from_std(main.child.stdout.take().expect(piped))?;
+        let stderr = ChildStderr::from_std(main.child.stderr.take().expect(piped))?;
+        let exit = os::exit_of(main.pid())?;
+        Ok(Running { main, _dir: dir, exit, stdin: Some(stdin), stdout, stderr })
+    }
+
+    /// Runs until the process exits or is stopped, and everything that it started is gone.
+    async fn run_to_end(
+        &mut self,
+        id: JobId,
+        payload: PayloadReader,
+        time_left: Duration,
+        watch: &mut Watch,
+        output: &mut Output,
+    ) -> Ending {
+        let stdin = self.stdin.take().expect("a process is fed once");
+        let mut feed = Box::pin(feed(stdin, payload));
+        let mut capture = Box::pin(capture(&mut self.stdout, &mut self.stderr, output).fuse());
+        let mut limit = pin!(sleep(time_left));
+        let stopped = loop {
+            tokio::select! {
+                _ = self.exit.readable() => break None,
+                (_, why) = watch.stopped(std::slice::from_ref(&id)) => {
+                    break Some(Ending::Stopped(why));
+                }
+                () = &mut limit => break Some(Ending::Stopped(Stop::TimedOut)),
+                reason = &mut feed => break Some(Ending::Broken(reason)),
+                () = &mut capture, if !capture.is_terminated() => {}
+            }
+        };
+        drop(feed);
+        if stopped.is_some() {
+            self.main.tree.kill();
+        }
+        let dead = timeout(DEATH_WAIT_MAX, self.exit.readable()).await.is_ok();
+        if dead {
+            self.main.tree.end().await;
+        } else {
+            tracing::warn!(job = %id, "a killed process does not die");
+        }
+        if !capture.is_terminated() {
+            // It does not end when something that could not be killed still holds a pipe.
+            let _ = timeout(DRAIN_MAX, &mut capture).await;
+        }
+        drop(capture);
+        output.end();
+        let exited = self.reap_if(dead);
+        stopped.unwrap_or(exited)
+    }
+
+    fn reap_if(&mut self, dead: bool) -> Ending {
+        if !dead {
+            return Ending::Broken("its process does not die".into());
+        }
+        match self.main.reap() {
+            Ok(status) => Ending::Exited(status),
+            Err(reason) => Ending::Broken(format!("its exit code is not known: {reason}")),
+        }
+    }
+}
+
+/// Gives the process its payload; comes back only when that failed for a reason of ours.
+async fn feed(mut stdin: ChildStdin, mut payload: PayloadReader) -> String {
+    loop {
+        match payload.next().await {
+            Ok(Some(bytes)) => {
+                // A handler need not read its input.
+                if stdin.write_all(&bytes).await.is_err() {
+                    break;
+                }
+            }
+            Ok(None) => break,
+            Err(reason) => return reason,
+        }
+    }
+    drop(stdin);
+    pending().await
+}
+
+/// Reads both outputs to their ends.
+async fn capture(stdout: &mut ChildStdout, stderr: &mut ChildStderr, output: &mut Output) {
+    let (mut out, mut err) = (vec![0; READ_BYTES], vec![0; READ_BYTES]);
+    let (mut out_open, mut err_open) = (true, true);
+    while out_open || err_open {
+        tokio::select! {
+            bytes = read(stdout, &mut out), if out_open => {
+                output.push(Stream::Out, &out[..bytes]);
+                out_open = bytes > 0;
+            }
+            bytes = read(stderr, &mut err), if err_open => {
+                output.push(Stream::Err, &err[..bytes]);
+                err_open = bytes > 0;
+            }
+        }
+    }
+}
+
+/// Reads some bytes; a stream that cannot be read has ended.
+async fn read(stream: &mut (impl AsyncRead + Unpin), buffer: &mut [u8]) -> usize {
+    stream.read(buffer).await.unwrap_or(0)
+}

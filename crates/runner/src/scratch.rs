@@ -1,0 +1,205 @@
+//! The private directories of attempts. Each is new, readable by nobody else, and removed when its
+//! attempt is over; those that a killed daemon left are removed by the next one.
+//!
+//! ```text
+//! <scratch>/.lock               held while a runner lives
+//! <scratch>/job-<id>-<n>/work   working directory and HOME
+//! <scratch>/job-<id>-<n>/tmp    TMPDIR
+//! <scratch>/job-<id>-<n>/script the script of a handler of sh
+//! ```
+
+use std::collections::VecDeque;
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::FlockOperation;
+use windlass_core::JobId;
+
+use crate::{Error, tree};
+
+const NAME_PREFIX: &str = "job-";
+/// Most directories that are remembered to be removed later.
+const LEFT_MAX: usize = 1000;
+
+/// The place in which private directories are made.
+pub(crate) struct Scratch {
+    root: PathBuf,
+    /// Keeps other runners away as long as it is open.
+    _lock: File,
+    made: AtomicU64,
+    left: Arc<Left>,
+}
+
+/// Directories that could not be removed yet; one of them is tried again with each attempt.
+type Left = Mutex<VecDeque<PathBuf>>;
+
+impl Scratch {
+    /// Claims the directory, makes it if it is missing, and clears away what a killed runner left.
+    pub(crate) fn open(root: &Path) -> Result<Scratch, Error> {
+        let failed = |source| Error::Scratch { path: root.to_owned(), source };
+        DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(failed)?;
+        // Processes show where they work by the path without links.
+        let root = root.canonicalize().map_err(failed)?;
+        let lock = File::create(root.join(".lock")).map_err(failed)?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(Error::ScratchInUse { path: root }),
+            Err(errno) => return Err(failed(errno.into())),
+        }
+        tree::kill_leftovers(&root.join(NAME_PREFIX));
+        for entry in fs::read_dir(&root).map_err(failed)?.flatten() {
+            if entry.file_name().to_string_lossy().starts_with(NAME_PREFIX) {
+                remove(&entry.path());
+            }
+        }
+        Ok(Scratch { root, _lock: lock, made: AtomicU64::new(0), left: Arc::default() })
+    }
+
+    /// Makes the directory of one attempt.
+    pub(crate) fn attempt(&self, id: JobId) -> io::Result<AttemptDir> {
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let path = self.root.join(format!("{NAME_PREFIX}{id}-{number}"));
+        let dir = AttemptDir { path, left: Arc::clone(&self.left) };
+        for path in [&dir.path, &dir.work(), &dir.tmp()] {
+            DirBuilder::new().mode(0o700).create(path)?;
+        }
+        Ok(dir)
+    }
+}
+
+/// The directory of one attempt; it is removed, with all that is in it, when this is dropped.
+pub(crate) struct AttemptDir {
+    path: PathBuf,
+    left: Arc<Left>,
+}
+
+impl AttemptDir {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn work(&self) -> PathBuf {
+        self.path.join("work")
+    }
+
+    pub(crate) fn tmp(&self) -> PathBuf {
+        self.path.join("tmp")
+    }
+
+    pub(crate) fn script(&self) -> PathBuf {
+        self.path.join("script")
+    }
+}
+
+impl Drop for AttemptDir {
+    fn drop(&mut self) {
+        let left = || self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let earlier = left().pop_front();
+        for dir in [Some(self.path.clone()), earlier].into_iter().flatten() {
+            // Those that are too many are removed when the next runner starts.
+            if !remove(&dir) && left().len() < LEFT_MAX {
+                left().push_back(dir);
+            }
+        }
+    }
+}
+
+fn remove(dir: &Path) -> bool {
+    let removed = remove_flat(dir);
+    if let Err(reason) = &removed {
+        tracing::warn!(dir = %dir.display(), %reason, "a private directory cannot be removed yet");
+    }
+    removed.is_ok()
+}
+
+/// Removes a directory that a handler filled: directories below it are first moved up into it, so
+/// that neither depth nor path length nor forbidden permissions can stop or harm the daemon.
+fn remove_flat(dir: &Path) -> io::Result<()> {
+    let mut moved: u64 = 0;
+    let mut waiting = vec![dir.to_owned()];
+    while let Some(current) = waiting.pop() {
+        fs::set_permissions(&current, Permissions::from_mode(0o700))?;
+        for entry in fs::read_dir(&current)? {
+            let entry = entry?;
+            if !entry.file_type()?.is_dir() {
+                fs::remove_file(entry.path())?;
+            } else if current == dir {
+                waiting.push(entry.path());
+            } else {
+                let up = dir.join(format!(".removed-{moved}"));
+                moved += 1;
+                // A directory can be moved only by who may write to it.
+                fs::set_permissions(entry.path(), Permissions::from_mode(0o700))?;
+                fs::rename(entry.path(), &up)?;
+                waiting.push(up);
+            }
+        }
+        if current != dir {
+            fs::remove_dir(&current)?;
+        }
+    }
+    fs::remove_dir(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id() -> JobId {
+        JobId::new(7).unwrap()
+    }
+
+    #[test]
+    fn an_attempt_has_an_empty_private_directory_that_is_removed_with_its_contents() {
+        let place = tempfile::tempdir().unwrap();
+        let scratch = Scratch::open(&place.path().join("a/b")).unwrap();
+        let (one, other) = (scratch.attempt(id()).unwrap(), scratch.attempt(id()).unwrap());
+        assert_ne!(one.path(), other.path());
+        assert_eq!(one.path().metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(fs::read_dir(one.work()).unwrap().count(), 0);
+        fs::create_dir_all(one.work().join("x/y/z")).unwrap();
+        fs::write(one.work().join("x/y/z/file"), "text").unwrap();
+        std::os::unix::fs::symlink("/", one.work().join("x/link")).unwrap();
+        fs::set_permissions(one.work().join("x/y"), Permissions::from_mode(0o000)).unwrap();
+        let path = one.path().to_owned();
+        drop(one);
+        assert!(!path.exists() && other.path().exists());
+    }
+
+    #[test]
+    fn a_directory_that_is_deeper_than_a_path_may_be_long_is_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let scratch = Scratch::open(place.path()).unwrap();
+        let dir = scratch.attempt(id()).unwrap();
+        let script = "i=0; while [ $i -lt 3000 ]; do mkdir d; cd d; i=$((i+1)); done; touch end";
+        let mut shell = std::process::Command::new("sh");
+        let made = shell.args(["-c", script]).current_dir(dir.work()).status();
+        assert!(made.unwrap().success());
+        let path = dir.path().to_owned();
+        drop(dir);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_new_runner_removes_what_a_killed_one_left_and_nothing_else() {
+        let place = tempfile::tempdir().unwrap();
+        fs::create_dir_all(place.path().join("job-5-0/work/x")).unwrap();
+        fs::create_dir_all(place.path().join("of somebody else")).unwrap();
+        let _scratch = Scratch::open(place.path()).unwrap();
+        assert!(!place.path().join("job-5-0").exists());
+        assert!(place.path().join("of somebody else").exists());
+    }
+
+    #[test]
+    fn a_scratch_directory_belongs_to_one_runner_at_a_time() {
+        let place = tempfile::tempdir().unwrap();
+        let first = Scratch::open(place.path()).unwrap();
+        assert!(matches!(Scratch::open(place.path()), Err(Error::ScratchInUse { .. })));
+        drop(first);
+        assert!(Scratch::open(place.path()).is_ok());
+    }
+}

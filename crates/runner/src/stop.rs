@@ -1,0 +1,144 @@
+//! Who is told when a job is to be stopped: every running batch has a `Watch`, and `Stops` knows
+//! which watch a job belongs to. A job is told once; the first reason wins.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::mpsc;
+use windlass_core::JobId;
+use windlass_core::runner::Stop;
+
+type Order = (JobId, Stop);
+
+/// The jobs that can be stopped.
+#[derive(Default)]
+pub(crate) struct Stops {
+    watches: Mutex<HashMap<JobId, mpsc::Sender<Order>>>,
+}
+
+impl Stops {
+    /// Starts to watch for orders to the jobs of one batch.
+    pub(crate) fn watch(self: &Arc<Stops>, ids: Vec<JobId>) -> Watch {
+        // A job is told at most once, so the channel is never full.
+        let (sender, orders) = mpsc::channel(ids.len().max(1));
+        let mut watches = self.lock();
+        for id in &ids {
+            watches.insert(*id, sender.clone());
+        }
+        drop(watches);
+        let given = HashMap::new();
+        Watch { stops: Arc::clone(self), sender, orders, ids, given, shutdown: false }
+    }
+
+    pub(crate) fn stop(&self, id: JobId, why: Stop) {
+        if let Some(sender) = self.lock().remove(&id) {
+            // It fails only when the batch is just over.
+            let _ = sender.try_send((id, why));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<JobId, mpsc::Sender<Order>>> {
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The orders to the jobs of one batch.
+pub(crate) struct Watch {
+    stops: Arc<Stops>,
+    sender: mpsc::Sender<Order>,
+    orders: mpsc::Receiver<Order>,
+    ids: Vec<JobId>,
+    /// Orders that were received and not yet asked for.
+    given: HashMap<JobId, Stop>,
+    shutdown: bool,
+}
+
+impl Watch {
+    /// Waits for the next order to any of these jobs. Cancelling it loses nothing.
+    pub(crate) async fn stopped(&mut self, ids: &[JobId]) -> Order {
+        loop {
+            if let Some(order) = ids.iter().find_map(|id| self.given.remove_entry(id)) {
+                return order;
+            }
+            let order = self.orders.recv().await;
+            self.receive(order.expect("the watch has a sender of its own"));
+        }
+    }
+
+    /// The order that was already given to this job, if any.
+    pub(crate) fn taken(&mut self, id: JobId) -> Option<Stop> {
+        self.receive_all();
+        self.given.remove(&id)
+    }
+
+    /// Whether the daemon stops, so that nothing more is to be started.
+    pub(crate) fn shutdown(&mut self) -> bool {
+        self.receive_all();
+        self.shutdown
+    }
+
+    fn receive_all(&mut self) {
+        while let Ok(order) = self.orders.try_recv() {
+            self.receive(order);
+        }
+    }
+
+    fn receive(&mut self, (id, why): Order) {
+        self.shutdown |= why == Stop::Shutdown;
+        self.given.insert(id, why);
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut watches = self.stops.lock();
+        for id in &self.ids {
+            if watches.get(id).is_some_and(|sender| sender.same_channel(&self.sender)) {
+                watches.remove(id);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: i64) -> JobId {
+        JobId::new(number).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_order_waits_until_its_job_is_asked_for_and_the_first_reason_wins() {
+        let stops = Arc::new(Stops::default());
+        let mut watch = stops.watch(vec![id(1), id(2)]);
+        stops.stop(id(2), Stop::Cancelled);
+        stops.stop(id(2), Stop::Expired);
+        stops.stop(id(1), Stop::TimedOut);
+        stops.stop(id(3), Stop::TimedOut);
+        assert_eq!(watch.stopped(&[id(1)]).await, (id(1), Stop::TimedOut));
+        assert_eq!(watch.taken(id(2)), Some(Stop::Cancelled));
+        assert_eq!(watch.taken(id(2)), None);
+        assert!(!watch.shutdown());
+    }
+
+    #[tokio::test]
+    async fn a_shutdown_of_one_job_is_seen_by_its_whole_batch_and_by_no_other() {
+        let stops = Arc::new(Stops::default());
+        let (mut one, mut other) = (stops.watch(vec![id(1), id(2)]), stops.watch(vec![id(3)]));
+        stops.stop(id(1), Stop::Shutdown);
+        assert!(one.shutdown() && !other.shutdown());
+    }
+
+    #[tokio::test]
+    async fn a_watch_that_ended_leaves_a_newer_watch_of_the_same_job_alone() {
+        let stops = Arc::new(Stops::default());
+        let older = stops.watch(vec![id(1)]);
+        let mut newer = stops.watch(vec![id(1)]);
+        drop(older);
+        stops.stop(id(1), Stop::LeaseLost);
+        assert_eq!(newer.taken(id(1)), Some(Stop::LeaseLost));
+        drop(newer);
+        assert!(stops.lock().is_empty());
+    }
+}

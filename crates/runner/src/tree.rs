@@ -1,0 +1,233 @@
+//! Ending everything that an attempt started, wherever it hid in the process table.
+//!
+//! ```text
+//! daemon (adopts orphans)
+//! ├─ main                 session and group of its own; known in MAINS
+//! │   └─ children         in main's group: one signal ends them
+//! │       └─ setsid …     left the group: found as descendants while their parents live,
+//! └─ orphans              and here, as children of the daemon, when their parents are gone
+//! ```
+//! An orphan belongs to an attempt when it is in the session of its main process, carries the
+//! attempt's directory in its environment, or works in that directory. A process that gave up all
+//! three, and whose parents are gone, can no longer be told from others and is left alone.
+//!
+//! Reaping: a main process is reaped through its `Main`. Every other zombie that
+//! is our child and not in our own session is an orphan, and is reaped here.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+
+use crate::proc;
+
+/// Names the attempt's directory in its environment, by which its processes are known again.
+pub(crate) const MARKER: &str = "WINDLASS_DIR";
+/// How often the processes of an attempt are looked for and killed before they are given up.
+const ROUNDS_MAX: u32 = 100;
+const ROUND_PAUSE_MIN: Duration = Duration::from_millis(1);
+const ROUND_PAUSE_MAX: Duration = Duration::from_millis(50);
+/// Most descendants that one round collects; the next round finds the rest.
+const DESCENDANTS_MAX: usize = 100_000;
+
+/// Held for reading from before a fork until the new process is in `MAINS`.
+static SPAWNING: RwLock<()> = RwLock::new(());
+/// Processes that the runners of this daemon started and have not reaped yet.
+static MAINS: Mutex<Option<HashSet<Pid>>> = Mutex::new(None);
+
+/// From now on orphans of our processes become our children, so that they can be found.
+pub(crate) fn adopt_orphans() -> io::Result<()> {
+    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
+}
+
+/// A main process that has not been reaped. When this is dropped, all that belongs to the attempt is
+/// killed.
+pub(crate) struct Main {
+    pid: Pid,
+    pub(crate) child: Child,
+    pub(crate) tree: Tree,
+    reaped: bool,
+}
+
+impl Main {
+    /// Starts the process of the attempt that has this directory.
+    pub(crate) fn start(command: &mut Command, dir: &Path) -> io::Result<Main> {
+        let _spawning = SPAWNING.read().unwrap_or_else(PoisonError::into_inner);
+        let child = command.spawn()?;
+        let pid = Pid::from_raw(child.id().cast_signed()).expect("a process has an id above 0");
+        mains().get_or_insert_default().insert(pid);
+        let tree = Tree { main: pid, dir: dir.to_owned(), marker: marker(dir) };
+        Ok(Main { pid, child, tree, reaped: false })
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Waits for the process, which must be dead or about to die.
+    pub(crate) fn reap(&mut self) -> io::Result<ExitStatus> {
+        let status = self.child.wait()?;
+        self.reaped = true;
+        forget(self.pid);
+        Ok(status)
+    }
+}
+
+impl Drop for Main {
+    fn drop(&mut self) {
+        if !self.reaped {
+            self.tree.kill();
+            // If it is not dead yet, it is reaped like an orphan later.
+            let _ = self.child.try_wait();
+            forget(self.pid);
+        }
+    }
+}
+
+/// The process was reaped, or is from now on an orphan like others.
+fn forget(main: Pid) {
+    mains().get_or_insert_default().remove(&main);
+}
+
+/// The processes of one attempt.
+pub(crate) struct Tree {
+    main: Pid,
+    dir: PathBuf,
+    marker: OsString,
+}
+
+impl Tree {
+    /// Kills all that hangs together with the main process. Call it before that one is reaped.
+    pub(crate) fn kill(&self) {
+        let descendants = descendants(&[self.main]);
+        let _ = rustix::process::kill_process_group(self.main, Signal::KILL);
+        kill_all(&descendants);
+    }
+
+    /// Kills and reaps what is left of the attempt when its main process is dead but not reaped,
+    /// until nothing is left.
+    pub(crate) async fn end(&self) {
+        let _ = rustix::process::kill_process_group(self.main, Signal::KILL);
+        let mut pause = ROUND_PAUSE_MIN;
+        for _ in 0..ROUNDS_MAX {
+            if self.sweep() == 0 {
+                return;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(ROUND_PAUSE_MAX);
+        }
+        tracing::warn!(dir = %self.dir.display(), "processes of an attempt do not go away");
+    }
+
+    /// One look at our children: kills the attempt's orphans, reaps zombies. Returns how many there
+    /// are to look at again.
+    fn sweep(&self) -> usize {
+        let Ok(pids) = proc::pids() else {
+            return 1;
+        };
+        let known = mains().clone().unwrap_or_default();
+        let peek = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let mut unfinished = 0;
+        let mut alive = Vec::new();
+        for pid in pids {
+            if known.contains(&pid) {
+                continue;
+            }
+            // Asking for its exit is the cheapest way to learn whether a process is our child.
+            match rustix::process::waitid(WaitId::Pid(pid), peek) {
+                Err(_) => {}
+                Ok(Some(_)) => unfinished += usize::from(!reap_orphan(pid)),
+                Ok(None) if self.owns(pid) => alive.push(pid),
+                Ok(None) => {}
+            }
+        }
+        if !alive.is_empty() {
+            kill_all(&descendants(&alive));
+            kill_all(&alive);
+        }
+        unfinished + alive.len()
+    }
+
+    fn owns(&self, pid: Pid) -> bool {
+        session(pid) == Some(self.main)
+            || proc::environ_has(pid, |variable| variable == self.marker.as_bytes())
+            || proc::works_below(pid, &self.dir)
+    }
+}
+
+/// Kills the processes that a runner on this scratch directory left when it was killed itself.
+pub(crate) fn kill_leftovers(dir_prefix: &Path) {
+    let start = marker(dir_prefix);
+    let carries = |variable: &[u8]| variable.starts_with(start.as_bytes());
+    for _ in 0..ROUNDS_MAX {
+        let mut found = proc::pids().unwrap_or_default();
+        found.retain(|pid| proc::environ_has(*pid, carries));
+        if found.is_empty() {
+            return;
+        }
+        tracing::warn!(processes = found.len(), "killing what an earlier daemon left running");
+        kill_all(&descendants(&found));
+        kill_all(&found);
+        std::thread::sleep(ROUND_PAUSE_MIN);
+    }
+}
+
+/// Whether the zombie is done with: reaped here, or somebody else's to reap.
+fn reap_orphan(pid: Pid) -> bool {
+    // While a process is being started it is not in MAINS yet, and might be this zombie.
+    let Ok(_nothing_starts) = SPAWNING.try_write() else {
+        return false;
+    };
+    let ours = !mains().get_or_insert_default().contains(&pid) && session(pid) != session_of_us();
+    if ours {
+        let reap = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        let _ = rustix::process::waitid(WaitId::Pid(pid), reap);
+    }
+    true
+}
+
+/// All that descends from these, without them.
+fn descendants(roots: &[Pid]) -> Vec<Pid> {
+    let children = proc::children();
+    let mut found: Vec<Pid> = roots.to_vec();
+    let mut next = 0;
+    while next < found.len() && found.len() < DESCENDANTS_MAX {
+        if let Some(more) = children.get(&found[next]) {
+            found.extend(more);
+        }
+        next += 1;
+    }
+    found.split_off(roots.len())
+}
+
+fn kill_all(pids: &[Pid]) {
+    for pid in pids {
+        // It may have died in the meantime, which is what is wanted.
+        let _ = rustix::process::kill_process(*pid, Signal::KILL);
+    }
+}
+
+fn marker(dir: &Path) -> OsString {
+    let mut marker = OsString::from(MARKER);
+    marker.push("=");
+    marker.push(dir);
+    marker
+}
+
+fn session(pid: Pid) -> Option<Pid> {
+    rustix::process::getsid(Some(pid)).ok()
+}
+
+fn session_of_us() -> Option<Pid> {
+    rustix::process::getsid(None).ok()
+}
+
+fn mains() -> MutexGuard<'static, Option<HashSet<Pid>>> {
+    MAINS.lock().unwrap_or_else(PoisonError::into_inner)
+}

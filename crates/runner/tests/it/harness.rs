@@ -1,0 +1,265 @@
+//! A runner in a private directory, jobs to give it, and a record of what it reports.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use windlass_core::runner::{Assignment, Batch, Pieces, Report, Reports, Runner, Stop};
+use windlass_core::{
+    Handler, HandlerOptions, HandlerSpec, Job, JobId, Lang, Payload, Priority, State, Timestamp,
+    TypeKey,
+};
+use windlass_runner::{LocalRunner, Options};
+
+/// Longer than anything takes here; a test that waits so long has failed.
+pub(crate) const LONG: Duration = Duration::from_secs(120);
+pub(crate) const LOG_BYTES_MAX: usize = 64 * 1024;
+
+pub(crate) struct Fixture {
+    pub(crate) runner: Arc<LocalRunner>,
+    pub(crate) scratch: TempDir,
+}
+
+pub(crate) fn fixture() -> Fixture {
+    let scratch = tempfile::tempdir().unwrap();
+    Fixture { runner: Arc::new(LocalRunner::new(options(&scratch)).unwrap()), scratch }
+}
+
+pub(crate) fn options(scratch: &TempDir) -> Options {
+    Options {
+        scratch_dir: scratch.path().to_owned(),
+        log_bytes_max: LOG_BYTES_MAX,
+        path: "/usr/local/bin:/usr/bin:/bin".into(),
+    }
+}
+
+impl Fixture {
+    /// Runs one job to its end and returns its report.
+    pub(crate) async fn run(&self, spec: HandlerSpec, payload: &[u8]) -> Report {
+        let mut run = self.begin(spec, vec![job(payload)]);
+        run.ended().await.1
+    }
+
+    pub(crate) async fn sh(&self, script: &str) -> Report {
+        self.run(spec(Lang::Sh, script), b"").await
+    }
+
+    pub(crate) fn begin(&self, spec: HandlerSpec, jobs: Vec<Assignment>) -> Run {
+        self.begin_with(spec, jobs, Arc::new(NoPieces))
+    }
+
+    pub(crate) fn begin_with(
+        &self,
+        spec: HandlerSpec,
+        jobs: Vec<Assignment>,
+        pieces: Arc<dyn Pieces>,
+    ) -> Run {
+        let ids = jobs.iter().map(|assignment| assignment.job.id).collect();
+        let key = TypeKey::new("acme", "mail/send").unwrap();
+        let id = JobId::new(1).unwrap();
+        let handler = Arc::new(Handler { id, key, created_at: Timestamp(0), spec });
+        let (sender, events) = mpsc::unbounded_channel();
+        let runner = Arc::clone(&self.runner);
+        let task = tokio::spawn(async move {
+            runner.run(Batch { handler, jobs, pieces }, Arc::new(Recorder(sender))).await;
+        });
+        Run { ids, events, task }
+    }
+
+    /// Nothing is left of attempts but the lock.
+    pub(crate) fn scratch_is_empty(&self) -> bool {
+        let left = std::fs::read_dir(self.scratch.path()).unwrap();
+        left.map(|entry| entry.unwrap().file_name()).all(|name| name == ".lock")
+    }
+}
+
+/// A batch that runs.
+pub(crate) struct Run {
+    pub(crate) ids: Vec<JobId>,
+    events: mpsc::UnboundedReceiver<Event>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Event {
+    Started(JobId),
+    Ended(JobId, Report),
+    Returned(JobId),
+}
+
+impl Run {
+    pub(crate) async fn next(&mut self) -> Option<Event> {
+        tokio::time::timeout(LONG, self.events.recv()).await.expect("a report comes")
+    }
+
+    pub(crate) async fn started(&mut self) -> JobId {
+        match self.next().await {
+            Some(Event::Started(id)) => id,
+            other => panic!("started was expected, not {other:?}"),
+        }
+    }
+
+    /// The next job that ends.
+    pub(crate) async fn ended(&mut self) -> (JobId, Report) {
+        loop {
+            match self.next().await {
+                Some(Event::Started(_)) => {}
+                Some(Event::Ended(id, report)) => return (id, report),
+                other => panic!("ended was expected, not {other:?}"),
+            }
+        }
+    }
+
+    /// All that is still reported until the batch is over.
+    pub(crate) async fn rest(mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        while let Some(event) = self.next().await {
+            events.push(event);
+        }
+        self.task.await.expect("a run never panics");
+        events
+    }
+
+    /// Ends the run as when its caller goes away.
+    pub(crate) async fn abandon(self) {
+        self.task.abort();
+        assert!(self.task.await.unwrap_err().is_cancelled());
+    }
+}
+
+struct Recorder(mpsc::UnboundedSender<Event>);
+
+#[async_trait]
+impl Reports for Recorder {
+    async fn started(&self, id: JobId) {
+        let _ = self.0.send(Event::Started(id));
+    }
+
+    async fn ended(&self, id: JobId, report: Report) {
+        let _ = self.0.send(Event::Ended(id, report));
+    }
+
+    async fn returned(&self, id: JobId) {
+        let _ = self.0.send(Event::Returned(id));
+    }
+}
+
+struct NoPieces;
+
+#[async_trait]
+impl Pieces for NoPieces {
+    async fn piece(&self, _: JobId, _: u32) -> Result<Option<Bytes>, String> {
+        Err("this payload has no pieces".into())
+    }
+}
+
+/// Pieces that are made when they are asked for: byte `n` of the payload is `n` mod 251.
+pub(crate) struct MadePieces {
+    pub(crate) bytes: u64,
+    pub(crate) piece_bytes: u64,
+    /// Reading fails from this piece on.
+    pub(crate) broken_from: u32,
+}
+
+impl MadePieces {
+    pub(crate) fn byte(position: u64) -> u8 {
+        (position % 251) as u8
+    }
+}
+
+#[async_trait]
+impl Pieces for MadePieces {
+    async fn piece(&self, _: JobId, index: u32) -> Result<Option<Bytes>, String> {
+        if index >= self.broken_from {
+            return Err("the store is gone".into());
+        }
+        let start = u64::from(index) * self.piece_bytes;
+        let end = (start + self.piece_bytes).min(self.bytes);
+        Ok((start < end).then(|| (start..end).map(MadePieces::byte).collect()))
+    }
+}
+
+pub(crate) fn spec(lang: Lang, body: &str) -> HandlerSpec {
+    let options = HandlerOptions::default();
+    let body = body.to_owned();
+    HandlerSpec {
+        lang,
+        body,
+        before: None,
+        before_each: None,
+        after_each: None,
+        eid: None,
+        options,
+    }
+}
+
+pub(crate) fn with_env(mut spec: HandlerSpec, name: &str, value: &str) -> HandlerSpec {
+    spec.options.env = BTreeMap::from([(name.to_owned(), value.to_owned())]);
+    spec
+}
+
+/// A job in its third attempt, with an id that no other test has.
+pub(crate) fn job(payload: &[u8]) -> Assignment {
+    static NEXT: AtomicI64 = AtomicI64::new(1000);
+    let job = Job {
+        id: JobId::new(NEXT.fetch_add(1, Ordering::Relaxed)).unwrap(),
+        key: TypeKey::new("acme", "mail/send").unwrap(),
+        state: State::Running,
+        priority: Priority::default(),
+        run_at: Timestamp(0),
+        due_at: Timestamp(0),
+        attempt: 3,
+        created_at: Timestamp(0),
+        started_at: Some(Timestamp(0)),
+        finished_at: None,
+        expires_at: None,
+        timeout: None,
+        lease: None,
+        last: None,
+        unique: None,
+        payload_bytes: payload.len() as u64,
+        progress: None,
+    };
+    let payload = Payload::Inline(Bytes::copy_from_slice(payload));
+    Assignment { job, payload, timeout: LONG }
+}
+
+pub(crate) fn limited(mut assignment: Assignment, timeout: Duration) -> Assignment {
+    assignment.timeout = timeout;
+    assignment
+}
+
+pub(crate) fn in_pieces(bytes: u64) -> Assignment {
+    let mut assignment = job(b"");
+    assignment.payload = Payload::Pieces { bytes };
+    assignment
+}
+
+/// The only report there is of a job that was stopped or not.
+pub(crate) fn check_ended(report: &Report, status: u16, stopped: Option<Stop>) {
+    assert_eq!((report.status.get(), report.stopped), (status, stopped), "{}", report.log);
+}
+
+/// Whether the process is there, alive or not yet reaped.
+pub(crate) fn exists(pid: &str) -> bool {
+    std::path::Path::new("/proc").join(pid.trim()).exists()
+}
+
+/// Waits for the lines that a handler writes into a file.
+pub(crate) async fn lines_of(path: &std::path::Path, count: usize) -> Vec<String> {
+    let read = async {
+        loop {
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            if text.ends_with('\n') && text.lines().count() >= count {
+                return text.lines().map(str::to_owned).collect();
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LONG, read).await.expect("the handler writes its lines")
+}

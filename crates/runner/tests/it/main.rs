@@ -1,0 +1,13 @@
+//! Handlers run as they are in production: real processes, real servers on local ports.
+
+#![allow(clippy::unwrap_used)]
+
+mod check;
+mod end;
+mod harness;
+mod http;
+mod http_batch;
+mod isolation;
+mod output;
+mod server;
+mod stop;

@@ -1,0 +1,188 @@
+//! Time limits, stops from outside, and that nothing survives an attempt.
+
+use std::time::Duration;
+
+use windlass_core::runner::Stop;
+use windlass_core::{Lang, Runner};
+
+use crate::harness::{Event, Fixture, check_ended, exists, fixture, job, limited, lines_of, spec};
+
+const SHORT: Duration = Duration::from_millis(300);
+
+/// Starts a process in a new session, whose parents are gone, and writes its id into `pids`.
+const DAEMON: &str = "(setsid sh -c 'echo $$ >> \"$0\"; exec sleep 1000' \"$PIDS\" &)\n";
+
+/// A script that knows the file into which it writes process ids.
+fn script(fixture: &Fixture, body: &str) -> windlass_core::HandlerSpec {
+    let pids = fixture.scratch.path().join("pids");
+    spec(Lang::Sh, &format!("PIDS={}\n{body}", pids.display()))
+}
+
+async fn pids(fixture: &Fixture, count: usize) -> Vec<String> {
+    lines_of(&fixture.scratch.path().join("pids"), count).await
+}
+
+#[tokio::test]
+async fn s2_30_a_hung_job_is_killed_at_its_time_limit_with_its_children() {
+    let fixture = fixture();
+    let body = "echo $$ >> $PIDS; sleep 1000 & echo $! >> $PIDS; echo hanging; wait";
+    let jobs = vec![limited(job(b""), SHORT)];
+    let (_, report) = fixture.begin(script(&fixture, body), jobs).ended().await;
+    check_ended(&report, 500, Some(Stop::TimedOut));
+    assert_eq!(report.log, "hanging\n[windlass] timed out after 300ms\n");
+    for pid in pids(&fixture, 2).await {
+        assert!(!exists(&pid), "{pid}");
+    }
+}
+
+#[tokio::test]
+async fn s2_30_a_time_limit_ends_what_left_the_session_and_ignores_signals() {
+    let fixture = fixture();
+    let stubborn = "trap '' TERM HUP INT\necho $$ >> $PIDS\n";
+    let nested =
+        "setsid sh -c 'trap \"\" TERM; setsid sleep 1000 & echo $! >> \"$0\"; wait' $PIDS &";
+    let body = format!("{stubborn}{DAEMON}{nested}\nwhile :; do sleep 1000; done");
+    let jobs = vec![limited(job(b""), Duration::from_secs(2))];
+    let (_, report) = fixture.begin(script(&fixture, &body), jobs).ended().await;
+    check_ended(&report, 500, Some(Stop::TimedOut));
+    for pid in pids(&fixture, 3).await {
+        assert!(!exists(&pid), "{pid}");
+    }
+}
+
+#[tokio::test]
+async fn a_process_left_behind_in_a_session_of_its_own_is_gone_when_the_job_has_ended() {
+    let fixture = fixture();
+    let body = format!("{DAEMON}while [ ! -s $PIDS ]; do sleep 0.01; done; echo done; exit 0");
+    let report = fixture.run(script(&fixture, &body), b"").await;
+    check_ended(&report, 200, None);
+    assert_eq!(report.log, "done\n[windlass] exit code 0\n");
+    let pids = pids(&fixture, 1).await;
+    assert!(!exists(&pids[0]));
+}
+
+#[tokio::test]
+async fn a_background_process_that_holds_the_pipes_does_not_delay_the_end() {
+    let fixture = fixture();
+    let body = "sleep 1000 & echo $! >> $PIDS; echo done";
+    let report = fixture.run(script(&fixture, body), b"").await;
+    check_ended(&report, 200, None);
+    assert!(report.log.starts_with("done\n"));
+    assert!(!exists(&pids(&fixture, 1).await[0]));
+}
+
+#[tokio::test]
+async fn an_orphan_without_the_jobs_environment_is_known_by_where_it_works() {
+    let fixture = fixture();
+    let body = "(env -i setsid sh -c 'echo $$ >> \"$0\"; exec /bin/sleep 1000' $PIDS &)
+                while [ ! -s $PIDS ]; do sleep 0.01; done";
+    let report = fixture.run(script(&fixture, body), b"").await;
+    check_ended(&report, 200, None);
+    assert!(!exists(&pids(&fixture, 1).await[0]));
+}
+
+#[tokio::test]
+async fn orphans_that_died_by_themselves_are_reaped() {
+    let fixture = fixture();
+    let body = "(setsid sh -c 'echo $$ >> \"$0\"' $PIDS &)
+                while [ ! -s $PIDS ]; do sleep 0.01; done; exit 3";
+    let report = fixture.run(script(&fixture, body), b"").await;
+    check_ended(&report, 500, None);
+    assert!(!exists(&pids(&fixture, 1).await[0]));
+}
+
+#[tokio::test]
+async fn processes_of_one_job_survive_the_end_of_another() {
+    let fixture = fixture();
+    let body = format!("{DAEMON}while [ ! -s $PIDS ]; do sleep 0.01; done; sleep 1000");
+    let mut run = fixture.begin(script(&fixture, &body), vec![job(b"")]);
+    let pids = pids(&fixture, 1).await;
+    check_ended(&fixture.sh("exit 0").await, 200, None);
+    assert!(exists(&pids[0]));
+    fixture.runner.stop(run.ids[0], Stop::Cancelled);
+    check_ended(&run.ended().await.1, 500, Some(Stop::Cancelled));
+    assert!(!exists(&pids[0]));
+}
+
+#[tokio::test]
+async fn children_of_the_daemon_that_are_no_handlers_are_left_alone() {
+    let fixture = fixture();
+    let mut other = std::process::Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
+    check_ended(&fixture.sh("(setsid true &); exit 0").await, 200, None);
+    assert_eq!(other.wait().unwrap().code(), Some(7));
+}
+
+#[tokio::test]
+async fn a_stop_ends_the_job_with_its_reason() {
+    let fixture = fixture();
+    for why in [Stop::Expired, Stop::Cancelled, Stop::LeaseLost, Stop::Shutdown] {
+        let mut run = fixture.begin(spec(Lang::Sh, "sleep 1000"), vec![job(b"")]);
+        let id = run.started().await;
+        fixture.runner.stop(id, why);
+        fixture.runner.stop(id, Stop::TimedOut);
+        let (ended, report) = run.ended().await;
+        assert_eq!(ended, id);
+        check_ended(&report, 500, Some(why));
+        assert_eq!(report.log, format!("[windlass] {}\n", why.as_str()));
+        assert_eq!(run.rest().await, []);
+    }
+    assert!(fixture.scratch_is_empty());
+}
+
+#[tokio::test]
+async fn a_stop_of_an_unknown_job_is_ignored() {
+    let fixture = fixture();
+    fixture.runner.stop(job(b"").job.id, Stop::Cancelled);
+    check_ended(&fixture.sh("exit 0").await, 200, None);
+}
+
+#[tokio::test]
+async fn after_a_shutdown_the_jobs_that_wait_go_back_unharmed() {
+    let fixture = fixture();
+    let jobs = vec![job(b""), job(b""), job(b"")];
+    let mut run = fixture.begin(spec(Lang::Sh, "sleep 1000"), jobs);
+    let ids = run.ids.clone();
+    let first = run.started().await;
+    fixture.runner.stop(first, Stop::Shutdown);
+    check_ended(&run.ended().await.1, 500, Some(Stop::Shutdown));
+    assert_eq!(run.rest().await, [Event::Returned(ids[1]), Event::Returned(ids[2])]);
+}
+
+#[tokio::test]
+async fn a_job_that_is_stopped_before_its_turn_is_reported_and_the_next_one_runs() {
+    let fixture = fixture();
+    let jobs = vec![job(b"1000"), job(b"1000"), job(b"0")];
+    let mut run = fixture.begin(spec(Lang::Sh, "read t; sleep $t"), jobs);
+    let ids = run.ids.clone();
+    run.started().await;
+    fixture.runner.stop(ids[1], Stop::Expired);
+    fixture.runner.stop(ids[0], Stop::Cancelled);
+    for (id, status, why) in [
+        (ids[0], 500, Some(Stop::Cancelled)),
+        (ids[1], 500, Some(Stop::Expired)),
+        (ids[2], 200, None),
+    ] {
+        let (ended, report) = run.ended().await;
+        assert_eq!(ended, id);
+        check_ended(&report, status, why);
+    }
+}
+
+#[tokio::test]
+async fn a_run_whose_caller_goes_away_leaves_no_process_and_no_directory() {
+    let fixture = fixture();
+    let body = "echo $$ >> $PIDS; sleep 1000 & echo $! >> $PIDS; wait";
+    let mut run = fixture.begin(script(&fixture, body), vec![job(b"")]);
+    run.started().await;
+    let pids = pids(&fixture, 2).await;
+    run.abandon().await;
+    std::fs::remove_file(fixture.scratch.path().join("pids")).unwrap();
+    assert!(fixture.scratch_is_empty());
+    // What was killed is reaped when a later job ends.
+    let mut jobs_left = 100;
+    while pids.iter().any(|pid| exists(pid)) {
+        check_ended(&fixture.sh("exit 0").await, 200, None);
+        jobs_left -= 1;
+        assert!(jobs_left > 0, "{pids:?}");
+    }
+}
