@@ -1,0 +1,229 @@
+//! Adding jobs: `POST /v1/{tenant}/jobs/{type}`. The body's content type decides how it becomes
+//! jobs (`add_text`, `add_binary`, `add_json`); options, the idempotency key and the answer are the
+//! same for all.
+
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use bytes::Bytes;
+
+use windlass_core::limit::{KEY_BYTES_MAX, PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PIECE_BYTES};
+use windlass_core::{Clock, Priority, TypeKey};
+use windlass_engine::api::{AddJob, AddOptions, AddPayload, Added, Fingerprint, Idempotency};
+
+use crate::add_json::JobsBody;
+use crate::body::{self, Kind};
+use crate::door::Door;
+use crate::error::Failure;
+use crate::path::TypePath;
+use crate::query::{Parameter, Query};
+use crate::route::Route;
+use crate::time::{WireDuration, WireTime};
+use crate::wire_handler::above_zero;
+use crate::wire_job::{Ids, ids_text};
+use crate::{add_binary, add_json, add_text, answer};
+
+/// Jobs in one add.
+pub(crate) const ADD_JOBS_MAX: usize = 100_000;
+
+/// The options of an add, as query parameters.
+pub(crate) const OPTIONS: &[Parameter] = &[
+    Parameter { name: "run_at", what: "Not before this time; not together with delay." },
+    Parameter { name: "delay", what: "Not before this long from now, such as 90s." },
+    Parameter { name: "priority", what: "0 to 1000, higher is more urgent; 500 if not given." },
+    Parameter { name: "timeout", what: "Time limit of one attempt." },
+    Parameter { name: "expires", what: "Give up this long from now." },
+    Parameter { name: "unique", what: "While a job with this key has not ended, its id is given." },
+    Parameter { name: "repeat", what: "Not built into this version yet." },
+    Parameter { name: "parent", what: "Not built into this version yet." },
+    Parameter { name: "then", what: "Not built into this version yet." },
+];
+const OPTIONS_NOT_BUILT: [&str; 3] = ["repeat", "parent", "then"];
+
+/// Makes an add repeatable.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::post("/v1/{tenant}/jobs/{id_or_type}", add)
+            .about("jobs", "job_add", "Add jobs of a type; answered when they are durable.")
+            .query(OPTIONS)
+            .header("Idempotency-Key", "The same key within 24 h answers with the first ids.")
+            .takes_also::<JobsBody<'static>>(&["text/plain", "application/octet-stream"])
+            .answers::<Ids>("201", "Added.")
+            .answers::<Ids>("200", "The ids of an earlier add with the same key."),
+    ]
+}
+
+async fn add(
+    State(door): State<Door>,
+    TypePath(key): TypePath,
+    request: Request,
+) -> Result<Response, Failure> {
+    let (parts, body) = request.into_parts();
+    let added = match body::kind(&parts.headers) {
+        Kind::Text | Kind::Absent => add_text::add(&door, &key, &parts, body).await?,
+        Kind::Binary => add_binary::add(&door, &key, &parts, body).await?,
+        Kind::Json => add_json::add(&door, &key, &parts, body).await?,
+        Kind::Other => {
+            let accepted = "text/plain, application/octet-stream or application/json";
+            return Err(body::wrong_kind(&parts.headers, accepted));
+        }
+    };
+    let status = if added.repeated { StatusCode::OK } else { StatusCode::CREATED };
+    Ok(answer::json_text(status, ids_text(&added.ids)))
+}
+
+/// What a request says beside its body.
+pub(crate) struct Said {
+    pub(crate) options: AddOptions,
+    pub(crate) keyed: Option<Keyed>,
+}
+
+/// Reads options and key of a text or binary add.
+pub(crate) fn said(door: &Door, key: &TypeKey, parts: &Parts, form: &str) -> Result<Said, Failure> {
+    let query = Query::read(&parts.uri, OPTIONS)?;
+    let options = options_from_query(door, &query)?;
+    let keyed = Keyed::read(&parts.headers, key, form, &query)?;
+    Ok(Said { options, keyed })
+}
+
+/// The options of a JSON add stand in its body, so none may stand in its query.
+pub(crate) fn said_in_body(key: &TypeKey, parts: &Parts) -> Result<Option<Keyed>, Failure> {
+    let query = Query::read(&parts.uri, crate::query::NONE).map_err(|mut failure| {
+        failure.message.push_str("; the options of a JSON add are fields of its jobs");
+        failure
+    })?;
+    Keyed::read(&parts.headers, key, "json", &query)
+}
+
+pub(crate) async fn accept(
+    door: &Door,
+    key: &TypeKey,
+    jobs: Vec<AddJob>,
+    keyed: Option<Keyed>,
+) -> Result<Added, Failure> {
+    Ok(door.engine.add(key, jobs, keyed.map(Keyed::finish)).await?)
+}
+
+/// A payload that is in memory already; a large one goes on to the disk piece by piece.
+pub(crate) async fn payload(door: &Door, bytes: Bytes) -> Result<AddPayload, Failure> {
+    if bytes.len() <= PAYLOAD_INLINE_BYTES_MAX {
+        return Ok(AddPayload::Inline(bytes));
+    }
+    let mut spool = door.engine.spool().await?;
+    for start in (0..bytes.len()).step_by(PAYLOAD_PIECE_BYTES) {
+        let end = bytes.len().min(start + PAYLOAD_PIECE_BYTES);
+        spool.write(bytes.slice(start..end)).await.map_err(not_spooled)?;
+    }
+    Ok(AddPayload::Spooled(spool.finish().await.map_err(not_spooled)?))
+}
+
+pub(crate) fn not_spooled(error: impl std::fmt::Display) -> Failure {
+    Failure::unavailable(format!("the payload could not be kept: {error}"))
+}
+
+/// An idempotency key and the digest so far of everything that the add says.
+pub(crate) struct Keyed {
+    key: String,
+    fingerprint: Fingerprint,
+}
+
+impl Keyed {
+    fn read(
+        headers: &HeaderMap,
+        key: &TypeKey,
+        form: &str,
+        query: &Query,
+    ) -> Result<Option<Keyed>, Failure> {
+        let mut values = headers.get_all(IDEMPOTENCY_KEY).into_iter();
+        let Some(value) = values.next() else { return Ok(None) };
+        let text = std::str::from_utf8(value.as_bytes()).ok();
+        let fits = |text: &&str| !text.is_empty() && text.len() <= KEY_BYTES_MAX;
+        let (Some(text), None) = (text.filter(fits), values.next()) else {
+            let message = format!("an Idempotency-Key is one text of 1 to {KEY_BYTES_MAX} bytes");
+            return Err(Failure::invalid("Idempotency-Key", message));
+        };
+        let mut keyed = Keyed { key: text.to_owned(), fingerprint: Fingerprint::default() };
+        keyed.update_part(key.name.as_str());
+        keyed.update_part(form);
+        for (name, value) in query.sorted() {
+            keyed.update_part(name);
+            keyed.update_part(value);
+        }
+        Ok(Some(keyed))
+    }
+
+    /// A part with its length before it, so that no two different adds run into one digest.
+    fn update_part(&mut self, text: &str) {
+        self.fingerprint.update(&(text.len() as u64).to_le_bytes());
+        self.fingerprint.update(text.as_bytes());
+    }
+
+    pub(crate) fn update_body(&mut self, bytes: &[u8]) {
+        self.fingerprint.update(bytes);
+    }
+
+    fn finish(self) -> Idempotency {
+        Idempotency { key: self.key, fingerprint: self.fingerprint.finish() }
+    }
+}
+
+/// The options as they were sent, wherever they stood.
+#[derive(Default)]
+pub(crate) struct RawOptions {
+    pub(crate) run_at: Option<WireTime>,
+    pub(crate) delay: Option<WireDuration>,
+    pub(crate) priority: Option<i64>,
+    pub(crate) timeout: Option<WireDuration>,
+    pub(crate) expires: Option<WireDuration>,
+    pub(crate) unique: Option<String>,
+}
+
+impl RawOptions {
+    pub(crate) fn check(self, clock: &dyn Clock) -> Result<AddOptions, Failure> {
+        let run_at = match (self.run_at, self.delay) {
+            (Some(_), Some(_)) => {
+                let message = "'run_at' and 'delay' say the same thing; send one of them";
+                return Err(Failure::invalid("run_at", message));
+            }
+            (Some(run_at), None) => Some(run_at.0),
+            (None, Some(delay)) => Some(clock.now() + delay.0),
+            (None, None) => None,
+        };
+        let fits = |key: &String| !key.is_empty() && key.len() <= KEY_BYTES_MAX;
+        if self.unique.as_ref().is_some_and(|key| !fits(key)) {
+            let message = format!("a unique key has 1 to {KEY_BYTES_MAX} bytes");
+            return Err(Failure::invalid("unique", message));
+        }
+        Ok(AddOptions {
+            run_at,
+            priority: self.priority.map(Priority::new).transpose()?.unwrap_or_default(),
+            timeout: above_zero("timeout", self.timeout)?,
+            expires: above_zero("expires", self.expires)?,
+            unique: self.unique,
+        })
+    }
+}
+
+pub(crate) fn not_built(option: &str) -> Failure {
+    Failure::invalid(option, format!("the option '{option}' is not built into this version yet"))
+}
+
+fn options_from_query(door: &Door, query: &Query) -> Result<AddOptions, Failure> {
+    if let Some(option) = OPTIONS_NOT_BUILT.into_iter().find(|name| query.get(name).is_some()) {
+        return Err(not_built(option));
+    }
+    let time = |text| WireTime::parse(text).map_err(|reason| Failure::invalid("run_at", reason));
+    let duration = |name| Ok::<_, Failure>(query.duration(name)?.map(WireDuration));
+    let raw = RawOptions {
+        run_at: query.get("run_at").map(time).transpose()?,
+        delay: duration("delay")?,
+        priority: query.number("priority", 0, i64::from(windlass_core::limit::PRIORITY_MAX))?,
+        timeout: duration("timeout")?,
+        expires: duration("expires")?,
+        unique: query.get("unique").map(str::to_owned),
+    };
+    raw.check(&*door.clock)
+}

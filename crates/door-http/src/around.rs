@@ -1,0 +1,70 @@
+//! What happens around every request: unknown routes and wrong methods get the common form of
+//! refusal, a panic becomes an answer and a log line, and no browser guesses content types.
+
+use std::panic::AssertUnwindSafe;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::header::X_CONTENT_TYPE_OPTIONS;
+use axum::http::{HeaderValue, Method, Uri};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+
+use crate::door::Door;
+use crate::error::Failure;
+
+pub(crate) fn wrap(router: Router<Door>) -> Router<Door> {
+    router
+        .fallback(async |uri: Uri| Failure::no_such_route(uri.path()))
+        .method_not_allowed_fallback(async |method: Method, uri: Uri| {
+            Failure::wrong_method(method.as_str(), uri.path())
+        })
+        .layer(from_fn(around))
+}
+
+async fn around(request: Request, next: Next) -> Response {
+    let told = tracing::enabled!(tracing::Level::DEBUG)
+        .then(|| (request.method().clone(), request.uri().path().to_owned()));
+    let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    let mut response = answered.unwrap_or_else(|panic| {
+        let what = panic_text(panic.as_ref());
+        tracing::error!(what, "a request made the daemon panic; this is a defect");
+        Failure::internal().into_response()
+    });
+    let nosniff = HeaderValue::from_static("nosniff");
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, nosniff);
+    if let Some((method, path)) = told {
+        // The query stays out of it: keys stand there.
+        tracing::debug!(%method, path, status = response.status().as_u16(), "request");
+    }
+    response
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_becomes_an_answer() {
+        use axum::http::StatusCode;
+        use axum::routing::get;
+        async fn panics() -> StatusCode {
+            panic!("on purpose")
+        }
+        let router: Router = Router::new().route("/", get(panics)).layer(from_fn(around));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = crate::server::tests::serve_plain(listener, router);
+        let answer = crate::server::tests::exchange(address, "GET / HTTP/1.1\r\nhost: x\r\n\r\n");
+        let answer = tokio::select! { answer = answer => answer, () = server => String::new() };
+        assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
+        assert!(answer.contains("x-content-type-options: nosniff"), "{answer}");
+        assert!(answer.contains(r#""code":"internal""#) && !answer.contains("on purpose"));
+    }
+}

@@ -1,0 +1,41 @@
+//! What every route has at hand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+
+use windlass_core::Clock;
+use windlass_engine::Engine;
+
+use crate::body::Memory;
+
+/// Shared by all requests of one door; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Door(Arc<Shared>);
+
+pub(crate) struct Shared {
+    pub(crate) engine: Engine,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) body_bytes_max: u64,
+    pub(crate) body_timeout: Duration,
+    pub(crate) version: &'static str,
+    pub(crate) openapi: Bytes,
+    pub(crate) memory: Memory,
+    /// Cancelled when the door closes: whoever waits is answered at once.
+    pub(crate) closing: CancellationToken,
+}
+
+impl Door {
+    pub(crate) fn new(shared: Shared) -> Door {
+        Door(Arc::new(shared))
+    }
+}
+
+impl std::ops::Deref for Door {
+    type Target = Shared;
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}

@@ -1,0 +1,181 @@
+//! The one wire form of every refusal, and the one place where the engine's errors become it.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use windlass_core::Invalid;
+use windlass_engine::Error;
+
+use crate::answer;
+
+/// Seconds after which a client may try again what was not available.
+const RETRY_AFTER_S: u16 = 1;
+
+/// A request that is answered with a status of 4xx or 5xx.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) status: StatusCode,
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+    pub(crate) field: Option<String>,
+}
+
+/// The body of every answer with a status of 4xx or 5xx.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Error)]
+pub(crate) struct ErrorBody<'a> {
+    error: ErrorDetail<'a>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct ErrorDetail<'a> {
+    /// A stable word, such as `invalid_value` or `not_found`.
+    code: &'a str,
+    /// What was wrong and what is accepted, in one sentence.
+    message: &'a str,
+    /// The field, parameter or header at fault, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'a str>,
+}
+
+impl Failure {
+    /// A value that breaks a rule. `field` is what the sender calls it.
+    pub(crate) fn invalid(field: impl Into<String>, message: impl Into<String>) -> Failure {
+        let field = field.into();
+        let code = match field.as_str() {
+            "tenant" => "invalid_tenant",
+            "type" => "invalid_type",
+            _ => "invalid_value",
+        };
+        Failure {
+            status: StatusCode::BAD_REQUEST,
+            code,
+            message: message.into(),
+            field: Some(field),
+        }
+    }
+
+    pub(crate) fn unsupported_media(field: &str, message: String) -> Failure {
+        let field = Some(field.to_owned());
+        Failure {
+            status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            code: "invalid_value",
+            message,
+            field,
+        }
+    }
+
+    pub(crate) fn too_large(field: &str, message: String) -> Failure {
+        let field = Some(field.to_owned());
+        Failure { status: StatusCode::PAYLOAD_TOO_LARGE, code: "too_large", message, field }
+    }
+
+    /// The body did not arrive in time.
+    pub(crate) fn too_slow(message: String) -> Failure {
+        let field = Some("body".to_owned());
+        Failure { status: StatusCode::REQUEST_TIMEOUT, code: "unavailable", message, field }
+    }
+
+    pub(crate) fn unavailable(message: String) -> Failure {
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        Failure { status, code: "unavailable", message, field: None }
+    }
+
+    pub(crate) fn not_built(what: &str) -> Failure {
+        let message = format!("{what} is not built into this version yet");
+        let status = StatusCode::NOT_IMPLEMENTED;
+        Failure { status, code: "unavailable", message, field: None }
+    }
+
+    pub(crate) fn no_such_route(path: &str) -> Failure {
+        let message = format!("there is no route {path}; /openapi.json lists them all");
+        Failure { status: StatusCode::NOT_FOUND, code: "not_found", message, field: None }
+    }
+
+    pub(crate) fn wrong_method(method: &str, path: &str) -> Failure {
+        let message =
+            format!("{path} does not take {method}; the header Allow names what it takes");
+        let field = Some("method".to_owned());
+        Failure { status: StatusCode::METHOD_NOT_ALLOWED, code: "invalid_value", message, field }
+    }
+
+    /// The details belong into the daemon's log, not to the client.
+    pub(crate) fn internal() -> Failure {
+        let message = "the daemon failed on this request; its log says more".to_owned();
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        Failure { status, code: "internal", message, field: None }
+    }
+}
+
+impl From<Invalid> for Failure {
+    fn from(invalid: Invalid) -> Failure {
+        Failure::invalid(invalid.field, invalid.reason)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let message = error.to_string();
+        let without_field = |status, code| Failure { status, code, message, field: None };
+        match error {
+            Error::Invalid(invalid) => invalid.into(),
+            Error::NotFound(_) => without_field(StatusCode::NOT_FOUND, "not_found"),
+            Error::Conflict(_) => without_field(StatusCode::CONFLICT, "conflict"),
+            Error::Unavailable(_) => without_field(StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+            Error::Internal(detail) => {
+                tracing::error!(detail, "a request failed inside");
+                Failure::internal()
+            }
+        }
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let Failure { status, code, message, field } = &self;
+        let error = ErrorDetail { code, message, field: field.as_deref() };
+        let mut response = answer::json(*status, &ErrorBody { error });
+        if *status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(error: Error, status: u16, code: &str, field: Option<&str>) {
+        let failure = Failure::from(error);
+        let seen = (failure.status.as_u16(), failure.code, failure.field.as_deref());
+        assert_eq!(seen, (status, code, field));
+    }
+
+    #[test]
+    fn every_error_of_the_engine_has_its_status_and_code() {
+        let invalid = |field| Error::Invalid(Invalid::new(field, "r"));
+        check(invalid("tenant"), 400, "invalid_tenant", Some("tenant"));
+        check(invalid("type"), 400, "invalid_type", Some("type"));
+        check(invalid("options.env"), 400, "invalid_value", Some("options.env"));
+        check(Error::NotFound("job"), 404, "not_found", None);
+        check(Error::Conflict("c".into()), 409, "conflict", None);
+        check(Error::Unavailable("u".into()), 503, "unavailable", None);
+        check(Error::Internal("secret".into()), 500, "internal", None);
+    }
+
+    #[test]
+    fn an_internal_error_tells_the_client_nothing_of_its_cause() {
+        assert!(!Failure::from(Error::Internal("secret".into())).message.contains("secret"));
+    }
+
+    #[test]
+    fn only_what_is_not_available_says_when_to_come_back() {
+        let later = Failure::unavailable("u".into()).into_response();
+        assert_eq!(later.headers()[header::RETRY_AFTER], "1");
+        let never = Failure::internal().into_response();
+        assert!(!never.headers().contains_key(header::RETRY_AFTER));
+    }
+}

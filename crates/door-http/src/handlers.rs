@@ -1,0 +1,98 @@
+//! Handlers: how types are run.
+
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use windlass_core::HandlerId;
+
+use crate::answer::{self, Done};
+use crate::door::Door;
+use crate::error::Failure;
+use crate::jobs;
+use crate::json::{self, NoBody};
+use crate::path::{TenantPath, TypePath};
+use crate::query::{self, Parameter, Query};
+use crate::route::Route;
+use crate::wire_handler::{WireHandler, WireSpec, from_handler};
+
+/// The body of a handler in JSON; its source is bounded by the domain, and escapes make it longer.
+pub(crate) const HANDLER_BODY_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+const GET: &[Parameter] =
+    &[Parameter { name: "version", what: "The id of an older version; the newest if not given." }];
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::get("/v1/{tenant}/handlers", list)
+            .about("handlers", "handler_list", "The handlers in force, by type.")
+            .answers::<Vec<WireHandler<'static>>>("200", "The handlers."),
+        Route::put("/v1/{tenant}/handlers/{type}", put)
+            .about("handlers", "handler_set", "Put a new version of a handler in force.")
+            .takes::<WireSpec>()
+            .answers::<HandlerSet>("200", "The id of the version."),
+        Route::get("/v1/{tenant}/handlers/{type}", get)
+            .about("handlers", "handler_get", "A handler.")
+            .query(GET)
+            .answers::<WireHandler<'static>>("200", "The handler."),
+        Route::delete("/v1/{tenant}/handlers/{type}", delete)
+            .about("handlers", "handler_delete", "Leave a type without a handler.")
+            .answers::<Done>("200", "Gone."),
+    ]
+}
+
+#[derive(Serialize, ToSchema)]
+pub(crate) struct HandlerSet {
+    id: String,
+}
+
+pub(crate) fn set_answer(id: HandlerId) -> Response {
+    answer::json(StatusCode::OK, &HandlerSet { id: id.to_string() })
+}
+
+async fn list(
+    State(door): State<Door>,
+    TenantPath(tenant): TenantPath,
+    uri: Uri,
+) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    let handlers = door.engine.handler_list(&tenant).await?;
+    let wire: Vec<_> = handlers.iter().map(from_handler).collect();
+    Ok(answer::json(StatusCode::OK, &wire))
+}
+
+async fn put(
+    State(door): State<Door>,
+    TypePath(key): TypePath,
+    uri: Uri,
+    request: Request,
+) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    let whole = json::read(request, &door, HANDLER_BODY_BYTES_MAX).await?;
+    let spec = json::parse::<WireSpec>(&whole.bytes)?.into_spec()?;
+    Ok(set_answer(door.engine.handler_set(&key, spec).await?))
+}
+
+async fn get(
+    State(door): State<Door>,
+    TypePath(key): TypePath,
+    uri: Uri,
+) -> Result<Response, Failure> {
+    let query = Query::read(&uri, GET)?;
+    let version = query.get("version").map(|text| jobs::id("version", text)).transpose()?;
+    let handler = door.engine.handler_get(&key, version).await?;
+    Ok(answer::json(StatusCode::OK, &from_handler(&handler)))
+}
+
+async fn delete(
+    State(door): State<Door>,
+    TypePath(key): TypePath,
+    uri: Uri,
+    _: NoBody,
+) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    door.engine.handler_delete(&key).await?;
+    Ok(answer::done())
+}

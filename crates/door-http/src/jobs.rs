@@ -1,0 +1,264 @@
+//! Looking at jobs and changing them from outside.
+
+use std::fmt::Write;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::response::Response;
+use futures_util::stream;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use windlass_core::limit::PAGE_JOBS_MAX;
+use windlass_core::store::{AttemptLog, List};
+use windlass_core::{JobId, State as JobState, TypeKey, TypeName};
+use windlass_engine::PayloadReader;
+
+use crate::answer::{self, Done};
+use crate::door::Door;
+use crate::error::Failure;
+use crate::json::{Command, NoBody};
+use crate::path::{JobPath, TenantPath};
+use crate::query::{self, Parameter, Query};
+use crate::route::{Route, WAIT_MAX};
+use crate::time::WireTime;
+use crate::wire_job::{self, WireJob, WirePage};
+
+const PAGE_JOBS_DEFAULT: i64 = 50;
+const REQUEUE_JOBS_DEFAULT: u32 = 100;
+const REQUEUE_JOBS_MAX: u32 = 10_000;
+
+const LIST: &[Parameter] = &[
+    Parameter { name: "type", what: "Only jobs of this type." },
+    Parameter { name: "state", what: "Only jobs in this state." },
+    Parameter { name: "limit", what: "Most jobs in the answer, 1 to 1000; 50 if not given." },
+    Parameter { name: "after", what: "The next of the page before." },
+];
+const GET: &[Parameter] = &[Parameter {
+    name: "wait",
+    what: "Answer when the job has ended, or after this; at most 5m.",
+}];
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::get("/v1/{tenant}/jobs", list)
+            .about("jobs", "job_list", "List jobs, newest first.")
+            .query(LIST)
+            .answers::<WirePage<'static>>("200", "One page."),
+        Route::post("/v1/{tenant}/jobs/requeue", requeue)
+            .about("jobs", "job_requeue", "Let ended jobs of a type run again.")
+            .takes::<RequeueBody>()
+            .answers::<Requeued>("200", "How many will."),
+        Route::get("/v1/{tenant}/jobs/{id_or_type}", get)
+            .about("jobs", "job_get", "One job.")
+            .query(GET)
+            .answers::<WireJob<'static>>("200", "The job."),
+        Route::delete("/v1/{tenant}/jobs/{id_or_type}", delete)
+            .about("jobs", "job_delete", "Remove a job that does not run.")
+            .answers::<Done>("200", "Removed."),
+        Route::get("/v1/{tenant}/jobs/{id}/payload", payload)
+            .about("jobs", "job_payload", "The payload's bytes.")
+            .answers_as("200", "application/octet-stream", "The bytes."),
+        Route::get("/v1/{tenant}/jobs/{id}/log", log)
+            .about("jobs", "job_log", "The output of a job, attempt by attempt.")
+            .answers_as("200", "text/plain", "The log."),
+        Route::post("/v1/{tenant}/jobs/{id}/cancel", cancel)
+            .about("jobs", "job_cancel", "Cancel a job that has not ended.")
+            .answers::<Done>("200", "Cancelled."),
+        Route::post("/v1/{tenant}/jobs/{id}/retry", retry)
+            .about("jobs", "job_retry", "Let an ended job run again, now.")
+            .answers::<Done>("200", "Queued."),
+    ]
+}
+
+async fn list(
+    State(door): State<Door>,
+    TenantPath(tenant): TenantPath,
+    uri: Uri,
+) -> Result<Response, Failure> {
+    let query = Query::read(&uri, LIST)?;
+    let limit = query.number("limit", 1, PAGE_JOBS_MAX as i64)?.unwrap_or(PAGE_JOBS_DEFAULT);
+    let list = List {
+        tenant,
+        name: query.get("type").map(TypeName::new).transpose()?,
+        state: query.get("state").map(state).transpose()?,
+        before: query.get("after").map(|text| id("after", text)).transpose()?,
+        limit: limit as usize,
+    };
+    let page = door.engine.job_list(list).await?;
+    let wire = WirePage {
+        jobs: page.jobs.iter().map(wire_job::from_job).collect(),
+        next: page.next.map(|id| id.to_string()),
+    };
+    Ok(answer::json(StatusCode::OK, &wire))
+}
+
+async fn get(State(door): State<Door>, job: JobPath, uri: Uri) -> Result<Response, Failure> {
+    let JobPath { tenant, id } = job;
+    let wait = Query::read(&uri, GET)?.duration("wait")?.unwrap_or_default();
+    if wait > WAIT_MAX {
+        return Err(Failure::invalid("wait", "a wait is at most 5m"));
+    }
+    let view = if wait.is_zero() {
+        door.engine.job(&tenant, id).await?
+    } else {
+        tokio::select! {
+            view = door.engine.job_wait(&tenant, id, wait) => view?,
+            () = door.closing.cancelled() => door.engine.job(&tenant, id).await?,
+        }
+    };
+    Ok(answer::json(StatusCode::OK, &wire_job::from_view(&view)))
+}
+
+async fn payload(State(door): State<Door>, job: JobPath, uri: Uri) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    let mut reader = door.engine.job_payload(&job.tenant, job.id).await?;
+    let bytes = reader.bytes();
+    // The first piece is there before the status is, so that what fails early fails clearly.
+    let first = reader.next().await?;
+    let rest = stream::try_unfold(reader, |mut reader: PayloadReader| async move {
+        let piece = reader.next().await.inspect_err(|error| {
+            tracing::error!(%error, "a payload could not be read to its end");
+        })?;
+        Ok::<_, windlass_engine::Error>(piece.map(|piece| (piece, reader)))
+    });
+    let body = match first {
+        None => Body::empty(),
+        Some(first) if first.len() as u64 == bytes => Body::from(first),
+        Some(first) => {
+            use futures_util::StreamExt;
+            Body::from_stream(stream::iter([Ok(first)]).chain(rest))
+        }
+    };
+    let content_type = HeaderValue::from_static("application/octet-stream");
+    let mut response = answer::with_type(StatusCode::OK, content_type, body);
+    response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(bytes));
+    Ok(response)
+}
+
+async fn log(State(door): State<Door>, job: JobPath, uri: Uri) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    let attempts = door.engine.job_log(&job.tenant, job.id).await?;
+    Ok(answer::text(log_text(&attempts)))
+}
+
+async fn cancel(
+    State(door): State<Door>,
+    job: JobPath,
+    uri: Uri,
+    _: NoBody,
+) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    door.engine.job_cancel(&job.tenant, job.id).await?;
+    Ok(answer::done())
+}
+
+async fn retry(
+    State(door): State<Door>,
+    job: JobPath,
+    uri: Uri,
+    _: NoBody,
+) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    door.engine.job_retry(&job.tenant, job.id).await?;
+    Ok(answer::done())
+}
+
+async fn delete(
+    State(door): State<Door>,
+    job: JobPath,
+    uri: Uri,
+    _: NoBody,
+) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    door.engine.job_delete(&job.tenant, job.id).await?;
+    Ok(answer::done())
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Requeue)]
+struct RequeueBody {
+    r#type: String,
+    /// One of failed, finished, cancelled.
+    state: String,
+    /// 1 to 10000; 100 if not given.
+    limit: Option<u32>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct Requeued {
+    requeued: u64,
+}
+
+async fn requeue(
+    State(door): State<Door>,
+    TenantPath(tenant): TenantPath,
+    uri: Uri,
+    Command(body): Command<RequeueBody>,
+) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    let key = TypeKey { tenant, name: TypeName::new(&body.r#type)? };
+    let ended = JobState::from_name(&body.state).filter(|state| state.is_ended());
+    let Some(state) = ended else {
+        let message = format!("'{}' is none of failed, finished, cancelled", body.state);
+        return Err(Failure::invalid("state", message));
+    };
+    let limit = body.limit.unwrap_or(REQUEUE_JOBS_DEFAULT);
+    if limit == 0 || limit > REQUEUE_JOBS_MAX {
+        let message = format!("a limit is a whole number from 1 to {REQUEUE_JOBS_MAX}");
+        return Err(Failure::invalid("limit", message));
+    }
+    let requeued = door.engine.job_requeue(&key, state, limit as usize).await?;
+    Ok(answer::json(StatusCode::OK, &Requeued { requeued }))
+}
+
+fn state(name: &str) -> Result<JobState, Failure> {
+    JobState::from_name(name).ok_or_else(|| {
+        let known: Vec<_> = JobState::ALL.iter().map(|state| state.as_str()).collect();
+        Failure::invalid("state", format!("'{name}' is none of {}", known.join(", ")))
+    })
+}
+
+pub(crate) fn id(field: &str, text: &str) -> Result<JobId, Failure> {
+    text.parse().map_err(|error| Failure::invalid(field, format!("'{text}' is no id: {error}")))
+}
+
+/// Each attempt under a line of its own that says which it was and when it ended.
+fn log_text(attempts: &[AttemptLog]) -> String {
+    let mut text = String::new();
+    for AttemptLog { attempt, ended_at, text: lines } in attempts {
+        let ended_at = WireTime(*ended_at);
+        writeln!(text, "--- attempt {attempt}, ended {ended_at} ---")
+            .expect("writing to a String does not fail");
+        text.push_str(lines);
+        if !lines.is_empty() && !lines.ends_with('\n') {
+            text.push('\n');
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_core::Timestamp;
+
+    #[test]
+    fn the_log_goes_attempt_by_attempt() {
+        let attempt = |attempt, text: &str| AttemptLog {
+            attempt,
+            ended_at: Timestamp(1),
+            text: text.to_owned(),
+        };
+        let log = log_text(&[attempt(1, "a\nb"), attempt(2, ""), attempt(3, "c\n")]);
+        let at = "1970-01-01T00:00:00.001Z";
+        let expected = format!(
+            "--- attempt 1, ended {at} ---\na\nb\n--- attempt 2, ended {at} ---\n\
+             --- attempt 3, ended {at} ---\nc\n"
+        );
+        assert_eq!(log, expected);
+        assert_eq!(log_text(&[]), "");
+    }
+}

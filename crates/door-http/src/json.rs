@@ -1,0 +1,154 @@
+//! JSON bodies: read strictly, and what is wrong is named by its field.
+
+use axum::extract::{FromRequest, Request};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::body::{self, COMMAND_BYTES_MAX, Kind, Reader};
+use crate::door::Door;
+use crate::error::Failure;
+
+/// A JSON body of at most `COMMAND_BYTES_MAX`.
+pub(crate) struct Command<T>(pub(crate) T);
+
+/// For routes that take no body: nothing, or an empty object, as some clients always send one.
+pub(crate) struct NoBody;
+
+impl<T: DeserializeOwned> FromRequest<Door> for Command<T> {
+    type Rejection = Failure;
+    async fn from_request(request: Request, door: &Door) -> Result<Self, Failure> {
+        let whole = read(request, door, COMMAND_BYTES_MAX).await?;
+        Ok(Command(parse(&whole.bytes)?))
+    }
+}
+
+impl FromRequest<Door> for NoBody {
+    type Rejection = Failure;
+    async fn from_request(request: Request, door: &Door) -> Result<Self, Failure> {
+        use hyper::body::Body;
+        if request.body().is_end_stream() {
+            return Ok(NoBody);
+        }
+        let whole = read(request, door, COMMAND_BYTES_MAX).await?;
+        if !whole.bytes.is_empty() {
+            parse::<Nothing>(&whole.bytes)?;
+        }
+        Ok(NoBody)
+    }
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+/// Reads a body that is JSON or does not say what it is.
+pub(crate) async fn read(
+    request: Request,
+    door: &Door,
+    bytes_max: u64,
+) -> Result<body::Buffered, Failure> {
+    let (parts, body) = request.into_parts();
+    if !matches!(body::kind(&parts.headers), Kind::Json | Kind::Absent) {
+        return Err(body::wrong_kind(&parts.headers, "application/json"));
+    }
+    Reader::new(&parts.headers, body, bytes_max, "", door.body_timeout)?.whole(&door.memory).await
+}
+
+/// Reads one JSON value. The way to what is wrong is looked for only when something is.
+pub(crate) fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Failure> {
+    serde_json::from_slice(bytes).or_else(|_| parse_with_path(bytes))
+}
+
+fn parse_with_path<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Failure> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let path = error.path().to_string();
+        refusal(&path, &error.into_inner())
+    })?;
+    match deserializer.end() {
+        Ok(()) => Ok(value),
+        Err(error) => Err(refusal(".", &error)),
+    }
+}
+
+/// `path` is the way to the value that was being read; of an unknown or a missing field, serde
+/// names the field itself only in its message.
+fn refusal(path: &str, error: &serde_json::Error) -> Failure {
+    let message = error.to_string();
+    let quoted = ["unknown field `", "missing field `", "duplicate field `"].iter();
+    let named = quoted.filter_map(|lead| message.strip_prefix(lead)?.split('`').next()).next();
+    let field = match (path, named) {
+        // Text that is no JSON has no fields.
+        _ if !error.is_data() => "body".to_owned(),
+        (".", None) => "body".to_owned(),
+        (".", Some(name)) => name.to_owned(),
+        (path, Some(name)) if path == name || path.ends_with(&format!(".{name}")) => path.into(),
+        (path, Some(name)) => format!("{path}.{name}"),
+        (path, None) => path.to_owned(),
+    };
+    let mut failure = Failure::invalid(field, message.clone());
+    if message.starts_with("unknown field") {
+        // The name is the sender's, so it never decides the code.
+        failure.code = "invalid_value";
+    }
+    failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::WireDuration;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Outer {
+        #[allow(dead_code)]
+        limit: u32,
+        #[allow(dead_code)]
+        inner: Option<Inner>,
+        #[allow(dead_code)]
+        #[serde(default)]
+        list: Vec<Inner>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Inner {
+        #[allow(dead_code)]
+        wait: WireDuration,
+    }
+
+    fn check(text: &str, field: &str, message: &str) {
+        let failure = parse::<Outer>(text.as_bytes()).unwrap_err();
+        assert_eq!(
+            (failure.code, failure.field.as_deref()),
+            ("invalid_value", Some(field)),
+            "{text}"
+        );
+        assert!(failure.message.contains(message), "{text}: {}", failure.message);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_its_field() {
+        check(r#"{"limit":1,"more":2}"#, "more", "expected one of");
+        check(r#"{}"#, "limit", "missing");
+        check(r#"{"limit":"x"}"#, "limit", "expected u32");
+        check(r#"{"limit":-1}"#, "limit", "expected u32");
+        check(r#"{"limit":1,"limit":2}"#, "limit", "duplicate");
+        check(r#"{"limit":1,"inner":{"wait":"5"}}"#, "inner.wait", "is not a duration");
+        check(r#"{"limit":1,"inner":{"wait":5}}"#, "inner.wait", "expected a string");
+        check(r#"{"limit":1,"inner":{"more":5}}"#, "inner.more", "unknown");
+        check(r#"{"limit":1,"inner":{}}"#, "inner.wait", "missing");
+        check(r#"{"limit":1,"list":[{"wait":"1s"},{"wait":"1"}]}"#, "list[1].wait", "duration");
+        check(r#"{"limit":1,"tenant":2}"#, "tenant", "unknown");
+    }
+
+    #[test]
+    fn malformed_json_is_told_with_line_and_column() {
+        check("", "body", "line 1 column 0");
+        check("{\"limit\":1,\n}", "body", "line 2 column 1");
+        check("{\"limit\":1} x", "body", "line 1 column 13");
+        check("[]", "body", "expected");
+        check("\u{feff}{}", "body", "column");
+    }
+}

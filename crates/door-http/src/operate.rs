@@ -1,0 +1,188 @@
+//! Whether the daemon lives, what it counts, and whether it picks.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::response::Response;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use windlass_core::time::format_duration;
+use windlass_engine::api::{DaemonStatus, TenantCounts};
+
+use crate::answer::{self, Done};
+use crate::door::Door;
+use crate::error::Failure;
+use crate::json::NoBody;
+use crate::query::{self, Query};
+use crate::route::Route;
+use crate::time::WireTime;
+
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::get("/healthz", healthz)
+            .about("operating", "healthz", "Whether the process lives.")
+            .answers_as("200", "text/plain", "ok"),
+        Route::get("/readyz", readyz)
+            .about(
+                "operating",
+                "readyz",
+                "Whether adds are accepted, and whether the store answers.",
+            )
+            .answers::<Ready>("200", "The journal accepts.")
+            .answers::<Ready>("503", "It does not."),
+        Route::get("/metrics", metrics)
+            .about("operating", "metrics", "What Prometheus scrapes.")
+            .answers_as("200", OPENMETRICS, "The numbers."),
+        Route::get("/openapi.json", openapi)
+            .about("operating", "openapi", "This document.")
+            .answers_as("200", "application/json", "The document."),
+        Route::get("/v1/status", status)
+            .about("operating", "status", "What this daemon is and does.")
+            .answers::<WireStatus>("200", "The status."),
+        Route::get("/v1/events", events)
+            .about("operating", "events", "Not built into this version yet.")
+            .answers::<crate::error::ErrorBody<'static>>("501", "Always."),
+        Route::post("/v1/control/stop", stop)
+            .about("operating", "control_stop", "Stop picking jobs on this daemon.")
+            .answers::<Done>("200", "Running jobs go on; no new ones are picked."),
+        Route::post("/v1/control/start", start)
+            .about("operating", "control_start", "Pick jobs on this daemon again.")
+            .answers::<Done>("200", "Picking."),
+    ]
+}
+
+async fn healthz(uri: Uri) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    Ok(answer::text("ok"))
+}
+
+/// `ok`, or what is wrong.
+#[derive(Serialize, ToSchema)]
+struct Ready {
+    journal: String,
+    store: String,
+}
+
+async fn readyz(State(door): State<Door>, uri: Uri) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    let readiness = door.engine.readiness().await;
+    let status = match &readiness.journal {
+        Ok(()) => StatusCode::OK,
+        Err(_) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let word = |state: Result<(), String>| state.err().unwrap_or_else(|| "ok".to_owned());
+    let ready = Ready { journal: word(readiness.journal), store: word(readiness.store) };
+    Ok(answer::json(status, &ready))
+}
+
+async fn metrics(State(door): State<Door>, uri: Uri) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    let body = Body::from(door.engine.metrics_text().await);
+    Ok(answer::with_type(StatusCode::OK, HeaderValue::from_static(OPENMETRICS), body))
+}
+
+async fn openapi(State(door): State<Door>, uri: Uri) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    Ok(answer::json_text(StatusCode::OK, door.openapi.clone()))
+}
+
+async fn events(uri: Uri) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    Err(Failure::not_built("the stream of events"))
+}
+
+async fn stop(State(door): State<Door>, uri: Uri, _: NoBody) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    door.engine.set_picking(false);
+    Ok(answer::done())
+}
+
+async fn start(State(door): State<Door>, uri: Uri, _: NoBody) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    door.engine.set_picking(true);
+    Ok(answer::done())
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = Status)]
+struct WireStatus {
+    /// The number of this daemon, unique in its store.
+    sysid: u16,
+    version: &'static str,
+    uptime: String,
+    uptime_seconds: u64,
+    started_at: WireTime,
+    /// The kind of store.
+    store: &'static str,
+    /// Whether this daemon picks jobs.
+    picking: bool,
+    /// Jobs that run in this daemon.
+    running: u64,
+    journal: WireJournal,
+    tenants: BTreeMap<String, WireCounts>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = JournalStatus)]
+struct WireJournal {
+    /// Accepted jobs that are not in the store yet.
+    waiting: u64,
+    bytes: u64,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = TenantCounts)]
+struct WireCounts {
+    types: u64,
+    ready: u64,
+    deferred: u64,
+    running: u64,
+    paused: u64,
+    finished: u64,
+    failed: u64,
+    cancelled: u64,
+}
+
+async fn status(State(door): State<Door>, uri: Uri) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    let wire = from_status(door.engine.status().await, door.version);
+    Ok(answer::json(StatusCode::OK, &wire))
+}
+
+fn from_status(status: DaemonStatus, version: &'static str) -> WireStatus {
+    let uptime_seconds = status.now.since(status.started_at).as_secs();
+    let tenants = status.tenants.into_iter();
+    WireStatus {
+        sysid: status.sysid.get(),
+        version,
+        uptime: format_duration(Duration::from_secs(uptime_seconds)),
+        uptime_seconds,
+        started_at: WireTime(status.started_at),
+        store: status.store,
+        picking: status.picking,
+        running: status.running,
+        journal: WireJournal { waiting: status.journal.waiting, bytes: status.journal.bytes },
+        tenants: tenants
+            .map(|(tenant, counts)| (tenant.to_string(), from_counts(counts)))
+            .collect(),
+    }
+}
+
+fn from_counts(counts: TenantCounts) -> WireCounts {
+    WireCounts {
+        types: counts.types,
+        ready: counts.ready,
+        deferred: counts.deferred,
+        running: counts.running,
+        paused: counts.paused,
+        finished: counts.finished,
+        failed: counts.failed,
+        cancelled: counts.cancelled,
+    }
+}

@@ -1,0 +1,226 @@
+//! Pulling workers: they claim jobs, renew their leases, and report how the jobs ended.
+
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use windlass_core::job::Token;
+use windlass_core::limit::{PULL_JOBS_MAX, RESULT_BYTES_MAX, TYPE_BYTES_MAX};
+use windlass_core::store::LeaseRef;
+use windlass_core::{Json, Status, Tenant};
+use windlass_engine::api::{PullClaim, PullFinish};
+
+use crate::answer::{self, Done};
+use crate::door::Door;
+use crate::error::Failure;
+use crate::json::{self, Command};
+use crate::path::{JobPath, TenantPath};
+use crate::query::{self, Query};
+use crate::route::{Route, WAIT_MAX};
+use crate::time::WireDuration;
+use crate::wire_job::{WireClaim, from_claim};
+
+const LEASE_DEFAULT: Duration = Duration::from_secs(60);
+const LEASE_MIN: Duration = Duration::from_secs(1);
+const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Patterns in one claim.
+const PATTERNS_MAX: usize = 1000;
+/// The body of a finish: result data and a little around it.
+const FINISH_BODY_BYTES_MAX: u64 = RESULT_BYTES_MAX as u64 + 64 * 1024;
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::post("/v1/{tenant}/claim", claim)
+            .about("workers", "claim", "Take jobs to work on, or wait for some.")
+            .takes::<ClaimBody>()
+            .answers::<WireClaim<'static>>("200", "The jobs; none when there were none."),
+        Route::post("/v1/{tenant}/jobs/{id}/renew", renew)
+            .about("workers", "job_renew", "Keep a job longer.")
+            .takes::<RenewBody>()
+            .answers::<Done>("200", "Renewed."),
+        Route::post("/v1/{tenant}/jobs/{id}/finish", finish)
+            .about("workers", "job_finish", "Say how a job ended.")
+            .takes::<FinishBody<'static>>()
+            .answers::<Done>("200", "Noted."),
+        Route::post("/v1/{tenant}/jobs/{id}/release", release)
+            .about("workers", "job_release", "Hand a job back; the attempt does not count.")
+            .takes::<ReleaseBody>()
+            .answers::<Done>("200", "Queued again."),
+        Route::post("/v1/{tenant}/jobs/{id}/progress", progress)
+            .about("workers", "job_progress", "Say how far a job has come.")
+            .takes::<ProgressBody>()
+            .answers::<Done>("200", "Noted."),
+    ]
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Claim)]
+struct ClaimBody {
+    /// Patterns with `*` and `?`; all types if not given.
+    types: Option<Vec<String>>,
+    /// 1 to 1000; 1 if not given.
+    limit: Option<u32>,
+    /// 1s to 24h; 60s if not given.
+    lease: Option<WireDuration>,
+    /// How long to wait when nothing is there; at most 5m, 0s if not given.
+    wait: Option<WireDuration>,
+}
+
+async fn claim(
+    State(door): State<Door>,
+    TenantPath(tenant): TenantPath,
+    uri: Uri,
+    Command(body): Command<ClaimBody>,
+) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    let claim = body.into_claim(tenant)?;
+    let pulled = tokio::select! {
+        // Whoever waits is answered when the door closes; a claim that has jobs comes first.
+        biased;
+        pulled = door.engine.claim(claim) => pulled?,
+        () = door.closing.cancelled() => Vec::new(),
+    };
+    Ok(answer::json(StatusCode::OK, &from_claim(&pulled)))
+}
+
+impl ClaimBody {
+    fn into_claim(self, tenant: Tenant) -> Result<PullClaim, Failure> {
+        let types = self.types.unwrap_or_else(|| vec!["*".to_owned()]);
+        let fits = |pattern: &String| !pattern.is_empty() && pattern.len() <= TYPE_BYTES_MAX;
+        if types.is_empty() || types.len() > PATTERNS_MAX || !types.iter().all(fits) {
+            let message = format!(
+                "types are 1 to {PATTERNS_MAX} patterns of 1 to {TYPE_BYTES_MAX} bytes each"
+            );
+            return Err(Failure::invalid("types", message));
+        }
+        let limit = self.limit.unwrap_or(1);
+        if limit == 0 || limit > PULL_JOBS_MAX {
+            let message = format!("a limit is a whole number from 1 to {PULL_JOBS_MAX}");
+            return Err(Failure::invalid("limit", message));
+        }
+        let wait = self.wait.map_or(Duration::ZERO, |wait| wait.0);
+        if wait > WAIT_MAX {
+            return Err(Failure::invalid("wait", "a wait is at most 5m"));
+        }
+        Ok(PullClaim { tenant, types, limit, lease: lease(self.lease)?, wait })
+    }
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Renew)]
+struct RenewBody {
+    token: i64,
+    /// From now on; 1s to 24h, 60s if not given.
+    lease: Option<WireDuration>,
+}
+
+async fn renew(
+    State(door): State<Door>,
+    job: JobPath,
+    uri: Uri,
+    Command(body): Command<RenewBody>,
+) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    let lease = lease(body.lease)?;
+    door.engine.renew(lease_ref(job, body.token), lease).await?;
+    Ok(answer::done())
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Finish)]
+struct FinishBody<'a> {
+    token: i64,
+    /// 100 to 599, with the meaning of a handler's status.
+    status: i64,
+    /// Any JSON; becomes the job's result.
+    #[serde(borrow)]
+    #[schema(value_type = serde_json::Value)]
+    data: Option<&'a RawValue>,
+}
+
+async fn finish(
+    State(door): State<Door>,
+    job: JobPath,
+    uri: Uri,
+    request: Request,
+) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    let whole = json::read(request, &door, FINISH_BODY_BYTES_MAX).await?;
+    let body: FinishBody<'_> = json::parse(&whole.bytes)?;
+    let Some(status) = Status::new(body.status) else {
+        let message = format!("a status is a whole number from 100 to 599, not {}", body.status);
+        return Err(Failure::invalid("status", message));
+    };
+    let text = body.data.map(|data| data.get());
+    if text.is_some_and(|text| text.len() > RESULT_BYTES_MAX) {
+        let message = format!("result data has at most {RESULT_BYTES_MAX} bytes");
+        return Err(Failure::too_large("data", message));
+    }
+    let data = text.map(|text| Json::parse(text.to_owned()).expect("it was read as JSON before"));
+    let finish = PullFinish { lease: lease_ref(job, body.token), status, data };
+    door.engine.finish(finish).await?;
+    Ok(answer::done())
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Release)]
+struct ReleaseBody {
+    token: i64,
+    /// Not run again before this; 0s if not given.
+    delay: Option<WireDuration>,
+}
+
+async fn release(
+    State(door): State<Door>,
+    job: JobPath,
+    uri: Uri,
+    Command(body): Command<ReleaseBody>,
+) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    let delay = body.delay.map_or(Duration::ZERO, |delay| delay.0);
+    door.engine.release(lease_ref(job, body.token), delay).await?;
+    Ok(answer::done())
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = ProgressReport)]
+struct ProgressBody {
+    token: i64,
+    /// 0 to 100.
+    percent: f64,
+    message: Option<String>,
+}
+
+async fn progress(
+    State(door): State<Door>,
+    job: JobPath,
+    uri: Uri,
+    Command(body): Command<ProgressBody>,
+) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    let message = body.message.unwrap_or_default();
+    door.engine.progress(lease_ref(job, body.token), body.percent, message).await?;
+    Ok(answer::done())
+}
+
+fn lease_ref(job: JobPath, token: i64) -> LeaseRef {
+    LeaseRef { tenant: job.tenant, id: job.id, token: Token(token) }
+}
+
+fn lease(given: Option<WireDuration>) -> Result<Duration, Failure> {
+    match given {
+        None => Ok(LEASE_DEFAULT),
+        Some(WireDuration(lease)) if (LEASE_MIN..=LEASE_MAX).contains(&lease) => Ok(lease),
+        Some(_) => Err(Failure::invalid("lease", "a lease is from 1s to 24h")),
+    }
+}

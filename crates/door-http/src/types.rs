@@ -1,0 +1,135 @@
+//! Types: their numbers, their settings, and whether they are picked.
+
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use windlass_core::TypeKey;
+use windlass_core::store::TypeStats;
+
+use crate::answer::{self, Done};
+use crate::door::Door;
+use crate::error::Failure;
+use crate::json::{Command, NoBody};
+use crate::path::{TenantPath, TypePath};
+use crate::query::{self, Query};
+use crate::route::Route;
+use crate::time::WireTime;
+use crate::wire_handler::{WireSettings, from_settings};
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::get("/v1/{tenant}/types", list)
+            .about("types", "type_list", "The types of a tenant and their numbers.")
+            .answers::<Vec<WireType<'static>>>("200", "The types."),
+        Route::post("/v1/{tenant}/types/{type}/suspend", suspend)
+            .about("types", "type_suspend", "Accept jobs of a type, but pick none.")
+            .answers::<Done>("200", "Suspended."),
+        Route::post("/v1/{tenant}/types/{type}/resume", resume)
+            .about("types", "type_resume", "Pick jobs of a type again.")
+            .answers::<Done>("200", "Resumed."),
+        Route::put("/v1/{tenant}/types/{type}/settings", settings_put)
+            .about("types", "type_settings_put", "Replace the settings of a type.")
+            .takes::<WireSettings>()
+            .answers::<Done>("200", "In force."),
+        Route::get("/v1/{tenant}/types/{type}/settings", settings_get)
+            .about("types", "type_settings_get", "The settings of a type.")
+            .answers::<WireSettings>("200", "The settings."),
+    ]
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = TypeNumbers)]
+struct WireType<'a> {
+    r#type: &'a str,
+    /// Whether it has one.
+    handler: bool,
+    suspended: bool,
+    ready: u64,
+    deferred: u64,
+    running: u64,
+    paused: u64,
+    finished: u64,
+    failed: u64,
+    cancelled: u64,
+    oldest_ready_at: Option<WireTime>,
+}
+
+fn from_stats(stats: &TypeStats) -> WireType<'_> {
+    WireType {
+        r#type: stats.key.name.as_str(),
+        handler: stats.handler,
+        suspended: stats.suspended,
+        ready: stats.ready,
+        deferred: stats.deferred,
+        running: stats.running,
+        paused: stats.paused,
+        finished: stats.finished,
+        failed: stats.failed,
+        cancelled: stats.cancelled,
+        oldest_ready_at: stats.oldest_ready_at.map(WireTime),
+    }
+}
+
+async fn list(
+    State(door): State<Door>,
+    TenantPath(tenant): TenantPath,
+    uri: Uri,
+) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    let types = door.engine.types(&tenant).await?;
+    let wire: Vec<_> = types.iter().map(from_stats).collect();
+    Ok(answer::json(StatusCode::OK, &wire))
+}
+
+async fn suspend(
+    State(door): State<Door>,
+    TypePath(key): TypePath,
+    uri: Uri,
+    _: NoBody,
+) -> Result<Response, Failure> {
+    set_suspended(&door, &key, &uri, true).await
+}
+
+async fn resume(
+    State(door): State<Door>,
+    TypePath(key): TypePath,
+    uri: Uri,
+    _: NoBody,
+) -> Result<Response, Failure> {
+    set_suspended(&door, &key, &uri, false).await
+}
+
+async fn set_suspended(
+    door: &Door,
+    key: &TypeKey,
+    uri: &Uri,
+    suspended: bool,
+) -> Result<Response, Failure> {
+    Query::read(uri, query::NONE)?;
+    door.engine.type_suspend(key, suspended).await?;
+    Ok(answer::done())
+}
+
+async fn settings_put(
+    State(door): State<Door>,
+    TypePath(key): TypePath,
+    uri: Uri,
+    Command(body): Command<WireSettings>,
+) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    door.engine.type_settings_put(&key, body.into_settings()?).await?;
+    Ok(answer::done())
+}
+
+async fn settings_get(
+    State(door): State<Door>,
+    TypePath(key): TypePath,
+    uri: Uri,
+) -> Result<Response, Failure> {
+    Query::read(&uri, query::NONE)?;
+    let settings = door.engine.type_settings_get(&key).await?;
+    Ok(answer::json(StatusCode::OK, &from_settings(&settings)))
+}

@@ -1,0 +1,361 @@
+//! Handlers, types' settings and retry policies as clients write and see them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use windlass_core::{Handler, HandlerOptions, HandlerSpec, Lang, RetryPolicy, TypeSettings};
+
+use crate::error::Failure;
+use crate::time::{WireDuration, WireTime};
+
+/// Most jobs that may be handed to a context at once.
+const BATCH_MAX: u32 = 1000;
+/// Most contexts of one handler in one daemon.
+const CONTEXTS_MAX: u32 = 100;
+/// Most jobs before a context is recycled.
+const CONTEXT_JOBS_MAX: u32 = 1_000_000;
+/// Most tries of one job.
+const ATTEMPTS_MAX: u32 = 1_000_000;
+/// Fastest growth of the delay between two tries.
+const FACTOR_MAX: f64 = 1000.0;
+
+/// A handler as its author writes it.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = HandlerSpec)]
+pub(crate) struct WireSpec {
+    /// One of node, python, php, sh, exec, http. May be left out where the query says it.
+    pub(crate) lang: Option<String>,
+    /// Source, URL or command line.
+    body: String,
+    /// Runs once when a context starts.
+    before: Option<String>,
+    /// Runs before each batch.
+    #[serde(rename = "beforeEach")]
+    before_each: Option<String>,
+    /// Runs after each batch.
+    #[serde(rename = "afterEach")]
+    after_each: Option<String>,
+    /// Handlers of one tenant with equal `lang` and `eid` share contexts.
+    eid: Option<String>,
+    options: Option<WireOptions>,
+}
+
+/// One version of a handler.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Handler)]
+pub(crate) struct WireHandler<'a> {
+    id: String,
+    r#type: &'a str,
+    lang: &'static str,
+    body: &'a str,
+    before: Option<&'a str>,
+    #[serde(rename = "beforeEach")]
+    before_each: Option<&'a str>,
+    #[serde(rename = "afterEach")]
+    after_each: Option<&'a str>,
+    eid: Option<&'a str>,
+    options: WireOptions,
+    created_at: WireTime,
+}
+
+/// Absent ones fall to the type's settings, then to the daemon's defaults.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schema(as = HandlerOptions)]
+pub(crate) struct WireOptions {
+    /// Time limit of one attempt.
+    timeout: Option<WireDuration>,
+    /// Most jobs handed over at once, 1 to 1000.
+    batch: Option<u32>,
+    /// Most contexts in one daemon, 1 to 100.
+    contexts: Option<u32>,
+    /// A context is recycled after so many jobs.
+    context_jobs: Option<u32>,
+    /// An idle context ends after this.
+    idle: Option<WireDuration>,
+    env: BTreeMap<String, String>,
+    retry: Option<WireRetry>,
+}
+
+/// Parts that are left out have their defaults: 10s, 2, 1h, 25, 24h.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schema(as = Retry)]
+pub(crate) struct WireRetry {
+    delay: Option<WireDuration>,
+    /// Each delay is the one before it times this, 1 to 1000.
+    factor: Option<f64>,
+    delay_max: Option<WireDuration>,
+    /// All tries, the first included.
+    attempts: Option<u32>,
+    /// No further try when the job was first due this long ago.
+    age: Option<WireDuration>,
+}
+
+/// How the jobs of a type are treated, with or without a handler.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schema(as = TypeSettings)]
+pub(crate) struct WireSettings {
+    /// Share of picks beside the tenant's other types, 1 to 1000.
+    weight: Option<u32>,
+    /// Most jobs that run at once in one daemon.
+    concurrency: Option<u32>,
+    /// Most starts a second in one daemon.
+    rate: Option<f64>,
+    timeout: Option<WireDuration>,
+    retry: Option<WireRetry>,
+    /// How long an ended job is kept.
+    retention: Option<WireDuration>,
+}
+
+impl WireSpec {
+    pub(crate) fn into_spec(self) -> Result<HandlerSpec, Failure> {
+        let Some(lang) = &self.lang else {
+            return Err(Failure::invalid("lang", "a handler says its language in 'lang'"));
+        };
+        Ok(HandlerSpec {
+            lang: Lang::parse(lang)?,
+            body: self.body,
+            before: self.before,
+            before_each: self.before_each,
+            after_each: self.after_each,
+            eid: self.eid,
+            options: self.options.unwrap_or_default().into_options()?,
+        })
+    }
+}
+
+/// A handler that is only source in a language.
+pub(crate) fn plain_spec(lang: &str, body: String) -> Result<HandlerSpec, Failure> {
+    let lang = Lang::parse(lang).map_err(|invalid| Failure::invalid("method", invalid.reason))?;
+    Ok(HandlerSpec {
+        lang,
+        body,
+        before: None,
+        before_each: None,
+        after_each: None,
+        eid: None,
+        options: HandlerOptions::default(),
+    })
+}
+
+pub(crate) fn from_handler(handler: &Handler) -> WireHandler<'_> {
+    let HandlerSpec { lang, body, before, before_each, after_each, eid, options } = &handler.spec;
+    WireHandler {
+        id: handler.id.to_string(),
+        r#type: handler.key.name.as_str(),
+        lang: lang.as_str(),
+        body,
+        before: before.as_deref(),
+        before_each: before_each.as_deref(),
+        after_each: after_each.as_deref(),
+        eid: eid.as_deref(),
+        options: from_options(options),
+        created_at: WireTime(handler.created_at),
+    }
+}
+
+impl WireOptions {
+    fn into_options(self) -> Result<HandlerOptions, Failure> {
+        Ok(HandlerOptions {
+            timeout: above_zero("options.timeout", self.timeout)?,
+            batch: within("options.batch", self.batch, BATCH_MAX)?,
+            contexts: within("options.contexts", self.contexts, CONTEXTS_MAX)?,
+            context_jobs: within("options.context_jobs", self.context_jobs, CONTEXT_JOBS_MAX)?,
+            idle: self.idle.map(|idle| idle.0),
+            env: self.env,
+            retry: self.retry.map(|retry| retry.into_policy("options.retry")).transpose()?,
+        })
+    }
+}
+
+fn from_options(options: &HandlerOptions) -> WireOptions {
+    WireOptions {
+        timeout: options.timeout.map(WireDuration),
+        batch: options.batch,
+        contexts: options.contexts,
+        context_jobs: options.context_jobs,
+        idle: options.idle.map(WireDuration),
+        env: options.env.clone(),
+        retry: options.retry.as_ref().map(from_policy),
+    }
+}
+
+impl WireRetry {
+    fn into_policy(self, field: &str) -> Result<RetryPolicy, Failure> {
+        let default = RetryPolicy::default();
+        let factor = self.factor.unwrap_or(default.factor);
+        if !(1.0..=FACTOR_MAX).contains(&factor) {
+            let message = format!("a factor is a number from 1 to {FACTOR_MAX}, not {factor}");
+            return Err(Failure::invalid(format!("{field}.factor"), message));
+        }
+        let attempts = within(&format!("{field}.attempts"), self.attempts, ATTEMPTS_MAX)?;
+        let or = |given: Option<WireDuration>, default| given.map_or(default, |given| given.0);
+        Ok(RetryPolicy {
+            delay: or(self.delay, default.delay),
+            factor,
+            delay_max: or(self.delay_max, default.delay_max),
+            attempts: attempts.unwrap_or(default.attempts),
+            age: or(self.age, default.age),
+        })
+    }
+}
+
+fn from_policy(policy: &RetryPolicy) -> WireRetry {
+    WireRetry {
+        delay: Some(WireDuration(policy.delay)),
+        factor: Some(policy.factor),
+        delay_max: Some(WireDuration(policy.delay_max)),
+        attempts: Some(policy.attempts),
+        age: Some(WireDuration(policy.age)),
+    }
+}
+
+impl WireSettings {
+    /// The engine checks the numbers.
+    pub(crate) fn into_settings(self) -> Result<TypeSettings, Failure> {
+        Ok(TypeSettings {
+            weight: self.weight,
+            concurrency: self.concurrency,
+            rate: self.rate,
+            timeout: above_zero("timeout", self.timeout)?,
+            retry: self.retry.map(|retry| retry.into_policy("retry")).transpose()?,
+            retention: self.retention.map(|retention| retention.0),
+        })
+    }
+}
+
+pub(crate) fn from_settings(settings: &TypeSettings) -> WireSettings {
+    WireSettings {
+        weight: settings.weight,
+        concurrency: settings.concurrency,
+        rate: settings.rate,
+        timeout: settings.timeout.map(WireDuration),
+        retry: settings.retry.as_ref().map(from_policy),
+        retention: settings.retention.map(WireDuration),
+    }
+}
+
+/// A time limit of nothing would end every attempt before it began.
+pub(crate) fn above_zero(
+    field: &str,
+    given: Option<WireDuration>,
+) -> Result<Option<Duration>, Failure> {
+    match given {
+        Some(WireDuration(Duration::ZERO)) => {
+            Err(Failure::invalid(field, format!("'{field}' is longer than nothing, such as 30s")))
+        }
+        given => Ok(given.map(|given| given.0)),
+    }
+}
+
+fn within(field: &str, given: Option<u32>, max: u32) -> Result<Option<u32>, Failure> {
+    match given {
+        Some(number) if number == 0 || number > max => {
+            let message = format!("'{field}' is a whole number from 1 to {max}, not {number}");
+            Err(Failure::invalid(field, message))
+        }
+        given => Ok(given),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+    use windlass_core::{JobId, Timestamp, TypeKey};
+
+    const FULL: &str = r#"{"lang":"node","body":"return 1","before":"b","beforeEach":"e",
+        "afterEach":"a","eid":"x","options":{"timeout":"90s","batch":5,"contexts":2,
+        "context_jobs":100,"idle":"1m","env":{"A":"b"},"retry":{"attempts":3}}}"#;
+
+    fn refused<T>(read: Result<T, Failure>) -> String {
+        let failure = read.err().expect("refused");
+        assert_eq!(failure.code, "invalid_value");
+        failure.field.unwrap()
+    }
+
+    fn spec(text: &str) -> Result<HandlerSpec, Failure> {
+        json::parse::<WireSpec>(text.as_bytes())?.into_spec()
+    }
+
+    #[test]
+    fn a_handler_comes_back_as_it_was_written() {
+        let spec = spec(FULL).unwrap();
+        let retry = spec.options.retry.clone().unwrap();
+        assert_eq!(retry, RetryPolicy { attempts: 3, ..RetryPolicy::default() });
+        let handler = Handler {
+            id: JobId::new(5).unwrap(),
+            key: TypeKey::new("acme", "t").unwrap(),
+            created_at: Timestamp(0),
+            spec,
+        };
+        let seen = serde_json::to_value(from_handler(&handler)).unwrap();
+        let mut written: serde_json::Value = serde_json::from_str(FULL).unwrap();
+        written["id"] = "5".into();
+        written["type"] = "t".into();
+        written["created_at"] = "1970-01-01T00:00:00.000Z".into();
+        written["options"]["retry"] = serde_json::json!(
+            {"delay": "10s", "factor": 2.0, "delay_max": "1h", "attempts": 3, "age": "1d"}
+        );
+        assert_eq!(seen, written);
+    }
+
+    #[test]
+    fn what_breaks_a_rule_is_named() {
+        let cases = [
+            (r#"{"body":"x"}"#, "lang"),
+            (r#"{"lang":"cobol","body":"x"}"#, "lang"),
+            (r#"{"lang":"sh"}"#, "body"),
+            (r#"{"lang":"sh","body":"x","id":"1"}"#, "id"),
+            (r#"{"lang":"sh","body":"x","options":{"timeout":"0s"}}"#, "options.timeout"),
+            (r#"{"lang":"sh","body":"x","options":{"timeout":90}}"#, "options.timeout"),
+            (r#"{"lang":"sh","body":"x","options":{"batch":0}}"#, "options.batch"),
+            (r#"{"lang":"sh","body":"x","options":{"batch":1001}}"#, "options.batch"),
+            (r#"{"lang":"sh","body":"x","options":{"contexts":101}}"#, "options.contexts"),
+            (r#"{"lang":"sh","body":"x","options":{"context_jobs":0}}"#, "options.context_jobs"),
+            (r#"{"lang":"sh","body":"x","options":{"nice":1}}"#, "options.nice"),
+            (r#"{"lang":"sh","body":"x","options":{"env":{"A":1}}}"#, "options.env.A"),
+            (
+                r#"{"lang":"sh","body":"x","options":{"retry":{"factor":0.5}}}"#,
+                "options.retry.factor",
+            ),
+            (
+                r#"{"lang":"sh","body":"x","options":{"retry":{"attempts":0}}}"#,
+                "options.retry.attempts",
+            ),
+            (
+                r#"{"lang":"sh","body":"x","options":{"retry":{"delay":"1"}}}"#,
+                "options.retry.delay",
+            ),
+            (r#"{"lang":"sh","body":"x","options":{"retry":{"x":1}}}"#, "options.retry.x"),
+        ];
+        for (text, field) in cases {
+            assert_eq!(refused(spec(text)), field, "{text}");
+        }
+        assert_eq!(refused(plain_spec("cobol", "x".into())), "method");
+    }
+
+    #[test]
+    fn settings_come_back_as_written_and_are_checked() {
+        let read = |text: &str| json::parse::<WireSettings>(text.as_bytes())?.into_settings();
+        let settings = read(r#"{"weight":3,"rate":0.5,"timeout":"5s","retention":"2d"}"#).unwrap();
+        let seen = serde_json::to_value(from_settings(&settings)).unwrap();
+        let written = serde_json::json!({"weight": 3, "concurrency": null, "rate": 0.5,
+            "timeout": "5s", "retry": null, "retention": "2d"});
+        assert_eq!(seen, written);
+        let cases = [
+            (r#"{"timeout":"0s"}"#, "timeout"),
+            (r#"{"retry":{"attempts":0}}"#, "retry.attempts"),
+            (r#"{"nice":1}"#, "nice"),
+        ];
+        for (text, field) in cases {
+            assert_eq!(refused(read(text)), field, "{text}");
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! A job as clients see it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use windlass_core::job::Job;
+use windlass_core::{JobId, Json, Payload};
+use windlass_engine::api::{JobView, Pulled};
+
+use crate::time::WireTime;
+
+/// A job. Values that there are not are null.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Job)]
+pub(crate) struct WireJob<'a> {
+    /// Digits.
+    id: String,
+    tenant: &'a str,
+    r#type: &'a str,
+    /// One of queued, running, paused, finished, failed, cancelled.
+    state: &'static str,
+    /// 0 to 1000, higher is more urgent.
+    priority: u16,
+    /// 0 before the first start, 1 during it.
+    attempt: u32,
+    run_at: WireTime,
+    created_at: WireTime,
+    started_at: Option<WireTime>,
+    finished_at: Option<WireTime>,
+    expires_at: Option<WireTime>,
+    /// The number of the daemon that holds the job while it runs.
+    lock: Option<u16>,
+    /// How the last attempt ended: ok, failed, retry, error.
+    code: Option<&'static str>,
+    /// Status of the last attempt, 100 to 599.
+    exitcode: Option<u16>,
+    /// Any JSON; null in lists.
+    #[schema(value_type = serde_json::Value)]
+    result: Option<&'a RawValue>,
+    parent: Option<String>,
+    repeat: Option<String>,
+    payload_bytes: u64,
+    /// What the running attempt said of itself; null in lists.
+    progress: Option<WireProgress<'a>>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = Progress)]
+struct WireProgress<'a> {
+    percent: f64,
+    message: &'a str,
+    at: WireTime,
+}
+
+/// One page of a list, newest first.
+#[derive(Serialize, ToSchema)]
+#[schema(as = JobPage)]
+pub(crate) struct WirePage<'a> {
+    pub(crate) jobs: Vec<WireJob<'a>>,
+    /// Goes into `after` of the next request; null at the end.
+    pub(crate) next: Option<String>,
+}
+
+/// A job for a worker.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ClaimedJob)]
+pub(crate) struct WireClaimed<'a> {
+    #[serde(flatten)]
+    job: WireJob<'a>,
+    /// Null when the bytes are not UTF-8, or not part of this answer.
+    payload: Option<&'a str>,
+    /// The bytes, when they are not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<String>,
+    /// Where to fetch a payload that is too large for this answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_url: Option<String>,
+    /// Proves that the job is the worker's.
+    token: i64,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = Claimed)]
+pub(crate) struct WireClaim<'a> {
+    jobs: Vec<WireClaimed<'a>>,
+}
+
+/// Payload bytes in one answer to a claim; the jobs behind them get a URL instead.
+const CLAIM_PAYLOAD_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+pub(crate) fn from_view(view: &JobView) -> WireJob<'_> {
+    let result = view.result.as_ref().map(Json::as_str);
+    let result = result.and_then(|text| serde_json::from_str(text).ok());
+    WireJob { result, ..from_job(&view.job) }
+}
+
+pub(crate) fn from_job(job: &Job) -> WireJob<'_> {
+    WireJob {
+        id: job.id.to_string(),
+        tenant: job.key.tenant.as_str(),
+        r#type: job.key.name.as_str(),
+        state: job.state.as_str(),
+        priority: job.priority.get(),
+        attempt: job.attempt,
+        run_at: WireTime(job.run_at),
+        created_at: WireTime(job.created_at),
+        started_at: job.started_at.map(WireTime),
+        finished_at: job.finished_at.map(WireTime),
+        expires_at: job.expires_at.map(WireTime),
+        lock: job.lease.map(|lease| lease.owner.get()),
+        code: job.last.map(|ended| ended.code.as_str()),
+        exitcode: job.last.map(|ended| ended.status.get()),
+        result: None,
+        parent: None,
+        repeat: None,
+        payload_bytes: job.payload_bytes,
+        progress: job.progress.as_ref().map(|progress| WireProgress {
+            percent: progress.percent,
+            message: &progress.message,
+            at: WireTime(progress.at),
+        }),
+    }
+}
+
+pub(crate) fn from_claim(pulled: &[Pulled]) -> WireClaim<'_> {
+    let mut left = CLAIM_PAYLOAD_BYTES_MAX;
+    let claimed = pulled.iter().map(|pulled| {
+        let inline = match &pulled.payload {
+            Payload::Inline(bytes) if bytes.len() as u64 <= left => Some(&bytes[..]),
+            _ => None,
+        };
+        left -= inline.map_or(0, |bytes| bytes.len() as u64);
+        from_pulled(pulled, inline)
+    });
+    WireClaim { jobs: claimed.collect() }
+}
+
+fn from_pulled<'a>(pulled: &'a Pulled, inline: Option<&'a [u8]>) -> WireClaimed<'a> {
+    let text = inline.map(std::str::from_utf8);
+    WireClaimed {
+        job: from_job(&pulled.job),
+        payload: text.and_then(Result::ok),
+        payload_base64: match (inline, text) {
+            (Some(bytes), Some(Err(_))) => Some(BASE64.encode(bytes)),
+            _ => None,
+        },
+        payload_url: match inline {
+            Some(_) => None,
+            None => Some(format!("/v1/{}/jobs/{}/payload", pulled.job.key.tenant, pulled.job.id)),
+        },
+        token: pulled.job.lease.map_or(0, |lease| lease.token.0),
+    }
+}
+
+/// The answer to an add, `{"ids":["…",…]}`, written without a detour.
+pub(crate) fn ids_text(ids: &[JobId]) -> String {
+    use std::fmt::Write;
+    const ID_TEXT_BYTES: usize = 22;
+    let mut text = String::with_capacity(10 + ids.len() * ID_TEXT_BYTES);
+    text.push_str("{\"ids\":[");
+    for (index, id) in ids.iter().enumerate() {
+        let comma = if index == 0 { "" } else { "," };
+        write!(text, "{comma}\"{}\"", id.get()).expect("writing to a String does not fail");
+    }
+    text.push_str("]}");
+    text
+}
+
+/// The form of `ids_text`, for the document.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Ids {
+    /// One a job, in order.
+    ids: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use serde_json::{Value, json};
+    use windlass_core::job::{Ended, Lease, Priority, Token};
+    use windlass_core::{State, Status, Sysid, Timestamp, TypeKey};
+
+    fn job() -> Job {
+        Job {
+            id: JobId::new(7).unwrap(),
+            key: TypeKey::new("acme", "www/Foo").unwrap(),
+            state: State::Running,
+            priority: Priority::default(),
+            run_at: Timestamp(0),
+            due_at: Timestamp(0),
+            attempt: 2,
+            created_at: Timestamp(0),
+            started_at: Some(Timestamp(1)),
+            finished_at: None,
+            expires_at: None,
+            timeout: None,
+            lease: Some(Lease {
+                owner: Sysid::new(3).unwrap(),
+                token: Token(99),
+                expires_at: Timestamp(5),
+            }),
+            last: Some(Ended::from(Status::ERROR)),
+            unique: None,
+            payload_bytes: 3,
+            progress: None,
+        }
+    }
+
+    fn claimed(payload: Payload) -> Value {
+        let pulled = [Pulled { job: job(), payload }];
+        serde_json::to_value(from_claim(&pulled)).unwrap()["jobs"][0].clone()
+    }
+
+    #[test]
+    fn a_job_has_every_field_of_the_contract_and_null_for_what_is_absent() {
+        let view = JobView { job: job(), result: Some(Json::parse("{\"a\": 1}".into()).unwrap()) };
+        let text = serde_json::to_string(&from_view(&view)).unwrap();
+        let expected = json!({
+            "id": "7", "tenant": "acme", "type": "www/Foo", "state": "running", "priority": 500,
+            "attempt": 2, "run_at": "1970-01-01T00:00:00.000Z",
+            "created_at": "1970-01-01T00:00:00.000Z", "started_at": "1970-01-01T00:00:00.001Z",
+            "finished_at": null, "expires_at": null, "lock": 3, "code": "error", "exitcode": 500,
+            "result": {"a": 1}, "parent": null, "repeat": null, "payload_bytes": 3,
+            "progress": null,
+        });
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_claimed_payload_is_text_or_base64_or_a_url() {
+        let text = claimed(Payload::Inline(Bytes::from("ä\n")));
+        assert_eq!((&text["payload"], &text["token"]), (&json!("ä\n"), &json!(99)));
+        assert_eq!(text.get("payload_base64").or(text.get("payload_url")), None);
+        let bytes = claimed(Payload::Inline(Bytes::from_static(b"\xff\0")));
+        assert_eq!((&bytes["payload"], &bytes["payload_base64"]), (&Value::Null, &json!("/wA=")));
+        let large = claimed(Payload::Pieces { bytes: 5_000_000 });
+        assert_eq!(large["payload"], Value::Null);
+        assert_eq!(large["payload_url"], "/v1/acme/jobs/7/payload");
+    }
+
+    #[test]
+    fn a_claim_carries_a_bounded_number_of_payload_bytes() {
+        let payload = Payload::Inline(Bytes::from(vec![b'x'; 1024 * 1024]));
+        let pulled: Vec<_> =
+            (0..20).map(|_| Pulled { job: job(), payload: payload.clone() }).collect();
+        let claim = from_claim(&pulled);
+        let inline = claim.jobs.iter().filter(|job| job.payload.is_some()).count();
+        assert_eq!(inline, 16);
+        assert!(claim.jobs[16..].iter().all(|job| job.payload_url.is_some()));
+    }
+
+    #[test]
+    fn ids_are_written_as_strings_of_digits() {
+        let ids = |numbers: &[i64]| {
+            let ids: Vec<_> = numbers.iter().map(|n| JobId::new(*n).unwrap()).collect();
+            ids_text(&ids)
+        };
+        assert_eq!(ids(&[]), r#"{"ids":[]}"#);
+        assert_eq!(ids(&[1, i64::MAX]), r#"{"ids":["1","9223372036854775807"]}"#);
+    }
+}
