@@ -1,0 +1,284 @@
+//! `kill -9` at bad moments: what was acknowledged is there afterwards, once.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use serde_json::Value;
+
+use crate::harness::{Config, Daemon, Home, Random, StoreLock, ids_of, text, until};
+
+const KILLS_AFTER_ANSWER: usize = 20;
+const KILLS_WITH_STORE_LOCKED: usize = 6;
+const KILLS_IN_INGEST: usize = 12;
+const CONNECTIONS: usize = 64;
+const TRUNCATIONS: usize = 6;
+
+/// Leases of one second: a journal is adopted once its dead owner's has ended.
+fn short_leases() -> Config {
+    Config::new().set("lease.duration", "\"1s\"")
+}
+
+#[test]
+fn s0_23_kill_9_right_after_the_answer_loses_no_job() {
+    let mut daemon = Daemon::start(short_leases());
+    let mut acknowledged = BTreeMap::new();
+    for n in 0..KILLS_AFTER_ANSWER {
+        let payload = format!("payload {n}");
+        let id = daemon.tenant("a").add_one("t", &payload);
+        daemon.kill9();
+        acknowledged.insert(id, payload);
+        daemon.restart();
+    }
+    assert_all_run_once(&daemon, &acknowledged);
+}
+
+#[test]
+fn s0_23_kill_9_with_the_store_locked_loses_no_job() {
+    let mut daemon = Daemon::start(short_leases());
+    let mut acknowledged = BTreeMap::new();
+    for n in 0..KILLS_WITH_STORE_LOCKED {
+        let lock = StoreLock::take(&daemon.home().store());
+        for k in 0..3 {
+            let payload = format!("payload {n} {k}");
+            acknowledged.insert(daemon.tenant("a").add_one("t", &payload), payload);
+        }
+        daemon.kill9();
+        drop(lock);
+        daemon.restart();
+    }
+    assert_all_run_once(&daemon, &acknowledged);
+}
+
+/// A write that was cut off by a crash leaves a line without its end behind the good ones.
+#[test]
+fn s0_23_a_torn_write_at_the_end_of_the_journal_costs_no_acknowledged_job() {
+    let mut daemon = Daemon::start(short_leases());
+    let mut acknowledged = BTreeMap::new();
+    for torn in ["4", "123456789012345", "123456789012345|a|t|half a payl", "\u{1}\u{2}\u{3}"] {
+        let lock = StoreLock::take(&daemon.home().store());
+        let payload = format!("before-{}", torn.len());
+        acknowledged.insert(daemon.tenant("a").add_one("t", &payload), payload.clone());
+        daemon.kill9();
+        let (file, _) = find_in_journal(daemon.home(), &payload);
+        let end = content_end(&file);
+        let mut journal = fs::read(&file).unwrap();
+        journal.truncate(end);
+        journal.extend_from_slice(torn.as_bytes());
+        fs::write(&file, journal).unwrap();
+        drop(lock);
+        daemon.restart();
+    }
+    assert_all_run_once(&daemon, &acknowledged);
+}
+
+/// Bytes that a dying disk cuts off cost at most the job that they belong to.
+#[test]
+fn s0_23_a_journal_cut_inside_its_last_job_gives_whole_jobs_only() {
+    for cut in 1..=TRUNCATIONS {
+        let mut daemon = Daemon::start(short_leases());
+        let lock = StoreLock::take(&daemon.home().store());
+        let tenant = daemon.tenant("a");
+        let mut acknowledged = BTreeMap::new();
+        for payload in ["first-payload", "second-payload"] {
+            acknowledged.insert(tenant.add_one("t", payload), payload.to_owned());
+        }
+        let last = tenant.add_one("t", "last-payload");
+        daemon.kill9();
+        let (file, start) = find_in_journal(daemon.home(), "last-payload");
+        let length = (start + "last-payload".len() - cut) as u64;
+        OpenOptions::new().write(true).open(&file).unwrap().set_len(length).unwrap();
+        drop(lock);
+        daemon.restart();
+        let tenant = daemon.tenant("a");
+        until("the whole jobs are back", || tenant.list("").len(), |n| *n >= 2);
+        let jobs = tenant.drain("t", 2);
+        for job in &jobs {
+            let id = text(&job["id"]);
+            assert_ne!(id, last, "a cut job is not invented");
+            assert_eq!(acknowledged.get(&id), Some(&text(&job["payload"])));
+        }
+        assert_eq!(jobs.len(), 2);
+        let next = tenant.add_one("t", "next");
+        assert_eq!(tenant.until_claimed("t", "60s")["id"], Value::from(next));
+    }
+}
+
+#[test]
+fn s0_24_kill_9_while_segments_rotate_loses_nothing() {
+    const ROUNDS: u64 = 6;
+    let config = short_leases().set("journal.segment_bytes_max", "65536");
+    let mut daemon = Daemon::start(config);
+    let mut random = Random::new(24);
+    let mut acknowledged = BTreeMap::new();
+    for round in 0..ROUNDS {
+        let filler = "x".repeat(2000);
+        for n in 0..30 + random.below(60) {
+            let payload = format!("{round}-{n}-{filler}");
+            acknowledged.insert(daemon.tenant("a").add_one("t", &payload), payload);
+        }
+        daemon.kill9();
+        daemon.restart();
+    }
+    assert_all_run_once(&daemon, &acknowledged);
+}
+
+#[test]
+fn s0_25_kill_9_in_ingest_keeps_every_id_once() {
+    const LINES: usize = 200;
+    let mut daemon = Daemon::start(short_leases());
+    let mut random = Random::new(25);
+    let mut acknowledged = BTreeMap::new();
+    for round in 0..KILLS_IN_INGEST {
+        // A random number of adds right before the kill puts it at another point of ingest.
+        for request in 0..=random.below(4) {
+            let payloads: Vec<String> =
+                (0..LINES).map(|n| format!("{round}-{request}-{n}")).collect();
+            let ids = daemon.tenant("a").add("t", &payloads);
+            acknowledged.extend(ids.into_iter().zip(payloads));
+        }
+        daemon.kill9();
+        daemon.restart();
+    }
+    let tenant = daemon.tenant("a");
+    let listed = until(
+        "all jobs are back",
+        || tenant.list("type=t"),
+        |jobs| jobs.len() >= acknowledged.len(),
+    );
+    let distinct: HashSet<String> = listed.iter().map(|job| text(&job["id"])).collect();
+    assert_eq!((listed.len(), distinct.len()), (acknowledged.len(), acknowledged.len()));
+    assert_all_run_once(&daemon, &acknowledged);
+}
+
+#[test]
+fn s2_3_acknowledged_adds_of_64_connections_survive_kill_9() {
+    let mut daemon = Daemon::start(short_leases());
+    let stop = Arc::new(AtomicBool::new(false));
+    let client = *daemon;
+    let senders: Vec<_> = (0..CONNECTIONS)
+        .map(|sender| {
+            let stop = Arc::clone(&stop);
+            thread::spawn(move || {
+                let mut acknowledged = Vec::new();
+                let mut connection = client.connection();
+                while !stop.load(Ordering::Relaxed) {
+                    let payload = format!("{sender}-{}", acknowledged.len());
+                    let headers = [("Content-Type", "text/plain")];
+                    let sent =
+                        connection.call("POST", "/v1/a/jobs/t", &headers, payload.as_bytes());
+                    let Ok(answer) = sent else { break };
+                    acknowledged.push((ids_of(&answer.expect(201)).remove(0), payload));
+                }
+                acknowledged
+            })
+        })
+        .collect();
+    let accepted = "windlass_jobs_accepted_total";
+    until("all connections add", || daemon.metric(accepted, &[]), |n| *n >= 2000.0);
+    daemon.kill9();
+    stop.store(true, Ordering::Relaxed);
+    let acknowledged: BTreeMap<String, String> =
+        senders.into_iter().flat_map(|sender| sender.join().unwrap()).collect();
+    assert!(acknowledged.len() >= 1000, "{}", acknowledged.len());
+    daemon.restart();
+    let tenant = daemon.tenant("a");
+    let mut pulled = BTreeMap::new();
+    let mut missing = acknowledged.len();
+    until(
+        "all acknowledged jobs are pulled",
+        || {
+            for job in tenant.claim("t", 1000, "60s") {
+                let before = pulled.insert(text(&job["id"]), text(&job["payload"]));
+                assert_eq!(before, None, "no job is pulled twice");
+            }
+            missing = acknowledged.keys().filter(|id| !pulled.contains_key(*id)).count();
+            missing
+        },
+        |missing| *missing == 0,
+    );
+    for (id, payload) in &acknowledged {
+        assert_eq!(pulled.get(id), Some(payload));
+    }
+}
+
+#[test]
+fn s0_34_kill_9_of_the_daemon_while_jobs_run_still_completes_them() {
+    const JOBS: usize = 12;
+    const KILLS: usize = 3;
+    let mut daemon = Daemon::start(short_leases().set("scheduler.slots", "4"));
+    let body = format!("sleep 0.3; {}", daemon.home().recorder("seen"));
+    daemon.tenant("a").sh("t", &body);
+    let payloads: Vec<String> = (0..JOBS).map(|n| n.to_string()).collect();
+    let ids = daemon.tenant("a").add("t", &payloads);
+    for _ in 0..KILLS {
+        let tenant = daemon.tenant("a");
+        until("some job runs", || tenant.list("state=running").len(), |n| *n > 0);
+        daemon.kill9();
+        daemon.restart();
+    }
+    daemon.tenant("a").until_all(&ids, "finished");
+    let seen = daemon.home().lines("seen");
+    let ran: HashSet<&str> = seen.iter().filter_map(|line| line.split(' ').next()).collect();
+    assert!(ids.iter().all(|id| ran.contains(id.as_str())), "{seen:?}");
+}
+
+/// Pulls until every acknowledged job came, each once and with its payload, and nothing else.
+fn assert_all_run_once(daemon: &Daemon, acknowledged: &BTreeMap<String, String>) {
+    let tenant = daemon.tenant("a");
+    let pulled = tenant.drain("t", acknowledged.len());
+    let by_id: BTreeMap<String, String> =
+        pulled.iter().map(|job| (text(&job["id"]), text(&job["payload"]))).collect();
+    assert_eq!(&by_id, acknowledged);
+    assert_eq!(pulled.len(), acknowledged.len(), "none came twice");
+    assert!(tenant.claim("t", 1000, "60s").is_empty());
+    assert_eq!(tenant.list("type=t&state=finished").len(), acknowledged.len());
+}
+
+/// The journal file that contains a payload, and where the payload begins in it.
+fn find_in_journal(home: &Home, payload: &str) -> (PathBuf, usize) {
+    let mut found = None;
+    for file in crate::harness::snapshot(&home.journal()).into_keys() {
+        let bytes = fs::read(&file).unwrap();
+        if let Some(at) = position(&bytes, payload.as_bytes()) {
+            assert!(found.is_none(), "the payload is in one place of the journal");
+            found = Some((file, at));
+        }
+    }
+    found.expect("an acknowledged job that is not in the store is in the journal")
+}
+
+fn position(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
+}
+
+/// Where the written part of a journal file ends; the rest may be reserved space.
+fn content_end(file: &PathBuf) -> usize {
+    let bytes = fs::read(file).unwrap();
+    bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
+}
+
+/// Appending keeps what is there.
+#[test]
+fn s0_23_an_unfinished_last_line_of_any_length_is_ignored() {
+    let mut daemon = Daemon::start(short_leases());
+    let mut acknowledged = BTreeMap::new();
+    let mut random = Random::new(23);
+    for round in 0..3 {
+        let lock = StoreLock::take(&daemon.home().store());
+        let payload = format!("kept-{round}");
+        acknowledged.insert(daemon.tenant("a").add_one("t", &payload), payload.clone());
+        daemon.kill9();
+        let (file, _) = find_in_journal(daemon.home(), &payload);
+        let mut torn = vec![b'7'; 1 + random.below(5000) as usize];
+        torn[0] = b'1';
+        OpenOptions::new().append(true).open(file).unwrap().write_all(&torn).unwrap();
+        drop(lock);
+        daemon.restart();
+    }
+    assert_all_run_once(&daemon, &acknowledged);
+}

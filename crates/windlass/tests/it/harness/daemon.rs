@@ -1,0 +1,290 @@
+//! A daemon under test, from its start to its end, and several of them on one data directory.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::ops::{Deref, Index, IndexMut};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::api::{Client, Tenant};
+use super::command::{Finished, run, windlass};
+use super::home::Home;
+use super::log::{LogBook, field};
+use super::wait::until_some;
+
+/// Short times, so that leases, retries and polls come round within a test.
+const SHORT: [(&str, &str); 7] = [
+    ("lease.duration", "\"2s\""),
+    ("lease.reap_interval", "\"200ms\""),
+    ("poll.min", "\"20ms\""),
+    ("poll.max", "\"200ms\""),
+    ("retry.delay", "\"300ms\""),
+    ("retry.factor", "1.0"),
+    ("stop_grace", "\"5s\""),
+];
+
+/// What a daemon is started with: keys of its configuration file, flags, and its home.
+#[derive(Clone)]
+pub(crate) struct Config {
+    pub(crate) home: Arc<Home>,
+    keys: BTreeMap<String, String>,
+    flags: Vec<String>,
+}
+
+impl Config {
+    pub(crate) fn new() -> Config {
+        let keys = SHORT.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        Config { home: Arc::new(Home::new()), keys: keys.collect(), flags: Vec::new() }
+    }
+
+    /// Sets a key; the value is TOML.
+    pub(crate) fn set(mut self, key: &str, value: &str) -> Config {
+        self.keys.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// One batch at a time, so that the order of starts is the order of picks.
+    pub(crate) fn one_slot(self) -> Config {
+        self.set("scheduler.slots", "1")
+            .set("scheduler.slots_reserved", "0")
+            .set("scheduler.tenant_slots_min", "1")
+    }
+
+    pub(crate) fn flag(mut self, flag: &str) -> Config {
+        self.flags.push(flag.to_owned());
+        self
+    }
+
+    /// The command that serves with this configuration on a free port.
+    pub(crate) fn command(&self) -> Command {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let name = format!("windlass-{}.toml", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let text: String = self.keys.iter().map(|(k, v)| format!("{k} = {v}\n")).collect();
+        let file = self.home.write(&name, text);
+        let mut command = windlass();
+        command.args(["serve", "--log-format", "json", "--data-dir"]);
+        command.arg(self.home.data()).arg("--config").arg(file);
+        if !self.flags.iter().any(|flag| flag == "--listen") {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
+        command.args(&self.flags);
+        command
+    }
+}
+
+/// Starts a daemon that is expected to refuse, and returns how it ended.
+pub(crate) fn refused_start(config: &Config) -> Finished {
+    let finished = run(&mut config.command(), b"");
+    assert!(finished.code.is_some_and(|code| code != 0), "a refusal is not success: {finished:?}");
+    finished
+}
+
+pub(crate) struct Daemon {
+    pub(crate) config: Config,
+    pub(crate) log: LogBook,
+    child: Child,
+    client: Client,
+}
+
+impl Daemon {
+    pub(crate) fn start(config: Config) -> Daemon {
+        let mut command = config.command();
+        Daemon::start_command(config, &mut command)
+    }
+
+    pub(crate) fn start_command(config: Config, command: &mut Command) -> Daemon {
+        Daemon::try_start_command(config, command).unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    /// A daemon, or why it refused to start.
+    pub(crate) fn try_start(config: Config) -> Result<Daemon, String> {
+        let mut command = config.command();
+        Daemon::try_start_command(config, &mut command)
+    }
+
+    fn try_start_command(config: Config, command: &mut Command) -> Result<Daemon, String> {
+        let log = LogBook::default();
+        let child = spawn(command, &log);
+        let mut daemon = Daemon { config, log, child, client: Client { address: unbound() } };
+        daemon.client.address = daemon.until_listening()?;
+        Ok(daemon)
+    }
+
+    pub(crate) fn home(&self) -> &Home {
+        &self.config.home
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn tenant(&self, name: &str) -> Tenant {
+        self.client.tenant(name)
+    }
+
+    /// Ends the daemon at once, as a crash would, and waits until it is gone.
+    pub(crate) fn kill9(&mut self) {
+        self.child.kill().expect("the daemon is ours to kill");
+        self.child.wait().expect("the daemon is ours to wait for");
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).expect("the daemon is ours to signal");
+    }
+
+    pub(crate) fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub(crate) fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Asks the daemon to stop, and waits for its end.
+    pub(crate) fn terminate(&mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.until_exit()
+    }
+
+    pub(crate) fn until_exit(&mut self) -> ExitStatus {
+        let child = &mut self.child;
+        until_some("the daemon exits", || child.try_wait().expect("the daemon is ours"))
+    }
+
+    pub(crate) fn has_exited(&mut self) -> bool {
+        self.child.try_wait().expect("the daemon is ours").is_some()
+    }
+
+    /// Starts the same configuration again after the daemon has ended, with a log of its own.
+    pub(crate) fn restart(&mut self) {
+        assert!(self.has_exited(), "a daemon is restarted after its end");
+        self.log = LogBook::default();
+        self.child = spawn(&mut self.config.command(), &self.log);
+        self.client.address = self.until_listening().unwrap_or_else(|why| panic!("{why}"));
+    }
+
+    /// A line of `/proc/<pid>/status`, in kibibytes.
+    pub(crate) fn memory_kib(&self, name: &str) -> u64 {
+        let path = format!("/proc/{}/status", self.pid());
+        let text = fs::read_to_string(path).expect("the daemon lives");
+        let line = text.lines().find(|line| line.starts_with(name));
+        let line = line.unwrap_or_else(|| panic!("no {name} in {text}"));
+        let digits: String = line.chars().filter(char::is_ascii_digit).collect();
+        digits.parse().expect("digits are a number")
+    }
+
+    /// Processor time used so far, in ticks of the kernel.
+    pub(crate) fn cpu_ticks(&self) -> u64 {
+        let path = format!("/proc/{}/stat", self.pid());
+        let text = fs::read_to_string(path).expect("the daemon lives");
+        // The second field is the name in brackets; utime and stime are the 14th and 15th.
+        let (_, rest) = text.rsplit_once(')').expect("the name ends with a bracket");
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let ticks = |index: usize| fields[index].parse::<u64>().expect("ticks are a number");
+        ticks(11) + ticks(12)
+    }
+
+    fn until_listening(&mut self) -> Result<SocketAddr, String> {
+        let (child, log) = (&mut self.child, &self.log);
+        until_some("the daemon listens", || {
+            let exited = child.try_wait().expect("the daemon is ours");
+            if let Some(address) = log.entries().iter().find_map(listen_address) {
+                return Some(Ok(address));
+            }
+            exited.map(|status| Err(format!("the daemon ended with {status}: {:?}", log.lines())))
+        })
+    }
+}
+
+/// A daemon is spoken to through its client.
+impl Deref for Daemon {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for line in self.log.lines() {
+                eprintln!("daemon {}: {line}", self.child.id());
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Daemons that share one data directory.
+pub(crate) struct Cluster {
+    pub(crate) config: Config,
+    pub(crate) daemons: Vec<Daemon>,
+}
+
+impl Cluster {
+    pub(crate) fn start(count: usize, config: Config) -> Cluster {
+        let daemons = (0..count).map(|_| Daemon::start(config.clone())).collect();
+        Cluster { config, daemons }
+    }
+
+    pub(crate) fn home(&self) -> &Home {
+        &self.config.home
+    }
+
+    /// One more daemon beside the running ones; its index.
+    pub(crate) fn grow(&mut self) -> usize {
+        self.daemons.push(Daemon::start(self.config.clone()));
+        self.daemons.len() - 1
+    }
+
+    /// How many attempts each daemon has started, by its log.
+    pub(crate) fn starts(&self) -> Vec<usize> {
+        self.daemons.iter().map(|daemon| daemon.log.events("job_started").len()).collect()
+    }
+}
+
+impl Index<usize> for Cluster {
+    type Output = Daemon;
+
+    fn index(&self, index: usize) -> &Daemon {
+        &self.daemons[index]
+    }
+}
+
+impl IndexMut<usize> for Cluster {
+    fn index_mut(&mut self, index: usize) -> &mut Daemon {
+        &mut self.daemons[index]
+    }
+}
+
+fn spawn(command: &mut Command, log: &LogBook) -> Child {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    log.follow(child.stdout.take().expect("stdout is piped"));
+    log.follow(child.stderr.take().expect("stderr is piped"));
+    child
+}
+
+fn listen_address(entry: &Value) -> Option<SocketAddr> {
+    let message = field(entry, "message").as_str()?;
+    if !message.contains("listening") {
+        return None;
+    }
+    field(entry, "listen").as_str()?.trim_start_matches("http://").parse().ok()
+}
+
+fn unbound() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}

@@ -1,0 +1,96 @@
+//! A test's private directory: the data directory of its daemons, and files of its handlers.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+pub(crate) struct Home {
+    dir: TempDir,
+}
+
+impl Home {
+    pub(crate) fn new() -> Home {
+        Home { dir: tempfile::tempdir().expect("a temp dir can be made") }
+    }
+
+    /// The data directory that daemons of this home share.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    pub(crate) fn store(&self) -> PathBuf {
+        self.data().join("store.db")
+    }
+
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.data().join("journal")
+    }
+
+    /// A file of the test, which may not exist yet.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, text).expect("a file of the test can be written");
+        path
+    }
+
+    /// The whole lines that handlers have written to a file so far.
+    pub(crate) fn lines(&self, name: &str) -> Vec<String> {
+        let text = fs::read_to_string(self.path(name)).unwrap_or_default();
+        let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+        whole.lines().map(str::to_owned).collect()
+    }
+
+    /// The body of an `sh` handler that appends `job id, space, payload` to a file.
+    pub(crate) fn recorder(&self, name: &str) -> String {
+        format!("echo \"$WINDLASS_JOB_ID $(cat)\" >> '{}'", self.path(name).display())
+    }
+
+    /// The body of an `sh` handler that records and then waits as long as the file `hold` exists;
+    /// it ends by itself when the test's directory is gone.
+    pub(crate) fn holder(&self, name: &str, hold: &str) -> String {
+        let hold = self.write(hold, "");
+        format!("{}; while [ -e '{}' ]; do sleep 0.05; done", self.recorder(name), hold.display())
+    }
+
+    pub(crate) fn let_go(&self, hold: &str) {
+        fs::remove_file(self.path(hold)).expect("the file that holds the handlers is there");
+    }
+}
+
+/// Path and content hash of every file below a directory.
+pub(crate) fn snapshot(dir: &Path) -> BTreeMap<PathBuf, String> {
+    files_below(dir).into_iter().map(|path| (path.clone(), sha256_of(&path))).collect()
+}
+
+/// Bytes of all files below a directory.
+pub(crate) fn file_bytes_below(dir: &Path) -> u64 {
+    files_below(dir).iter().filter_map(|path| fs::metadata(path).ok()).map(|meta| meta.len()).sum()
+}
+
+pub(crate) fn sha256_of(path: &Path) -> String {
+    let output = Command::new("sha256sum").arg(path).output().expect("sha256sum is installed");
+    assert!(output.status.success(), "sha256sum {} failed", path.display());
+    String::from_utf8_lossy(&output.stdout)[..64].to_owned()
+}
+
+fn files_below(dir: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let Ok(entries) = fs::read_dir(dir) else { return files };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            files.extend(files_below(&path));
+        } else {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}

@@ -1,0 +1,63 @@
+//! The log lines of one daemon, kept as they come.
+
+use std::io::{BufRead, BufReader, Read};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use serde_json::Value;
+
+#[derive(Clone, Default)]
+pub(crate) struct LogBook {
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl LogBook {
+    /// Reads a daemon's output in a thread of its own until it closes.
+    pub(crate) fn follow(&self, output: impl Read + Send + 'static) {
+        let book = self.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(output).split(b'\n') {
+                let Ok(line) = line else { break };
+                let line = String::from_utf8_lossy(&line).into_owned();
+                book.lines.lock().expect("no reader panics").push(line);
+            }
+        });
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.lines.lock().expect("no reader panics").clone()
+    }
+
+    /// All lines that are JSON, in order.
+    pub(crate) fn entries(&self) -> Vec<Value> {
+        self.lines().iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// The entries that tell of a job: `job_entered`, `job_started`, `job_ended`.
+    pub(crate) fn job_events(&self) -> Vec<Value> {
+        let is_job = |entry: &Value| {
+            field(entry, "event").as_str().is_some_and(|event| event.starts_with("job_"))
+        };
+        self.entries().into_iter().filter(is_job).collect()
+    }
+
+    /// The events of one kind.
+    pub(crate) fn events(&self, event: &str) -> Vec<Value> {
+        self.job_events().into_iter().filter(|entry| field(entry, "event") == event).collect()
+    }
+
+    /// The names of one job's events, in order.
+    pub(crate) fn story(&self, id: &str) -> Vec<String> {
+        let events = self.job_events();
+        let own = events.iter().filter(|entry| field(entry, "id") == id);
+        own.map(|entry| field(entry, "event").as_str().unwrap_or_default().to_owned()).collect()
+    }
+}
+
+/// A value of a log line, whether the line is flat or keeps its values in `fields`.
+pub(crate) fn field<'a>(entry: &'a Value, name: &str) -> &'a Value {
+    match &entry[name] {
+        Value::Null => &entry["fields"][name],
+        value => value,
+    }
+}

@@ -1,0 +1,26 @@
+//! Starts real daemons and talks to them as any client would.
+//!
+//! Nothing here knows the inside of Windlass: it sees processes, sockets, log lines and files.
+//! Whatever a test starts is ended by its guard, by process id; every wait has a deadline.
+
+mod api;
+mod command;
+mod daemon;
+mod home;
+mod http;
+mod log;
+mod peer;
+mod random;
+mod store_lock;
+mod wait;
+
+pub(crate) use api::{Client, Tenant, ids_of, text};
+pub(crate) use command::{Finished, is_alive, run, windlass};
+pub(crate) use daemon::{Cluster, Config, Daemon, refused_start};
+pub(crate) use home::{Home, file_bytes_below, sha256_of, snapshot};
+pub(crate) use http::Connection;
+pub(crate) use log::field;
+pub(crate) use peer::Peer;
+pub(crate) use random::Random;
+pub(crate) use store_lock::{StoreLock, python};
+pub(crate) use wait::{until, until_some};

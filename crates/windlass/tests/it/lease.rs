@@ -1,0 +1,108 @@
+//! Locks of running jobs: renewed while their owner lives, broken when it is gone.
+
+use serde_json::json;
+
+use crate::harness::{Cluster, Config, Daemon, until};
+
+#[test]
+fn s0_14_a_job_of_five_leases_runs_exactly_once_with_two_daemons() {
+    let config = Config::new().set("lease.duration", "\"1500ms\"");
+    let cluster = Cluster::start(2, config);
+    let tenant = cluster[0].tenant("a");
+    let body = format!("{}; sleep 7.5", cluster.home().recorder("seen"));
+    tenant.sh("t", &body);
+    let id = tenant.add_one("t", "x");
+    let job = tenant.until_state(&id, "finished");
+    assert_eq!(job["attempt"], 1);
+    assert_eq!(cluster.home().lines("seen"), [format!("{id} x")]);
+    assert_eq!(cluster.starts().iter().sum::<usize>(), 1);
+    let expired: f64 =
+        cluster.daemons.iter().map(|d| d.metric("windlass_leases_expired_total", &[])).sum();
+    assert_eq!(expired, 0.0);
+}
+
+#[test]
+fn s0_15_the_jobs_of_a_killed_daemon_run_on_another() {
+    let mut cluster = Cluster::start(2, Config::new());
+    let tenant = cluster[1].tenant("a");
+    // Only the first attempt hangs.
+    let hold = cluster.home().write("hold", "");
+    let body = format!(
+        "{}; [ $WINDLASS_ATTEMPT = 1 ] && while [ -e '{}' ]; do sleep 0.05; done; exit 0",
+        cluster.home().recorder("seen"),
+        hold.display()
+    );
+    cluster[1].stop_picking();
+    tenant.sh("t", &body);
+    let ids = tenant.add("t", &["x", "y"]);
+    until("both run", || cluster.home().lines("seen").len(), |n| *n == 2);
+    assert!(ids.iter().all(|id| tenant.job(id)["lock"] == cluster[0].sysid()));
+    cluster[1].start_picking();
+    cluster[0].kill9();
+    for id in &ids {
+        let job = tenant.until_state(id, "finished");
+        assert_eq!(job["attempt"], 2, "{job}");
+    }
+    assert_eq!(cluster[1].log.events("job_started").len(), 2);
+    assert!(cluster[1].metric("windlass_leases_expired_total", &[]) >= 2.0);
+}
+
+/// A daemon that stood still for longer than its leases comes back to jobs that are another's.
+#[test]
+fn s0_50_a_daemon_that_lost_its_lock_cannot_end_the_job_of_another() {
+    let cluster = Cluster::start(2, Config::new());
+    let tenant = cluster[1].tenant("a");
+    cluster[1].stop_picking();
+    let hold = cluster.home().write("hold", "");
+    let body = format!(
+        "{}; [ $WINDLASS_ATTEMPT = 1 ] && exit 65; while [ -e '{}' ]; do sleep 0.05; done",
+        cluster.home().recorder("seen"),
+        hold.display()
+    );
+    tenant.sh("t", &format!("sleep 1; {body}"));
+    let id = tenant.add_one("t", "x");
+    tenant.until_state(&id, "running");
+    cluster[0].pause();
+    cluster[1].start_picking();
+    let second = until(
+        "the other runs it",
+        || tenant.job(&id),
+        |job| job["lock"] == cluster[1].sysid() && job["attempt"] == 2,
+    );
+    assert_eq!(second["state"], "running");
+    cluster[0].resume();
+    // The late 400 of the first attempt must not end the job.
+    until("the first daemon answers again", || cluster[0].get("/healthz").status, |s| *s == 200);
+    let sentinel = cluster[0].tenant("b").add_one("t", "x");
+    cluster[0].tenant("b").sh("t", "true");
+    tenant.client.tenant("b").until_state(&sentinel, "finished");
+    let job = tenant.job(&id);
+    assert_eq!((&job["state"], &job["attempt"]), (&json!("running"), &json!(2)), "{job}");
+    cluster.home().let_go("hold");
+    assert_eq!(tenant.until_state(&id, "finished")["code"], "ok");
+}
+
+#[test]
+fn s2_38_an_expired_lock_is_broken_while_the_queue_is_idle() {
+    let daemon = Daemon::start(Config::new());
+    let tenant = daemon.tenant("a");
+    let id = tenant.add_one("t", "x");
+    let job = tenant.until_claimed("t", "1s");
+    assert_eq!(job["id"], id.as_str());
+    let job = tenant.until_state(&id, "queued");
+    assert_eq!((&job["lock"], &job["attempt"]), (&json!(null), &json!(1)), "{job}");
+    assert_eq!(daemon.metric("windlass_leases_expired_total", &[]), 1.0);
+}
+
+#[test]
+fn s2_38_ended_jobs_are_pruned_while_the_queue_is_idle() {
+    let config =
+        Config::new().set("job.retention", "\"1s\"").set("job.purge_interval", "\"200ms\"");
+    let daemon = Daemon::start(config);
+    let tenant = daemon.tenant("a");
+    let id = tenant.add_one("t", "x");
+    let job = tenant.until_claimed("t", "60s");
+    tenant.finish(&job, 200).expect(200);
+    let path = tenant.path(&format!("jobs/{id}"));
+    until("the job is pruned", || daemon.get(&path).status, |status| *status == 404);
+}

@@ -1,0 +1,40 @@
+//! End-to-end tests of the `windlass` program, from outside: processes, sockets, files, logs.
+//!
+//! The tests are written from the contracts, not from the code. A name that begins with a number
+//! such as `s0_42` proves that requirement; `docs/requirements.md` lists which test proves which.
+//! Volumes are named constants, scaled so that the whole suite takes a few minutes on two cores.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
+
+mod accept;
+mod archive;
+mod bad_start;
+mod cancel;
+mod chaos;
+mod cli;
+mod cluster;
+mod crash;
+mod disk_full;
+mod fair;
+mod handler;
+mod handler_http;
+mod handler_route;
+mod harness;
+mod job;
+mod journal;
+mod large;
+mod lease;
+mod load;
+mod log;
+mod operate;
+mod option;
+mod output;
+mod pull;
+mod requirement;
+mod retry;
+mod schedule;
+mod start_stop;
+mod store_away;
+mod sysid;
+mod tenant;
+mod types;

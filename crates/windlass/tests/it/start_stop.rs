@@ -1,0 +1,90 @@
+//! Graceful stop, and going on after it.
+
+use serde_json::json;
+
+use crate::harness::{Config, Daemon, StoreLock, until};
+
+#[test]
+fn term_lets_running_jobs_finish_and_exits_with_0() {
+    let mut daemon = Daemon::start(Config::new().set("stop_grace", "\"30s\""));
+    let tenant = daemon.tenant("a");
+    tenant.sh("t", &format!("{}; sleep 1", daemon.home().recorder("seen")));
+    let id = tenant.add_one("t", "x");
+    until("the job runs", || daemon.home().lines("seen").len(), |n| *n == 1);
+    assert_eq!(daemon.terminate().code(), Some(0));
+    daemon.restart();
+    let job = daemon.tenant("a").job(&id);
+    assert_eq!((&job["state"], &job["attempt"]), (&json!("finished"), &json!(1)), "{job}");
+    assert_eq!(daemon.home().lines("seen").len(), 1);
+}
+
+#[test]
+fn term_hands_back_what_does_not_finish_in_time() {
+    let mut daemon = Daemon::start(Config::new().set("stop_grace", "\"500ms\""));
+    let tenant = daemon.tenant("a");
+    tenant.sh("t", &daemon.home().holder("seen", "hold"));
+    let ids = tenant.add("t", &["x", "y"]);
+    until("both run", || daemon.home().lines("seen").len(), |n| *n == 2);
+    assert_eq!(daemon.terminate().code(), Some(0));
+    daemon.home().let_go("hold");
+    daemon.restart();
+    let tenant = daemon.tenant("a");
+    for id in &ids {
+        let job = tenant.until_state(id, "finished");
+        assert_eq!(job["attempt"], 1, "a job that was handed back lost no attempt: {job}");
+    }
+    assert_eq!(daemon.home().lines("seen").len(), 4);
+}
+
+#[test]
+fn a_restart_goes_on_with_what_was_waiting() {
+    const JOBS: usize = 500;
+    let mut daemon = Daemon::start(Config::new());
+    let tenant = daemon.tenant("a");
+    let payloads: Vec<String> = (0..JOBS).map(|n| n.to_string()).collect();
+    let ids = tenant.add("t", &payloads);
+    assert_eq!(daemon.terminate().code(), Some(0));
+    daemon.restart();
+    let tenant = daemon.tenant("a");
+    let mut pulled: Vec<String> =
+        tenant.drain("t", JOBS).iter().map(|job| crate::harness::text(&job["id"])).collect();
+    pulled.sort();
+    assert_eq!(pulled, ids);
+}
+
+#[test]
+fn term_ends_the_daemon_also_while_the_store_is_away() {
+    let mut daemon = Daemon::start(Config::new().set("stop_grace", "\"1s\""));
+    let tenant = daemon.tenant("a");
+    let lock = StoreLock::take(&daemon.home().store());
+    let id = tenant.add_one("t", "x");
+    daemon.terminate();
+    drop(lock);
+    daemon.restart();
+    let job = daemon.tenant("a").until_claimed("t", "60s");
+    assert_eq!(job["id"], id.as_str());
+}
+
+#[test]
+fn term_ends_waiting_requests_and_refuses_new_ones() {
+    let mut daemon = Daemon::start(Config::new());
+    let tenant = daemon.tenant("a");
+    let waiting = std::thread::spawn(move || {
+        let wish = json!({"types": ["t"], "limit": 1, "lease": "60s", "wait": "60s"});
+        let body = wish.to_string();
+        let headers = [("Content-Type", "application/json")];
+        tenant.client.try_call("POST", "/v1/a/claim", &headers, body.as_bytes())
+    });
+    daemon.get("/healthz").expect(200);
+    assert_eq!(daemon.terminate().code(), Some(0));
+    // Answered with no jobs, or with an error, or cut off: but not left hanging.
+    let _ = waiting.join().unwrap();
+    assert!(daemon.try_call("GET", "/healthz", &[], b"").is_err());
+}
+
+#[test]
+fn interrupt_stops_like_term() {
+    let mut daemon = Daemon::start(Config::new());
+    daemon.signal(rustix::process::Signal::INT);
+    assert_eq!(daemon.until_exit().code(), Some(0));
+}

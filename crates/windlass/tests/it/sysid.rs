@@ -1,0 +1,96 @@
+//! The numbers of daemons: distinct, freed at the end, lost with the lease.
+
+use std::collections::HashSet;
+use std::thread;
+
+use crate::harness::{Config, Daemon, refused_start, text, until_some};
+
+#[test]
+fn s0_19_daemons_that_start_at_once_have_distinct_numbers() {
+    const DAEMONS: usize = 10;
+    let config = Config::new();
+    let starts: Vec<_> = (0..DAEMONS)
+        .map(|_| {
+            let config = config.clone();
+            thread::spawn(move || Daemon::start(config))
+        })
+        .collect();
+    let daemons: Vec<Daemon> = starts.into_iter().map(|start| start.join().unwrap()).collect();
+    let numbers: HashSet<u64> = daemons.iter().map(|daemon| daemon.sysid()).collect();
+    assert_eq!(numbers.len(), DAEMONS, "{numbers:?}");
+    let taken = daemons[3].sysid().to_string();
+    let refused = refused_start(&config.flag("--sysid").flag(&taken));
+    assert!(refused.stderr.contains(&taken), "{refused:?}");
+}
+
+#[test]
+fn s0_58_a_released_number_is_free_at_once() {
+    let config = Config::new().set("lease.duration", "\"60s\"").flag("--sysid").flag("77");
+    let mut daemon = Daemon::start(config);
+    assert_eq!(daemon.sysid(), 77);
+    assert!(daemon.terminate().success());
+    daemon.restart();
+    assert_eq!(daemon.sysid(), 77);
+}
+
+#[test]
+fn s0_58_a_dead_daemons_number_is_free_after_its_lease() {
+    let config = Config::new().flag("--sysid").flag("78");
+    let mut daemon = Daemon::start(config.clone());
+    daemon.kill9();
+    let again = until_started(&config);
+    assert_eq!(again.sysid(), 78);
+}
+
+#[test]
+fn s0_58_a_daemon_whose_number_was_taken_stops_taking_jobs() {
+    const JOBS: usize = 30;
+    let config = Config::new();
+    let mut first = Daemon::start(config.clone().flag("--sysid").flag("79"));
+    first.pause();
+    let second = until_started(&config.flag("--sysid").flag("79"));
+    assert_eq!(second.sysid(), 79);
+    first.resume();
+    let tenant = second.tenant("a");
+    let before = first.log.events("job_started").len();
+    tenant.sh("t", &second.home().recorder("seen"));
+    for n in 0..JOBS {
+        let id = tenant.add_one("t", &n.to_string());
+        tenant.until_state(&id, "finished");
+    }
+    assert_eq!(second.home().lines("seen").len(), JOBS);
+    let alive = !first.has_exited();
+    let status = first.try_call("GET", "/v1/status", &[], b"");
+    let renumbered = alive && status.is_ok_and(|answer| answer.json()["sysid"] != 79);
+    if !renumbered {
+        assert_eq!(first.log.events("job_started").len(), before, "it takes no job under 79");
+        assert_eq!(second.log.events("job_started").len(), JOBS);
+    }
+}
+
+/// Tries again for as long as the wanted number is another's.
+fn until_started(config: &Config) -> Daemon {
+    until_some("the number is free", || Daemon::try_start(config.clone()).ok())
+}
+
+#[test]
+fn s0_10_ids_carry_no_number_twice_across_restarts() {
+    const ROUNDS: usize = 4;
+    const ADDS: usize = 500;
+    let mut daemon = Daemon::start(Config::new().flag("--sysid").flag("5"));
+    let mut ids = HashSet::new();
+    let payloads: Vec<String> = (0..ADDS).map(|n| n.to_string()).collect();
+    for _ in 0..ROUNDS {
+        let added = daemon.tenant("a").add("t", &payloads);
+        let newest = added.iter().map(|id| id.parse::<u64>().unwrap()).max();
+        assert!(ids.iter().all(|id: &String| id.parse::<u64>().ok() < newest), "ids grow");
+        ids.extend(added);
+        assert!(daemon.terminate().success());
+        daemon.restart();
+    }
+    assert_eq!(ids.len(), ROUNDS * ADDS);
+    assert_eq!(daemon.tenant("a").list("type=t").len(), ROUNDS * ADDS);
+    let listed: HashSet<String> =
+        daemon.tenant("a").list("type=t").iter().map(|job| text(&job["id"])).collect();
+    assert_eq!(listed, ids);
+}
