@@ -86,7 +86,8 @@ async fn measure(path: PathBuf, waiting: usize, durability: Durability) {
         settled += caller.await.expect("a caller that ends");
     }
     println!(
-        "{waiting:>9} waiting, settled {durability:?}: {} cycles/s, {} commits of {} µs, load {load} jobs/s",
+        "{waiting:>9} waiting, settled {durability:?}: {} cycles/s, {} commits of {} µs, \
+         load {load} jobs/s",
         rate(settled, began),
         commits.load(Ordering::Relaxed),
         commit_us.load(Ordering::Relaxed) / commits.load(Ordering::Relaxed).max(1),

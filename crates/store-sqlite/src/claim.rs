@@ -11,17 +11,17 @@ use windlass_core::time::Timestamp;
 use windlass_core::{HandlerId, Job, Lease, Payload, Priority, State};
 
 use crate::error::{Failure, Result};
-use crate::queue;
+use crate::queue::{self, Place};
 use crate::row::{self, part};
-use crate::tx::Tx;
+use crate::tx::{Counter, Tx};
 
-pub(crate) const FRONT: &str =
-    "SELECT rank, id FROM ready WHERE type_id = ?1 ORDER BY rank, id LIMIT ?2";
-pub(crate) const FRONT_UNDER_FLOOR: &str = "
-    SELECT rank, id FROM ready WHERE type_id = ?1 AND rank >= ?2 ORDER BY rank, id LIMIT 1";
-pub(crate) const TAKE_FRONT: &str =
-    "DELETE FROM ready WHERE type_id = ?1 AND (rank, id) <= (?2, ?3)";
-pub(crate) const TAKE_ONE: &str = "DELETE FROM ready WHERE type_id = ?1 AND rank = ?2 AND id = ?3";
+/// `?2` is the smallest rank that is looked at: 0, or that of the floor. The reader stops when it
+/// has enough: SQLite would compile a statement anew for each number that is bound to a limit.
+pub(crate) const FRONT: &str = "
+    SELECT rank, id, run_at FROM ready
+     WHERE type_id = ?1 AND rank >= ?2 ORDER BY rank, id";
+pub(crate) const TAKE_FRONT: &str = "
+    DELETE FROM ready WHERE type_id = ?1 AND rank >= ?2 AND (rank, id) <= (?3, ?4)";
 const ADD_LEASE: &str = "
     INSERT INTO lease (id, type_id, owner, token, expires_at, attempt, started_at)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
@@ -44,7 +44,7 @@ pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Vec<Claimed>> 
         let limit = (pick.limit as usize).min(BATCH_JOBS_MAX - claimed.len());
         let Some(type_id) = tx.types.find(conn, &pick.key)? else { continue };
         let Some(handler) = handler_unless_suspended(conn, type_id)? else { continue };
-        let ids = take(conn, type_id, pick.floor, limit)?;
+        let ids = take(tx, type_id, pick.floor, limit, claim.now)?;
         if ids.is_empty() {
             continue;
         }
@@ -98,33 +98,61 @@ fn handler_unless_suspended(conn: &Connection, type_id: i64) -> Result<Option<Op
     Ok((!suspended).then_some(handler))
 }
 
-/// Takes the front of a type's ready jobs out of the table, in the order of the claim.
+/// Looks at the front that one claim makes in one type, where all that it finds is not yet due.
+const ROUNDS_MAX: usize = 100;
+
+/// Takes up to `limit` ready jobs of a type out of the table, in the order of the claim.
 fn take(
-    conn: &Connection,
+    tx: &mut Tx<'_>,
     type_id: i64,
     floor: Option<Priority>,
     limit: usize,
+    now: Timestamp,
 ) -> Result<Vec<i64>> {
-    let place = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
     let mut ids = Vec::with_capacity(limit);
-    if let Some(floor) = floor.filter(|_| limit > 0) {
-        let mut under = conn.prepare_cached(FRONT_UNDER_FLOOR)?;
-        if let Some((rank, id)) = under.query_row([type_id, row::rank(floor)], place).optional()? {
-            conn.prepare_cached(TAKE_ONE)?.execute([type_id, rank, id])?;
-            ids.push(id);
+    if let Some(floor) = floor {
+        take_from(tx, type_id, row::rank(floor), limit.min(1), now, &mut ids)?;
+    }
+    take_from(tx, type_id, 0, limit, now, &mut ids)?;
+    Ok(ids)
+}
+
+/// Adds ids of ready jobs from this rank on, until there are `limit`. A job that is not due yet by
+/// this caller's clock, because the clock of whoever made it ready is ahead, is deferred again.
+fn take_from(
+    tx: &mut Tx<'_>,
+    type_id: i64,
+    rank_min: i64,
+    limit: usize,
+    now: Timestamp,
+    ids: &mut Vec<i64>,
+) -> Result<()> {
+    let conn = tx.conn;
+    let mut front = conn.prepare_cached(FRONT)?;
+    for _ in 0..ROUNDS_MAX {
+        let wanted = limit - ids.len();
+        let places = front
+            .query_map([type_id, rank_min], |row| {
+                let run_at = Timestamp(row.get(2)?);
+                Ok(Place { type_id, rank: row.get(0)?, id: row.get(1)?, run_at })
+            })?
+            .take(wanted)
+            .collect::<rusqlite::Result<Vec<_>>>()?;
+        let Some(last) = places.last() else { return Ok(()) };
+        conn.prepare_cached(TAKE_FRONT)?.execute([type_id, rank_min, last.rank, last.id])?;
+        for place in &places {
+            if place.run_at <= now {
+                ids.push(place.id);
+            } else {
+                queue::add(tx, *place, now)?;
+                tx.count(type_id, Counter::Ready, -1);
+            }
+        }
+        if places.len() < wanted || ids.len() == limit {
+            return Ok(());
         }
     }
-    let mut front = conn.prepare_cached(FRONT)?;
-    let mut last = None;
-    for place in front.query_map([type_id, (limit - ids.len()) as i64], place)? {
-        let (rank, id) = place?;
-        ids.push(id);
-        last = Some((rank, id));
-    }
-    if let Some((rank, id)) = last {
-        conn.prepare_cached(TAKE_FRONT)?.execute([type_id, rank, id])?;
-    }
-    Ok(ids)
+    Ok(())
 }
 
 /// Turns ids that were taken into claimed jobs.

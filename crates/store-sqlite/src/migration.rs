@@ -20,7 +20,8 @@ pub(crate) const APPLICATION_ID: i64 = 0x574E_444C;
 /// Brings the file to `VERSION`. One that is newer or somebody else's is refused and stays as it
 /// is.
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<()> {
-    if applied(connection, path)? == VERSION {
+    // One look in one transaction: another daemon may be making the file right now.
+    if applied(&*connection.transaction()?, path)? == VERSION {
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;

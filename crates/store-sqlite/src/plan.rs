@@ -22,10 +22,8 @@ fn check(sql: &str, uses: &str) {
 
 #[test]
 fn s2_11_a_claim_walks_the_clustered_key_of_what_is_ready() {
-    check(claim::FRONT, "ready USING PRIMARY KEY (type_id=?)");
-    check(claim::FRONT_UNDER_FLOOR, "ready USING PRIMARY KEY (type_id=? AND rank>?)");
-    check(claim::TAKE_FRONT, "ready USING PRIMARY KEY (type_id=? AND (rank,id)<(?,?))");
-    check(claim::TAKE_ONE, "ready USING PRIMARY KEY (type_id=? AND rank=? AND id=?)");
+    check(claim::FRONT, "ready USING PRIMARY KEY (type_id=? AND rank>?)");
+    check(claim::TAKE_FRONT, "ready USING PRIMARY KEY (type_id=? AND rank>? AND (rank,id)<(?,?))");
     check(claim::JOB, "job USING INTEGER PRIMARY KEY (rowid=?)");
 }
 
@@ -54,4 +52,9 @@ fn s2_14_types_at_rest_are_not_looked_at() {
     let directory = tempfile::TempDir::new().unwrap();
     let conn = open::writer(&Options::new(directory.path().join("plan.db"))).unwrap();
     assert_eq!(plan(&conn, type_row::WAITING), "SCAN type USING INDEX type_waiting");
+}
+
+#[test]
+fn the_numbers_of_one_tenant_do_not_look_at_others() {
+    check(type_row::STATS, "(tenant>? AND tenant<?)");
 }

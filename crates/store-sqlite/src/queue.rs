@@ -1,7 +1,7 @@
 //! The two tables of what waits: `ready` may run now, `deferred` waits for its time. A queued job
 //! without a lease is in exactly one of them.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension};
 use windlass_core::time::Timestamp;
 
 use crate::error::Result;
@@ -25,7 +25,7 @@ const ADD_DEFERRED: &str =
 
 pub(crate) const DUE: &str = "
     SELECT run_at, id, type_id, rank FROM deferred
-     WHERE run_at <= ?1 ORDER BY run_at, id LIMIT ?2";
+     WHERE run_at <= ?1 ORDER BY run_at, id";
 pub(crate) const REMOVE_DUE: &str = "DELETE FROM deferred WHERE (run_at, id) <= (?1, ?2)";
 
 /// Puts a queued job where it belongs at `now`.
@@ -80,10 +80,11 @@ pub(crate) fn promote(tx: &mut Tx<'_>, now: Timestamp) -> Result<usize> {
     let conn = tx.conn;
     let mut due = conn.prepare_cached(DUE)?;
     let places = due
-        .query_map(params![now.ms(), PROMOTE_JOBS_MAX as i64], |row| {
+        .query_map([now.ms()], |row| {
             let run_at = Timestamp(row.get(0)?);
             Ok(Place { run_at, id: row.get(1)?, type_id: row.get(2)?, rank: row.get(3)? })
         })?
+        .take(PROMOTE_JOBS_MAX)
         .collect::<rusqlite::Result<Vec<_>>>()?;
     let Some(last) = places.last() else { return Ok(0) };
     conn.prepare_cached(REMOVE_DUE)?.execute([last.run_at.ms(), last.id])?;

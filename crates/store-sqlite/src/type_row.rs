@@ -162,14 +162,18 @@ fn settings(text: Option<String>) -> Result<TypeSettings> {
     }
 }
 
-const STATS: &str = "
+pub(crate) const STATS: &str = "
     SELECT id, tenant, name, handler_id IS NOT NULL, suspended,
            ready, deferred, running, paused, finished, failed, cancelled
-      FROM type WHERE ?1 IS NULL OR tenant = ?1 ORDER BY tenant, name";
+      FROM type WHERE tenant BETWEEN ?1 AND ?2 ORDER BY tenant, name";
+
+/// Sorts behind every tenant: their names are ASCII letters, digits and `.`, `_`, `-`.
+const BEHIND_ALL_TENANTS: &str = "~";
 
 pub(crate) fn stats(conn: &Connection, tenant: Option<&Tenant>) -> Result<Vec<TypeStats>> {
     let mut statement = conn.prepare_cached(STATS)?;
-    let mut rows = statement.query([tenant.map(Tenant::as_str)])?;
+    let (from, to) = tenant.map_or(("", BEHIND_ALL_TENANTS), |t| (t.as_str(), t.as_str()));
+    let mut rows = statement.query([from, to])?;
     let mut stats = Vec::new();
     while let Some(row) = rows.next()? {
         let number = |column| row.get::<_, i64>(column).map(|number| number as u64);
@@ -194,23 +198,22 @@ pub(crate) fn stats(conn: &Connection, tenant: Option<&Tenant>) -> Result<Vec<Ty
 /// Jobs of each priority that are looked at for the oldest one. Within a priority jobs are in the
 /// order of their ids and so nearly in the order in which they came due: looking at the first ones
 /// is exact for short queues and close for long ones, at a cost that does not grow.
-const OLDEST_LOOK_MAX: i64 = 64;
+const OLDEST_LOOK_MAX: usize = 64;
 
 fn oldest_ready_at(conn: &Connection, type_id: i64) -> Result<Option<Timestamp>> {
     let next_rank = "SELECT rank FROM ready WHERE type_id = ?1 AND rank > ?2 ORDER BY rank LIMIT 1";
-    let oldest_of_rank = "
-        SELECT min(run_at) FROM (
-            SELECT run_at FROM ready WHERE type_id = ?1 AND rank = ?2 ORDER BY id LIMIT ?3)";
+    let of_rank = "SELECT run_at FROM ready WHERE type_id = ?1 AND rank = ?2 ORDER BY id";
     let mut next_rank = conn.prepare_cached(next_rank)?;
-    let mut oldest_of_rank = conn.prepare_cached(oldest_of_rank)?;
+    let mut of_rank = conn.prepare_cached(of_rank)?;
     let mut oldest: Option<i64> = None;
     let mut rank: i64 = -1;
     // There are no more ranks than priorities.
     while let Some(next) = next_rank.query_row([type_id, rank], |row| row.get(0)).optional()? {
         rank = next;
-        let of_rank: i64 =
-            oldest_of_rank.query_row([type_id, rank, OLDEST_LOOK_MAX], |row| row.get(0))?;
-        oldest = Some(oldest.map_or(of_rank, |oldest| oldest.min(of_rank)));
+        for run_at in of_rank.query_map([type_id, rank], |row| row.get(0))?.take(OLDEST_LOOK_MAX) {
+            let run_at = run_at?;
+            oldest = Some(oldest.map_or(run_at, |oldest| oldest.min(run_at)));
+        }
     }
     Ok(oldest.map(Timestamp))
 }

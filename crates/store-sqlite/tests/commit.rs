@@ -1,0 +1,184 @@
+//! How operations become transactions: in groups, synced when promised, and in turn with other
+//! processes.
+
+// Helpers of tests outside of test functions; clippy cannot tell.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rusqlite::Connection;
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+use windlass_core::handler::{HandlerOptions, HandlerSpec, Lang};
+use windlass_core::store::{Durability, EndRequest, Error, Inserted};
+use windlass_core::{Store, TypeKey};
+use windlass_store_sqlite::{Options, SqliteStore};
+
+use common::{NOW, assert_consistent, claim, done, id, insert, job, key, tenant};
+
+/// A store that writes down which of its commits were synced.
+struct Watched {
+    store: Arc<SqliteStore>,
+    synced: Arc<Mutex<Vec<bool>>>,
+    path: PathBuf,
+    _directory: TempDir,
+}
+
+impl Watched {
+    fn new(busy_timeout: Duration) -> Watched {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("jobs.db");
+        let synced = Arc::new(Mutex::new(Vec::new()));
+        let noted = synced.clone();
+        let mut options = Options::new(&path);
+        options.busy_timeout = busy_timeout;
+        options.on_commit = Some(Arc::new(move |_, synced| noted.lock().unwrap().push(synced)));
+        let store = Arc::new(SqliteStore::open(options).unwrap());
+        Watched { store, synced, path, _directory: directory }
+    }
+
+    /// Whether each commit since the last call was synced.
+    fn commits(&self) -> Vec<bool> {
+        std::mem::take(&mut self.synced.lock().unwrap())
+    }
+
+    /// Another process in the middle of a transaction.
+    fn locked_by_another(&self) -> Connection {
+        let other = Connection::open(&self.path).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        other
+    }
+}
+
+const PATIENT: Duration = Duration::from_secs(60);
+
+fn spec() -> HandlerSpec {
+    HandlerSpec {
+        lang: Lang::Sh,
+        body: "cat".into(),
+        before: None,
+        before_each: None,
+        after_each: None,
+        eid: None,
+        options: HandlerOptions::default(),
+    }
+}
+
+#[tokio::test]
+async fn s2_39_what_waits_together_is_committed_together() {
+    const CALLERS: i64 = 200;
+    let watched = Watched::new(PATIENT);
+    let other = watched.locked_by_another();
+    let mut callers = JoinSet::new();
+    for number in 1..=CALLERS {
+        let store = watched.store.clone();
+        callers.spawn(async move {
+            store.job_insert(insert(vec![job(number)], Durability::Relaxed)).await.unwrap()
+        });
+    }
+    // Every caller has its turn once, and hands its operation over.
+    tokio::task::yield_now().await;
+    other.execute_batch("ROLLBACK").unwrap();
+    let answers = callers.join_all().await;
+    assert!(answers.iter().all(|answer| *answer == [Inserted::New]));
+    let commits = watched.commits().len();
+    assert!(commits <= 20, "{commits} commits for {CALLERS} callers");
+}
+
+#[tokio::test]
+async fn a_commit_is_synced_only_when_an_operation_promises_it() {
+    let watched = Watched::new(PATIENT);
+    let store = &*watched.store;
+    store.job_insert(insert(vec![job(1), job(2)], Durability::Relaxed)).await.unwrap();
+    let claimed = claim(store, 1).await;
+    store.job_settle(vec![done(&claimed[0])], Durability::Relaxed).await.unwrap();
+    assert_eq!(watched.commits(), [false, false, false]);
+
+    let claimed = claim(store, 1).await;
+    store.job_settle(vec![done(&claimed[0])], Durability::Synced).await.unwrap();
+    store.job_insert(insert(vec![job(3)], Durability::Synced)).await.unwrap();
+    let end = EndRequest { tenant: tenant(), id: id(3), now: NOW, purge_at: NOW };
+    store.job_cancel(end).await.unwrap();
+    store.type_suspend(&key(), true).await.unwrap();
+    assert_eq!(watched.commits(), [false, true, true, true, true]);
+
+    store.job_insert(insert(vec![job(4)], Durability::Relaxed)).await.unwrap();
+    assert_eq!(watched.commits(), [false]);
+}
+
+#[tokio::test]
+async fn a_synced_call_that_changes_nothing_still_syncs_what_came_before() {
+    let watched = Watched::new(PATIENT);
+    let store = &*watched.store;
+    store.job_insert(insert(vec![job(1)], Durability::Relaxed)).await.unwrap();
+    store.flush().await.unwrap();
+    assert_eq!(watched.commits(), [false, true]);
+    let again = store.job_insert(insert(vec![job(1)], Durability::Synced)).await.unwrap();
+    assert_eq!(again, [Inserted::Duplicate]);
+    assert_eq!(watched.commits(), [true]);
+    let again = store.job_insert(insert(vec![job(1)], Durability::Relaxed)).await.unwrap();
+    assert_eq!(again, [Inserted::Duplicate]);
+    assert!(watched.commits().is_empty());
+}
+
+#[tokio::test]
+async fn another_processs_transaction_makes_writes_unavailable_until_it_ends() {
+    let watched = Watched::new(Duration::from_millis(20));
+    let store = &*watched.store;
+    store.job_insert(insert(vec![job(1)], Durability::Relaxed)).await.unwrap();
+    let other = watched.locked_by_another();
+    let refused = store.job_insert(insert(vec![job(2)], Durability::Relaxed)).await;
+    assert!(matches!(&refused, Err(Error::Unavailable(m)) if m.contains("lock")), "{refused:?}");
+    assert!(store.job_get(&tenant(), id(1)).await.unwrap().is_some(), "reads go on");
+
+    other.execute_batch("ROLLBACK").unwrap();
+    let accepted = store.job_insert(insert(vec![job(2)], Durability::Relaxed)).await;
+    assert_eq!(accepted.unwrap(), [Inserted::New]);
+}
+
+#[tokio::test]
+async fn an_operation_that_fails_half_way_does_not_spoil_its_neighbours() {
+    const NEIGHBOURS: i64 = 20;
+    let watched = Watched::new(PATIENT);
+    watched.store.handler_put(id(1000), &key(), spec(), NOW).await.unwrap();
+    let other = watched.locked_by_another();
+    let mut neighbours = JoinSet::new();
+    for number in 1..=NEIGHBOURS {
+        let store = watched.store.clone();
+        neighbours.spawn(async move {
+            store.job_insert(insert(vec![job(number)], Durability::Relaxed)).await.unwrap();
+        });
+    }
+    let store = watched.store.clone();
+    // It makes its type first, and then finds that the id is another type's.
+    let new_type = TypeKey::new("acme", "new").unwrap();
+    let failing =
+        tokio::spawn(async move { store.handler_put(id(1000), &new_type, spec(), NOW).await });
+    tokio::task::yield_now().await;
+    other.execute_batch("ROLLBACK").unwrap();
+    neighbours.join_all().await;
+    assert!(matches!(failing.await.unwrap(), Err(Error::Conflict(_))));
+
+    let stats = watched.store.type_stats(None).await.unwrap();
+    assert_eq!(stats.len(), 1, "the type of the failed call is gone");
+    assert_eq!(stats[0].ready, NEIGHBOURS as u64);
+    watched.store.close().await;
+    assert_consistent(&watched.path);
+}
+
+#[tokio::test]
+async fn a_type_whose_creation_was_undone_is_made_again() {
+    let watched = Watched::new(PATIENT);
+    let store = &*watched.store;
+    store.handler_put(id(1000), &key(), spec(), NOW).await.unwrap();
+    let new_type = TypeKey::new("acme", "new").unwrap();
+    let failed = store.handler_put(id(1000), &new_type, spec(), NOW).await;
+    assert!(matches!(failed, Err(Error::Conflict(_))));
+    store.handler_put(id(1001), &new_type, spec(), NOW).await.unwrap();
+    let handler = store.handler_get(&new_type, None).await.unwrap().unwrap();
+    assert_eq!((handler.id, handler.key), (id(1001), new_type));
+}

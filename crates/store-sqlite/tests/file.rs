@@ -1,0 +1,236 @@
+//! The file itself: whose it is, what is refused, and what is left of it when a process dies.
+
+// Helpers of tests outside of test functions; clippy cannot tell.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use tempfile::TempDir;
+use windlass_core::Store;
+use windlass_core::store::{Durability, Error, Inserted, SysidReserve};
+use windlass_store_sqlite::{Options, SqliteStore};
+
+use common::{NOW, assert_consistent, claim, done, id, insert, job, tenant};
+
+fn open(path: &Path) -> Result<SqliteStore, Error> {
+    SqliteStore::open(Options::new(path))
+}
+
+fn refused(path: &Path) -> Error {
+    open(path).err().expect("the file is refused")
+}
+
+fn log_of(path: &Path) -> PathBuf {
+    path.with_extension("db-wal")
+}
+
+async fn closed_store(path: &Path) {
+    let store = open(path).unwrap();
+    store.job_insert(insert(vec![job(1)], Durability::Synced)).await.unwrap();
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_newer_layout_is_refused_and_the_file_stays_as_it_is() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("jobs.db");
+    closed_store(&path).await;
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", 9000).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let Error::Conflict(message) = refused(&path) else { panic!("{:?}", refused(&path)) };
+    assert!(message.contains("9000") && message.contains("up to 1"), "{message}");
+    assert!(message.contains("jobs.db"), "{message}");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    let files = std::fs::read_dir(directory.path()).unwrap().count();
+    assert_eq!(files, 1, "nothing else was made");
+}
+
+#[test]
+fn the_database_of_another_program_is_refused_and_stays_as_it_is() {
+    let directory = TempDir::new().unwrap();
+    for application_id in [0, 4711] {
+        let path = directory.path().join(format!("{application_id}.db"));
+        let conn = Connection::open(&path).unwrap();
+        conn.pragma_update(None, "application_id", application_id).unwrap();
+        conn.execute_batch("CREATE TABLE job (x); INSERT INTO job VALUES (1)").unwrap();
+        conn.close().unwrap();
+        let before = std::fs::read(&path).unwrap();
+        assert!(matches!(refused(&path), Error::Conflict(m) if m.contains("another program")));
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+    }
+}
+
+#[test]
+fn what_is_no_database_is_called_so() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("notes.db");
+    for text in ["hello", &"not a database ".repeat(1000)] {
+        std::fs::write(&path, text).unwrap();
+        assert!(matches!(refused(&path), Error::Corrupt(m) if m.contains("notes.db")));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_called_damaged() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("jobs.db");
+    closed_store(&path).await;
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[4096..].fill(0x5A);
+    std::fs::write(&path, bytes).unwrap();
+    let found = match open(&path) {
+        Err(error) => Err(error),
+        Ok(store) => store.job_get(&tenant(), id(1)).await,
+    };
+    assert!(matches!(&found, Err(Error::Corrupt(m)) if m.contains("jobs.db")), "{found:?}");
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_is_unavailable() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("absent").join("jobs.db");
+    assert!(matches!(refused(&path), Error::Unavailable(m) if m.contains("jobs.db")));
+}
+
+#[tokio::test]
+async fn an_empty_file_becomes_a_store() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("jobs.db");
+    std::fs::write(&path, "").unwrap();
+    closed_store(&path).await;
+    let store = open(&path).unwrap();
+    assert!(store.job_get(&tenant(), id(1)).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_closed_store_leaves_one_file_and_answers_no_more() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("jobs.db");
+    let store = open(&path).unwrap();
+    store.job_insert(insert(vec![job(1)], Durability::Relaxed)).await.unwrap();
+    store.close().await;
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    assert!(matches!(store.ping().await, Err(Error::Unavailable(_))));
+    assert!(matches!(store.flush().await, Err(Error::Unavailable(_))));
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn s0_19_twenty_daemons_that_start_at_once_have_twenty_sysids() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("jobs.db");
+    let daemons: Vec<_> = (0..20)
+        .map(|_| {
+            let path = path.clone();
+            tokio::task::spawn_blocking(move || Arc::new(open(&path).unwrap()))
+        })
+        .collect();
+    let mut grants = Vec::new();
+    for daemon in daemons {
+        let store = daemon.await.unwrap();
+        let until = NOW + Duration::from_secs(10);
+        grants.push(tokio::spawn(async move {
+            store.sysid_reserve(SysidReserve { wanted: None, now: NOW, until }).await.unwrap()
+        }));
+    }
+    let mut taken = Vec::new();
+    for grant in grants {
+        taken.push(grant.await.unwrap());
+    }
+    taken.sort_by_key(|grant| grant.sysid);
+    taken.dedup_by_key(|grant| grant.sysid);
+    assert_eq!(taken.len(), 20);
+    taken.sort_by_key(|grant| grant.boot);
+    taken.dedup_by_key(|grant| grant.boot);
+    assert_eq!(taken.len(), 20);
+}
+
+/// The child of the test below, named by this variable; without it this is no test at all.
+const CHILD_FILE: &str = "WINDLASS_TEST_CHILD_FILE";
+const CHILD_BATCH: i64 = 20;
+
+#[tokio::test]
+async fn child_that_writes_until_it_is_killed() {
+    let Some(path) = std::env::var_os(CHILD_FILE) else { return };
+    let store = open(Path::new(&path)).unwrap();
+    let first = store.id_newest().await.unwrap().map_or(1, |newest| newest.get() + 1);
+    for batch in 0.. {
+        let from = first + batch * CHILD_BATCH;
+        let jobs = (from..from + CHILD_BATCH).map(job).collect();
+        store.job_insert(insert(jobs, Durability::Synced)).await.unwrap();
+        println!("acknowledged {}", from + CHILD_BATCH - 1);
+        let claimed = claim(&store, CHILD_BATCH as u32 / 2).await;
+        let settlements = claimed.iter().skip(1).map(done).collect();
+        store.job_settle(settlements, Durability::Relaxed).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_killed_process_leaves_a_consistent_file_with_all_that_was_acknowledged() {
+    const ROUNDS: usize = 5;
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("jobs.db");
+    for round in 0..ROUNDS {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child_that_writes_until_it_is_killed", "--nocapture"])
+            .env(CHILD_FILE, &path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        // The test harness may write in front of the first line.
+        let acknowledged: Vec<i64> = lines
+            .filter_map(|line| Some(line.split_once("acknowledged ")?.1.parse().unwrap()))
+            .take(3 + 7 * round)
+            .collect();
+        child.kill().unwrap();
+        child.wait().unwrap();
+
+        let store = open(&path).unwrap();
+        let newest = *acknowledged.last().unwrap();
+        let jobs = (1..=newest).map(job).collect();
+        let again = store.job_insert(insert(jobs, Durability::Relaxed)).await.unwrap();
+        assert!(again.iter().all(|inserted| *inserted == Inserted::Duplicate));
+        store.close().await;
+        assert_consistent(&path);
+    }
+}
+
+#[tokio::test]
+async fn a_log_that_was_cut_anywhere_leaves_a_consistent_file() {
+    const BATCHES: i64 = 10;
+    const CUTS: u64 = 40;
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("jobs.db");
+    let store = open(&path).unwrap();
+    for batch in 0..BATCHES {
+        let jobs = (1..=10).map(|n| job(batch * 10 + n)).collect();
+        store.job_insert(insert(jobs, Durability::Relaxed)).await.unwrap();
+        let settlements = claim(&store, 5).await.iter().map(done).collect();
+        store.job_settle(settlements, Durability::Relaxed).await.unwrap();
+    }
+    let (file, log) = (std::fs::read(&path).unwrap(), std::fs::read(log_of(&path)).unwrap());
+    store.close().await;
+    let mut newest_before = 0;
+    for cut in 0..=CUTS {
+        let copy = directory.path().join("cut.db");
+        let kept = (log.len() as u64 * cut / CUTS) as usize;
+        std::fs::write(&copy, &file).unwrap();
+        std::fs::write(log_of(&copy), &log[..kept]).unwrap();
+        let store = open(&copy).unwrap();
+        let newest = store.id_newest().await.unwrap().map_or(0, |id| id.get());
+        store.close().await;
+        assert_consistent(&copy);
+        assert!(newest % 10 == 0 && newest >= newest_before, "half a batch, or an older one");
+        newest_before = newest;
+    }
+    assert_eq!(newest_before, BATCHES * 10);
+}
