@@ -1,12 +1,12 @@
 //! Adopt: a journal outlives its daemon. Whoever runs on the same data directory ingests the
-//! journals whose owners are gone, and then removes them.
+//! journals whose owners are gone, and then removes them. A living owner holds its journal's lock.
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use windlass_core::Sysid;
@@ -19,12 +19,15 @@ use crate::service::{Next, Service};
 use crate::shared::Shared;
 use crate::start::journal_options;
 
-/// How often the directory is looked through; the first time at start.
-const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+/// The directory is looked through at start, then whenever a lease may have run out, and at least
+/// this often.
+const LOOK_INTERVAL_MAX: Duration = Duration::from_secs(5);
 
 pub(crate) struct Adopt {
     pub shared: Arc<Shared>,
     pub stop: CancellationToken,
+    /// Becomes true after the first look.
+    pub looked: watch::Sender<bool>,
 }
 
 #[async_trait]
@@ -37,22 +40,16 @@ impl Service for Adopt {
         if let Err(error) = self.adopt_all().await {
             tracing::warn!(%error, "cannot take over another daemon's journal now");
         }
-        Next::After(LOOK_INTERVAL)
+        self.looked.send_replace(true);
+        Next::After(self.shared.options.lease.min(LOOK_INTERVAL_MAX))
     }
 }
 
 impl Adopt {
     async fn adopt_all(&self) -> Result<(), Error> {
-        let left: Vec<Sysid> = journals_in(self.shared.options.data_dir.join("journal"))
-            .into_iter()
-            .filter(|sysid| *sysid != self.shared.grant.sysid)
-            .collect();
-        if left.is_empty() {
-            return Ok(());
-        }
-        let living = self.shared.store.sysid_list(self.shared.now()).await;
-        let living: HashSet<Sysid> = living.map_err(accept::store_error)?.into_iter().collect();
-        for sysid in left.into_iter().filter(|sysid| !living.contains(sysid)) {
+        let journals = journals_in(self.shared.options.data_dir.join("journal"));
+        let left = journals.into_iter().filter(|sysid| *sysid != self.shared.grant.sysid);
+        for sysid in left {
             self.adopt(sysid).await?;
         }
         Ok(())
@@ -62,7 +59,10 @@ impl Adopt {
         let shared = &self.shared;
         let position = shared.store.journal_position(sysid).await.map_err(accept::store_error)?;
         let options = journal_options(&shared.options, &shared.metrics, sysid);
-        let adopted = Journal::adopt(options, shared.clock.clone(), position);
+        let clock = shared.clock.clone();
+        let adopting =
+            tokio::task::spawn_blocking(move || Journal::adopt(options, clock, position));
+        let adopted = adopting.await.map_err(|error| Error::Internal(error.to_string()))?;
         let Some(journal) = adopted.map_err(accept::storage_error)? else { return Ok(()) };
         let waiting = journal.stats().unread_records;
         tracing::info!(from = sysid.get(), waiting, "taking over a journal");

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use windlass_core::limit::IDEMPOTENCY_TTL;
 use windlass_core::store::{Durability, IdempotencyRecord, Insert, JournalMark};
-use windlass_core::{NewJob, Sysid};
+use windlass_core::{JobId, NewJob, Sysid};
 use windlass_journal::{Journal, Record};
 
 use crate::accept;
@@ -60,9 +60,10 @@ impl Ingest {
             Err(error) => Err(Error::Internal(error.to_string())),
         };
         match moved {
-            Ok(()) => {
+            Ok(position) => {
                 // Too late is harmless: the position in the store says what has been moved.
                 let _ = self.journal.commit(ticket);
+                self.tell_readers(position);
                 self.drop_segments().await?;
                 Ok(true)
             }
@@ -73,8 +74,18 @@ impl Ingest {
         }
     }
 
-    async fn insert(&mut self, records: Vec<Record>) -> Result<(), Error> {
-        let Some(position) = records.last().map(|record| record.job.id) else { return Ok(()) };
+    /// Whoever waits for a job of our own journal to be in the store hears how far it is.
+    fn tell_readers(&self, position: Option<JobId>) {
+        if self.sysid != self.shared.grant.sysid {
+            return;
+        }
+        let all = self.journal.stats().unread_records == 0;
+        let position = if all { position.max(self.shared.backlog_newest) } else { position };
+        self.shared.ingested.send_replace(position);
+    }
+
+    async fn insert(&mut self, records: Vec<Record>) -> Result<Option<JobId>, Error> {
+        let Some(position) = records.last().map(|record| record.job.id) else { return Ok(None) };
         let mut jobs: Vec<NewJob> = Vec::with_capacity(records.len());
         let mut keys = Vec::new();
         let mut spools = Vec::new();
@@ -99,15 +110,12 @@ impl Ingest {
         let insert = Insert { jobs: jobs.clone(), keys, mark, durability };
         let inserted = self.shared.store.job_insert(insert).await.map_err(accept::store_error)?;
         accept::announce_inserted(&self.shared, &jobs, &inserted);
-        if self.sysid == self.shared.grant.sysid {
-            self.shared.ingested.send_replace(Some(position));
-        }
         for spool in spools {
             if let Err(error) = tokio::fs::remove_file(&spool).await {
                 tracing::warn!(%error, file = %spool.display(), "cannot remove a spooled payload");
             }
         }
-        Ok(())
+        Ok(Some(position))
     }
 
     /// Lets go of segments that are wholly in the store: only after a synced commit says so.

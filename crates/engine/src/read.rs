@@ -21,10 +21,10 @@ const FRESH_PATIENCE: Duration = Duration::from_secs(1);
 const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) async fn job(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<JobView, Error> {
-    if !shared.ingested_up_to(id, FRESH_PATIENCE).await {
-        if let Some(job) = in_journal(shared, tenant, id).await? {
-            return Ok(JobView { job: as_queued(job), result: None });
-        }
+    if !shared.ingested_up_to(id, FRESH_PATIENCE).await
+        && let Some(job) = in_journal(shared, tenant, id).await?
+    {
+        return Ok(JobView { job: as_queued(job), result: None });
     }
     let job = shared.store.job_get(tenant, id).await.map_err(store_error)?;
     let job = job.ok_or(Error::NotFound("job"))?;

@@ -50,7 +50,7 @@ pub(crate) struct Shared {
     pub looks: watch::Sender<u64>,
     /// How far our own journal is in the store.
     pub ingested: watch::Sender<Option<JobId>>,
-    /// The newest id that was in our journal when the engine started.
+    /// Not older than anything that our journal still had to ingest when the engine started.
     pub backlog_newest: Option<JobId>,
     /// The last id that was answered to an add through the journal.
     appended: AtomicI64,
@@ -73,14 +73,16 @@ impl Shared {
             tenant_min: options.tenant_slots_min,
         };
         let only = options.tenants.clone().map(|only| only.into_iter().collect::<HashSet<_>>());
+        let backlog = journal.stats().unread_records > 0;
+        let backlog_newest = journal.id_newest().filter(|_| backlog);
         let (settle_queue, settlements) = mpsc::channel(SETTLE_QUEUE_MAX);
         let shared = Shared {
             started_at: parts.clock.now(),
             store: parts.store,
             runner: parts.runner,
             clock: parts.clock,
-            backlog_newest: journal.id_newest(),
-            appended: AtomicI64::new(journal.id_newest().map_or(0, JobId::get)),
+            appended: AtomicI64::new(backlog_newest.or(position).map_or(0, JobId::get)),
+            backlog_newest,
             journal,
             metrics,
             grant,

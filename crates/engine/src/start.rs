@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -30,6 +30,8 @@ use crate::shared::Shared;
 /// Another daemon may be taking over the journal of our number: it is done in a moment.
 const LOCK_TRIES_MAX: usize = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
+/// How long the start waits for the journals of dead daemons; a long one goes on afterwards.
+const ADOPT_PATIENCE: Duration = Duration::from_secs(2);
 /// After jobs were told to stop, how long until they are given up on.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
 /// How long shutdown waits for the store before it leaves the rest to the next start.
@@ -43,6 +45,8 @@ pub(crate) struct Running {
     /// Ends what begins work, then what carries it on.
     stop_picking: CancellationToken,
     stop_all: CancellationToken,
+    /// True after dead daemons' journals have been looked for once.
+    adopted: watch::Sender<bool>,
 }
 
 pub(crate) async fn start(
@@ -55,7 +59,11 @@ pub(crate) async fn start(
     let grant = parts.store.sysid_reserve(reserve).await.map_err(store_error)?;
     match open_journal(&parts, &options, &metrics, grant.sysid).await {
         Ok((journal, position)) => {
-            Ok(spawn_services(parts, options, metrics, grant, journal, position))
+            let running = spawn_services(parts, options, metrics, grant, journal, position);
+            // What a killed predecessor accepted is visible from the first request on.
+            let mut adopted = running.adopted.subscribe();
+            let _ = tokio::time::timeout(ADOPT_PATIENCE, adopted.wait_for(|done| *done)).await;
+            Ok(running)
         }
         Err(error) => {
             let _ = parts.store.sysid_release(grant.sysid, grant.boot).await;
@@ -76,7 +84,7 @@ async fn open_journal(
         let journal_options = journal_options(options, metrics, sysid);
         match Journal::open(journal_options, parts.clock.clone(), newest, position) {
             Ok(journal) => return Ok((journal, position)),
-            Err(windlass_journal::Error::Locked { .. }) => tokio::time::sleep(LOCK_PAUSE).await,
+            Err(windlass_journal::Error::Locked(_)) => tokio::time::sleep(LOCK_PAUSE).await,
             Err(error) => return Err(Error::Unavailable(error.to_string())),
         }
     }
@@ -123,7 +131,9 @@ fn spawn_services(
     let quiet = || Arc::new(Notify::new());
     services.spawn(Reap::new(shared.clone()), quiet(), stop_picking.clone());
     services.spawn(Purge { shared: shared.clone() }, quiet(), stop_picking.clone());
-    let adopt = Adopt { shared: shared.clone(), stop: stop_picking.clone() };
+    let adopted = watch::Sender::new(false);
+    let looked = adopted.clone();
+    let adopt = Adopt { shared: shared.clone(), stop: stop_picking.clone(), looked };
     services.spawn(adopt, quiet(), stop_picking.clone());
     if shared.store.capabilities().wakes {
         let (listening, stop) = (shared.clone(), stop_picking.clone());
@@ -136,7 +146,7 @@ fn spawn_services(
             }
         });
     }
-    Running { shared, services, batches, stop_picking, stop_all }
+    Running { shared, services, batches, stop_picking, stop_all, adopted }
 }
 
 impl Running {

@@ -74,7 +74,7 @@ impl Scheduler {
         };
         let debts = (self.types[&first].debt, self.types[&second].debt);
         let helps = !is_warm(self, &first) && is_warm(self, &second);
-        let repays = debts.0 < 0 && debts.1 > 0;
+        let repays = debts.0 <= -WARM_LEAD_MAX && debts.1 > 0;
         let within = debts.0 < WARM_LEAD_MAX && debts.1 > -WARM_LEAD_MAX;
         if first == second || !(helps && within || repays) {
             return first;

@@ -1,0 +1,185 @@
+//! A daemon without a door, on a runtime of its own that can be cut off like a killed process, and a
+//! runner that does what the payload says: `200` ends with that status, `200 emit u` asks for a job
+//! of type `u` too, `hang` runs until it is stopped.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio::sync::{Notify, watch};
+
+use windlass_core::handler::{HandlerOptions, HandlerSpec, Lang};
+use windlass_core::memory::MemoryStore;
+use windlass_core::runner::{Assignment, Batch, Emitted, Report, Reports, Stop};
+use windlass_core::store::SysidReserve;
+use windlass_core::time::SystemClock;
+use windlass_core::{
+    Clock, HandlerId, Invalid, JobId, Payload, Runner, Status, Store, Sysid, TypeKey, TypeName,
+};
+use windlass_engine::api::{AddJob, AddOptions, AddPayload};
+use windlass_engine::metrics::Metrics;
+use windlass_engine::{Engine, Options, Parts};
+
+pub fn key(tenant: &str, name: &str) -> TypeKey {
+    TypeKey::new(tenant, name).unwrap()
+}
+
+pub fn jobs(payloads: &[&str]) -> Vec<AddJob> {
+    let job = |payload: &&str| AddJob {
+        payload: AddPayload::Inline(Bytes::copy_from_slice(payload.as_bytes())),
+        options: AddOptions::default(),
+    };
+    payloads.iter().map(job).collect()
+}
+
+pub fn handler() -> HandlerSpec {
+    HandlerSpec {
+        lang: Lang::Sh,
+        body: "as the payload says".into(),
+        before: None,
+        before_each: None,
+        after_each: None,
+        eid: None,
+        options: HandlerOptions::default(),
+    }
+}
+
+/// Takes a sysid away from its owner, as a daemon would that found its lease run out.
+pub async fn steal_sysid(store: &MemoryStore, sysid: Sysid) {
+    let now = SystemClock.now() + Duration::from_secs(3600);
+    let until = now + Duration::from_secs(3600);
+    store.sysid_reserve(SysidReserve { wanted: Some(sysid), now, until }).await.unwrap();
+}
+
+pub struct Daemon {
+    pub engine: Engine,
+    pub runner: Arc<FakeRunner>,
+    runtime: Option<Runtime>,
+    data: Option<TempDir>,
+}
+
+impl Daemon {
+    pub async fn start(adjust: impl FnOnce(&mut Options)) -> Daemon {
+        Daemon::start_on(Arc::new(MemoryStore::new()), adjust).await
+    }
+
+    pub async fn start_on(store: Arc<MemoryStore>, adjust: impl FnOnce(&mut Options)) -> Daemon {
+        Daemon::start_in(tempfile::tempdir().unwrap(), store, adjust).await
+    }
+
+    pub async fn start_in(
+        data: TempDir,
+        store: Arc<MemoryStore>,
+        adjust: impl FnOnce(&mut Options),
+    ) -> Daemon {
+        let runner = Arc::new(FakeRunner::default());
+        let parts = Parts { store, runner: runner.clone(), clock: Arc::new(SystemClock) };
+        let mut options = Options::new(data.path().to_owned());
+        options.lease = Duration::from_millis(500);
+        adjust(&mut options);
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.unwrap();
+        let starting = Engine::start(parts, options, Arc::new(Metrics::default()));
+        let engine = runtime.spawn(starting).await.unwrap().unwrap();
+        Daemon { engine, runner, runtime: Some(runtime), data: Some(data) }
+    }
+
+    /// Cuts the daemon off in the middle of whatever it does; its data stays.
+    pub fn abandon(mut self) -> TempDir {
+        self.runtime.take().unwrap().shutdown_background();
+        self.data.take().unwrap()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+#[derive(Default)]
+pub struct FakeRunner {
+    hanging: Mutex<HashMap<JobId, (Arc<Notify>, Option<Stop>)>>,
+    started: watch::Sender<Vec<JobId>>,
+    stopped: Mutex<Vec<(JobId, Stop)>>,
+}
+
+impl FakeRunner {
+    pub async fn started(&self, id: JobId) {
+        self.started.subscribe().wait_for(|ids| ids.contains(&id)).await.unwrap();
+    }
+
+    pub fn stopped(&self) -> Vec<(JobId, Stop)> {
+        self.stopped.lock().unwrap().clone()
+    }
+
+    async fn hang(&self, id: JobId, reports: &dyn Reports) -> Report {
+        let notify = Arc::new(Notify::new());
+        self.hanging.lock().unwrap().insert(id, (notify.clone(), None));
+        reports.started(id).await;
+        self.started.send_modify(|ids| ids.push(id));
+        notify.notified().await;
+        let (_, why) = self.hanging.lock().unwrap().remove(&id).unwrap();
+        report(Status::ERROR, why, Vec::new())
+    }
+}
+
+fn report(status: Status, stopped: Option<Stop>, emitted: Vec<Emitted>) -> Report {
+    let log = format!("said {}\n", status.get());
+    Report { status, stopped, data: None, log, emitted, run_time: Duration::ZERO }
+}
+
+#[async_trait]
+impl Runner for FakeRunner {
+    fn check(&self, _: &HandlerSpec) -> Result<(), Invalid> {
+        Ok(())
+    }
+
+    fn batch_max(&self, _: &HandlerSpec) -> u32 {
+        5
+    }
+
+    async fn run(&self, batch: Batch, reports: Arc<dyn Reports>) {
+        for Assignment { job, payload, .. } in batch.jobs {
+            let Payload::Inline(payload) = payload else { panic!("no large payloads here") };
+            let payload = String::from_utf8(payload.to_vec()).unwrap();
+            if payload == "hang" {
+                let report = self.hang(job.id, reports.as_ref()).await;
+                reports.ended(job.id, report).await;
+                continue;
+            }
+            reports.started(job.id).await;
+            let (status, emit) = payload.split_once(" emit ").unwrap_or((&payload, ""));
+            let status = Status::new(status.parse().unwrap()).unwrap();
+            let emitted = match emit {
+                "" => Vec::new(),
+                name => vec![Emitted {
+                    name: TypeName::new(name).unwrap(),
+                    payload: Bytes::from_static(b"200"),
+                }],
+            };
+            reports.ended(job.id, report(status, None, emitted)).await;
+        }
+    }
+
+    fn stop(&self, id: JobId, why: Stop) {
+        if let Some((notify, reason)) = self.hanging.lock().unwrap().get_mut(&id) {
+            self.stopped.lock().unwrap().push((id, why));
+            *reason = Some(why);
+            notify.notify_one();
+        }
+    }
+
+    fn warm(&self) -> Vec<HandlerId> {
+        Vec::new()
+    }
+
+    async fn close(&self) {}
+}
