@@ -1,2 +1,90 @@
-//! Placeholder.
-fn main() {}
+//! The `windlass` binary: the daemon, its command line and its demonstration. Only this crate
+//! names concrete stores, runners and doors, and only it reads configuration and environment.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `cli` | what can be typed |
+//! | `config` | every key, from flags, environment, file and defaults |
+//! | `serve` | the life of the daemon, from the first check to the last signal |
+//! | `wiring` | the parts of a daemon put together |
+//! | `client` | the commands that talk to a daemon |
+//! | `demo` | a queue that shows itself |
+//! | `log`, `output`, `signal` | the edges: standard error, the terminal, TERM and INT |
+
+mod cli;
+mod client;
+mod config;
+mod demo;
+mod log;
+mod output;
+mod serve;
+mod signal;
+mod wiring;
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use anyhow::Context;
+
+use crate::cli::Action;
+
+/// Refused or failed.
+const FAILED: u8 = 1;
+/// Wrong usage.
+const MISUSED: u8 = 2;
+
+fn main() -> ExitCode {
+    let cli = match cli::parse() {
+        Ok(cli) => cli,
+        Err(answer) => {
+            // Help that nobody reads any more is no failure.
+            let _ = answer.print();
+            return ExitCode::from(answer.exit_code() as u8);
+        }
+    };
+    let ended = match cli.command {
+        Action::Serve(flags) => serve::run(&flags),
+        Action::Demo => demo::run(),
+        Action::Completions { shell } => completions(shell),
+        action => ask(&cli.target, action),
+    };
+    ended.unwrap_or_else(|error| failed(&error))
+}
+
+fn ask(target: &cli::Target, action: Action) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context("the runtime cannot be started")?;
+    runtime.block_on(client::run(target, action))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut cli::command(), "windlass", &mut script);
+    output::print(&String::from_utf8_lossy(&script))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says why in one sentence, unless it is only that nobody reads the output any more.
+fn failed(error: &anyhow::Error) -> ExitCode {
+    let pipe = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+    if error.downcast_ref::<io::Error>().is_some_and(pipe) {
+        return ExitCode::SUCCESS;
+    }
+    output::complain(&format!("{error:#}"));
+    let by_flag = error.downcast_ref::<config::Error>().is_some_and(|error| error.by_flag);
+    ExitCode::from(if error.is::<Usage>() || by_flag { MISUSED } else { FAILED })
+}
+
+/// The command line asks for something that makes no sense, found out behind its parser.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}

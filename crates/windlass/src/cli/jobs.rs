@@ -1,0 +1,117 @@
+//! `windlass jobs …`.
+
+use clap::{Args, Subcommand, ValueEnum};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Jobs {
+    /// List jobs, newest first.
+    List(JobsList),
+    /// Show everything about one job.
+    Show {
+        /// The job.
+        id: String,
+    },
+    /// Print what a job wrote, attempt by attempt.
+    Log(JobsLog),
+    /// Cancel jobs that have not ended; running ones are stopped.
+    Cancel {
+        /// The jobs.
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
+    /// Run ended jobs again, now.
+    Retry {
+        /// The jobs.
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
+    /// Remove jobs that do not run.
+    Rm {
+        /// The jobs.
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
+    /// Run ended jobs of one type again, oldest first.
+    Requeue(JobsRequeue),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  windlass jobs list --state failed
+  windlass jobs list --type mail --limit 500 --json")]
+pub(crate) struct JobsList {
+    /// Only jobs of this type.
+    #[arg(long = "type", value_name = "TYPE")]
+    pub(crate) name: Option<String>,
+    /// Only jobs in this state.
+    #[arg(long, value_name = "STATE")]
+    pub(crate) state: Option<StateName>,
+    /// How many at most.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub(crate) limit: usize,
+    /// Go on behind this cursor, which the end of an earlier list names.
+    #[arg(long, value_name = "CURSOR")]
+    pub(crate) after: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JobsLog {
+    /// The job.
+    pub(crate) id: String,
+    /// Go on until the job has ended; an attempt's lines come when it is over.
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  windlass jobs requeue mail --state failed --limit 1000")]
+pub(crate) struct JobsRequeue {
+    /// The type.
+    #[arg(value_name = "TYPE")]
+    pub(crate) name: String,
+    /// Which of its ended jobs: failed, finished or cancelled.
+    #[arg(long, value_name = "STATE")]
+    pub(crate) state: StateName,
+    /// How many at most.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) limit: usize,
+}
+
+/// The states of a job, as they are typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StateName {
+    Queued,
+    Running,
+    Paused,
+    Finished,
+    Failed,
+    Cancelled,
+}
+
+impl StateName {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            StateName::Queued => "queued",
+            StateName::Running => "running",
+            StateName::Paused => "paused",
+            StateName::Finished => "finished",
+            StateName::Failed => "failed",
+            StateName::Cancelled => "cancelled",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_core::State;
+
+    #[test]
+    fn all_states_of_a_job_can_be_typed() {
+        let typed: Vec<_> =
+            StateName::value_variants().iter().map(|state| state.as_str()).collect();
+        let known: Vec<_> = State::ALL.iter().map(|state| state.as_str()).collect();
+        assert_eq!(typed, known);
+    }
+}

@@ -1,0 +1,160 @@
+//! The command line as types: what can be typed, and the help that says so. Nothing here acts.
+
+mod add;
+mod handler;
+mod jobs;
+mod serve;
+mod types;
+
+use clap::{Arg, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::Shell;
+
+pub(crate) use self::add::Add;
+pub(crate) use self::handler::{Handler, HandlerGet, HandlerSet};
+pub(crate) use self::jobs::{Jobs, JobsList, JobsLog, JobsRequeue};
+pub(crate) use self::serve::Serve;
+pub(crate) use self::types::Types;
+
+/// A durable, fair job queue in one binary.
+#[derive(Debug, Parser)]
+#[command(name = "windlass", version, arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    #[command(subcommand)]
+    pub(crate) command: Action,
+}
+
+const EXAMPLES: &str = "\
+First steps:
+  windlass demo                        see a queue at work, in ten seconds
+  windlass serve                       start a daemon on 127.0.0.1:7600
+  windlass handler set hello hello.sh  say how jobs of the type hello are run
+  windlass add hello world --wait      add one and wait for its end
+  windlass jobs list                   look at the newest jobs
+
+Exit status: 0 done, 1 refused or failed (one sentence on standard error), 2 wrong usage.";
+
+/// Which daemon and which tenant a command talks to.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Talking to a daemon")]
+pub(crate) struct Target {
+    /// Address of the daemon.
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "WINDLASS_URL",
+        hide_env_values = true,
+        default_value = "http://127.0.0.1:7600"
+    )]
+    pub(crate) url: String,
+    /// Whose jobs and handlers are meant.
+    #[arg(
+        long,
+        global = true,
+        value_name = "TENANT",
+        env = "WINDLASS_TENANT",
+        hide_env_values = true,
+        default_value = "default"
+    )]
+    pub(crate) tenant: String,
+    /// Print JSON instead of tables.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Action {
+    /// Run the daemon: accept jobs, keep them, run them.
+    Serve(Box<Serve>),
+    /// Start a queue in a temporary directory, give it work, show how it goes, and end.
+    Demo,
+    /// Add jobs of one type, from the command line or from lines on standard input.
+    Add(Box<Add>),
+    /// Say how jobs of a type are run, or look at what was said.
+    #[command(subcommand)]
+    Handler(Handler),
+    /// Look at jobs, cancel them, run them again.
+    #[command(subcommand)]
+    Jobs(Jobs),
+    /// Look at the types of a tenant, suspend and resume them.
+    #[command(subcommand)]
+    Types(Types),
+    /// Show the daemon and the numbers of every tenant.
+    Status,
+    /// Print a completion script for a shell.
+    #[command(
+        after_help = "Example:\n  windlass completions bash > /etc/bash_completion.d/windlass"
+    )]
+    Completions {
+        /// The shell that the script is for.
+        shell: Shell,
+    },
+}
+
+/// Reads the command line; on wrong usage, or when help is asked for, clap has the answer.
+pub(crate) fn parse() -> Result<Cli, clap::Error> {
+    let matches = command().try_get_matches()?;
+    Cli::from_arg_matches(&matches)
+}
+
+/// The whole command, with what is made from the table of keys.
+pub(crate) fn command() -> Command {
+    let mut command = Cli::command().mut_subcommand("serve", serve::with_keys);
+    for local in ["serve", "demo", "completions"] {
+        command = command.mut_subcommand(local, without_target);
+    }
+    command
+}
+
+/// Commands that talk to no daemon refuse the flags that name one, and do not show them.
+fn without_target(command: Command) -> Command {
+    let refuse = |_: &str| Err::<String, _>("this command does not talk to a daemon");
+    ["url", "tenant", "json"].into_iter().fold(command, |command, name| {
+        let optional = if name == "json" { 0..=1 } else { 1..=1 };
+        let arg = Arg::new(name).long(name).hide(true).num_args(optional);
+        command.arg(arg.default_missing_value("true").value_parser(refuse))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::error::ErrorKind;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        let matches = command().try_get_matches_from(line.split_whitespace())?;
+        Cli::from_arg_matches(&matches)
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn the_target_may_stand_before_and_behind_the_command() {
+        for line in ["windlass --tenant acme jobs list", "windlass jobs list --tenant acme"] {
+            assert_eq!(parse(line).unwrap().target.tenant, "acme", "{line}");
+        }
+    }
+
+    #[test]
+    fn the_daemon_itself_takes_no_target() {
+        let refused = parse("windlass serve --url http://x").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ValueValidation);
+        let help = parse("windlass serve --help").unwrap_err().to_string();
+        assert!(!help.contains("--tenant"), "{help}");
+    }
+
+    #[test]
+    fn the_help_of_serve_names_every_environment_variable() {
+        for line in ["windlass help serve", "windlass serve --help"] {
+            let help = parse(line).unwrap_err().to_string();
+            for key in crate::config::KEYS {
+                assert!(help.contains(&key.environment()), "{line}: {}", key.name);
+            }
+        }
+    }
+}

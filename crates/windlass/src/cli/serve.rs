@@ -1,0 +1,109 @@
+//! `windlass serve`: the flags of the daemon.
+
+use std::path::PathBuf;
+
+use clap::{Args, Command};
+
+use crate::config::{CONFIG_ENVIRONMENT, Default, KEYS, Key};
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Run `windlass help serve` for examples and for every environment variable."
+)]
+pub(crate) struct Serve {
+    /// Read this file instead of windlass.toml of the working directory [env: WINDLASS_CONFIG].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<String>,
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) data_dir: Option<String>,
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+    #[arg(long)]
+    pub(crate) insecure: bool,
+    #[arg(long, value_name = "N")]
+    pub(crate) sysid: Option<String>,
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) log_format: Option<String>,
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) log_level: Option<String>,
+}
+
+impl Serve {
+    /// The flags that were given, by the names of their keys.
+    pub(crate) fn flags(&self) -> Vec<(&'static str, String)> {
+        let insecure = self.insecure.then(|| "true".to_owned());
+        let all = [
+            ("listen", &self.listen),
+            ("data_dir", &self.data_dir),
+            ("store", &self.store),
+            ("insecure", &insecure),
+            ("sysid", &self.sysid),
+            ("log.format", &self.log_format),
+            ("log.level", &self.log_level),
+        ];
+        all.into_iter().filter_map(|(name, text)| Some((name, text.clone()?))).collect()
+    }
+}
+
+/// Gives each flag the help of its key, and the command its list of all keys.
+pub(super) fn with_keys(command: Command) -> Command {
+    let flags = KEYS.iter().filter(|key| key.flag().is_some());
+    let command = flags.fold(command, |command, key| {
+        command.mut_arg(key.name.replace('.', "_"), |arg| {
+            let help = key.help.trim_end_matches('.');
+            let (environment, default) = (key.environment(), default_text(key));
+            arg.help(format!("{help} [env: {environment}] [default: {default}]"))
+        })
+    });
+    command.after_long_help(keys_help())
+}
+
+fn default_text(key: &Key) -> &'static str {
+    match key.default {
+        Default::Fixed("") => "none",
+        Default::Fixed(text) => text,
+        Default::Computed(how) => how,
+    }
+}
+
+/// Examples and the list of all keys, as the long help shows them.
+fn keys_help() -> String {
+    let mut help = format!(
+        "\
+Examples:
+  windlass serve
+  windlass serve --listen 127.0.0.1:0 --data-dir /var/lib/windlass --log-format json
+  WINDLASS_SCHEDULER_SLOTS=64 windlass serve --config /etc/windlass.toml
+
+A flag wins over the environment, the environment over the file, the file over the default.
+The file is windlass.toml of the working directory, or the one that --config or
+{CONFIG_ENVIRONMENT} names. Environment variables, their keys in the file and defaults:
+"
+    );
+    let names: Vec<_> = KEYS.iter().map(|key| key.environment()).collect();
+    let wide = names.iter().map(String::len).max().unwrap_or_default();
+    for (key, name) in KEYS.iter().zip(names) {
+        let default = default_text(key);
+        help.push_str(&format!("\n  {name:wide$}  {:27} {default}", key.name));
+    }
+    help
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_key_with_a_flag_is_a_flag_of_serve_and_no_other() {
+        let command = crate::cli::Cli::command();
+        let serve = command.find_subcommand("serve").unwrap();
+        let mut flags: Vec<_> = serve.get_arguments().filter_map(|arg| arg.get_long()).collect();
+        flags.retain(|flag| *flag != "config");
+        let keys: Vec<_> = KEYS.iter().filter_map(|key| key.flag()).collect();
+        let keys: Vec<_> = keys.iter().map(|flag| flag.trim_start_matches("--")).collect();
+        assert_eq!(flags, keys);
+    }
+}

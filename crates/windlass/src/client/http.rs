@@ -1,0 +1,262 @@
+//! Requests to a daemon. Whatever goes wrong becomes one sentence.
+
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::{Method, RequestBuilder, Response, Url};
+use serde_json::Value;
+
+use windlass_core::{Tenant, TypeName};
+
+use crate::Usage;
+
+/// How long to wait for a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long to wait for an answer, beyond the time that the daemon was asked to wait.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Largest answer that is read.
+const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;
+
+/// Letters, digits and these stand for themselves in a path.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// One daemon, seen by one tenant.
+pub(crate) struct Daemon {
+    /// Without a slash at its end.
+    base: String,
+    /// The base as it may be shown: without a password.
+    shown: String,
+    tenant: Tenant,
+    http: reqwest::Client,
+}
+
+impl Daemon {
+    pub(crate) fn new(url: &str, tenant: &str) -> anyhow::Result<Daemon> {
+        let wrong = || Usage(format!("--url takes an http or https URL, not '{url}'"));
+        let mut shown = Url::parse(url).map_err(|_| wrong())?;
+        if !matches!(shown.scheme(), "http" | "https") || !shown.has_host() {
+            bail!(wrong());
+        }
+        // A URL with a host can have its user and password taken away.
+        let _ = shown.set_password(None);
+        let _ = shown.set_username("");
+        install_tls();
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .context("the HTTP client cannot be set up")?;
+        Ok(Daemon {
+            base: url.trim_end_matches('/').to_owned(),
+            shown: shown.as_str().trim_end_matches('/').to_owned(),
+            tenant: Tenant::new(tenant)?,
+            http,
+        })
+    }
+
+    pub(crate) fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    /// The path below the tenant, each part encoded.
+    pub(crate) fn path(&self, parts: &[&str]) -> String {
+        let mut path = format!("/v1/{}", self.tenant);
+        for part in parts {
+            path.push('/');
+            path.extend(utf8_percent_encode(part, ENCODED));
+        }
+        path
+    }
+
+    pub(crate) async fn get(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<Value> {
+        let request = self.request(Method::GET, path).query(query);
+        json(self.send(request.timeout(ANSWER_TIMEOUT)).await?).await
+    }
+
+    /// Gets a job, after its end if that comes within `wait`.
+    pub(crate) async fn job_wait(&self, id: &str, wait: Duration) -> anyhow::Result<Value> {
+        let path = self.path(&["jobs", id]);
+        let text = windlass_core::time::format_duration(wait);
+        let request = self.request(Method::GET, &path).query(&[("wait", text)]);
+        json(self.send(request.timeout(wait + ANSWER_TIMEOUT)).await?).await
+    }
+
+    pub(crate) async fn get_text(&self, path: &str) -> anyhow::Result<String> {
+        let request = self.request(Method::GET, path).timeout(ANSWER_TIMEOUT);
+        let bytes = bounded(self.send(request).await?).await?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
+        let request = self.request(Method::POST, path).timeout(ANSWER_TIMEOUT);
+        let request = match body {
+            Some(body) => request.json(body),
+            None => request,
+        };
+        json(self.send(request).await?).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
+        let request = self.request(Method::PUT, path).timeout(ANSWER_TIMEOUT).json(body);
+        json(self.send(request).await?).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> anyhow::Result<Value> {
+        let request = self.request(Method::DELETE, path).timeout(ANSWER_TIMEOUT);
+        json(self.send(request).await?).await
+    }
+
+    /// Adds jobs and answers with their ids. A large body may take its time, so only the silence
+    /// of the daemon is limited, by the connection.
+    pub(crate) async fn add(&self, name: &str, add: AddRequest<'_>) -> anyhow::Result<Vec<String>> {
+        let path = self.path(&["jobs", name]);
+        let request = self.request(Method::POST, &path).query(add.query);
+        let mut request = request.header("content-type", add.content_type).body(add.body);
+        if let Some(key) = add.idempotency_key {
+            request = request.header("idempotency-key", key);
+        }
+        let answer = json(self.send(request).await?).await?;
+        let ids = answer["ids"].as_array().context("the daemon answered an add without ids")?;
+        Ok(ids.iter().map(|id| id.as_str().unwrap_or_default().to_owned()).collect())
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.http.request(method, format!("{}{path}", self.base))
+    }
+
+    /// The answer of a request that was carried out; a refusal is an error.
+    async fn send(&self, request: RequestBuilder) -> anyhow::Result<Response> {
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let body = bounded(response).await.unwrap_or_default();
+        let sentence = refusal(&body);
+        Err(anyhow!(sentence.unwrap_or_else(|| {
+            format!("{} answered {status}, which is not an answer of Windlass", self.shown)
+        })))
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> anyhow::Error {
+        let url = &self.shown;
+        if error.is_connect() {
+            let reason = root_cause(error);
+            return anyhow!(
+                "cannot reach {url} ({reason}); start a daemon with `windlass serve`, or name \
+                 another one with --url"
+            );
+        }
+        if error.is_timeout() {
+            return anyhow!("{url} did not answer in time");
+        }
+        anyhow!("the request to {url} failed ({})", root_cause(error))
+    }
+}
+
+/// What an add sends.
+pub(crate) struct AddRequest<'a> {
+    pub(crate) content_type: &'static str,
+    pub(crate) body: Vec<u8>,
+    pub(crate) query: &'a [(&'static str, String)],
+    pub(crate) idempotency_key: Option<&'a str>,
+}
+
+/// The cryptography of everything that speaks TLS in this process.
+pub(crate) fn install_tls() {
+    // It is the same one when somebody has installed it already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// Checks the name of a type before it becomes part of a path. A name of dots alone would be taken
+/// for a way up by everything that reads URLs.
+pub(crate) fn type_name(name: &str) -> anyhow::Result<&str> {
+    TypeName::new(name)?;
+    if matches!(name, "." | "..") {
+        bail!("a type called '{name}' cannot be named in a URL");
+    }
+    Ok(name)
+}
+
+/// `message`, with the field in front where the message does not begin with it.
+fn refusal(body: &[u8]) -> Option<String> {
+    let answer: Value = serde_json::from_slice(body).ok()?;
+    let message = answer["error"]["message"].as_str()?;
+    match answer["error"]["field"].as_str() {
+        Some(field) if !message.starts_with(field) => Some(format!("{field}: {message}")),
+        _ => Some(message.to_owned()),
+    }
+}
+
+async fn json(response: Response) -> anyhow::Result<Value> {
+    let bytes = bounded(response).await?;
+    if bytes.is_empty() {
+        return Ok(Value::Null);
+    }
+    serde_json::from_slice(&bytes).context("the answer is not JSON, so this is no Windlass daemon")
+}
+
+async fn bounded(mut response: Response) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await.context("the answer broke off")? {
+        if bytes.len() + chunk.len() > ANSWER_BYTES_MAX {
+            bail!("the answer has more than {ANSWER_BYTES_MAX} bytes");
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes)
+}
+
+/// The innermost reason, which is the one that people know, such as "Connection refused".
+fn root_cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn type_names_are_encoded_in_paths() {
+        let daemon = Daemon::new("http://127.0.0.1:1/", "acme").unwrap();
+        assert_eq!(
+            daemon.path(&["jobs", "www-prod/Foo ä"]),
+            "/v1/acme/jobs/www-prod%2FFoo%20%C3%A4"
+        );
+        assert!(type_name("..").is_err() && type_name("a|b").is_err() && type_name("a.b").is_ok());
+    }
+
+    #[test]
+    fn urls_that_are_not_http_are_wrong_usage() {
+        for url in ["", "localhost:7600", "ftp://x", "http://"] {
+            let error = Daemon::new(url, "acme").err().expect(url);
+            assert!(error.is::<Usage>(), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_one_sentence_with_its_field() {
+        let body = br#"{"error":{"code":"invalid_value","message":"too small","field":"limit"}}"#;
+        assert_eq!(refusal(body).unwrap(), "limit: too small");
+        let body = br#"{"error":{"code":"x","message":"limit is too small","field":"limit"}}"#;
+        assert_eq!(refusal(body).unwrap(), "limit is too small");
+        assert_eq!(refusal(b"<html>"), None);
+    }
+
+    #[tokio::test]
+    async fn a_daemon_that_is_not_there_is_named_without_a_password() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let daemon = Daemon::new(&format!("http://u:secret@127.0.0.1:{port}"), "acme").unwrap();
+        let error = daemon.get("/v1/status", &[]).await.unwrap_err().to_string();
+        assert!(error.contains(&format!("http://127.0.0.1:{port}")), "{error}");
+        assert!(error.contains("windlass serve") && !error.contains("secret"), "{error}");
+    }
+}

@@ -1,0 +1,244 @@
+//! `windlass jobs …`.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+
+use windlass_core::limit::PAGE_JOBS_MAX;
+use windlass_core::{JobId, State};
+
+use super::http::{Daemon, type_name};
+use super::{Show, cell, cell_if_there, when};
+use crate::Usage;
+use crate::cli::{Jobs, JobsList, JobsLog, JobsRequeue};
+use crate::output::{self, Table, long, number, text};
+
+/// A page may be short although there are more jobs, so a list asks on, but not for ever.
+const PAGES_MAX: usize = 10_000;
+/// While a log is followed, it is looked at this often.
+const FOLLOW: Duration = Duration::from_secs(1);
+/// Longest result that is shown whole.
+const RESULT_CHARS_MAX: usize = 2000;
+
+pub(super) async fn run(daemon: &Daemon, show: Show, command: Jobs) -> anyhow::Result<()> {
+    match command {
+        Jobs::List(wanted) => list(daemon, show, &wanted).await,
+        Jobs::Show { id } => one(daemon, show, &id).await,
+        Jobs::Log(wanted) => log(daemon, show, &wanted).await,
+        Jobs::Cancel { ids } => change(daemon, show, &ids, Change::Cancel).await,
+        Jobs::Retry { ids } => change(daemon, show, &ids, Change::Retry).await,
+        Jobs::Rm { ids } => change(daemon, show, &ids, Change::Remove).await,
+        Jobs::Requeue(wanted) => requeue(daemon, show, &wanted).await,
+    }
+}
+
+async fn list(daemon: &Daemon, show: Show, wanted: &JobsList) -> anyhow::Result<()> {
+    if wanted.limit == 0 {
+        bail!(Usage("--limit is at least 1".into()));
+    }
+    let (jobs, next) = pages(daemon, wanted).await?;
+    let now = when::now();
+    let mut table = Table::new(&[
+        text("ID"),
+        long("TYPE"),
+        text("STATE"),
+        number("ATTEMPT"),
+        text("CODE"),
+        number("EXIT"),
+        number("BYTES"),
+        text("ADDED"),
+        text("RAN"),
+    ]);
+    for job in &jobs {
+        table.row(vec![
+            cell(&job["id"]),
+            cell(&job["type"]),
+            state(job, now),
+            cell(&job["attempt"]),
+            cell(&job["code"]),
+            cell(&job["exitcode"]),
+            cell(&job["payload_bytes"]),
+            when::ago(&job["created_at"], now),
+            ran(job),
+        ]);
+    }
+    show.table(&json!({ "jobs": jobs, "next": next }), table, "no such jobs")?;
+    if let (Some(cursor), false) = (next, show.json) {
+        output::note(&format!("there are more: --after {cursor}\n"));
+    }
+    Ok(())
+}
+
+/// Pages until there are as many jobs as wanted, and where the rest would begin.
+async fn pages(daemon: &Daemon, wanted: &JobsList) -> anyhow::Result<(Vec<Value>, Option<String>)> {
+    let path = daemon.path(&["jobs"]);
+    let mut jobs = Vec::new();
+    let mut after = wanted.after.clone();
+    for _ in 0..PAGES_MAX {
+        let limit = (wanted.limit - jobs.len()).min(PAGE_JOBS_MAX).to_string();
+        let query = [
+            ("limit", Some(limit.as_str())),
+            ("after", after.as_deref()),
+            ("type", wanted.name.as_deref()),
+            ("state", wanted.state.map(|state| state.as_str())),
+        ];
+        let query: Vec<_> = query.into_iter().filter_map(|(k, v)| Some((k, v?))).collect();
+        let mut page = daemon.get(&path, &query).await?;
+        let Value::Array(more) = page["jobs"].take() else {
+            bail!("the daemon answered a list without jobs");
+        };
+        jobs.extend(more);
+        after = page["next"].as_str().map(str::to_owned);
+        if after.is_none() || jobs.len() >= wanted.limit {
+            break;
+        }
+    }
+    Ok((jobs, after))
+}
+
+/// A queued job that is not due yet says when it is.
+fn state(job: &Value, now: jiff::Timestamp) -> String {
+    let state = cell(&job["state"]);
+    match when::read(&job["run_at"]) {
+        Some(due) if due > now && state == "queued" => {
+            format!("queued {}", when::ago(&job["run_at"], now))
+        }
+        _ => state,
+    }
+}
+
+fn ran(job: &Value) -> String {
+    match (when::read(&job["started_at"]), when::read(&job["finished_at"])) {
+        (Some(start), Some(end)) => {
+            when::rough((end.as_millisecond() - start.as_millisecond()).max(0))
+        }
+        _ => "-".into(),
+    }
+}
+
+async fn one(daemon: &Daemon, show: Show, id: &str) -> anyhow::Result<()> {
+    let job = daemon.get(&daemon.path(&["jobs", job_id(id)?]), &[]).await?;
+    show.answer(&job, || {
+        let now = when::now();
+        let text = |name: &str| cell_if_there(&job[name]);
+        let time = |name: &str| when::both(&job[name], now);
+        let result = text("result").map(|result| output::cut(&result, RESULT_CHARS_MAX));
+        let bytes = text("payload_bytes").map(|bytes| format!("{bytes} bytes"));
+        let progress = &job["progress"];
+        let progress = progress["percent"].as_f64().map(|percent| {
+            format!("{percent} % {}", progress["message"].as_str().unwrap_or_default())
+        });
+        output::pairs(&[
+            ("id", text("id")),
+            ("tenant", text("tenant")),
+            ("type", text("type")),
+            ("state", text("state")),
+            ("attempt", text("attempt")),
+            ("code", text("code")),
+            ("exit code", text("exitcode")),
+            ("priority", text("priority")),
+            ("payload", bytes),
+            ("created", time("created_at")),
+            ("run at", time("run_at")),
+            ("started", time("started_at")),
+            ("finished", time("finished_at")),
+            ("expires", time("expires_at")),
+            ("lock", text("lock")),
+            ("progress", progress),
+            ("parent", text("parent")),
+            ("repeat", text("repeat")),
+            ("result", result),
+        ])
+    })
+}
+
+async fn log(daemon: &Daemon, show: Show, wanted: &JobsLog) -> anyhow::Result<()> {
+    let id = job_id(&wanted.id)?;
+    let path = daemon.path(&["jobs", id, "log"]);
+    let mut printed = String::new();
+    loop {
+        // The state is asked for first, so that the log of an ended job is whole.
+        let ended = !wanted.follow || is_ended(&daemon.job_wait(id, FOLLOW).await?)?;
+        let text = daemon.get_text(&path).await?;
+        if show.json && ended {
+            return Ok(output::print_json(&json!({ "id": id, "log": text }))?);
+        }
+        if !show.json {
+            // The oldest attempts may have been dropped meanwhile; then all is printed anew.
+            output::print(text.strip_prefix(printed.as_str()).unwrap_or(&text))?;
+        }
+        if ended {
+            return Ok(());
+        }
+        printed = text;
+    }
+}
+
+fn is_ended(job: &Value) -> anyhow::Result<bool> {
+    let state = job["state"].as_str().and_then(State::from_name);
+    Ok(state.context("the daemon answered with a job in no known state")?.is_ended())
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Change {
+    Cancel,
+    Retry,
+    Remove,
+}
+
+impl Change {
+    fn done(self) -> &'static str {
+        match self {
+            Change::Cancel => "cancelled",
+            Change::Retry => "queued",
+            Change::Remove => "removed",
+        }
+    }
+}
+
+/// Changes each job; those that can be changed are, whatever becomes of the others.
+async fn change(daemon: &Daemon, show: Show, ids: &[String], change: Change) -> anyhow::Result<()> {
+    let mut results = Vec::new();
+    let mut refused = Vec::new();
+    for id in ids {
+        match change_one(daemon, id, change).await {
+            Ok(()) => results.push(json!({ "id": id, "done": change.done() })),
+            Err(error) => {
+                results.push(json!({ "id": id, "error": format!("{error:#}") }));
+                refused.push(format!("{id}: {error:#}"));
+            }
+        }
+    }
+    show.answer(&Value::from(results.clone()), || {
+        let done = results.iter().filter(|result| result["error"].is_null());
+        done.map(|result| format!("{} {}\n", cell(&result["id"]), change.done())).collect()
+    })?;
+    match &refused[..] {
+        [] => Ok(()),
+        [only] => bail!("{only}"),
+        [first, ..] => bail!("{} of {} jobs were refused, first {first}", refused.len(), ids.len()),
+    }
+}
+
+async fn change_one(daemon: &Daemon, id: &str, change: Change) -> anyhow::Result<()> {
+    let id = job_id(id)?;
+    match change {
+        Change::Cancel => daemon.post(&daemon.path(&["jobs", id, "cancel"]), None).await?,
+        Change::Retry => daemon.post(&daemon.path(&["jobs", id, "retry"]), None).await?,
+        Change::Remove => daemon.delete(&daemon.path(&["jobs", id])).await?,
+    };
+    Ok(())
+}
+
+async fn requeue(daemon: &Daemon, show: Show, wanted: &JobsRequeue) -> anyhow::Result<()> {
+    let name = type_name(&wanted.name)?;
+    let body = json!({ "type": name, "state": wanted.state.as_str(), "limit": wanted.limit });
+    let answer = daemon.post(&daemon.path(&["jobs", "requeue"]), Some(&body)).await?;
+    show.answer(&answer, || format!("{} jobs are queued again\n", cell(&answer["requeued"])))
+}
+
+fn job_id(id: &str) -> anyhow::Result<&str> {
+    id.parse::<JobId>().with_context(|| format!("'{}' is no id", output::plain(id)))?;
+    Ok(id)
+}

@@ -1,0 +1,81 @@
+//! The commands that talk to a daemon: each asks over HTTP and shows the answer, as tables for
+//! people or as the daemon's own JSON.
+
+mod add;
+mod chunk;
+mod handler;
+pub(crate) mod http;
+mod jobs;
+mod status;
+mod types;
+pub(crate) mod when;
+
+use serde_json::Value;
+
+use crate::cli::{Action, Target};
+use crate::output;
+
+pub(crate) use self::http::Daemon;
+
+/// Carries out one command against the daemon that `target` names.
+pub(crate) async fn run(target: &Target, action: Action) -> anyhow::Result<()> {
+    let daemon = Daemon::new(&target.url, &target.tenant)?;
+    let show = Show { json: target.json };
+    match action {
+        Action::Add(add) => add::run(&daemon, show, &add).await,
+        Action::Handler(command) => handler::run(&daemon, show, command).await,
+        Action::Jobs(command) => jobs::run(&daemon, show, command).await,
+        Action::Types(command) => types::run(&daemon, show, command).await,
+        Action::Status => status::run(&daemon, show).await,
+        Action::Serve(_) | Action::Demo | Action::Completions { .. } => {
+            unreachable!("these talk to no daemon")
+        }
+    }
+}
+
+/// How the answer is shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Show {
+    json: bool,
+}
+
+impl Show {
+    /// The answer itself as JSON, or what `human` makes of it.
+    fn answer(self, answer: &Value, human: impl FnOnce() -> String) -> anyhow::Result<()> {
+        if self.json {
+            output::print_json(answer)?;
+        } else {
+            output::print(&human())?;
+        }
+        Ok(())
+    }
+
+    fn table(self, answer: &Value, table: output::Table, empty: &str) -> anyhow::Result<()> {
+        self.answer(answer, || match table.is_empty() {
+            true => format!("{empty}\n"),
+            false => table.render(output::width()),
+        })
+    }
+}
+
+/// A value of an answer as one cell: text as it is, what is absent as `-`.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".into(),
+        Value::String(text) => text.clone(),
+        Value::Bool(true) => "yes".into(),
+        Value::Bool(false) => "no".into(),
+        other => other.to_string(),
+    }
+}
+
+/// The same where an absent value is left out altogether.
+fn cell_if_there(value: &Value) -> Option<String> {
+    (!value.is_null()).then(|| cell(value))
+}
+
+/// The list of an answer; an answer without one counts as empty.
+fn items<'a>(answer: &'a Value, name: &str) -> &'a [Value] {
+    let list = if answer.is_array() { answer } else { &answer[name] };
+    list.as_array().map_or(&[], Vec::as_slice)
+}

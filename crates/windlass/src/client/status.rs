@@ -1,0 +1,42 @@
+//! `windlass status`.
+
+use super::http::Daemon;
+use super::{Show, cell, cell_if_there};
+use crate::output::{self, Table, long, number};
+
+pub(super) async fn run(daemon: &Daemon, show: Show) -> anyhow::Result<()> {
+    let status = daemon.get("/v1/status", &[]).await?;
+    show.answer(&status, || {
+        let mut shown = output::pairs(&[
+            ("version", cell_if_there(&status["version"])),
+            ("sysid", cell_if_there(&status["sysid"])),
+            ("uptime", cell_if_there(&status["uptime"])),
+            ("store", cell_if_there(&status["store"])),
+            ("picking", cell_if_there(&status["picking"])),
+            ("running", cell_if_there(&status["running"])),
+        ]);
+        let counts =
+            ["types", "ready", "deferred", "running", "paused", "finished", "failed", "cancelled"];
+        let mut table = Table::new(&[
+            long("TENANT"),
+            number("TYPES"),
+            number("READY"),
+            number("DEFERRED"),
+            number("RUNNING"),
+            number("PAUSED"),
+            number("FINISHED"),
+            number("FAILED"),
+            number("CANCELLED"),
+        ]);
+        for (tenant, numbers) in status["tenants"].as_object().into_iter().flatten() {
+            let mut row = vec![tenant.clone()];
+            row.extend(counts.iter().map(|name| cell(&numbers[name])));
+            table.row(row);
+        }
+        if !table.is_empty() {
+            shown.push('\n');
+            shown.push_str(&table.render(output::width()));
+        }
+        shown
+    })
+}

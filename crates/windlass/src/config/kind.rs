@@ -1,0 +1,207 @@
+//! What a key takes: reading a value from text or TOML, and saying in words what is accepted.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use toml::de::DeValue;
+
+use windlass_core::Tenant;
+use windlass_core::time::{format_duration, parse_duration};
+
+/// Bounds are inclusive.
+pub(crate) enum Kind {
+    Text,
+    Switch,
+    Whole { min: u64, max: u64 },
+    Number { min: f64, max: f64 },
+    Span { min: Duration, max: Duration },
+    Choice(&'static [&'static str]),
+    Address,
+    Store,
+    Tenants,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Value {
+    Text(String),
+    Switch(bool),
+    Whole(u64),
+    Number(f64),
+    Span(Duration),
+    Address(SocketAddr),
+    /// The file of an embedded store.
+    Store(PathBuf),
+    Tenants(Vec<Tenant>),
+}
+
+/// Longest piece of a wrong value that an error repeats.
+const SHOWN_CHARS_MAX: usize = 40;
+
+impl Kind {
+    /// Ends the sentence "this key takes …".
+    pub(crate) fn accepted(&self) -> String {
+        match self {
+            Kind::Text => "text that is not empty".into(),
+            Kind::Switch => "true or false".into(),
+            Kind::Whole { min, max } => format!("a whole number from {min} to {max}"),
+            Kind::Number { min, max } => format!("a number from {min} to {max}"),
+            Kind::Span { min, max } => {
+                let (min, max) = (format_duration(*min), format_duration(*max));
+                format!("a duration from {min} to {max}, such as 250ms, 90s, 5m, 2h or 1d")
+            }
+            Kind::Choice(words) => format!("one of {}", words.join(", ")),
+            Kind::Address => "an IP address and a port, such as 127.0.0.1:7600".into(),
+            Kind::Store => "sqlite:PATH (this version has no other store)".into(),
+            Kind::Tenants => "names of tenants, such as acme".into(),
+        }
+    }
+
+    /// Reads the text of a flag, of the environment or of a default. The error is the value as it
+    /// may be shown.
+    pub(crate) fn read(&self, text: &str) -> Result<Value, String> {
+        let wrong = || shown(text);
+        match self {
+            Kind::Text if text.is_empty() => Err(wrong()),
+            Kind::Text => Ok(Value::Text(text.to_owned())),
+            Kind::Switch => text.parse().map(Value::Switch).map_err(|_| wrong()),
+            Kind::Whole { min, max } => match text.parse() {
+                Ok(number) if (*min..=*max).contains(&number) => Ok(Value::Whole(number)),
+                _ => Err(wrong()),
+            },
+            Kind::Number { min, max } => match text.parse() {
+                Ok(number) if (*min..=*max).contains(&number) => Ok(Value::Number(number)),
+                _ => Err(wrong()),
+            },
+            Kind::Span { min, max } => match parse_duration(text) {
+                Ok(span) if (*min..=*max).contains(&span) => Ok(Value::Span(span)),
+                _ => Err(wrong()),
+            },
+            Kind::Choice(words) if words.contains(&text) => Ok(Value::Text(text.to_owned())),
+            Kind::Choice(_) => Err(wrong()),
+            Kind::Address => read_address(text).map(Value::Address).ok_or_else(wrong),
+            Kind::Store => read_store(text).map(Value::Store),
+            Kind::Tenants => {
+                let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+                read_tenants(names).map(Value::Tenants)
+            }
+        }
+    }
+
+    pub(crate) fn read_toml(&self, value: &DeValue<'_>) -> Result<Value, String> {
+        match (self, value) {
+            (Kind::Switch, DeValue::Boolean(value)) => Ok(Value::Switch(*value)),
+            (Kind::Whole { .. }, DeValue::Integer(number)) if number.radix() == 10 => {
+                self.read(number.as_str())
+            }
+            (Kind::Number { .. }, DeValue::Integer(number)) => self.read(number.as_str()),
+            (Kind::Number { .. }, DeValue::Float(number)) => self.read(number.as_str()),
+            (Kind::Tenants, DeValue::Array(items)) => {
+                let names: Option<Vec<_>> =
+                    items.iter().map(|item| item.get_ref().as_str()).collect();
+                let names = names.ok_or("a list with something else than text")?;
+                read_tenants(names.into_iter()).map(Value::Tenants)
+            }
+            (Kind::Switch | Kind::Whole { .. } | Kind::Number { .. } | Kind::Tenants, other) => {
+                Err(described(other))
+            }
+            (_, DeValue::String(text)) => self.read(text),
+            (_, other) => Err(described(other)),
+        }
+    }
+}
+
+fn read_address(text: &str) -> Option<SocketAddr> {
+    match text.strip_prefix("localhost:") {
+        Some(port) => Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse().ok()?))),
+        None => text.parse().ok(),
+    }
+}
+
+/// Only the scheme of another store's URL is repeated: the rest may hold a password.
+fn read_store(text: &str) -> Result<PathBuf, String> {
+    let Some(path) = text.strip_prefix("sqlite:") else {
+        return Err(match text.split_once(':') {
+            Some((scheme, _)) => shown(&format!("{scheme}:…")),
+            None => "a value without a scheme".into(),
+        });
+    };
+    let path = path.strip_prefix("//").unwrap_or(path);
+    if path.is_empty() { Err("'sqlite:' without a path".into()) } else { Ok(path.into()) }
+}
+
+fn read_tenants<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<Tenant>, String> {
+    names
+        .map(|name| Tenant::new(name).map_err(|why| format!("{}: {}", shown(name), why.reason)))
+        .collect()
+}
+
+fn described(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => shown(text),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(value) => value.to_string(),
+        other => format!("a value of the type {}", other.type_str()),
+    }
+}
+
+fn shown(text: &str) -> String {
+    let mut cut: String =
+        text.chars().take(SHOWN_CHARS_MAX).map(|c| if c.is_control() { '?' } else { c }).collect();
+    if text.chars().count() > SHOWN_CHARS_MAX {
+        cut.push('…');
+    }
+    format!("'{cut}'")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_out_of_range_or_of_another_kind_are_refused() {
+        let slots = Kind::Whole { min: 1, max: 10 };
+        assert_eq!(slots.read("10"), Ok(Value::Whole(10)));
+        for wrong in ["0", "11", "-1", "x", "", "1.0"] {
+            assert!(slots.read(wrong).is_err(), "{wrong}");
+        }
+        let span = Kind::Span { min: Duration::from_secs(1), max: Duration::from_secs(60) };
+        assert_eq!(span.read("1m"), Ok(Value::Span(Duration::from_secs(60))));
+        for wrong in ["999ms", "61s", "10", "1 m"] {
+            assert!(span.read(wrong).is_err(), "{wrong}");
+        }
+        let number = Kind::Number { min: 1.0, max: 2.0 };
+        assert!(number.read("NaN").is_err() && number.read("inf").is_err());
+    }
+
+    #[test]
+    fn a_store_is_a_path_and_another_scheme_shows_no_password() {
+        for text in ["sqlite:/var/x.db", "sqlite:///var/x.db"] {
+            assert_eq!(Kind::Store.read(text), Ok(Value::Store("/var/x.db".into())));
+        }
+        assert_eq!(Kind::Store.read("sqlite:x.db"), Ok(Value::Store("x.db".into())));
+        let refused = Kind::Store.read("postgres://user:secret@host/db").unwrap_err();
+        assert!(refused.contains("postgres") && !refused.contains("secret"), "{refused}");
+        assert!(!Kind::Store.read("user-secret").unwrap_err().contains("secret"));
+        assert!(Kind::Store.read("sqlite:").is_err());
+    }
+
+    #[test]
+    fn localhost_is_an_address_and_other_host_names_are_not() {
+        let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 80));
+        assert_eq!(Kind::Address.read("localhost:80"), Ok(Value::Address(local)));
+        assert!(Kind::Address.read("example.org:80").is_err());
+        assert!(Kind::Address.read("127.0.0.1").is_err());
+    }
+
+    #[test]
+    fn tenants_are_separated_by_commas_and_checked() {
+        let tenants = |names: &[&str]| {
+            Value::Tenants(names.iter().map(|name| Tenant::new(name).unwrap()).collect())
+        };
+        assert_eq!(Kind::Tenants.read(""), Ok(tenants(&[])));
+        assert_eq!(Kind::Tenants.read("a, b"), Ok(tenants(&["a", "b"])));
+        assert!(Kind::Tenants.read("a,v1").is_err());
+    }
+}

@@ -1,0 +1,337 @@
+//! Everything that an operator may choose, from four places: a flag wins over the environment,
+//! the environment over the file, the file over the default. Only this module knows the places;
+//! the rest of the binary sees one checked `Config`.
+
+mod file;
+mod key;
+mod kind;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use windlass_core::time::format_duration;
+use windlass_core::{RetryPolicy, Sysid, Tenant};
+use windlass_engine::Fairness;
+
+use self::file::Settings;
+pub(crate) use self::key::{Default, KEYS, Key};
+use self::kind::Value;
+
+/// Names the configuration file.
+pub(crate) const CONFIG_ENVIRONMENT: &str = "WINDLASS_CONFIG";
+
+/// Slots for each core, and the least of them, where nothing else is said.
+const SLOTS_PER_CORE: usize = 4;
+const SLOTS_MIN: usize = 8;
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Config {
+    pub(crate) listen: SocketAddr,
+    pub(crate) data_dir: PathBuf,
+    /// The file of the embedded store.
+    pub(crate) store: PathBuf,
+    pub(crate) insecure: bool,
+    pub(crate) sysid: Option<Sysid>,
+    pub(crate) log: Log,
+    pub(crate) tenants: Vec<Tenant>,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) lease: Lease,
+    pub(crate) poll: Poll,
+    pub(crate) retry: RetryPolicy,
+    pub(crate) job: Job,
+    pub(crate) journal_segment_bytes_max: u64,
+    pub(crate) stop_grace: Duration,
+    pub(crate) http: Http,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Log {
+    pub(crate) format: LogFormat,
+    pub(crate) level: tracing::Level,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// Human on a terminal, JSON lines otherwise.
+    Auto,
+    Human,
+    Json,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Scheduler {
+    pub(crate) fairness: Fairness,
+    pub(crate) slots: usize,
+    pub(crate) slots_reserved: usize,
+    pub(crate) tenant_slots_min: usize,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Lease {
+    pub(crate) duration: Duration,
+    pub(crate) reap_interval: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Poll {
+    pub(crate) min: Duration,
+    pub(crate) max: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Job {
+    pub(crate) timeout: Duration,
+    pub(crate) retention: Duration,
+    pub(crate) purge_interval: Duration,
+    pub(crate) log_bytes_max: usize,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Http {
+    pub(crate) body_bytes_max: u64,
+    pub(crate) header_timeout: Duration,
+    pub(crate) body_timeout: Duration,
+    pub(crate) connections_max: usize,
+}
+
+/// What the process was started with; gathered once, so that everything below is a pure function.
+pub(crate) struct Given<'a> {
+    /// Name of a key and the text of its flag.
+    pub(crate) flags: Vec<(&'static str, String)>,
+    pub(crate) config_flag: Option<&'a Path>,
+    pub(crate) environment: &'a dyn Fn(&str) -> Option<String>,
+    pub(crate) cores: usize,
+}
+
+impl Config {
+    pub(crate) fn load(given: &Given<'_>) -> Result<Config, Error> {
+        let from_environment = (given.environment)(CONFIG_ENVIRONMENT).map(PathBuf::from);
+        let named = given.config_flag.or(from_environment.as_deref());
+        Config::merge(given, file::read(named)?)
+    }
+
+    /// What holds when nobody chooses anything.
+    pub(crate) fn defaults(cores: usize) -> Config {
+        let nothing = |_: &str| None;
+        let given = Given { flags: Vec::new(), config_flag: None, environment: &nothing, cores };
+        Config::merge(&given, Settings::new()).expect("the defaults are accepted")
+    }
+
+    fn merge(given: &Given<'_>, mut settings: Settings) -> Result<Config, Error> {
+        for key in KEYS {
+            let environment = key.environment();
+            let (text, source) = if let Some(text) = flag_of(key, &given.flags) {
+                (text.to_owned(), Source::Flag(key.flag().expect("it was given by its flag")))
+            } else if let Some(text) = (given.environment)(&environment) {
+                (text, Source::Environment(environment))
+            } else if settings.contains_key(key.name) {
+                continue;
+            } else if let Default::Fixed(text) = key.default {
+                (text.to_owned(), Source::Default)
+            } else {
+                continue;
+            };
+            let value = key.kind.read(&text).map_err(|wrong| Error::value(key, &source, &wrong))?;
+            settings.insert(key.name, (value, source));
+        }
+        let config = Config::build(&Resolved(&settings), given.cores);
+        config.check(&settings)?;
+        Ok(config)
+    }
+
+    fn build(of: &Resolved<'_>, cores: usize) -> Config {
+        let data_dir = PathBuf::from(of.text("data_dir"));
+        let slots_default = (SLOTS_PER_CORE * cores).max(SLOTS_MIN);
+        Config {
+            listen: of.address("listen"),
+            store: of.store("store").unwrap_or_else(|| data_dir.join("store.db")),
+            data_dir,
+            insecure: of.switch("insecure"),
+            sysid: of.whole_if_set("sysid").and_then(|number| Sysid::new(number as u16)),
+            log: Log {
+                format: log_format(of.text("log.format")),
+                level: level(of.text("log.level")),
+            },
+            tenants: of.tenants("tenants"),
+            scheduler: Scheduler {
+                fairness: fairness(of.text("scheduler.fairness")),
+                slots: of.whole_if_set("scheduler.slots").map_or(slots_default, |n| n as usize),
+                slots_reserved: of.whole("scheduler.slots_reserved") as usize,
+                tenant_slots_min: of.whole("scheduler.tenant_slots_min") as usize,
+            },
+            lease: Lease {
+                duration: of.span("lease.duration"),
+                reap_interval: of.span("lease.reap_interval"),
+            },
+            poll: Poll { min: of.span("poll.min"), max: of.span("poll.max") },
+            retry: RetryPolicy {
+                delay: of.span("retry.delay"),
+                factor: of.number("retry.factor"),
+                delay_max: of.span("retry.delay_max"),
+                attempts: of.whole("retry.attempts") as u32,
+                age: of.span("retry.age"),
+            },
+            job: Job {
+                timeout: of.span("job.timeout"),
+                retention: of.span("job.retention"),
+                purge_interval: of.span("job.purge_interval"),
+                log_bytes_max: of.whole("job.log_bytes_max") as usize,
+            },
+            journal_segment_bytes_max: of.whole("journal.segment_bytes_max"),
+            stop_grace: of.span("stop_grace"),
+            http: Http {
+                body_bytes_max: of.whole("http.body_bytes_max"),
+                header_timeout: of.span("http.header_timeout"),
+                body_timeout: of.span("http.body_timeout"),
+                connections_max: of.whole("http.connections_max") as usize,
+            },
+        }
+    }
+
+    /// The rules that bind two keys together.
+    fn check(&self, settings: &Settings) -> Result<(), Error> {
+        if self.poll.min > self.poll.max {
+            let sources = [&settings["poll.min"].1, &settings["poll.max"].1];
+            let chosen = sources.into_iter().find(|source| **source != Source::Default);
+            let source = chosen.expect("the defaults do not contradict each other");
+            let [min, max] = [self.poll.min, self.poll.max].map(format_duration);
+            let rule = format!("poll.min ({min}) may not be longer than poll.max ({max})");
+            return Err(Error::rule(source, &rule));
+        }
+        if !self.listen.ip().is_loopback() && !self.insecure {
+            let listen = self.listen;
+            let source = &settings["listen"].1;
+            return Err(Error::rule(
+                source,
+                &format!(
+                    "{listen} can be reached from other machines and there are no API keys yet, so \
+                     it is used only with --insecure; without it, listen on a loopback address \
+                     such as 127.0.0.1:7600"
+                ),
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn flag_of<'a>(key: &Key, flags: &'a [(&'static str, String)]) -> Option<&'a str> {
+    flags.iter().find(|(name, _)| *name == key.name).map(|(_, text)| text.as_str())
+}
+
+fn log_format(word: &str) -> LogFormat {
+    match word {
+        "human" => LogFormat::Human,
+        "json" => LogFormat::Json,
+        _ => LogFormat::Auto,
+    }
+}
+
+fn level(word: &str) -> tracing::Level {
+    word.parse().expect("the table lists only words that tracing knows")
+}
+
+fn fairness(word: &str) -> Fairness {
+    if word == "type" { Fairness::Type } else { Fairness::Tenant }
+}
+
+/// Settled values by name. A key that the table has with another kind is a defect of the table,
+/// which every start would show.
+struct Resolved<'a>(&'a Settings);
+
+macro_rules! values_of_kind {
+    ($($method:ident, $variant:ident, $type:ty;)*) => {
+        impl Resolved<'_> {$(
+            fn $method(&self, name: &str) -> $type {
+                match self.0.get(name) {
+                    Some((Value::$variant(value), _)) => value.clone(),
+                    _ => panic!("the key {name} is in the table, with this kind and a default"),
+                }
+            }
+        )*}
+    };
+}
+values_of_kind! {
+    switch, Switch, bool;
+    whole, Whole, u64;
+    number, Number, f64;
+    span, Span, Duration;
+    address, Address, SocketAddr;
+    tenants, Tenants, Vec<Tenant>;
+}
+
+impl Resolved<'_> {
+    fn text(&self, name: &str) -> &str {
+        match self.0.get(name) {
+            Some((Value::Text(text), _)) => text,
+            _ => panic!("the key {name} is in the table, with this kind and a default"),
+        }
+    }
+
+    fn whole_if_set(&self, name: &str) -> Option<u64> {
+        self.0.contains_key(name).then(|| self.whole(name))
+    }
+
+    fn store(&self, name: &str) -> Option<PathBuf> {
+        match self.0.get(name) {
+            Some((Value::Store(path), _)) => Some(path.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// Where a value came from, in the words of the one who wrote it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    Flag(String),
+    Environment(String),
+    /// With the line, from 1.
+    File(PathBuf, usize),
+    Default,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Flag(name) | Source::Environment(name) => f.write_str(name),
+            Source::File(path, line) => write!(f, "{}, line {line}", path.display()),
+            Source::Default => f.write_str("the default"),
+        }
+    }
+}
+
+/// One sentence about the value that is wrong and what would be right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Error {
+    sentence: String,
+    /// The value was typed on the command line, so the usage is wrong, not the machine.
+    pub(crate) by_flag: bool,
+}
+
+impl Error {
+    fn value(key: &Key, source: &Source, given: &str) -> Error {
+        let accepted = key.kind.accepted();
+        Error::rule(source, &format!("{} takes {accepted}, not {given}", key.name))
+    }
+
+    fn rule(source: &Source, rule: &str) -> Error {
+        let by_flag = matches!(source, Source::Flag(_));
+        Error { sentence: format!("{source}: {rule}"), by_flag }
+    }
+
+    fn file(sentence: String) -> Error {
+        Error { sentence, by_flag: false }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! Where values come from, in which order, and that the example file and the reference page say
+//! the same as the table of keys.
+
+use super::*;
+
+const EXAMPLE: &str = include_str!("../../../../windlass.example.toml");
+const REFERENCE: &str = include_str!("../../../../docs/config.md");
+const CORES: usize = 2;
+
+fn load(
+    flags: &[(&'static str, &str)],
+    environment: &[(&str, &str)],
+    file: &str,
+) -> Result<Config, Error> {
+    let variable = |name: &str| {
+        let found = environment.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| (*value).to_owned())
+    };
+    let given = Given {
+        flags: flags.iter().map(|(name, text)| (*name, (*text).to_owned())).collect(),
+        config_flag: None,
+        environment: &variable,
+        cores: CORES,
+    };
+    Config::merge(&given, file::parse(Path::new("windlass.toml"), file)?)
+}
+
+#[test]
+fn a_flag_wins_over_the_environment_the_environment_over_the_file_and_the_file_over_the_default() {
+    let file = "listen = \"127.0.0.1:3\"\nstop_grace = \"3s\"\n[log]\nlevel = \"warn\"\n";
+    let environment = [("WINDLASS_LISTEN", "127.0.0.1:2"), ("WINDLASS_STOP_GRACE", "2s")];
+    let config = load(&[("listen", "127.0.0.1:1")], &environment, file).unwrap();
+    assert_eq!(config.listen.port(), 1);
+    assert_eq!(config.stop_grace, Duration::from_secs(2));
+    assert_eq!(config.log.level, tracing::Level::WARN);
+    assert_eq!(config.retry.attempts, 25);
+}
+
+#[test]
+fn every_key_can_be_set_in_the_environment() {
+    for key in KEYS {
+        let name = key.environment();
+        let refused = load(&[], &[(&name, "\u{1}")], "");
+        if key.name == "data_dir" {
+            assert_eq!(refused.unwrap().data_dir, Path::new("\u{1}"));
+        } else {
+            assert!(refused.unwrap_err().to_string().starts_with(&name), "{name}");
+        }
+    }
+}
+
+#[test]
+fn an_error_names_the_place_that_the_wrong_value_came_from() {
+    let by_flag = load(&[("sysid", "0")], &[], "").unwrap_err();
+    assert!(
+        by_flag.by_flag && by_flag.to_string().starts_with("--sysid: sysid takes"),
+        "{by_flag}"
+    );
+    let by_environment = load(&[], &[("WINDLASS_POLL_MIN", "soon")], "").unwrap_err();
+    assert!(!by_environment.by_flag);
+    assert!(by_environment.to_string().starts_with("WINDLASS_POLL_MIN: poll.min takes a duration"));
+    let by_file = load(&[], &[], "\nsysid = 5000").unwrap_err().to_string();
+    assert!(by_file.starts_with("windlass.toml, line 2: sysid takes"), "{by_file}");
+}
+
+#[test]
+fn keys_that_contradict_each_other_are_refused() {
+    let refused = load(&[], &[("WINDLASS_POLL_MIN", "2s")], "").unwrap_err().to_string();
+    assert!(refused.starts_with("WINDLASS_POLL_MIN: poll.min (2s)"), "{refused}");
+    let refused = load(&[], &[("WINDLASS_POLL_MAX", "2ms")], "").unwrap_err().to_string();
+    assert!(refused.starts_with("WINDLASS_POLL_MAX: "), "{refused}");
+}
+
+#[test]
+fn an_address_of_the_network_needs_insecure() {
+    let refused = load(&[("listen", "0.0.0.0:7600")], &[], "").unwrap_err().to_string();
+    assert!(refused.contains("--insecure"), "{refused}");
+    assert!(load(&[("listen", "0.0.0.0:7600")], &[("WINDLASS_INSECURE", "true")], "").is_ok());
+    assert!(load(&[("listen", "[::1]:7600")], &[], "").is_ok());
+}
+
+#[test]
+fn the_store_lies_in_the_data_directory_unless_it_is_named() {
+    let config = load(&[("data_dir", "/d")], &[], "").unwrap();
+    assert_eq!(config.store, Path::new("/d/store.db"));
+    let config = load(&[("data_dir", "/d"), ("store", "sqlite:/s.db")], &[], "").unwrap();
+    assert_eq!(config.store, Path::new("/s.db"));
+}
+
+#[test]
+fn the_defaults_are_those_of_the_engine_and_the_domain() {
+    let config = Config::defaults(CORES);
+    let engine = windlass_engine::Options::new(config.data_dir.clone());
+    assert_eq!(config.retry, engine.retry);
+    assert_eq!(config.lease.duration, engine.lease);
+    assert_eq!(config.job.retention, engine.retention);
+    assert_eq!(config.job.log_bytes_max, windlass_core::limit::LOG_BYTES_MAX);
+    assert_eq!(config.scheduler.slots, 8);
+}
+
+#[test]
+fn the_example_file_is_exactly_the_defaults_and_shows_every_key() {
+    assert_eq!(load(&[], &[], EXAMPLE).unwrap(), Config::defaults(CORES));
+    let set = file::parse(Path::new("windlass.example.toml"), EXAMPLE).unwrap();
+    for key in KEYS {
+        let shown = match key.default {
+            Default::Fixed(_) => set.contains_key(key.name),
+            Default::Computed(_) => {
+                let last = key.name.rsplit('.').next().unwrap();
+                EXAMPLE.contains(&format!("\n# {last} = "))
+            }
+        };
+        assert!(shown, "{} is missing in windlass.example.toml", key.name);
+    }
+}
+
+#[test]
+fn the_reference_page_has_the_table_of_all_keys() {
+    let table = reference_table();
+    assert!(REFERENCE.contains(&table), "docs/config.md needs this table:\n\n{table}");
+}
+
+fn reference_table() -> String {
+    let mut table = String::from("| key | default | takes | what it does |\n|---|---|---|---|\n");
+    for key in KEYS {
+        let flag = key.flag().map_or(String::new(), |flag| format!("<br>`{flag}`"));
+        let default = match key.default {
+            Default::Fixed("") => "none".into(),
+            Default::Fixed(text) => format!("`{text}`"),
+            Default::Computed(how) => how.replace('<', "&lt;"),
+        };
+        let (environment, accepted) = (key.environment(), key.kind.accepted());
+        let accepted = accepted.split(", such as").next().unwrap_or_default();
+        table.push_str(&format!(
+            "| `{}`<br>`{environment}`{flag} | {default} | {accepted} | {} |\n",
+            key.name, key.help
+        ));
+    }
+    table
+}

@@ -1,0 +1,169 @@
+//! `windlass demo`: a whole queue in a temporary directory, given work over its own HTTP door,
+//! shown while it works and accounted for in the end. All numbers are the daemon's.
+
+mod plan;
+mod report;
+mod screen;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+use self::plan::{PLAN, jobs_expected};
+use self::report::Ended;
+use self::screen::{Count, Screen};
+use crate::client::Daemon;
+use crate::client::http::AddRequest;
+use crate::client::when;
+use crate::config::{Config, LogFormat};
+use crate::signal::Signals;
+use crate::{log, output, serve, wiring};
+
+/// Few, so that a backlog builds up and can be watched.
+const SLOTS: usize = 4;
+/// Between two looks at the queue.
+const LOOK_EVERY: Duration = Duration::from_millis(150);
+/// A machine on which it takes longer has a problem that the demonstration should not hide.
+const TIME_MAX: Duration = Duration::from_secs(90);
+const STOP_GRACE: Duration = Duration::from_secs(1);
+
+pub(crate) fn run() -> anyhow::Result<ExitCode> {
+    let directory = tempfile::Builder::new().prefix("windlass-demo-").tempdir();
+    let directory = directory.context("a temporary directory cannot be made")?;
+    let cores = serve::cores();
+    let mut config = Config::defaults(cores);
+    config.listen.set_port(0);
+    config.data_dir = directory.path().join("data");
+    config.store = config.data_dir.join("store.db");
+    config.scheduler.slots = SLOTS;
+    config.stop_grace = STOP_GRACE;
+    config.log.format = LogFormat::Human;
+    config.log.level = tracing::Level::WARN;
+    let runtime = serve::runtime(cores)?;
+    let log = log::start(&config.log);
+    let ended = runtime.block_on(demonstrate(&config));
+    runtime.shutdown_background();
+    drop(log);
+    directory.close().context("the temporary directory cannot be removed")?;
+    ended
+}
+
+async fn demonstrate(config: &Config) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::listen().context("signals cannot be listened to")?;
+    serve::prepare(&config.data_dir)?;
+    let listener = TcpListener::bind(config.listen).await.context("no port can be had")?;
+    let running = wiring::start(config, listener, serve::handler_path()).await?;
+    let url = format!("http://{}", running.address);
+    let shown = tokio::select! {
+        shown = show(&url) => shown.map(|()| ExitCode::SUCCESS),
+        asked = signals.next() => Ok(ExitCode::from(asked.exit_status())),
+    };
+    running.stop().await?;
+    shown
+}
+
+async fn show(url: &str) -> anyhow::Result<()> {
+    output::print(&format!("A queue is at work on {url}, in a temporary directory.\n\n"))?;
+    let began = Instant::now();
+    let began_ms = when::now().as_millisecond();
+    give_work(url).await?;
+    watch(url, began).await?;
+    let mut ended = Vec::new();
+    for work in &PLAN {
+        ended.push(Ended::read(&Daemon::new(url, work.tenant)?, work).await?);
+    }
+    account(url, &ended, began_ms).await?;
+    ended.iter().try_for_each(Ended::check)
+}
+
+/// Sets all handlers, then adds the jobs in the order of the plan.
+async fn give_work(url: &str) -> anyhow::Result<()> {
+    for work in &PLAN {
+        let daemon = Daemon::new(url, work.tenant)?;
+        daemon.put(&daemon.path(&["handlers", work.name]), &work.handler()).await?;
+        let from = match work.added {
+            0 => String::new(),
+            added => format!(", {added} jobs"),
+        };
+        output::print(&format!("  {}/{}{from}: {}\n", work.tenant, work.name, work.what))?;
+    }
+    output::print("\n")?;
+    for work in PLAN.iter().filter(|work| work.added > 0) {
+        let request = AddRequest {
+            content_type: "text/plain",
+            body: work.payloads().into_bytes(),
+            query: &[],
+            idempotency_key: None,
+        };
+        Daemon::new(url, work.tenant)?.add(work.name, request).await?;
+    }
+    Ok(())
+}
+
+/// Draws until every job has ended.
+async fn watch(url: &str, began: Instant) -> anyhow::Result<()> {
+    let mut screen = Screen::new();
+    loop {
+        let counts = counts(url).await?;
+        let ended: u64 = counts.iter().map(|count| count.finished + count.failed).sum();
+        let all = ended as usize >= jobs_expected();
+        screen.show(&counts, began.elapsed(), all)?;
+        if all {
+            return Ok(());
+        }
+        if began.elapsed() > TIME_MAX {
+            bail!("the jobs did not end within {} s", TIME_MAX.as_secs());
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+async fn counts(url: &str) -> anyhow::Result<Vec<Count>> {
+    let mut counts = Vec::new();
+    for work in &PLAN {
+        let daemon = Daemon::new(url, work.tenant)?;
+        let types = daemon.get(&daemon.path(&["types"]), &[]).await?;
+        let items = types.as_array().map_or(&[][..], Vec::as_slice);
+        let item = items.iter().find(|item| item["type"] == work.name);
+        counts.push(item.map(Count::read).unwrap_or_default());
+    }
+    Ok(counts)
+}
+
+async fn account(url: &str, ended: &[Ended], began_ms: i64) -> anyhow::Result<()> {
+    let jobs = jobs_expected();
+    let attempts: u64 = ended.iter().map(Ended::attempts).sum();
+    let last_ms = ended.iter().filter_map(Ended::ended_ms).max().unwrap_or(began_ms);
+    let took_s = ((last_ms - began_ms) as f64 / 1000.0).max(0.001);
+    let mut text = format!("\n{}", report::table(ended, began_ms).render(output::width()));
+    text.push_str(&format!(
+        "\n{jobs} jobs in {attempts} attempts took {took_s:.1} s, {:.0} jobs a second with {SLOTS} \
+         slots.\n",
+        jobs as f64 / took_s
+    ));
+    if let Some(sentence) = report::fairness(ended, began_ms) {
+        text.push_str(&format!("{sentence}\n"));
+    }
+    let sample = ended.iter().find(|of| of.was_retried());
+    if let Some((of, id)) = sample.and_then(|of| Some((of, of.first_id()?))) {
+        let daemon = Daemon::new(url, of.tenant())?;
+        let log = daemon.get_text(&daemon.path(&["jobs", id, "log"])).await?;
+        text.push_str(&format!("\nThe log of job {id}, which was tried twice:\n"));
+        text.extend(log.lines().map(|line| format!("  {}\n", output::plain(line))));
+    }
+    text.push_str(BY_HAND);
+    Ok(output::print(&text)?)
+}
+
+const BY_HAND: &str = r#"
+The same by hand:
+  windlass serve
+  curl -X PUT http://127.0.0.1:7600/v1/acme/handlers/shout \
+       -H 'Content-Type: application/json' -d '{"lang":"sh","body":"tr a-z A-Z"}'
+  printf 'hello\nworld\n' | curl -H 'Content-Type: text/plain' --data-binary @- \
+       http://127.0.0.1:7600/v1/acme/jobs/shout
+  windlass jobs list --tenant acme
+"#;

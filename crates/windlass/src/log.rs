@@ -1,0 +1,318 @@
+//! The log on standard error: human on a terminal, otherwise one flat JSON object a line. Lines
+//! are written by a thread of their own, many at once, so that a busy daemon does not pay one
+//! system call for each; none is dropped, and a reader that does not read slows the daemon down
+//! only when `BUFFER_BYTES_MAX` wait for it.
+
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, fmt as fmt_layer};
+
+use windlass_core::Clock;
+use windlass_core::time::SystemClock;
+
+use crate::config::{Log, LogFormat};
+
+/// Our own crates; what others say is only heard when it is a warning.
+const OWN_TARGETS: &str = "windlass";
+/// Lines that wait for the thread, in bytes; who logs more than that waits.
+const BUFFER_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Starts the log of this process. Everything is written when the guard is dropped.
+pub(crate) fn start(log: &Log) -> Guard {
+    let terminal = io::stderr().is_terminal();
+    let json = match log.format {
+        LogFormat::Auto => !terminal,
+        LogFormat::Human => false,
+        LogFormat::Json => true,
+    };
+    let lines = Lines::default();
+    let layer = if json {
+        fmt_layer::layer().event_format(JsonLine).with_writer(lines.clone()).boxed()
+    } else {
+        let layer = fmt_layer::layer().with_target(false).with_timer(UtcTime).with_ansi(terminal);
+        layer.with_writer(lines.clone()).boxed()
+    };
+    let targets =
+        Targets::new().with_default(LevelFilter::WARN).with_target(OWN_TARGETS, log.level);
+    tracing_subscriber::registry().with(layer.with_filter(targets)).init();
+    let shared = lines.0;
+    let for_thread = Arc::clone(&shared);
+    let thread = std::thread::Builder::new()
+        .name("log".into())
+        .spawn(move || for_thread.write_all_to(&mut io::stderr()))
+        .expect("a process that starts can have one more thread");
+    Guard { shared, thread: Some(thread) }
+}
+
+/// Waits in `drop` for what has been logged.
+pub(crate) struct Guard {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has nothing left that could be waited for.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[derive(Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    bytes: Vec<u8>,
+    closed: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().expect("nothing panics while it holds this lock")
+    }
+
+    fn push(&self, line: &[u8]) {
+        let mut waiting = self.lock();
+        while waiting.bytes.len() >= BUFFER_BYTES_MAX && !waiting.closed {
+            waiting = self.changed.wait(waiting).expect("nothing panics while it holds this lock");
+        }
+        let was_empty = waiting.bytes.is_empty();
+        waiting.bytes.extend_from_slice(line);
+        if was_empty {
+            self.changed.notify_all();
+        }
+    }
+
+    fn write_all_to(&self, out: &mut dyn Write) {
+        let mut taken = Vec::new();
+        loop {
+            let mut waiting = self.lock();
+            while waiting.bytes.is_empty() {
+                if waiting.closed {
+                    return;
+                }
+                waiting =
+                    self.changed.wait(waiting).expect("nothing panics while it holds this lock");
+            }
+            std::mem::swap(&mut taken, &mut waiting.bytes);
+            drop(waiting);
+            self.changed.notify_all();
+            // Nobody can be told that the log cannot be written; the daemon goes on without it.
+            let _ = out.write_all(&taken);
+            taken.clear();
+        }
+    }
+}
+
+/// What tracing writes formatted lines to, each with one call.
+#[derive(Clone, Default)]
+struct Lines(Arc<Shared>);
+
+impl Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.push(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Lines;
+
+    fn make_writer(&'a self) -> Lines {
+        self.clone()
+    }
+}
+
+fn now() -> jiff::Timestamp {
+    jiff::Timestamp::from_millisecond(SystemClock.now().ms()).unwrap_or_default()
+}
+
+struct UtcTime;
+
+impl FormatTime for UtcTime {
+    fn format_time(&self, w: &mut Writer<'_>) -> fmt::Result {
+        write!(w, "{:.3}", now())
+    }
+}
+
+/// `{"time":…,"level":…,"target":…, the event's fields…,"message":…}`
+struct JsonLine;
+
+impl<S, N> FormatEvent<S, N> for JsonLine
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let level = event.metadata().level().as_str().to_ascii_lowercase();
+        let target = event.metadata().target();
+        write!(writer, r#"{{"time":"{:.3}","level":"{level}","target":"{target}""#, now())?;
+        let mut fields = JsonFields { writer, message: String::new(), result: Ok(()) };
+        event.record(&mut fields);
+        let JsonFields { mut writer, message, result } = fields;
+        result?;
+        if !message.is_empty() {
+            write!(writer, r#","message":{}"#, json_text(&message))?;
+        }
+        writeln!(writer, "}}")
+    }
+}
+
+struct JsonFields<'a> {
+    writer: Writer<'a>,
+    /// Kept for the end of the line.
+    message: String,
+    result: fmt::Result,
+}
+
+impl JsonFields<'_> {
+    fn put(&mut self, field: &Field, value: fmt::Arguments<'_>) {
+        // A field whose name is a word of the language arrives as `r#type`.
+        let name = field.name().strip_prefix("r#").unwrap_or(field.name());
+        if self.result.is_ok() {
+            self.result = write!(self.writer, r#","{name}":{value}"#);
+        }
+    }
+}
+
+impl Visit for JsonFields<'_> {
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, format_args!("{value}"));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, format_args!("{value}"));
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, format_args!("{value}"));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        // JSON has no infinity and no NaN.
+        if value.is_finite() {
+            self.put(field, format_args!("{value}"));
+        } else {
+            self.put(field, format_args!("null"));
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "message" {
+            self.message.push_str(value);
+        } else {
+            self.put(field, format_args!("{}", json_text(value)));
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.record_str(field, &format!("{value:?}"));
+    }
+}
+
+fn json_text(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn logged(emit: impl FnOnce()) -> Vec<serde_json::Value> {
+        let lines = Lines::default();
+        let layer = fmt_layer::layer().event_format(JsonLine).with_writer(lines.clone());
+        let subscriber = tracing_subscriber::registry().with(layer);
+        tracing::subscriber::with_default(subscriber, emit);
+        let bytes = std::mem::take(&mut lines.0.lock().bytes);
+        let text = String::from_utf8(bytes).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn the_fields_of_an_event_stand_flat_in_its_line() {
+        let lines = logged(|| {
+            tracing::info!(
+                event = "job_ended",
+                id = %12,
+                r#type = "a\"b\n",
+                attempt = 2_u32,
+                load = 0.5,
+                off = f64::NAN,
+                "a job {}",
+                "ended"
+            );
+        });
+        let [line] = &lines[..] else { panic!("one line, not {}", lines.len()) };
+        assert_eq!(line["event"], "job_ended");
+        assert_eq!(line["id"], "12");
+        assert_eq!(line["type"], "a\"b\n");
+        assert_eq!(line["attempt"], 2);
+        assert_eq!(line["load"], 0.5);
+        assert!(line["off"].is_null());
+        assert_eq!(line["message"], "a job ended");
+        assert_eq!(line["level"], "info");
+        let time = line["time"].as_str().unwrap();
+        assert!(time.ends_with('Z') && time.len() == "2026-11-15T20:00:00.000Z".len(), "{time}");
+    }
+
+    #[test]
+    fn everything_that_was_logged_is_written_before_the_thread_ends() {
+        let shared = Arc::new(Shared::default());
+        let mut out = Vec::new();
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| shared.write_all_to(&mut out));
+            for number in 0..1000 {
+                shared.push(format!("{number}\n").as_bytes());
+            }
+            shared.lock().closed = true;
+            shared.changed.notify_all();
+            thread.join().unwrap();
+        });
+        let expected: String = (0..1000).map(|number| format!("{number}\n")).collect();
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn who_logs_more_than_the_buffer_holds_waits_and_loses_nothing() {
+        let shared = Arc::new(Shared::default());
+        let line = vec![b'x'; BUFFER_BYTES_MAX / 2];
+        let mut out = Vec::new();
+        std::thread::scope(|scope| {
+            let logger = scope.spawn(|| (0..8).for_each(|_| shared.push(&line)));
+            let writer = scope.spawn(|| shared.write_all_to(&mut out));
+            logger.join().unwrap();
+            shared.lock().closed = true;
+            shared.changed.notify_all();
+            writer.join().unwrap();
+        });
+        assert_eq!(out.len(), 8 * line.len());
+    }
+}

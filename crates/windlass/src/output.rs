@@ -1,0 +1,204 @@
+//! What people and programs see: tables, aligned values, JSON, sentences on standard error. The
+//! only module that writes to the terminal.
+
+use std::io::{self, IsTerminal, Write};
+
+use serde_json::Value;
+
+/// Between two columns.
+const GAP: usize = 2;
+/// A column that is cut keeps at least this much.
+const CUT_MIN: usize = 8;
+
+/// Writes to standard output at once.
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+pub(crate) fn print_json(value: &Value) -> io::Result<()> {
+    let text = serde_json::to_string_pretty(value).map_err(io::Error::other)?;
+    print(&format!("{text}\n"))
+}
+
+/// The sentence with which a command ends that did not do what it was asked.
+pub(crate) fn complain(sentence: &str) {
+    note(&format!("windlass: {sentence}\n"));
+}
+
+/// A remark on standard error, beside the output proper.
+pub(crate) fn note(text: &str) {
+    // There is no further place to say that standard error is gone.
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// A remark that replaces the one before, only where somebody watches.
+pub(crate) fn progress(text: &str) {
+    if io::stderr().is_terminal() {
+        note(&format!("\r\u{1b}[K{text}"));
+    }
+}
+
+/// The width of the terminal; `None` when the output goes elsewhere and must not be cut.
+pub(crate) fn width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Column {
+    head: &'static str,
+    numbers: bool,
+    cut: bool,
+}
+
+/// Text on the left.
+pub(crate) const fn text(head: &'static str) -> Column {
+    Column { head, numbers: false, cut: false }
+}
+
+/// Text that may be cut where the terminal is narrow.
+pub(crate) const fn long(head: &'static str) -> Column {
+    Column { head, numbers: false, cut: true }
+}
+
+/// Numbers on the right.
+pub(crate) const fn number(head: &'static str) -> Column {
+    Column { head, numbers: true, cut: false }
+}
+
+/// Rows under heads, aligned.
+pub(crate) struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(columns: &[Column]) -> Table {
+        Table { columns: columns.to_vec(), rows: Vec::new() }
+    }
+
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        assert_eq!(cells.len(), self.columns.len(), "a row has a cell for each column");
+        self.rows.push(cells.iter().map(|cell| plain(cell)).collect());
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The lines, cut to `width` where it is given.
+    pub(crate) fn render(&self, width: Option<usize>) -> String {
+        let mut widths: Vec<usize> = self.columns.iter().map(|c| c.head.chars().count()).collect();
+        for row in &self.rows {
+            for (wide, cell) in widths.iter_mut().zip(row) {
+                *wide = (*wide).max(cell.chars().count());
+            }
+        }
+        if let Some(width) = width {
+            self.narrow(&mut widths, width);
+        }
+        let heads: Vec<_> = self.columns.iter().map(|column| column.head.to_owned()).collect();
+        let rows = std::iter::once(&heads).chain(&self.rows);
+        rows.map(|row| self.line(row, &widths, width)).collect()
+    }
+
+    /// Takes from the widest of the columns that may be cut until the line fits.
+    fn narrow(&self, widths: &mut [usize], width: usize) {
+        let total = |widths: &[usize]| widths.iter().sum::<usize>() + GAP * (widths.len() - 1);
+        while total(widths) > width {
+            let cut = (0..widths.len()).filter(|at| self.columns[*at].cut && widths[*at] > CUT_MIN);
+            let Some(widest) = cut.max_by_key(|at| widths[*at]) else { return };
+            widths[widest] -= 1;
+        }
+    }
+
+    fn line(&self, row: &[String], widths: &[usize], width: Option<usize>) -> String {
+        let mut line = String::new();
+        for (at, cell) in row.iter().enumerate() {
+            let (cell, wide) = (cut(cell, widths[at]), widths[at]);
+            let gap = if at == 0 { 0 } else { GAP };
+            line.push_str(&" ".repeat(gap));
+            if self.columns[at].numbers {
+                line.push_str(&format!("{cell:>wide$}"));
+            } else {
+                line.push_str(&format!("{cell:wide$}"));
+            }
+        }
+        let line = line.trim_end();
+        let line = width.map_or(line.to_owned(), |width| cut(line, width));
+        line + "\n"
+    }
+}
+
+/// Names and values below each other; values that are absent are left out.
+pub(crate) fn pairs(pairs: &[(&str, Option<String>)]) -> String {
+    let wide = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    let shown = pairs.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    shown.map(|(name, value)| format!("{name:wide$}  {}\n", plain(value))).collect()
+}
+
+/// Control characters of a value must not steer somebody's terminal.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+pub(crate) fn cut(text: &str, chars_max: usize) -> String {
+    if text.chars().count() <= chars_max {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(chars_max.saturating_sub(1)).collect();
+    kept + "…"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(&[text("ID"), long("TYPE"), number("READY")]);
+        table.row(vec!["1".into(), "a-rather-long-type-name".into(), "7".into()]);
+        table.row(vec!["22".into(), "b".into(), "1234567".into()]);
+        table
+    }
+
+    #[test]
+    fn columns_are_aligned_and_numbers_stand_on_the_right() {
+        let expected = "\
+ID  TYPE                       READY
+1   a-rather-long-type-name        7
+22  b                        1234567
+";
+        assert_eq!(table().render(None), expected);
+    }
+
+    #[test]
+    fn a_narrow_terminal_cuts_long_columns_first_and_no_line_is_wider() {
+        let expected = "\
+ID  TYPE         READY
+1   a-rather…        7
+22  b          1234567
+";
+        assert_eq!(table().render(Some(22)), expected);
+        for width in 1..40 {
+            assert!(table().render(Some(width)).lines().all(|line| line.chars().count() <= width));
+        }
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        let mut table = Table::new(&[text("A")]);
+        table.row(vec!["x\u{1b}[2Jy\nz".into()]);
+        assert!(!table.render(None).contains('\u{1b}'));
+        assert_eq!(table.render(None).lines().count(), 2);
+        assert!(!pairs(&[("a", Some("\u{7}".into()))]).contains('\u{7}'));
+    }
+
+    #[test]
+    fn absent_values_are_left_out() {
+        let text =
+            pairs(&[("id", Some("1".into())), ("result", None), ("state", Some("x".into()))]);
+        assert_eq!(text, "id      1\nstate   x\n");
+    }
+}

@@ -1,0 +1,170 @@
+//! `windlass serve`: the life of the daemon, from the first check to the last signal. Nothing is
+//! made on disk before the address is ours, and whatever stands in the way ends the start with one
+//! sentence.
+
+use std::fs::DirBuilder;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use tokio::net::TcpListener;
+
+use crate::cli::Serve;
+use crate::config::{Config, Given};
+use crate::log;
+use crate::signal::Signals;
+use crate::wiring::{self, Running};
+
+/// The data directory holds payloads: it is its owner's alone.
+const DATA_DIR_MODE: u32 = 0o700;
+/// Written once at start, to hear of a full disk before the first client does.
+const PROBE_BYTES: usize = 64 * 1024;
+/// Where handlers look for programs when the environment does not say.
+const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
+/// A daemon that has failed gets this long to end what it runs.
+const FAILED_STOP_MAX: Duration = Duration::from_secs(10);
+const WORKER_THREADS_MIN: usize = 2;
+
+pub(crate) fn run(flags: &Serve) -> anyhow::Result<ExitCode> {
+    let cores = cores();
+    let config = Config::load(&Given {
+        flags: flags.flags(),
+        config_flag: flags.config.as_deref(),
+        environment: &|name| std::env::var(name).ok().filter(|value| !value.is_empty()),
+        cores,
+    })?;
+    let runtime = runtime(cores)?;
+    let log = log::start(&config.log);
+    let ended = runtime.block_on(daemon(&config));
+    runtime.shutdown_background();
+    drop(log);
+    ended
+}
+
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+pub(crate) fn runtime(cores: usize) -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cores.max(WORKER_THREADS_MIN))
+        .enable_all()
+        .build()
+        .context("the runtime cannot be started")
+}
+
+/// `PATH` of this process, which handlers inherit.
+pub(crate) fn handler_path() -> String {
+    std::env::var("PATH").unwrap_or_else(|_| PATH_DEFAULT.into())
+}
+
+async fn daemon(config: &Config) -> anyhow::Result<ExitCode> {
+    let listener = bind(config.listen).await?;
+    prepare(&config.data_dir)?;
+    let mut signals = Signals::listen().context("signals cannot be listened to")?;
+    let running = wiring::start(config, listener, handler_path()).await?;
+    let status = running.engine.status().await;
+    tracing::info!(
+        listen = %running.address,
+        sysid = status.sysid.get(),
+        version = env!("CARGO_PKG_VERSION"),
+        data_dir = %config.data_dir.display(),
+        "listening"
+    );
+    work(running, &mut signals).await
+}
+
+/// Until a signal asks for an end or something cannot go on.
+async fn work(mut running: Running, signals: &mut Signals) -> anyhow::Result<ExitCode> {
+    let asked = tokio::select! {
+        asked = signals.next() => asked,
+        reason = running.engine.failed() => return Err(give_up(running, reason).await),
+        ended = &mut running.door => {
+            let reason = match ended {
+                Ok(Err(error)) => format!("the HTTP door failed: {error}"),
+                _ => "the HTTP door ended by itself".into(),
+            };
+            return Err(give_up(running, reason).await);
+        }
+    };
+    tracing::info!(signal = asked.as_str(), "stopping");
+    tokio::select! {
+        stopped = running.stop() => {
+            stopped?;
+            tracing::info!("stopped");
+            Ok(ExitCode::SUCCESS)
+        }
+        again = signals.next() => {
+            tracing::warn!(signal = again.as_str(), "stopping at once");
+            Ok(ExitCode::from(again.exit_status()))
+        }
+    }
+}
+
+async fn give_up(running: Running, reason: String) -> anyhow::Error {
+    // The reason for the end is what counts, not how clean the end is.
+    let _ = tokio::time::timeout(FAILED_STOP_MAX, running.stop()).await;
+    anyhow!(reason)
+}
+
+async fn bind(listen: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(listen).await.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => anyhow!(
+            "cannot listen on {listen} because another program does; stop it, or choose another \
+             address with --listen"
+        ),
+        _ => anyhow!("cannot listen on {listen}: {error}"),
+    })
+}
+
+/// Makes the data directory if it is not there, and sees whether it can be written to.
+pub(crate) fn prepare(data_dir: &Path) -> anyhow::Result<()> {
+    let made = DirBuilder::new().recursive(true).mode(DATA_DIR_MODE).create(data_dir);
+    made.with_context(|| format!("cannot make the data directory {}", data_dir.display()))?;
+    probe(data_dir)
+        .with_context(|| format!("cannot write to the data directory {}", data_dir.display()))
+}
+
+fn probe(directory: &Path) -> io::Result<()> {
+    let mut file = tempfile::Builder::new().prefix(".probe-").tempfile_in(directory)?;
+    file.write_all(&[0; PROBE_BYTES])?;
+    file.as_file().sync_data()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn the_data_directory_is_made_for_its_owner_alone_and_keeps_no_trace_of_the_probe() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("a/b");
+        prepare(&data).unwrap();
+        assert_eq!(data.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(data.read_dir().unwrap().count(), 0);
+        prepare(&data).unwrap();
+    }
+
+    #[test]
+    fn a_file_in_place_of_the_data_directory_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("data");
+        std::fs::write(&file, "x").unwrap();
+        let error = format!("{:#}", prepare(&file).unwrap_err());
+        assert!(error.contains(file.to_str().unwrap()), "{error}");
+        assert_eq!(std::fs::read(&file).unwrap(), b"x");
+    }
+
+    #[tokio::test]
+    async fn a_port_in_use_is_named_with_what_to_do() {
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = taken.local_addr().unwrap();
+        let error = bind(address).await.unwrap_err().to_string();
+        assert!(error.contains(&address.to_string()) && error.contains("--listen"), "{error}");
+    }
+}

@@ -1,0 +1,51 @@
+//! The two signals that ask for an end: TERM and INT.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+/// Which one came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Terminate,
+    Interrupt,
+}
+
+impl Asked {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Asked::Terminate => "SIGTERM",
+            Asked::Interrupt => "SIGINT",
+        }
+    }
+
+    /// The exit status that a shell gives to a process which a signal ended.
+    pub(crate) fn exit_status(self) -> u8 {
+        match self {
+            Asked::Terminate => 128 + 15,
+            Asked::Interrupt => 128 + 2,
+        }
+    }
+}
+
+impl Signals {
+    /// From now on the signals no longer end the process by themselves.
+    pub(crate) fn listen() -> io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    pub(crate) async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.terminate.recv() => Asked::Terminate,
+            _ = self.interrupt.recv() => Asked::Interrupt,
+        }
+    }
+}

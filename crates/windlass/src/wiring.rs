@@ -1,0 +1,125 @@
+//! The parts of a daemon put together: store, runner, engine and door, from one `Config`.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow, bail};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use windlass_core::limit::SYSID_MAX;
+use windlass_core::time::SystemClock;
+use windlass_engine::metrics::Metrics;
+use windlass_engine::{Engine, Parts};
+use windlass_runner::LocalRunner;
+use windlass_store_sqlite::SqliteStore;
+
+use crate::client::http::install_tls;
+use crate::config::Config;
+
+/// A daemon at work.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    pub(crate) engine: Engine,
+    pub(crate) door: JoinHandle<io::Result<()>>,
+    closing: CancellationToken,
+}
+
+/// Opens the store in the data directory, starts the engine and serves HTTP on `listener`.
+/// `path` is where handlers look for programs.
+pub(crate) async fn start(
+    config: &Config,
+    listener: TcpListener,
+    path: String,
+) -> anyhow::Result<Running> {
+    install_tls();
+    let address = listener.local_addr().context("the address cannot be read back")?;
+    let metrics = Arc::new(Metrics::default());
+    let store = open_store(&config.store, &metrics)?;
+    let runner = open_runner(config, path)?;
+    let clock = Arc::new(SystemClock);
+    let parts = Parts { store: Arc::new(store), runner: Arc::new(runner), clock: clock.clone() };
+    let engine = Engine::start(parts, engine_options(config), metrics)
+        .await
+        .map_err(|error| anyhow!("the daemon cannot start: {error}"))?;
+    let closing = CancellationToken::new();
+    let options = windlass_door_http::Options {
+        body_bytes_max: config.http.body_bytes_max,
+        header_timeout: config.http.header_timeout,
+        body_timeout: config.http.body_timeout,
+        connections_max: config.http.connections_max,
+        version: env!("CARGO_PKG_VERSION"),
+        clock,
+    };
+    let served = windlass_door_http::serve(listener, engine.clone(), options, closing.clone());
+    let door = tokio::spawn(served);
+    Ok(Running { address, engine, door, closing })
+}
+
+impl Running {
+    /// Takes no further connection, answers what is under way, lets running jobs end or hands them
+    /// back.
+    pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
+        self.engine.set_picking(false);
+        self.closing.cancel();
+        if !self.door.is_finished() {
+            // The door bounds its own end, and whether it was clean changes nothing for the jobs.
+            let _ = (&mut self.door).await;
+        }
+        self.engine.shutdown().await.map_err(|error| anyhow!("the stop was not clean: {error}"))
+    }
+}
+
+fn open_store(path: &Path, metrics: &Arc<Metrics>) -> anyhow::Result<SqliteStore> {
+    let mut options = windlass_store_sqlite::Options::new(path);
+    let metrics = Arc::clone(metrics);
+    options.on_commit = Some(Arc::new(move |took, _| metrics.store_committed(took)));
+    let opened = SqliteStore::open(options);
+    opened.map_err(|error| anyhow!("cannot open the store {}: {error}", path.display()))
+}
+
+/// Daemons that share a data directory each have a scratch directory of their own below it; one
+/// that a killed daemon left is free again and is cleared by the next that takes it.
+fn open_runner(config: &Config, path: String) -> anyhow::Result<LocalRunner> {
+    let scratch = std::path::absolute(config.data_dir.join("scratch"));
+    let scratch = scratch.context("the working directory cannot be found")?;
+    for number in 1..=SYSID_MAX {
+        let made = LocalRunner::new(windlass_runner::Options {
+            scratch_dir: scratch.join(number.to_string()),
+            log_bytes_max: config.job.log_bytes_max,
+            path: path.clone(),
+        });
+        match made {
+            Err(windlass_runner::Error::ScratchInUse { .. }) => {}
+            made => return Ok(made?),
+        }
+    }
+    bail!("all {SYSID_MAX} scratch directories in {} are in use", scratch.display())
+}
+
+fn engine_options(config: &Config) -> windlass_engine::Options {
+    let tenants = &config.tenants;
+    windlass_engine::Options {
+        data_dir: config.data_dir.clone(),
+        sysid: config.sysid,
+        fairness: config.scheduler.fairness,
+        tenants: (!tenants.is_empty()).then(|| tenants.clone()),
+        slots: config.scheduler.slots,
+        slots_reserved: config.scheduler.slots_reserved,
+        tenant_slots_min: config.scheduler.tenant_slots_min,
+        lease: config.lease.duration,
+        reap_interval: config.lease.reap_interval,
+        purge_interval: config.job.purge_interval,
+        poll_min: config.poll.min,
+        poll_max: config.poll.max,
+        timeout: config.job.timeout,
+        retry: config.retry.clone(),
+        retention: config.job.retention,
+        stop_grace: config.stop_grace,
+        journal_segment_bytes_max: config.journal_segment_bytes_max,
+        seed: fastrand::u64(..),
+    }
+}
