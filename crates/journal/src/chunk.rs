@@ -2,6 +2,7 @@
 //! checksum, so that a backlog of any size takes little memory; the newest have their bytes too.
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 use bytes::Bytes;
@@ -33,18 +34,38 @@ pub(crate) struct Chunk {
     pub(crate) last: JobId,
     /// What holds at the first byte.
     pub(crate) context: Context,
-    pub(crate) sum: u32,
-    pub(crate) cached: Option<Bytes>,
+    pub(crate) content: Content,
+}
+
+/// Where the bytes of a chunk are. They are in the file in any case.
+#[derive(Debug, Clone)]
+pub(crate) enum Content {
+    Memory(Bytes),
+    File { sum: u32 },
+}
+
+impl Content {
+    pub(crate) fn of_file(bytes: &[u8]) -> Content {
+        Content::File { sum: crc32c::crc32c(bytes) }
+    }
 }
 
 impl Chunk {
+    pub(crate) fn in_memory(&self) -> Option<&Bytes> {
+        match &self.content {
+            Content::Memory(bytes) => Some(bytes),
+            Content::File { .. } => None,
+        }
+    }
+
     /// The bytes, from memory or from the file; checked if from the file.
     pub(crate) fn load(&self, disk: &dyn Disk, dir: &Path) -> io::Result<Bytes> {
-        if let Some(bytes) = &self.cached {
-            return Ok(bytes.clone());
-        }
+        let sum = match &self.content {
+            Content::Memory(bytes) => return Ok(bytes.clone()),
+            Content::File { sum } => *sum,
+        };
         let bytes = disk.read(&segment::path(dir, self.segment), self.offset, self.bytes)?;
-        if crc32c::crc32c(&bytes) != self.sum {
+        if crc32c::crc32c(&bytes) != sum {
             let message = format!("the bytes from {} on have changed since", self.offset);
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
@@ -57,10 +78,14 @@ impl Chunk {
         let adjacent =
             self.segment == next.segment && self.offset + self.bytes as u64 == next.offset;
         let small = self.bytes + next.bytes <= CHUNK_BYTES;
-        if !adjacent || !small || self.cached.is_some() || next.cached.is_some() {
+        let (Content::File { sum }, Content::File { .. }) = (&mut self.content, &next.content)
+        else {
+            return false;
+        };
+        if !adjacent || !small {
             return false;
         }
-        self.sum = crc32c::crc32c_append(self.sum, next_bytes);
+        *sum = crc32c::crc32c_append(*sum, next_bytes);
         self.bytes += next.bytes;
         self.records += next.records;
         self.last = next.last;
@@ -88,11 +113,13 @@ impl Chunk {
     }
 
     fn split_at(&self, bytes: &Bytes, cut: Cut, next: JobId) -> (Chunk, Chunk) {
-        let part = |range: std::ops::Range<usize>| Chunk {
+        let part = |range: Range<usize>| Chunk {
             offset: self.offset + range.start as u64,
             bytes: range.len(),
-            sum: crc32c::crc32c(&bytes[range.clone()]),
-            cached: self.cached.as_ref().map(|cached| cached.slice(range)),
+            content: match &self.content {
+                Content::Memory(_) => Content::Memory(bytes.slice(range)),
+                Content::File { .. } => Content::of_file(&bytes[range]),
+            },
             ..self.clone()
         };
         let head = Chunk { records: cut.records, last: cut.last, ..part(0..cut.at) };

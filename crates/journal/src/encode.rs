@@ -8,7 +8,7 @@ use bytes::Bytes;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use windlass_core::{JobId, Priority, Timestamp};
 
-use crate::chunk::{CHUNK_BYTES, Chunk, Context};
+use crate::chunk::{CHUNK_BYTES, Chunk, Content, Context};
 use crate::entry::{Body, Entry, Key, Terms};
 use crate::error::Error;
 use crate::segment::Salt;
@@ -127,8 +127,10 @@ impl Frame {
                 first: piece.first,
                 last: piece.last,
                 context: Context { created_at: self.created_at, terms: piece.terms },
-                sum: crc32c::crc32c(bytes),
-                cached: cache.take(bytes.len()).then(|| Bytes::copy_from_slice(bytes)),
+                content: match cache.take(bytes.len()) {
+                    true => Content::Memory(Bytes::copy_from_slice(bytes)),
+                    false => Content::of_file(bytes),
+                },
             };
             chunks.push((chunk, bytes));
             start = piece.end;

@@ -168,7 +168,7 @@ impl Journal {
         let (answer, answered) = oneshot::channel();
         let append = Append { entries, key, answer, cost_bytes, _room };
         self.sender()?.send(Command::Append(append)).await.map_err(|_| Error::Closed)?;
-        answered.await.map_err(|_| Error::Closed)?
+        answered.await.map_err(|_| Error::Closed)?.ids
     }
 
     /// Returns when all appends that were in progress have been answered.

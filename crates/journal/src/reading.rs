@@ -45,7 +45,7 @@ impl Journal {
             (state.unread.chunks(ticket).ok_or(Error::Expired)?, state.floor)
         };
         let bytes: usize = chunks.iter().map(|chunk| chunk.bytes).sum();
-        let cached = chunks.iter().all(|chunk| chunk.cached.is_some());
+        let cached = chunks.iter().all(|chunk| chunk.in_memory().is_some());
         if cached && bytes <= READ_INLINE_BYTES_MAX {
             return self.shared.records(&chunks, floor);
         }
@@ -121,7 +121,7 @@ impl Journal {
         let Some(place) = place else { return Ok(None) };
         let shared = self.shared.clone();
         let found = match &place {
-            Place::Chunk(chunk) if chunk.cached.is_some() => shared.record_in(&place, id),
+            Place::Chunk(chunk) if chunk.in_memory().is_some() => shared.record_in(&place, id),
             _ => blocking(move || shared.record_in(&place, id)).await,
         };
         match found {

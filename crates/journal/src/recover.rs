@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use windlass_core::{JobId, Sysid};
 
-use crate::chunk::{CHUNK_BYTES, Chunk, Context};
+use crate::chunk::{CHUNK_BYTES, Chunk, Content, Context};
 use crate::decode::{Decoder, frame_behind, frame_end};
 use crate::disk::Disk;
 use crate::error::Error;
@@ -292,8 +292,7 @@ impl Scan<'_> {
             first,
             last,
             context: open.context,
-            sum: crc32c::crc32c(bytes),
-            cached: None,
+            content: Content::of_file(bytes),
         };
         self.unread.push(chunk, bytes);
     }

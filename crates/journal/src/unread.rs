@@ -227,5 +227,5 @@ impl Unread {
 }
 
 fn cache_cost(chunk: &Chunk) -> usize {
-    chunk.cached.as_ref().map_or(0, |bytes| bytes.len() + CACHE_OVERHEAD_BYTES)
+    chunk.in_memory().map_or(0, |bytes| bytes.len() + CACHE_OVERHEAD_BYTES)
 }

@@ -34,10 +34,17 @@ pub(crate) enum Command {
 pub(crate) struct Append {
     pub(crate) entries: Vec<Entry>,
     pub(crate) key: Option<Key>,
-    pub(crate) answer: oneshot::Sender<Result<Vec<JobId>, Error>>,
+    pub(crate) answer: oneshot::Sender<Answer>,
     pub(crate) cost_bytes: usize,
     /// Room in the queue, given back when the append has been answered.
     pub(crate) _room: OwnedSemaphorePermit,
+}
+
+/// The entries go back with the answer, because freeing them costs about as much as writing them,
+/// and callers have more time for it than the one writer.
+pub(crate) struct Answer {
+    pub(crate) ids: Result<Vec<JobId>, Error>,
+    _entries: Vec<Entry>,
 }
 
 pub(crate) struct Writer {
@@ -300,7 +307,7 @@ fn sync_timed(
     Ok(())
 }
 
-fn answer(append: Append, result: Result<Vec<JobId>, Error>) {
+fn answer(append: Append, ids: Result<Vec<JobId>, Error>) {
     // Whoever does not wait any more needs no answer.
-    let _ = append.answer.send(result);
+    let _ = append.answer.send(Answer { ids, _entries: append.entries });
 }
