@@ -104,9 +104,11 @@ impl Drop for Daemon {
     }
 }
 
+type Hanging = HashMap<JobId, (Arc<Notify>, Option<Stop>)>;
+
 #[derive(Default)]
 pub struct FakeRunner {
-    hanging: Mutex<HashMap<JobId, (Arc<Notify>, Option<Stop>)>>,
+    hanging: Mutex<Hanging>,
     started: watch::Sender<Vec<JobId>>,
     stopped: Mutex<Vec<(JobId, Stop)>>,
 }
