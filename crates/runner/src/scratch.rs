@@ -108,12 +108,17 @@ impl Drop for AttemptDir {
     }
 }
 
+/// Whether the directory is gone.
 fn remove(dir: &Path) -> bool {
-    let removed = remove_flat(dir);
-    if let Err(reason) = &removed {
-        tracing::warn!(dir = %dir.display(), %reason, "a private directory cannot be removed yet");
+    match remove_flat(dir) {
+        Ok(()) => true,
+        Err(_) if dir.symlink_metadata().is_err() => true,
+        Err(reason) => {
+            let dir = dir.display();
+            tracing::warn!(%dir, %reason, "a private directory cannot be removed yet");
+            false
+        }
     }
-    removed.is_ok()
 }
 
 /// Removes a directory that a handler filled: directories below it are first moved up into it, so
@@ -122,6 +127,9 @@ fn remove_flat(dir: &Path) -> io::Result<()> {
     let mut moved: u64 = 0;
     let mut waiting = vec![dir.to_owned()];
     while let Some(current) = waiting.pop() {
+        if current != dir && fs::remove_dir(&current).is_ok() {
+            continue;
+        }
         fs::set_permissions(&current, Permissions::from_mode(0o700))?;
         for entry in fs::read_dir(&current)? {
             let entry = entry?;
@@ -130,8 +138,7 @@ fn remove_flat(dir: &Path) -> io::Result<()> {
             } else if current == dir {
                 waiting.push(entry.path());
             } else {
-                let up = dir.join(format!(".removed-{moved}"));
-                moved += 1;
+                let up = free_name(dir, &mut moved);
                 // A directory can be moved only by who may write to it.
                 fs::set_permissions(entry.path(), Permissions::from_mode(0o700))?;
                 fs::rename(entry.path(), &up)?;
@@ -143,6 +150,17 @@ fn remove_flat(dir: &Path) -> io::Result<()> {
         }
     }
     fs::remove_dir(dir)
+}
+
+/// A name that nothing in the directory has: neither the handler nor an earlier try gave it.
+fn free_name(dir: &Path, tried: &mut u64) -> PathBuf {
+    loop {
+        let name = dir.join(format!(".removed-{tried}"));
+        *tried += 1;
+        if name.symlink_metadata().is_err() {
+            return name;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -175,7 +193,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let scratch = Scratch::open(place.path()).unwrap();
         let dir = scratch.attempt(id()).unwrap();
-        let script = "i=0; while [ $i -lt 3000 ]; do mkdir d; cd d; i=$((i+1)); done; touch end";
+        let script = "n=directory; i=0; while [ $i -lt 600 ]; do mkdir $n; cd $n; i=$((i+1)); done";
         let mut shell = std::process::Command::new("sh");
         let made = shell.args(["-c", script]).current_dir(dir.work()).status();
         assert!(made.unwrap().success());
@@ -187,7 +205,8 @@ mod tests {
     #[test]
     fn a_new_runner_removes_what_a_killed_one_left_and_nothing_else() {
         let place = tempfile::tempdir().unwrap();
-        fs::create_dir_all(place.path().join("job-5-0/work/x")).unwrap();
+        fs::create_dir_all(place.path().join("job-5-0/work/x/y/z")).unwrap();
+        fs::create_dir_all(place.path().join("job-5-0/.removed-0/x/y")).unwrap();
         fs::create_dir_all(place.path().join("of somebody else")).unwrap();
         let _scratch = Scratch::open(place.path()).unwrap();
         assert!(!place.path().join("job-5-0").exists());

@@ -142,7 +142,7 @@ impl Tree {
             // Asking for its exit is the cheapest way to learn whether a process is our child.
             match rustix::process::waitid(WaitId::Pid(pid), peek) {
                 Err(_) => {}
-                Ok(Some(_)) => unfinished += usize::from(!reap_orphan(pid)),
+                Ok(Some(_)) => unfinished += usize::from(reap_orphan(pid)),
                 Ok(None) if self.owns(pid) => alive.push(pid),
                 Ok(None) => {}
             }
@@ -165,31 +165,35 @@ impl Tree {
 pub(crate) fn kill_leftovers(dir_prefix: &Path) {
     let start = marker(dir_prefix);
     let carries = |variable: &[u8]| variable.starts_with(start.as_bytes());
-    for _ in 0..ROUNDS_MAX {
+    for round in 0..ROUNDS_MAX {
         let mut found = proc::pids().unwrap_or_default();
         found.retain(|pid| proc::environ_has(*pid, carries));
         if found.is_empty() {
             return;
         }
-        tracing::warn!(processes = found.len(), "killing what an earlier daemon left running");
+        if round == 0 {
+            tracing::warn!(processes = found.len(), "killing what an earlier daemon left running");
+        }
         kill_all(&descendants(&found));
         kill_all(&found);
         std::thread::sleep(ROUND_PAUSE_MIN);
     }
 }
 
-/// Whether the zombie is done with: reaped here, or somebody else's to reap.
+/// Reaps the zombie if it is an orphan. Returns whether to look again: when it could not be decided,
+/// and when it was one, because it may have left a child that was not there yet at this look.
 fn reap_orphan(pid: Pid) -> bool {
     // While a process is being started it is not in MAINS yet, and might be this zombie.
     let Ok(_nothing_starts) = SPAWNING.try_write() else {
-        return false;
+        return true;
     };
-    let ours = !mains().get_or_insert_default().contains(&pid) && session(pid) != session_of_us();
-    if ours {
+    let is_orphan =
+        !mains().get_or_insert_default().contains(&pid) && session(pid) != session_of_us();
+    if is_orphan {
         let reap = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         let _ = rustix::process::waitid(WaitId::Pid(pid), reap);
     }
-    true
+    is_orphan
 }
 
 /// All that descends from these, without them.

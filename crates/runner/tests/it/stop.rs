@@ -7,7 +7,8 @@ use windlass_core::{Lang, Runner};
 
 use crate::harness::{Event, Fixture, check_ended, exists, fixture, job, limited, lines_of, spec};
 
-const SHORT: Duration = Duration::from_millis(300);
+/// Long enough for a script to write down its processes, on a machine that is busy, too.
+const LIMIT: Duration = Duration::from_secs(3);
 
 /// Starts a process in a new session, whose parents are gone, and writes its id into `pids`.
 const DAEMON: &str = "(setsid sh -c 'echo $$ >> \"$0\"; exec sleep 1000' \"$PIDS\" &)\n";
@@ -26,10 +27,10 @@ async fn pids(fixture: &Fixture, count: usize) -> Vec<String> {
 async fn s2_30_a_hung_job_is_killed_at_its_time_limit_with_its_children() {
     let fixture = fixture();
     let body = "echo $$ >> $PIDS; sleep 1000 & echo $! >> $PIDS; echo hanging; wait";
-    let jobs = vec![limited(job(b""), SHORT)];
+    let jobs = vec![limited(job(b""), LIMIT)];
     let (_, report) = fixture.begin(script(&fixture, body), jobs).ended().await;
     check_ended(&report, 500, Some(Stop::TimedOut));
-    assert_eq!(report.log, "hanging\n[windlass] timed out after 300ms\n");
+    assert_eq!(report.log, "hanging\n[windlass] timed out after 3s\n");
     for pid in pids(&fixture, 2).await {
         assert!(!exists(&pid), "{pid}");
     }
@@ -42,7 +43,7 @@ async fn s2_30_a_time_limit_ends_what_left_the_session_and_ignores_signals() {
     let nested =
         "setsid sh -c 'trap \"\" TERM; setsid sleep 1000 & echo $! >> \"$0\"; wait' $PIDS &";
     let body = format!("{stubborn}{DAEMON}{nested}\nwhile :; do sleep 1000; done");
-    let jobs = vec![limited(job(b""), Duration::from_secs(2))];
+    let jobs = vec![limited(job(b""), LIMIT)];
     let (_, report) = fixture.begin(script(&fixture, &body), jobs).ended().await;
     check_ended(&report, 500, Some(Stop::TimedOut));
     for pid in pids(&fixture, 3).await {
@@ -79,6 +80,19 @@ async fn an_orphan_without_the_jobs_environment_is_known_by_where_it_works() {
     let report = fixture.run(script(&fixture, body), b"").await;
     check_ended(&report, 200, None);
     assert!(!exists(&pids(&fixture, 1).await[0]));
+}
+
+#[tokio::test]
+async fn a_process_that_hid_completely_cannot_delay_the_end_of_the_job() {
+    let fixture = fixture();
+    let body = "(cd /; env -i setsid sh -c 'echo $$ >> \"$0\"; exec /bin/sleep 1000' $PIDS &)
+                while [ ! -s $PIDS ]; do sleep 0.01; done; echo done";
+    let report = fixture.run(script(&fixture, body), b"").await;
+    check_ended(&report, 200, None);
+    assert!(report.log.starts_with("done\n"));
+    let hidden = pids(&fixture, 1).await[0].parse().unwrap();
+    let hidden = rustix::process::Pid::from_raw(hidden).unwrap();
+    let _ = rustix::process::kill_process(hidden, rustix::process::Signal::KILL);
 }
 
 #[tokio::test]
