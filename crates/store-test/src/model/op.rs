@@ -27,12 +27,14 @@ use crate::fixture::{LEASE, NOW, Subject, handler_spec, id, sysid};
 const TENANTS: [&str; 2] = ["acme", "globex"];
 const TYPES: [&str; 3] = ["a", "b", "c"];
 /// Jobs have ids from 1 to this.
-const IDS_MAX: i64 = 150;
+const IDS_MAX: i64 = 100;
 /// Handlers have ids from here on, one after the other.
 const HANDLER_IDS_FROM: i64 = 1000;
 const SYSIDS_MAX: u16 = 4;
 /// Leases that the world remembers, so that some are present, some stale.
 const LEASES_MAX: usize = 40;
+/// How many of them count as new.
+const LEASES_NEW: usize = 10;
 /// More than there can be: which ones a smaller limit would choose is not always laid down.
 const NO_LIMIT: usize = 1000;
 
@@ -200,7 +202,7 @@ impl World {
             priority: self.priority(),
             run_at: self.around(),
             created_at: self.now,
-            expires_at: self.maybe(World::soon),
+            expires_at: self.maybe(World::later),
             timeout: self.maybe(|world| Duration::from_millis(world.random.u64(1..9999))),
             unique: self.maybe(World::text),
             payload: Payload::Inline(Bytes::from(self.text())),
@@ -227,8 +229,8 @@ impl World {
             let run_at = world.around();
             let endings = [Ending::Finished, Ending::Failed, Ending::Cancelled];
             let verdict = match world.random.u32(0..6) {
-                0..4 => Verdict::End(endings[world.random.usize(0..3)]),
-                4 => Verdict::Again { run_at },
+                0..3 => Verdict::End(endings[world.random.usize(0..3)]),
+                3 | 4 => Verdict::Again { run_at },
                 _ => Verdict::Release { run_at },
             };
             let released = matches!(verdict, Verdict::Release { .. });
@@ -239,15 +241,15 @@ impl World {
                 now: world.now,
                 data: (!released && world.random.bool()).then(|| Json::string(&world.text())),
                 log: if world.random.bool() { world.text() } else { String::new() },
-                purge_at: world.soon(),
+                purge_at: world.later(),
                 only_if_expired_at: world.maybe(|world| world.now),
             }
         };
-        Op::Settle(self.some(3, settlement), self.durability())
+        Op::Settle(self.some(4, settlement), self.durability())
     }
 
     fn change(&mut self) -> Op {
-        let (now, purge_at) = (self.now, self.soon());
+        let (now, purge_at) = (self.now, self.later());
         match self.random.u32(0..15) {
             0..2 => Op::Cancel(EndRequest { tenant: self.tenant(), id: self.id(), now, purge_at }),
             2..5 => Op::Rerun(self.tenant(), self.id(), now),
@@ -283,7 +285,7 @@ impl World {
             false => Overdue::Unhandled { key: self.key(), due_until },
         };
         let (ended, log) = (Ended::from(self.status()), self.text());
-        GiveUp { which, ended, log, now: self.now, purge_at: self.soon(), limit: NO_LIMIT }
+        GiveUp { which, ended, log, now: self.now, purge_at: self.later(), limit: NO_LIMIT }
     }
 
     fn sysid_op(&mut self) -> Op {
@@ -321,10 +323,10 @@ impl World {
 
     fn pause(&mut self) -> Duration {
         let ms = match self.random.u32(0..20) {
-            0..8 => 0,
-            8..15 => self.random.u64(0..1000),
-            15..19 => self.random.u64(0..10_000),
-            _ => self.random.u64(0..3_600_000),
+            0..9 => 0,
+            9..16 => self.random.u64(0..1000),
+            16..19 => self.random.u64(0..10_000),
+            _ => self.random.u64(0..100_000),
         };
         Duration::from_millis(ms / 2 * 2)
     }
@@ -342,13 +344,19 @@ impl World {
         self.now + Duration::from_secs(self.random.u64(1..60))
     }
 
+    fn later(&mut self) -> Timestamp {
+        self.now + Duration::from_secs(self.random.u64(1..600))
+    }
+
     /// A lease that was granted at some time, now and then with something wrong about it.
     fn lease(&mut self) -> LeaseRef {
         let count = self.leases.len();
         if count == 0 {
             return LeaseRef { tenant: self.tenant(), id: self.id(), token: Token(1) };
         }
-        let mut lease = self.leases[self.random.usize(0..count)].clone();
+        // The newest ones are more often still good.
+        let oldest = if self.random.u32(0..4) == 0 { 0 } else { count.saturating_sub(LEASES_NEW) };
+        let mut lease = self.leases[self.random.usize(oldest..count)].clone();
         match self.random.u32(0..12) {
             0 => lease.tenant = self.tenant(),
             1 => lease.id = self.id(),
