@@ -1,2 +1,45 @@
-//! Placeholder.
-fn main() {}
+//! The developers' entry: `cargo xtask ci | tidy | bench`. Only cargo is needed to run it.
+
+mod bench;
+mod ci;
+mod needs;
+mod shell;
+mod tidy;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask <command>
+
+  ci      everything that must hold before a change lands: installs what the tests need,
+          then format, clippy with warnings denied, tidy, all tests
+  tidy    the rules of the house that no compiler checks
+  bench   measures Windlass beside the machine's own limits (arguments go to the benchmark;
+          `cargo xtask bench --help` lists them)
+";
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let command = arguments.next().unwrap_or_default();
+    let rest: Vec<String> = arguments.collect();
+    let done = match command.as_str() {
+        "ci" => ci::run(),
+        "tidy" => tidy::run(),
+        "bench" => bench::run(&rest),
+        "" | "help" | "--help" | "-h" => {
+            shell::say(HELP);
+            return ExitCode::SUCCESS;
+        }
+        other => {
+            shell::complain(&format!("there is no command '{other}'\n\n{HELP}"));
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            shell::complain(&format!("xtask: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! How a job is treated: the job's own wish, then its handler's, then its type's, then the daemon's.
+//! How a job is treated: its own wish, then its handler's, then its type's, then the daemon's.
 
 use std::time::Duration;
 

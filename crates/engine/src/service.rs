@@ -1,4 +1,4 @@
-//! The one shape of everything that goes on in the background: a pass, and when the next one is due.
+//! The one shape of everything in the background: a pass, and when the next one is due.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! A daemon without a door, on a runtime of its own that can be cut off like a killed process, and a
-//! runner that does what the payload says: `200` ends with that status, `200 emit u` asks for a job
-//! of type `u` too, `hang` runs until it is stopped.
+//! A daemon without a door, on a runtime of its own that can be cut off like a killed process, and
+//! a runner that does what the payload says: `200` ends with that status, `200 emit u` asks for a
+//! job of type `u` too, `hang` runs until it is stopped.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
