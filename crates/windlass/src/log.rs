@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, ThreadId};
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
@@ -29,7 +29,8 @@ const OWN_TARGETS: &str = "windlass";
 /// Lines that wait for the thread, in bytes; who logs more than that waits.
 const BUFFER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Starts the log of this process. Everything is written when the guard is dropped.
+/// Starts the log of this process. Nothing is written before the guard is given the first line,
+/// and everything when it is dropped.
 pub(crate) fn start(log: &Log) -> Guard {
     let terminal = io::stderr().is_terminal();
     let json = match log.format {
@@ -56,15 +57,28 @@ pub(crate) fn start(log: &Log) -> Guard {
     Guard { shared, thread: Some(thread) }
 }
 
-/// Waits in `drop` for what has been logged.
+/// Holds all lines back until the first one is given; waits in `drop` for what has been logged.
 pub(crate) struct Guard {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
+impl Guard {
+    /// What `emit` logs is the first line, in front of all that was logged until now.
+    pub(crate) fn first(&self, emit: impl FnOnce()) {
+        self.shared.lock().first_by = Some(std::thread::current().id());
+        emit();
+        self.shared.lock().release();
+        self.shared.changed.notify_all();
+    }
+}
+
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.shared.lock().closed = true;
+        let mut waiting = self.shared.lock();
+        waiting.release();
+        waiting.closed = true;
+        drop(waiting);
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
             // A thread that panicked has nothing left that could be waited for.
@@ -82,7 +96,19 @@ struct Shared {
 #[derive(Default)]
 struct Waiting {
     bytes: Vec<u8>,
+    /// What came before the first line was given.
+    early: Vec<u8>,
+    released: bool,
+    /// Who gives the first line just now.
+    first_by: Option<ThreadId>,
     closed: bool,
+}
+
+impl Waiting {
+    fn release(&mut self) {
+        self.released = true;
+        self.bytes.append(&mut self.early);
+    }
 }
 
 impl Shared {
@@ -92,6 +118,15 @@ impl Shared {
 
     fn push(&self, line: &[u8]) {
         let mut waiting = self.lock();
+        if !waiting.released && waiting.first_by != Some(std::thread::current().id()) {
+            waiting.early.extend_from_slice(line);
+            if waiting.early.len() < BUFFER_BYTES_MAX {
+                return;
+            }
+            waiting.release();
+            self.changed.notify_all();
+            return;
+        }
         while waiting.bytes.len() >= BUFFER_BYTES_MAX && !waiting.closed {
             waiting = self.changed.wait(waiting).expect("nothing panics while it holds this lock");
         }
@@ -251,7 +286,7 @@ mod tests {
         let layer = fmt_layer::layer().event_format(JsonLine).with_writer(lines.clone());
         let subscriber = tracing_subscriber::registry().with(layer);
         tracing::subscriber::with_default(subscriber, emit);
-        let bytes = std::mem::take(&mut lines.0.lock().bytes);
+        let bytes = std::mem::take(&mut lines.0.lock().early);
         let text = String::from_utf8(bytes).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
@@ -283,9 +318,38 @@ mod tests {
         assert!(time.ends_with('Z') && time.len() == "2026-11-15T20:00:00.000Z".len(), "{time}");
     }
 
+    fn released() -> Shared {
+        let shared = Shared::default();
+        shared.lock().release();
+        shared
+    }
+
+    #[test]
+    fn the_first_line_stands_in_front_of_what_was_logged_before() {
+        let shared = Arc::new(Shared::default());
+        shared.push(b"early\n");
+        let guard = Guard { shared: Arc::clone(&shared), thread: None };
+        guard.first(|| {
+            shared.push(b"first\n");
+            std::thread::scope(|scope| {
+                scope.spawn(|| shared.push(b"beside\n"));
+            });
+        });
+        shared.push(b"later\n");
+        assert_eq!(shared.lock().bytes, b"first\nearly\nbeside\nlater\n");
+    }
+
+    #[test]
+    fn what_was_logged_before_an_early_end_is_not_lost() {
+        let shared = Arc::new(Shared::default());
+        shared.push(b"early\n");
+        drop(Guard { shared: Arc::clone(&shared), thread: None });
+        assert_eq!(shared.lock().bytes, b"early\n");
+    }
+
     #[test]
     fn everything_that_was_logged_is_written_before_the_thread_ends() {
-        let shared = Arc::new(Shared::default());
+        let shared = released();
         let mut out = Vec::new();
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| shared.write_all_to(&mut out));
@@ -302,7 +366,7 @@ mod tests {
 
     #[test]
     fn who_logs_more_than_the_buffer_holds_waits_and_loses_nothing() {
-        let shared = Arc::new(Shared::default());
+        let shared = released();
         let line = vec![b'x'; BUFFER_BYTES_MAX / 2];
         let mut out = Vec::new();
         std::thread::scope(|scope| {

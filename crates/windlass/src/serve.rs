@@ -39,7 +39,7 @@ pub(crate) fn run(flags: &Serve) -> anyhow::Result<ExitCode> {
     })?;
     let runtime = runtime(cores)?;
     let log = log::start(&config.log);
-    let ended = runtime.block_on(daemon(&config));
+    let ended = runtime.block_on(daemon(&config, &log));
     runtime.shutdown_background();
     drop(log);
     ended
@@ -62,19 +62,21 @@ pub(crate) fn handler_path() -> String {
     std::env::var("PATH").unwrap_or_else(|_| PATH_DEFAULT.into())
 }
 
-async fn daemon(config: &Config) -> anyhow::Result<ExitCode> {
+async fn daemon(config: &Config, log: &log::Guard) -> anyhow::Result<ExitCode> {
     let listener = bind(config.listen).await?;
     prepare(&config.data_dir)?;
     let mut signals = Signals::listen().context("signals cannot be listened to")?;
     let running = wiring::start(config, listener, handler_path()).await?;
     let status = running.engine.status().await;
-    tracing::info!(
-        listen = %running.address,
-        sysid = status.sysid.get(),
-        version = env!("CARGO_PKG_VERSION"),
-        data_dir = %config.data_dir.display(),
-        "listening"
-    );
+    log.first(|| {
+        tracing::info!(
+            listen = %running.address,
+            sysid = status.sysid.get(),
+            version = env!("CARGO_PKG_VERSION"),
+            data_dir = %config.data_dir.display(),
+            "listening"
+        );
+    });
     work(running, &mut signals).await
 }
 

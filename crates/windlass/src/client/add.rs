@@ -11,7 +11,7 @@ use windlass_core::limit::KEY_BYTES_MAX;
 
 use super::chunk::Chunks;
 use super::http::{AddRequest, Daemon, type_name};
-use super::{Show, cell};
+use super::{Show, cell, jobs};
 use crate::cli::Add;
 use crate::{Usage, output};
 
@@ -39,7 +39,7 @@ pub(super) async fn run(daemon: &Daemon, show: Show, add: &Add) -> anyhow::Resul
         Err(error) if ids.count == 0 => Err(error),
         Err(error) => {
             ids.end()?;
-            Err(error.context(format!("stopped after {} jobs were added", ids.count)))
+            Err(error.context(format!("stopped after adding {}", jobs(ids.count as u64))))
         }
     }
 }
@@ -93,7 +93,7 @@ async fn from_input(daemon: &Daemon, add: &Add, ids: &mut Ids) -> anyhow::Result
             idempotency_key: key.as_deref(),
         };
         ids.take(daemon.add(&add.name, request).await?)?;
-        output::progress(&format!("{lines} jobs added"));
+        output::progress(&format!("added {}", jobs(lines as u64)));
     }
     output::progress("");
     Ok(())
@@ -172,7 +172,7 @@ async fn wait(daemon: &Daemon, show: Show, ids: &[String]) -> anyhow::Result<()>
         output::print_json(&json!({ "ids": ids, "jobs": ended }))?;
     }
     if unsuccessful > 0 {
-        bail!("{unsuccessful} of {} jobs did not succeed", ids.len());
+        bail!("{unsuccessful} of {} did not succeed", jobs(ids.len() as u64));
     }
     Ok(())
 }

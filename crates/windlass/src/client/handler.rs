@@ -144,16 +144,15 @@ async fn get(daemon: &Daemon, show: Show, wanted: &HandlerGet) -> anyhow::Result
     let version = wanted.handler_version.as_deref().map(|id| ("version", id));
     let handler = daemon.get(&path, version.as_slice()).await?;
     show.answer(&handler, || {
-        let options = &handler["options"];
-        let options =
-            options.as_object().filter(|map| !map.is_empty()).map(|_| options.to_string());
+        let mut options = Vec::new();
+        flatten("", &handler["options"], &mut options);
         let mut shown = output::pairs(&[
             ("type", Some(wanted.name.clone())),
             ("lang", cell_if_there(&handler["lang"])),
             ("version", cell_if_there(&handler["id"])),
             ("created", when::both(&handler["created_at"], when::now())),
             ("eid", cell_if_there(&handler["eid"])),
-            ("options", options),
+            ("options", (!options.is_empty()).then(|| options.join(" "))),
         ]);
         for name in ["before", "beforeEach", "body", "afterEach"] {
             if let Some(source) = handler[name].as_str() {
@@ -162,6 +161,20 @@ async fn get(daemon: &Daemon, show: Show, wanted: &HandlerGet) -> anyhow::Result
         }
         shown
     })
+}
+
+/// `timeout=5s retry.attempts=3`: what is set, and nothing else.
+fn flatten(prefix: &str, value: &Value, into: &mut Vec<String>) {
+    match value {
+        Value::Null => {}
+        Value::Object(map) => {
+            for (name, value) in map {
+                let dot = if prefix.is_empty() { "" } else { "." };
+                flatten(&format!("{prefix}{dot}{name}"), value, into);
+            }
+        }
+        other => into.push(format!("{prefix}={}", cell(other))),
+    }
 }
 
 async fn list(daemon: &Daemon, show: Show) -> anyhow::Result<()> {

@@ -42,7 +42,13 @@ impl Daemon {
         let _ = shown.set_password(None);
         let _ = shown.set_username("");
         install_tls();
-        let http = reqwest::Client::builder()
+        let builder = reqwest::Client::builder();
+        // Without TLS there is no need for certificates, and a small machine may have none.
+        let builder = match shown.scheme() {
+            "http" => builder.tls_certs_only([]),
+            _ => builder,
+        };
+        let http = builder
             .no_proxy()
             .connect_timeout(CONNECT_TIMEOUT)
             .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")))

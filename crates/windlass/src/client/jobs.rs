@@ -9,7 +9,7 @@ use windlass_core::limit::PAGE_JOBS_MAX;
 use windlass_core::{JobId, State};
 
 use super::http::{Daemon, type_name};
-use super::{Show, cell, cell_if_there, when};
+use super::{Show, cell, cell_if_there, jobs, when};
 use crate::Usage;
 use crate::cli::{Jobs, JobsList, JobsLog, JobsRequeue};
 use crate::output::{self, Table, long, number, text};
@@ -235,7 +235,9 @@ async fn requeue(daemon: &Daemon, show: Show, wanted: &JobsRequeue) -> anyhow::R
     let name = type_name(&wanted.name)?;
     let body = json!({ "type": name, "state": wanted.state.as_str(), "limit": wanted.limit });
     let answer = daemon.post(&daemon.path(&["jobs", "requeue"]), Some(&body)).await?;
-    show.answer(&answer, || format!("{} jobs are queued again\n", cell(&answer["requeued"])))
+    show.answer(&answer, || {
+        format!("queued again: {}\n", jobs(answer["requeued"].as_u64().unwrap_or_default()))
+    })
 }
 
 fn job_id(id: &str) -> anyhow::Result<&str> {

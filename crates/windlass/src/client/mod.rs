@@ -74,6 +74,11 @@ fn cell_if_there(value: &Value) -> Option<String> {
     (!value.is_null()).then(|| cell(value))
 }
 
+/// `1 job`, `2 jobs`.
+fn jobs(count: u64) -> String {
+    if count == 1 { "1 job".into() } else { format!("{count} jobs") }
+}
+
 /// The list of an answer; an answer without one counts as empty.
 fn items<'a>(answer: &'a Value, name: &str) -> &'a [Value] {
     let list = if answer.is_array() { answer } else { &answer[name] };

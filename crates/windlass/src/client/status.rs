@@ -1,19 +1,21 @@
 //! `windlass status`.
 
 use super::http::Daemon;
-use super::{Show, cell, cell_if_there};
+use super::{Show, cell, cell_if_there, jobs};
 use crate::output::{self, Table, long, number};
 
 pub(super) async fn run(daemon: &Daemon, show: Show) -> anyhow::Result<()> {
     let status = daemon.get("/v1/status", &[]).await?;
     show.answer(&status, || {
+        let journaled = status["journal"]["waiting"].as_u64().unwrap_or_default();
         let mut shown = output::pairs(&[
             ("version", cell_if_there(&status["version"])),
             ("sysid", cell_if_there(&status["sysid"])),
             ("uptime", cell_if_there(&status["uptime"])),
             ("store", cell_if_there(&status["store"])),
             ("picking", cell_if_there(&status["picking"])),
-            ("running", cell_if_there(&status["running"])),
+            ("running", Some(jobs(status["running"].as_u64().unwrap_or_default()))),
+            ("journal", Some(format!("{} not in the store yet", jobs(journaled)))),
         ]);
         let counts =
             ["types", "ready", "deferred", "running", "paused", "finished", "failed", "cancelled"];

@@ -44,6 +44,7 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
     config.log.level = tracing::Level::WARN;
     let runtime = serve::runtime(cores)?;
     let log = log::start(&config.log);
+    log.first(|| ());
     let ended = runtime.block_on(demonstrate(&config));
     runtime.shutdown_background();
     drop(log);
@@ -69,20 +70,22 @@ async fn show(url: &str) -> anyhow::Result<()> {
     output::print(&format!("A queue is at work on {url}, in a temporary directory.\n\n"))?;
     let began = Instant::now();
     let began_ms = when::now().as_millisecond();
-    give_work(url).await?;
-    watch(url, began).await?;
+    let daemons: anyhow::Result<Vec<_>> =
+        PLAN.iter().map(|work| Daemon::new(url, work.tenant)).collect();
+    let daemons = daemons?;
+    give_work(&daemons).await?;
+    watch(&daemons, began).await?;
     let mut ended = Vec::new();
-    for work in &PLAN {
-        ended.push(Ended::read(&Daemon::new(url, work.tenant)?, work).await?);
+    for (work, daemon) in PLAN.iter().zip(&daemons) {
+        ended.push(Ended::read(daemon, work).await?);
     }
-    account(url, &ended, began_ms).await?;
+    account(&daemons, &ended, began_ms).await?;
     ended.iter().try_for_each(Ended::check)
 }
 
 /// Sets all handlers, then adds the jobs in the order of the plan.
-async fn give_work(url: &str) -> anyhow::Result<()> {
-    for work in &PLAN {
-        let daemon = Daemon::new(url, work.tenant)?;
+async fn give_work(daemons: &[Daemon]) -> anyhow::Result<()> {
+    for (work, daemon) in PLAN.iter().zip(daemons) {
         daemon.put(&daemon.path(&["handlers", work.name]), &work.handler()).await?;
         let from = match work.added {
             0 => String::new(),
@@ -91,23 +94,23 @@ async fn give_work(url: &str) -> anyhow::Result<()> {
         output::print(&format!("  {}/{}{from}: {}\n", work.tenant, work.name, work.what))?;
     }
     output::print("\n")?;
-    for work in PLAN.iter().filter(|work| work.added > 0) {
+    for (work, daemon) in PLAN.iter().zip(daemons).filter(|(work, _)| work.added > 0) {
         let request = AddRequest {
             content_type: "text/plain",
             body: work.payloads().into_bytes(),
             query: &[],
             idempotency_key: None,
         };
-        Daemon::new(url, work.tenant)?.add(work.name, request).await?;
+        daemon.add(work.name, request).await?;
     }
     Ok(())
 }
 
 /// Draws until every job has ended.
-async fn watch(url: &str, began: Instant) -> anyhow::Result<()> {
+async fn watch(daemons: &[Daemon], began: Instant) -> anyhow::Result<()> {
     let mut screen = Screen::new();
     loop {
-        let counts = counts(url).await?;
+        let counts = counts(daemons).await?;
         let ended: u64 = counts.iter().map(|count| count.finished + count.failed).sum();
         let all = ended as usize >= jobs_expected();
         screen.show(&counts, began.elapsed(), all)?;
@@ -121,10 +124,9 @@ async fn watch(url: &str, began: Instant) -> anyhow::Result<()> {
     }
 }
 
-async fn counts(url: &str) -> anyhow::Result<Vec<Count>> {
+async fn counts(daemons: &[Daemon]) -> anyhow::Result<Vec<Count>> {
     let mut counts = Vec::new();
-    for work in &PLAN {
-        let daemon = Daemon::new(url, work.tenant)?;
+    for (work, daemon) in PLAN.iter().zip(daemons) {
         let types = daemon.get(&daemon.path(&["types"]), &[]).await?;
         let items = types.as_array().map_or(&[][..], Vec::as_slice);
         let item = items.iter().find(|item| item["type"] == work.name);
@@ -133,7 +135,7 @@ async fn counts(url: &str) -> anyhow::Result<Vec<Count>> {
     Ok(counts)
 }
 
-async fn account(url: &str, ended: &[Ended], began_ms: i64) -> anyhow::Result<()> {
+async fn account(daemons: &[Daemon], ended: &[Ended], began_ms: i64) -> anyhow::Result<()> {
     let jobs = jobs_expected();
     let attempts: u64 = ended.iter().map(Ended::attempts).sum();
     let last_ms = ended.iter().filter_map(Ended::ended_ms).max().unwrap_or(began_ms);
@@ -147,9 +149,8 @@ async fn account(url: &str, ended: &[Ended], began_ms: i64) -> anyhow::Result<()
     if let Some(sentence) = report::fairness(ended, began_ms) {
         text.push_str(&format!("{sentence}\n"));
     }
-    let sample = ended.iter().find(|of| of.was_retried());
-    if let Some((of, id)) = sample.and_then(|of| Some((of, of.first_id()?))) {
-        let daemon = Daemon::new(url, of.tenant())?;
+    let sample = ended.iter().zip(daemons).find(|(of, _)| of.was_retried());
+    if let Some((daemon, id)) = sample.and_then(|(of, daemon)| Some((daemon, of.first_id()?))) {
         let log = daemon.get_text(&daemon.path(&["jobs", id, "log"])).await?;
         text.push_str(&format!("\nThe log of job {id}, which was tried twice:\n"));
         text.extend(log.lines().map(|line| format!("  {}\n", output::plain(line))));

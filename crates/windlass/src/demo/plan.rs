@@ -18,7 +18,7 @@ pub(super) struct Work {
     pub(super) attempts: u64,
 }
 
-const ACME_JOBS: usize = 300;
+const ACME_JOBS: usize = 240;
 const GLOBEX_JOBS: usize = 12;
 
 /// In the order in which the jobs are added: the small tenant comes behind the large backlog.
@@ -78,6 +78,6 @@ impl Work {
 
     /// One payload a line.
     pub(super) fn payloads(&self) -> String {
-        (1..=self.added).map(|number| format!("{} number {number}\n", self.name)).collect()
+        (1..=self.added).map(|number| format!("{}-{number:03}\n", self.tenant)).collect()
     }
 }

@@ -50,10 +50,6 @@ impl Ended {
         self.attempts() > self.jobs.len() as u64
     }
 
-    pub(super) fn tenant(&self) -> &'static str {
-        self.work.tenant
-    }
-
     /// The oldest job, as a sample.
     pub(super) fn first_id(&self) -> Option<&str> {
         self.jobs.last()?["id"].as_str()
