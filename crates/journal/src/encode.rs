@@ -197,7 +197,8 @@ impl Frame {
         if let Some(timeout_ms) = terms.timeout_ms {
             attributes.push(format!("timeout_ms={timeout_ms}"));
         }
-        self.push_text(&format!("#:Options {}\n", attributes.join(",")));
+        let space = if attributes.is_empty() { "" } else { " " };
+        self.push_text(&format!("#:Options{space}{}\n", attributes.join(",")));
         self.terms = terms;
     }
 

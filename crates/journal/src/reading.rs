@@ -140,17 +140,19 @@ impl Journal {
         self.stop_writer().await;
         let (segments, spools) = {
             let mut state = self.shared.state();
-            let segments = state.segments.drain(..).map(|segment| segment.first).collect();
-            (segments, state.spools.drain().map(|(name, _)| name).collect::<Vec<_>>())
+            let segments: Vec<_> = state.segments.drain(..).map(|segment| segment.first).collect();
+            let spools: Vec<_> = state.spools.drain().map(|(name, _)| name).collect();
+            (segments, spools)
         };
         let shared = self.shared.clone();
         blocking(move || {
-            let segments: Vec<JobId> = segments;
             shared.delete(&segments, &spools)?;
             let removed = shared.disk.remove_dir(&shared.dir);
             removed.map_err(|error| Error::storage("remove", &shared.dir, &error))
         })
-        .await
+        .await?;
+        self.close().await;
+        Ok(())
     }
 }
 
