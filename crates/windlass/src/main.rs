@@ -8,7 +8,8 @@
 //! | `serve` | the life of the daemon, from the first check to the last signal |
 //! | `wiring` | the parts of a daemon put together |
 //! | `client` | the commands that talk to a daemon |
-//! | `demo` | a queue that shows itself |
+//! | `demo`, `run` | a queue that shows itself, and a trial of a handler |
+//! | `temporary` | the daemon that these two use, gone when they end |
 //! | `log`, `output`, `signal` | the edges: standard error, the terminal, TERM and INT |
 
 mod cli;
@@ -17,8 +18,10 @@ mod config;
 mod demo;
 mod log;
 mod output;
+mod run;
 mod serve;
 mod signal;
+mod temporary;
 mod wiring;
 
 use std::fmt;
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
     let ended = match cli.command {
         Action::Serve(flags) => serve::run(&flags),
         Action::Demo => demo::run(),
+        Action::Run(trial) => run::run(&trial),
         Action::Completions { shell } => completions(shell),
         action => ask(&cli.target, action),
     };

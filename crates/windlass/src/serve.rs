@@ -100,7 +100,7 @@ async fn work(mut running: Running, signals: &mut Signals) -> anyhow::Result<Exi
             tracing::info!("stopped");
             Ok(ExitCode::SUCCESS)
         }
-        again = signals.next() => {
+        again = signals.again() => {
             tracing::warn!(signal = again.as_str(), "stopping at once");
             Ok(ExitCode::from(again.exit_status()))
         }

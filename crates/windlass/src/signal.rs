@@ -1,8 +1,12 @@
 //! The two signals that ask for an end: TERM and INT.
 
 use std::io;
+use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Some programs send one request twice, to the process and to its group.
+const TOGETHER: Duration = Duration::from_millis(100);
 
 pub(crate) struct Signals {
     terminate: Signal,
@@ -40,6 +44,18 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
         })
+    }
+
+    /// The next one after a first, not counting what comes together with it.
+    pub(crate) async fn again(&mut self) -> Asked {
+        let together = tokio::time::sleep(TOGETHER);
+        let mut together = std::pin::pin!(together);
+        loop {
+            tokio::select! {
+                () = &mut together => return self.next().await,
+                _ = self.next() => {}
+            }
+        }
     }
 
     pub(crate) async fn next(&mut self) -> Asked {

@@ -78,7 +78,7 @@ fn open_store(path: &Path, metrics: &Arc<Metrics>) -> anyhow::Result<SqliteStore
     let metrics = Arc::clone(metrics);
     options.on_commit = Some(Arc::new(move |took, _| metrics.store_committed(took)));
     let opened = SqliteStore::open(options);
-    opened.map_err(|error| anyhow!("cannot open the store {}: {error}", path.display()))
+    opened.map_err(|error| anyhow!("cannot open the store: {error}"))
 }
 
 /// Daemons that share a data directory each have a scratch directory of their own below it; one

@@ -1,6 +1,6 @@
 //! `windlass jobs …`.
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Jobs {
@@ -44,9 +44,9 @@ pub(crate) struct JobsList {
     /// Only jobs of this type.
     #[arg(long = "type", value_name = "TYPE")]
     pub(crate) name: Option<String>,
-    /// Only jobs in this state.
+    /// Only jobs in this state: queued, running, paused, finished, failed or cancelled.
     #[arg(long, value_name = "STATE")]
-    pub(crate) state: Option<StateName>,
+    pub(crate) state: Option<String>,
     /// How many at most.
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub(crate) limit: usize,
@@ -72,46 +72,8 @@ pub(crate) struct JobsRequeue {
     pub(crate) name: String,
     /// Which of its ended jobs: failed, finished or cancelled.
     #[arg(long, value_name = "STATE")]
-    pub(crate) state: StateName,
+    pub(crate) state: String,
     /// How many at most.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) limit: usize,
-}
-
-/// The states of a job, as they are typed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum StateName {
-    Queued,
-    Running,
-    Paused,
-    Finished,
-    Failed,
-    Cancelled,
-}
-
-impl StateName {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            StateName::Queued => "queued",
-            StateName::Running => "running",
-            StateName::Paused => "paused",
-            StateName::Finished => "finished",
-            StateName::Failed => "failed",
-            StateName::Cancelled => "cancelled",
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use windlass_core::State;
-
-    #[test]
-    fn all_states_of_a_job_can_be_typed() {
-        let typed: Vec<_> =
-            StateName::value_variants().iter().map(|state| state.as_str()).collect();
-        let known: Vec<_> = State::ALL.iter().map(|state| state.as_str()).collect();
-        assert_eq!(typed, known);
-    }
 }

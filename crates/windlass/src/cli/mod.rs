@@ -3,6 +3,7 @@
 mod add;
 mod handler;
 mod jobs;
+mod run;
 mod serve;
 mod types;
 
@@ -12,6 +13,7 @@ use clap_complete::Shell;
 pub(crate) use self::add::Add;
 pub(crate) use self::handler::{Handler, HandlerGet, HandlerSet};
 pub(crate) use self::jobs::{Jobs, JobsList, JobsLog, JobsRequeue};
+pub(crate) use self::run::Run;
 pub(crate) use self::serve::Serve;
 pub(crate) use self::types::Types;
 
@@ -70,6 +72,8 @@ pub(crate) enum Action {
     Serve(Box<Serve>),
     /// Start a queue in a temporary directory, give it work, show how it goes, and end.
     Demo,
+    /// Try a handler on some payloads, without a daemon.
+    Run(Run),
     /// Add jobs of one type, from the command line or from lines on standard input.
     Add(Box<Add>),
     /// Say how jobs of a type are run, or look at what was said.
@@ -102,7 +106,7 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
 /// The whole command, with what is made from the table of keys.
 pub(crate) fn command() -> Command {
     let mut command = Cli::command().mut_subcommand("serve", serve::with_keys);
-    for local in ["serve", "demo", "completions"] {
+    for local in ["serve", "demo", "run", "completions"] {
         command = command.mut_subcommand(local, without_target);
     }
     command

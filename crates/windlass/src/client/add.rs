@@ -177,7 +177,8 @@ async fn wait(daemon: &Daemon, show: Show, ids: &[String]) -> anyhow::Result<()>
     Ok(())
 }
 
-async fn wait_for_end(daemon: &Daemon, id: &str) -> anyhow::Result<Value> {
+/// Asks again and again until the job has ended.
+pub(crate) async fn wait_for_end(daemon: &Daemon, id: &str) -> anyhow::Result<Value> {
     loop {
         let job = daemon.job_wait(id, WAIT).await?;
         let state = job["state"].as_str().and_then(windlass_core::State::from_name);

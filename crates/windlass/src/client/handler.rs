@@ -4,14 +4,14 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use windlass_core::Lang;
 use windlass_core::limit::HANDLER_BYTES_MAX;
 
 use super::http::{Daemon, type_name};
 use super::{Show, cell, cell_if_there, items, when};
-use crate::cli::{Handler, HandlerGet, HandlerSet};
+use crate::cli::{Handler, HandlerGet, HandlerSet, Run};
 use crate::output::{self, Table, long, text};
 use crate::{Usage, output::plain};
 
@@ -38,20 +38,27 @@ async fn put(daemon: &Daemon, show: Show, set: &HandlerSet) -> anyhow::Result<()
     })
 }
 
+/// A handler that is tried once on each payload.
+pub(crate) fn trial(run: &Run) -> anyhow::Result<Value> {
+    let lang = lang(run.lang.as_deref(), Some(&run.file))?;
+    let mut options = Map::new();
+    put_if_given(&mut options, "timeout", &run.timeout);
+    options.insert("env".into(), Value::Object(environment(&run.env)?));
+    options.insert("retry".into(), json!({ "attempts": 1 }));
+    Ok(json!({ "lang": lang.as_str(), "body": body(lang, source(&run.file)?), "options": options }))
+}
+
 /// The handler as the daemon takes it; what was not given is left out.
 fn wire(set: &HandlerSet) -> anyhow::Result<Value> {
-    let lang = lang(set)?;
-    let body = match (&set.body, &set.file) {
+    let lang = lang(set.lang.as_deref(), set.file.as_deref())?;
+    let text = match (&set.body, &set.file) {
         (Some(text), _) => text.clone(),
         (None, Some(file)) => source(file)?,
         (None, None) => unreachable!("the command line asks for one of them"),
     };
-    // A URL or a command line in a file ends with the newline of its editor.
-    let is_one_line = matches!(lang, Lang::Http | Lang::Exec);
-    let body = if is_one_line { body.trim().to_owned() } else { body };
     let mut handler = Map::new();
     handler.insert("lang".into(), lang.as_str().into());
-    handler.insert("body".into(), body.into());
+    handler.insert("body".into(), body(lang, text).into());
     let scripts =
         [("before", &set.before), ("beforeEach", &set.before_each), ("afterEach", &set.after_each)];
     for (name, file) in scripts {
@@ -67,6 +74,11 @@ fn wire(set: &HandlerSet) -> anyhow::Result<Value> {
     Ok(Value::Object(handler))
 }
 
+/// A URL or a command line in a file ends with the newline of its editor.
+fn body(lang: Lang, text: String) -> String {
+    if matches!(lang, Lang::Http | Lang::Exec) { text.trim().to_owned() } else { text }
+}
+
 fn options(set: &HandlerSet) -> anyhow::Result<Map<String, Value>> {
     let mut retry = Map::new();
     put_if_given(&mut retry, "delay", &set.retry_delay);
@@ -74,13 +86,7 @@ fn options(set: &HandlerSet) -> anyhow::Result<Map<String, Value>> {
     put_if_given(&mut retry, "delay_max", &set.retry_delay_max);
     put_if_given(&mut retry, "attempts", &set.retry_attempts);
     put_if_given(&mut retry, "age", &set.retry_age);
-    let mut env = Map::new();
-    for pair in &set.env {
-        let Some((name, value)) = pair.split_once('=') else {
-            bail!(Usage(format!("--env takes NAME=VALUE, not '{}'", plain(pair))));
-        };
-        env.insert(name.into(), value.into());
-    }
+    let env = environment(&set.env)?;
     let mut options = Map::new();
     put_if_given(&mut options, "timeout", &set.timeout);
     put_if_given(&mut options, "batch", &set.batch);
@@ -95,6 +101,17 @@ fn options(set: &HandlerSet) -> anyhow::Result<Map<String, Value>> {
     Ok(options)
 }
 
+fn environment(pairs: &[String]) -> anyhow::Result<Map<String, Value>> {
+    let mut env = Map::new();
+    for pair in pairs {
+        let Some((name, value)) = pair.split_once('=') else {
+            bail!(Usage(format!("--env takes NAME=VALUE, not '{}'", plain(pair))));
+        };
+        env.insert(name.into(), value.into());
+    }
+    Ok(env)
+}
+
 fn put_if_given<T: Clone + Into<Value>>(
     map: &mut Map<String, Value>,
     name: &str,
@@ -106,11 +123,11 @@ fn put_if_given<T: Clone + Into<Value>>(
 }
 
 /// The language that was named, or that the ending of the file stands for.
-fn lang(set: &HandlerSet) -> anyhow::Result<Lang> {
-    if let Some(name) = &set.lang {
+fn lang(named: Option<&str>, file: Option<&Path>) -> anyhow::Result<Lang> {
+    if let Some(name) = named {
         return Lang::parse(name).map_err(|why| Usage(format!("--lang: {}", why.reason)).into());
     }
-    let ending = set.file.as_deref().and_then(Path::extension).and_then(|ending| ending.to_str());
+    let ending = file.and_then(Path::extension).and_then(|ending| ending.to_str());
     match ending {
         Some("js" | "cjs" | "mjs") => Ok(Lang::Node),
         Some("py") => Ok(Lang::Python),
@@ -201,7 +218,6 @@ mod tests {
     use super::*;
     use crate::cli::{Action, Cli};
     use clap::Parser;
-    use serde_json::json;
 
     fn set(arguments: &[&str]) -> HandlerSet {
         let line = ["windlass", "handler", "set", "t"].iter().chain(arguments);
@@ -210,16 +226,21 @@ mod tests {
         *set
     }
 
+    fn lang_of(arguments: &[&str]) -> anyhow::Result<Lang> {
+        let set = set(arguments);
+        lang(set.lang.as_deref(), set.file.as_deref())
+    }
+
     #[test]
     fn the_language_follows_from_the_ending() {
         for (file, expected) in
             [("a.js", Lang::Node), ("a.py", Lang::Python), ("a.php", Lang::Php), ("a.sh", Lang::Sh)]
         {
-            assert_eq!(lang(&set(&[file])).unwrap(), expected);
+            assert_eq!(lang_of(&[file]).unwrap(), expected);
         }
-        assert_eq!(lang(&set(&["a.js", "--lang", "sh"])).unwrap(), Lang::Sh);
+        assert_eq!(lang_of(&["a.js", "--lang", "sh"]).unwrap(), Lang::Sh);
         for arguments in [&["a.txt"][..], &["-"], &["--body", "x"], &["a.js", "--lang", "perl"]] {
-            assert!(lang(&set(arguments)).unwrap_err().is::<Usage>(), "{arguments:?}");
+            assert!(lang_of(arguments).unwrap_err().is::<Usage>(), "{arguments:?}");
         }
     }
 

@@ -2,8 +2,8 @@
 //! people or as the daemon's own JSON.
 
 mod add;
-mod chunk;
-mod handler;
+pub(crate) mod chunk;
+pub(crate) mod handler;
 pub(crate) mod http;
 mod jobs;
 mod status;
@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::cli::{Action, Target};
 use crate::output;
 
+pub(crate) use self::add::wait_for_end;
 pub(crate) use self::http::Daemon;
 
 /// Carries out one command against the daemon that `target` names.
@@ -27,7 +28,7 @@ pub(crate) async fn run(target: &Target, action: Action) -> anyhow::Result<()> {
         Action::Jobs(command) => jobs::run(&daemon, show, command).await,
         Action::Types(command) => types::run(&daemon, show, command).await,
         Action::Status => status::run(&daemon, show).await,
-        Action::Serve(_) | Action::Demo | Action::Completions { .. } => {
+        Action::Serve(_) | Action::Demo | Action::Run(_) | Action::Completions { .. } => {
             unreachable!("these talk to no daemon")
         }
     }
@@ -75,7 +76,7 @@ fn cell_if_there(value: &Value) -> Option<String> {
 }
 
 /// `1 job`, `2 jobs`.
-fn jobs(count: u64) -> String {
+pub(crate) fn jobs(count: u64) -> String {
     if count == 1 { "1 job".into() } else { format!("{count} jobs") }
 }
 

@@ -8,8 +8,7 @@ mod screen;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
-use tokio::net::TcpListener;
+use anyhow::bail;
 use tokio::time::Instant;
 
 use self::plan::{PLAN, jobs_expected};
@@ -18,9 +17,7 @@ use self::screen::{Count, Screen};
 use crate::client::Daemon;
 use crate::client::http::AddRequest;
 use crate::client::when;
-use crate::config::{Config, LogFormat};
-use crate::signal::Signals;
-use crate::{log, output, serve, wiring};
+use crate::{output, temporary};
 
 /// Few, so that a backlog builds up and can be watched.
 const SLOTS: usize = 4;
@@ -28,42 +25,12 @@ const SLOTS: usize = 4;
 const LOOK_EVERY: Duration = Duration::from_millis(150);
 /// A machine on which it takes longer has a problem that the demonstration should not hide.
 const TIME_MAX: Duration = Duration::from_secs(90);
-const STOP_GRACE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run() -> anyhow::Result<ExitCode> {
-    let directory = tempfile::Builder::new().prefix("windlass-demo-").tempdir();
-    let directory = directory.context("a temporary directory cannot be made")?;
-    let cores = serve::cores();
-    let mut config = Config::defaults(cores);
-    config.listen.set_port(0);
-    config.data_dir = directory.path().join("data");
-    config.store = config.data_dir.join("store.db");
-    config.scheduler.slots = SLOTS;
-    config.stop_grace = STOP_GRACE;
-    config.log.format = LogFormat::Human;
-    config.log.level = tracing::Level::WARN;
-    let runtime = serve::runtime(cores)?;
-    let log = log::start(&config.log);
-    log.first(|| ());
-    let ended = runtime.block_on(demonstrate(&config));
-    runtime.shutdown_background();
-    drop(log);
-    directory.close().context("the temporary directory cannot be removed")?;
-    ended
-}
-
-async fn demonstrate(config: &Config) -> anyhow::Result<ExitCode> {
-    let mut signals = Signals::listen().context("signals cannot be listened to")?;
-    serve::prepare(&config.data_dir)?;
-    let listener = TcpListener::bind(config.listen).await.context("no port can be had")?;
-    let running = wiring::start(config, listener, serve::handler_path()).await?;
-    let url = format!("http://{}", running.address);
-    let shown = tokio::select! {
-        shown = show(&url) => shown.map(|()| ExitCode::SUCCESS),
-        asked = signals.next() => Ok(ExitCode::from(asked.exit_status())),
-    };
-    running.stop().await?;
-    shown
+    temporary::with_daemon(SLOTS, async |url| {
+        show(url).await?;
+        Ok(ExitCode::SUCCESS)
+    })
 }
 
 async fn show(url: &str) -> anyhow::Result<()> {

@@ -1,0 +1,58 @@
+//! A whole daemon in a temporary directory, for commands that need a queue and leave none behind.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+
+use crate::config::{Config, LogFormat};
+use crate::signal::Signals;
+use crate::{log, serve, wiring};
+
+/// Nobody waits long for a daemon that has nothing left to do.
+const STOP_GRACE: Duration = Duration::from_secs(1);
+
+/// Starts a daemon with so many slots, lets `work` use it by its URL, and removes it with all its
+/// files, also when a signal comes first.
+pub(crate) fn with_daemon(
+    slots: usize,
+    work: impl AsyncFnOnce(&str) -> anyhow::Result<ExitCode>,
+) -> anyhow::Result<ExitCode> {
+    let directory = tempfile::Builder::new().prefix("windlass-").tempdir();
+    let directory = directory.context("a temporary directory cannot be made")?;
+    let cores = serve::cores();
+    let mut config = Config::defaults(cores);
+    config.listen.set_port(0);
+    config.data_dir = directory.path().join("data");
+    config.store = config.data_dir.join("store.db");
+    config.scheduler.slots = slots;
+    config.stop_grace = STOP_GRACE;
+    config.log.format = LogFormat::Human;
+    config.log.level = tracing::Level::ERROR;
+    let runtime = serve::runtime(cores)?;
+    let log = log::start(&config.log);
+    log.first(|| ());
+    let ended = runtime.block_on(live(&config, work));
+    runtime.shutdown_background();
+    drop(log);
+    directory.close().context("the temporary directory cannot be removed")?;
+    ended
+}
+
+async fn live(
+    config: &Config,
+    work: impl AsyncFnOnce(&str) -> anyhow::Result<ExitCode>,
+) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::listen().context("signals cannot be listened to")?;
+    serve::prepare(&config.data_dir)?;
+    let listener = TcpListener::bind(config.listen).await.context("no port can be had")?;
+    let running = wiring::start(config, listener, serve::handler_path()).await?;
+    let url = format!("http://{}", running.address);
+    let ended = tokio::select! {
+        ended = work(&url) => ended,
+        asked = signals.next() => Ok(ExitCode::from(asked.exit_status())),
+    };
+    running.stop().await?;
+    ended
+}
