@@ -90,8 +90,7 @@ fn protocol(options: &Options) -> http1::Builder {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(options.header_timeout)
-        .max_header_size(HEAD_BYTES_MAX)
-        .pipeline_flush(true);
+        .max_header_size(HEAD_BYTES_MAX);
     http
 }
 
