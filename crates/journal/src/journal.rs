@@ -171,11 +171,13 @@ impl Journal {
         answered.await.map_err(|_| Error::Closed)?.ids
     }
 
-    /// Returns when all appends that were in progress have been answered.
+    /// Returns when all appends that were in progress have been answered. After a refused append
+    /// it also tries the disk, so that a journal without traffic can become healthy again;
+    /// `Storage` when the disk still refuses.
     pub async fn wsync(&self) -> Result<(), Error> {
         let (answer, answered) = oneshot::channel();
         self.sender()?.send(Command::Sync(answer)).await.map_err(|_| Error::Closed)?;
-        answered.await.map_err(|_| Error::Closed)
+        answered.await.map_err(|_| Error::Closed)?
     }
 
     /// An id from the same generator, for things that do not go through the journal.

@@ -28,7 +28,7 @@ const GROUP_BYTES_MAX: u64 = 8 * 1024 * 1024;
 pub(crate) enum Command {
     Append(Append),
     /// Answered when everything before it has been answered.
-    Sync(oneshot::Sender<()>),
+    Sync(oneshot::Sender<Result<(), Error>>),
 }
 
 pub(crate) struct Append {
@@ -123,7 +123,7 @@ impl Writer {
             self.write(&mut group);
             for sync in syncs.drain(..) {
                 // Whoever does not wait any more needs no answer.
-                let _ = sync.send(());
+                let _ = sync.send(self.try_disk());
             }
         }
         for spool in self.undecided {
@@ -136,7 +136,7 @@ impl Writer {
         &mut self,
         first: Command,
         group: &mut Vec<Append>,
-        syncs: &mut Vec<oneshot::Sender<()>>,
+        syncs: &mut Vec<oneshot::Sender<Result<(), Error>>>,
     ) {
         let bytes_max = GROUP_BYTES_MAX.min(self.segment_bytes_max);
         let mut bytes = 0;
@@ -251,6 +251,18 @@ impl Writer {
         for Numbered { append, ids } in numbered {
             answer(append, Ok(ids));
         }
+    }
+
+    /// After a refusal, finds out whether the disk works again, by beginning a new segment.
+    fn try_disk(&mut self) -> Result<(), Error> {
+        if self.shared.state().healthy.is_none() {
+            return Ok(());
+        }
+        let first = self.shared.make_ids(self.clock.now(), 1)?[0];
+        self.seal();
+        self.active = Some(self.create(first)?);
+        self.shared.state().healthy = None;
+        Ok(())
     }
 
     /// Begins a segment; it is durable, though empty, when this returns.

@@ -53,6 +53,10 @@ async fn workload(disk: &FaultDisk) -> Known {
             Ok(ids) => known.accepted.extend(ids.into_iter().zip(texts)),
             Err(_) => known.refused.extend(texts),
         }
+        if step % 6 == 4 {
+            // Whether the disk works again by now is not the point here.
+            let _ = journal.wsync().await;
+        }
         if step % 5 == 4
             && let Some(ticket) = journal.reserve(4, usize::MAX, LONG)
             && journal.read(&ticket).await.is_ok()

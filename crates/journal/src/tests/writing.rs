@@ -176,6 +176,50 @@ async fn s0_41_a_full_disk_refuses_until_there_is_room_again() {
 }
 
 #[tokio::test]
+async fn s0_41_wsync_waits_for_writes_in_progress() {
+    let disk = FaultDisk::default();
+    let journal = open_faulty(&disk);
+    let begun = disk.syncs();
+    disk.shut_gate();
+    let spawn = |payload: &'static str| {
+        let journal = journal.clone();
+        tokio::spawn(async move { journal.append(entries(&[payload]), None).await.unwrap() })
+    };
+    let append = spawn("in progress");
+    while disk.syncs() == begun {
+        tokio::task::yield_now().await;
+    }
+    let wsync = tokio::spawn({
+        let journal = journal.clone();
+        async move { journal.wsync().await }
+    });
+    tokio::task::yield_now().await;
+    assert!(!wsync.is_finished());
+    disk.open_gate();
+    wsync.await.unwrap().unwrap();
+    assert_eq!(journal.stats().unread_records, 1);
+    append.await.unwrap();
+}
+
+#[tokio::test]
+async fn s0_41_wsync_finds_out_that_the_disk_works_again() {
+    let disk = FaultDisk::default();
+    let journal = open_faulty(&disk);
+    let mut accepted = journal.append(entries(&["before"]), None).await.unwrap();
+    disk.fail(Some(Plan { fault: Fault::Refuse, from: 1, until: u64::MAX }));
+    assert!(journal.append(entries(&["refused"]), None).await.is_err());
+    assert!(matches!(journal.wsync().await, Err(Error::Storage(_))));
+    assert!(journal.stats().healthy.is_some());
+    disk.fail(None);
+    journal.wsync().await.unwrap();
+    assert_eq!(journal.stats().healthy, None);
+    accepted.extend(journal.append(entries(&["after"]), None).await.unwrap());
+    journal.close().await;
+    let journal = open_faulty(&disk.restarted());
+    assert_eq!(ids(&drain(&journal).await), accepted);
+}
+
+#[tokio::test]
 async fn a_clock_that_is_too_far_back_refuses_and_harms_nobody() {
     let root = tempfile::tempdir().unwrap();
     let clock = clock();
