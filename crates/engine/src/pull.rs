@@ -132,6 +132,9 @@ pub(crate) async fn renew(shared: &Shared, lease: LeaseRef, by: Duration) -> Res
 pub(crate) async fn finish(shared: &Shared, finish: PullFinish) -> Result<(), Error> {
     let now = shared.now();
     let job = job_of(shared, &finish.lease).await?;
+    if job.lease.is_none_or(|lease| lease.token != finish.lease.token) {
+        return Err(lost());
+    }
     let policy = reap::policy_of(shared, &job).await.map_err(store_error)?;
     let luck = shared.luck();
     let (verdict, exhausted) = retry::after_attempt(&job, finish.status, &policy.retry, now, luck);
@@ -212,7 +215,11 @@ async fn job_of(shared: &Shared, lease: &LeaseRef) -> Result<Job, Error> {
 async fn lost_or_unknown(shared: &Shared, lease: &LeaseRef) -> Error {
     match shared.store.job_get(&lease.tenant, lease.id).await {
         Ok(None) => Error::NotFound("job"),
-        Ok(Some(_)) => Error::Conflict("the lease is lost: this token is not the job's".into()),
+        Ok(Some(_)) => lost(),
         Err(error) => store_error(error),
     }
+}
+
+fn lost() -> Error {
+    Error::Conflict("the lease is lost: this token is not the job's".into())
 }

@@ -15,8 +15,11 @@ use crate::api::{DaemonStatus, Error, JobView, JournalStatus, Readiness, TenantC
 use crate::service::Backoff;
 use crate::shared::Shared;
 
-/// How long a read waits for a job that was just added to reach the store.
-const FRESH_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a read waits for a job that was just added to reach the store, before it looks into the
+/// journal for it.
+const FRESH_PATIENCE: Duration = Duration::from_millis(50);
+/// How long lists and numbers wait for everything that was just added.
+const LIST_PATIENCE: Duration = Duration::from_millis(500);
 /// How long status, readiness and metrics wait for the store.
 const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -76,7 +79,7 @@ pub(crate) async fn job_log(
 /// slow to take it.
 pub(crate) async fn job_list(shared: &Shared, list: List) -> Result<Page, Error> {
     if let Some(newest) = shared.appended() {
-        shared.ingested_up_to(newest, FRESH_PATIENCE).await;
+        shared.ingested_up_to(newest, LIST_PATIENCE).await;
     }
     shared.store.job_list(list).await.map_err(store_error)
 }
@@ -84,7 +87,7 @@ pub(crate) async fn job_list(shared: &Shared, list: List) -> Result<Page, Error>
 /// The numbers of a tenant's types, with what was just added.
 pub(crate) async fn types(shared: &Shared, tenant: &Tenant) -> Result<Vec<TypeStats>, Error> {
     if let Some(newest) = shared.appended() {
-        shared.ingested_up_to(newest, FRESH_PATIENCE).await;
+        shared.ingested_up_to(newest, LIST_PATIENCE).await;
     }
     shared.store.type_stats(Some(tenant)).await.map_err(store_error)
 }

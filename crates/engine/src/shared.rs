@@ -128,7 +128,9 @@ impl Shared {
         {
             let mut scheduler = self.scheduler();
             for (key, jobs) in ready {
-                scheduler.note(&key, jobs);
+                if !scheduler.note(&key, jobs) {
+                    self.look_wanted.store(true, Ordering::SeqCst);
+                }
                 tenants.insert(key.tenant);
             }
         }

@@ -40,11 +40,13 @@ const STORE_PATIENCE: Duration = Duration::from_secs(10);
 /// A running engine: what it shares, and how its parts are ended.
 pub(crate) struct Running {
     pub shared: Arc<Shared>,
-    services: Services,
+    /// Services that begin work, and how they are stopped; they go first.
+    beginning: Services,
+    stop_beginning: CancellationToken,
     batches: TaskTracker,
-    /// Ends what begins work, then what carries it on.
-    stop_picking: CancellationToken,
-    stop_all: CancellationToken,
+    /// Services that carry work on to its end.
+    carrying: Services,
+    stop_carrying: CancellationToken,
     /// True after dead daemons' journals have been looked for once.
     adopted: watch::Sender<bool>,
 }
@@ -117,26 +119,26 @@ fn spawn_services(
     let sysid = grant.sysid;
     let (shared, settlements) =
         Shared::new(parts, journal.clone(), grant, position, options, metrics);
-    let (stop_picking, stop_all) = (CancellationToken::new(), CancellationToken::new());
-    let services = Services::default();
+    let (beginning, carrying) = (Services::default(), Services::default());
+    let (stop_beginning, stop_carrying) = (CancellationToken::new(), CancellationToken::new());
     let batches = TaskTracker::new();
 
-    let ingest = Ingest::new(shared.clone(), journal, sysid, stop_all.clone());
-    services.spawn(ingest, Arc::default(), stop_all.clone());
-    let settle = Settle::new(shared.clone(), settlements, stop_all.clone());
-    services.spawn(settle, Arc::default(), stop_all.clone());
-    services.spawn(Renew { shared: shared.clone() }, Arc::default(), stop_all.clone());
-    let dispatch = Dispatch::new(shared.clone(), batches.clone());
-    services.spawn(dispatch, shared.dispatch_wake.clone(), stop_picking.clone());
     let quiet = || Arc::new(Notify::new());
-    services.spawn(Reap::new(shared.clone()), quiet(), stop_picking.clone());
-    services.spawn(Purge { shared: shared.clone() }, quiet(), stop_picking.clone());
+    let ingest = Ingest::new(shared.clone(), journal, sysid, stop_carrying.clone());
+    carrying.spawn(ingest, quiet(), stop_carrying.clone());
+    let settle = Settle::new(shared.clone(), settlements, stop_carrying.clone());
+    carrying.spawn(settle, quiet(), stop_carrying.clone());
+    carrying.spawn(Renew { shared: shared.clone() }, quiet(), stop_carrying.clone());
+    let dispatch = Dispatch::new(shared.clone(), batches.clone());
+    beginning.spawn(dispatch, shared.dispatch_wake.clone(), stop_beginning.clone());
+    beginning.spawn(Reap::new(shared.clone()), quiet(), stop_beginning.clone());
+    beginning.spawn(Purge { shared: shared.clone() }, quiet(), stop_beginning.clone());
     let adopted = watch::Sender::new(false);
     let looked = adopted.clone();
-    let adopt = Adopt { shared: shared.clone(), stop: stop_picking.clone(), looked };
-    services.spawn(adopt, quiet(), stop_picking.clone());
+    let adopt = Adopt { shared: shared.clone(), stop: stop_beginning.clone(), looked };
+    beginning.spawn(adopt, quiet(), stop_beginning.clone());
     if shared.store.capabilities().wakes {
-        let (listening, stop) = (shared.clone(), stop_picking.clone());
+        let (listening, stop) = (shared.clone(), stop_beginning.clone());
         batches.spawn(async move {
             loop {
                 tokio::select! {
@@ -146,7 +148,7 @@ fn spawn_services(
             }
         });
     }
-    Running { shared, services, batches, stop_picking, stop_all, adopted }
+    Running { shared, beginning, stop_beginning, batches, carrying, stop_carrying, adopted }
 }
 
 impl Running {
@@ -154,7 +156,8 @@ impl Running {
     pub(crate) async fn stop(&self) -> Result<(), Error> {
         let shared = &self.shared;
         shared.picking.store(false, Ordering::SeqCst);
-        self.stop_picking.cancel();
+        self.stop_beginning.cancel();
+        self.beginning.stopped().await;
         self.batches.close();
         let ended = tokio::time::timeout(shared.options.stop_grace, self.batches.wait()).await;
         if ended.is_err() {
@@ -164,8 +167,8 @@ impl Running {
             let _ = tokio::time::timeout(KILL_PATIENCE, self.batches.wait()).await;
         }
         self.settled().await;
-        self.stop_all.cancel();
-        self.services.stopped().await;
+        self.stop_carrying.cancel();
+        self.carrying.stopped().await;
         shared.runner.close().await;
         let flushed = self.leave_store().await;
         shared.journal.close().await;

@@ -22,6 +22,8 @@ use windlass_core::{HandlerId, Priority, Tenant, Timestamp, TypeKey, TypeName, T
 use crate::options::Fairness;
 use set::IndexedSet;
 
+/// Idle types that are remembered, with their handlers and settings, for their next job.
+const TYPES_KNOWN_MAX: usize = 100_000;
 /// One pick in so many has a floor.
 const FLOOR_EVERY: u64 = 10;
 
@@ -59,6 +61,8 @@ pub(crate) struct Scheduler {
 /// What is known of one type.
 #[derive(Debug, Default)]
 struct Entry {
+    /// A look at the store has told its handler and settings.
+    known: bool,
     ready: u64,
     /// All jobs ever noted, and how many of them when the newest look at the store began: those
     /// after that are not in its answer.
@@ -101,12 +105,15 @@ impl Scheduler {
 
     // ---- what waits ------------------------------------------------------------------------
 
-    /// `ready` more jobs of a type may run now.
-    pub(crate) fn note(&mut self, key: &TypeKey, ready: u64) {
+    /// `ready` more jobs of a type may run now. False when a look at the store must tell first
+    /// how the type is run.
+    pub(crate) fn note(&mut self, key: &TypeKey, ready: u64) -> bool {
         let entry = self.types.entry(key.clone()).or_default();
         entry.ready += ready;
         entry.noted += ready;
+        let known = entry.known;
         self.reopen(key);
+        known
     }
 
     /// A look at the store begins: what is noted from here on is not in its answer.
@@ -121,13 +128,20 @@ impl Scheduler {
         }
         for seen in waiting {
             let entry = self.types.entry(seen.key).or_default();
+            entry.known = true;
             entry.ready += seen.ready;
             entry.handler = seen.handler;
             if *entry.settings != seen.settings {
                 entry.settings = Arc::new(seen.settings);
             }
         }
-        self.types.retain(|_, entry| entry.ready > 0 || entry.jobs_running > 0);
+        if self.types.len() > TYPES_KNOWN_MAX {
+            self.types.retain(|_, entry| entry.ready > 0 || entry.jobs_running > 0);
+        }
+        if !self.unrunnable.is_empty() {
+            let in_force: HashSet<_> = self.types.values().filter_map(|e| e.handler).collect();
+            self.unrunnable.retain(|handler| in_force.contains(handler));
+        }
         let weights = self.types.values().filter_map(|entry| entry.settings.weight);
         self.weight_max = weights.max().unwrap_or(1);
         self.reopen_all();
@@ -283,10 +297,11 @@ impl Scheduler {
                 return;
             }
             self.resting.remove(&(at, key.clone()));
-            if let Some(entry) = self.types.get_mut(&key) {
+            let entry = self.types.get_mut(&key).filter(|entry| entry.rest_until == Some(at));
+            if let Some(entry) = entry {
                 entry.rest_until = None;
+                self.reopen(&key);
             }
-            self.reopen(&key);
         }
     }
 

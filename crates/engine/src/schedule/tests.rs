@@ -177,6 +177,9 @@ fn a_type_over_its_rate_rests() {
     assert!(scheduler.select(NOW, &HashSet::new(), &mut rng).is_none());
     let rested = scheduler.next_rested_at().unwrap();
     assert_eq!(rested, NOW + Duration::from_secs(1));
+    scheduler.spend_rate(&pick.key, 2, NOW);
+    assert!(scheduler.select(rested, &HashSet::new(), &mut rng).is_none(), "it rests longer");
+    let rested = NOW + Duration::from_secs(2);
     assert!(scheduler.select(rested, &HashSet::new(), &mut rng).is_some());
 }
 
@@ -207,4 +210,16 @@ fn one_pick_in_ten_has_a_floor_so_that_no_priority_starves() {
     let mut rng = fastrand::Rng::with_seed(3);
     let mut picks = (0..100).map(|_| scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap());
     assert_eq!(picks.by_ref().filter(|pick| pick.0.floor.is_some()).count(), 10);
+}
+
+#[test]
+fn an_idle_type_is_remembered_with_its_handler_and_a_new_one_asks_for_a_look() {
+    let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 1)]);
+    scheduler.look_begins();
+    scheduler.look_ends(vec![]);
+    let mut rng = fastrand::Rng::with_seed(3);
+    assert!(scheduler.select(NOW, &HashSet::new(), &mut rng).is_none());
+    assert!(scheduler.note(&key("a", "t"), 1), "its handler is known");
+    assert!(scheduler.select(NOW, &HashSet::new(), &mut rng).is_some());
+    assert!(!scheduler.note(&key("a", "new"), 1));
 }
