@@ -43,6 +43,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use rusqlite::Connection;
 use windlass_core::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
 use windlass_core::job::{Boot, Progress};
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
@@ -60,6 +61,7 @@ pub use crate::open::{OnCommit, Options};
 
 use crate::queue::PROMOTE_JOBS_MAX;
 use crate::reader::Readers;
+use crate::tx::Tx;
 use crate::writer::Writer;
 
 /// The store. Its calls need a Tokio runtime; dropping it without `close` loses nothing.
@@ -90,19 +92,25 @@ impl SqliteStore {
         Timestamp(self.heard.load(Ordering::Relaxed))
     }
 
-    /// Makes every job ready that is due at `now`, in transactions of a bounded size.
-    async fn promote(&self, now: Timestamp) -> Result<(), Error> {
-        let due = self.readers.read(queue::next_due_at).await?;
-        if due.is_none_or(|at| at > now) {
-            return Ok(());
+    /// Reads when every job that is due at `now` is ready. They become so in transactions of a
+    /// bounded size; mostly there are none, and there is nothing to write.
+    async fn read_promoted<T, F>(&self, now: Timestamp, read: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Fn(&Connection) -> error::Result<T> + Clone + Send + 'static,
+    {
+        let unless_due = read.clone();
+        let answer = self.readers.read(move |conn| {
+            let due = queue::next_due_at(conn)?.is_some_and(|at| at <= now);
+            if due { Ok(None) } else { unless_due(conn).map(Some) }
+        });
+        if let Some(answer) = answer.await? {
+            return Ok(answer);
         }
-        loop {
-            let step = move |tx: &mut tx::Tx<'_>| queue::promote(tx, now);
-            let promoted = self.writer.write(RELAXED, PROMOTE_JOBS_MAX, step).await?;
-            if promoted < PROMOTE_JOBS_MAX {
-                return Ok(());
-            }
-        }
+        let step = move |tx: &mut Tx<'_>| queue::promote(tx, now);
+        // What was due at `now` is finite, and nobody adds to it as fast as it is moved.
+        while self.writer.write(RELAXED, PROMOTE_JOBS_MAX, step).await? == PROMOTE_JOBS_MAX {}
+        self.readers.read(read).await
     }
 }
 
@@ -155,7 +163,7 @@ impl Store for SqliteStore {
     }
 
     async fn payload_put(&self, id: JobId, index: u32, piece: Bytes) -> Result<(), Error> {
-        let put = move |tx: &mut tx::Tx<'_>| insert::payload_put(tx.conn, id, index, &piece);
+        let put = move |tx: &mut Tx<'_>| insert::payload_put(tx.conn, id, index, &piece);
         self.writer.write(RELAXED, PIECE_WEIGHS_JOBS, put).await
     }
 
@@ -171,8 +179,7 @@ impl Store for SqliteStore {
 
     async fn type_waiting(&self, now: Timestamp) -> Result<Waiting, Error> {
         self.hear(now);
-        self.promote(now).await?;
-        self.readers.read(type_row::waiting).await
+        self.read_promoted(now, type_row::waiting).await
     }
 
     async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error> {
@@ -279,9 +286,9 @@ impl Store for SqliteStore {
 
     /// What is ready is judged by the newest time that any call has named.
     async fn type_stats(&self, tenant: Option<&Tenant>) -> Result<Vec<TypeStats>, Error> {
-        self.promote(self.heard()).await?;
         let tenant = tenant.cloned();
-        self.readers.read(move |conn| type_row::stats(conn, tenant.as_ref())).await
+        let stats = move |conn: &Connection| type_row::stats(conn, tenant.as_ref());
+        self.read_promoted(self.heard(), stats).await
     }
 
     async fn handler_put(

@@ -22,7 +22,7 @@ pub struct Options {
     pub busy_timeout: Duration,
     /// Pages that the writer keeps in memory. Readers have a small share of their own each.
     pub cache_bytes: usize,
-    /// Reads that run at the same time, each on its own connection.
+    /// Reads that run at the same time, each on its own connection; at least one.
     pub readers: usize,
     pub on_commit: Option<OnCommit>,
 }

@@ -22,7 +22,8 @@ struct Shared {
 }
 
 impl Readers {
-    pub(crate) fn new(options: Options) -> Readers {
+    pub(crate) fn new(mut options: Options) -> Readers {
+        options.readers = options.readers.max(1);
         let permits = Arc::new(Semaphore::new(options.readers));
         Readers { shared: Arc::new(Shared { options, idle: Mutex::default() }), permits }
     }
@@ -72,9 +73,11 @@ impl Shared {
             };
             conn.prepare_cached("BEGIN")?.execute([])?;
             let answer = read(&conn);
+            let ended = conn.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
             // A connection whose transaction does not end is not used again.
-            conn.prepare_cached("COMMIT")?.execute([])?;
-            self.idle().push(conn);
+            if ended.is_ok() {
+                self.idle().push(conn);
+            }
             answer
         };
         let answer = in_transaction().map_err(|failure| failure.translate(&self.options.path));
