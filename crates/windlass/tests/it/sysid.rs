@@ -42,13 +42,15 @@ fn s0_58_a_dead_daemons_number_is_free_after_its_lease() {
     assert_eq!(again.sysid(), 78);
 }
 
+/// The two have a store in common, but no directory.
 #[test]
 fn s0_58_a_daemon_whose_number_was_taken_stops_taking_jobs() {
     const JOBS: usize = 30;
-    let config = Config::new();
-    let mut first = Daemon::start(config.clone().flag("--sysid").flag("79"));
+    let mut first = Daemon::start(Config::new().flag("--sysid").flag("79"));
     first.pause();
-    let second = until_started(&config.flag("--sysid").flag("79"));
+    let store = format!("sqlite:{}", first.home().store().display());
+    let config = Config::new().flag("--sysid").flag("79").flag("--store").flag(&store);
+    let second = until_started(&config);
     assert_eq!(second.sysid(), 79);
     first.resume();
     let tenant = second.tenant("a");

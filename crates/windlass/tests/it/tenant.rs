@@ -46,8 +46,8 @@ fn s0_3_nothing_that_one_tenants_job_leaves_is_seen_by_anothers() {
         daemon.home().path("b-done").display()
     );
     let options = json!({"env": {"SECRET_OF_A": "mark-of-a"}});
-    a.handler("t", &json!({"lang": "sh", "eid": "same", "body": leave, "options": options}));
-    b.handler("t", &json!({"lang": "sh", "eid": "same", "body": look}));
+    a.handler("t", &json!({"lang": "sh", "body": leave, "options": options}));
+    b.handler("t", &json!({"lang": "sh", "body": look}));
     let id = a.add_one("t", "mark-of-a");
     a.until_state(&id, "finished");
     let id = b.add_one("t", "x");
