@@ -27,7 +27,9 @@ use crate::config::{Log, LogFormat};
 /// Our own crates; what others say is only heard when it is a warning.
 const OWN_TARGETS: &str = "windlass";
 /// Lines that wait for the thread, in bytes; who logs more than that waits.
-const BUFFER_BYTES_MAX: usize = 4 * 1024 * 1024;
+const BUFFER_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// A buffer that a burst has made larger than this is given back.
+const BUFFER_BYTES_KEPT: usize = 1024 * 1024;
 
 /// Starts the log of this process. Nothing is written before the guard is given the first line,
 /// and everything when it is dropped.
@@ -154,6 +156,7 @@ impl Shared {
             // Nobody can be told that the log cannot be written; the daemon goes on without it.
             let _ = out.write_all(&taken);
             taken.clear();
+            taken.shrink_to(BUFFER_BYTES_KEPT);
         }
     }
 }

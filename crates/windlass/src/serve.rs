@@ -14,7 +14,7 @@ use anyhow::{Context, anyhow};
 use tokio::net::TcpListener;
 
 use crate::cli::Serve;
-use crate::config::{Config, Given};
+use crate::config::{Config, Given, misspelt};
 use crate::log;
 use crate::signal::Signals;
 use crate::wiring::{self, Running};
@@ -39,6 +39,9 @@ pub(crate) fn run(flags: &Serve) -> anyhow::Result<ExitCode> {
     })?;
     let runtime = runtime(cores)?;
     let log = log::start(&config.log);
+    std::panic::set_hook(Box::new(|panic| {
+        tracing::error!(%panic, "a part of the daemon panicked");
+    }));
     let ended = runtime.block_on(daemon(&config, &log));
     runtime.shutdown_background();
     drop(log);
@@ -77,6 +80,7 @@ async fn daemon(config: &Config, log: &log::Guard) -> anyhow::Result<ExitCode> {
             "listening"
         );
     });
+    warn_of_misspelt_variables();
     work(running, &mut signals).await
 }
 
@@ -111,6 +115,15 @@ async fn give_up(running: Running, reason: String) -> anyhow::Error {
     // The reason for the end is what counts, not how clean the end is.
     let _ = tokio::time::timeout(FAILED_STOP_MAX, running.stop()).await;
     anyhow!(reason)
+}
+
+fn warn_of_misspelt_variables() {
+    for (name, _) in std::env::vars_os() {
+        if let Some(meant) = name.to_str().and_then(misspelt) {
+            let name = name.to_string_lossy();
+            tracing::warn!("the environment variable {name} means nothing; is {meant} meant?");
+        }
+    }
 }
 
 async fn bind(listen: SocketAddr) -> anyhow::Result<TcpListener> {

@@ -10,8 +10,8 @@ Examples:
   windlass run thumbnail.sh --payload a.png --payload b.png
   windlass run mail.sh --env SMTP_HOST=localhost < addresses.txt
 
-Nothing is kept. Jobs that the handler asks for are shown, not run. The exit status is 1 if a job
-does not succeed at its first attempt.")]
+Nothing is kept. Jobs of other types that the handler asks for are shown, not run. The exit status
+is 1 if a job does not succeed at its first attempt.")]
 pub(crate) struct Run {
     /// File with the source; - is standard input.
     pub(crate) file: PathBuf,

@@ -5,8 +5,8 @@
 mod file;
 mod key;
 mod kind;
+mod source;
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,6 +18,7 @@ use windlass_engine::Fairness;
 use self::file::Settings;
 pub(crate) use self::key::{Default, KEYS, Key};
 use self::kind::Value;
+pub(crate) use self::source::{Error, Source};
 
 /// Names the configuration file.
 pub(crate) const CONFIG_ENVIRONMENT: &str = "WINDLASS_CONFIG";
@@ -216,6 +217,22 @@ impl Config {
     }
 }
 
+/// Variables that are meant for the commands that talk to a daemon.
+const OTHER_ENVIRONMENT: [&str; 3] = [CONFIG_ENVIRONMENT, "WINDLASS_URL", "WINDLASS_TENANT"];
+/// Letters in which a misspelt variable may differ from the one that was meant.
+const MISSPELT_MAX: usize = 2;
+
+/// The variable that was probably meant by one that means nothing. Others that begin alike are left
+/// alone: the surroundings of a daemon may set some of their own.
+pub(crate) fn misspelt(variable: &str) -> Option<String> {
+    let known: Vec<_> = KEYS.iter().map(Key::environment).collect();
+    if known.iter().any(|name| name == variable) || OTHER_ENVIRONMENT.contains(&variable) {
+        return None;
+    }
+    let near = |name: &String| strsim::osa_distance(name, variable) <= MISSPELT_MAX;
+    known.into_iter().find(near)
+}
+
 fn flag_of<'a>(key: &Key, flags: &'a [(&'static str, String)]) -> Option<&'a str> {
     flags.iter().find(|(name, _)| *name == key.name).map(|(_, text)| text.as_str())
 }
@@ -280,58 +297,6 @@ impl Resolved<'_> {
         }
     }
 }
-
-/// Where a value came from, in the words of the one who wrote it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Source {
-    Flag(String),
-    Environment(String),
-    /// With the line, from 1.
-    File(PathBuf, usize),
-    Default,
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Source::Flag(name) | Source::Environment(name) => f.write_str(name),
-            Source::File(path, line) => write!(f, "{}, line {line}", path.display()),
-            Source::Default => f.write_str("the default"),
-        }
-    }
-}
-
-/// One sentence about the value that is wrong and what would be right.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Error {
-    sentence: String,
-    /// The value was typed on the command line, so the usage is wrong, not the machine.
-    pub(crate) by_flag: bool,
-}
-
-impl Error {
-    fn value(key: &Key, source: &Source, given: &str) -> Error {
-        let accepted = key.kind.accepted();
-        Error::rule(source, &format!("{} takes {accepted}, not {given}", key.name))
-    }
-
-    fn rule(source: &Source, rule: &str) -> Error {
-        let by_flag = matches!(source, Source::Flag(_));
-        Error { sentence: format!("{source}: {rule}"), by_flag }
-    }
-
-    fn file(sentence: String) -> Error {
-        Error { sentence, by_flag: false }
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.sentence)
-    }
-}
-
-impl std::error::Error for Error {}
 
 #[cfg(test)]
 mod tests;

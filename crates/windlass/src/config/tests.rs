@@ -50,6 +50,15 @@ fn every_key_can_be_set_in_the_environment() {
 }
 
 #[test]
+fn a_misspelt_variable_is_told_from_one_of_somebody_else() {
+    let meant = misspelt("WINDLASS_SCHEDULER_SLOT");
+    assert_eq!(meant.as_deref(), Some("WINDLASS_SCHEDULER_SLOTS"));
+    for name in ["WINDLASS_LISTEN", "WINDLASS_URL", "WINDLASS_SERVICE_HOST", "WINDLASS_JOB_ID"] {
+        assert_eq!(misspelt(name), None, "{name}");
+    }
+}
+
+#[test]
 fn an_error_names_the_place_that_the_wrong_value_came_from() {
     let by_flag = load(&[("sysid", "0")], &[], "").unwrap_err();
     assert!(

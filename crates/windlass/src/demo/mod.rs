@@ -109,8 +109,8 @@ async fn account(daemons: &[Daemon], ended: &[Ended], began_ms: i64) -> anyhow::
     let took_s = ((last_ms - began_ms) as f64 / 1000.0).max(0.001);
     let mut text = format!("\n{}", report::table(ended, began_ms).render(output::width()));
     text.push_str(&format!(
-        "\n{jobs} jobs in {attempts} attempts took {took_s:.1} s, {:.0} jobs a second with {SLOTS} \
-         slots.\n",
+        "\n{jobs} jobs in {attempts} attempts took {took_s:.1} s: {:.0} jobs a second with {SLOTS} \
+         slots, most of it sleep, to have something to watch.\n",
         jobs as f64 / took_s
     ));
     if let Some(sentence) = report::fairness(ended, began_ms) {
@@ -127,8 +127,7 @@ async fn account(daemons: &[Daemon], ended: &[Ended], began_ms: i64) -> anyhow::
 }
 
 const BY_HAND: &str = r#"
-The same by hand:
-  windlass serve
+The same by hand, with a daemon in another terminal (`windlass serve`):
   curl -X PUT http://127.0.0.1:7600/v1/acme/handlers/shout \
        -H 'Content-Type: application/json' -d '{"lang":"sh","body":"tr a-z A-Z"}'
   printf 'hello\nworld\n' | curl -H 'Content-Type: text/plain' --data-binary @- \
