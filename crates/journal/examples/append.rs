@@ -1,5 +1,6 @@
 //! Measures appends beside a loop that only writes the same bytes and syncs them, in the same run
-//! and on the same disk. Usage: `cargo run --release -p windlass-journal --example append [dir]`.
+//! and on the same disk, then reads them back. Usage:
+//! `cargo run --release -p windlass-journal --example append [dir]`.
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;
@@ -39,6 +40,7 @@ async fn measure(root: &Path) -> Result<(), Failure> {
         std::fs::create_dir(&dir)?;
         let group_bytes = journal_lines(&dir).await?;
         raw_lines(&dir, group_bytes)?;
+        read_back(&dir).await?;
         lone(&dir).await?;
     }
     Ok(())
@@ -101,6 +103,23 @@ async fn journal_lines(dir: &Path) -> Result<u64, Failure> {
     let groups = syncs.load(std::sync::atomic::Ordering::Relaxed).max(1);
     report("journal", took, bytes, groups);
     Ok(bytes / groups)
+}
+
+/// How fast a start checks what is there, and how fast it is read.
+async fn read_back(dir: &Path) -> Result<(), Failure> {
+    let began = Instant::now();
+    let journal = open(&dir.join("lines"), Arc::default())?;
+    let opened = began.elapsed();
+    let mut lines = 0;
+    while let Some(ticket) = journal.reserve(10_000, 4 * 1024 * 1024, Duration::from_secs(60)) {
+        lines += journal.read(&ticket).await?.len();
+        journal.commit(ticket)?;
+    }
+    let took = began.elapsed() - opened;
+    let rate = lines as f64 / took.as_secs_f64();
+    println!("opened {lines} lines in {opened:.2?}, read {rate:.0} lines/s");
+    journal.close().await;
+    Ok(())
 }
 
 /// The same number of bytes, in groups of the same size, by nothing but write and fdatasync.

@@ -111,8 +111,7 @@ fn random_entry(luck: &mut fastrand::Rng) -> Entry {
     let payload: Vec<u8> = (0..size).map(|_| ALPHABET[luck.usize(..ALPHABET.len())]).collect();
     let mut made = entry(payload);
     if luck.bool() {
-        made.key =
-            TypeKey::new(["a", "b-1"][luck.usize(..2)], "t/|x".split('|').next().unwrap()).unwrap();
+        made.key = TypeKey::new(["a", "b-1"][luck.usize(..2)], "t/x").unwrap();
         made.priority = Priority::new(luck.i64(0..=1000)).unwrap();
         made.run_at = luck.bool().then(|| Timestamp(luck.i64(..)));
         made.expires_at = luck.bool().then(|| Timestamp(luck.i64(..)));

@@ -294,18 +294,11 @@ async fn a_large_payload_that_no_job_came_to_name_is_removed() {
     let spool_dir = options(root.path()).spool_dir;
     let files = || std::fs::read_dir(&spool_dir).unwrap().count();
     let journal = open(root.path());
-    let stop = tokio::runtime::Handle::current();
-    tokio::task::spawn_blocking(move || {
-        let mut writer = stop.block_on(journal.spool()).unwrap();
-        stop.block_on(writer.write(Bytes::from_static(b"unfinished"))).unwrap();
-        let finished = stop.block_on(journal.spool()).unwrap();
-        let finished = stop.block_on(finished.finish()).unwrap();
-        std::mem::forget(writer);
-        std::mem::forget(finished);
-        stop.block_on(journal.close());
-    })
-    .await
-    .unwrap();
+    let mut unfinished = journal.spool().await.unwrap();
+    unfinished.write(Bytes::from_static(b"unfinished")).await.unwrap();
+    let unnamed = journal.spool().await.unwrap().finish().await.unwrap();
+    journal.close().await;
+    std::mem::forget((unfinished, unnamed));
     std::fs::write(spool_dir.join("8-1.payload"), "another daemon's").unwrap();
     assert_eq!(files(), 3);
     let journal = open(root.path());
