@@ -55,6 +55,7 @@ pub trait Harness: Send + Sync {
     /// it. `None` when the store is for one daemon only.
     async fn second(&self) -> Option<Arc<dyn Store>>;
 
-    /// Closes the store and opens it again on the same data. `None` when nothing outlives a close.
+    /// Closes the store and opens it again on the same data. `None`, and the store as it was, when
+    /// nothing outlives a close.
     async fn reopen(&self, store: Arc<dyn Store>) -> Option<Arc<dyn Store>>;
 }

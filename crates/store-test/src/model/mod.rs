@@ -20,7 +20,7 @@ use op::{Op, World};
 /// Steps of one seed in the suite.
 const STEPS: u32 = 300;
 /// Steps after which everything is compared.
-const STEPS_BETWEEN_FULL: u32 = 50;
+const STEPS_BETWEEN_FULL: u32 = 100;
 /// Operations before a failure that are shown with it.
 const TRACE_MAX: usize = 12;
 
@@ -49,12 +49,17 @@ pub async fn seeds_16_to_20(harness: &dyn Harness) {
 }
 
 /// Compares a fresh store with the reference store over that many random operations. Panics where
-/// they differ, and then prints the seed and what led there.
+/// they differ, and then prints the seed and what led there. With an odd seed, two daemons take
+/// turns on a store that can be shared; one that outlives a close is opened again now and then.
 pub async fn run(harness: &dyn Harness, seed: u64, steps: u32) {
+    let mut handles = vec![Subject::fresh(harness).await];
+    if seed % 2 == 1 {
+        handles.extend(harness.second().await.map(Subject));
+    }
     let mut model = Model {
         world: World::new(seed),
         reference: Subject(Arc::new(MemoryStore::new())),
-        subject: Subject::fresh(harness).await,
+        handles,
         grants: Vec::new(),
         trace: Trace { seed, step: 0, ops: Vec::new() },
     };
@@ -65,6 +70,7 @@ pub async fn run(harness: &dyn Harness, seed: u64, steps: u32) {
         model.step(op).await;
         if step % STEPS_BETWEEN_FULL == 0 || step == steps {
             model.compare_everything().await;
+            model.reopen(harness).await;
         }
     }
 }
@@ -72,7 +78,8 @@ pub async fn run(harness: &dyn Harness, seed: u64, steps: u32) {
 struct Model {
     world: World,
     reference: Subject,
-    subject: Subject,
+    /// Handles on the data of the store under test.
+    handles: Vec<Subject>,
     /// What the reference and the store under test granted for the same reservation.
     grants: Vec<(SysidGrant, SysidGrant)>,
     trace: Trace,
@@ -86,14 +93,14 @@ impl Model {
                 let Some((by_reference, by_subject)) = self.grant(nth) else { return };
                 let renew = |grant| windlass_core::store::SysidRenew { grant, until, id_newest };
                 let expected = self.reference.sysid_renew(renew(by_reference)).await.is_ok();
-                let seen = self.subject.sysid_renew(renew(by_subject)).await.is_ok();
+                let seen = self.subject().sysid_renew(renew(by_subject)).await.is_ok();
                 assert_eq!(seen, expected, "renewed {by_subject:?}");
             }
             Op::SysidRelease { nth } => {
                 let Some((by_reference, by_subject)) = self.grant(nth) else { return };
                 let (sysid, boot) = (by_reference.sysid, by_reference.boot);
                 self.reference.sysid_release(sysid, boot).await.unwrap();
-                self.subject.sysid_release(by_subject.sysid, by_subject.boot).await.unwrap();
+                self.subject().sysid_release(by_subject.sysid, by_subject.boot).await.unwrap();
                 // Whether a number that was given back can be renewed is not laid down.
                 self.grants.retain(|(granted, _)| *granted != by_reference);
             }
@@ -103,7 +110,8 @@ impl Model {
 
     async fn compare(&mut self, op: &Op) {
         let expected = answer::of(&self.reference, op, &mut self.world).await;
-        let seen = answer::of(&self.subject, op, &mut self.world).await;
+        let subject = self.subject();
+        let seen = answer::of(&subject, op, &mut self.world).await;
         assert!(
             seen == expected,
             "\nthe answers differ\nreference: {expected}\nthis store: {seen}\n"
@@ -112,7 +120,7 @@ impl Model {
 
     /// Which free number is given is the store's choice, so the reference is asked for the same.
     async fn sysid_reserve(&mut self, reserve: SysidReserve) {
-        let seen = self.subject.sysid_reserve(reserve.clone()).await;
+        let seen = self.subject().sysid_reserve(reserve.clone()).await;
         let wanted = seen.as_ref().map(|grant| grant.sysid).ok().or(reserve.wanted);
         let expected = self.reference.sysid_reserve(SysidReserve { wanted, ..reserve }).await;
         match (expected, seen) {
@@ -123,6 +131,19 @@ impl Model {
             }
             (Err(_), Err(_)) => {}
             (expected, seen) => panic!("the reference has {expected:?}, this store {seen:?}"),
+        }
+    }
+
+    /// The handle whose turn it is.
+    fn subject(&mut self) -> Subject {
+        self.handles[self.world.choose(self.handles.len())].clone()
+    }
+
+    /// A store that does not outlive a close goes on as it is.
+    async fn reopen(&mut self, harness: &dyn Harness) {
+        if let Some(reopened) = harness.reopen(self.handles[0].0.clone()).await {
+            self.trace.note("opened again".into());
+            self.handles[0] = Subject(reopened);
         }
     }
 
@@ -142,7 +163,7 @@ impl Model {
             let jobs = self.reference.listed(everything_of(tenant)).await;
             newest = newest.max(jobs.first().map(|job| job.id));
         }
-        let known = self.subject.id_newest().await.unwrap();
+        let known = self.subject().id_newest().await.unwrap();
         assert!(known >= newest, "the newest id is {newest:?}, this store knows {known:?}");
         assert!(known <= self.world.id_newest, "this store knows {known:?}, which nobody made");
     }

@@ -129,6 +129,11 @@ impl World {
         }
     }
 
+    /// One of so many, counted from 0.
+    pub(super) fn choose(&mut self, count: usize) -> usize {
+        self.random.usize(0..count)
+    }
+
     pub(super) fn remember(&mut self, lease: LeaseRef) {
         if self.leases.contains(&lease) {
             return;
@@ -204,7 +209,7 @@ impl World {
             created_at: self.now,
             expires_at: self.maybe(World::later),
             timeout: self.maybe(|world| Duration::from_millis(world.random.u64(1..9999))),
-            unique: self.maybe(World::text),
+            unique: self.maybe(World::unique),
             payload: Payload::Inline(Bytes::from(self.text())),
         }
     }
@@ -410,6 +415,11 @@ impl World {
 
     fn durability(&mut self) -> Durability {
         if self.random.bool() { Durability::Synced } else { Durability::Relaxed }
+    }
+
+    /// One of very few, so that jobs are in each other's way.
+    fn unique(&mut self) -> String {
+        format!("unique {}", self.random.u32(0..2))
     }
 
     /// One of few texts, so that keys meet.
