@@ -4,7 +4,7 @@
 //! ```text
 //! append ─► queue ─► writer: ids, one frame, one write, one fdatasync ─► answers
 //!                       │
-//!                       ▼ chunks of unread records (places in the files, the newest also in memory)
+//!                       ▼ chunks of unread records: places in the files, the newest in memory too
 //! reserve ─► ticket ─► read ─► (the store commits) ─► commit ─► … ─► drop_until: segments go
 //! ```
 //!
