@@ -88,11 +88,11 @@ impl Ingest {
         let Some(position) = records.last().map(|record| record.job.id) else { return Ok(None) };
         let mut jobs: Vec<NewJob> = Vec::with_capacity(records.len());
         let mut keys = Vec::new();
-        let mut spools = Vec::new();
+        let mut spooled = false;
         for record in records {
             if let Some(spool) = record.spool {
                 accept::put_pieces(self.shared.store.as_ref(), record.job.id, &spool).await?;
-                spools.push(spool);
+                spooled = true;
             }
             keys.extend(record.key.map(|note| IdempotencyRecord {
                 tenant: note.tenant,
@@ -105,15 +105,13 @@ impl Ingest {
             jobs.push(record.job);
         }
         // A spooled file goes as soon as the store has it, so the store must really have it.
-        let durability = if spools.is_empty() { Durability::Relaxed } else { Durability::Synced };
+        let durability = if spooled { Durability::Synced } else { Durability::Relaxed };
         let mark = Some(JournalMark { sysid: self.sysid, position });
         let insert = Insert { jobs: jobs.clone(), keys, mark, durability };
         let inserted = self.shared.store.job_insert(insert).await.map_err(accept::store_error)?;
         accept::announce_inserted(&self.shared, &jobs, &inserted);
-        for spool in spools {
-            if let Err(error) = tokio::fs::remove_file(&spool).await {
-                tracing::warn!(%error, file = %spool.display(), "cannot remove a spooled payload");
-            }
+        if spooled {
+            self.journal.drop_until(position).await.map_err(accept::storage_error)?;
         }
         Ok(Some(position))
     }

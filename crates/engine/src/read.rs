@@ -186,8 +186,20 @@ pub(crate) async fn readiness(shared: &Shared) -> Readiness {
         Err(_) => Err("the store does not answer".into()),
     };
     let failed = shared.failure.borrow().clone();
-    let journal = failed.or_else(|| shared.journal.stats().healthy).map_or(Ok(()), Err);
+    let journal = match failed {
+        Some(why) => Err(why),
+        None => journal_works(shared).await,
+    };
     Readiness { journal, store }
+}
+
+/// A disk that refused an append is tried again here: there may be no other traffic.
+async fn journal_works(shared: &Shared) -> Result<(), String> {
+    let Some(refusal) = shared.journal.stats().healthy else { return Ok(()) };
+    match tokio::time::timeout(STATUS_PATIENCE, shared.journal.wsync()).await {
+        Ok(tried) => tried.map_err(|error| error.to_string()),
+        Err(_) => Err(refusal),
+    }
 }
 
 /// The numbers of the daemon, with the queue's depth as the store has it now.
