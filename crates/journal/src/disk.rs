@@ -13,6 +13,7 @@ pub(crate) type Lock = Box<dyn Any + Send + Sync>;
 pub(crate) trait Disk: Send + Sync + 'static {
     /// Creates the directory and its parents, durably.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
+    fn exists(&self, dir: &Path) -> bool;
     /// `None` when another process has the lock. The directory must be there.
     fn lock(&self, dir: &Path) -> io::Result<Option<Lock>>;
     /// Names and sizes of the files in a directory; none when it is not there.
@@ -63,6 +64,10 @@ impl Disk for RealDisk {
             _ => {}
         }
         self.sync_dir(&parent)
+    }
+
+    fn exists(&self, dir: &Path) -> bool {
+        dir.is_dir()
     }
 
     fn lock(&self, dir: &Path) -> io::Result<Option<Lock>> {

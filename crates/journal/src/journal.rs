@@ -91,18 +91,15 @@ impl Journal {
         Journal::open_on(Arc::new(RealDisk), options, clock, store_newest, ingested)
     }
 
-    /// Locks and recovers the journal of a daemon that is gone, for reading only. `None` when its
-    /// owner lives or there is nothing there. Blocks.
+    /// Locks and recovers the journal of a daemon that is gone, for reading only; an empty one too,
+    /// so that it can be removed. `None` when its owner lives or there is none. Blocks.
     pub fn adopt(
         options: Options,
         clock: Arc<dyn Clock>,
         ingested: Option<JobId>,
     ) -> Result<Option<Journal>, Error> {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-        let files = disk
-            .list(&options.dir)
-            .map_err(|error| Error::storage("list", &options.dir, &error))?;
-        if !files.iter().any(|(name, _)| segment::first_of_name(name).is_some()) {
+        if !disk.exists(&options.dir) {
             return Ok(None);
         }
         let Some(lock) = lock(&*disk, &options.dir)? else { return Ok(None) };

@@ -50,3 +50,13 @@ async fn an_adopted_journal_with_a_torn_tail_is_repaired() {
     let journal = adopt(root.path(), None).unwrap();
     assert_eq!(texts(&drain(&journal).await), ["a"]);
 }
+
+#[tokio::test]
+async fn an_empty_journal_is_adopted_and_removed() {
+    let root = tempfile::tempdir().unwrap();
+    open(root.path()).close().await;
+    let journal = adopt(root.path(), None).unwrap();
+    assert_eq!(drain(&journal).await, Vec::new());
+    journal.remove().await.unwrap();
+    assert!(!options(root.path()).dir.exists());
+}
