@@ -13,7 +13,7 @@ use crate::disk::{Disk, Lock, RealDisk};
 use crate::entry::{Entry, Key, Stats};
 use crate::error::Error;
 use crate::recover::{Recovered, recover};
-use crate::segment::{self, Segment};
+use crate::segment::Segment;
 use crate::spool::{self, SpoolWriter};
 use crate::unread::Unread;
 use crate::writer::{Append, Command, Writer};
