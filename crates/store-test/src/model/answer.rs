@@ -6,7 +6,8 @@ use std::fmt::Debug;
 use windlass_core::store::{Changed, Claimed, Durability, Error, Insert, Waiting};
 use windlass_core::{Job, State};
 
-use super::op::{Op, Read, World};
+use super::op::{Op, Read};
+use super::world::World;
 use crate::fixture::{Subject, lease_ref};
 
 pub(super) async fn of(store: &Subject, op: &Op, world: &mut World) -> String {

@@ -7,6 +7,8 @@
 
 mod answer;
 mod op;
+mod value;
+mod world;
 
 use std::sync::Arc;
 
@@ -15,7 +17,8 @@ use windlass_core::store::{SysidGrant, SysidReserve};
 
 use crate::Harness;
 use crate::fixture::{Subject, everything_of};
-use op::{Op, World};
+use op::Op;
+use world::World;
 
 /// Steps of one seed in the suite.
 const STEPS: u32 = 300;
@@ -159,7 +162,7 @@ impl Model {
             self.compare(&op).await;
         }
         let mut newest = None;
-        for tenant in op::tenants() {
+        for tenant in value::tenants() {
             let jobs = self.reference.listed(everything_of(tenant)).await;
             newest = newest.max(jobs.first().map(|job| job.id));
         }

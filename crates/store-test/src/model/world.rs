@@ -1,0 +1,259 @@
+//! The small world in which the operations happen, and what happens next in it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use fastrand::Rng;
+
+use windlass_core::handler::{HandlerSpec, TypeSettings};
+use windlass_core::job::{Boot, Ended};
+use windlass_core::retry::Verdict;
+use windlass_core::state::Ending;
+use windlass_core::store::{
+    Claim, EndRequest, GiveUp, IdempotencyRecord, Insert, JournalMark, LeaseRef, List, Overdue,
+    Pick, Requeue, Settlement, SysidReserve,
+};
+use windlass_core::{JobId, Json, NewJob, Payload, Timestamp};
+
+use super::op::{Op, Read};
+use super::value::{IDS_MAX, SYSIDS_MAX, keys, tenants};
+use crate::fixture::{LEASE, NOW, Subject, handler_spec, id, sysid};
+
+/// Handlers have ids from here on, one after the other.
+const HANDLER_IDS_FROM: i64 = 1000;
+/// Leases that the world remembers, so that some are present, some stale.
+const LEASES_MAX: usize = 40;
+/// More than there can be: which ones a smaller limit would choose is not always laid down.
+const NO_LIMIT: usize = 1000;
+
+pub(super) struct World {
+    pub(super) now: Timestamp,
+    /// The newest id that anybody has made or noted.
+    pub(super) id_newest: Option<JobId>,
+    pub(super) random: Rng,
+    pub(super) leases: Vec<LeaseRef>,
+    handlers_made: i64,
+}
+
+impl World {
+    pub(super) fn new(seed: u64) -> World {
+        let (random, leases) = (Rng::with_seed(seed), Vec::new());
+        World { now: NOW, id_newest: None, random, leases, handlers_made: 0 }
+    }
+
+    /// Lets some time pass and says what happens then. The reference is only looked at, where an
+    /// operation needs to know something to be well defined.
+    pub(super) async fn next(&mut self, reference: &Subject) -> Op {
+        self.now = self.now + self.pause();
+        match self.random.u32(0..100) {
+            0..18 => self.insert(reference).await,
+            18..21 => self.insert_large(reference).await,
+            21..36 => Op::Claim(self.claim()),
+            36..54 => self.settle(),
+            54..58 => Op::Renew(self.some(3, World::lease), self.now + LEASE),
+            58..60 => Op::Progress(self.lease(), self.progress()),
+            60..62 => Op::LeaseExpired(self.now, NO_LIMIT),
+            62..85 => self.change(),
+            85..89 => self.sysid_op(),
+            89 => Op::Flush,
+            _ => self.read(),
+        }
+    }
+
+    /// One of so many, counted from 0.
+    pub(super) fn choose(&mut self, count: usize) -> usize {
+        self.random.usize(0..count)
+    }
+
+    pub(super) fn remember(&mut self, lease: LeaseRef) {
+        if self.leases.contains(&lease) {
+            return;
+        }
+        if self.leases.len() == LEASES_MAX {
+            self.leases.remove(0);
+        }
+        self.leases.push(lease);
+    }
+
+    /// Every read that there is, at the present time.
+    pub(super) fn all_reads(&self) -> Vec<Op> {
+        let mut reads = vec![Read::Waiting(self.now), Read::Sysids(self.now)];
+        reads.push(Read::Stats(None, self.now));
+        for tenant in tenants() {
+            let (name, state, before, limit) = (None, None, None, 7);
+            reads.push(Read::List(List { tenant: tenant.clone(), name, state, before, limit }));
+            reads.extend((1..=IDS_MAX).map(|number| Read::Job(tenant.clone(), id(number))));
+            reads.push(Read::Handlers(tenant));
+        }
+        reads.extend((1..=IDS_MAX).map(|number| Read::Piece(id(number), 0)));
+        let versions = || (0..self.handlers_made).map(|n| Some(id(HANDLER_IDS_FROM + n)));
+        for key in keys() {
+            reads.extend(versions().map(|version| Read::Handler(key.clone(), version)));
+            reads.push(Read::Settings(key));
+        }
+        reads.extend((1..=SYSIDS_MAX).map(|number| Read::Journal(sysid(number))));
+        reads.into_iter().map(Op::Read).collect()
+    }
+
+    async fn insert(&mut self, reference: &Subject) -> Op {
+        let jobs: Vec<NewJob> = self.some(4, World::new_job);
+        let ids = jobs.iter().map(|job| job.id).collect::<Vec<_>>();
+        self.id_newest = self.id_newest.max(ids.iter().copied().max());
+        let record = IdempotencyRecord {
+            tenant: self.tenant(),
+            key: self.text(),
+            fingerprint: self.random.u64(..),
+            ids: ids.clone(),
+            expires_at: self.soon() + Duration::from_millis(1),
+        };
+        // The engine adds nothing under a key that is still known.
+        let known = reference.idempotency_get(&record.tenant, &record.key, self.now).await;
+        let unknown = known.unwrap().is_none() && self.random.bool();
+        let position = ids.iter().copied().max();
+        let mark = position.filter(|_| self.random.bool());
+        let mark = mark.map(|position| JournalMark { sysid: self.sysid(), position });
+        let keys = Vec::from_iter(unknown.then_some(record));
+        Op::Insert(Insert { jobs, keys, mark, durability: self.durability() })
+    }
+
+    /// Pieces are only put for a job that is about to be new.
+    async fn insert_large(&mut self, reference: &Subject) -> Op {
+        let pieces: Vec<Bytes> = (0..2).map(|_| Bytes::from(self.text())).collect();
+        let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
+        let payload = Payload::Pieces { bytes };
+        let new = NewJob { payload, unique: None, ..self.new_job() };
+        for tenant in tenants() {
+            if reference.job_get(&tenant, new.id).await.unwrap().is_some() {
+                return Op::Read(Read::Piece(new.id, 0));
+            }
+        }
+        self.id_newest = self.id_newest.max(Some(new.id));
+        Op::InsertLarge(new, pieces)
+    }
+
+    fn new_job(&mut self) -> NewJob {
+        NewJob {
+            id: self.id(),
+            key: self.key(),
+            priority: self.priority(),
+            run_at: self.around(),
+            created_at: self.now,
+            expires_at: self.maybe(World::later),
+            timeout: self.maybe(|world| Duration::from_millis(world.random.u64(1..9999))),
+            unique: self.maybe(World::unique),
+            payload: Payload::Inline(Bytes::from(self.text())),
+        }
+    }
+
+    fn claim(&mut self) -> Claim {
+        let pick = |world: &mut World| Pick {
+            key: world.key(),
+            limit: world.random.u32(0..5),
+            floor: world.maybe(World::priority),
+        };
+        Claim {
+            picks: self.some(3, pick),
+            owner: self.sysid(),
+            boot: Boot(self.random.i64(1..4)),
+            now: self.now,
+            until: self.now + LEASE,
+        }
+    }
+
+    fn settle(&mut self) -> Op {
+        let settlement = |world: &mut World| {
+            let run_at = world.around();
+            let endings = [Ending::Finished, Ending::Failed, Ending::Cancelled];
+            let verdict = match world.random.u32(0..6) {
+                0..3 => Verdict::End(endings[world.random.usize(0..3)]),
+                3 | 4 => Verdict::Again { run_at },
+                _ => Verdict::Release { run_at },
+            };
+            let released = matches!(verdict, Verdict::Release { .. });
+            Settlement {
+                lease: world.lease(),
+                verdict,
+                ended: (!released).then(|| Ended::from(world.status())),
+                now: world.now,
+                data: (!released && world.random.bool()).then(|| Json::string(&world.text())),
+                log: if world.random.bool() { world.text() } else { String::new() },
+                purge_at: world.later(),
+                only_if_expired_at: world.maybe(|world| world.now),
+            }
+        };
+        Op::Settle(self.some(4, settlement), self.durability())
+    }
+
+    fn change(&mut self) -> Op {
+        let (now, purge_at) = (self.now, self.later());
+        match self.random.u32(0..15) {
+            0..2 => Op::Cancel(EndRequest { tenant: self.tenant(), id: self.id(), now, purge_at }),
+            2..5 => Op::Rerun(self.tenant(), self.id(), now),
+            5..7 => Op::Requeue(Requeue {
+                key: self.key(),
+                state: self.state(),
+                limit: self.random.usize(0..4),
+                now,
+            }),
+            7 => Op::Delete(self.tenant(), self.id()),
+            8 => Op::GiveUp(self.give_up()),
+            9 => Op::Purge(now, NO_LIMIT),
+            10 => {
+                self.handlers_made += 1;
+                let id = id(HANDLER_IDS_FROM + self.handlers_made - 1);
+                let spec = HandlerSpec { body: self.text(), ..handler_spec() };
+                Op::HandlerPut(id, self.key(), spec, now)
+            }
+            11 => Op::HandlerDelete(self.key()),
+            // Resumed more often than suspended, so that there is work.
+            12 | 13 => Op::Suspend(self.key(), self.random.u32(0..4) == 0),
+            _ => {
+                let weight = Some(self.random.u32(1..9));
+                Op::SettingsPut(self.key(), TypeSettings { weight, ..TypeSettings::default() })
+            }
+        }
+    }
+
+    fn give_up(&mut self) -> GiveUp {
+        let due_until = self.now - Duration::from_millis(self.random.u64(0..20_000) * 2 + 1);
+        let which = match self.random.bool() {
+            true => Overdue::Expired,
+            false => Overdue::Unhandled { key: self.key(), due_until },
+        };
+        let (ended, log) = (Ended::from(self.status()), self.text());
+        GiveUp { which, ended, log, now: self.now, purge_at: self.later(), limit: NO_LIMIT }
+    }
+
+    fn sysid_op(&mut self) -> Op {
+        let (now, until, nth) = (self.now, self.now + LEASE, self.random.usize(0..100));
+        match self.random.u32(0..4) {
+            0 => Op::SysidReserve(SysidReserve { wanted: None, now, until }),
+            1 => Op::SysidReserve(SysidReserve { wanted: Some(self.sysid()), now, until }),
+            2 => {
+                let id_newest = self.maybe(World::id);
+                self.id_newest = self.id_newest.max(id_newest);
+                Op::SysidRenew { nth, until, id_newest }
+            }
+            _ => Op::SysidRelease { nth },
+        }
+    }
+
+    fn read(&mut self) -> Op {
+        let now = self.now;
+        Op::Read(match self.random.u32(0..10) {
+            0..2 => Read::Job(self.tenant(), self.id()),
+            2 => Read::List(List {
+                tenant: self.tenant(),
+                name: self.maybe(|world| world.key().name),
+                state: self.maybe(World::state),
+                before: self.maybe(World::id),
+                limit: self.random.usize(1..5),
+            }),
+            3..5 => Read::Waiting(now),
+            5..7 => Read::Stats(self.maybe(World::tenant), now),
+            7 => Read::Idempotency(self.tenant(), self.text(), now),
+            8 => Read::Sysids(now),
+            _ => Read::Handlers(self.tenant()),
+        })
+    }
+}
