@@ -1,6 +1,6 @@
 //! `windlass jobs …`.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Jobs {
@@ -44,9 +44,9 @@ pub(crate) struct JobsList {
     /// Only jobs of this type.
     #[arg(long = "type", value_name = "TYPE")]
     pub(crate) name: Option<String>,
-    /// Only jobs in this state: queued, running, paused, finished, failed or cancelled.
+    /// Only jobs in this state.
     #[arg(long, value_name = "STATE")]
-    pub(crate) state: Option<String>,
+    pub(crate) state: Option<StateName>,
     /// How many at most.
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub(crate) limit: usize,
@@ -70,10 +70,72 @@ pub(crate) struct JobsRequeue {
     /// The type.
     #[arg(value_name = "TYPE")]
     pub(crate) name: String,
-    /// Which of its ended jobs: failed, finished or cancelled.
+    /// Which of its ended jobs.
     #[arg(long, value_name = "STATE")]
-    pub(crate) state: String,
+    pub(crate) state: EndedName,
     /// How many at most.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) limit: usize,
+}
+
+/// The states of a job, as they are typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StateName {
+    Queued,
+    Running,
+    Paused,
+    Finished,
+    Failed,
+    Cancelled,
+}
+
+/// Those of a job that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EndedName {
+    Failed,
+    Finished,
+    Cancelled,
+}
+
+impl StateName {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            StateName::Queued => "queued",
+            StateName::Running => "running",
+            StateName::Paused => "paused",
+            StateName::Finished => "finished",
+            StateName::Failed => "failed",
+            StateName::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl EndedName {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            EndedName::Failed => "failed",
+            EndedName::Finished => "finished",
+            EndedName::Cancelled => "cancelled",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_core::State;
+
+    #[test]
+    fn all_states_of_a_job_can_be_typed() {
+        let typed: Vec<_> = StateName::value_variants().iter().map(|name| name.as_str()).collect();
+        let known: Vec<_> = State::ALL.iter().map(|state| state.as_str()).collect();
+        assert_eq!(typed, known);
+        let ended = State::ALL.iter().filter(|state| state.is_ended());
+        let mut ended: Vec<_> = ended.map(|state| state.as_str()).collect();
+        let mut typed: Vec<_> =
+            EndedName::value_variants().iter().map(|name| name.as_str()).collect();
+        ended.sort_unstable();
+        typed.sort_unstable();
+        assert_eq!(typed, ended);
+    }
 }

@@ -81,7 +81,7 @@ async fn pages(daemon: &Daemon, wanted: &JobsList) -> anyhow::Result<(Vec<Value>
             ("limit", Some(limit.as_str())),
             ("after", after.as_deref()),
             ("type", wanted.name.as_deref()),
-            ("state", wanted.state.as_deref()),
+            ("state", wanted.state.map(|state| state.as_str())),
         ];
         let query: Vec<_> = query.into_iter().filter_map(|(k, v)| Some((k, v?))).collect();
         let mut page = daemon.get(&path, &query).await?;
@@ -233,7 +233,7 @@ async fn change_one(daemon: &Daemon, id: &str, change: Change) -> anyhow::Result
 
 async fn requeue(daemon: &Daemon, show: Show, wanted: &JobsRequeue) -> anyhow::Result<()> {
     let name = type_name(&wanted.name)?;
-    let body = json!({ "type": name, "state": wanted.state, "limit": wanted.limit });
+    let body = json!({ "type": name, "state": wanted.state.as_str(), "limit": wanted.limit });
     let answer = daemon.post(&daemon.path(&["jobs", "requeue"]), Some(&body)).await?;
     show.answer(&answer, || {
         format!("queued again: {}\n", jobs(answer["requeued"].as_u64().unwrap_or_default()))
