@@ -1,0 +1,88 @@
+//! The least that a durable server can do: bodies go to the end of a file, one write and one sync
+//! for all that wait.
+
+use std::fs::File;
+use std::io::{self, IoSlice, Write};
+use std::path::Path;
+
+use anyhow::Context;
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+
+/// Bodies that may wait, and that one write takes.
+const WAITING_MAX: usize = 1024;
+
+#[derive(Clone)]
+pub(crate) struct Appender(mpsc::Sender<Append>);
+
+struct Append {
+    body: Bytes,
+    synced: oneshot::Sender<bool>,
+}
+
+impl Appender {
+    pub(crate) fn start(dir: &Path) -> anyhow::Result<Appender> {
+        let file = File::create(dir.join("appended"))?;
+        let (sender, queue) = mpsc::channel(WAITING_MAX);
+        std::thread::Builder::new()
+            .name("append".into())
+            .spawn(move || write_groups(file, queue))
+            .context("the writer cannot be started")?;
+        Ok(Appender(sender))
+    }
+
+    /// True when the body is on the disk.
+    pub(crate) async fn append(&self, body: Bytes) -> bool {
+        let (synced, answer) = oneshot::channel();
+        self.0.send(Append { body, synced }).await.is_ok() && answer.await.unwrap_or(false)
+    }
+}
+
+fn write_groups(mut file: File, mut queue: mpsc::Receiver<Append>) {
+    let mut group = Vec::with_capacity(WAITING_MAX);
+    while let Some(first) = queue.blocking_recv() {
+        group.push(first);
+        while group.len() < WAITING_MAX
+            && let Ok(next) = queue.try_recv()
+        {
+            group.push(next);
+        }
+        let synced = write_all(&mut file, &group).and_then(|()| file.sync_data()).is_ok();
+        for append in group.drain(..) {
+            // Whoever does not wait any more needs no answer.
+            let _ = append.synced.send(synced);
+        }
+    }
+}
+
+fn write_all(file: &mut File, group: &[Append]) -> io::Result<()> {
+    let mut slices: Vec<IoSlice<'_>> = group.iter().map(|it| IoSlice::new(&it.body)).collect();
+    let mut left = &mut slices[..];
+    while !left.is_empty() {
+        let written = file.write_vectored(left)?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        IoSlice::advance_slices(&mut left, written);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn everything_that_was_answered_is_in_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let appender = Appender::start(dir.path()).unwrap();
+        let bodies = (0..50).map(|number| appender.append(Bytes::from(format!("{number};"))));
+        let answers = futures_util::future::join_all(bodies).await;
+        assert!(answers.into_iter().all(|synced| synced));
+        let text = std::fs::read_to_string(dir.path().join("appended")).unwrap();
+        let mut numbers: Vec<u32> =
+            text.split_terminator(';').map(|n| n.parse().unwrap()).collect();
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(0..50));
+    }
+}

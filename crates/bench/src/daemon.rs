@@ -1,0 +1,72 @@
+//! Windlass as it is served: the embedded store, the journal, the engine and the HTTP door, all with
+//! their ordinary settings; only the runner is ours. Nobody listens to the log.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+
+use windlass_core::time::SystemClock;
+use windlass_core::{HandlerOptions, HandlerSpec, Lang};
+use windlass_engine::metrics::Metrics;
+use windlass_engine::{Engine, Options, Parts};
+use windlass_store_sqlite::SqliteStore;
+
+use crate::noop::NoopRunner;
+
+const STORE_FILE: &str = "windlass.db";
+/// As the daemon chooses them: batches at once for each core, and at least.
+const SLOTS_PER_CORE: usize = 4;
+const SLOTS_MIN: usize = 8;
+const WORKER_THREADS_MIN: usize = 2;
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The runtime of every server here, with the daemon's own settings.
+pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cores().max(WORKER_THREADS_MIN))
+        .enable_all()
+        .build()
+        .context("the runtime cannot be started")
+}
+
+pub(crate) fn open_store(dir: &Path, metrics: &Arc<Metrics>) -> anyhow::Result<SqliteStore> {
+    let mut options = windlass_store_sqlite::Options::new(dir.join(STORE_FILE));
+    let metrics = Arc::clone(metrics);
+    options.on_commit = Some(Arc::new(move |took, _| metrics.store_committed(took)));
+    SqliteStore::open(options).map_err(|error| anyhow!("the store cannot be opened: {error}"))
+}
+
+/// Bytes of the store, its log included.
+pub(crate) fn store_bytes(dir: &Path) -> u64 {
+    let sizes = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let ours = sizes.filter(|entry| entry.file_name().to_string_lossy().starts_with(STORE_FILE));
+    ours.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
+}
+
+pub(crate) async fn start(dir: &Path, runner: Arc<NoopRunner>) -> anyhow::Result<Engine> {
+    let metrics = Arc::new(Metrics::default());
+    let store = Arc::new(open_store(dir, &metrics)?);
+    let mut options = Options::new(dir.to_owned());
+    options.slots = (SLOTS_PER_CORE * cores()).max(SLOTS_MIN);
+    let parts = Parts { store, runner, clock: Arc::new(SystemClock) };
+    Engine::start(parts, options, metrics)
+        .await
+        .map_err(|error| anyhow!("the engine cannot start: {error}"))
+}
+
+/// A handler for the runner that does nothing.
+pub(crate) fn handler() -> HandlerSpec {
+    HandlerSpec {
+        lang: Lang::Exec,
+        body: "true".into(),
+        before: None,
+        before_each: None,
+        after_each: None,
+        eid: None,
+        options: HandlerOptions::default(),
+    }
+}

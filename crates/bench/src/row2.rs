@@ -1,0 +1,50 @@
+//! Row 2: durable lines in large adds, beside a server that only appends the same bodies. Windlass
+//! moves what it accepted into its store meanwhile, as it always does; how far behind that was at
+//! the end, and how long it took to catch up, is shown too.
+
+use std::path::Path;
+
+use crate::child::Role;
+use crate::client;
+use crate::figure::{Figure, Row, median};
+use crate::limit::{SyncedFile, line};
+use crate::round::{self, Round};
+use crate::scale::Scale;
+use crate::server::PATH;
+
+const CONNECTIONS: usize = 8;
+const LINES_PER_REQUEST: usize = 1000;
+const SHARE_MIN: f64 = 0.7;
+
+pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Row> {
+    let body = line().repeat(LINES_PER_REQUEST);
+    let request = client::post(PATH, &body);
+    let (mut windlass, mut append, mut raw) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..scale.rounds {
+        let file_dir = tempfile::Builder::new().prefix("row2-").tempdir_in(dir)?;
+        raw.push(SyncedFile::create(file_dir.path())?.rate(&body, scale.round)?);
+        append.push(round::measure(Role::Append, dir, CONNECTIONS, &request, scale)?);
+        windlass.push(round::measure(Role::Windlass, dir, CONNECTIONS, &request, scale)?);
+    }
+    let lines = LINES_PER_REQUEST as f64;
+    let (ours, theirs) = (Round::middle(&windlass), Round::middle(&append));
+    let share = ours.rate / theirs.rate;
+    let mut figures = vec![
+        Figure::new("Windlass", ours.rate * lines, "lines/s"),
+        Figure::new("the appending axum handler", theirs.rate * lines, "lines/s"),
+        Figure::new("a raw loop of 200 kB writes and fdatasync", median(&raw) * lines, "lines/s"),
+        Figure::new("Windlass beside the appending handler", share * 100.0, "%"),
+        Figure::new("processor time of Windlass", ours.server_micros / lines, "µs/line"),
+        Figure::new("processor time of the handler", theirs.server_micros / lines, "µs/line"),
+        Figure::new("processor time of the client", ours.client_micros / lines, "µs/line"),
+    ];
+    figures.extend(ours.lag_figures());
+    Ok(Row {
+        number: 2,
+        what: "durable lines, 1,000 × 200 B a request, 8 connections",
+        promise: "≥ 70 % of an axum handler that appends with one fdatasync per group",
+        reached: format!("{:.0} %", share * 100.0),
+        kept: share >= SHARE_MIN,
+        figures,
+    })
+}

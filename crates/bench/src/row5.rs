@@ -1,0 +1,102 @@
+//! Row 5: how long it takes from an add to the start of its job, when nothing else waits and the
+//! handler is warm. Both ends are seen by the engine's own process, without HTTP between.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use bytes::Bytes;
+use tokio::sync::mpsc::Receiver;
+
+use windlass_core::TypeKey;
+use windlass_engine::Engine;
+use windlass_engine::api::{AddJob, AddOptions, AddPayload};
+
+use crate::daemon;
+use crate::figure::{Figure, Row, Samples, micros};
+use crate::limit::{SyncedFile, line};
+use crate::noop::{NoopRunner, Start};
+use crate::scale::Scale;
+
+/// Adds and synced writes take turns in so many blocks, so that both see the same disk.
+const BLOCKS: usize = 10;
+const ALLOWED_MICROS: f64 = 1000.0;
+/// A job that has not started or ended by then never will.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Default)]
+struct Measured {
+    syncs: Samples,
+    adds: Samples,
+    starts: Samples,
+}
+
+pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Row> {
+    let dir = tempfile::Builder::new().prefix("row5-").tempdir_in(dir)?;
+    let runtime = daemon::runtime()?;
+    let measured = runtime.block_on(take_turns(dir.path(), scale.lone / BLOCKS));
+    runtime.shutdown_background();
+    let Measured { syncs, adds, starts } = measured?;
+    let beyond = micros(starts.p50()) - micros(syncs.p50());
+    let mut figures = Vec::new();
+    figures.extend(starts.figures("from the add to the start of its job"));
+    figures.extend(adds.figures("from the add to its answer"));
+    figures.extend(syncs.figures("a write of 200 bytes and its fdatasync"));
+    figures.push(Figure::new("the start beyond the fdatasync, p50", beyond, "µs"));
+    Ok(Row {
+        number: 5,
+        what: "accept → start, idle queue, warm",
+        promise: "p50 < 1 ms beyond the fdatasync",
+        reached: format!("{:.2} ms beyond the fdatasync", beyond / 1000.0),
+        kept: beyond < ALLOWED_MICROS,
+        figures,
+    })
+}
+
+async fn take_turns(dir: &Path, block: usize) -> anyhow::Result<Measured> {
+    let (runner, mut starts) = NoopRunner::telling();
+    let engine = daemon::start(dir, Arc::new(runner)).await?;
+    let key = TypeKey::new("acme", "line")?;
+    engine.handler_set(&key, daemon::handler()).await?;
+    let line = line();
+    let payload = Bytes::from(line.clone());
+    let mut file = SyncedFile::create(dir)?;
+    let mut measured = Measured::default();
+    for turn in 0..=BLOCKS {
+        // The first block warms everything up.
+        let counts = turn > 0;
+        for _ in 0..block {
+            let took = file.append(&line)?;
+            counts.then(|| measured.syncs.push(took));
+        }
+        for _ in 0..block {
+            let (answered, started) = one(&engine, &key, &payload, &mut starts).await?;
+            counts.then(|| measured.adds.push(answered));
+            counts.then(|| measured.starts.push(started));
+        }
+    }
+    engine.shutdown().await?;
+    Ok(measured)
+}
+
+/// One job through the engine, to its end; how long until its add was answered and it started.
+async fn one(
+    engine: &Engine,
+    key: &TypeKey,
+    payload: &Bytes,
+    starts: &mut Receiver<Start>,
+) -> anyhow::Result<(Duration, Duration)> {
+    let payload = AddPayload::Inline(payload.clone());
+    let job = AddJob { payload, options: AddOptions::default() };
+    let began = Instant::now();
+    let added = engine.add(key, vec![job], None).await?;
+    let answered = began.elapsed();
+    let id = added.ids[0];
+    let start = tokio::time::timeout(PATIENCE, starts.recv()).await?;
+    let start = start.filter(|start| start.id == id).context("another job started")?;
+    // The next one must find the queue idle.
+    let view = engine.job_wait(&key.tenant, id, PATIENCE).await?;
+    anyhow::ensure!(view.job.state.is_ended(), "a job did not end");
+    Ok((answered, start.at - began))
+}

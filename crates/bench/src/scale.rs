@@ -1,0 +1,45 @@
+//! How much is measured: a smoke test, an ordinary run, or the whole of it.
+
+use std::time::Duration;
+
+pub(crate) struct Scale {
+    pub(crate) name: &'static str,
+    /// Rows 1 and 5: lone operations of each kind.
+    pub(crate) lone: usize,
+    /// Rows 2 and 3: rounds of which the median counts, and how long each of them takes.
+    pub(crate) rounds: usize,
+    pub(crate) round: Duration,
+    /// Row 2: how long ingest may take to catch up before that is given up.
+    pub(crate) drain_max: Duration,
+    /// Row 6: jobs that wait, in the shallow and in the deep queue, and how long each phase takes.
+    pub(crate) shallow: u64,
+    pub(crate) deep: u64,
+    pub(crate) phase: Duration,
+}
+
+impl Scale {
+    pub(crate) fn choose(quick: bool, full: bool) -> Scale {
+        if quick {
+            return Scale {
+                name: "quick",
+                lone: 300,
+                rounds: 1,
+                round: Duration::from_secs(1),
+                drain_max: Duration::from_secs(5),
+                shallow: 20_000,
+                deep: 100_000,
+                phase: Duration::from_secs(1),
+            };
+        }
+        Scale {
+            name: if full { "full" } else { "ordinary" },
+            lone: 2000,
+            rounds: 3,
+            round: Duration::from_secs(5),
+            drain_max: Duration::from_secs(120),
+            shallow: 200_000,
+            deep: if full { 10_000_000 } else { 1_000_000 },
+            phase: Duration::from_secs(5),
+        }
+    }
+}

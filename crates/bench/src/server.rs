@@ -1,0 +1,101 @@
+//! The HTTP servers, each in a process of its own: Windlass, and the two that it is compared with.
+//! The latter two accept and speak HTTP exactly as Windlass's door does.
+
+use std::io::Read;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::post;
+use bytes::Bytes;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::append::Appender;
+use crate::child::Role;
+use crate::noop::NoopRunner;
+use crate::{daemon, report};
+
+/// The path that every request here goes to, and the route that it takes.
+pub(crate) const PATH: &str = "/v1/acme/jobs/line";
+const ROUTE: &str = "/v1/{tenant}/jobs/{type}";
+/// As long as the answer of Windlass to an add of one job.
+const ANSWER: &str = r#"{"ids":["0000000000000000000"]}"#;
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+const HEADER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Serves until the input of this process ends.
+pub(crate) fn run(role: Role, dir: &Path) -> anyhow::Result<()> {
+    let runtime = daemon::runtime()?;
+    let served = runtime.block_on(async {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let serving = match role {
+            Role::Empty => tokio::spawn(serve(listener, empty())),
+            Role::Append => tokio::spawn(serve(listener, appending(dir)?)),
+            Role::Windlass | Role::Backlog => {
+                let engine = daemon::start(dir, Arc::new(NoopRunner::new())).await?;
+                let options = windlass_door_http::Options::default();
+                let never = CancellationToken::new();
+                let door = windlass_door_http::serve(listener, engine, options, never);
+                tokio::spawn(async { door.await.context("the door failed") })
+            }
+        };
+        report::announce(address)?;
+        tokio::select! {
+            ended = serving => ended?,
+            () = input_ended() => Ok(()),
+        }
+    });
+    runtime.shutdown_background();
+    served
+}
+
+async fn input_ended() {
+    // A thread of its own, as no runtime thread should wait for a pipe.
+    let reading = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
+    // However reading ended, nobody is there any more.
+    let _ = reading.await;
+}
+
+fn empty() -> Router {
+    Router::new().route(ROUTE, post(async || answer(StatusCode::OK)))
+}
+
+fn appending(dir: &Path) -> anyhow::Result<Router> {
+    async fn append(State(appender): State<Appender>, body: Bytes) -> impl IntoResponse {
+        let synced = appender.append(body).await;
+        answer(if synced { StatusCode::CREATED } else { StatusCode::SERVICE_UNAVAILABLE })
+    }
+    let router = Router::new().route(ROUTE, post(append)).layer(DefaultBodyLimit::disable());
+    Ok(router.with_state(Appender::start(dir)?))
+}
+
+fn answer(status: StatusCode) -> impl IntoResponse {
+    (status, [(header::CONTENT_TYPE, "application/json")], ANSWER)
+}
+
+async fn serve(listener: TcpListener, router: Router) -> anyhow::Result<()> {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_header_size(HEAD_BYTES_MAX)
+        .pipeline_flush(true);
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        let service = TowerToHyperService::new(router.clone());
+        let connection = http.serve_connection(TokioIo::new(stream), service);
+        // A client that goes away is none of the server's business.
+        tokio::spawn(async move { drop(connection.await) });
+    }
+}
