@@ -77,7 +77,7 @@ async fn try_all(daemon: &Daemon, name: &str, payloads: &[Vec<u8>]) -> anyhow::R
         if !job["result"].is_null() {
             output::print(&format!("result: {}\n", job["result"]))?;
         }
-        output::note(&format!("{} {}\n", text(&job["state"]), job["exitcode"]));
+        output::print(&format!("{} {}\n", text(&job["state"]), job["exitcode"]))?;
         unsuccessful += usize::from(job["state"] != "finished");
     }
     Ok(unsuccessful)
@@ -90,7 +90,7 @@ async fn show_emitted(daemon: &Daemon, name: &str) -> anyhow::Result<()> {
         let path = daemon.path(&["jobs", text(&job["id"]), "payload"]);
         let payload = daemon.get_text(&path).await?;
         let line = format!("asked for {}: {payload}", text(&job["type"]));
-        output::note(&(output::plain(&line) + "\n"));
+        output::print(&(output::plain(&line) + "\n"))?;
     }
     Ok(())
 }
