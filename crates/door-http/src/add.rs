@@ -4,7 +4,7 @@
 
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 
@@ -42,7 +42,7 @@ pub(crate) const OPTIONS: &[Parameter] = &[
 const OPTIONS_NOT_BUILT: [&str; 3] = ["repeat", "parent", "then"];
 
 /// Makes an add repeatable.
-const IDEMPOTENCY_KEY: &str = "idempotency-key";
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![

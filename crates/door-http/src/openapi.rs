@@ -26,7 +26,7 @@ pub fn openapi() -> String {
     }
     let info = InfoBuilder::new()
         .title("Windlass")
-        .version(env!("CARGO_PKG_VERSION"))
+        .version("v1")
         .description(Some("A durable, fair job queue."))
         .build();
     let document =

@@ -55,7 +55,7 @@ async fn serve_router(
                 http.clone(),
                 Stream::new(stream, options.body_timeout),
                 router.clone(),
-                ending.clone(),
+                ending.of_one(),
             );
             connections.spawn(async move {
                 talk.await;
@@ -78,12 +78,19 @@ async fn serve_router(
 }
 
 /// How the connections of a door end.
-#[derive(Clone)]
 struct Ending {
     /// Answer what is under way, take nothing more.
     closing: CancellationToken,
     /// Now.
     cut: CancellationToken,
+}
+
+impl Ending {
+    /// Every connection looks at its tokens with each request, so it gets some of its own: then
+    /// connections do not wait for each other.
+    fn of_one(&self) -> Ending {
+        Ending { closing: self.closing.child_token(), cut: self.cut.child_token() }
+    }
 }
 
 fn protocol(options: &Options) -> http1::Builder {

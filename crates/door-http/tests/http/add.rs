@@ -9,8 +9,16 @@ const TEXT: &str = "content-type: text/plain";
 const JSON: &str = "content-type: application/json";
 const BINARY: &str = "content-type: application/octet-stream";
 
+/// A large payload that is still on its way into the store is asked for again, as its 503 says.
 async fn payload(daemon: &Daemon, id: &str) -> Vec<u8> {
-    let answer = daemon.get(&format!("/v1/acme/jobs/{id}/payload")).await;
+    let path = format!("/v1/acme/jobs/{id}/payload");
+    let mut answer = daemon.get(&path).await;
+    for _ in 0..60 {
+        if answer.status != 503 {
+            break;
+        }
+        answer = daemon.get(&path).await;
+    }
     assert_eq!(answer.status, 200, "{answer:?}");
     assert_eq!(answer.header("content-type"), Some("application/octet-stream"));
     answer.body

@@ -89,11 +89,16 @@ impl Daemon {
         assert_eq!(self.json(&format!("PUT {path}"), body).await.status, 200);
     }
 
-    /// Returns when a request that was given up has left nothing behind.
+    /// Returns when a request that was given up has left nothing behind: files are removed by
+    /// other threads.
     pub async fn no_leftovers(&self) {
-        while !self.leftovers().await.is_empty() {
-            tokio::task::yield_now().await;
-        }
+        let clean = async {
+            while !self.leftovers().await.is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let patience = Duration::from_secs(60);
+        tokio::time::timeout(patience, clean).await.expect("everything is removed in the end");
     }
 
     /// Everything that a request may have left behind.
