@@ -18,9 +18,9 @@ CREATE TABLE sysid (
     id_newest  INTEGER
 );
 
--- How far each daemon's journal has been inserted.
+-- How far each journal has been inserted.
 CREATE TABLE journal (
-    sysid    INTEGER PRIMARY KEY,
+    id       INTEGER PRIMARY KEY,
     position INTEGER NOT NULL
 );
 

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, params};
 use windlass_core::name::Tenant;
-use windlass_core::store::{IdempotencyRecord, Insert, Inserted, JournalMark};
+use windlass_core::store::{IdempotencyRecord, Insert, Inserted, JournalId, JournalMark};
 use windlass_core::time::Timestamp;
-use windlass_core::{JobId, NewJob, Payload, State, Sysid};
+use windlass_core::{JobId, NewJob, Payload, State};
 
 use crate::error::{Failure, Result};
 use crate::queue::{self, Place};
@@ -160,16 +160,16 @@ pub(crate) fn idempotency_get(
 
 fn move_mark(conn: &Connection, mark: JournalMark) -> Result<()> {
     let put = "
-        INSERT INTO journal (sysid, position) VALUES (?1, ?2)
-        ON CONFLICT (sysid) DO UPDATE SET position = excluded.position
+        INSERT INTO journal (id, position) VALUES (?1, ?2)
+        ON CONFLICT (id) DO UPDATE SET position = excluded.position
          WHERE excluded.position > position";
-    conn.prepare_cached(put)?.execute(params![mark.sysid.get(), mark.position.get()])?;
+    conn.prepare_cached(put)?.execute(params![mark.journal.0, mark.position.get()])?;
     Ok(())
 }
 
-pub(crate) fn journal_position(conn: &Connection, sysid: Sysid) -> Result<Option<JobId>> {
-    let mut find = conn.prepare_cached("SELECT position FROM journal WHERE sysid = ?1")?;
-    let position = find.query_row([sysid.get()], |row| row.get(0)).optional()?;
+pub(crate) fn journal_position(conn: &Connection, journal: JournalId) -> Result<Option<JobId>> {
+    let mut find = conn.prepare_cached("SELECT position FROM journal WHERE id = ?1")?;
+    let position = find.query_row([journal.0], |row| row.get(0)).optional()?;
     position.map(row::job_id).transpose()
 }
 

@@ -51,8 +51,8 @@ use windlass_core::name::{Tenant, TypeKey};
 use windlass_core::outcome::Json;
 use windlass_core::store::{
     AttemptLog, Capabilities, Changed, Claim, Claimed, Durability, EndRequest, Error, GiveUp,
-    IdempotencyRecord, Insert, Inserted, LeaseRef, List, Page, Requeue, Settled, Settlement, Store,
-    SysidGrant, SysidRenew, SysidReserve, TypeStats, Waiting,
+    IdempotencyRecord, Insert, Inserted, JournalId, LeaseRef, List, Page, Requeue, Settled,
+    Settlement, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, Waiting,
 };
 use windlass_core::time::Timestamp;
 use windlass_core::{Job, JobId, Payload, Sysid};
@@ -158,8 +158,8 @@ impl Store for SqliteStore {
         self.writer.write(durability, jobs, move |tx| insert::job_insert(tx, &insert)).await
     }
 
-    async fn journal_position(&self, sysid: Sysid) -> Result<Option<JobId>, Error> {
-        self.readers.read(move |conn| insert::journal_position(conn, sysid)).await
+    async fn journal_position(&self, journal: JournalId) -> Result<Option<JobId>, Error> {
+        self.readers.read(move |conn| insert::journal_position(conn, journal)).await
     }
 
     async fn payload_put(&self, id: JobId, index: u32, piece: Bytes) -> Result<(), Error> {

@@ -3,6 +3,8 @@
 // Helpers of tests outside of test functions; clippy cannot tell.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -52,3 +54,14 @@ impl Harness for Sqlite {
 }
 
 windlass_store_test::conformance!(Sqlite::new());
+
+#[tokio::test]
+async fn the_counters_agree_with_the_rows_after_a_random_history() {
+    const SEEDS: std::ops::Range<u64> = 100..103;
+    const STEPS: u32 = 200;
+    let harness = Sqlite::new();
+    for seed in SEEDS {
+        windlass_store_test::model::run(&harness, seed, STEPS).await;
+        common::assert_consistent(&harness.newest());
+    }
+}
