@@ -139,7 +139,7 @@ impl Queue {
         self.runner.ended.load(Ordering::Relaxed)
     }
 
-    /// Picks for `time`, or until one part in ten is left; then waits until all that ran is settled.
+    /// Picks for `time`, or until one part in ten is left; then waits until what ran is settled.
     /// A queue that is fed keeps its depth, and ends by time alone.
     async fn run(&self, waiting: u64, fed: bool, time: Duration) -> anyhow::Result<Phase> {
         let (ended_before, batches_before) =

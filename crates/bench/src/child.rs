@@ -1,5 +1,5 @@
-//! Servers and other parts in processes of their own: the bench starts itself again under a role, so
-//! that the processor time and the memory of each part can be told apart.
+//! Servers and other parts in processes of their own: the bench starts itself again under a role,
+//! so that the processor time and the memory of each part can be told apart.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};

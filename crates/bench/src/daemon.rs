@@ -1,5 +1,5 @@
-//! Windlass as it is served: the embedded store, the journal, the engine and the HTTP door, all with
-//! their ordinary settings; only the runner is ours. Nobody listens to the log.
+//! Windlass as it is served: the embedded store, the journal, the engine and the HTTP door, all
+//! with their ordinary settings; only the runner is ours. Nobody listens to the log.
 
 use std::path::Path;
 use std::sync::Arc;

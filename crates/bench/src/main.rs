@@ -7,7 +7,7 @@
 //! | `scale` | how much of it is measured |
 //! | `limit`, `append`, `server` | the limits: a synced write, an appending and an empty server |
 //! | `daemon`, `noop`, `backlog` | Windlass itself, with a runner that does nothing |
-//! | `round`, `child`, `client` | servers in processes of their own, and the one client of all of them |
+//! | `round`, `child`, `client` | servers in processes of their own, and the client of them all |
 //! | `figure`, `report`, `machine` | numbers, how they are shown, and where they were taken |
 //!
 //! Nothing here runs for ever: every phase ends after a count or a time.

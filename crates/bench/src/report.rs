@@ -71,8 +71,8 @@ impl Report {
         let build =
             if cfg!(debug_assertions) { " of a debug build, which says nothing" } else { "" };
         format!(
-            "{date}, {scale} run{build}. {cores} cores ({cpu}), {memory_gib:.0} GiB of memory, Linux \
-             {kernel}, {file_system}. Servers, client and disk share this one machine."
+            "{date}, {scale} run{build}. {cores} cores ({cpu}), {memory_gib:.0} GiB of memory, \
+             Linux {kernel}, {file_system}. Servers, client and disk share this one machine."
         )
     }
 

@@ -1,5 +1,5 @@
-//! Row 6: whether many waiting jobs slow down those that run. Three queues, each in a process of its
-//! own: one that is kept at a thousand, a shallow one and a deep one.
+//! Row 6: whether many waiting jobs slow down those that run. Three queues, each in a process of
+//! its own: one that is kept at a thousand, a shallow one and a deep one.
 
 use std::path::Path;
 

@@ -30,9 +30,15 @@ fn rows_are_measured_and_written_down_in_both_forms() {
 #[test]
 fn what_cannot_be_measured_is_refused() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    for args in [&["4"][..], &["0"], &["1", "--write"], &["1", "--dir", "/dev/shm"]] {
+    let cases = [
+        (&["4"][..], "row 4"),
+        (&["0"], "'0'"),
+        (&["1", "--write"], "--write"),
+        (&["1", "--dir", "/dev/shm"], "--dir"),
+    ];
+    for (args, named) in cases {
         let ran = bench(dir.path(), args);
-        assert!(!ran.status.success(), "{args:?}");
-        assert!(!ran.stderr.is_empty(), "{args:?}");
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(!ran.status.success() && said.contains(named), "{args:?}: {said}");
     }
 }
