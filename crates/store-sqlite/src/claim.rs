@@ -66,11 +66,10 @@ pub(crate) fn job_renew(
     let mut renew = tx.conn.prepare_cached(renew)?;
     let mut lost = Vec::new();
     for lease in leases {
-        match held(tx, lease)? {
-            true => {
-                renew.execute([lease.id.get(), until.ms()])?;
-            }
-            false => lost.push(lease.clone()),
+        if held(tx, lease)? {
+            renew.execute([lease.id.get(), until.ms()])?;
+        } else {
+            lost.push(lease.clone());
         }
     }
     Ok(lost)
