@@ -1,18 +1,22 @@
 //! What happens around every request: unknown routes and wrong methods get the common form of
-//! refusal, a panic becomes an answer and a log line, and no browser guesses content types.
+//! refusal, a panic becomes an answer and a log line, and browsers neither guess content types nor
+//! act for a page of another site.
 
 use std::panic::AssertUnwindSafe;
 
 use axum::Router;
 use axum::extract::Request;
 use axum::http::header::X_CONTENT_TYPE_OPTIONS;
-use axum::http::{HeaderValue, Method, Uri};
+use axum::http::{HeaderName, HeaderValue, Method, Uri};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
 use crate::door::Door;
 use crate::error::Failure;
+
+/// Browsers say in this header which site a request comes from; nobody else sends it.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 pub(crate) fn wrap(router: Router<Door>) -> Router<Door> {
     router
@@ -26,12 +30,16 @@ pub(crate) fn wrap(router: Router<Door>) -> Router<Door> {
 async fn around(request: Request, next: Next) -> Response {
     let told = tracing::enabled!(tracing::Level::DEBUG)
         .then(|| (request.method().clone(), request.uri().path().to_owned()));
-    let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
-    let mut response = answered.unwrap_or_else(|panic| {
-        let what = panic_text(panic.as_ref());
-        tracing::error!(what, "a request made the daemon panic; this is a defect");
-        Failure::internal().into_response()
-    });
+    let mut response = if is_forged(&request) {
+        Failure::forbidden("a page of another site may not change anything here").into_response()
+    } else {
+        let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+        answered.unwrap_or_else(|panic| {
+            let what = panic_text(panic.as_ref());
+            tracing::error!(what, "a request made the daemon panic; this is a defect");
+            Failure::internal().into_response()
+        })
+    };
     let nosniff = HeaderValue::from_static("nosniff");
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, nosniff);
     if let Some((method, path)) = told {
@@ -39,6 +47,14 @@ async fn around(request: Request, next: Next) -> Response {
         tracing::debug!(%method, path, status = response.status().as_u16(), "request");
     }
     response
+}
+
+/// Any page can make its reader's browser send requests to the reader's own machine. It does not
+/// see the answers, so only those that change something matter.
+fn is_forged(request: &Request) -> bool {
+    let site = request.headers().get(FETCH_SITE);
+    site.is_some_and(|site| site == "cross-site" || site == "same-site")
+        && !matches!(*request.method(), Method::GET | Method::HEAD)
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {

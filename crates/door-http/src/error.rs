@@ -83,6 +83,11 @@ impl Failure {
         Failure { status, code: "unavailable", message, field: None }
     }
 
+    pub(crate) fn forbidden(message: &str) -> Failure {
+        let (status, message) = (StatusCode::FORBIDDEN, message.to_owned());
+        Failure { status, code: "forbidden", message, field: None }
+    }
+
     pub(crate) fn not_built(what: &str) -> Failure {
         let message = format!("{what} is not built into this version yet");
         let status = StatusCode::NOT_IMPLEMENTED;

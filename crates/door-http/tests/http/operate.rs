@@ -93,6 +93,27 @@ async fn unknown_routes_and_wrong_methods_get_the_common_refusal() {
 }
 
 #[tokio::test]
+async fn a_page_of_another_site_cannot_change_anything() {
+    let daemon = Daemon::start().await;
+    for site in ["sec-fetch-site: cross-site", "sec-fetch-site: same-site"] {
+        for line in [
+            "POST /acme/job/t/add",
+            "POST /acme/handler/add/t/add?method=sh",
+            "PUT /v1/acme/handlers/t",
+            "DELETE /v1/acme/handlers/t",
+            "POST /v1/control/stop",
+        ] {
+            let answer = daemon.call(line, &[site], "echo").await;
+            assert_eq!(answer.refusal(), (403, "forbidden".into(), None), "{line}");
+        }
+        assert_eq!(daemon.call("GET /healthz", &[site], "").await.status, 200);
+    }
+    assert_eq!(daemon.leftovers().await, [] as [String; 0]);
+    let own = daemon.call("POST /acme/job/t/add", &["sec-fetch-site: same-origin"], "a").await;
+    assert_eq!(own.status, 200);
+}
+
+#[tokio::test]
 async fn every_route_of_the_document_is_served_and_refuses_unknown_parameters() {
     let daemon = Daemon::start().await;
     let document = daemon.get("/openapi.json").await.json();
