@@ -52,8 +52,8 @@ pub trait Store: Send + Sync + 'static {
     /// The mark only moves forward. Types come into being by themselves.
     async fn job_insert(&self, insert: Insert) -> Result<Vec<Inserted>, Error>;
 
-    /// The last id of this daemon's journal that has been inserted.
-    async fn journal_position(&self, sysid: Sysid) -> Result<Option<JobId>, Error>;
+    /// The last id of this journal that has been inserted.
+    async fn journal_position(&self, journal: JournalId) -> Result<Option<JobId>, Error>;
 
     /// Keeps one piece of a large payload before its job is inserted; a repeated call replaces it.
     async fn payload_put(&self, id: JobId, index: u32, piece: Bytes) -> Result<(), Error>;
@@ -106,7 +106,7 @@ pub trait Store: Send + Sync + 'static {
     async fn job_cancel(&self, end: EndRequest) -> Result<Changed, Error>;
 
     /// Queues an ended job again, as if it were new: attempt 0, due now, no expiry. Its old result
-    /// goes, its logs stay. `Conflict` inside `Changed::Refused` if its unique key is held.
+    /// goes, its logs stay. `Changed::Held` if its unique key is held by another.
     async fn job_rerun(&self, tenant: &Tenant, id: JobId, now: Timestamp)
     -> Result<Changed, Error>;
 
@@ -261,11 +261,26 @@ pub struct Insert {
     pub durability: Durability,
 }
 
-/// How far a daemon's journal has been inserted; kept in the same transaction as the jobs.
+/// How far a journal has been inserted; kept in the same transaction as the jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalMark {
-    pub sysid: Sysid,
+    pub journal: JournalId,
     pub position: JobId,
+}
+
+/// Names one journal of all that a store ever sees: the data directory that it lies in, and the
+/// daemon that wrote it. The sysid alone would not do: a dead daemon's number goes to another one,
+/// perhaps on another machine, while its journal still waits to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct JournalId(pub i64);
+
+impl JournalId {
+    /// `place` is a random number that belongs to the data directory.
+    pub fn new(place: u64, sysid: Sysid) -> JournalId {
+        const PLACE_BITS: u32 = 50;
+        let place = (place & ((1 << PLACE_BITS) - 1)) as i64;
+        JournalId((place << 12) | i64::from(sysid.get()))
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

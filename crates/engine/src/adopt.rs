@@ -57,7 +57,11 @@ impl Adopt {
 
     async fn adopt(&self, sysid: Sysid) -> Result<(), Error> {
         let shared = &self.shared;
-        let position = shared.store.journal_position(sysid).await.map_err(accept::store_error)?;
+        let position = shared
+            .store
+            .journal_position(shared.journal_id(sysid))
+            .await
+            .map_err(accept::store_error)?;
         let options = journal_options(&shared.options, &shared.metrics, sysid);
         let clock = shared.clock.clone();
         let adopting =

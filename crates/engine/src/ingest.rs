@@ -106,7 +106,7 @@ impl Ingest {
         }
         // A spooled file goes as soon as the store has it, so the store must really have it.
         let durability = if spooled { Durability::Synced } else { Durability::Relaxed };
-        let mark = Some(JournalMark { sysid: self.sysid, position });
+        let mark = Some(JournalMark { journal: self.shared.journal_id(self.sysid), position });
         let insert = Insert { jobs: jobs.clone(), keys, mark, durability };
         let inserted = self.shared.store.job_insert(insert).await.map_err(accept::store_error)?;
         accept::announce_inserted(&self.shared, &jobs, &inserted);
@@ -125,7 +125,7 @@ impl Ingest {
         }
         self.moved_bytes = 0;
         self.shared.store.flush().await.map_err(accept::store_error)?;
-        let position = self.shared.store.journal_position(self.sysid).await;
+        let position = self.shared.store.journal_position(self.shared.journal_id(self.sysid)).await;
         let Some(position) = position.map_err(accept::store_error)? else { return Ok(()) };
         self.journal.drop_until(position).await.map_err(accept::storage_error)
     }

@@ -35,6 +35,7 @@ mod ingest;
 mod lease;
 pub mod metrics;
 pub mod options;
+mod place;
 mod policy;
 mod pull;
 mod purge;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, watch};
 
-use windlass_core::store::SysidGrant;
-use windlass_core::{Clock, JobId, Runner, Store, Tenant, Timestamp};
+use windlass_core::store::{JournalId, SysidGrant};
+use windlass_core::{Clock, JobId, Runner, Store, Sysid, Tenant, Timestamp};
 use windlass_journal::Journal;
 
 use crate::catalogue::Catalogue;
@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     pub options: Options,
     pub metrics: Arc<Metrics>,
     pub grant: SysidGrant,
+    /// Stands for the data directory: see `JournalId`.
+    place: u64,
     pub started_at: Timestamp,
 
     pub catalogue: Catalogue,
@@ -63,6 +65,7 @@ impl Shared {
         parts: Parts,
         journal: Journal,
         grant: SysidGrant,
+        place: u64,
         position: Option<JobId>,
         options: Options,
         metrics: Arc<Metrics>,
@@ -86,6 +89,7 @@ impl Shared {
             journal,
             metrics,
             grant,
+            place,
             catalogue: Catalogue::default(),
             idempotencies: Idempotencies::default(),
             running: RunningTable::default(),
@@ -108,6 +112,11 @@ impl Shared {
 
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// The name under which the store knows the journal of a daemon on our data directory.
+    pub(crate) fn journal_id(&self, sysid: Sysid) -> JournalId {
+        JournalId::new(self.place, sysid)
     }
 
     pub(crate) fn scheduler(&self) -> MutexGuard<'_, Scheduler> {

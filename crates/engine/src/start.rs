@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use windlass_core::runner::Stop;
-use windlass_core::store::{SysidGrant, SysidReserve};
+use windlass_core::store::{JournalId, SysidGrant, SysidReserve};
 use windlass_core::{JobId, Sysid};
 use windlass_journal::Journal;
 
@@ -21,6 +21,7 @@ use crate::ingest::Ingest;
 use crate::lease::Renew;
 use crate::metrics::Metrics;
 use crate::options::{Options, Parts};
+use crate::place;
 use crate::purge::Purge;
 use crate::reap::Reap;
 use crate::service::Services;
@@ -60,8 +61,8 @@ pub(crate) async fn start(
     let reserve = SysidReserve { wanted: options.sysid, now, until: now + options.lease };
     let grant = parts.store.sysid_reserve(reserve).await.map_err(store_error)?;
     match open_journal(&parts, &options, &metrics, grant.sysid).await {
-        Ok((journal, position)) => {
-            let running = spawn_services(parts, options, metrics, grant, journal, position);
+        Ok(opened) => {
+            let running = spawn_services(parts, options, metrics, grant, opened);
             // What a killed predecessor accepted is visible from the first request on.
             let mut adopted = running.adopted.subscribe();
             let _ = tokio::time::timeout(ADOPT_PATIENCE, adopted.wait_for(|done| *done)).await;
@@ -74,18 +75,30 @@ pub(crate) async fn start(
     }
 }
 
+/// Our own journal, and how far the store has it.
+struct Opened {
+    journal: Journal,
+    place: u64,
+    position: Option<JobId>,
+}
+
 async fn open_journal(
     parts: &Parts,
     options: &Options,
     metrics: &Arc<Metrics>,
     sysid: Sysid,
-) -> Result<(Journal, Option<JobId>), Error> {
+) -> Result<Opened, Error> {
+    let fresh = fastrand::Rng::with_seed(options.seed).u64(..);
+    let place = place::of(&options.data_dir, fresh).map_err(|error| {
+        Error::Unavailable(format!("cannot use {}: {error}", options.data_dir.display()))
+    })?;
     for _ in 0..LOCK_TRIES_MAX {
-        let position = parts.store.journal_position(sysid).await.map_err(store_error)?;
+        let id = JournalId::new(place, sysid);
+        let position = parts.store.journal_position(id).await.map_err(store_error)?;
         let newest = parts.store.id_newest().await.map_err(store_error)?;
         let journal_options = journal_options(options, metrics, sysid);
         match Journal::open(journal_options, parts.clock.clone(), newest, position) {
-            Ok(journal) => return Ok((journal, position)),
+            Ok(journal) => return Ok(Opened { journal, place, position }),
             Err(windlass_journal::Error::Locked(_)) => tokio::time::sleep(LOCK_PAUSE).await,
             Err(error) => return Err(Error::Unavailable(error.to_string())),
         }
@@ -113,12 +126,12 @@ fn spawn_services(
     options: Options,
     metrics: Arc<Metrics>,
     grant: SysidGrant,
-    journal: Journal,
-    position: Option<JobId>,
+    opened: Opened,
 ) -> Running {
+    let Opened { journal, place, position } = opened;
     let sysid = grant.sysid;
     let (shared, settlements) =
-        Shared::new(parts, journal.clone(), grant, position, options, metrics);
+        Shared::new(parts, journal.clone(), grant, place, position, options, metrics);
     let (beginning, carrying) = (Services::default(), Services::default());
     let (stop_beginning, stop_carrying) = (CancellationToken::new(), CancellationToken::new());
     let batches = TaskTracker::new();

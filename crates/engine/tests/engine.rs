@@ -134,7 +134,7 @@ async fn an_idempotency_key_is_known_after_a_restart_on_the_same_data() {
     let t = key("acme", "t");
     let note = || Some(Idempotency { key: "k".into(), fingerprint: 7 });
     let first = daemon.engine.add(&t, jobs(&["1"]), note()).await.unwrap();
-    let data = daemon.abandon();
+    let data = daemon.abandon().await;
     let daemon = Daemon::start_in(data, store, |_| {}).await;
     let again = daemon.engine.add(&t, jobs(&["1"]), note()).await.unwrap();
     assert_eq!((again.ids, again.repeated), (first.ids, true));
@@ -148,7 +148,7 @@ async fn s0_23_what_a_dead_daemon_accepted_is_taken_over_from_its_journal() {
     daemon.engine.handler_set(&t, handler()).await.unwrap();
     store.set_available(false);
     let added = daemon.engine.add(&t, jobs(&["200"; 10]), None).await.unwrap();
-    let data = daemon.abandon();
+    let data = daemon.abandon().await;
     store.set_available(true);
     let daemon = Daemon::start_in(data, store, |_| {}).await;
     for id in added.ids {

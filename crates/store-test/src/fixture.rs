@@ -12,8 +12,8 @@ use windlass_core::job::{Boot, Ended};
 use windlass_core::retry::Verdict;
 use windlass_core::state::Ending;
 use windlass_core::store::{
-    Changed, Claim, Claimed, Durability, EndRequest, GiveUp, Insert, Inserted, LeaseRef, List,
-    Overdue, Page, Pick, Settled, Settlement, TypeStats,
+    Changed, Claim, Claimed, Durability, EndRequest, GiveUp, Insert, Inserted, JournalId, LeaseRef,
+    List, Overdue, Page, Pick, Settled, Settlement, TypeStats,
 };
 use windlass_core::{
     Job, JobId, NewJob, Payload, Priority, State, Status, Store, Sysid, Tenant, Timestamp, TypeKey,
@@ -40,6 +40,10 @@ pub(crate) fn id(number: i64) -> JobId {
 
 pub(crate) fn sysid(number: u16) -> Sysid {
     Sysid::new(number).unwrap()
+}
+
+pub(crate) fn journal(number: i64) -> JournalId {
+    JournalId(number)
 }
 
 pub(crate) fn priority(number: i64) -> Priority {

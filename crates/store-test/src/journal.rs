@@ -1,13 +1,13 @@
-//! How far a daemon's journal has been inserted is kept with the jobs, exactly.
+//! How far a journal has been inserted is kept with the jobs, exactly.
 
 use windlass_core::JobId;
 use windlass_core::store::{Changed, Durability, Insert, Inserted, JournalMark};
 
 use crate::Harness;
-use crate::fixture::{FINISHED, Subject, after, id, job, sysid};
+use crate::fixture::{FINISHED, Subject, after, id, job, journal};
 
-fn marked(jobs: impl IntoIterator<Item = i64>, daemon: u16, position: i64) -> Insert {
-    let mark = JournalMark { sysid: sysid(daemon), position: id(position) };
+fn marked(jobs: impl IntoIterator<Item = i64>, number: i64, position: i64) -> Insert {
+    let mark = JournalMark { journal: journal(number), position: id(position) };
     Insert {
         jobs: jobs.into_iter().map(job).collect(),
         keys: Vec::new(),
@@ -16,8 +16,8 @@ fn marked(jobs: impl IntoIterator<Item = i64>, daemon: u16, position: i64) -> In
     }
 }
 
-async fn position(store: &Subject, daemon: u16) -> Option<JobId> {
-    store.journal_position(sysid(daemon)).await.unwrap()
+async fn position(store: &Subject, number: i64) -> Option<JobId> {
+    store.journal_position(journal(number)).await.unwrap()
 }
 
 pub async fn a_mark_comes_with_its_jobs(harness: &dyn Harness) {

@@ -16,7 +16,7 @@ use windlass_core::{Json, NewJob, Payload};
 use crate::Harness;
 use crate::fixture::{
     FAILED, FINISHED, LEASE, NOW, Subject, acme, after, everything_of, handler_spec, id, job,
-    job_of, key, lease_ref, priority, settlement, sysid,
+    job_of, journal, key, lease_ref, priority, settlement, sysid,
 };
 
 async fn reopened(harness: &dyn Harness, store: Subject) -> Option<Subject> {
@@ -106,7 +106,7 @@ pub async fn s0_58_numbers_boots_and_marks_are_still_there(harness: &dyn Harness
     let grant = store.sysid_reserve(reserve(Some(sysid(7)))).await.unwrap();
     let noting = SysidRenew { grant, until: after(20), id_newest: Some(id(90)) };
     store.sysid_renew(noting).await.unwrap();
-    let mark = Some(JournalMark { sysid: sysid(7), position: id(5) });
+    let mark = Some(JournalMark { journal: journal(7), position: id(5) });
     let record = IdempotencyRecord {
         tenant: acme(),
         key: "k".into(),
@@ -121,7 +121,7 @@ pub async fn s0_58_numbers_boots_and_marks_are_still_there(harness: &dyn Harness
     assert_eq!(store.sysid_list(after(19)).await.unwrap(), [sysid(7)]);
     assert!(store.sysid_reserve(reserve(Some(sysid(7)))).await.is_err());
     assert!(store.sysid_reserve(reserve(None)).await.unwrap().boot > grant.boot);
-    assert_eq!(store.journal_position(sysid(7)).await.unwrap(), Some(id(5)));
+    assert_eq!(store.journal_position(journal(7)).await.unwrap(), Some(id(5)));
     assert_eq!(store.id_newest().await.unwrap(), Some(id(90)));
     assert_eq!(store.idempotency_get(&acme(), "k", NOW).await.unwrap(), Some(record));
 }

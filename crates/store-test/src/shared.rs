@@ -12,8 +12,8 @@ use windlass_core::store::{
 
 use crate::Harness;
 use crate::fixture::{
-    FINISHED, NOW, Subject, acme, after, claim_of, handler_spec, id, job, key, lease_ref, pick,
-    release, settlement, sysid,
+    FINISHED, NOW, Subject, acme, after, claim_of, handler_spec, id, job, journal, key, lease_ref,
+    pick, release, settlement, sysid,
 };
 
 /// Adds that another daemon may miss before it must have heard of one.
@@ -73,10 +73,10 @@ pub async fn s0_19_numbers_and_boots_are_common(harness: &dyn Harness) {
 
 pub async fn marks_and_ids_are_common(harness: &dyn Harness) {
     let Some((first, second)) = two(harness).await else { return };
-    let mark = Some(JournalMark { sysid: sysid(7), position: id(5) });
+    let mark = Some(JournalMark { journal: journal(7), position: id(5) });
     let (jobs, keys, durability) = (vec![job(5)], Vec::new(), Durability::Synced);
     first.job_insert(Insert { jobs, keys, mark, durability }).await.unwrap();
-    assert_eq!(second.journal_position(sysid(7)).await.unwrap(), Some(id(5)));
+    assert_eq!(second.journal_position(journal(7)).await.unwrap(), Some(id(5)));
     assert_eq!(second.id_newest().await.unwrap(), Some(id(5)));
 }
 

@@ -15,7 +15,7 @@ impl State {
             self.remember(record);
         }
         if let Some(mark) = insert.mark {
-            let position = self.marks.entry(mark.sysid).or_insert(mark.position);
+            let position = self.marks.entry(mark.journal).or_insert(mark.position);
             *position = (*position).max(mark.position);
         }
         answers

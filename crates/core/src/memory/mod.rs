@@ -30,8 +30,8 @@ use crate::name::{Tenant, TypeKey};
 use crate::outcome::Json;
 use crate::store::{
     AttemptLog, Capabilities, Changed, Claim, Claimed, Durability, EndRequest, Error, GiveUp,
-    IdempotencyRecord, Insert, Inserted, LeaseRef, List, Page, Requeue, Settled, Settlement, Store,
-    SysidGrant, SysidRenew, SysidReserve, TypeStats, Waiting,
+    IdempotencyRecord, Insert, Inserted, JournalId, LeaseRef, List, Page, Requeue, Settled,
+    Settlement, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, Waiting,
 };
 use crate::time::Timestamp;
 
@@ -80,7 +80,7 @@ struct State {
     types: BTreeMap<TypeKey, TypeRow>,
     pieces: BTreeMap<(JobId, u32), Bytes>,
     keys: BTreeMap<(Tenant, String), IdempotencyRecord>,
-    marks: BTreeMap<Sysid, JobId>,
+    marks: BTreeMap<JournalId, JobId>,
     sysids: BTreeMap<Sysid, sysid::SysidRow>,
     boot_newest: i64,
     /// The newest time that any call has named.
@@ -183,8 +183,8 @@ impl Store for MemoryStore {
         Ok(self.open()?.job_insert(insert))
     }
 
-    async fn journal_position(&self, sysid: Sysid) -> Result<Option<JobId>, Error> {
-        Ok(self.open()?.marks.get(&sysid).copied())
+    async fn journal_position(&self, journal: JournalId) -> Result<Option<JobId>, Error> {
+        Ok(self.open()?.marks.get(&journal).copied())
     }
 
     async fn payload_put(&self, id: JobId, index: u32, piece: Bytes) -> Result<(), Error> {

@@ -89,10 +89,21 @@ impl Daemon {
         Daemon { engine, runner, runtime: Some(runtime), data: Some(data) }
     }
 
-    /// Cuts the daemon off in the middle of whatever it does; its data stays.
-    pub fn abandon(mut self) -> TempDir {
+    /// Cuts the daemon off in the middle of whatever it does; its data stays. Returns when the
+    /// locks are free, as they are when a process is killed.
+    pub async fn abandon(mut self) -> TempDir {
         self.runtime.take().unwrap().shutdown_background();
-        self.data.take().unwrap()
+        let data = self.data.take().unwrap();
+        drop(self);
+        let journals = data.path().join("journal");
+        let waiting = tokio::task::spawn_blocking(move || {
+            for journal in std::fs::read_dir(journals).unwrap() {
+                let lock = journal.unwrap().path().join("lock");
+                std::fs::File::open(lock).unwrap().lock().unwrap();
+            }
+        });
+        waiting.await.unwrap();
+        data
     }
 }
 

@@ -100,7 +100,7 @@ async fn of_read(store: &Subject, read: &Read) -> String {
         Read::Handlers(tenant) => text(store.handler_list(tenant).await),
         Read::Settings(key) => text(store.type_settings_get(key).await),
         Read::Idempotency(tenant, key, now) => text(store.idempotency_get(tenant, key, *now).await),
-        Read::Journal(sysid) => text(store.journal_position(*sysid).await),
+        Read::Journal(journal) => text(store.journal_position(*journal).await),
         Read::Sysids(now) => {
             let mut sysids = store.sysid_list(*now).await.unwrap();
             sysids.sort();

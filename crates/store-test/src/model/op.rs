@@ -5,10 +5,10 @@ use bytes::Bytes;
 use windlass_core::handler::{HandlerSpec, TypeSettings};
 use windlass_core::job::Progress;
 use windlass_core::store::{
-    Claim, Durability, EndRequest, GiveUp, Insert, LeaseRef, List, Requeue, Settlement,
+    Claim, Durability, EndRequest, GiveUp, Insert, JournalId, LeaseRef, List, Requeue, Settlement,
     SysidReserve,
 };
-use windlass_core::{HandlerId, JobId, NewJob, Sysid, Tenant, Timestamp, TypeKey};
+use windlass_core::{HandlerId, JobId, NewJob, Tenant, Timestamp, TypeKey};
 
 #[derive(Debug)]
 pub(super) enum Op {
@@ -54,6 +54,6 @@ pub(super) enum Read {
     Handlers(Tenant),
     Settings(TypeKey),
     Idempotency(Tenant, String, Timestamp),
-    Journal(Sysid),
+    Journal(JournalId),
     Sysids(Timestamp),
 }

@@ -17,7 +17,7 @@ use windlass_core::{JobId, Json, NewJob, Payload, Timestamp};
 
 use super::op::{Op, Read};
 use super::value::{IDS_MAX, SYSIDS_MAX, keys, tenants};
-use crate::fixture::{LEASE, NOW, Subject, handler_spec, id, sysid};
+use crate::fixture::{LEASE, NOW, Subject, handler_spec, id, journal};
 
 /// Handlers have ids from here on, one after the other.
 const HANDLER_IDS_FROM: i64 = 1000;
@@ -91,7 +91,7 @@ impl World {
             reads.extend(versions().map(|version| Read::Handler(key.clone(), version)));
             reads.push(Read::Settings(key));
         }
-        reads.extend((1..=SYSIDS_MAX).map(|number| Read::Journal(sysid(number))));
+        reads.extend((1..=SYSIDS_MAX).map(|number| Read::Journal(journal(number.into()))));
         reads.into_iter().map(Op::Read).collect()
     }
 
@@ -111,7 +111,8 @@ impl World {
         let unknown = known.unwrap().is_none() && self.random.bool();
         let position = ids.iter().copied().max();
         let mark = position.filter(|_| self.random.bool());
-        let mark = mark.map(|position| JournalMark { sysid: self.sysid(), position });
+        let mark = mark
+            .map(|position| JournalMark { journal: journal(self.sysid().get().into()), position });
         let keys = Vec::from_iter(unknown.then_some(record));
         Op::Insert(Insert { jobs, keys, mark, durability: self.durability() })
     }

@@ -1,0 +1,66 @@
+//! The number that stands for a data directory, so that journals of different machines on one store
+//! are told apart: made once, kept in a file of its own.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+const FILE_NAME: &str = "place";
+
+/// The directory's number; `fresh` becomes it where there is none yet. Durable when this returns.
+pub(crate) fn of(data_dir: &Path, fresh: u64) -> io::Result<u64> {
+    std::fs::create_dir_all(data_dir)?;
+    let path = data_dir.join(FILE_NAME);
+    if !path.exists() {
+        // Written aside and linked into place, so that of two daemons that start at once both read
+        // the same number, and none reads half of it.
+        let aside = data_dir.join(format!("{FILE_NAME}.{}.{fresh:x}", std::process::id()));
+        let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(&aside)?;
+        writeln!(file, "{fresh}")?;
+        file.sync_all()?;
+        let linked = std::fs::hard_link(&aside, &path);
+        std::fs::remove_file(&aside)?;
+        match linked {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => File::open(data_dir)?.sync_all()?,
+        }
+    }
+    let text = std::fs::read_to_string(&path)?;
+    text.trim().parse().map_err(|_| {
+        let what = format!("{} does not hold a number", path.display());
+        io::Error::new(io::ErrorKind::InvalidData, what)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_number_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(of(dir.path(), 7).unwrap(), 7);
+        assert_eq!(of(dir.path(), 8).unwrap(), 7);
+        let left: Vec<_> = dir.path().read_dir().unwrap().flatten().collect();
+        assert_eq!(left.len(), 1);
+    }
+
+    #[test]
+    fn daemons_that_start_at_once_agree() {
+        let dir = tempfile::tempdir().unwrap();
+        let numbers: Vec<u64> = std::thread::scope(|scope| {
+            let path = dir.path();
+            let start = |fresh| scope.spawn(move || of(path, fresh).unwrap());
+            let started: Vec<_> = (0..8).map(start).collect();
+            started.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(numbers.iter().all(|number| *number == numbers[0]), "{numbers:?}");
+    }
+
+    #[test]
+    fn a_file_that_holds_something_else_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(FILE_NAME), "x").unwrap();
+        assert!(of(dir.path(), 1).is_err());
+    }
+}
