@@ -14,6 +14,7 @@ use crate::api::{
     Readiness,
 };
 use crate::change;
+use crate::list;
 use crate::metrics::Metrics;
 use crate::options::{Options, Parts};
 use crate::pull;
@@ -102,8 +103,8 @@ impl Engine {
         read::job_log(self.shared(), tenant, id).await
     }
 
-    pub async fn job_list(&self, list: List) -> Result<Page, Error> {
-        read::job_list(self.shared(), list).await
+    pub async fn job_list(&self, wish: List) -> Result<Page, Error> {
+        list::job_list(self.shared(), wish).await
     }
 
     /// A running job is stopped, with all its processes, before this returns.

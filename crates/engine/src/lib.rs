@@ -15,7 +15,7 @@
 //! | `settle` | verdicts into the store |
 //! | `pull` | workers outside take jobs and report |
 //! | `lease`, `reap`, `purge` | what keeps the house in order |
-//! | `read`, `change` | everything else that doors ask for |
+//! | `read`, `list`, `change` | everything else that doors ask for |
 //! | `start` | how the parts come up and go down |
 //! | `service` | the one shape of everything in the background |
 //!
@@ -33,6 +33,7 @@ mod event;
 mod idempotency;
 mod ingest;
 mod lease;
+mod list;
 pub mod metrics;
 pub mod options;
 mod place;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use windlass_core::store::{AttemptLog, List, Page, TypeStats};
+use windlass_core::store::{AttemptLog, TypeStats};
 use windlass_core::{Job, JobId, NewJob, Payload, State, Tenant};
 
 use crate::accept::{storage_error, store_error};
@@ -19,7 +19,7 @@ use crate::shared::Shared;
 /// journal for it.
 const FRESH_PATIENCE: Duration = Duration::from_millis(50);
 /// How long lists and numbers wait for everything that was just added.
-const LIST_PATIENCE: Duration = Duration::from_millis(500);
+pub(crate) const LIST_PATIENCE: Duration = Duration::from_millis(500);
 /// How long status, readiness and metrics wait for the store.
 const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -73,15 +73,6 @@ pub(crate) async fn job_log(
     }
     let log = shared.store.job_log(tenant, id).await.map_err(store_error)?;
     log.ok_or(Error::NotFound("job"))
-}
-
-/// Newest first. Waits a little for what was just added, and goes on without it when the store is
-/// slow to take it.
-pub(crate) async fn job_list(shared: &Shared, list: List) -> Result<Page, Error> {
-    if let Some(newest) = shared.appended() {
-        shared.ingested_up_to(newest, LIST_PATIENCE).await;
-    }
-    shared.store.job_list(list).await.map_err(store_error)
 }
 
 /// The numbers of a tenant's types, with what was just added.
@@ -222,7 +213,7 @@ async fn in_journal(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<Optio
 }
 
 /// A job that only the journal has is a queued one.
-fn as_queued(job: NewJob) -> Job {
+pub(crate) fn as_queued(job: NewJob) -> Job {
     Job {
         id: job.id,
         key: job.key,

@@ -43,5 +43,6 @@ mod tests;
 pub use entry::{Body, Entry, IdempotencyNote, Key, Record, Stats};
 pub use error::Error;
 pub use journal::{Journal, Options};
+pub use reading::Newest;
 pub use spool::{Spool, SpoolWriter};
 pub use unread::Ticket;

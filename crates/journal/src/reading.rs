@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use windlass_core::JobId;
+use windlass_core::{JobId, NewJob};
 
 use crate::chunk::{Chunk, Context};
 use crate::decode::{self, Decoder, TypeMemo};
@@ -16,6 +16,8 @@ use crate::unread::{Bounds, Ticket};
 
 /// A read of more bytes than this does not happen on the caller's thread.
 const READ_INLINE_BYTES_MAX: usize = 256 * 1024;
+/// How many chunks a look at the newest records reads.
+const NEWEST_CHUNKS_MAX: usize = 32;
 /// How long `readable` trusts that the clock and the timer agree.
 const RECHECK_MAX: Duration = Duration::from_secs(1);
 
@@ -130,6 +132,32 @@ impl Journal {
         }
     }
 
+    /// The newest unread records below `before` that `wanted` says yes to. Looks at a bounded
+    /// part of the journal and says where it stopped.
+    pub async fn newest(
+        &self,
+        before: Option<JobId>,
+        wanted: impl Fn(&NewJob) -> bool + Send + 'static,
+    ) -> Result<Newest, Error> {
+        let (mut chunks, floor) = {
+            let state = self.shared.state();
+            (state.unread.newest(before, NEWEST_CHUNKS_MAX + 1), state.floor)
+        };
+        let more = chunks.len() > NEWEST_CHUNKS_MAX;
+        chunks.truncate(NEWEST_CHUNKS_MAX);
+        let rest_below = chunks.last().filter(|_| more).map(|chunk| chunk.first);
+        chunks.reverse();
+        let shared = self.shared.clone();
+        blocking(move || {
+            let mut records = shared.records(&chunks, floor)?;
+            let below = |id: JobId| before.is_none_or(|before| id < before);
+            records.retain(|record| below(record.job.id) && wanted(&record.job));
+            records.reverse();
+            Ok(Newest { records, rest_below })
+        })
+        .await
+    }
+
     /// Deletes a journal whose records the store has, all of them and synced: an adopted one, as
     /// a rule. `Unread` when something has not been committed.
     pub async fn remove(self) -> Result<(), Error> {
@@ -154,6 +182,14 @@ impl Journal {
         self.close().await;
         Ok(())
     }
+}
+
+/// Unread records, newest first.
+#[derive(Debug)]
+pub struct Newest {
+    pub records: Vec<Record>,
+    /// There are older unread records than these: below this id, they were not looked at.
+    pub rest_below: Option<JobId>,
 }
 
 /// Where a record can be found.

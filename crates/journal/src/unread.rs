@@ -212,6 +212,17 @@ impl Unread {
         self.waiting.get(at).filter(has).or_else(held)
     }
 
+    /// Chunks with records below `before`, waiting or held, newest first, at most `chunks_max`.
+    pub(crate) fn newest(&self, before: Option<JobId>, chunks_max: usize) -> Vec<Chunk> {
+        let below = |chunk: &&Chunk| before.is_none_or(|before| chunk.first < before);
+        let waiting = self.waiting.iter().rev().filter(below).take(chunks_max);
+        let held = self.held.values().flat_map(|held| &held.chunks).filter(below);
+        let mut newest: Vec<Chunk> = waiting.chain(held).cloned().collect();
+        newest.sort_by_key(|chunk| std::cmp::Reverse(chunk.first));
+        newest.truncate(chunks_max);
+        newest
+    }
+
     fn wait_again(&mut self, chunks: Vec<Chunk>) {
         for chunk in chunks.into_iter().rev() {
             let at = self.waiting.partition_point(|waiting| waiting.first < chunk.first);

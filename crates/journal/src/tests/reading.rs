@@ -272,3 +272,41 @@ async fn a_backlog_larger_than_the_memory_is_read_from_the_files() {
     }
     assert_eq!(ids(&drain(&journal).await), made);
 }
+
+#[tokio::test]
+async fn the_newest_unread_records_are_seen_without_reading_them() {
+    let root = tempfile::tempdir().unwrap();
+    let journal = open(root.path());
+    let made = journal.append(entries(&["a", "b", "c", "d"]), None).await.unwrap();
+    let held = journal.reserve(1, usize::MAX, Duration::from_secs(60)).unwrap();
+    let newest = journal.newest(None, |_| true).await.unwrap();
+    assert_eq!(texts(&newest.records), ["d", "c", "b", "a"]);
+    assert_eq!(newest.rest_below, None);
+    let b = made[1];
+    let before = journal.newest(Some(made[3]), move |job| job.id != b).await.unwrap();
+    assert_eq!(texts(&before.records), ["c", "a"]);
+    journal.commit(held).unwrap();
+    assert_eq!(texts(&journal.newest(Some(made[1]), |_| true).await.unwrap().records), [""; 0]);
+    assert_eq!(drain(&journal).await.len(), 3);
+}
+
+#[tokio::test]
+async fn a_look_at_the_newest_records_is_bounded_and_says_where_it_stopped() {
+    let root = tempfile::tempdir().unwrap();
+    let journal = open(root.path());
+    let big = "x".repeat(60_000);
+    let made = journal.append(vec![entry(big); 100], None).await.unwrap();
+    let mut seen = Vec::new();
+    let mut before = None;
+    for _ in 0..100 {
+        let newest = journal.newest(before, |_| true).await.unwrap();
+        assert!(newest.records.len() < 100, "all at once");
+        seen.extend(newest.records.iter().map(|record| record.job.id));
+        before = newest.rest_below;
+        if before.is_none() {
+            break;
+        }
+    }
+    seen.reverse();
+    assert_eq!(seen, made);
+}
