@@ -386,3 +386,54 @@ fn malformed_requests_cost_only_their_own_connection() {
     assert!(!daemon.tenant("a").add_one("t", "x").is_empty());
     assert_eq!(daemon.tenant("a").list("").len(), 1);
 }
+
+#[test]
+fn s0_4_lines_may_hold_any_bytes_and_any_length() {
+    let daemon = Daemon::start(Config::new());
+    let tenant = daemon.tenant("a");
+    let long = vec![b'z'; 3_000_000];
+    let body = [b"\xff\xfe\x00 odd".as_slice(), &long, b"short"].join(&b'\n');
+    let answer = daemon.call("POST", "/v1/a/jobs/t", &[("Content-Type", "text/plain")], &body);
+    let ids = ids_of(&answer.expect(201));
+    assert_eq!(ids.len(), 3);
+    let payload = |id: &str| tenant.get(&format!("jobs/{id}/payload")).expect(200).body;
+    assert_eq!(payload(&ids[0]), b"\xff\xfe\x00 odd");
+    assert!(payload(&ids[1]) == long);
+    assert_eq!(payload(&ids[2]), b"short");
+    let body = json!({"jobs": [{"payload": "y".repeat(2_000_000)}, {"payload": "x"}]});
+    let ids = ids_of(&tenant.post_json("jobs/t", &body).expect(201));
+    assert_eq!(payload(&ids[0]).len(), 2_000_000);
+    assert_eq!(payload(&ids[1]), b"x");
+}
+
+#[test]
+fn s0_35_a_request_of_many_lines_is_one_add() {
+    const LINES: usize = 50_000;
+    let daemon = Daemon::start(Config::new());
+    let tenant = daemon.tenant("a");
+    let lines: Vec<String> = (0..LINES).map(|n| n.to_string()).collect();
+    let ids = tenant.add("t", &lines);
+    let distinct: HashSet<&String> = ids.iter().collect();
+    assert_eq!(distinct.len(), LINES);
+    until("all are in the store", || tenant.type_row("t"), |row| row["ready"] == LINES);
+}
+
+#[test]
+fn bodies_may_come_in_chunks_and_after_a_permission() {
+    let daemon = Daemon::start(Config::new());
+    let tenant = daemon.tenant("a");
+    let mut connection = daemon.connection();
+    let head = "POST /v1/a/jobs/t HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n";
+    let chunks =
+        "Transfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n2;x=y\r\ntw\r\n1\r\no\r\n0\r\n\r\n";
+    connection.send_raw(format!("{head}{chunks}").as_bytes()).unwrap();
+    let ids = ids_of(&connection.receive().unwrap().expect(201));
+    let payload = |id: &str| tenant.get(&format!("jobs/{id}/payload")).expect(200).text();
+    assert_eq!(ids.iter().map(|id| payload(id)).collect::<Vec<_>>(), ["one", "two"]);
+    let wait = "Content-Length: 5\r\nExpect: 100-continue\r\n\r\n";
+    connection.send_raw(format!("{head}{wait}").as_bytes()).unwrap();
+    assert_eq!(connection.receive().unwrap().status, 100);
+    connection.send_raw(b"three").unwrap();
+    let ids = ids_of(&connection.receive().unwrap().expect(201));
+    assert_eq!(payload(&ids[0]), "three");
+}

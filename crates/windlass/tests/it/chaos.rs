@@ -1,8 +1,8 @@
 //! Random crashes of daemons and handlers, with a fixed seed: nothing is lost.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use crate::harness::{Cluster, Config, Random, until};
+use crate::harness::{Cluster, Config, Random, text, until};
 
 const SEED: u64 = 20_261_115;
 const JOBS: usize = 300;
@@ -18,7 +18,8 @@ fn s2_6_random_kills_of_daemons_and_handlers_lose_no_job() {
         .set("scheduler.slots", "4");
     let mut cluster = Cluster::start(2, config);
     let body = format!(
-        "case $WINDLASS_ATTEMPT$WINDLASS_JOB_ID in 1*[05]) kill -9 $$;; esac; sleep 0.02; {}",
+        "case $WINDLASS_ATTEMPT$WINDLASS_JOB_ID in 1*[05]) kill -9 $$;; esac; sleep 0.02; {}; \
+         echo \"J: out|$WINDLASS_JOB_ID\"",
         cluster.home().recorder("seen")
     );
     cluster[0].tenant("a").sh("t", &body);
@@ -54,5 +55,15 @@ fn s2_6_random_kills_of_daemons_and_handlers_lose_no_job() {
     let twice = runs.values().filter(|count| **count > 1).count();
     eprintln!("{} jobs, {kills} kills: {lost} lost, {twice} ran to their end twice", ids.len());
     assert_eq!(lost, 0);
+    let tenant = cluster[1].tenant("a");
+    let mut emitted = HashSet::new();
+    until(
+        "the output of every job is queued",
+        || {
+            emitted.extend(tenant.claim("out", 500, "60s").iter().map(|j| text(&j["payload"])));
+            ids.iter().filter(|id| !emitted.contains(*id)).count()
+        },
+        |missing| *missing == 0,
+    );
     assert_eq!(runs.len(), ids.len(), "nothing ran that was not added");
 }

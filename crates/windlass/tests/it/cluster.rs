@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::thread;
 
-use crate::harness::{Cluster, Config, Daemon, field, ids_of, text, until};
+use crate::harness::{Cluster, Config, Daemon, field, ids_of, is_alive, text, until};
 
 #[test]
 fn s0_10_ids_are_distinct_over_daemons_and_clients() {
@@ -93,8 +93,8 @@ fn s0_22_a_job_added_through_one_daemon_is_run_by_another() {
     let tenant = cluster[1].tenant("a");
     tenant.sh("t", &cluster.home().recorder("seen"));
     let ids = tenant.add("t", &["x", "y", "z"]);
-    cluster[0].tenant("a").until_all(&ids, "finished");
     tenant.until_all(&ids, "finished");
+    cluster[0].tenant("a").until_all(&ids, "finished");
     let entered = cluster[1].log.events("job_entered");
     let started = cluster[0].log.events("job_started");
     assert_eq!((entered.len(), started.len()), (3, 3));
@@ -216,4 +216,40 @@ fn a_dead_daemons_journal_is_adopted() {
     let mut pulled: Vec<String> = tenant.drain("t", 2).iter().map(|job| text(&job["id"])).collect();
     pulled.sort();
     assert_eq!(pulled, ids);
+}
+
+#[test]
+fn a_job_that_runs_on_one_daemon_is_cancelled_through_another() {
+    let cluster = Cluster::start(2, Config::new());
+    cluster[1].stop_picking();
+    let tenant = cluster[1].tenant("a");
+    let pid = cluster.home().path("pid");
+    let body = format!("echo $$ > '{}'; {}", pid.display(), cluster.home().holder("seen", "hold"));
+    tenant.sh("t", &body);
+    let id = tenant.add_one("t", "x");
+    until("the job runs", || cluster.home().lines("seen").len(), |n| *n == 1);
+    tenant.post(&format!("jobs/{id}/cancel")).expect(200);
+    assert_eq!(tenant.job(&id)["state"], "cancelled");
+    let pid = cluster.home().lines("pid").remove(0);
+    until("its process is gone", || is_alive(&pid), |alive| !alive);
+    assert_eq!(cluster[0].tenant("a").job(&id)["state"], "cancelled");
+}
+
+#[test]
+fn s2_20_a_type_is_suspended_on_all_daemons() {
+    let cluster = Cluster::start(2, Config::new());
+    let (first, second) = (cluster[0].tenant("a"), cluster[1].tenant("a"));
+    first.sh("t", "true");
+    first.sh("other", "true");
+    let warm = second.add_one("t", "x");
+    second.until_state(&warm, "finished");
+    assert_eq!(first.post("types/t/suspend").status / 100, 2);
+    let held = second.add_one("t", "x");
+    for tenant in [&first, &second] {
+        let id = tenant.add_one("other", "x");
+        tenant.until_state(&id, "finished");
+    }
+    assert_eq!(second.job(&held)["attempt"], 0);
+    assert_eq!(second.post("types/t/resume").status / 100, 2);
+    second.until_state(&held, "finished");
 }

@@ -10,7 +10,7 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::harness::{Config, Daemon, Home, Random, StoreLock, ids_of, text, until};
+use crate::harness::{Config, Daemon, Home, Random, StoreLock, ids_of, is_alive, text, until};
 
 const KILLS_AFTER_ANSWER: usize = 20;
 const KILLS_WITH_STORE_LOCKED: usize = 6;
@@ -281,4 +281,85 @@ fn s0_23_an_unfinished_last_line_of_any_length_is_ignored() {
         daemon.restart();
     }
     assert_all_run_once(&daemon, &acknowledged);
+}
+
+/// The key is in the journal with the jobs, so it holds from the answer on.
+#[test]
+fn an_idempotency_key_holds_after_kill_9_with_the_store_locked() {
+    let mut daemon = Daemon::start(short_leases());
+    let add = |daemon: &Daemon| {
+        let headers = [("Content-Type", "text/plain"), ("Idempotency-Key", "only once")];
+        daemon.call("POST", "/v1/a/jobs/t", &headers, b"x")
+    };
+    let lock = StoreLock::take(&daemon.home().store());
+    let first = ids_of(&add(&daemon).expect(201));
+    assert_eq!(ids_of(&add(&daemon).expect(200)), first);
+    daemon.kill9();
+    drop(lock);
+    daemon.restart();
+    assert_eq!(ids_of(&add(&daemon).expect(200)), first);
+    let tenant = daemon.tenant("a");
+    until("the job is back", || tenant.list("").len(), |n| *n >= 1);
+    assert_eq!(tenant.drain("t", 1).len(), 1);
+    assert!(tenant.claim("t", 10, "60s").is_empty(), "it was added once");
+}
+
+#[test]
+fn an_acknowledged_job_is_visible_right_after_a_crash_and_restart() {
+    let mut daemon = Daemon::start(Config::new());
+    let lock = StoreLock::take(&daemon.home().store());
+    let id = daemon.tenant("a").add_one("t", "x");
+    daemon.kill9();
+    drop(lock);
+    daemon.restart();
+    assert_eq!(daemon.tenant("a").job(&id)["state"], "queued");
+}
+
+/// A job's output belongs to its end: both are kept, or the job runs again.
+#[test]
+fn s0_29_jobs_from_output_are_not_lost_by_kill_9() {
+    const JOBS: usize = 120;
+    const KILLS: usize = 6;
+    let mut daemon = Daemon::start(short_leases().set("scheduler.slots", "4"));
+    daemon.tenant("a").sh("t", "echo \"J: out|$WINDLASS_JOB_ID\"");
+    let mut ids = Vec::new();
+    for _ in 0..KILLS {
+        let payloads: Vec<String> = (0..JOBS / KILLS).map(|n| n.to_string()).collect();
+        let tenant = daemon.tenant("a");
+        ids.extend(tenant.add("t", &payloads));
+        let ended = daemon.log.events("job_ended").len();
+        until("some have ended", || daemon.log.events("job_ended").len(), |n| *n > ended + 2);
+        daemon.kill9();
+        daemon.restart();
+    }
+    let tenant = daemon.tenant("a");
+    until("all jobs are back", || tenant.list("type=t").len(), |n| *n == ids.len());
+    tenant.until_all(&ids, "finished");
+    let mut emitted = HashSet::new();
+    until(
+        "each has put out its job",
+        || {
+            emitted.extend(tenant.claim("out", 500, "60s").iter().map(|j| text(&j["payload"])));
+            ids.iter().filter(|id| !emitted.contains(*id)).count()
+        },
+        |missing| *missing == 0,
+    );
+}
+
+/// One run at a time: what a dead daemon had started does not run beside its second attempt.
+#[test]
+fn handlers_do_not_outlive_their_daemon() {
+    let mut daemon = Daemon::start(short_leases());
+    let pids = daemon.home().path("pids");
+    let body = format!("echo $$ >> '{}'; {}", pids.display(), daemon.home().holder("seen", "hold"));
+    daemon.tenant("a").sh("t", &body);
+    let id = daemon.tenant("a").add_one("t", "x");
+    until("the job runs", || daemon.home().lines("seen").len(), |n| *n == 1);
+    daemon.kill9();
+    daemon.restart();
+    until("it runs again", || daemon.home().lines("seen").len(), |n| *n == 2);
+    let first = daemon.home().lines("pids").remove(0);
+    assert!(!is_alive(&first), "the first attempt of {id} still runs");
+    daemon.home().let_go("hold");
+    daemon.tenant("a").until_state(&id, "finished");
 }

@@ -69,6 +69,7 @@ fn s0_41_a_full_disk_refuses_adds_and_keeps_what_was_accepted() {
     }
     assert_eq!(tenant.list("type=t").len(), accepted, "a refused add leaves no job");
     daemon.get("/healthz").expect(200);
+    assert_eq!(daemon.get("/readyz").status, 503, "the journal does not accept");
 
     disk.free();
     let after = until(
@@ -77,6 +78,7 @@ fn s0_41_a_full_disk_refuses_adds_and_keeps_what_was_accepted() {
         |answer| answer.status == 201,
     );
     let after = crate::harness::ids_of(&after).remove(0);
+    daemon.get("/readyz").expect(200);
     let pulled = tenant.drain("t", accepted + 1);
     assert_eq!(pulled.len(), accepted + 1);
     let payload_of =
@@ -108,6 +110,29 @@ fn s0_41_an_upload_that_does_not_fit_is_refused_and_its_room_is_given_back() {
     );
     let id = crate::harness::ids_of(&id).remove(0);
     assert_eq!(tenant.until_claimed("t", "60s")["id"], id.as_str());
+    drop(daemon);
+    drop(disk);
+}
+
+/// Only the store's disk is full: adds go on into the journal, and are run when there is room.
+#[test]
+fn s0_21_a_full_disk_of_the_store_does_not_stop_adds() {
+    let config = Config::new();
+    let disk = SmallDisk::mount(&config.home.path("store-disk"));
+    let store = format!("sqlite:{}", config.home.path("store-disk").join("store.db").display());
+    let daemon = Daemon::start(config.flag("--store").flag(&store));
+    let tenant = daemon.tenant("a");
+    let first = tenant.add_one("t", "first");
+    assert_eq!(tenant.until_claimed("t", "60s")["id"], first.as_str());
+    disk.fill();
+    let payload = "x".repeat(50_000);
+    let mut ids: Vec<String> = (0..100).map(|_| tenant.add_one("t", &payload)).collect();
+    disk.free();
+    ids.push(tenant.add_one("t", "last"));
+    let mut pulled: Vec<String> =
+        tenant.drain("t", ids.len()).iter().map(|job| text(&job["id"])).collect();
+    pulled.sort();
+    assert_eq!(pulled, ids);
     drop(daemon);
     drop(disk);
 }

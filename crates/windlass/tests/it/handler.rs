@@ -184,3 +184,26 @@ fn a_program_that_is_not_there_is_an_error_of_the_job() {
         assert!(answer.text().contains("no-such-program"), "{}", answer.text());
     }
 }
+
+#[test]
+fn a_script_of_any_length_runs() {
+    let daemon = Daemon::start(Config::new());
+    let tenant = daemon.tenant("a");
+    let filler = format!("# {}\n", "x".repeat(98)).repeat(4000);
+    tenant.sh("t", &format!("{filler}{}", daemon.home().recorder("seen")));
+    let id = tenant.add_one("t", "x");
+    tenant.until_state(&id, "finished");
+    assert_eq!(daemon.home().lines("seen"), [format!("{id} x")]);
+}
+
+#[test]
+fn a_child_left_in_the_background_does_not_hold_its_job() {
+    let daemon = Daemon::start(Config::new());
+    let tenant = daemon.tenant("a");
+    let pid = daemon.home().path("pid");
+    tenant.sh("t", &format!("sleep 600 & echo $! > '{}'; exit 0", pid.display()));
+    let id = tenant.add_one("t", "x");
+    assert_eq!(tenant.until_state(&id, "finished")["attempt"], 1);
+    let pid = daemon.home().lines("pid").remove(0);
+    until("the child is gone with its job", || is_alive(&pid), |alive| !alive);
+}

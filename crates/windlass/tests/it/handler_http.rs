@@ -115,3 +115,18 @@ fn s0_56_a_url_that_is_none_is_refused_when_it_is_set() {
     }
     daemon.get("/v1/a/handlers/t").expect(404);
 }
+
+#[test]
+fn s0_56_large_payloads_and_answers_pass() {
+    let daemon = Daemon::start(Config::new());
+    let peer = Peer::start(|asked| (200, "text/plain", "r".repeat(asked.body.len() / 2)));
+    let tenant = daemon.tenant("a");
+    tenant.handler("t", &json!({"lang": "http", "body": peer.url("/")}));
+    let headers = [("Content-Type", "application/octet-stream")];
+    let body = vec![b'p'; 3_000_000];
+    let answer = daemon.call("POST", "/v1/a/jobs/t", &headers, &body).expect(201);
+    let id = crate::harness::ids_of(&answer).remove(0);
+    let job = tenant.until_state(&id, "finished");
+    assert!(peer.asked()[0].body == body);
+    assert_eq!(job["result"].as_str().map(str::len), Some(1_500_000));
+}

@@ -159,7 +159,7 @@ fn s0_53_handlers_are_listed_by_tenant() {
 #[test]
 fn wrong_handlers_are_refused_with_the_field_at_fault() {
     let daemon = Daemon::start(Config::new());
-    let cases: [(Value, &str); 8] = [
+    let cases: [(Value, &str); 10] = [
         (json!({"lang": "cobol", "body": "x"}), "lang"),
         (json!({"body": "true"}), "lang"),
         (json!({"lang": "sh"}), "body"),
@@ -168,6 +168,8 @@ fn wrong_handlers_are_refused_with_the_field_at_fault() {
         (json!({"lang": "sh", "body": "true", "options": {"batch": 0}}), "batch"),
         (json!({"lang": "sh", "body": "true", "options": {"unheard_of": 1}}), "unheard_of"),
         (json!({"lang": "sh", "body": "true", "unheard_of": 1}), "unheard_of"),
+        (json!({"lang": "exec", "body": "true 'no end"}), "body"),
+        (json!({"lang": "exec", "body": "  "}), "body"),
     ];
     for (handler, field) in cases {
         let answer = daemon.send_json("PUT", "/v1/a/handlers/t", &handler);

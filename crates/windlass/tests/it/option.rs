@@ -100,3 +100,18 @@ fn s2_35_the_same_options_are_fields_of_a_json_add() {
     assert!(text(&first["expires_at"]) > text(&first["run_at"]), "{first}");
     assert_eq!(tenant.job(&ids[1])["run_at"], "2099-01-01T00:00:00.000Z");
 }
+
+#[test]
+fn s2_35_expires_stops_a_running_job_and_ends_a_retried_one() {
+    let daemon = Daemon::start(Config::new().set("retry.delay", "\"1h\""));
+    let tenant = daemon.tenant("a");
+    tenant.sh("hangs", &daemon.home().holder("seen", "hold"));
+    tenant.sh("fails", "exit 1");
+    let hangs = tenant.add_with("hangs", "expires=1s", &["x"]).remove(0);
+    let fails = tenant.add_with("fails", "expires=1s", &["x"]).remove(0);
+    for id in [&hangs, &fails] {
+        let job = tenant.until_state(id, "failed");
+        assert_eq!(job["code"], "error");
+        assert!(tenant.log(id).contains("expired"), "{}", tenant.log(id));
+    }
+}

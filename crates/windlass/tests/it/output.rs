@@ -131,3 +131,15 @@ fn s0_29_many_jobs_of_one_output_all_run_once() {
     let wanted: Vec<String> = (1..=EMITTED).map(|n| n.to_string()).collect();
     assert_eq!(payloads, wanted, "in the order of the lines");
 }
+
+#[test]
+fn s0_29_a_long_payload_of_an_output_line_is_not_cut() {
+    const BYTES: usize = 300_000;
+    let daemon = Daemon::start(Config::new());
+    let tenant = daemon.tenant("a");
+    tenant.sh("t", &format!("printf 'J: out|'; head -c {BYTES} /dev/zero | tr '\\0' y; echo"));
+    let id = tenant.add_one("t", "x");
+    tenant.until_state(&id, "finished");
+    let jobs = tenant.until_count("out", "queued", 1);
+    assert_eq!(jobs[0]["payload_bytes"], BYTES);
+}

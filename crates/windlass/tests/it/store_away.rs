@@ -2,6 +2,8 @@
 
 use std::thread;
 
+use serde_json::json;
+
 use crate::harness::{Cluster, Config, Daemon, StoreLock, ids_of, until};
 
 const ADDS: usize = 200;
@@ -113,4 +115,37 @@ fn s2_2_a_hanging_store_and_hanging_handlers_do_not_block_senders() {
     drop(lock);
     daemon.home().let_go("hold");
     tenant.until_all(&ids, "finished");
+}
+
+/// Changes need the store: without it they are refused in the end, and never left hanging.
+#[test]
+fn s0_21_changes_are_answered_while_the_store_is_away() {
+    let daemon = Daemon::start(Config::new());
+    let tenant = daemon.tenant("a");
+    let id = tenant.add_one("t", "x");
+    until("it is in the store", || tenant.type_row("t"), |row| row["ready"] == 1);
+    let lock = StoreLock::take(&daemon.home().store());
+    let handler = json!({"lang": "sh", "body": "true"}).to_string();
+    let wish = json!({"types": ["t"], "limit": 1, "lease": "60s"}).to_string();
+    let changes = [
+        ("POST", format!("jobs/{id}/cancel"), String::new()),
+        ("DELETE", format!("jobs/{id}"), String::new()),
+        ("POST", "types/t/suspend".to_owned(), String::new()),
+        ("PUT", "handlers/t".to_owned(), handler),
+        ("POST", "claim".to_owned(), wish),
+    ];
+    let senders = changes.map(|(method, rest, body)| {
+        let tenant = tenant.clone();
+        thread::spawn(move || {
+            let headers = [("Content-Type", "application/json")];
+            tenant.client.call(method, &tenant.path(&rest), &headers, body.as_bytes())
+        })
+    });
+    for sender in senders {
+        assert_eq!(sender.join().unwrap().expect(503).error_code(), "unavailable");
+    }
+    let accepted = tenant.add_one("t", "y");
+    drop(lock);
+    tenant.sh("t", "true");
+    tenant.until_state(&accepted, "finished");
 }

@@ -129,3 +129,17 @@ fn concurrency_of_a_type_is_the_most_jobs_that_run_at_once() {
     }
     assert!((1..=2).contains(&most), "{most} ran at once");
 }
+
+#[test]
+fn concurrency_of_a_type_counts_for_pulled_jobs_too() {
+    let daemon = Daemon::start(Config::new());
+    let tenant = daemon.tenant("a");
+    tenant.settings("t", &json!({"concurrency": 2}));
+    tenant.add("t", &["1", "2", "3", "4", "5"]);
+    until("all are in the store", || tenant.type_row("t"), |row| row["ready"] == 5);
+    let taken = tenant.claim("t", 10, "60s");
+    assert_eq!(taken.len(), 2);
+    assert!(tenant.claim("t", 10, "60s").is_empty());
+    tenant.finish(&taken[0], 200).expect(200);
+    until("one more may run", || tenant.claim("t", 10, "60s").len(), |n| *n == 1);
+}
