@@ -72,21 +72,3 @@ fn every_test_that_is_named_exists() {
     }
     assert!(named > 0);
 }
-
-/// A test that carries a number is in that number's row.
-#[test]
-fn every_test_with_a_number_is_in_the_table() {
-    let mut names = HashSet::new();
-    functions_below(&root().join("crates"), &mut names);
-    let rows = rows();
-    for name in names {
-        let mut words = name.split('_');
-        let (Some(family), Some(number)) = (words.next(), words.next()) else { continue };
-        if !matches!(family, "s0" | "s2") || number.parse::<u32>().is_err() {
-            continue;
-        }
-        let key = format!("{}-{number}", family.to_uppercase());
-        let listed = rows.get(&key).is_some_and(|tests| tests.contains(&format!("`{name}`")));
-        assert!(listed, "{name} is not in the row of {key}");
-    }
-}
