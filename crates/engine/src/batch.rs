@@ -15,7 +15,7 @@ use windlass_core::{Handler, JobId, Payload, Status, TypeKey};
 use crate::accept;
 use crate::event;
 use crate::running::RunningJob;
-use crate::settle::SettleItem;
+use crate::settle::{self, SettleItem};
 use crate::shared::Shared;
 
 /// How long a job rests that the runner could not even start.
@@ -87,16 +87,7 @@ impl BatchReports {
         let now = self.shared.now();
         let stopping = !self.shared.picking.load(std::sync::atomic::Ordering::SeqCst);
         let run_at = if stopping { now } else { now + RETURN_PAUSE };
-        let settlement = Settlement {
-            lease: running.lease(),
-            verdict: Verdict::Release { run_at },
-            ended: None,
-            now,
-            data: None,
-            log: String::new(),
-            purge_at: now,
-            only_if_expired_at: None,
-        };
+        let settlement = settle::release(running.lease(), run_at, now);
         self.settle(running, settlement, Duration::ZERO).await;
     }
 

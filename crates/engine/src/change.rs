@@ -39,7 +39,7 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
     tracing::info!(event = "job_cancelled", %id, %tenant, r#type = %job.key.name);
     shared.running.set_lost(id);
     shared.runner.stop(id, Stop::Cancelled);
-    shared.job_waiters.wake(id);
+    shared.job_waiters.wake(&id);
     Ok(())
 }
 
@@ -56,7 +56,7 @@ pub(crate) async fn delete(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
     in_store(shared, id).await?;
     let answer = shared.store.job_delete(tenant, id).await.map_err(store_error)?;
     changed(answer, "removed")?;
-    shared.job_waiters.wake(id);
+    shared.job_waiters.wake(&id);
     Ok(())
 }
 

@@ -11,15 +11,14 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
-use windlass_core::retry::Verdict;
-use windlass_core::store::{Claim, Claimed, Pick, Settlement};
+use windlass_core::store::{Claim, Claimed, Pick};
 use windlass_core::{Handler, HandlerId, Payload, TypeKey};
 
 use crate::batch;
 use crate::policy::Policy;
 use crate::running::RunningJob;
 use crate::service::{Backoff, Next, Service};
-use crate::settle::SettleItem;
+use crate::settle::{self, SettleItem};
 use crate::shared::Shared;
 
 /// Batches that one claim asks for.
@@ -230,16 +229,7 @@ impl Dispatch {
         let now = self.shared.now();
         self.shared.scheduler().stopped(key, jobs.len() as u64, true);
         for (running, _) in jobs {
-            let settlement = Settlement {
-                lease: running.lease(),
-                verdict: Verdict::Release { run_at: now },
-                ended: None,
-                now,
-                data: None,
-                log: String::new(),
-                purge_at: now,
-                only_if_expired_at: None,
-            };
+            let settlement = settle::release(running.lease(), now, now);
             let item = SettleItem { job: running.job, settlement, run: Duration::ZERO };
             if self.shared.settle_queue.send(item).await.is_err() {
                 return;

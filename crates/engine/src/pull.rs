@@ -3,10 +3,12 @@
 
 use std::time::{Duration, Instant};
 
+use tokio_util::sync::CancellationToken;
+
 use windlass_core::glob;
 use windlass_core::job::Progress;
 use windlass_core::limit::{PROGRESS_BYTES_MAX, PULL_JOBS_MAX};
-use windlass_core::retry::{self, Verdict};
+use windlass_core::retry;
 use windlass_core::store::{Claim, Claimed, Durability, LeaseRef, Pick, Settled, Settlement};
 use windlass_core::{Invalid, Job};
 
@@ -20,8 +22,13 @@ use crate::shared::Shared;
 /// How long a claim waits for jobs that were just added to reach the store, and for a fresh look.
 const FRESH_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Takes jobs for a worker; waits for some when there are none.
-pub(crate) async fn claim(shared: &Shared, wish: PullClaim) -> Result<Vec<Pulled>, Error> {
+/// Takes jobs for a worker; waits for some when there are none. When the worker is gone, so that
+/// nobody would hear of the jobs, they go back at once.
+pub(crate) async fn claim(
+    shared: &Shared,
+    wish: PullClaim,
+    gone: CancellationToken,
+) -> Result<Vec<Pulled>, Error> {
     if wish.limit == 0 || wish.limit > PULL_JOBS_MAX {
         return Err(Invalid::new("limit", "a claim takes 1 to 1000 jobs").into());
     }
@@ -29,16 +36,20 @@ pub(crate) async fn claim(shared: &Shared, wish: PullClaim) -> Result<Vec<Pulled
     if let Some(newest) = shared.appended() {
         shared.ingested_up_to(newest, FRESH_PATIENCE).await;
     }
+    let watch = shared.tenant_waiters.watch(&wish.tenant);
     let mut looked = false;
     loop {
-        let ready = shared.tenant_waiters.ready(&wish.tenant);
+        let ready = watch.next();
         let picks = picks(shared, &wish).await?;
         if !picks.is_empty() {
             let claimed = claim_now(shared, &wish, picks).await?;
-            if !claimed.is_empty() {
-                return Ok(claimed);
+            if claimed.is_empty() {
+                continue;
             }
-            continue;
+            if gone.is_cancelled() {
+                return hand_back(shared, claimed).await;
+            }
+            return Ok(announce(shared, claimed));
         }
         if !looked {
             looked = true;
@@ -46,10 +57,34 @@ pub(crate) async fn claim(shared: &Shared, wish: PullClaim) -> Result<Vec<Pulled
             continue;
         }
         let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() || tokio::time::timeout(left, ready).await.is_err() {
-            return Ok(Vec::new());
+        tokio::select! {
+            () = ready => {}
+            () = tokio::time::sleep(left) => return Ok(Vec::new()),
+            () = gone.cancelled() => return Ok(Vec::new()),
         }
     }
+}
+
+async fn hand_back(shared: &Shared, claimed: Vec<Claimed>) -> Result<Vec<Pulled>, Error> {
+    let now = shared.now();
+    let returns = claimed.iter().filter_map(|claimed| {
+        let job = &claimed.job;
+        let (tenant, token) = (job.key.tenant.clone(), job.lease?.token);
+        Some(settle::release(LeaseRef { tenant, id: job.id, token }, now, now))
+    });
+    let settled = shared.store.job_settle(returns.collect(), Durability::Relaxed).await;
+    settled.map_err(store_error)?;
+    shared.announce(claimed.into_iter().map(|claimed| (claimed.job.key, 1)));
+    Ok(Vec::new())
+}
+
+fn announce(shared: &Shared, claimed: Vec<Claimed>) -> Vec<Pulled> {
+    let pulled = |Claimed { job, payload, .. }| {
+        shared.metrics.pulled(&job.key);
+        event::started(&job);
+        Pulled { job, payload }
+    };
+    claimed.into_iter().map(pulled).collect()
 }
 
 /// What another daemon added a moment ago may not be known here yet.
@@ -91,7 +126,7 @@ async fn claim_now(
     shared: &Shared,
     wish: &PullClaim,
     picks: Vec<Pick>,
-) -> Result<Vec<Pulled>, Error> {
+) -> Result<Vec<Claimed>, Error> {
     let now = shared.now();
     let noted: Vec<u64> = {
         let mut scheduler = shared.scheduler();
@@ -114,12 +149,7 @@ async fn claim_now(
         scheduler.claimed(&pick.key, pick.limit, got as u32, noted);
         scheduler.spend_rate(&pick.key, got as u64, now);
     }
-    let pulled = |Claimed { job, payload, .. }| {
-        shared.metrics.pulled(&job.key);
-        event::started(&job);
-        Pulled { job, payload }
-    };
-    Ok(claimed.into_iter().map(pulled).collect())
+    Ok(claimed)
 }
 
 pub(crate) async fn renew(shared: &Shared, lease: LeaseRef, by: Duration) -> Result<(), Error> {
@@ -160,17 +190,7 @@ pub(crate) async fn release(
 ) -> Result<(), Error> {
     let now = shared.now();
     let job = job_of(shared, &lease).await?;
-    let settlement = Settlement {
-        lease,
-        verdict: Verdict::Release { run_at: now + delay },
-        ended: None,
-        now,
-        data: None,
-        log: String::new(),
-        purge_at: now,
-        only_if_expired_at: None,
-    };
-    settle_pulled(shared, &job, settlement).await
+    settle_pulled(shared, &job, settle::release(lease, now + delay, now)).await
 }
 
 pub(crate) async fn progress(

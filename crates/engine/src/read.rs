@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use tokio::io::AsyncReadExt;
 
+use windlass_core::limit::PAYLOAD_PIECE_BYTES;
 use windlass_core::store::{AttemptLog, TypeStats};
 use windlass_core::{Job, JobId, NewJob, Payload, State, Tenant};
+use windlass_journal::Record;
 
 use crate::accept::{storage_error, store_error};
 use crate::api::{DaemonStatus, Error, JobView, JournalStatus, Readiness, TenantCounts};
@@ -25,9 +28,9 @@ const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) async fn job(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<JobView, Error> {
     if !shared.ingested_up_to(id, FRESH_PATIENCE).await
-        && let Some(job) = in_journal(shared, tenant, id).await?
+        && let Some(record) = find_unread(shared, tenant, id).await?
     {
-        return Ok(JobView { job: as_queued(job), result: None });
+        return Ok(JobView { job: as_queued(record.job), result: None });
     }
     let job = shared.store.job_get(tenant, id).await.map_err(store_error)?;
     let job = job.ok_or(Error::NotFound("job"))?;
@@ -48,13 +51,12 @@ pub(crate) async fn job_wait(
     let deadline = Instant::now() + wait;
     // Other daemons' work is seen by looking again, less and less often.
     let mut poll = Backoff::new(shared.options.poll_min, shared.options.poll_max);
+    let watch = shared.job_waiters.watch(&id);
     loop {
-        let changed = shared.job_waiters.changed(id);
+        let changed = watch.next();
         let view = job(shared, tenant, id).await;
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() || !view.as_ref().is_ok_and(|view| !view.job.state.is_ended()) {
-            drop(changed);
-            shared.job_waiters.forget(id);
             return view;
         }
         let _ = tokio::time::timeout(left.min(poll.pause()), changed).await;
@@ -67,7 +69,7 @@ pub(crate) async fn job_log(
     id: JobId,
 ) -> Result<Vec<AttemptLog>, Error> {
     if !shared.ingested_up_to(id, FRESH_PATIENCE).await
-        && in_journal(shared, tenant, id).await?.is_some()
+        && find_unread(shared, tenant, id).await?.is_some()
     {
         return Ok(Vec::new());
     }
@@ -93,7 +95,10 @@ pub struct PayloadReader {
 
 enum Source {
     Inline(Option<Bytes>),
+    /// The next piece in the store.
     Pieces(u32),
+    /// Still where the add wrote it.
+    Spool(tokio::fs::File),
 }
 
 pub(crate) async fn job_payload(
@@ -101,22 +106,25 @@ pub(crate) async fn job_payload(
     tenant: &Tenant,
     id: JobId,
 ) -> Result<PayloadReader, Error> {
-    let mut payload = None;
+    let mut unread = None;
     if !shared.ingested_up_to(id, FRESH_PATIENCE).await {
-        payload = in_journal(&shared, tenant, id).await?.map(|job| job.payload);
-        if matches!(payload, Some(Payload::Pieces { .. })) {
-            let why = "this payload is still on its way into the store; ask again";
-            return Err(Error::Unavailable(why.into()));
-        }
+        unread = find_unread(&shared, tenant, id).await?;
     }
-    if payload.is_none() {
-        payload = shared.store.job_payload(tenant, id).await.map_err(store_error)?;
+    // A spooled file that is gone by now is in the store.
+    let mut spool = None;
+    if let Some(path) = unread.as_ref().and_then(|record| record.spool.as_ref()) {
+        spool = tokio::fs::File::open(path).await.ok();
     }
+    let payload = match unread {
+        Some(record) if record.spool.is_none() || spool.is_some() => Some(record.job.payload),
+        _ => shared.store.job_payload(tenant, id).await.map_err(store_error)?,
+    };
     let payload = payload.ok_or(Error::NotFound("job"))?;
     let bytes = payload.len();
-    let source = match payload {
-        Payload::Inline(bytes) => Source::Inline(Some(bytes)),
-        Payload::Pieces { .. } => Source::Pieces(0),
+    let source = match (payload, spool) {
+        (_, Some(file)) => Source::Spool(file),
+        (Payload::Inline(bytes), None) => Source::Inline(Some(bytes)),
+        (Payload::Pieces { .. }, None) => Source::Pieces(0),
     };
     Ok(PayloadReader { shared, id, bytes, source })
 }
@@ -135,6 +143,12 @@ impl PayloadReader {
                 let piece = self.shared.store.payload_piece(self.id, *index).await;
                 *index += 1;
                 piece.map_err(store_error)
+            }
+            Source::Spool(file) => {
+                let mut piece = BytesMut::with_capacity(PAYLOAD_PIECE_BYTES);
+                let read = file.read_buf(&mut piece).await;
+                read.map_err(|error| Error::Unavailable(format!("cannot read: {error}")))?;
+                Ok(Some(piece.freeze()).filter(|piece| !piece.is_empty()))
             }
         }
     }
@@ -207,9 +221,10 @@ pub(crate) async fn metrics_text(shared: &Shared) -> String {
     shared.metrics.encode()
 }
 
-async fn in_journal(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<Option<NewJob>, Error> {
+/// The tenant's job, if it is in our journal and not in the store yet.
+async fn find_unread(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<Option<Record>, Error> {
     let found = shared.journal.find(id).await.map_err(storage_error)?;
-    Ok(found.map(|record| record.job).filter(|job| job.key.tenant == *tenant))
+    Ok(found.filter(|record| record.job.key.tenant == *tenant))
 }
 
 /// A job that only the journal has is a queued one.

@@ -140,7 +140,7 @@ impl Reap {
         for job in &jobs {
             shared.metrics.ended(&job.key, ended.code, false);
             event::ended(job, ended, Duration::ZERO, "failed");
-            shared.job_waiters.wake(job.id);
+            shared.job_waiters.wake(&job.id);
         }
         Ok(jobs.len())
     }

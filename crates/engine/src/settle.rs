@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use windlass_core::Job;
 use windlass_core::retry::Verdict;
-use windlass_core::store::{Durability, Settled, Settlement};
+use windlass_core::store::{Durability, LeaseRef, Settled, Settlement};
+use windlass_core::{Job, Timestamp};
 
 use crate::event;
 use crate::service::{Backoff, Next, Service};
@@ -104,13 +104,27 @@ pub(crate) fn conclude(
         }
         (None, _) => event::returned(job, "released"),
     }
-    shared.job_waiters.wake(job.id);
+    shared.job_waiters.wake(&job.id);
     if let Verdict::Again { run_at } | Verdict::Release { run_at } = settlement.verdict {
         if run_at <= shared.now() {
             shared.announce([(job.key.clone(), 1)]);
         } else {
             shared.announce_due(run_at);
         }
+    }
+}
+
+/// A release: the attempt does not count, and leaves no log.
+pub(crate) fn release(lease: LeaseRef, run_at: Timestamp, now: Timestamp) -> Settlement {
+    Settlement {
+        lease,
+        verdict: Verdict::Release { run_at },
+        ended: None,
+        now,
+        data: None,
+        log: String::new(),
+        purge_at: now,
+        only_if_expired_at: None,
     }
 }
 

@@ -18,7 +18,7 @@ use crate::options::{Options, Parts};
 use crate::running::RunningTable;
 use crate::schedule::{Scheduler, Slots};
 use crate::settle::{SETTLE_QUEUE_MAX, SettleItem};
-use crate::waiter::{JobWaiters, TenantWaiters};
+use crate::waiter::Waiters;
 
 pub(crate) struct Shared {
     pub store: Arc<dyn Store>,
@@ -35,8 +35,9 @@ pub(crate) struct Shared {
     pub catalogue: Catalogue,
     pub idempotencies: Idempotencies,
     pub running: RunningTable,
-    pub job_waiters: JobWaiters,
-    pub tenant_waiters: TenantWaiters,
+    /// Requests that wait for a job to change, workers that wait for work of their tenant.
+    pub job_waiters: Waiters<JobId>,
+    pub tenant_waiters: Waiters<Tenant>,
     pub settle_queue: mpsc::Sender<SettleItem>,
     scheduler: Mutex<Scheduler>,
     rng: Mutex<fastrand::Rng>,
@@ -93,8 +94,8 @@ impl Shared {
             catalogue: Catalogue::default(),
             idempotencies: Idempotencies::default(),
             running: RunningTable::default(),
-            job_waiters: JobWaiters::default(),
-            tenant_waiters: TenantWaiters::default(),
+            job_waiters: Waiters::default(),
+            tenant_waiters: Waiters::default(),
             settle_queue,
             scheduler: Mutex::new(Scheduler::new(options.fairness, slots, only)),
             rng: Mutex::new(fastrand::Rng::with_seed(options.seed)),

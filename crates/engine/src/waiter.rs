@@ -1,60 +1,104 @@
 //! Who waits for what: requests for the end of a job, workers for work of their tenant.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
-use tokio::sync::futures::OwnedNotified;
+use tokio::sync::futures::Notified;
 
-use windlass_core::{JobId, Tenant};
+/// Waiting requests, by what they wait for. An entry lives as long as somebody waits.
+pub(crate) struct Waiters<K>(Mutex<HashMap<K, Entry>>);
 
-/// Requests that wait for a job to end. An entry lives as long as somebody waits.
-#[derive(Default)]
-pub(crate) struct JobWaiters(Mutex<HashMap<JobId, Arc<Notify>>>);
+struct Entry {
+    notify: Arc<Notify>,
+    waiting: usize,
+}
 
-impl JobWaiters {
-    /// Completes when the job's state changes after this call.
-    pub(crate) fn changed(&self, id: JobId) -> OwnedNotified {
-        let mut waiters = self.0.lock().expect("nothing panics while it holds the waiters");
-        waiters.entry(id).or_default().clone().notified_owned()
-    }
-
-    pub(crate) fn wake(&self, id: JobId) {
-        let mut waiters = self.0.lock().expect("nothing panics while it holds the waiters");
-        if let Some(waiter) = waiters.remove(&id) {
-            waiter.notify_waiters();
-        }
-    }
-
-    /// Forgets a job for which nobody waits any more.
-    pub(crate) fn forget(&self, id: JobId) {
-        let mut waiters = self.0.lock().expect("nothing panics while it holds the waiters");
-        if waiters.get(&id).is_some_and(|waiter| Arc::strong_count(waiter) == 1) {
-            waiters.remove(&id);
-        }
+impl<K> Default for Waiters<K> {
+    fn default() -> Waiters<K> {
+        Waiters(Mutex::default())
     }
 }
 
-/// Workers that wait for work of a tenant.
-#[derive(Default)]
-pub(crate) struct TenantWaiters(Mutex<HashMap<Tenant, Arc<Notify>>>);
-
-impl TenantWaiters {
-    /// Completes when jobs of the tenant become ready after this call.
-    pub(crate) fn ready(&self, tenant: &Tenant) -> OwnedNotified {
-        let mut waiters = self.0.lock().expect("nothing panics while it holds the waiters");
-        waiters.entry(tenant.clone()).or_default().clone().notified_owned()
+impl<K: Clone + Eq + Hash> Waiters<K> {
+    /// Begins to wait for something to happen to `key`; ends when the answer is dropped.
+    pub(crate) fn watch(&self, key: &K) -> Watch<'_, K> {
+        let mut entries = self.entries();
+        let entry = entries
+            .entry(key.clone())
+            .or_insert_with(|| Entry { notify: Arc::default(), waiting: 0 });
+        entry.waiting += 1;
+        Watch { waiters: self, key: key.clone(), notify: entry.notify.clone() }
     }
 
-    pub(crate) fn wake(&self, tenant: &Tenant) {
-        let mut waiters = self.0.lock().expect("nothing panics while it holds the waiters");
-        if let Some(waiter) = waiters.remove(tenant) {
-            waiter.notify_waiters();
+    pub(crate) fn wake(&self, key: &K) {
+        if let Some(entry) = self.entries().get(key) {
+            entry.notify.notify_waiters();
         }
     }
 
     pub(crate) fn wake_all(&self) {
-        let mut waiters = self.0.lock().expect("nothing panics while it holds the waiters");
-        waiters.drain().for_each(|(_, waiter)| waiter.notify_waiters());
+        self.entries().values().for_each(|entry| entry.notify.notify_waiters());
+    }
+
+    fn entries(&self) -> MutexGuard<'_, HashMap<K, Entry>> {
+        self.0.lock().expect("nothing panics while it holds the waiters")
+    }
+}
+
+/// One waiting request.
+pub(crate) struct Watch<'a, K: Clone + Eq + Hash> {
+    waiters: &'a Waiters<K>,
+    key: K,
+    notify: Arc<Notify>,
+}
+
+impl<K: Clone + Eq + Hash> Watch<'_, K> {
+    /// Completes when something happens after this call, whether it is polled by then or not.
+    pub(crate) fn next(&self) -> Notified<'_> {
+        self.notify.notified()
+    }
+}
+
+impl<K: Clone + Eq + Hash> Drop for Watch<'_, K> {
+    fn drop(&mut self) {
+        let mut entries = self.waiters.entries();
+        if let Some(entry) = entries.get_mut(&self.key) {
+            entry.waiting -= 1;
+            if entry.waiting == 0 {
+                entries.remove(&self.key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::poll;
+
+    #[tokio::test]
+    async fn all_who_wait_for_a_key_are_woken_and_no_others() {
+        let waiters = Waiters::default();
+        let (a, b, c) = (waiters.watch(&1), waiters.watch(&1), waiters.watch(&2));
+        let mut other = std::pin::pin!(c.next());
+        let (first, second) = (a.next(), b.next());
+        waiters.wake(&1);
+        first.await;
+        second.await;
+        assert!(poll!(other.as_mut()).is_pending());
+        waiters.wake_all();
+        other.await;
+    }
+
+    #[test]
+    fn nothing_is_left_of_those_who_stopped_waiting() {
+        let waiters = Waiters::default();
+        let (a, b) = (waiters.watch(&1), waiters.watch(&1));
+        drop(a);
+        assert_eq!(waiters.entries().len(), 1);
+        drop(b);
+        assert!(waiters.entries().is_empty());
     }
 }

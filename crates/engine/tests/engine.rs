@@ -200,6 +200,27 @@ async fn a_waiting_worker_gets_a_job_the_moment_it_is_added() {
 }
 
 #[tokio::test]
+async fn a_worker_that_hung_up_leaves_the_jobs_to_the_others() {
+    let daemon = Daemon::start(|_| {}).await;
+    let t = key("acme", "t");
+    for _ in 0..20 {
+        let engine = daemon.engine.clone();
+        let hanging = tokio::spawn({
+            let wish = wish(&t, PATIENCE);
+            async move { engine.claim(wish).await }
+        });
+        let added = daemon.engine.add(&t, jobs(&["x"]), None).await.unwrap();
+        hanging.abort();
+        if let Ok(pulled) = hanging.await {
+            assert_eq!(pulled.unwrap()[0].job.id, added.ids[0], "it was faster than the abort");
+            continue;
+        }
+        let pulled = daemon.engine.claim(wish(&t, PATIENCE)).await.unwrap();
+        assert_eq!((pulled[0].job.id, pulled[0].job.attempt), (added.ids[0], 1));
+    }
+}
+
+#[tokio::test]
 async fn s0_49_a_released_job_is_claimed_again_and_the_attempt_is_given_back() {
     let daemon = Daemon::start(|_| {}).await;
     let t = key("acme", "t");
