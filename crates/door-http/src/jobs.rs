@@ -20,6 +20,7 @@ use crate::door::Door;
 use crate::error::Failure;
 use crate::json::{Command, NoBody};
 use crate::path::{JobPath, TenantPath};
+use crate::presence::Presence;
 use crate::query::{self, Parameter, Query};
 use crate::route::{Route, WAIT_MAX};
 use crate::time::WireTime;
@@ -94,7 +95,12 @@ async fn list(
     Ok(answer::json(StatusCode::OK, &wire))
 }
 
-async fn get(State(door): State<Door>, job: JobPath, uri: Uri) -> Result<Response, Failure> {
+async fn get(
+    State(door): State<Door>,
+    job: JobPath,
+    presence: Presence,
+    uri: Uri,
+) -> Result<Response, Failure> {
     let JobPath { tenant, id } = job;
     let wait = Query::read(&uri, GET)?.duration("wait")?.unwrap_or_default();
     if wait > WAIT_MAX {
@@ -106,6 +112,7 @@ async fn get(State(door): State<Door>, job: JobPath, uri: Uri) -> Result<Respons
         tokio::select! {
             view = door.engine.job_wait(&tenant, id, wait) => view?,
             () = door.closing.cancelled() => door.engine.job(&tenant, id).await?,
+            () = presence.ended() => door.engine.job(&tenant, id).await?,
         }
     };
     Ok(answer::json(StatusCode::OK, &wire_job::from_view(&view)))

@@ -27,6 +27,7 @@ mod json;
 mod openapi;
 mod operate;
 mod path;
+mod presence;
 mod pull;
 mod query;
 mod route;

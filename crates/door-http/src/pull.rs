@@ -20,6 +20,7 @@ use crate::door::Door;
 use crate::error::Failure;
 use crate::json::{self, Command};
 use crate::path::{JobPath, TenantPath};
+use crate::presence::Presence;
 use crate::query::{self, Query};
 use crate::route::{Route, WAIT_MAX};
 use crate::time::WireDuration;
@@ -75,6 +76,7 @@ struct ClaimBody {
 async fn claim(
     State(door): State<Door>,
     TenantPath(tenant): TenantPath,
+    presence: Presence,
     uri: Uri,
     Command(body): Command<ClaimBody>,
 ) -> Result<Response, Failure> {
@@ -85,6 +87,7 @@ async fn claim(
         biased;
         pulled = door.engine.claim(claim) => pulled?,
         () = door.closing.cancelled() => Vec::new(),
+        () = presence.ended() => Vec::new(),
     };
     Ok(answer::json(StatusCode::OK, &from_claim(&pulled)))
 }

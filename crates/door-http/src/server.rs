@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
@@ -16,6 +19,7 @@ use tokio_util::task::TaskTracker;
 use windlass_engine::Engine;
 
 use crate::Options;
+use crate::presence::Presence;
 use crate::stream::Stream;
 
 /// A request's line and headers together; more is answered with 431.
@@ -51,12 +55,9 @@ async fn serve_router(
         loop {
             let slot = slots.clone().acquire_owned().await.expect("the slots are never closed");
             let stream = accept_one(&listener).await;
-            let talk = converse(
-                http.clone(),
-                Stream::new(stream, options.body_timeout),
-                router.clone(),
-                ending.of_one(),
-            );
+            let presence = Presence::default();
+            let stream = Stream::new(stream, options.body_timeout, presence.clone());
+            let talk = converse(http.clone(), stream, router.clone(), presence, ending.of_one());
             connections.spawn(async move {
                 talk.await;
                 drop(slot);
@@ -122,8 +123,24 @@ async fn accept_one(listener: &TcpListener) -> TcpStream {
     }
 }
 
-async fn converse(http: http1::Builder, stream: Stream<TcpStream>, router: Router, ending: Ending) {
-    let service = TowerToHyperService::new(router);
+async fn converse(
+    http: http1::Builder,
+    stream: Stream<TcpStream>,
+    router: Router,
+    presence: Presence,
+    ending: Ending,
+) {
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(presence.clone());
+        let under_way = presence.under_way();
+        let answering = router.call(request);
+        async move {
+            let answer = answering.await;
+            drop(under_way);
+            answer
+        }
+    });
     let connection = http.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let closed_first = tokio::select! {

@@ -9,6 +9,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
+use crate::presence::{AFTER_END_MAX, Presence};
+
 /// After the last byte was sent, unread bytes of the client are thrown away for this long: a socket
 /// that is closed with such bytes in it is reset, and the client may never see its answer.
 const LINGER_TIME_MAX: Duration = Duration::from_secs(2);
@@ -23,6 +25,9 @@ pub(crate) struct Stream<T> {
     /// The timer runs because the client does not take what is written.
     stuck: bool,
     lingering: Option<Linger>,
+    presence: Presence,
+    /// Runs since the client sent its last byte while a request was under way.
+    after_end: Option<Pin<Box<Sleep>>>,
 }
 
 struct Linger {
@@ -31,9 +36,20 @@ struct Linger {
 
 impl<T> Stream<T> {
     /// `patience` is the longest time without the client taking a byte that waits for it.
-    pub(crate) fn new(inner: T, patience: Duration) -> Stream<T> {
+    pub(crate) fn new(inner: T, patience: Duration, presence: Presence) -> Stream<T> {
         let timer = Box::pin(tokio::time::sleep(patience));
-        Stream { inner, patience, timer, stuck: false, lingering: None }
+        let (stuck, lingering, after_end) = (false, None, None);
+        Stream { inner, patience, timer, stuck, lingering, presence, after_end }
+    }
+
+    /// The client sends no more: the server hears of it when no request is under way, or when the
+    /// one that is takes too long.
+    fn end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.presence.set_ended() {
+            return Poll::Ready(Ok(()));
+        }
+        let after = || Box::pin(tokio::time::sleep(AFTER_END_MAX));
+        self.after_end.get_or_insert_with(after).as_mut().poll(cx).map(Ok)
     }
 
     /// Passes on what a write said, unless it has been saying "not yet" for too long.
@@ -61,7 +77,12 @@ impl<T: AsyncRead + Unpin> AsyncRead for Stream<T> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_read(cx, buffer)
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(cx, buffer))?;
+        if buffer.filled().len() == before && buffer.remaining() > 0 {
+            return self.end(cx);
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -126,7 +147,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_never_reads_is_given_up() {
         let (ours, _theirs) = duplex(8);
-        let mut stream = Stream::new(ours, Duration::from_secs(3));
+        let mut stream = Stream::new(ours, Duration::from_secs(3), Presence::default());
         let error = stream.write_all(&[0; 9]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
@@ -134,7 +155,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_slowly_is_not() {
         let (ours, mut theirs) = duplex(8);
-        let mut stream = Stream::new(ours, Duration::from_secs(3));
+        let mut stream = Stream::new(ours, Duration::from_secs(3), Presence::default());
         let reading = async {
             let mut bytes = [0; 80];
             for chunk in bytes.chunks_mut(8) {
@@ -149,7 +170,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_end_waits_for_the_client_but_not_for_ever() {
         let (ours, mut theirs) = duplex(8);
-        let mut stream = Stream::new(ours, Duration::from_secs(3));
+        let mut stream = Stream::new(ours, Duration::from_secs(3), Presence::default());
         let client = async {
             // More than fits: it gets rid of all of it only if somebody takes it.
             theirs.write_all(&[0; 1000]).await.unwrap();
@@ -160,6 +181,22 @@ mod tests {
         drop(theirs);
 
         let (ours, _silent) = duplex(8);
-        Stream::new(ours, Duration::from_secs(3)).shutdown().await.unwrap();
+        Stream::new(ours, Duration::from_secs(3), Presence::default()).shutdown().await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_is_kept_back_while_a_request_is_under_way_but_not_for_ever() {
+        let presence = Presence::default();
+        let (ours, theirs) = duplex(8);
+        drop(theirs);
+        let mut stream = Stream::new(ours, Duration::from_secs(3), presence.clone());
+        let under_way = presence.under_way();
+        let mut byte = [0];
+        let early = tokio::time::timeout(AFTER_END_MAX / 2, stream.read(&mut byte)).await;
+        assert!(early.is_err(), "the request would be cut off");
+        presence.ended().await;
+        assert_eq!(stream.read(&mut byte).await.unwrap(), 0);
+        drop(under_way);
+        assert_eq!(stream.read(&mut byte).await.unwrap(), 0);
     }
 }
