@@ -1,6 +1,7 @@
 //! Whether a connection's client is still there. HTTP/1 tells it by the end of what the client
-//! sends, and that end has two meanings: "I am gone", and "I have said it all, do it". So a request
-//! that is under way goes on for a while, and only those that wait for something hear of it at once.
+//! sends, and that end has two meanings: "I am gone", and "I have said it all, do it". So a
+//! request that is under way goes on for a while, and only those that wait for something hear of it
+//! at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

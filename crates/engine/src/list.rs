@@ -1,4 +1,4 @@
-//! List: newest first, from the store and from the part of our journal that the store has not got yet.
+//! List: newest first, from the store and from the part of our journal that it has not got yet.
 
 use std::collections::HashSet;
 

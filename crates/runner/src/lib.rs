@@ -75,8 +75,9 @@ pub struct LocalRunner {
 }
 
 impl LocalRunner {
-    /// Makes this process adopt orphans and keep its descriptors to itself, claims the scratch directory, and clears away what an
-    /// earlier runner that was killed left there: directories and processes.
+    /// Makes this process adopt orphans and keep its descriptors to itself, claims the scratch
+    /// directory, and clears away what an earlier runner that was killed left there: directories
+    /// and processes.
     pub fn new(options: Options) -> Result<LocalRunner, Error> {
         os::keep_inherited_descriptors().map_err(Error::System)?;
         tree::adopt_orphans().map_err(Error::System)?;

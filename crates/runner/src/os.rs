@@ -47,8 +47,8 @@ pub(crate) fn start_in_own_session(command: &mut Command) {
 #[allow(unsafe_code)]
 pub(crate) fn exit_of(process: Pid) -> io::Result<AsyncFd<OwnedFd>> {
     let handle = rustix::process::pidfd_open(process, PidfdFlags::empty())?;
-    // SAFETY: an `OwnedFd` names the same open descriptor for as long as it lives, and the `AsyncFd`
-    // owns it.
+    // SAFETY: an `OwnedFd` names the same open descriptor for as long as it lives, and the
+    // `AsyncFd` owns it.
     let exit = unsafe { AsyncFd::register_with_interest(handle, Interest::READABLE) };
     Ok(exit?)
 }

@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn a_new_runner_removes_what_a_killed_one_left_and_nothing_else() {
         let place = tempfile::tempdir().unwrap();
-        fs::create_dir_all(place.path().join("job-5-0/work/x/y/z")).unwrap();
+        fs::create_dir_all(place.path().join("job-5-0/inside/x/y/z")).unwrap();
         fs::create_dir_all(place.path().join("job-5-0/.removed-0/x/y")).unwrap();
         fs::create_dir_all(place.path().join("of somebody else")).unwrap();
         let _scratch = Scratch::open(place.path()).unwrap();

@@ -46,8 +46,8 @@ pub(crate) fn adopt_orphans() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
-/// A main process that has not been reaped. When this is dropped, all that belongs to the attempt is
-/// killed.
+/// A main process that has not been reaped. When this is dropped, all that belongs to the attempt
+/// is killed.
 pub(crate) struct Main {
     pid: Pid,
     pub(crate) child: Child,
@@ -180,8 +180,8 @@ pub(crate) fn kill_leftovers(dir_prefix: &Path) {
     }
 }
 
-/// Reaps the zombie if it is an orphan. Returns whether to look again: when it could not be decided,
-/// and when it was one, because it may have left a child that was not there yet at this look.
+/// Reaps the zombie if it is an orphan. Returns whether to look again: when it could not be
+/// decided, and when it was one, because it may have left a child that was not there yet at this look.
 fn reap_orphan(pid: Pid) -> bool {
     // While a process is being started it is not in MAINS yet, and might be this zombie.
     let Ok(_nothing_starts) = SPAWNING.try_write() else {

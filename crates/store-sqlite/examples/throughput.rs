@@ -1,9 +1,9 @@
-#![allow(clippy::print_stdout)]
-
 //! How many jobs a second go insert → claim → settle through the embedded store, in batches of
 //! 100, with few and with many others waiting. Prints, asserts nothing.
 //!
 //! `cargo run --release -p windlass-store-sqlite --example throughput -- [directory] [waiting…]`
+
+#![allow(clippy::print_stdout, reason = "a probe prints")]
 
 use std::path::PathBuf;
 use std::sync::Arc;
