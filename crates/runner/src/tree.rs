@@ -181,7 +181,8 @@ pub(crate) fn kill_leftovers(dir_prefix: &Path) {
 }
 
 /// Reaps the zombie if it is an orphan. Returns whether to look again: when it could not be
-/// decided, and when it was one, because it may have left a child that was not there yet at this look.
+/// decided, and when it was one, because it may have left a child that was not there yet at this
+/// look.
 fn reap_orphan(pid: Pid) -> bool {
     // While a process is being started it is not in MAINS yet, and might be this zombie.
     let Ok(_nothing_starts) = SPAWNING.try_write() else {
