@@ -61,7 +61,7 @@ fn tracked_files() -> Result<Vec<SourceFile>> {
         .context("cannot start git")?;
     ensure!(listed.status.success(), "git ls-files failed");
     let paths = String::from_utf8(listed.stdout)?;
-    Ok(paths.lines().filter_map(|path| read(path)).collect())
+    Ok(paths.lines().filter_map(read).collect())
 }
 
 fn read(path: &str) -> Option<SourceFile> {
