@@ -10,7 +10,9 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::harness::{Config, Daemon, Home, Random, StoreLock, ids_of, is_alive, text, until};
+use crate::harness::{
+    Config, Daemon, Home, Random, StoreLock, file_bytes_below, ids_of, is_alive, text, until,
+};
 
 const KILLS_AFTER_ANSWER: usize = 20;
 const KILLS_WITH_STORE_LOCKED: usize = 6;
@@ -362,4 +364,45 @@ fn handlers_do_not_outlive_their_daemon() {
     assert!(!is_alive(&first), "the first attempt of {id} still runs");
     daemon.home().let_go("hold");
     daemon.tenant("a").until_state(&id, "finished");
+}
+
+/// Each crash leaves a journal behind; whoever takes it over also clears it away.
+#[test]
+fn crashes_leave_no_growing_heap_of_files() {
+    const CRASHES: usize = 8;
+    let mut daemon = Daemon::start(short_leases());
+    for n in 0..CRASHES {
+        daemon.tenant("a").add_one("t", &n.to_string());
+        let headers = [("Content-Type", "application/octet-stream")];
+        daemon.call("POST", "/v1/a/jobs/big", &headers, &vec![1; 2_000_000]).expect(201);
+        daemon.kill9();
+        daemon.restart();
+    }
+    let tenant = daemon.tenant("a");
+    assert_eq!(tenant.drain("t", CRASHES).len(), CRASHES);
+    until("all are in the store", || tenant.type_row("big"), |row| row["ready"] == CRASHES);
+    let left = || {
+        let entries = |dir: &str| {
+            let found = fs::read_dir(daemon.home().data().join(dir)).unwrap().count();
+            (dir.to_owned(), found)
+        };
+        ["journal", "payload", "scratch"].map(entries)
+    };
+    until("what dead daemons left is cleared away", left, |left| left.iter().all(|e| e.1 <= 3));
+}
+
+#[test]
+fn s2_29_a_part_of_an_upload_left_by_kill_9_is_cleared_away() {
+    let mut daemon = Daemon::start(short_leases());
+    let payload = daemon.home().data().join("payload");
+    let mut connection = daemon.connection();
+    let head = "POST /v1/a/jobs/t HTTP/1.1\r\nHost: x\r\n\
+                Content-Type: application/octet-stream\r\nContent-Length: 50000000\r\n\r\n";
+    connection.send_raw(head.as_bytes()).unwrap();
+    connection.send_raw(&vec![7; 8_000_000]).unwrap();
+    until("a part is on disk", || file_bytes_below(&payload), |bytes| *bytes > 0);
+    daemon.kill9();
+    daemon.restart();
+    until("the part is gone", || file_bytes_below(&payload), |bytes| *bytes == 0);
+    assert!(daemon.tenant("a").list("").is_empty());
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::harness::{Cluster, Config, Daemon, until};
+use crate::harness::{Cluster, Config, Daemon, StoreLock, until};
 
 #[test]
 fn s0_14_a_job_of_five_leases_runs_exactly_once_with_two_daemons() {
@@ -105,4 +105,21 @@ fn s2_38_ended_jobs_are_pruned_while_the_queue_is_idle() {
     tenant.finish(&job, 200).expect(200);
     let path = tenant.path(&format!("jobs/{id}"));
     until("the job is pruned", || daemon.get(&path).status, |status| *status == 404);
+}
+
+/// The store is away for longer than the leases of running jobs; their owner lives all the time.
+#[test]
+fn s0_14_a_job_that_outlasts_an_absent_store_is_finished_by_its_owner() {
+    let daemon = Daemon::start(Config::new().set("lease.duration", "\"1s\""));
+    let tenant = daemon.tenant("a");
+    tenant.sh("t", &daemon.home().holder("seen", "hold"));
+    let id = tenant.add_one("t", "x");
+    until("the job runs", || daemon.home().lines("seen").len(), |n| *n == 1);
+    let lock = StoreLock::take(&daemon.home().store());
+    let started = std::time::Instant::now();
+    until("three leases have passed", || started.elapsed().as_secs(), |s| *s >= 3);
+    daemon.home().let_go("hold");
+    drop(lock);
+    assert_eq!(tenant.until_state(&id, "finished")["attempt"], 1, "a live lock does not expire");
+    assert_eq!(daemon.home().lines("seen").len(), 1);
 }

@@ -88,3 +88,31 @@ fn interrupt_stops_like_term() {
     daemon.signal(rustix::process::Signal::INT);
     assert_eq!(daemon.until_exit().code(), Some(0));
 }
+
+#[test]
+fn term_does_not_wait_for_clients_that_never_finish() {
+    let mut daemon = Daemon::start(Config::new().set("stop_grace", "\"1s\""));
+    let mut half = daemon.connection();
+    half.send_raw(b"POST /v1/a/jobs/t HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf")
+        .unwrap();
+    let idle = daemon.connection();
+    daemon.get("/healthz").expect(200);
+    assert_eq!(daemon.terminate().code(), Some(0));
+    drop((half, idle));
+}
+
+/// A worker outside does not notice that the daemon was replaced.
+#[test]
+fn a_pulled_job_can_be_finished_after_a_restart() {
+    let mut daemon = Daemon::start(Config::new());
+    let ids = daemon.tenant("a").add("t", &["x", "y"]);
+    let by_stop = daemon.tenant("a").until_claimed("t", "60s");
+    assert!(daemon.terminate().success());
+    daemon.restart();
+    daemon.tenant("a").finish(&by_stop, 200).expect(200);
+    let by_crash = daemon.tenant("a").until_claimed("t", "60s");
+    daemon.kill9();
+    daemon.restart();
+    daemon.tenant("a").finish(&by_crash, 200).expect(200);
+    daemon.tenant("a").until_all(&ids, "finished");
+}
