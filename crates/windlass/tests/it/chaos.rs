@@ -1,8 +1,13 @@
 //! Random crashes of daemons and handlers, with a fixed seed: nothing is lost.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
 
-use crate::harness::{Cluster, Config, Random, text, until};
+use serde_json::{Value, json};
+
+use crate::harness::{Client, Cluster, Config, Random, Response, text, until};
 
 const SEED: u64 = 20_261_115;
 const JOBS: usize = 300;
@@ -66,4 +71,99 @@ fn s2_6_random_kills_of_daemons_and_handlers_lose_no_job() {
         |missing| *missing == 0,
     );
     assert_eq!(runs.len(), ids.len(), "nothing ran that was not added");
+}
+
+/// Workers that dawdle, vanish and come back late, daemons that die: at most one result of a job is
+/// ever accepted, and a job whose result was accepted is never handed out again.
+#[test]
+fn s0_50_at_most_one_result_of_a_job_is_accepted_under_chaos() {
+    const WORKERS: u64 = 4;
+    let config = Config::new()
+        .set("lease.duration", "\"1s\"")
+        .set("retry.delay", "\"50ms\"")
+        .set("retry.attempts", "1000");
+    let mut cluster = Cluster::start(2, config);
+    let table = Arc::new(Table::default());
+    table.seat(&cluster);
+    let workers: Vec<_> = (0..WORKERS)
+        .map(|number| {
+            let table = Arc::clone(&table);
+            thread::spawn(move || work(&table, Random::new(SEED + number)))
+        })
+        .collect();
+    let mut random = Random::new(SEED);
+    let mut ids = Vec::new();
+    for _ in 0..DAEMON_KILLS {
+        let payloads: Vec<String> = (0..JOBS / DAEMON_KILLS).map(|n| n.to_string()).collect();
+        ids.extend(cluster[0].tenant("a").add("t", &payloads));
+        let half = ids.len() / 2;
+        until("workers are busy", || table.accepted.lock().unwrap().len(), |n| *n >= half);
+        let victim = random.below(2) as usize;
+        cluster[victim].kill9();
+        cluster[victim].restart();
+        table.seat(&cluster);
+    }
+    let tenant = cluster[0].tenant("a");
+    until("all are finished", || tenant.type_row("t"), |row| row["finished"] == ids.len());
+    table.closed.store(true, Ordering::Relaxed);
+    workers.into_iter().for_each(|worker| worker.join().unwrap());
+    let accepted = table.accepted.lock().unwrap();
+    let twice: Vec<_> = accepted.iter().filter(|(_, count)| **count > 1).collect();
+    assert!(twice.is_empty(), "accepted more than once: {twice:?}");
+    assert!(accepted.keys().all(|id| ids.contains(id)));
+}
+
+/// What workers share: where the daemons are, and whose results were accepted.
+#[derive(Default)]
+struct Table {
+    daemons: Mutex<Vec<Client>>,
+    accepted: Mutex<HashMap<String, usize>>,
+    closed: AtomicBool,
+}
+
+impl Table {
+    fn seat(&self, cluster: &Cluster) {
+        let clients = cluster.daemons.iter().map(|daemon| **daemon).collect();
+        *self.daemons.lock().unwrap() = clients;
+    }
+
+    fn call(&self, random: &mut Random, path: &str, body: &Value) -> Option<Response> {
+        let client = {
+            let daemons = self.daemons.lock().unwrap();
+            daemons[random.below(daemons.len() as u64) as usize]
+        };
+        let headers = [("Content-Type", "application/json")];
+        // A daemon that was just killed does not answer.
+        client.try_call("POST", path, &headers, body.to_string().as_bytes()).ok()
+    }
+}
+
+fn work(table: &Table, mut random: Random) {
+    let mut late: VecDeque<Value> = VecDeque::new();
+    while !table.closed.load(Ordering::Relaxed) {
+        let wish = json!({"types": ["t"], "limit": 5, "lease": "1s", "wait": "20ms"});
+        let answer = table.call(&mut random, "/v1/a/claim", &wish).filter(|a| a.status == 200);
+        let jobs = answer.map(|answer| answer.json()["jobs"].as_array().cloned());
+        for job in jobs.flatten().unwrap_or_default() {
+            let known = table.accepted.lock().unwrap().contains_key(&text(&job["id"]));
+            assert!(!known, "{job} was finished before");
+            match random.below(10) {
+                0 => drop(job),
+                1..=3 => late.push_back(job),
+                _ => report(table, &mut random, &job),
+            }
+        }
+        if late.len() > 8 || random.below(20) == 0 {
+            late.pop_front().iter().for_each(|job| report(table, &mut random, job));
+        }
+    }
+}
+
+fn report(table: &Table, random: &mut Random, job: &Value) {
+    let id = text(&job["id"]);
+    let body = json!({"token": job["token"], "status": 200});
+    let path = format!("/v1/a/jobs/{id}/finish");
+    if table.call(random, &path, &body).is_some_and(|answer| answer.status == 200) {
+        *table.accepted.lock().unwrap().entry(id).or_default() += 1;
+    }
 }

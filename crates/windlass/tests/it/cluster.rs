@@ -253,3 +253,36 @@ fn s2_20_a_type_is_suspended_on_all_daemons() {
     assert_eq!(second.post("types/t/resume").status / 100, 2);
     second.until_state(&held, "finished");
 }
+
+/// A sender that repeats its add may reach another daemon with it.
+#[test]
+fn an_idempotency_key_counts_on_every_daemon() {
+    const ADDS: usize = 50;
+    let cluster = Cluster::start(2, Config::new());
+    for n in 0..ADDS {
+        let key = format!("key {n}");
+        let headers = [("Content-Type", "text/plain"), ("Idempotency-Key", key.as_str())];
+        let add = |daemon: &Daemon| daemon.call("POST", "/v1/a/jobs/t", &headers, b"x");
+        let first = ids_of(&add(&cluster[n % 2]).expect(201));
+        let again = add(&cluster[(n + 1) % 2]);
+        assert_eq!(ids_of(&again), first, "add {n} was answered {}", again.status);
+    }
+    let tenant = cluster[0].tenant("a");
+    until("all are in the store", || tenant.type_row("t"), |row| row["ready"] == ADDS);
+}
+
+/// Whichever daemon is asked, an id that it answered with belongs to a job that exists.
+#[test]
+fn a_unique_key_counts_on_every_daemon() {
+    const ADDS: usize = 50;
+    let cluster = Cluster::start(2, Config::new());
+    for n in 0..ADDS {
+        let add = |daemon: &Daemon| {
+            daemon.tenant("a").add_with("t", &format!("unique=k{n}"), &["x"]).remove(0)
+        };
+        let first = add(&cluster[n % 2]);
+        assert_eq!(add(&cluster[(n + 1) % 2]), first, "add {n}");
+    }
+    let tenant = cluster[0].tenant("a");
+    until("all are in the store", || tenant.type_row("t"), |row| row["ready"] == ADDS);
+}

@@ -4,7 +4,7 @@ use std::thread;
 
 use serde_json::json;
 
-use crate::harness::{Cluster, Config, Daemon, StoreLock, ids_of, until};
+use crate::harness::{Cluster, Config, Daemon, StoreLock, ids_of, text, until};
 
 const ADDS: usize = 200;
 
@@ -148,4 +148,22 @@ fn s0_21_changes_are_answered_while_the_store_is_away() {
     drop(lock);
     tenant.sh("t", "true");
     tenant.until_state(&accepted, "finished");
+}
+
+/// An add is refused only when it cannot be made durable; a key is no reason to wait for the store.
+#[test]
+fn s0_21_adds_with_a_unique_key_are_accepted_too() {
+    let daemon = Daemon::start(Config::new());
+    let tenant = daemon.tenant("a");
+    let known = tenant.add_with("t", "unique=before", &["x"]).remove(0);
+    until("it is in the store", || tenant.type_row("t"), |row| row["ready"] == 1);
+    let lock = StoreLock::take(&daemon.home().store());
+    let first = tenant.add_with("t", "unique=during", &["x"]).remove(0);
+    assert_eq!(tenant.add_with("t", "unique=during", &["y"]).remove(0), first);
+    assert_eq!(tenant.add_with("t", "unique=before", &["y"]).remove(0), known);
+    drop(lock);
+    let mut pulled: Vec<String> = tenant.drain("t", 2).iter().map(|j| text(&j["id"])).collect();
+    pulled.sort();
+    assert_eq!(pulled, [known, first]);
+    assert!(tenant.claim("t", 10, "60s").is_empty());
 }

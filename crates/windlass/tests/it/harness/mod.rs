@@ -18,7 +18,7 @@ pub(crate) use api::{Client, Tenant, ids_of, text};
 pub(crate) use command::{Finished, is_alive, run, windlass};
 pub(crate) use daemon::{Cluster, Config, Daemon, refused_start};
 pub(crate) use home::{Home, file_bytes_below, sha256_of, snapshot};
-pub(crate) use http::Connection;
+pub(crate) use http::{Connection, Response};
 pub(crate) use log::field;
 pub(crate) use peer::Peer;
 pub(crate) use random::Random;
