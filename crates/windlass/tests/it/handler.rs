@@ -207,3 +207,19 @@ fn a_child_left_in_the_background_does_not_hold_its_job() {
     let pid = daemon.home().lines("pid").remove(0);
     until("the child is gone with its job", || is_alive(&pid), |alive| !alive);
 }
+
+#[test]
+fn contexts_is_the_most_processes_of_a_handler_at_once() {
+    const JOBS: usize = 10;
+    let daemon = Daemon::start(Config::new());
+    let tenant = daemon.tenant("a");
+    let marks = daemon.home().path("marks");
+    let body = format!("echo + >> '{0}'; sleep 0.05; echo - >> '{0}'", marks.display());
+    let options = json!({"contexts": 1});
+    tenant.handler("t", &json!({"lang": "sh", "body": body, "options": options}));
+    let payloads: Vec<String> = (0..JOBS).map(|n| n.to_string()).collect();
+    let ids = tenant.add("t", &payloads);
+    tenant.until_all(&ids, "finished");
+    let marks = daemon.home().lines("marks").concat();
+    assert_eq!(marks, "+-".repeat(JOBS));
+}

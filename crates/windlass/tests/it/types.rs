@@ -143,3 +143,48 @@ fn concurrency_of_a_type_counts_for_pulled_jobs_too() {
     tenant.finish(&taken[0], 200).expect(200);
     until("one more may run", || tenant.claim("t", 10, "60s").len(), |n| *n == 1);
 }
+
+/// Jobs a second, with at most a second's worth at once.
+#[test]
+fn rate_of_a_type_spreads_its_starts() {
+    const JOBS: usize = 20;
+    const RATE: usize = 5;
+    let daemon = Daemon::start(Config::new());
+    let tenant = daemon.tenant("a");
+    tenant.settings("t", &json!({"rate": RATE}));
+    let times = daemon.home().path("times");
+    tenant.sh("t", &format!("date +%s%3N >> '{}'", times.display()));
+    let payloads: Vec<String> = (0..JOBS).map(|n| n.to_string()).collect();
+    let ids = tenant.add("t", &payloads);
+    tenant.until_all(&ids, "finished");
+    let mut times: Vec<u64> =
+        daemon.home().lines("times").iter().map(|line| line.parse().unwrap()).collect();
+    times.sort_unstable();
+    let spread_ms = times[JOBS - 1] - times[0];
+    // The last start is three seconds' worth behind the first burst.
+    assert!(spread_ms >= 2000, "{JOBS} jobs at {RATE} a second started within {spread_ms} ms");
+}
+
+#[test]
+fn rate_of_a_type_counts_for_pulled_jobs_too() {
+    const RATE: usize = 5;
+    let daemon = Daemon::start(Config::new());
+    let tenant = daemon.tenant("a");
+    tenant.settings("t", &json!({"rate": RATE}));
+    let payloads: Vec<String> = (0..60).map(|n| n.to_string()).collect();
+    tenant.add("t", &payloads);
+    until("all are in the store", || tenant.type_row("t"), |row| row["ready"] == 60);
+    let taken = tenant.claim("t", 100, "60s").len();
+    assert!(taken <= RATE, "{taken} jobs at once at {RATE} a second");
+    until("more come with time", || tenant.claim("t", 100, "60s").len(), |n| *n >= 1);
+}
+
+#[test]
+fn a_wrong_setting_says_what_is_accepted() {
+    let daemon = Daemon::start(Config::new());
+    let path = "/v1/a/types/t/settings";
+    let answer = daemon.send_json("PUT", path, &json!({"rate": "5/s"})).expect(400).json();
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert_eq!(answer["error"]["field"], "rate");
+    assert!(!message.contains("f64") && !message.contains("column"), "for people: {message}");
+}
