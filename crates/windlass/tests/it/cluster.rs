@@ -124,17 +124,21 @@ fn s0_26_two_daemons_share_slow_jobs() {
 }
 
 #[test]
-fn s0_38_a_handler_is_seen_by_every_daemon_at_once() {
+fn s0_38_a_handler_is_in_force_on_every_daemon_at_once() {
+    const VERSIONS: usize = 20;
     let cluster = Cluster::start(2, Config::new());
     let (first, second) = (cluster[0].tenant("a"), cluster[1].tenant("a"));
-    first.sh("t", "exit 65");
-    let id = second.add_one("t", "x");
-    second.until_state(&id, "failed");
-    first.sh("t", "true");
-    assert_eq!(second.get("handlers/t").expect(200).json()["body"], "true");
     cluster[0].stop_picking();
-    let id = second.add_one("t", "x");
-    assert_eq!(second.until_state(&id, "finished")["code"], "ok", "the newest is in force");
+    for version in 0..VERSIONS {
+        let name = format!("seen-{version}");
+        let body = cluster.home().recorder(&name);
+        first.sh("t", &body);
+        let id = second.add_one("t", "x");
+        assert_eq!(second.get("handlers/t").expect(200).json()["body"], body.as_str());
+        second.until_state(&id, "finished");
+        assert_eq!(cluster.home().lines(&name), [format!("{id} x")], "version {version}");
+    }
+    assert_eq!(cluster.starts(), [0, VERSIONS]);
 }
 
 /// No daemon is special: whichever one is killed, the others accept and run.

@@ -406,3 +406,34 @@ fn s2_29_a_part_of_an_upload_left_by_kill_9_is_cleared_away() {
     until("the part is gone", || file_bytes_below(&payload), |bytes| *bytes == 0);
     assert!(daemon.tenant("a").list("").is_empty());
 }
+
+/// Names, options and bytes that could confuse a file of lines come back from it as they were.
+#[test]
+fn s0_23_odd_names_payloads_and_options_come_back_from_the_journal() {
+    let mut daemon = Daemon::start(short_leases());
+    let lock = StoreLock::take(&daemon.home().store());
+    let tenant = daemon.tenant("A.b_c-9");
+    let kinds = ["www-prod%2FFoo", "a%20%22b%22%5C%27", "%C3%A4%E2%9C%93", "%25%7B%7D%2C%3A"];
+    let payloads: [&[u8]; 5] = [b"", b"two\nlines\r\n", b"\0\xff|1|2|3\n4|", b"{\"a\":1}", b"#:x"];
+    let mut added = Vec::new();
+    for kind in kinds {
+        for payload in payloads {
+            let options = "priority=7&run_at=2001-01-01T00:00:00Z&timeout=5s&expires=30d";
+            let path = tenant.path(&format!("jobs/{kind}?{options}"));
+            let headers = [("Content-Type", "application/octet-stream")];
+            let answer = daemon.call("POST", &path, &headers, payload).expect(201);
+            let id = ids_of(&answer).remove(0);
+            let job = tenant.job(&id);
+            added.push((id, payload, job));
+        }
+    }
+    daemon.kill9();
+    drop(lock);
+    daemon.restart();
+    let tenant = daemon.tenant("A.b_c-9");
+    until("all jobs are back", || tenant.list("").len(), |n| *n == added.len());
+    for (id, payload, before) in added {
+        assert_eq!(tenant.job(&id), before, "{}", tenant.log(&id));
+        assert_eq!(tenant.get(&format!("jobs/{id}/payload")).expect(200).body, payload);
+    }
+}

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use crate::harness::{Config, Daemon, Random, ids_of, sha256_of, until};
+use crate::harness::{Config, Daemon, Random, ids_of, sha256_of, text, until};
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
@@ -135,4 +135,34 @@ fn s2_29_an_upload_that_is_cut_off_leaves_no_job_and_no_file() {
     drop(connection);
     until("the part is removed", &payload_files, |bytes| *bytes == before);
     assert!(daemon.tenant("a").list("").is_empty());
+}
+
+#[test]
+fn s2_29_a_pulling_worker_is_told_where_a_large_payload_is() {
+    let daemon = Daemon::start(Config::new());
+    let tenant = daemon.tenant("a");
+    let payload = "large ".repeat(900_000);
+    let headers = [("Content-Type", "application/octet-stream")];
+    daemon.call("POST", "/v1/a/jobs/t", &headers, payload.as_bytes()).expect(201);
+    let job = tenant.until_claimed("t", "60s");
+    let fetched = daemon.get(&text(&job["payload_url"])).expect(200).text();
+    assert!(fetched == payload, "{} of {} bytes", fetched.len(), job["payload_bytes"]);
+    assert!(job["payload"].is_null());
+    tenant.finish(&job, 200).expect(200);
+}
+
+#[test]
+fn s2_29_a_large_payload_is_whole_in_every_attempt() {
+    let daemon = Daemon::start(Config::new());
+    let tenant = daemon.tenant("a");
+    let bytes = 6 * MIB + 5;
+    let file = daemon.home().path("upload");
+    write_random(&file, bytes);
+    let sums = daemon.home().path("sums");
+    let body = format!("sha256sum >> '{}'; [ $WINDLASS_ATTEMPT = 3 ]", sums.display());
+    tenant.sh("t", &body);
+    let id = upload(&daemon, &file, bytes);
+    tenant.until_state(&id, "finished");
+    let wanted = format!("{}  -", sha256_of(&file));
+    assert_eq!(daemon.home().lines("sums"), vec![wanted; 3]);
 }

@@ -179,3 +179,24 @@ fn s2_26_inside_a_type_the_oldest_job_starts_first() {
         .collect();
     assert_eq!(order, ids);
 }
+
+/// From the answer on, no further job of a suspended type starts, however busy it is.
+#[test]
+fn s2_20_no_job_starts_after_the_suspension_is_answered() {
+    const JOBS: usize = 2000;
+    let daemon = Daemon::start(Config::new());
+    let tenant = daemon.tenant("a");
+    tenant.sh("t", "true");
+    let payloads: Vec<String> = (0..JOBS).map(|n| n.to_string()).collect();
+    tenant.add("t", &payloads);
+    until("the type is busy", || daemon.log.events("job_started").len(), |n| *n > 50);
+    assert_eq!(tenant.post("types/t/suspend").status / 100, 2);
+    until("what ran has ended", || tenant.type_row("t"), |row| row["running"] == 0);
+    let stopped = tenant.type_row("t");
+    tenant.sh("other", "true");
+    let other = tenant.add_one("other", "x");
+    tenant.until_state(&other, "finished");
+    assert_eq!(tenant.type_row("t")["finished"], stopped["finished"]);
+    let left = stopped["ready"].as_u64().unwrap();
+    assert!(left > 0 && left < JOBS as u64, "{stopped}");
+}
