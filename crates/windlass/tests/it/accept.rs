@@ -123,6 +123,10 @@ fn s0_39_types_may_be_any_other_utf8_text() {
         ("a%2Cb%20c", "a,b c"),
         ("%C3%A4%E2%9C%93", "ä✓"),
         ("%25", "%"),
+        ("123", "123"),
+        ("123%2Fcancel", "123/cancel"),
+        ("%2E%2E", ".."),
+        ("a+b", "a+b"),
         (longest.as_str(), longest.as_str()),
     ] {
         let id = tenant.add_one(path, "x");

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::harness::{
     Config, Daemon, Home, Random, StoreLock, file_bytes_below, ids_of, is_alive, text, until,
+    until_some,
 };
 
 const KILLS_AFTER_ANSWER: usize = 20;
@@ -160,8 +161,25 @@ fn s0_25_kill_9_in_ingest_keeps_every_id_once() {
 #[test]
 fn s2_3_acknowledged_adds_of_64_connections_survive_kill_9() {
     let mut daemon = Daemon::start(short_leases());
+    let acknowledged = flood_until(&mut daemon, Daemon::kill9);
+    daemon.restart();
+    assert_all_are_pulled(&daemon, &acknowledged);
+}
+
+#[test]
+fn s2_3_acknowledged_adds_of_64_connections_survive_a_stop() {
+    let mut daemon = Daemon::start(short_leases());
+    let acknowledged = flood_until(&mut daemon, |daemon| {
+        assert_eq!(daemon.terminate().code(), Some(0));
+    });
+    daemon.restart();
+    assert_all_are_pulled(&daemon, &acknowledged);
+}
+
+/// Adds on many connections at once until the daemon is ended; what was acknowledged till then.
+fn flood_until(daemon: &mut Daemon, end: impl FnOnce(&mut Daemon)) -> BTreeMap<String, String> {
     let stop = Arc::new(AtomicBool::new(false));
-    let client = *daemon;
+    let client = **daemon;
     let senders: Vec<_> = (0..CONNECTIONS)
         .map(|sender| {
             let stop = Arc::clone(&stop);
@@ -173,8 +191,11 @@ fn s2_3_acknowledged_adds_of_64_connections_survive_kill_9() {
                     let headers = [("Content-Type", "text/plain")];
                     let sent =
                         connection.call("POST", "/v1/a/jobs/t", &headers, payload.as_bytes());
-                    let Ok(answer) = sent else { break };
-                    acknowledged.push((ids_of(&answer.expect(201)).remove(0), payload));
+                    // A daemon on its way out closes the connection or says that it goes.
+                    let Some(answer) = sent.ok().filter(|answer| answer.status == 201) else {
+                        break;
+                    };
+                    acknowledged.push((ids_of(&answer).remove(0), payload));
                 }
                 acknowledged
             })
@@ -182,15 +203,18 @@ fn s2_3_acknowledged_adds_of_64_connections_survive_kill_9() {
         .collect();
     let accepted = "windlass_jobs_accepted_total";
     until("all connections add", || daemon.metric(accepted, &[]), |n| *n >= 2000.0);
-    daemon.kill9();
+    end(daemon);
     stop.store(true, Ordering::Relaxed);
     let acknowledged: BTreeMap<String, String> =
         senders.into_iter().flat_map(|sender| sender.join().unwrap()).collect();
     assert!(acknowledged.len() >= 1000, "{}", acknowledged.len());
-    daemon.restart();
+    acknowledged
+}
+
+/// What was on its way without an answer may have been added too; nothing comes twice.
+fn assert_all_are_pulled(daemon: &Daemon, acknowledged: &BTreeMap<String, String>) {
     let tenant = daemon.tenant("a");
     let mut pulled = BTreeMap::new();
-    let mut missing = acknowledged.len();
     until(
         "all acknowledged jobs are pulled",
         || {
@@ -198,12 +222,11 @@ fn s2_3_acknowledged_adds_of_64_connections_survive_kill_9() {
                 let before = pulled.insert(text(&job["id"]), text(&job["payload"]));
                 assert_eq!(before, None, "no job is pulled twice");
             }
-            missing = acknowledged.keys().filter(|id| !pulled.contains_key(*id)).count();
-            missing
+            acknowledged.keys().filter(|id| !pulled.contains_key(*id)).count()
         },
         |missing| *missing == 0,
     );
-    for (id, payload) in &acknowledged {
+    for (id, payload) in acknowledged {
         assert_eq!(pulled.get(id), Some(payload));
     }
 }
@@ -436,4 +459,46 @@ fn s0_23_odd_names_payloads_and_options_come_back_from_the_journal() {
         assert_eq!(tenant.job(&id), before, "{}", tenant.log(&id));
         assert_eq!(tenant.get(&format!("jobs/{id}/payload")).expect(200).body, payload);
     }
+}
+
+#[test]
+fn s0_23_a_data_directory_may_be_moved_with_jobs_in_its_journal() {
+    let mut daemon = Daemon::start(short_leases());
+    let mut acknowledged = BTreeMap::new();
+    let in_store = daemon.tenant("a").add_one("t", "in the store");
+    acknowledged.insert(in_store, "in the store".to_owned());
+    let row = || daemon.tenant("a").type_row("t");
+    until("it is in the store", row, |row| row["ready"] == 1);
+    let lock = StoreLock::take(&daemon.home().store());
+    let in_journal = daemon.tenant("a").add_one("t", "in the journal");
+    acknowledged.insert(in_journal, "in the journal".to_owned());
+    daemon.kill9();
+    drop(lock);
+    let moved = short_leases();
+    fs::rename(daemon.home().data(), moved.home.data()).unwrap();
+    let daemon = Daemon::start(moved);
+    assert_all_run_once(&daemon, &acknowledged);
+}
+
+/// Another daemon with another directory gets the dead one's number, and uses it, before the dead
+/// one's journal is read.
+#[test]
+fn s0_23_a_number_that_is_used_again_hides_no_unread_journal() {
+    let number = |config: Config| config.flag("--sysid").flag("9");
+    let mut first = Daemon::start(number(short_leases()));
+    let store = format!("sqlite:{}", first.home().store().display());
+    let lock = StoreLock::take(&first.home().store());
+    let mut acknowledged = BTreeMap::new();
+    let early = first.tenant("a").add_one("t", "early");
+    acknowledged.insert(early, "early".to_owned());
+    first.kill9();
+    drop(lock);
+    let elsewhere = number(short_leases()).flag("--store").flag(&store);
+    let mut second = until_some("the number is free", || Daemon::try_start(elsewhere.clone()).ok());
+    let late = second.tenant("a").add_one("t", "late");
+    acknowledged.insert(late, "late".to_owned());
+    until("it is in the store", || second.tenant("a").type_row("t"), |row| row["ready"] == 1);
+    assert!(second.terminate().success());
+    first.restart();
+    assert_all_run_once(&first, &acknowledged);
 }

@@ -131,3 +131,15 @@ fn unknown_routes_and_methods_have_error_answers() {
     let answer = daemon.call("PATCH", "/v1/a/jobs/t", &[], b"x");
     assert_eq!(answer.status, 405, "{}", answer.text());
 }
+
+#[test]
+fn s2_21_odd_names_do_not_break_the_metrics() {
+    let daemon = Daemon::start(Config::new());
+    let tenant = daemon.tenant("a");
+    tenant.add_one("say%20%22hi%22%5C%7B%7D", "x");
+    let text = daemon.get("/metrics").expect(200).text();
+    let line = text.lines().find(|line| line.starts_with("windlass_jobs_accepted_total{"));
+    let line = line.unwrap_or_else(|| panic!("no accepted jobs in {text}"));
+    assert!(line.contains("type=\"say \\\"hi\\\"\\\\{}\""), "{line}");
+    assert!(line.ends_with(" 1"), "{line}");
+}
