@@ -86,12 +86,44 @@ fn refusal(path: &str, error: &serde_json::Error) -> Failure {
         (path, Some(name)) => format!("{path}.{name}"),
         (path, None) => path.to_owned(),
     };
-    let mut failure = Failure::invalid(field, message.clone());
+    let wording = if error.is_data() { in_plain_words(&message) } else { message.clone() };
+    let mut failure = Failure::invalid(field, wording);
     if message.starts_with("unknown field") {
         // The name is the sender's, so it never decides the code.
         failure.code = "invalid_value";
     }
     failure
+}
+
+/// Says a refusal of the reader in the words of the sender: kinds of JSON instead of Rust's types,
+/// and no place in the text, since the field is named.
+fn in_plain_words(message: &str) -> String {
+    let message = match message.rfind(" at line ") {
+        Some(place) => &message[..place],
+        None => message,
+    };
+    let Some((given, expected)) = message.rsplit_once(", expected ") else {
+        return message.to_owned();
+    };
+    let expected = match expected {
+        "f64" => "a number",
+        "u16" | "u32" | "u64" | "usize" => "a whole number that is not negative",
+        "i64" => "a whole number",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        structure if structure.starts_with("struct ") => "an object",
+        other => other,
+    };
+    let given = given.strip_prefix("invalid type: ").or(given.strip_prefix("invalid value: "));
+    match given {
+        Some(given) => {
+            let kind = given.replacen("integer", "the number", 1).replacen("sequence", "a list", 1);
+            let kind = kind.replacen("floating point", "the number", 1);
+            let kind = kind.replacen("string", "the text", 1).replacen("map", "an object", 1);
+            format!("{kind} is not accepted here; {expected} is")
+        }
+        None => message.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -132,11 +164,13 @@ mod tests {
     fn what_is_wrong_is_named_by_its_field() {
         check(r#"{"limit":1,"more":2}"#, "more", "expected one of");
         check(r#"{}"#, "limit", "missing");
-        check(r#"{"limit":"x"}"#, "limit", "expected u32");
-        check(r#"{"limit":-1}"#, "limit", "expected u32");
+        check(r#"{"limit":"x"}"#, "limit", "a whole number that is not negative is");
+        check(r#"{"limit":-1}"#, "limit", "a whole number that is not negative is");
+        check(r#"{"limit":1,"list":5}"#, "list", "the number `5` is not accepted here; a list is");
+        check(r#"{"limit":1,"inner":5}"#, "inner", "an object is");
         check(r#"{"limit":1,"limit":2}"#, "limit", "duplicate");
         check(r#"{"limit":1,"inner":{"wait":"5"}}"#, "inner.wait", "is not a duration");
-        check(r#"{"limit":1,"inner":{"wait":5}}"#, "inner.wait", "expected a string");
+        check(r#"{"limit":1,"inner":{"wait":5}}"#, "inner.wait", "a string is");
         check(r#"{"limit":1,"inner":{"more":5}}"#, "inner.more", "unknown");
         check(r#"{"limit":1,"inner":{}}"#, "inner.wait", "missing");
         check(r#"{"limit":1,"list":[{"wait":"1s"},{"wait":"1"}]}"#, "list[1].wait", "duration");

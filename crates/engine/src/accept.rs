@@ -21,8 +21,8 @@ use crate::event;
 use crate::idempotency::Found;
 use crate::shared::Shared;
 
-/// How long an add with a key waits for the store to say whether it knows the key. After that the
-/// add is accepted: accepting does not depend on the store.
+/// How long an add with a key waits for the store, first to say whether it knows the key, then to
+/// get to know it. After that the add is accepted all the same: accepting does not depend on it.
 const KEY_PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) async fn add(
@@ -50,6 +50,10 @@ pub(crate) async fn add(
         return answer;
     }
     let ids = add_new(shared, key, jobs, Some(&idempotency)).await?;
+    // Other daemons know of the key through the store alone.
+    if let Some(last) = ids.last() {
+        shared.ingested_up_to(*last, KEY_PATIENCE).await;
+    }
     deciding.answer(record_of(&key.tenant, &idempotency, ids.clone(), now));
     Ok(Added { ids, repeated: false })
 }

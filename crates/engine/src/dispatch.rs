@@ -220,7 +220,10 @@ impl Dispatch {
             shared.scheduler().set_unrunnable(version);
             return None;
         }
-        shared.scheduler().set_handler(key, Some(version));
+        let mut scheduler = shared.scheduler();
+        scheduler.set_handler(key, Some(version));
+        scheduler.set_contexts(key, version, handler.spec.options.contexts);
+        drop(scheduler);
         Some(handler)
     }
 

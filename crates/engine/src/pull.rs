@@ -16,6 +16,7 @@ use crate::accept::store_error;
 use crate::api::{Error, PullClaim, PullFinish, Pulled};
 use crate::event;
 use crate::reap;
+use crate::schedule;
 use crate::settle;
 use crate::shared::Shared;
 
@@ -114,6 +115,7 @@ async fn picks(shared: &Shared, wish: &PullClaim) -> Result<Vec<Pick>, Error> {
             let running = stats.iter().find(|s| s.key == key).map_or(0, |s| s.running);
             limit = limit.min(most.saturating_sub(u32::try_from(running).unwrap_or(u32::MAX)));
         }
+        limit = limit.min(schedule::burst(&settings));
         if limit > 0 {
             left -= limit;
             picks.push(Pick { key, limit, floor: None });

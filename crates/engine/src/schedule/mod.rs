@@ -68,7 +68,12 @@ struct Entry {
     /// after that are not in its answer.
     noted: u64,
     noted_before_look: u64,
+    /// Its handler or settings were changed here since that look began: its answer is older.
+    changed_in_look: bool,
     handler: Option<HandlerId>,
+    /// Most batches of this handler at once; `None` until the handler has been read, when one
+    /// batch goes ahead.
+    contexts: Option<u32>,
     settings: Arc<TypeSettings>,
     jobs_running: u64,
     batches_running: usize,
@@ -118,7 +123,10 @@ impl Scheduler {
 
     /// A look at the store begins: what is noted from here on is not in its answer.
     pub(crate) fn look_begins(&mut self) {
-        self.types.values_mut().for_each(|entry| entry.noted_before_look = entry.noted);
+        for entry in self.types.values_mut() {
+            entry.noted_before_look = entry.noted;
+            entry.changed_in_look = false;
+        }
     }
 
     /// The store's answer to a look.
@@ -130,7 +138,10 @@ impl Scheduler {
             let entry = self.types.entry(seen.key).or_default();
             entry.known = true;
             entry.ready += seen.ready;
-            entry.handler = seen.handler;
+            if entry.changed_in_look {
+                continue;
+            }
+            entry.set_handler(seen.handler);
             if *entry.settings != seen.settings {
                 entry.settings = Arc::new(seen.settings);
             }
@@ -149,7 +160,17 @@ impl Scheduler {
 
     pub(crate) fn set_handler(&mut self, key: &TypeKey, handler: Option<HandlerId>) {
         if let Some(entry) = self.types.get_mut(key) {
-            entry.handler = handler;
+            entry.set_handler(handler);
+            entry.changed_in_look = true;
+            self.reopen(key);
+        }
+    }
+
+    /// The handler has been read: this is the most batches of it that run at once.
+    pub(crate) fn set_contexts(&mut self, key: &TypeKey, handler: HandlerId, most: Option<u32>) {
+        let entry = self.types.get_mut(key).filter(|entry| entry.handler == Some(handler));
+        if let Some(entry) = entry {
+            entry.contexts = Some(most.unwrap_or(u32::MAX));
             self.reopen(key);
         }
     }
@@ -157,6 +178,7 @@ impl Scheduler {
     pub(crate) fn set_settings(&mut self, key: &TypeKey, settings: TypeSettings) {
         if let Some(entry) = self.types.get_mut(key) {
             entry.settings = Arc::new(settings);
+            entry.changed_in_look = true;
             self.weight_max = self.weight_max.max(entry.settings.weight.unwrap_or(1));
             self.reopen(key);
         }
@@ -180,7 +202,7 @@ impl Scheduler {
     }
 
     /// Waiting types of one tenant, for pulling workers: name, estimate and settings.
-    /// Types over their rate are left out.
+    /// Types over their rate are left out, and those of which the store has not told yet.
     pub(crate) fn waiting_of(
         &mut self,
         tenant: &Tenant,
@@ -192,7 +214,8 @@ impl Scheduler {
         let waiting = of_tenant.waiting.members().iter().map(key_of);
         waiting
             .filter_map(|key| {
-                let entry = self.types.get(&key).filter(|entry| entry.rest_until.is_none())?;
+                let may_run = |entry: &&Entry| entry.known && entry.rest_until.is_none();
+                let entry = self.types.get(&key).filter(may_run)?;
                 Some((key, entry.ready, entry.settings.clone()))
             })
             .collect()
@@ -217,9 +240,7 @@ impl Scheduler {
         if let Some(most) = entry.settings.concurrency {
             limit = limit.min(most.saturating_sub(entry.jobs_running.min(u64::from(most)) as u32));
         }
-        if let Some(rate) = entry.settings.rate {
-            limit = limit.min((rate as u32).max(1));
-        }
+        limit = limit.min(burst(&entry.settings));
         Some((Pick { limit: limit.max(1), floor: self.next_floor(rng), key }, handler))
     }
 
@@ -352,8 +373,27 @@ impl Scheduler {
     fn is_open(&self, entry: &Entry) -> bool {
         let runnable = entry.handler.is_some_and(|handler| !self.unrunnable.contains(&handler));
         let most = entry.settings.concurrency.map_or(u64::MAX, u64::from);
-        entry.ready > 0 && runnable && entry.jobs_running < most && entry.rest_until.is_none()
+        let contexts = entry.contexts.unwrap_or(1) as usize;
+        entry.ready > 0
+            && runnable
+            && entry.jobs_running < most
+            && entry.batches_running < contexts
+            && entry.rest_until.is_none()
     }
+}
+
+impl Entry {
+    fn set_handler(&mut self, handler: Option<HandlerId>) {
+        if self.handler != handler {
+            self.handler = handler;
+            self.contexts = None;
+        }
+    }
+}
+
+/// The most jobs of a type that may start at one moment: what its rate allows in a second.
+pub(crate) fn burst(settings: &TypeSettings) -> u32 {
+    settings.rate.map_or(u32::MAX, |rate| (rate as u32).max(1))
 }
 
 #[cfg(test)]

@@ -21,7 +21,11 @@ fn scheduler(fairness: Fairness, types: Vec<WaitingType>) -> Scheduler {
     let slots = Slots { shared: 4, reserved: 2, tenant_min: 1 };
     let mut scheduler = Scheduler::new(fairness, slots, None);
     scheduler.look_begins();
+    let read: Vec<_> = types.iter().filter_map(|t| Some((t.key.clone(), t.handler?))).collect();
     scheduler.look_ends(types);
+    for (key, handler) in read {
+        scheduler.set_contexts(&key, handler, None);
+    }
     scheduler
 }
 
@@ -161,7 +165,41 @@ fn what_is_noted_during_a_look_at_the_store_is_not_lost() {
     scheduler.look_begins();
     scheduler.note(&key("a", "t"), 3);
     scheduler.look_ends(vec![waiting("a", "u", 1)]);
+    assert_eq!(scheduler.waiting_of(&key("a", "t").tenant, NOW).len(), 1, "t is not known yet");
+    scheduler.look_begins();
+    scheduler.look_ends(vec![waiting("a", "t", 3), waiting("a", "u", 1)]);
     assert_eq!(scheduler.waiting_of(&key("a", "t").tenant, NOW).len(), 2);
+}
+
+#[test]
+fn what_is_changed_here_during_a_look_at_the_store_is_not_undone_by_its_answer() {
+    let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 3)]);
+    scheduler.look_begins();
+    let settings = TypeSettings { concurrency: Some(2), ..TypeSettings::default() };
+    scheduler.set_settings(&key("a", "t"), settings.clone());
+    scheduler.look_ends(vec![waiting("a", "t", 3)]);
+    assert_eq!(*scheduler.settings(&key("a", "t")).unwrap(), settings);
+    scheduler.look_begins();
+    scheduler.look_ends(vec![waiting("a", "t", 3)]);
+    assert_eq!(scheduler.settings(&key("a", "t")).unwrap().concurrency, None);
+}
+
+#[test]
+fn one_batch_goes_ahead_until_the_handler_says_how_many_may() {
+    let mut scheduler = scheduler(Fairness::Tenant, vec![]);
+    let mut rng = fastrand::Rng::with_seed(1);
+    scheduler.look_begins();
+    scheduler.look_ends(vec![waiting("a", "t", 100)]);
+    let t = key("a", "t");
+    let mut start = |scheduler: &mut Scheduler| {
+        let picked = scheduler.select(NOW, &HashSet::new(), &mut rng).is_some();
+        picked.then(|| scheduler.started(&t, 1, NOW)).is_some()
+    };
+    assert!(start(&mut scheduler) && !start(&mut scheduler));
+    scheduler.set_contexts(&key("a", "t"), handler().unwrap(), Some(2));
+    assert!(start(&mut scheduler) && !start(&mut scheduler));
+    scheduler.set_contexts(&key("a", "t"), handler().unwrap(), None);
+    assert!(start(&mut scheduler));
 }
 
 #[test]
