@@ -27,9 +27,10 @@ const TYPES: u64 = 10;
 /// Jobs in one insert, and between two words of progress.
 const INSERT_JOBS: u64 = 5000;
 const PROGRESS_JOBS: u64 = 1_000_000;
-/// Jobs that one add of the feeder brings.
-const FEED_JOBS: u64 = 500;
-const FEEDERS: u64 = 4;
+/// Jobs of one type that come one after the other, in the filled queue as in the adds that feed it,
+/// so that jobs of a batch lie equally close together in both.
+const RUN_JOBS: u64 = 100;
+const FEEDERS: u64 = 8;
 const PULLERS: u64 = 8;
 const LEASE: Duration = Duration::from_secs(60);
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
@@ -89,7 +90,7 @@ fn key(number: u64) -> anyhow::Result<TypeKey> {
     Ok(TypeKey::new(&format!("tenant{}", number % TENANTS), &format!("type{number}"))?)
 }
 
-/// Puts jobs into the store, all types in turn; jobs per second.
+/// Puts jobs into the store, runs of all types in turn; jobs per second.
 async fn fill(dir: &Path, jobs: u64) -> anyhow::Result<f64> {
     let store = daemon::open_store(dir, &Arc::new(Metrics::default()))?;
     // The highest number, which the engine will not get.
@@ -106,7 +107,7 @@ async fn fill(dir: &Path, jobs: u64) -> anyhow::Result<f64> {
         for number in filled..filled + batch {
             new.push(NewJob {
                 id: ids.next(now)?,
-                key: keys[(number % TYPES) as usize].clone(),
+                key: keys[(number / RUN_JOBS % TYPES) as usize].clone(),
                 priority: Priority::default(),
                 run_at: now,
                 created_at: now,
@@ -175,7 +176,7 @@ impl Queue {
         let payload = Bytes::from(vec![b'x'; LINE_BYTES]);
         let (mut fed, mut number) = (0, feeder);
         while began.elapsed() < time {
-            if fed > (self.ended() - ended_before) / FEEDERS + FEED_JOBS {
+            if fed > (self.ended() - ended_before) / FEEDERS + RUN_JOBS {
                 tokio::time::sleep(LOOK_PAUSE).await;
                 continue;
             }
@@ -183,9 +184,9 @@ impl Queue {
                 payload: AddPayload::Inline(payload.clone()),
                 options: AddOptions::default(),
             };
-            let jobs = (0..FEED_JOBS).map(|_| job()).collect();
+            let jobs = (0..RUN_JOBS).map(|_| job()).collect();
             self.engine.add(&key(number)?, jobs, None).await?;
-            fed += FEED_JOBS;
+            fed += RUN_JOBS;
             number += FEEDERS + 1;
         }
         Ok(())
