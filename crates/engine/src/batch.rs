@@ -10,7 +10,7 @@ use bytes::Bytes;
 use windlass_core::retry::{self, Verdict};
 use windlass_core::runner::{Assignment, Batch, Pieces, Report, Reports, Stop};
 use windlass_core::store::Settlement;
-use windlass_core::{Handler, JobId, Payload, Status, TypeKey};
+use windlass_core::{Handler, HandlerId, JobId, Payload, Status, TypeKey};
 
 use crate::accept;
 use crate::event;
@@ -21,10 +21,11 @@ use crate::shared::Shared;
 /// How long a job rests that the runner could not even start.
 const RETURN_PAUSE: Duration = Duration::from_millis(500);
 
-/// Runs jobs of one handler to their end, then frees the slot.
+/// Runs jobs of one handler to their end, then frees the slot that was taken for `picked`.
 pub(crate) async fn run(
     shared: Arc<Shared>,
     handler: Arc<Handler>,
+    picked: HandlerId,
     jobs: Vec<(RunningJob, Payload)>,
 ) {
     let key = handler.key.clone();
@@ -49,7 +50,7 @@ pub(crate) async fn run(
         tracing::error!(%id, "the runner said nothing about a job; it goes back");
         reports.hand_back(id).await;
     }
-    shared.scheduler().stopped(&key, 0, true);
+    shared.scheduler().batch_stopped(&key, picked);
     shared.dispatch_wake.notify_one();
 }
 
@@ -69,7 +70,7 @@ impl BatchReports {
     fn take(&self, id: JobId) -> Option<RunningJob> {
         self.pending.lock().expect("nothing panics while it holds this").remove(&id);
         let running = self.shared.running.get(id)?;
-        self.shared.scheduler().stopped(&self.key, 1, false);
+        self.shared.scheduler().jobs_stopped(&self.key, 1);
         if running.started {
             let held = self.shared.now().since(running.job.started_at.unwrap_or_default());
             self.shared.metrics.stopped(&self.key, held);

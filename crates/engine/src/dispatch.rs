@@ -44,6 +44,8 @@ struct WantedType {
     pick: Pick,
     /// Jobs reserved for each batch.
     batches: Vec<u32>,
+    /// The version of the handler that the batches were picked for.
+    handler: HandlerId,
     /// Jobs of the type noted before the claim.
     noted: u64,
 }
@@ -106,10 +108,11 @@ impl Dispatch {
             let Some((mut pick, handler)) = scheduler.select(now, &warm, &mut rng) else { break };
             pick.limit = pick.limit.min(self.batch_max(handler));
             let noted = scheduler.claiming(&pick.key, pick.limit);
-            scheduler.started(&pick.key, u64::from(pick.limit), now);
+            scheduler.started(&pick.key, handler, u64::from(pick.limit), now);
             let entry = wanted.entry(pick.key.clone()).or_insert_with(|| WantedType {
                 pick: Pick { limit: 0, ..pick.clone() },
                 batches: Vec::new(),
+                handler,
                 noted,
             });
             entry.pick.limit += pick.limit;
@@ -151,7 +154,7 @@ impl Dispatch {
             let jobs = by_type.remove(&key).unwrap_or_default();
             let (asked, got) = (wanted.pick.limit, jobs.len() as u32);
             shared.scheduler().claimed(&key, asked, got, wanted.noted);
-            self.start_batches(&key, wanted.batches, jobs).await;
+            self.start_batches(&key, wanted, jobs).await;
         }
         true
     }
@@ -161,25 +164,28 @@ impl Dispatch {
         for (key, wanted) in wanted {
             for reserved in wanted.batches {
                 scheduler.note(&key, u64::from(reserved));
-                scheduler.stopped(&key, u64::from(reserved), true);
+                scheduler.jobs_stopped(&key, u64::from(reserved));
+                scheduler.batch_stopped(&key, wanted.handler);
             }
         }
     }
 
     /// Fills the reserved batches in order; those that stay empty free their slots.
-    async fn start_batches(&self, key: &TypeKey, reserved: Vec<u32>, jobs: Vec<Claimed>) {
+    async fn start_batches(&self, key: &TypeKey, wanted: WantedType, jobs: Vec<Claimed>) {
         let mut jobs = jobs.into_iter();
-        for reserved in reserved {
+        for reserved in wanted.batches {
             let batch: Vec<Claimed> = jobs.by_ref().take(reserved as usize).collect();
             let unused = u64::from(reserved) - batch.len() as u64;
-            self.shared.scheduler().stopped(key, unused, batch.is_empty());
-            if !batch.is_empty() {
-                self.start_batch(key, batch).await;
+            self.shared.scheduler().jobs_stopped(key, unused);
+            if batch.is_empty() {
+                self.shared.scheduler().batch_stopped(key, wanted.handler);
+            } else {
+                self.start_batch(key, wanted.handler, batch).await;
             }
         }
     }
 
-    async fn start_batch(&self, key: &TypeKey, jobs: Vec<Claimed>) {
+    async fn start_batch(&self, key: &TypeKey, picked: HandlerId, jobs: Vec<Claimed>) {
         let shared = &self.shared;
         let handler = self.handler_for(key, jobs[0].handler).await;
         let settings = shared.scheduler().settings(key).unwrap_or_default();
@@ -195,9 +201,9 @@ impl Dispatch {
         }
         match handler {
             Some(handler) => {
-                self.batches.spawn(batch::run(shared.clone(), handler, running));
+                self.batches.spawn(batch::run(shared.clone(), handler, picked, running));
             }
-            None => self.hand_back(key, running).await,
+            None => self.hand_back(key, picked, running).await,
         }
     }
 
@@ -228,9 +234,10 @@ impl Dispatch {
     }
 
     /// Jobs whose handler went away in the meantime return to the queue unharmed.
-    async fn hand_back(&self, key: &TypeKey, jobs: Vec<(RunningJob, Payload)>) {
+    async fn hand_back(&self, key: &TypeKey, picked: HandlerId, jobs: Vec<(RunningJob, Payload)>) {
         let now = self.shared.now();
-        self.shared.scheduler().stopped(key, jobs.len() as u64, true);
+        self.shared.scheduler().jobs_stopped(key, jobs.len() as u64);
+        self.shared.scheduler().batch_stopped(key, picked);
         for (running, _) in jobs {
             let settlement = settle::release(running.lease(), now, now);
             let item = SettleItem { job: running.job, settlement, run: Duration::ZERO };

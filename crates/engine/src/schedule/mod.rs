@@ -11,7 +11,7 @@
 mod draw;
 mod set;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,7 +76,8 @@ struct Entry {
     contexts: Option<u32>,
     settings: Arc<TypeSettings>,
     jobs_running: u64,
-    batches_running: usize,
+    /// Running batches, by the version of the handler for which they were picked.
+    batches_running: BTreeMap<HandlerId, usize>,
     rest_until: Option<Timestamp>,
     /// Picks that a type with a warm context took before this one (or, negative, took itself).
     debt: i32,
@@ -147,7 +148,7 @@ impl Scheduler {
             }
         }
         if self.types.len() > TYPES_KNOWN_MAX {
-            self.types.retain(|_, entry| entry.ready > 0 || entry.jobs_running > 0);
+            self.types.retain(|_, entry| entry.ready > 0 || !entry.batches_running.is_empty());
         }
         if !self.unrunnable.is_empty() {
             let in_force: HashSet<_> = self.types.values().filter_map(|e| e.handler).collect();
@@ -264,12 +265,12 @@ impl Scheduler {
         self.reopen(key);
     }
 
-    /// A batch of `jobs` starts.
-    pub(crate) fn started(&mut self, key: &TypeKey, jobs: u64, now: Timestamp) {
+    /// A batch of `jobs`, picked for this version of the handler, starts.
+    pub(crate) fn started(&mut self, key: &TypeKey, handler: HandlerId, jobs: u64, now: Timestamp) {
         self.batches_running += 1;
         self.tenants.entry(key.tenant.clone()).or_default().batches_running += 1;
         let entry = self.types.entry(key.clone()).or_default();
-        entry.batches_running += 1;
+        *entry.batches_running.entry(handler).or_default() += 1;
         entry.jobs_running += jobs;
         self.spend_rate(key, jobs, now);
     }
@@ -284,16 +285,26 @@ impl Scheduler {
         self.reopen(key);
     }
 
-    /// One job of a running batch is over; `batch` when it was the batch's last.
-    pub(crate) fn stopped(&mut self, key: &TypeKey, jobs: u64, batch: bool) {
+    /// `jobs` of a running batch are over, or were never there.
+    pub(crate) fn jobs_stopped(&mut self, key: &TypeKey, jobs: u64) {
         if let Some(entry) = self.types.get_mut(key) {
             entry.jobs_running = entry.jobs_running.saturating_sub(jobs);
-            entry.batches_running -= usize::from(batch);
+            self.reopen(key);
         }
-        if batch {
-            self.batches_running -= 1;
-            if let Some(tenant) = self.tenants.get_mut(&key.tenant) {
-                tenant.batches_running -= 1;
+    }
+
+    /// A batch is over, and its slot is free.
+    pub(crate) fn batch_stopped(&mut self, key: &TypeKey, handler: HandlerId) {
+        self.batches_running -= 1;
+        if let Some(tenant) = self.tenants.get_mut(&key.tenant) {
+            tenant.batches_running -= 1;
+        }
+        if let Some(entry) = self.types.get_mut(key)
+            && let Some(running) = entry.batches_running.get_mut(&handler)
+        {
+            *running -= 1;
+            if *running == 0 {
+                entry.batches_running.remove(&handler);
             }
         }
         self.reopen(key);
@@ -371,13 +382,15 @@ impl Scheduler {
     }
 
     fn is_open(&self, entry: &Entry) -> bool {
-        let runnable = entry.handler.is_some_and(|handler| !self.unrunnable.contains(&handler));
+        let Some(handler) = entry.handler.filter(|handler| !self.unrunnable.contains(handler))
+        else {
+            return false;
+        };
         let most = entry.settings.concurrency.map_or(u64::MAX, u64::from);
         let contexts = entry.contexts.unwrap_or(1) as usize;
         entry.ready > 0
-            && runnable
             && entry.jobs_running < most
-            && entry.batches_running < contexts
+            && entry.batches_running.get(&handler).is_none_or(|running| *running < contexts)
             && entry.rest_until.is_none()
     }
 }

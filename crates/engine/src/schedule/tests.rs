@@ -82,7 +82,7 @@ fn s2_25_a_lone_type_gets_every_shared_slot() {
     let mut rng = fastrand::Rng::with_seed(1);
     for _ in 0..4 {
         let (pick, _) = scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap();
-        scheduler.started(&pick.key, 1, NOW);
+        scheduler.started(&pick.key, handler().unwrap(), 1, NOW);
     }
     assert!(scheduler.select(NOW, &HashSet::new(), &mut rng).is_none());
 }
@@ -91,12 +91,12 @@ fn s2_25_a_lone_type_gets_every_shared_slot() {
 fn s2_13_a_tenant_that_hangs_in_every_slot_does_not_keep_another_out() {
     let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 100)]);
     let mut rng = fastrand::Rng::with_seed(1);
-    (0..4).for_each(|_| scheduler.started(&key("a", "t"), 1, NOW));
+    (0..4).for_each(|_| scheduler.started(&key("a", "t"), handler().unwrap(), 1, NOW));
     scheduler.note(&key("b", "t"), 1);
     scheduler.set_handler(&key("b", "t"), handler());
     let (pick, _) = scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap();
     assert_eq!(pick.key, key("b", "t"));
-    scheduler.started(&pick.key, 1, NOW);
+    scheduler.started(&pick.key, handler().unwrap(), 1, NOW);
     assert!(scheduler.select(NOW, &HashSet::new(), &mut rng).is_none(), "b has its minimum");
 }
 
@@ -108,12 +108,14 @@ fn s0_60_select_started_and_stopped_keep_count() {
     let mut rng = fastrand::Rng::with_seed(1);
     let (pick, _) = scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap();
     assert_eq!(pick.limit, 3);
-    scheduler.started(&pick.key, 2, NOW);
+    scheduler.started(&pick.key, handler().unwrap(), 2, NOW);
     assert_eq!(scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap().0.limit, 1);
-    scheduler.started(&pick.key, 1, NOW);
+    scheduler.started(&pick.key, handler().unwrap(), 1, NOW);
     assert!(scheduler.select(NOW, &HashSet::new(), &mut rng).is_none());
-    scheduler.stopped(&pick.key, 2, true);
-    scheduler.stopped(&pick.key, 1, true);
+    for jobs in [2, 1] {
+        scheduler.jobs_stopped(&pick.key, jobs);
+        scheduler.batch_stopped(&pick.key, handler().unwrap());
+    }
     assert_eq!(scheduler.types[&pick.key].jobs_running, 0);
     assert_eq!(scheduler.batches_running, 0);
     assert_eq!(scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap().0.limit, 3);
@@ -193,13 +195,26 @@ fn one_batch_goes_ahead_until_the_handler_says_how_many_may() {
     let t = key("a", "t");
     let mut start = |scheduler: &mut Scheduler| {
         let picked = scheduler.select(NOW, &HashSet::new(), &mut rng).is_some();
-        picked.then(|| scheduler.started(&t, 1, NOW)).is_some()
+        picked.then(|| scheduler.started(&t, handler().unwrap(), 1, NOW)).is_some()
     };
     assert!(start(&mut scheduler) && !start(&mut scheduler));
     scheduler.set_contexts(&key("a", "t"), handler().unwrap(), Some(2));
     assert!(start(&mut scheduler) && !start(&mut scheduler));
     scheduler.set_contexts(&key("a", "t"), handler().unwrap(), None);
     assert!(start(&mut scheduler));
+}
+
+#[test]
+fn batches_of_an_old_version_do_not_keep_a_new_one_waiting() {
+    let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 100)]);
+    let mut rng = fastrand::Rng::with_seed(1);
+    let t = key("a", "t");
+    scheduler.set_contexts(&t, handler().unwrap(), Some(1));
+    scheduler.started(&t, handler().unwrap(), 1, NOW);
+    assert!(scheduler.select(NOW, &HashSet::new(), &mut rng).is_none());
+    scheduler.set_handler(&t, HandlerId::new(2));
+    let (_, version) = scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap();
+    assert_eq!(Some(version), HandlerId::new(2));
 }
 
 #[test]
@@ -210,8 +225,9 @@ fn a_type_over_its_rate_rests() {
     let mut rng = fastrand::Rng::with_seed(1);
     let (pick, _) = scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap();
     assert_eq!(pick.limit, 2);
-    scheduler.started(&pick.key, 2, NOW);
-    scheduler.stopped(&pick.key, 2, true);
+    scheduler.started(&pick.key, handler().unwrap(), 2, NOW);
+    scheduler.jobs_stopped(&pick.key, 2);
+    scheduler.batch_stopped(&pick.key, handler().unwrap());
     assert!(scheduler.select(NOW, &HashSet::new(), &mut rng).is_none());
     let rested = scheduler.next_rested_at().unwrap();
     assert_eq!(rested, NOW + Duration::from_secs(1));
