@@ -226,3 +226,31 @@ fn json_output_is_one_document() {
         assert!(value.is_object() || value.is_array(), "{arguments:?}: {value}");
     }
 }
+
+#[test]
+fn the_daemon_and_the_tenant_may_be_named_by_the_environment() {
+    let daemon = Daemon::start(Config::new());
+    let mut command = windlass();
+    command.args(["add", "t", "x"]);
+    command.env("WINDLASS_URL", format!("http://{}", daemon.address)).env("WINDLASS_TENANT", "b");
+    run(&mut command, b"").ok();
+    assert_eq!(daemon.tenant("b").list("type=t").len(), 1);
+    let mut command = command_without_tenant(&daemon);
+    command.args(["add", "t", "x"]);
+    run(&mut command, b"").ok();
+    assert_eq!(daemon.tenant("default").list("type=t").len(), 1);
+}
+
+fn command_without_tenant(daemon: &Daemon) -> Command {
+    let mut command = windlass();
+    command.args(["--url", &format!("http://{}", daemon.address)]);
+    command
+}
+
+#[test]
+fn completions_are_printed_for_the_usual_shells() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = run(windlass().args(["completions", shell]), b"").ok();
+        assert!(script.contains("windlass") && script.contains("serve"), "{shell}");
+    }
+}

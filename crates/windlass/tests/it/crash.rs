@@ -502,3 +502,58 @@ fn s0_23_a_number_that_is_used_again_hides_no_unread_journal() {
     first.restart();
     assert_all_run_once(&first, &acknowledged);
 }
+
+/// A daemon may hold jobs that it has not started yet; its death is none of their attempts.
+#[test]
+fn s0_34_jobs_that_a_dead_daemon_had_not_started_lose_no_attempt() {
+    const WARM_UP: usize = 200;
+    let config = short_leases().one_slot().set("retry.attempts", "1");
+    let mut daemon = Daemon::start(config);
+    let tenant = daemon.tenant("a");
+    daemon.stop_picking();
+    let hold = daemon.home().write("hold", "");
+    let wait = format!("while [ -e '{}' ]; do sleep 0.05; done", hold.display());
+    let body = "payload=$(cat); echo $payload >>";
+    let seen = daemon.home().path("seen");
+    tenant.sh("t", &format!("{body} '{}'; [ $payload != hang ] || {wait}", seen.display()));
+    // Many short jobs first, so that the daemon takes many at once when the slow one comes.
+    let short = tenant.add("t", &["short"; WARM_UP]);
+    let ids = tenant.add("t", &["hang", "2", "3", "4", "5", "6"]);
+    let waiting = WARM_UP + ids.len();
+    until("all are in the store", || tenant.type_row("t"), |row| row["ready"] == waiting);
+    daemon.start_picking();
+    tenant.until_all(&short, "finished");
+    until("the slow one runs", || daemon.home().lines("seen").len(), |n| *n > WARM_UP);
+    for id in &ids[1..] {
+        assert_eq!(tenant.job(id)["attempt"], 0, "it has not started");
+    }
+    daemon.kill9();
+    daemon.home().let_go("hold");
+    daemon.restart();
+    let tenant = daemon.tenant("a");
+    tenant.until_all(&ids[1..], "finished");
+    tenant.until_state(&ids[0], "failed");
+    assert_eq!(daemon.home().lines("seen").len(), waiting, "each ran once");
+}
+
+#[test]
+fn s0_23_a_long_journal_is_read_back_completely() {
+    const REQUESTS: usize = 10;
+    const LINES: usize = 3000;
+    let config = short_leases().set("journal.segment_bytes_max", "262144");
+    let mut daemon = Daemon::start(config);
+    let lock = StoreLock::take(&daemon.home().store());
+    let mut ids = HashSet::new();
+    for request in 0..REQUESTS {
+        let payloads: Vec<String> = (0..LINES).map(|n| format!("{request}-{n}")).collect();
+        ids.extend(daemon.tenant("a").add("t", &payloads));
+    }
+    daemon.kill9();
+    drop(lock);
+    daemon.restart();
+    let tenant = daemon.tenant("a");
+    let all = REQUESTS * LINES;
+    until("all are in the store", || tenant.type_row("t"), |row| row["ready"] == all);
+    let listed: HashSet<String> = tenant.list("").iter().map(|job| text(&job["id"])).collect();
+    assert!(listed == ids, "{} of {} jobs", listed.len(), ids.len());
+}

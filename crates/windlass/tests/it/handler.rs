@@ -223,3 +223,21 @@ fn contexts_is_the_most_processes_of_a_handler_at_once() {
     let marks = daemon.home().lines("marks").concat();
     assert_eq!(marks, "+-".repeat(JOBS));
 }
+
+/// What has ended is settled at once, so that a crash costs only what really runs.
+#[test]
+fn s2_5_jobs_of_a_batch_are_settled_while_the_rest_of_it_still_runs() {
+    let daemon = Daemon::start(Config::new().one_slot());
+    let tenant = daemon.tenant("a");
+    daemon.stop_picking();
+    let hold = daemon.home().write("hold", "");
+    let wait = format!("while [ -e '{}' ]; do sleep 0.05; done", hold.display());
+    tenant.sh("t", &format!("[ \"$(cat)\" != hang ] || {wait}"));
+    let ids = tenant.add("t", &["1", "2", "3", "4", "hang", "6"]);
+    until("all are in the store", || tenant.type_row("t"), |row| row["ready"] == 6);
+    daemon.start_picking();
+    tenant.until_all(&ids[..4], "finished");
+    assert_eq!(tenant.job(&ids[4])["finished_at"], json!(null));
+    daemon.home().let_go("hold");
+    tenant.until_all(&ids, "finished");
+}

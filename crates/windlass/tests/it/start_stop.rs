@@ -116,3 +116,24 @@ fn a_pulled_job_can_be_finished_after_a_restart() {
     daemon.tenant("a").finish(&by_crash, 200).expect(200);
     daemon.tenant("a").until_all(&ids, "finished");
 }
+
+#[test]
+fn term_hands_back_what_was_not_started_yet() {
+    let config = Config::new().one_slot().set("stop_grace", "\"500ms\"");
+    let mut daemon = Daemon::start(config.set("retry.attempts", "1"));
+    let tenant = daemon.tenant("a");
+    daemon.stop_picking();
+    let hold = daemon.home().holder("seen", "hold");
+    tenant.sh("t", &hold);
+    let ids = tenant.add("t", &["1", "2", "3", "4", "5", "6"]);
+    until("all are in the store", || tenant.type_row("t"), |row| row["ready"] == 6);
+    daemon.start_picking();
+    until("the first one runs", || daemon.home().lines("seen").len(), |n| *n == 1);
+    assert_eq!(daemon.terminate().code(), Some(0));
+    daemon.home().let_go("hold");
+    daemon.restart();
+    let tenant = daemon.tenant("a");
+    for id in &ids {
+        assert_eq!(tenant.until_state(id, "finished")["attempt"], 1);
+    }
+}
