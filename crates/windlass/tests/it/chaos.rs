@@ -113,10 +113,12 @@ fn s0_50_at_most_one_result_of_a_job_is_accepted_under_chaos() {
     assert!(accepted.keys().all(|id| ids.contains(id)));
 }
 
-/// What workers share: where the daemons are, and whose results were accepted.
+/// What workers share: where the daemons are, the newest token of each job that any of them has
+/// seen, and whose results were accepted.
 #[derive(Default)]
 struct Table {
     daemons: Mutex<Vec<Client>>,
+    newest: Mutex<HashMap<String, u64>>,
     accepted: Mutex<HashMap<String, usize>>,
     closed: AtomicBool,
 }
@@ -125,6 +127,18 @@ impl Table {
     fn seat(&self, cluster: &Cluster) {
         let clients = cluster.daemons.iter().map(|daemon| **daemon).collect();
         *self.daemons.lock().unwrap() = clients;
+    }
+
+    /// Notes the token of a claimed job, if it is the newest.
+    fn seen(&self, job: &Value) {
+        let mut newest = self.newest.lock().unwrap();
+        let known = newest.entry(text(&job["id"])).or_default();
+        *known = (*known).max(token_of(job));
+    }
+
+    /// Whether a newer token of the job was handed out.
+    fn is_stale(&self, job: &Value) -> bool {
+        self.newest.lock().unwrap()[&text(&job["id"])] > token_of(job)
     }
 
     fn call(&self, random: &mut Random, path: &str, body: &Value) -> Option<Response> {
@@ -141,21 +155,24 @@ impl Table {
 fn work(table: &Table, mut random: Random) {
     let mut late: VecDeque<Value> = VecDeque::new();
     while !table.closed.load(Ordering::Relaxed) {
+        let done: HashSet<String> = table.accepted.lock().unwrap().keys().cloned().collect();
         let wish = json!({"types": ["t"], "limit": 5, "lease": "1s", "wait": "20ms"});
         let answer = table.call(&mut random, "/v1/a/claim", &wish).filter(|a| a.status == 200);
         let jobs = answer.map(|answer| answer.json()["jobs"].as_array().cloned());
         for job in jobs.flatten().unwrap_or_default() {
-            let known = table.accepted.lock().unwrap().contains_key(&text(&job["id"]));
-            assert!(!known, "{job} was finished before");
+            assert!(!done.contains(&text(&job["id"])), "{job} was finished before");
+            table.seen(&job);
             match random.below(10) {
                 0 => drop(job),
                 1..=3 => late.push_back(job),
                 _ => report(table, &mut random, &job),
             }
         }
-        if late.len() > 8 || random.below(20) == 0 {
-            late.pop_front().iter().for_each(|job| report(table, &mut random, job));
-        }
+        // Most dawdlers come back only after another has their job.
+        let (again, still): (Vec<Value>, Vec<Value>) =
+            late.drain(..).partition(|job| table.is_stale(job) || random.below(50) == 0);
+        again.iter().for_each(|job| report(table, &mut random, job));
+        late.extend(still);
     }
 }
 
@@ -163,7 +180,13 @@ fn report(table: &Table, random: &mut Random, job: &Value) {
     let id = text(&job["id"]);
     let body = json!({"token": job["token"], "status": 200});
     let path = format!("/v1/a/jobs/{id}/finish");
+    let stale = table.is_stale(job);
     if table.call(random, &path, &body).is_some_and(|answer| answer.status == 200) {
+        assert!(!stale, "{job} was finished though another has it");
         *table.accepted.lock().unwrap().entry(id).or_default() += 1;
     }
+}
+
+fn token_of(job: &Value) -> u64 {
+    job["token"].as_u64().unwrap_or_else(|| panic!("no token in {job}"))
 }

@@ -66,7 +66,7 @@ impl Model {
             0..25 => self.add(),
             25..45 => self.claim(),
             45..65 => self.finish(),
-            65..70 => self.finish_stale(),
+            65..70 => self.use_stale(),
             70..75 => self.release(),
             75..80 => self.cancel(),
             80..85 => self.retry(),
@@ -136,15 +136,24 @@ impl Model {
         self.tenant().post_json(&format!("jobs/{id}/finish"), &body).expect(200);
     }
 
-    fn finish_stale(&mut self) {
-        if self.stale.is_empty() {
+    /// Rather with the old token of a job that runs again than with one of a job at rest.
+    fn use_stale(&mut self) {
+        let runs = |id: &String| self.jobs.get(id).is_some_and(|job| job.state == "running");
+        let mut old: Vec<&(String, Value)> = self.stale.iter().filter(|(id, _)| runs(id)).collect();
+        if old.is_empty() {
+            old = self.stale.iter().collect();
+        }
+        if old.is_empty() {
             return;
         }
-        let index = self.random.below(self.stale.len() as u64) as usize;
-        let (id, token) = self.stale[index].clone();
+        let (id, token) = old[self.random.below(old.len() as u64) as usize].clone();
         let status = if self.jobs.contains_key(&id) { 409 } else { 404 };
-        let body = json!({"token": token, "status": 200});
-        self.tenant().post_json(&format!("jobs/{id}/finish"), &body).expect(status);
+        let (verb, body) = match self.random.below(3) {
+            0 => ("finish", json!({"token": token, "status": 200})),
+            1 => ("release", json!({"token": token})),
+            _ => ("renew", json!({"token": token, "lease": "60s"})),
+        };
+        self.tenant().post_json(&format!("jobs/{id}/{verb}"), &body).expect(status);
     }
 
     fn release(&mut self) {
