@@ -191,9 +191,10 @@ async fn add_to_store(
     let ids: Vec<JobId> = new.iter().map(|job| job.id).collect();
     let key_record = |note: &Idempotency| record_of(&key.tenant, note, ids.clone(), now);
     let keys = idempotency.map(key_record).into_iter().collect();
-    let insert = Insert { jobs: new.clone(), keys, mark: None, durability: Durability::Synced };
+    let arrivals = arrivals(&new);
+    let insert = Insert { jobs: new, keys, mark: None, durability: Durability::Synced };
     let inserted = shared.store.job_insert(insert).await.map_err(store_error)?;
-    announce_inserted(shared, &new, &inserted);
+    announce_inserted(shared, arrivals, &inserted);
     let held_or_new = |(id, inserted): (JobId, &Inserted)| match inserted {
         Inserted::Held(holder) => *holder,
         Inserted::New | Inserted::Duplicate => id,
@@ -201,20 +202,32 @@ async fn add_to_store(
     Ok(ids.into_iter().zip(&inserted).map(held_or_new).collect())
 }
 
+/// What is left to tell of jobs after the store has taken them.
+pub(crate) struct Arrival {
+    id: JobId,
+    key: TypeKey,
+    run_at: Timestamp,
+}
+
+pub(crate) fn arrivals(jobs: &[NewJob]) -> Vec<Arrival> {
+    let arrival = |job: &NewJob| Arrival { id: job.id, key: job.key.clone(), run_at: job.run_at };
+    jobs.iter().map(arrival).collect()
+}
+
 /// Logs new jobs, and tells the scheduler which of them may run now and when the next one may.
-pub(crate) fn announce_inserted(shared: &Shared, jobs: &[NewJob], inserted: &[Inserted]) {
+pub(crate) fn announce_inserted(shared: &Shared, jobs: Vec<Arrival>, inserted: &[Inserted]) {
     let now = shared.now();
-    let mut ready: HashMap<&TypeKey, u64> = HashMap::new();
+    let mut ready: HashMap<TypeKey, u64> = HashMap::new();
     let mut due: Option<Timestamp> = None;
-    for (job, _) in jobs.iter().zip(inserted).filter(|(_, how)| **how == Inserted::New) {
-        event::entered(job);
+    for (job, _) in jobs.into_iter().zip(inserted).filter(|(_, how)| **how == Inserted::New) {
+        event::entered(job.id, &job.key);
         if job.run_at <= now {
-            *ready.entry(&job.key).or_default() += 1;
+            *ready.entry(job.key).or_default() += 1;
         } else {
             due = Some(due.map_or(job.run_at, |due| due.min(job.run_at)));
         }
     }
-    shared.announce(ready.into_iter().map(|(key, jobs)| (key.clone(), jobs)));
+    shared.announce(ready);
     due.into_iter().for_each(|at| shared.announce_due(at));
 }
 

@@ -72,7 +72,7 @@ impl Adopt {
         tracing::info!(from = sysid.get(), waiting, "taking over a journal");
         let mut ingest = Ingest::new(shared.clone(), journal.clone(), sysid, self.stop.clone());
         while !self.stop.is_cancelled() {
-            if !ingest.move_batch().await? {
+            if ingest.move_batch().await? == 0 {
                 shared.store.flush().await.map_err(accept::store_error)?;
                 return journal.remove().await.map_err(accept::storage_error);
             }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
 use windlass_core::store::{AttemptLog, LeaseRef, List, Page, TypeStats};
 use windlass_core::{Handler, HandlerId, HandlerSpec, JobId, State, Tenant, TypeKey, TypeSettings};
 use windlass_journal::SpoolWriter;
@@ -178,11 +177,7 @@ impl Engine {
 
     /// Takes jobs for a worker. If the caller stops waiting, jobs that were just taken go back.
     pub async fn claim(&self, wish: PullClaim) -> Result<Vec<Pulled>, Error> {
-        let gone = CancellationToken::new();
-        let _gone_when_dropped = gone.clone().drop_guard();
-        let shared = self.shared().clone();
-        let claiming = tokio::spawn(async move { pull::claim(&shared, wish, gone).await });
-        claiming.await.unwrap_or_else(|error| Err(Error::Internal(error.to_string())))
+        pull::claim(self.shared().clone(), wish).await
     }
 
     pub async fn renew(&self, lease: LeaseRef, by: Duration) -> Result<(), Error> {

@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use windlass_core::job::Ended;
-use windlass_core::{Job, NewJob, Timestamp};
+use windlass_core::{Job, JobId, Timestamp, TypeKey};
 
-pub(crate) fn entered(job: &NewJob) {
+pub(crate) fn entered(id: JobId, key: &TypeKey) {
     tracing::info!(
         event = "job_entered",
-        id = %job.id,
-        tenant = %job.key.tenant,
-        r#type = %job.key.name,
+        %id,
+        tenant = %key.tenant,
+        r#type = %key.name,
         attempt = 0,
     );
 }

@@ -23,6 +23,10 @@ const BATCH_RECORDS_MAX: usize = 2000;
 const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// A reservation that is not committed within this time is read again.
 const RESERVATION: Duration = Duration::from_secs(120);
+/// A batch of so many jobs means that adds come thick and fast. Then ingest lets some more gather:
+/// few large transactions leave the processors to the adds, and nobody sees the difference.
+const GATHER_FROM_RECORDS: usize = 8;
+const GATHER_PAUSE: Duration = Duration::from_millis(10);
 /// Pauses while the store does not take anything.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -50,10 +54,11 @@ impl Ingest {
         Ingest { shared, journal, sysid, stop, backoff, moved_bytes: 0 }
     }
 
-    /// Moves the next batch. False when there was nothing to move.
-    pub(crate) async fn move_batch(&mut self) -> Result<bool, Error> {
+    /// Moves the next batch; how many jobs it had.
+    pub(crate) async fn move_batch(&mut self) -> Result<usize, Error> {
         let reserved = self.journal.reserve(BATCH_RECORDS_MAX, BATCH_BYTES_MAX, RESERVATION);
-        let Some(ticket) = reserved else { return Ok(false) };
+        let Some(ticket) = reserved else { return Ok(0) };
+        let count = ticket.records() as usize;
         let records = self.journal.read(&ticket).await;
         let moved = match records {
             Ok(records) => self.insert(records).await,
@@ -65,7 +70,7 @@ impl Ingest {
                 let _ = self.journal.commit(ticket);
                 self.tell_readers(position);
                 self.drop_segments().await?;
-                Ok(true)
+                Ok(count)
             }
             Err(error) => {
                 self.journal.give_back(ticket);
@@ -106,10 +111,11 @@ impl Ingest {
         }
         // A spooled file goes as soon as the store has it, so the store must really have it.
         let durability = if spooled { Durability::Synced } else { Durability::Relaxed };
+        let arrivals = accept::arrivals(&jobs);
         let mark = Some(JournalMark { journal: self.shared.journal_id(self.sysid), position });
-        let insert = Insert { jobs: jobs.clone(), keys, mark, durability };
+        let insert = Insert { jobs, keys, mark, durability };
         let inserted = self.shared.store.job_insert(insert).await.map_err(accept::store_error)?;
-        accept::announce_inserted(&self.shared, &jobs, &inserted);
+        accept::announce_inserted(&self.shared, arrivals, &inserted);
         if spooled {
             self.journal.drop_until(position).await.map_err(accept::storage_error)?;
         }
@@ -143,9 +149,11 @@ impl Service for Ingest {
             () = self.journal.readable() => {}
         }
         match self.move_batch().await {
-            Ok(_) => {
+            Ok(moved) => {
                 self.backoff.reset();
-                Next::Now
+                let waiting = self.journal.stats().unread_records as usize;
+                let gather = moved >= GATHER_FROM_RECORDS && waiting < BATCH_RECORDS_MAX;
+                if gather { Next::After(GATHER_PAUSE) } else { Next::Now }
             }
             Err(error) => {
                 let pause = self.backoff.pause();

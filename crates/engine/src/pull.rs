@@ -1,8 +1,10 @@
 //! Pull: outside workers claim jobs, renew them, and say how they ended. The worker holds the
 //! lease; the token says that it still does.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use windlass_core::glob;
@@ -23,13 +25,54 @@ use crate::shared::Shared;
 /// How long a claim waits for jobs that were just added to reach the store, and for a fresh look.
 const FRESH_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Takes jobs for a worker; waits for some when there are none. When the worker is gone, so that
-/// nobody would hear of the jobs, they go back at once.
-pub(crate) async fn claim(
+/// Takes jobs for a worker; waits for some when there are none. A worker that hangs up at any
+/// moment leaves no job behind that nobody knows of: what was taken for it goes back.
+pub(crate) async fn claim(shared: Arc<Shared>, wish: PullClaim) -> Result<Vec<Pulled>, Error> {
+    let gone = CancellationToken::new();
+    let (answer, answered) = oneshot::channel();
+    tokio::spawn({
+        let (shared, gone) = (shared.clone(), gone.clone());
+        async move {
+            let claimed = claim_or_wait(&shared, wish, gone).await;
+            if let Err(Ok(unheard)) = answer.send(claimed) {
+                hand_back(&shared, unheard).await;
+            }
+        }
+    });
+    let mut asking = Asking { shared, gone, answered };
+    let closed = |_| Err(Error::Unavailable("the daemon stops".into()));
+    let claimed = (&mut asking.answered).await.unwrap_or_else(closed)?;
+    let pulled = |Claimed { job, payload, .. }| {
+        asking.shared.metrics.pulled(&job.key);
+        event::started(&job);
+        Pulled { job, payload }
+    };
+    Ok(claimed.into_iter().map(pulled).collect())
+}
+
+/// A worker's claim, until it is answered or the worker hangs up.
+struct Asking {
+    shared: Arc<Shared>,
+    gone: CancellationToken,
+    answered: oneshot::Receiver<Result<Vec<Claimed>, Error>>,
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.gone.cancel();
+        self.answered.close();
+        if let Ok(Ok(unheard)) = self.answered.try_recv() {
+            let shared = self.shared.clone();
+            tokio::spawn(async move { hand_back(&shared, unheard).await });
+        }
+    }
+}
+
+async fn claim_or_wait(
     shared: &Shared,
     wish: PullClaim,
     gone: CancellationToken,
-) -> Result<Vec<Pulled>, Error> {
+) -> Result<Vec<Claimed>, Error> {
     if wish.limit == 0 || wish.limit > PULL_JOBS_MAX {
         return Err(Invalid::new("limit", "a claim takes 1 to 1000 jobs").into());
     }
@@ -44,13 +87,10 @@ pub(crate) async fn claim(
         let picks = picks(shared, &wish).await?;
         if !picks.is_empty() {
             let claimed = claim_now(shared, &wish, picks).await?;
-            if claimed.is_empty() {
-                continue;
+            if !claimed.is_empty() {
+                return Ok(claimed);
             }
-            if gone.is_cancelled() {
-                return hand_back(shared, claimed).await;
-            }
-            return Ok(announce(shared, claimed));
+            continue;
         }
         if !looked {
             looked = true;
@@ -66,26 +106,17 @@ pub(crate) async fn claim(
     }
 }
 
-async fn hand_back(shared: &Shared, claimed: Vec<Claimed>) -> Result<Vec<Pulled>, Error> {
+async fn hand_back(shared: &Shared, claimed: Vec<Claimed>) {
     let now = shared.now();
-    let returns = claimed.iter().filter_map(|claimed| {
+    let releases = claimed.iter().filter_map(|claimed| {
         let job = &claimed.job;
         let (tenant, token) = (job.key.tenant.clone(), job.lease?.token);
         Some(settle::release(LeaseRef { tenant, id: job.id, token }, now, now))
     });
-    let settled = shared.store.job_settle(returns.collect(), Durability::Relaxed).await;
-    settled.map_err(store_error)?;
-    shared.announce(claimed.into_iter().map(|claimed| (claimed.job.key, 1)));
-    Ok(Vec::new())
-}
-
-fn announce(shared: &Shared, claimed: Vec<Claimed>) -> Vec<Pulled> {
-    let pulled = |Claimed { job, payload, .. }| {
-        shared.metrics.pulled(&job.key);
-        event::started(&job);
-        Pulled { job, payload }
-    };
-    claimed.into_iter().map(pulled).collect()
+    match shared.store.job_settle(releases.collect(), Durability::Relaxed).await {
+        Ok(_) => shared.announce(claimed.into_iter().map(|claimed| (claimed.job.key, 1))),
+        Err(error) => tracing::warn!(%error, "jobs of a worker that hung up wait for their lease"),
+    }
 }
 
 /// What another daemon added a moment ago may not be known here yet.

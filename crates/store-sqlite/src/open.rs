@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::error::{Failure, Result};
@@ -82,6 +83,9 @@ fn connect(options: &Options, extra: OpenFlags) -> Result<Connection> {
     let connection = Connection::open_with_flags(&options.path, flags)?;
     connection.busy_timeout(options.busy_timeout)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    // Plans do not depend on bound values: else SQLite compiles a cached statement anew for each
+    // value that is bound to it, which took half of the time of reading a job.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     Ok(connection)
 }
