@@ -51,6 +51,13 @@ pub struct NewJob {
     pub payload: Payload,
 }
 
+impl NewJob {
+    /// When the job is first to run: a time that has passed means now.
+    pub fn due_at(&self) -> Timestamp {
+        self.run_at.max(self.created_at)
+    }
+}
+
 /// The bytes that a job is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Payload {
@@ -83,7 +90,7 @@ pub struct Job {
     pub priority: Priority,
     /// When it may run (next).
     pub run_at: Timestamp,
-    /// When it was first to run; the age limit of retries counts from here.
+    /// When it was first to run (see `NewJob::due_at`); the age limit of retries counts from here.
     pub due_at: Timestamp,
     /// 0 before the first start, 1 during it.
     pub attempt: u32,

@@ -229,13 +229,14 @@ async fn find_unread(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<Opti
 
 /// A job that only the journal has is a queued one.
 pub(crate) fn as_queued(job: NewJob) -> Job {
+    let due_at = job.due_at();
     Job {
         id: job.id,
         key: job.key,
         state: State::Queued,
         priority: job.priority,
         run_at: job.run_at,
-        due_at: job.run_at,
+        due_at,
         attempt: 0,
         created_at: job.created_at,
         started_at: None,

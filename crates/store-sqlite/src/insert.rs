@@ -18,7 +18,7 @@ pub(crate) const PAYLOAD_ROW_BYTES_MAX: usize = 2048;
 const ADD: &str = "
     INSERT INTO job (id, type_id, state, priority, run_at, due_at, attempt, created_at, expires_at,
                      timeout_ms, parts, payload_bytes, unique_key, payload)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?5, 0, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
     ON CONFLICT (id) DO NOTHING";
 
 pub(crate) fn job_insert(tx: &mut Tx<'_>, insert: &Insert) -> Result<Vec<Inserted>> {
@@ -78,6 +78,7 @@ fn add(conn: &Connection, type_id: i64, new: &NewJob) -> Result<bool> {
         row::state_number(State::Queued),
         new.priority.get(),
         new.run_at.ms(),
+        new.due_at().ms(),
         new.created_at.ms(),
         new.expires_at.map(Timestamp::ms),
         new.timeout.map(row::duration_ms),

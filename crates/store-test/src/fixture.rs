@@ -92,7 +92,7 @@ pub(crate) fn queued(new: &NewJob) -> Job {
         state: State::Queued,
         priority: new.priority,
         run_at: new.run_at,
-        due_at: new.run_at,
+        due_at: new.due_at(),
         attempt: 0,
         created_at: new.created_at,
         started_at: None,

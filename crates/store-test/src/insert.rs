@@ -23,6 +23,13 @@ pub async fn s0_12_a_new_job_waits_for_its_time_and_has_no_owner(harness: &dyn H
     assert_eq!(seen, queued(&new));
 }
 
+pub async fn a_time_that_has_passed_is_shown_and_means_now(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([NewJob { run_at: NOW, created_at: after(60), ..job(1) }]).await;
+    let seen = store.get(1).await;
+    assert_eq!((seen.run_at, seen.due_at), (NOW, after(60)));
+}
+
 pub async fn every_field_comes_back(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let new = NewJob {

@@ -34,6 +34,7 @@ macro_rules! suite {
 suite! { $
     insert {
         s0_12_a_new_job_waits_for_its_time_and_has_no_owner
+        a_time_that_has_passed_is_shown_and_means_now
         every_field_comes_back
         answers_come_in_the_order_of_the_jobs
         s0_25_a_repeated_insert_changes_nothing

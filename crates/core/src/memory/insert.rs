@@ -58,6 +58,7 @@ impl State {
 
 impl Row {
     fn queued(new: NewJob) -> Row {
+        let due_at = new.due_at();
         Row {
             job: Job {
                 id: new.id,
@@ -65,7 +66,7 @@ impl Row {
                 state: JobState::Queued,
                 priority: new.priority,
                 run_at: new.run_at,
-                due_at: new.run_at,
+                due_at,
                 attempt: 0,
                 created_at: new.created_at,
                 started_at: None,
