@@ -1,7 +1,7 @@
 //! What the daemon counts and measures. One registry, no globals; doors only print it.
 
-use std::collections::HashSet;
-use std::sync::Mutex;
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -32,7 +32,9 @@ pub struct EndLabels {
 /// All numbers of one daemon.
 pub struct Metrics {
     registry: Registry,
-    labelled: Mutex<HashSet<TypeKey>>,
+    /// The numbers of each type, found without making labels; `others` for those beyond the bound.
+    types: RwLock<HashMap<TypeKey, Arc<TypeMetrics>>>,
+    others: RwLock<Option<Arc<TypeMetrics>>>,
     accepted: Family<TypeLabels, Counter>,
     started: Family<TypeLabels, Counter>,
     retried: Family<TypeLabels, Counter>,
@@ -54,7 +56,8 @@ impl Default for Metrics {
         let long = || Histogram::new(exponential_buckets(0.001, 3.0, 15));
         let mut metrics = Metrics {
             registry: Registry::with_prefix("windlass"),
-            labelled: Mutex::default(),
+            types: RwLock::default(),
+            others: RwLock::default(),
             accepted: Family::default(),
             started: Family::default(),
             retried: Family::default(),
@@ -105,19 +108,19 @@ impl Metrics {
     }
 
     pub fn accepted(&self, key: &TypeKey, jobs: usize, took: Duration) {
-        self.accepted.get_or_create(&self.labels(key)).inc_by(jobs as u64);
+        self.of(key).accepted.inc_by(jobs as u64);
         self.accept.observe(took.as_secs_f64());
     }
 
     pub fn started(&self, key: &TypeKey) {
-        let labels = self.labels(key);
-        self.started.get_or_create(&labels).inc();
-        self.running.get_or_create(&labels).inc();
+        let of = self.of(key);
+        of.started.inc();
+        of.running.inc();
     }
 
     /// A worker outside has taken a job through this daemon.
     pub fn pulled(&self, key: &TypeKey) {
-        self.started.get_or_create(&self.labels(key)).inc();
+        self.of(key).started.inc();
     }
 
     /// How long a worker outside held a job.
@@ -127,16 +130,16 @@ impl Metrics {
 
     /// An attempt that was started here is over, however it ended.
     pub fn stopped(&self, key: &TypeKey, held: Duration) {
-        self.running.get_or_create(&self.labels(key)).dec();
+        self.of(key).running.dec();
         self.lease.observe(held.as_secs_f64());
     }
 
     pub fn ended(&self, key: &TypeKey, code: Code, again: bool) {
-        let labels = self.labels(key);
+        let of = self.of(key);
         if again {
-            self.retried.get_or_create(&labels).inc();
+            of.retried.inc();
         }
-        let TypeLabels { tenant, r#type } = labels;
+        let TypeLabels { tenant, r#type } = of.labels.clone();
         self.ended.get_or_create(&EndLabels { tenant, r#type, code: code.as_str() }).inc();
     }
 
@@ -157,24 +160,69 @@ impl Metrics {
         self.depth.clear();
         self.oldest.clear();
         for (key, ready, oldest) in waiting {
-            let labels = self.labels(&key);
-            self.depth.get_or_create(&labels).inc_by(ready as i64);
-            let gauge = self.oldest.get_or_create(&labels);
+            let of = self.of(&key);
+            self.depth.get_or_create(&of.labels).inc_by(ready as i64);
+            let gauge = self.oldest.get_or_create(&of.labels);
             if gauge.get() < oldest.as_secs() as i64 {
                 gauge.set(oldest.as_secs() as i64);
             }
         }
     }
 
-    fn labels(&self, key: &TypeKey) -> TypeLabels {
-        let mut labelled = self.labelled.lock().expect("nothing panics while it holds this lock");
-        let known = labelled.contains(key);
-        if !known && labelled.len() >= LABELS_MAX {
-            return TypeLabels { tenant: "_other".into(), r#type: "_other".into() };
+    fn of(&self, key: &TypeKey) -> Arc<TypeMetrics> {
+        let types = self.types.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = types.get(key) {
+            return known.clone();
         }
-        if !known {
-            labelled.insert(key.clone());
+        let full = types.len() >= LABELS_MAX;
+        drop(types);
+        if full {
+            let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
+            return others.get_or_insert_with(|| self.make("_other", "_other")).clone();
         }
-        TypeLabels { tenant: key.tenant.to_string(), r#type: key.name.to_string() }
+        let mut types = self.types.write().unwrap_or_else(PoisonError::into_inner);
+        let make = || self.make(key.tenant.as_str(), key.name.as_str());
+        types.entry(key.clone()).or_insert_with(make).clone()
+    }
+
+    fn make(&self, tenant: &str, name: &str) -> Arc<TypeMetrics> {
+        let labels = TypeLabels { tenant: tenant.into(), r#type: name.into() };
+        Arc::new(TypeMetrics {
+            accepted: self.accepted.get_or_create(&labels).clone(),
+            started: self.started.get_or_create(&labels).clone(),
+            retried: self.retried.get_or_create(&labels).clone(),
+            running: self.running.get_or_create(&labels).clone(),
+            labels,
+        })
+    }
+}
+
+/// The numbers of one type.
+struct TypeMetrics {
+    labels: TypeLabels,
+    accepted: Counter,
+    started: Counter,
+    retried: Counter,
+    running: Gauge,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_beyond_the_bound_share_one_label() {
+        let metrics = Metrics::default();
+        for n in 0..LABELS_MAX + 5 {
+            let key = TypeKey::new("acme", &format!("t{n}")).unwrap();
+            metrics.accepted(&key, 1, Duration::ZERO);
+            metrics.ended(&key, Code::Ok, false);
+        }
+        let text = metrics.encode();
+        let shared = r#"windlass_jobs_accepted_total{tenant="_other",type="_other"} 5"#;
+        assert!(text.contains(shared), "{text}");
+        let ended = r#"windlass_jobs_ended_total{tenant="_other",type="_other",code="ok"} 5"#;
+        assert!(text.contains(ended));
+        assert_eq!(text.matches("windlass_jobs_accepted_total{").count(), LABELS_MAX + 1);
     }
 }
