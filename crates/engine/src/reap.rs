@@ -106,12 +106,12 @@ impl Reap {
         for stats in shared.store.type_stats(None).await? {
             let TypeStats { key, handler: false, suspended: false, .. } = &stats else { continue };
             let Some(oldest) = stats.oldest_ready_at else { continue };
-            if oldest > now - shared.options.retry.age {
-                continue;
-            }
             let settings = shared.store.type_settings_get(key).await?;
             let policy = Policy::of(None, &settings, &shared.options);
             let due_until = now - policy.retry.age;
+            if oldest > due_until {
+                continue;
+            }
             let which = Overdue::Unhandled { key: key.clone(), due_until };
             let why = "no handler and no worker took it in time";
             while self.give_up(which.clone(), why, policy.retention).await? == REAP_BATCH_MAX {}

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use tokio::sync::Notify;
+
 use windlass_core::job::Token;
 use windlass_core::runner::Stop;
 use windlass_core::store::LeaseRef;
@@ -29,11 +31,15 @@ impl RunningJob {
 }
 
 #[derive(Default)]
-pub(crate) struct RunningTable(Mutex<HashMap<JobId, RunningJob>>);
+pub(crate) struct RunningTable {
+    jobs: Mutex<HashMap<JobId, RunningJob>>,
+    /// Told when the last job leaves.
+    emptied: Notify,
+}
 
 impl RunningTable {
     fn jobs(&self) -> MutexGuard<'_, HashMap<JobId, RunningJob>> {
-        self.0.lock().expect("nothing panics while it holds the running jobs")
+        self.jobs.lock().expect("nothing panics while it holds the running jobs")
     }
 
     pub(crate) fn insert(&self, job: RunningJob) {
@@ -58,7 +64,23 @@ impl RunningTable {
     }
 
     pub(crate) fn remove(&self, id: JobId) -> Option<RunningJob> {
-        self.jobs().remove(&id)
+        let mut jobs = self.jobs();
+        let removed = jobs.remove(&id);
+        if jobs.is_empty() {
+            self.emptied.notify_waiters();
+        }
+        removed
+    }
+
+    /// Returns when no job is left.
+    pub(crate) async fn empty(&self) {
+        loop {
+            let emptied = self.emptied.notified();
+            if self.len() == 0 {
+                return;
+            }
+            emptied.await;
+        }
     }
 
     pub(crate) fn ids(&self) -> Vec<JobId> {

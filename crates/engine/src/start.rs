@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -191,12 +191,8 @@ impl Running {
 
     /// Waits until the store has every verdict; a store that is away does not hold us for ever.
     async fn settled(&self) {
-        let deadline = Instant::now() + STORE_PATIENCE;
-        while self.shared.running.len() > 0 && Instant::now() < deadline {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        let left = self.shared.running.len();
-        if left > 0 {
+        if tokio::time::timeout(STORE_PATIENCE, self.shared.running.empty()).await.is_err() {
+            let left = self.shared.running.len();
             tracing::warn!(left, "jobs are left to their leases: the store did not answer");
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use windlass_core::memory::MemoryStore;
 use windlass_core::runner::Stop;
 use windlass_core::store::{LeaseRef, List};
-use windlass_core::{Code, RetryPolicy, State, Status, TypeKey};
+use windlass_core::{Code, RetryPolicy, State, Status, TypeKey, TypeSettings};
 use windlass_engine::api::{AddOptions, Fingerprint, Idempotency, PullClaim, PullFinish};
 use windlass_engine::{Engine, Error, Options};
 
@@ -248,6 +248,25 @@ async fn s0_15_the_lease_of_a_silent_worker_is_broken_and_the_job_runs_again() {
     let lease = LeaseRef { tenant: t.tenant.clone(), id: first[0].job.id, token: lost };
     let finish = PullFinish { lease, status: Status::OK, data: None };
     assert!(matches!(daemon.engine.finish(finish).await, Err(Error::Conflict(_))));
+}
+
+#[tokio::test]
+async fn s0_46_a_types_own_age_limit_counts_for_jobs_that_nobody_handles() {
+    let store = Arc::new(MemoryStore::new());
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let (short, default) = (key("acme", "short"), key("acme", "default"));
+    let retry = RetryPolicy { age: Duration::from_millis(1), ..RetryPolicy::default() };
+    let settings = TypeSettings { retry: Some(retry), ..TypeSettings::default() };
+    daemon.engine.type_settings_put(&short, settings).await.unwrap();
+    let given_up = daemon.engine.add(&short, jobs(&["x"]), None).await.unwrap().ids[0];
+    let waits = daemon.engine.add(&default, jobs(&["x"]), None).await.unwrap().ids[0];
+    assert_eq!(daemon.engine.types(&short.tenant).await.unwrap().len(), 2);
+    // The first thing that a daemon does is to look for such jobs.
+    let data = daemon.abandon().await;
+    let daemon = Daemon::start_in(data, store, |_| {}).await;
+    assert_eq!(ended(&daemon, &short, given_up).await, State::Failed);
+    let view = daemon.engine.job(&default.tenant, waits).await.unwrap();
+    assert_eq!(view.job.state, State::Queued);
 }
 
 #[tokio::test]
