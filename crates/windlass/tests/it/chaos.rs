@@ -51,7 +51,9 @@ fn s2_6_random_kills_of_daemons_and_handlers_lose_no_job() {
             kills += 1;
         }
     }
-    cluster[0].tenant("a").until_all(&ids, "finished");
+    let tenant = cluster[0].tenant("a");
+    tenant.until_known(&ids);
+    tenant.until_all(&ids, "finished");
     let mut runs: HashMap<String, usize> = HashMap::new();
     for line in cluster.home().lines("seen") {
         *runs.entry(line.split(' ').next().unwrap().to_owned()).or_default() += 1;

@@ -159,7 +159,9 @@ fn s2_12_and_s2_32_any_one_of_three_daemons_may_be_killed() {
             tenant.until_state(&id, "finished");
             all.push(id);
         }
-        cluster[alive[0]].tenant("a").until_all(&ids, "finished");
+        let survivor = cluster[alive[0]].tenant("a");
+        survivor.until_known(&ids);
+        survivor.until_all(&ids, "finished");
         all.extend(ids);
         cluster[killed].restart();
     }

@@ -214,6 +214,17 @@ impl Tenant {
         }
     }
 
+    /// Waits until jobs that a killed daemon had accepted are known here: until its journal has been
+    /// taken over, only that journal has them.
+    #[track_caller]
+    pub(crate) fn until_known<S: AsRef<str>>(&self, ids: &[S]) {
+        for id in ids {
+            let id = id.as_ref();
+            let look = || self.get(&format!("jobs/{id}")).status;
+            until(&format!("{id} is known"), look, |status| *status == 200);
+        }
+    }
+
     /// Waits until `count` jobs of a type are in a state, then lists them all.
     #[track_caller]
     pub(crate) fn until_count(&self, kind: &str, state: &str, count: usize) -> Vec<Value> {
