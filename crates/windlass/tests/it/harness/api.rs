@@ -214,8 +214,8 @@ impl Tenant {
         }
     }
 
-    /// Waits until jobs that a killed daemon had accepted are known here: until its journal has been
-    /// taken over, only that journal has them.
+    /// Waits until jobs that a killed daemon had accepted are known here: until its journal has
+    /// been taken over, only that journal has them.
     #[track_caller]
     pub(crate) fn until_known<S: AsRef<str>>(&self, ids: &[S]) {
         for id in ids {
