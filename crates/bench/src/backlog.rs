@@ -13,9 +13,11 @@ use serde::{Deserialize, Serialize};
 
 use windlass_core::store::{Durability, Insert, LeaseRef};
 use windlass_core::time::SystemClock;
-use windlass_core::{Clock, IdGenerator, NewJob, Payload, Priority, Status, Store, Sysid, TypeKey};
+use windlass_core::{
+    AddOptions, Clock, IdGenerator, NewJob, Payload, Priority, Status, Store, Sysid, TypeKey,
+};
 use windlass_engine::Engine;
-use windlass_engine::api::{AddJob, AddOptions, AddPayload, PullClaim, PullFinish};
+use windlass_engine::api::{AddJob, AddPayload, PullClaim, PullFinish};
 use windlass_engine::metrics::Metrics;
 
 use crate::limit::LINE_BYTES;

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use windlass_core::runner::{Batch, Report, Reports, Stop};
-use windlass_core::{HandlerId, HandlerSpec, Invalid, JobId, Runner, Status};
+use windlass_core::{HandlerId, HandlerSpec, Invalid, JobId, Log, Runner, Status};
 
 /// Jobs in one batch.
 pub(crate) const BATCH_JOBS: u32 = 100;
@@ -79,7 +79,7 @@ fn done() -> Report {
         status: Status::OK,
         stopped: None,
         data: None,
-        log: String::new(),
+        log: Log::new(),
         emitted: Vec::new(),
         run_time: Duration::ZERO,
     }

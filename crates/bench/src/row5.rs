@@ -9,9 +9,9 @@ use anyhow::Context;
 use bytes::Bytes;
 use tokio::sync::mpsc::Receiver;
 
-use windlass_core::TypeKey;
+use windlass_core::{AddOptions, TypeKey};
 use windlass_engine::Engine;
-use windlass_engine::api::{AddJob, AddOptions, AddPayload};
+use windlass_engine::api::{AddJob, AddPayload};
 
 use crate::daemon;
 use crate::figure::{Figure, Row, Samples, micros};

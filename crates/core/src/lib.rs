@@ -3,6 +3,7 @@
 //!
 //! | module | owns |
 //! |---|---|
+//! | `add` | what may be asked for when a job is added |
 //! | `name` | tenants and types, and which names are allowed |
 //! | `id` | job ids and the generator that never repeats one |
 //! | `time` | timestamps, the `Clock`, short durations such as `90s` |
@@ -15,15 +16,18 @@
 //! | `glob` | the patterns with which workers name types |
 //! | `store`, `runner` | the seams |
 //! | `memory` | the reference store, against which all others are compared |
+//! | `log` | the lines of an attempt, and where each came from |
 //! | `limit` | every bound of the domain, by name |
 //!
 //! Nothing here does I/O, reads a clock or the environment, or knows a wire format.
 
+pub mod add;
 pub mod glob;
 pub mod handler;
 pub mod id;
 pub mod job;
 pub mod limit;
+pub mod log;
 pub mod memory;
 pub mod name;
 pub mod outcome;
@@ -34,9 +38,11 @@ pub mod state;
 pub mod store;
 pub mod time;
 
+pub use add::AddOptions;
 pub use handler::{Handler, HandlerId, HandlerOptions, HandlerSpec, Lang, TypeSettings};
 pub use id::{IdGenerator, JobId, Sysid};
 pub use job::{Job, Lease, NewJob, Payload, Priority};
+pub use log::Log;
 pub use name::{Invalid, Tenant, TypeKey, TypeName};
 pub use outcome::{Code, Json, Status};
 pub use retry::RetryPolicy;

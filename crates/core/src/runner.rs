@@ -7,9 +7,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 
+use crate::add::AddOptions;
 use crate::handler::{Handler, HandlerId, HandlerSpec};
 use crate::id::JobId;
 use crate::job::{Job, Payload};
+use crate::log::Log;
 use crate::name::{Invalid, TypeName};
 use crate::outcome::{Json, Status};
 
@@ -62,6 +64,8 @@ pub trait Pieces: Send + Sync {
 #[async_trait]
 pub trait Reports: Send + Sync {
     async fn started(&self, id: JobId);
+    /// How far the job has come, in its handler's words; between its start and its end.
+    async fn progress(&self, id: JobId, percent: f64, message: String);
     async fn ended(&self, id: JobId, report: Report);
     /// Not started, for no fault of its own: goes back to the queue unharmed.
     async fn returned(&self, id: JobId);
@@ -76,7 +80,7 @@ pub struct Report {
     /// At most `RESULT_BYTES_MAX`.
     pub data: Option<Json>,
     /// The tail of what it wrote, and what the runner has to say about its end.
-    pub log: String,
+    pub log: Log,
     /// Jobs that it asked for, in order; at most `EMITTED_MAX`.
     pub emitted: Vec<Emitted>,
     /// The job's own share of the batch's time.
@@ -87,7 +91,9 @@ pub struct Report {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Emitted {
     pub name: TypeName,
+    /// At most `PAYLOAD_INLINE_BYTES_MAX`.
     pub payload: Bytes,
+    pub options: AddOptions,
 }
 
 /// Why an attempt was ended from outside.

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use crate::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
 use crate::id::{JobId, Sysid};
 use crate::job::{Boot, Ended, Job, NewJob, Payload, Priority, Progress, Token};
+use crate::log::Log;
 use crate::name::{Tenant, TypeKey};
 use crate::outcome::Json;
 use crate::retry::Verdict;
@@ -359,7 +360,7 @@ pub struct Settlement {
     pub now: Timestamp,
     pub data: Option<Json>,
     /// Becomes the log of this attempt; nothing is kept when empty.
-    pub log: String,
+    pub log: Log,
     /// When an ended job is removed.
     pub purge_at: Timestamp,
     /// Refuse unless the lease ran out at this time or before: breaks dead leases only.
@@ -407,7 +408,7 @@ pub struct Requeue {
 pub struct GiveUp {
     pub which: Overdue,
     pub ended: Ended,
-    pub log: String,
+    pub log: Log,
     pub now: Timestamp,
     pub purge_at: Timestamp,
     pub limit: usize,
@@ -426,7 +427,7 @@ pub enum Overdue {
 pub struct AttemptLog {
     pub attempt: u32,
     pub ended_at: Timestamp,
-    pub text: String,
+    pub log: Log,
 }
 
 #[derive(Debug, Clone)]

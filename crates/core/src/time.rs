@@ -98,6 +98,13 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Reads RFC 3339 with any offset; what is finer than a millisecond is cut.
+pub fn parse_time(text: &str) -> Result<Timestamp, String> {
+    let refuse = |_| format!("'{text}' is not a time as in 2026-11-15T20:00:00Z or …+01:00");
+    let time: jiff::Timestamp = text.parse().map_err(refuse)?;
+    Ok(Timestamp(time.as_millisecond()))
+}
+
 /// Writes a duration so that `parse_duration` reads it back: the largest unit that divides it.
 pub fn format_duration(duration: Duration) -> String {
     let ms = duration.as_millis();

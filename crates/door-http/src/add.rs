@@ -8,9 +8,10 @@ use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 
+use windlass_core::add::{self as options, OPTIONS_NOT_BUILT, RawOptions};
 use windlass_core::limit::{KEY_BYTES_MAX, PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PIECE_BYTES};
-use windlass_core::{Clock, Priority, TypeKey};
-use windlass_engine::api::{AddJob, AddOptions, AddPayload, Added, Fingerprint, Idempotency};
+use windlass_core::{AddOptions, TypeKey};
+use windlass_engine::api::{AddJob, AddPayload, Added, Fingerprint, Idempotency};
 
 use crate::add_json::JobsBody;
 use crate::body::{self, Kind};
@@ -19,8 +20,7 @@ use crate::error::Failure;
 use crate::path::TypePath;
 use crate::query::{Parameter, Query};
 use crate::route::Route;
-use crate::time::{WireDuration, WireTime};
-use crate::wire_handler::above_zero;
+use crate::time::WireTime;
 use crate::wire_job::{Ids, ids_text};
 use crate::{add_binary, add_json, add_text, answer};
 
@@ -37,9 +37,8 @@ pub(crate) const OPTIONS: &[Parameter] = &[
     Parameter { name: "unique", what: "While a job with this key has not ended, its id is given." },
     Parameter { name: "repeat", what: "Not built into this version yet." },
     Parameter { name: "parent", what: "Not built into this version yet." },
-    Parameter { name: "then", what: "Not built into this version yet." },
+    Parameter { name: "then", what: "A type that gets the result of the job as its payload." },
 ];
-const OPTIONS_NOT_BUILT: [&str; 3] = ["repeat", "parent", "then"];
 
 /// Makes an add repeatable.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -170,60 +169,19 @@ impl Keyed {
     }
 }
 
-/// The options as they were sent, wherever they stood.
-#[derive(Default)]
-pub(crate) struct RawOptions {
-    pub(crate) run_at: Option<WireTime>,
-    pub(crate) delay: Option<WireDuration>,
-    pub(crate) priority: Option<i64>,
-    pub(crate) timeout: Option<WireDuration>,
-    pub(crate) expires: Option<WireDuration>,
-    pub(crate) unique: Option<String>,
-}
-
-impl RawOptions {
-    pub(crate) fn check(self, clock: &dyn Clock) -> Result<AddOptions, Failure> {
-        let run_at = match (self.run_at, self.delay) {
-            (Some(_), Some(_)) => {
-                let message = "'run_at' and 'delay' say the same thing; send one of them";
-                return Err(Failure::invalid("run_at", message));
-            }
-            (Some(run_at), None) => Some(run_at.0),
-            (None, Some(delay)) => Some(clock.now() + delay.0),
-            (None, None) => None,
-        };
-        let fits = |key: &String| !key.is_empty() && key.len() <= KEY_BYTES_MAX;
-        if self.unique.as_ref().is_some_and(|key| !fits(key)) {
-            let message = format!("a unique key has 1 to {KEY_BYTES_MAX} bytes");
-            return Err(Failure::invalid("unique", message));
-        }
-        Ok(AddOptions {
-            run_at,
-            priority: self.priority.map(Priority::new).transpose()?.unwrap_or_default(),
-            timeout: above_zero("timeout", self.timeout)?,
-            expires: above_zero("expires", self.expires)?,
-            unique: self.unique,
-        })
-    }
-}
-
-pub(crate) fn not_built(option: &str) -> Failure {
-    Failure::invalid(option, format!("the option '{option}' is not built into this version yet"))
-}
-
 fn options_from_query(door: &Door, query: &Query) -> Result<AddOptions, Failure> {
     if let Some(option) = OPTIONS_NOT_BUILT.into_iter().find(|name| query.get(name).is_some()) {
-        return Err(not_built(option));
+        return Err(options::not_built(option).into());
     }
     let time = |text| WireTime::parse(text).map_err(|reason| Failure::invalid("run_at", reason));
-    let duration = |name| Ok::<_, Failure>(query.duration(name)?.map(WireDuration));
     let raw = RawOptions {
-        run_at: query.get("run_at").map(time).transpose()?,
-        delay: duration("delay")?,
+        run_at: query.get("run_at").map(time).transpose()?.map(|time| time.0),
+        delay: query.duration("delay")?,
         priority: query.number("priority", 0, i64::from(windlass_core::limit::PRIORITY_MAX))?,
-        timeout: duration("timeout")?,
-        expires: duration("expires")?,
+        timeout: query.duration("timeout")?,
+        expires: query.duration("expires")?,
         unique: query.get("unique").map(str::to_owned),
+        then: query.get("then").map(str::to_owned),
     };
-    raw.check(&*door.clock)
+    Ok(raw.check(door.clock.now())?)
 }

@@ -7,10 +7,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use windlass_core::{Clock, TypeKey};
-use windlass_engine::api::{AddJob, AddOptions, Added};
+use windlass_core::add::{self as options, RawOptions};
+use windlass_core::{AddOptions, Clock, TypeKey};
+use windlass_engine::api::{AddJob, Added};
 
-use crate::add::{self, ADD_JOBS_MAX, RawOptions};
+use crate::add::{self, ADD_JOBS_MAX};
 use crate::body::{BUFFERED_BYTES_MAX, Reader};
 use crate::door::Door;
 use crate::error::Failure;
@@ -50,9 +51,8 @@ struct JobBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = Option<String>)]
     parent: Option<&'a RawValue>,
-    #[serde(borrow)]
-    #[schema(value_type = Option<String>)]
-    then: Option<&'a RawValue>,
+    /// A type that gets the result of the job as its payload.
+    then: Option<String>,
 }
 
 pub(crate) async fn add(
@@ -99,19 +99,20 @@ fn read_job(
     job: JobBody<'_>,
     clock: &dyn Clock,
 ) -> Result<(Bytes, AddOptions), Failure> {
-    let later = [("repeat", job.repeat), ("parent", job.parent), ("then", job.then)];
+    let later = [("repeat", job.repeat), ("parent", job.parent)];
     if let Some((option, _)) = later.into_iter().find(|(_, value)| value.is_some()) {
-        return Err(add::not_built(option));
+        return Err(options::not_built(option).into());
     }
     let raw = RawOptions {
-        run_at: job.run_at,
-        delay: job.delay,
+        run_at: job.run_at.map(|time| time.0),
+        delay: job.delay.map(|delay| delay.0),
         priority: job.priority,
-        timeout: job.timeout,
-        expires: job.expires,
+        timeout: job.timeout.map(|timeout| timeout.0),
+        expires: job.expires.map(|expires| expires.0),
         unique: job.unique,
+        then: job.then,
     };
-    Ok((payload(body, job.payload)?, raw.check(clock)?))
+    Ok((payload(body, job.payload)?, raw.check(clock.now())?))
 }
 
 /// The text of a string, and anything else exactly as it was sent; copied only if it has escapes.
@@ -196,7 +197,7 @@ mod tests {
             (r#"{"payload":1,"timeout":"0s"}"#, "timeout", "jobs[0]: "),
             (r#"{"payload":1,"expires":"0s"}"#, "expires", "jobs[0]: "),
             (r#"{"payload":1,"unique":""}"#, "unique", "jobs[0]: "),
-            (r#"{"payload":1,"then":"x"}"#, "then", "jobs[0]: "),
+            (r#"{"payload":1,"then":"a|b"}"#, "then", "jobs[0]: "),
             (r#"{"payload":1,"repeat":"x"}"#, "repeat", "jobs[0]: "),
             (r#"{"payload":1,"parent":5}"#, "parent", "jobs[0]: "),
             (r#"{"payload":1,"type":"x"}"#, "type", "jobs[0]: "),

@@ -235,14 +235,10 @@ pub(crate) fn id(field: &str, text: &str) -> Result<JobId, Failure> {
 /// Each attempt under a line of its own that says which it was and when it ended.
 fn log_text(attempts: &[AttemptLog]) -> String {
     let mut text = String::new();
-    for AttemptLog { attempt, ended_at, text: lines } in attempts {
+    for AttemptLog { attempt, ended_at, log } in attempts {
         let ended_at = WireTime(*ended_at);
-        writeln!(text, "--- attempt {attempt}, ended {ended_at} ---")
+        write!(text, "--- attempt {attempt}, ended {ended_at} ---\n{log}")
             .expect("writing to a String does not fail");
-        text.push_str(lines);
-        if !lines.is_empty() && !lines.ends_with('\n') {
-            text.push('\n');
-        }
     }
     text
 }
@@ -250,20 +246,20 @@ fn log_text(attempts: &[AttemptLog]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windlass_core::Timestamp;
+    use windlass_core::{Log, Timestamp};
 
     #[test]
     fn the_log_goes_attempt_by_attempt() {
         let attempt = |attempt, text: &str| AttemptLog {
             attempt,
             ended_at: Timestamp(1),
-            text: text.to_owned(),
+            log: Log::from_stored(text.to_owned()),
         };
-        let log = log_text(&[attempt(1, "a\nb"), attempt(2, ""), attempt(3, "c\n")]);
+        let log = log_text(&[attempt(1, "o a\ne b\n"), attempt(2, ""), attempt(3, "w c\n")]);
         let at = "1970-01-01T00:00:00.001Z";
         let expected = format!(
-            "--- attempt 1, ended {at} ---\na\nb\n--- attempt 2, ended {at} ---\n\
-             --- attempt 3, ended {at} ---\nc\n"
+            "--- attempt 1, ended {at} ---\na\n[stderr] b\n--- attempt 2, ended {at} ---\n\
+             --- attempt 3, ended {at} ---\n[windlass] c\n"
         );
         assert_eq!(log, expected);
         assert_eq!(log_text(&[]), "");

@@ -11,7 +11,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::{KnownFormat, RefOr, SchemaFormat};
 
 use windlass_core::Timestamp;
-use windlass_core::time::{format_duration, parse_duration};
+use windlass_core::time::{format_duration, parse_duration, parse_time};
 
 /// A point in time on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,12 +20,8 @@ pub(crate) struct WireTime(pub(crate) Timestamp);
 impl WireTime {
     /// Reads RFC 3339 with any offset; what is finer than a millisecond is cut.
     pub(crate) fn parse(text: &str) -> Result<WireTime, String> {
-        let refuse = |_| {
-            let plus = if text.contains(' ') { "; in a query a '+' is written as %2B" } else { "" };
-            format!("'{text}' is not a time as in 2026-11-15T20:00:00Z or …+01:00{plus}")
-        };
-        let time: jiff::Timestamp = text.parse().map_err(refuse)?;
-        Ok(WireTime(Timestamp(time.as_millisecond())))
+        let plus = if text.contains(' ') { "; in a query a '+' is written as %2B" } else { "" };
+        parse_time(text).map(WireTime).map_err(|reason| reason + plus)
     }
 }
 

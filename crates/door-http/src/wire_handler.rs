@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use windlass_core::add;
 use windlass_core::{Handler, HandlerOptions, HandlerSpec, Lang, RetryPolicy, TypeSettings};
 
 use crate::error::Failure;
@@ -242,16 +243,8 @@ pub(crate) fn from_settings(settings: &TypeSettings) -> WireSettings {
 }
 
 /// A time limit of nothing would end every attempt before it began.
-pub(crate) fn above_zero(
-    field: &str,
-    given: Option<WireDuration>,
-) -> Result<Option<Duration>, Failure> {
-    match given {
-        Some(WireDuration(Duration::ZERO)) => {
-            Err(Failure::invalid(field, format!("'{field}' is longer than nothing, such as 30s")))
-        }
-        given => Ok(given.map(|given| given.0)),
-    }
+fn above_zero(field: &str, given: Option<WireDuration>) -> Result<Option<Duration>, Failure> {
+    Ok(add::above_zero(field, given.map(|given| given.0))?)
 }
 
 fn within(field: &str, given: Option<u32>, max: u32) -> Result<Option<u32>, Failure> {

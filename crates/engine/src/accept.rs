@@ -13,7 +13,9 @@ use windlass_core::limit::{
 };
 use windlass_core::runner::Emitted;
 use windlass_core::store::{self, Durability, IdempotencyRecord, Insert, Inserted};
-use windlass_core::{Invalid, JobId, NewJob, Payload, Priority, Store, Tenant, Timestamp, TypeKey};
+use windlass_core::{
+    AddOptions, Invalid, JobId, NewJob, Payload, Store, Tenant, Timestamp, TypeKey,
+};
 use windlass_journal::{Body, Entry, Key};
 
 use crate::api::{AddJob, AddPayload, Added, Error, Idempotency};
@@ -65,21 +67,13 @@ pub(crate) async fn add_emitted(
     emitted: Vec<Emitted>,
 ) -> Result<(), Error> {
     let began = Instant::now();
+    let now = shared.now();
     let mut numbers: HashMap<TypeKey, usize> = HashMap::new();
     let mut entries = Vec::with_capacity(emitted.len());
-    for Emitted { name, payload } in emitted {
+    for Emitted { name, payload, options } in emitted {
         let key = TypeKey { tenant: tenant.clone(), name };
         *numbers.entry(key.clone()).or_default() += 1;
-        let payload = Body::Inline(payload);
-        let priority = Priority::default();
-        entries.push(Entry {
-            key,
-            payload,
-            priority,
-            run_at: None,
-            expires_at: None,
-            timeout: None,
-        });
+        entries.push(entry(key, Body::Inline(payload), options, now));
     }
     let ids = shared.journal.append(entries, None).await.map_err(storage_error)?;
     ids.last().into_iter().for_each(|id| shared.note_appended(*id));
@@ -137,16 +131,12 @@ async fn add_to_journal(
     let now = shared.now();
     let entries = jobs
         .into_iter()
-        .map(|AddJob { payload, options }| Entry {
-            key: key.clone(),
-            payload: match payload {
+        .map(|AddJob { payload, options }| {
+            let body = match payload {
                 AddPayload::Inline(bytes) => Body::Inline(bytes),
                 AddPayload::Spooled(spool) => Body::Spooled(spool),
-            },
-            priority: options.priority,
-            run_at: options.run_at,
-            expires_at: options.expires.map(|after| now + after),
-            timeout: options.timeout,
+            };
+            entry(key.clone(), body, options, now)
         })
         .collect();
     let note = idempotency.map(|idempotency| Key {
@@ -156,6 +146,17 @@ async fn add_to_journal(
     let ids = shared.journal.append(entries, note).await.map_err(storage_error)?;
     ids.last().into_iter().for_each(|id| shared.note_appended(*id));
     Ok(ids)
+}
+
+fn entry(key: TypeKey, payload: Body, options: AddOptions, now: Timestamp) -> Entry {
+    Entry {
+        key,
+        payload,
+        priority: options.priority,
+        run_at: options.run_at,
+        expires_at: options.expires.map(|after| now + after),
+        timeout: options.timeout,
+    }
 }
 
 /// Who holds a unique key is known to the store alone, so this add waits for it.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use windlass_core::job::{Job, Payload, Priority};
+use windlass_core::add::AddOptions;
+use windlass_core::job::{Job, Payload};
 use windlass_core::outcome::{Json, Status};
 use windlass_core::store::LeaseRef;
 use windlass_core::{Invalid, JobId, Sysid, Tenant, Timestamp};
@@ -24,17 +25,6 @@ pub enum AddPayload {
     Inline(Bytes),
     /// Written before through `Engine::spool`.
     Spooled(Spool),
-}
-
-/// Absent values mean: now, ordinary, as the handler says, never, no key.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct AddOptions {
-    pub run_at: Option<Timestamp>,
-    pub priority: Priority,
-    pub timeout: Option<Duration>,
-    /// Counts from the moment of the add.
-    pub expires: Option<Duration>,
-    pub unique: Option<String>,
 }
 
 /// Makes an add repeatable.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 
+use windlass_core::job::Progress;
 use windlass_core::retry::{self, Verdict};
 use windlass_core::runner::{Assignment, Batch, Pieces, Report, Reports, Stop};
 use windlass_core::store::Settlement;
@@ -109,6 +110,14 @@ impl Reports for BatchReports {
         }
     }
 
+    async fn progress(&self, id: JobId, percent: f64, message: String) {
+        let Some(running) = self.shared.running.get(id) else { return };
+        let progress = Progress { percent, message, at: self.shared.now() };
+        if let Err(error) = self.shared.store.job_progress(running.lease(), progress).await {
+            tracing::warn!(%error, %id, "a progress report was not kept");
+        }
+    }
+
     async fn ended(&self, id: JobId, mut report: Report) {
         let Some(running) = self.take(id) else { return };
         if report.stopped.is_none() && report.status.code().ends_job() && !report.emitted.is_empty()
@@ -117,9 +126,7 @@ impl Reports for BatchReports {
             let tenant = &running.job.key.tenant;
             if let Err(error) = accept::add_emitted(&self.shared, tenant, emitted).await {
                 report.status = Status::ERROR;
-                report
-                    .log
-                    .push_str(&format!("[windlass] its new jobs were not accepted: {error}\n"));
+                report.log.note(&format!("its new jobs were not accepted: {error}"));
             }
         }
         let run = report.run_time;
@@ -143,7 +150,7 @@ fn judge(shared: &Shared, running: &RunningJob, report: Report) -> Settlement {
     };
     let mut log = report.log;
     if let Some(why) = exhausted.filter(|_| report.stopped != Some(Stop::Expired)) {
-        log.push_str(&format!("[windlass] {}\n", why.as_str()));
+        log.note(why.as_str());
     }
     let released = matches!(verdict, Verdict::Release { .. });
     Settlement {

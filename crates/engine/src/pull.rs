@@ -12,7 +12,7 @@ use windlass_core::job::Progress;
 use windlass_core::limit::{PROGRESS_BYTES_MAX, PULL_JOBS_MAX};
 use windlass_core::retry;
 use windlass_core::store::{Claim, Claimed, Durability, LeaseRef, Pick, Settled, Settlement};
-use windlass_core::{Invalid, Job};
+use windlass_core::{Invalid, Job, Log};
 
 use crate::accept::store_error;
 use crate::api::{Error, PullClaim, PullFinish, Pulled};
@@ -201,7 +201,7 @@ pub(crate) async fn finish(shared: &Shared, finish: PullFinish) -> Result<(), Er
     let policy = reap::policy_of(shared, &job).await.map_err(store_error)?;
     let luck = shared.luck();
     let (verdict, exhausted) = retry::after_attempt(&job, finish.status, &policy.retry, now, luck);
-    let log = exhausted.map_or(String::new(), |why| format!("[windlass] {}\n", why.as_str()));
+    let log = exhausted.map_or(Log::new(), |why| Log::of_note(why.as_str()));
     let settlement = Settlement {
         lease: finish.lease,
         verdict,

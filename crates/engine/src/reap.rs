@@ -9,7 +9,7 @@ use windlass_core::retry;
 use windlass_core::store::{
     self, Durability, GiveUp, LeaseRef, Overdue, Settled, Settlement, TypeStats,
 };
-use windlass_core::{Job, Status};
+use windlass_core::{Job, Log, Status};
 
 use crate::event;
 use crate::policy::Policy;
@@ -70,9 +70,9 @@ impl Reap {
         let policy = policy_of(shared, job).await?;
         let now = shared.now();
         let (verdict, exhausted) = retry::after_lost_lease(job, &policy.retry, now);
-        let mut log = format!("[windlass] lease of daemon {} ran out\n", lease.owner);
+        let mut log = Log::of_note(&format!("lease of daemon {} ran out", lease.owner));
         if let Some(why) = exhausted {
-            log.push_str(&format!("[windlass] {}\n", why.as_str()));
+            log.note(why.as_str());
         }
         Ok(Some(Settlement {
             lease: LeaseRef { tenant: job.key.tenant.clone(), id: job.id, token: lease.token },
@@ -131,7 +131,7 @@ impl Reap {
         let give_up = GiveUp {
             which,
             ended,
-            log: format!("[windlass] {why}\n"),
+            log: Log::of_note(why),
             now,
             purge_at: now + retention,
             limit: REAP_BATCH_MAX,

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use windlass_core::retry::Verdict;
 use windlass_core::store::{Durability, LeaseRef, Settled, Settlement};
-use windlass_core::{Job, Timestamp};
+use windlass_core::{Job, Log, Timestamp};
 
 use crate::event;
 use crate::service::{Backoff, Next, Service};
@@ -122,7 +122,7 @@ pub(crate) fn release(lease: LeaseRef, run_at: Timestamp, now: Timestamp) -> Set
         ended: None,
         now,
         data: None,
-        log: String::new(),
+        log: Log::new(),
         purge_at: now,
         only_if_expired_at: None,
     }

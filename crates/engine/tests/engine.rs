@@ -10,8 +10,8 @@ use std::time::Duration;
 use windlass_core::memory::MemoryStore;
 use windlass_core::runner::Stop;
 use windlass_core::store::{LeaseRef, List};
-use windlass_core::{Code, RetryPolicy, State, Status, TypeKey, TypeSettings};
-use windlass_engine::api::{AddOptions, Fingerprint, Idempotency, PullClaim, PullFinish};
+use windlass_core::{AddOptions, Code, RetryPolicy, State, Status, TypeKey, TypeSettings};
+use windlass_engine::api::{Fingerprint, Idempotency, PullClaim, PullFinish};
 use windlass_engine::{Engine, Error, Options};
 
 use fake::{Daemon, handler, jobs, key};
@@ -40,7 +40,7 @@ async fn a_job_runs_to_its_end_and_shows_what_happened() {
     assert_eq!(view.job.attempt, 1);
     assert_eq!(view.job.last.unwrap().code, Code::Ok);
     let log = daemon.engine.job_log(&t.tenant, added.ids[0]).await.unwrap();
-    assert_eq!(log[0].text, "said 200\n");
+    assert_eq!(log[0].log.to_string(), "said 200\n");
     daemon.engine.shutdown().await.unwrap();
 }
 
@@ -54,7 +54,7 @@ async fn s0_33_retries_run_until_the_last_attempt() {
     let view = daemon.engine.job(&t.tenant, added.ids[0]).await.unwrap();
     assert_eq!(view.job.attempt, 3);
     let log = daemon.engine.job_log(&t.tenant, added.ids[0]).await.unwrap();
-    assert!(log[2].text.ends_with("[windlass] no attempts left\n"), "{log:?}");
+    assert!(log[2].log.to_string().ends_with("[windlass] no attempts left\n"), "{log:?}");
 }
 
 #[tokio::test]

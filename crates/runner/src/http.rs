@@ -15,7 +15,7 @@ use reqwest::{Body, Client, ClientBuilder, Url, redirect};
 use tokio::time::{Instant, sleep};
 use windlass_core::limit::RESULT_BYTES_MAX;
 use windlass_core::runner::{Assignment, Report, Reports, Stop};
-use windlass_core::{Invalid, Json, Payload, Status, TypeKey};
+use windlass_core::{Invalid, Json, Log, Payload, Status, TypeKey};
 
 use crate::Error;
 use crate::payload::PayloadReader;
@@ -148,25 +148,26 @@ pub(crate) fn identity(key: &TypeKey, id: &str, attempt: &str) -> HeaderMap {
 
 /// The report of a job whose request was given up.
 pub(crate) fn stopped(url: &Url, why: Stop, run_time: Duration) -> Report {
-    let log = log_line(url, why.as_str());
+    let mut log = Log::new();
+    note(&mut log, url, why.as_str());
     let (status, stopped) = (Status::ERROR, Some(why));
     Report { status, stopped, data: None, log, emitted: Vec::new(), run_time }
 }
 
 /// A report of a request that was not given up.
-pub(crate) fn finished(status: Status, data: Option<Json>, log: String, time: Duration) -> Report {
+pub(crate) fn finished(status: Status, data: Option<Json>, log: Log, time: Duration) -> Report {
     Report { status, stopped: None, data, log, emitted: Vec::new(), run_time: time }
 }
 
-/// One line of log. What is secret in a URL stays out of it.
-pub(crate) fn log_line(url: &Url, text: &str) -> String {
+/// Adds a line to the log. What is secret in a URL stays out of it.
+pub(crate) fn note(log: &mut Log, url: &Url, text: &str) {
     let mut shown = url.clone();
     // These fail only for URLs that have neither, such as mailto.
     let _ = shown.set_username("");
     let _ = shown.set_password(None);
     shown.set_query(None);
     shown.set_fragment(None);
-    format!("[windlass] POST {shown}: {}\n", text.replace('\n', " "))
+    log.note(&format!("POST {shown}: {text}"));
 }
 
 /// The status of an answer; what is outside of 100 to 599 is an error.
@@ -180,16 +181,17 @@ pub(crate) fn bounded(data: Json) -> Option<Json> {
 }
 
 fn report(url: &Url, answer: Result<Answer, String>, run_time: Duration) -> Report {
+    let mut log = Log::new();
     let answer = match answer {
         Ok(answer) => answer,
         Err(reason) => {
-            let log = log_line(url, &format!("no answer: {reason}"));
+            note(&mut log, url, &format!("no answer: {reason}"));
             return finished(Status::ERROR, None, log, run_time);
         }
     };
-    let mut log = log_line(url, &answer.status.to_string());
+    note(&mut log, url, &answer.status.to_string());
     if let Some(Cut::Broken(reason)) = answer.cut {
-        log += &log_line(url, &format!("the answer has no end: {reason}"));
+        note(&mut log, url, &format!("the answer has no end: {reason}"));
         return finished(Status::ERROR, None, log, run_time);
     }
     let empty = answer.body.is_empty();
@@ -197,7 +199,7 @@ fn report(url: &Url, answer: Result<Answer, String>, run_time: Duration) -> Repo
     let kept = whole.then(|| data(answer.body, answer.is_json)).and_then(bounded);
     if kept.is_none() && !empty {
         let text = format!("warning: a result of more than {RESULT_BYTES_MAX} bytes is not kept");
-        log += &log_line(url, &text);
+        note(&mut log, url, &text);
     }
     finished(status_of(answer.status), kept, log, run_time)
 }
@@ -275,7 +277,9 @@ mod tests {
     #[test]
     fn a_log_line_shows_no_secrets_of_a_url() {
         let url = parse_url("http://user:secret@host/path?token=secret#secret").unwrap();
-        assert_eq!(log_line(&url, "200"), "[windlass] POST http://host/path: 200\n");
+        let mut log = Log::new();
+        note(&mut log, &url, "200");
+        assert_eq!(log.to_string(), "[windlass] POST http://host/path: 200\n");
     }
 
     #[test]

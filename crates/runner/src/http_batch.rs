@@ -29,7 +29,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Body, Url};
 use tokio::time::{Instant, sleep};
 use windlass_core::runner::{Assignment, Batch, Report, Reports, Stop};
-use windlass_core::{HandlerSpec, JobId, Json, Payload, Status, TypeKey};
+use windlass_core::{HandlerSpec, JobId, Json, Log, Payload, Status, TypeKey};
 
 use crate::http::{self, Answer, BINARY, Cut, Http, TEXT};
 use crate::payload::PayloadReader;
@@ -132,8 +132,7 @@ async fn wanted<'a>(
 async fn refuse(jobs: &[&Assignment], reason: &str, reports: &dyn Reports) {
     for assignment in jobs {
         reports.started(assignment.job.id).await;
-        let log = format!("[windlass] {reason}\n");
-        let report = http::finished(Status::ERROR, None, log, Duration::ZERO);
+        let report = http::finished(Status::ERROR, None, Log::of_note(reason), Duration::ZERO);
         reports.ended(assignment.job.id, report).await;
     }
 }
@@ -205,21 +204,22 @@ impl Request<'_> {
         index: usize,
         run_time: Duration,
     ) -> Report {
+        let mut log = Log::new();
         let answer = match answer {
             Ok(answer) => answer,
             Err(reason) => {
-                let log = http::log_line(self.url, &format!("no answer: {reason}"));
+                http::note(&mut log, self.url, &format!("no answer: {reason}"));
                 return http::finished(Status::ERROR, None, log, run_time);
             }
         };
-        let mut log = http::log_line(self.url, &answer.status.to_string());
+        http::note(&mut log, self.url, &answer.status.to_string());
         if !(200..300).contains(&answer.status) {
             return http::finished(http::status_of(answer.status), None, log, run_time);
         }
         let (status, data) = match lines.get(index) {
             Ok(found) => found,
             Err(reason) => {
-                log += &http::log_line(self.url, &reason);
+                http::note(&mut log, self.url, &reason);
                 (Status::ERROR, None)
             }
         };

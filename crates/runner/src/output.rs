@@ -5,11 +5,12 @@
 //! log and `EMITTED_BYTES_MAX` are held.
 
 use bytes::Bytes;
-use windlass_core::TypeName;
 use windlass_core::limit::{
     EMITTED_MAX, LOG_LINE_BYTES_MAX, PAYLOAD_INLINE_BYTES_MAX, TYPE_BYTES_MAX,
 };
+use windlass_core::log::{self, Log};
 use windlass_core::runner::Emitted;
+use windlass_core::{AddOptions, TypeName};
 
 use crate::tail::Tail;
 
@@ -29,6 +30,15 @@ pub(crate) enum Stream {
     Err,
 }
 
+impl From<Stream> for log::Stream {
+    fn from(stream: Stream) -> log::Stream {
+        match stream {
+            Stream::Out => log::Stream::Out,
+            Stream::Err => log::Stream::Err,
+        }
+    }
+}
+
 /// Collects the output of one attempt, in the order in which it was read.
 pub(crate) struct Output {
     lines: [LineBuffer; 2],
@@ -44,13 +54,14 @@ impl Output {
 
     pub(crate) fn push(&mut self, stream: Stream, bytes: &[u8]) {
         let sorted = &mut self.sorted;
-        self.lines[stream as usize].push(bytes, |line, cut| sorted.line(line, cut));
+        self.lines[stream as usize].push(bytes, |line, cut| sorted.line(stream, line, cut));
     }
 
     /// Ends the lines that have no line feed, because nothing more will be read.
     pub(crate) fn end(&mut self) {
-        for buffer in &mut self.lines {
-            buffer.end(|line, cut| self.sorted.line(line, cut));
+        for stream in [Stream::Out, Stream::Err] {
+            let sorted = &mut self.sorted;
+            self.lines[stream as usize].end(|line, cut| sorted.line(stream, line, cut));
         }
     }
 
@@ -59,7 +70,7 @@ impl Output {
         self.sorted.tail.note(text);
     }
 
-    pub(crate) fn finish(self) -> (String, Vec<Emitted>) {
+    pub(crate) fn finish(self) -> (Log, Vec<Emitted>) {
         (self.sorted.tail.finish(), self.sorted.emitted)
     }
 }
@@ -72,38 +83,51 @@ struct Sorted {
 }
 
 impl Sorted {
-    fn line(&mut self, line: &[u8], cut: bool) {
+    fn line(&mut self, stream: Stream, line: &[u8], cut: bool) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let Some(request) = PREFIXES.iter().find_map(|prefix| line.strip_prefix(*prefix)) else {
-            return self.tail.push(line, cut);
+            return self.tail.push(stream.into(), line, cut);
         };
-        if let Err(reason) = self.emit(request, cut) {
-            self.tail.push(line, cut);
+        if let Err(reason) = self.read_emit(request, cut) {
+            self.tail.push(stream.into(), line, cut);
             self.tail.note(&format!("warning: the line above adds no job: {reason}"));
         }
     }
 
-    fn emit(&mut self, request: &[u8], cut: bool) -> Result<(), String> {
+    fn read_emit(&mut self, request: &[u8], cut: bool) -> Result<(), String> {
         let Some(bar) = memchr::memchr(b'|', request) else {
             return Err("it is not of the form type|payload".into());
         };
         let (name, payload) = (&request[..bar], &request[bar + 1..]);
         let name = str::from_utf8(name).map_err(|_| "its type is not UTF-8")?;
         let name = TypeName::new(name).map_err(|invalid| invalid.reason)?;
-        if cut || payload.len() > PAYLOAD_INLINE_BYTES_MAX {
-            let reason = format!("its payload is longer than {PAYLOAD_INLINE_BYTES_MAX} bytes");
-            return Err(reason);
+        if cut {
+            return Err(too_long());
+        }
+        let payload = Bytes::copy_from_slice(payload);
+        self.emit(Emitted { name, payload, options: AddOptions::default() })
+    }
+
+    /// Takes a job that the attempt asks for, within the bounds.
+    fn emit(&mut self, emitted: Emitted) -> Result<(), String> {
+        let bytes = emitted.payload.len();
+        if bytes > PAYLOAD_INLINE_BYTES_MAX {
+            return Err(too_long());
         }
         if self.emitted.len() == EMITTED_MAX {
             return Err(format!("an attempt adds at most {EMITTED_MAX} jobs"));
         }
-        if self.emitted_bytes + payload.len() > EMITTED_BYTES_MAX {
+        if self.emitted_bytes + bytes > EMITTED_BYTES_MAX {
             return Err(format!("an attempt adds at most {EMITTED_BYTES_MAX} bytes of payloads"));
         }
-        self.emitted_bytes += payload.len();
-        self.emitted.push(Emitted { name, payload: Bytes::copy_from_slice(payload) });
+        self.emitted_bytes += bytes;
+        self.emitted.push(emitted);
         Ok(())
     }
+}
+
+fn too_long() -> String {
+    format!("its payload is longer than {PAYLOAD_INLINE_BYTES_MAX} bytes")
 }
 
 /// The beginning of a line whose end has not been read yet.
@@ -164,7 +188,7 @@ mod tests {
             let (got_log, got_jobs) = output.finish();
             let got_jobs: Vec<_> =
                 got_jobs.iter().map(|job| (job.name.as_str(), &job.payload[..])).collect();
-            assert_eq!(got_log, log, "{piece_bytes}");
+            assert_eq!(got_log.to_string(), log, "{piece_bytes}");
             assert_eq!(got_jobs, jobs, "{piece_bytes}");
         }
     }
@@ -198,7 +222,7 @@ mod tests {
         }
         let mut output = Output::new(1000);
         output.push(Stream::Err, b"J: \xff|x\n");
-        assert!(output.finish().0.contains("its type is not UTF-8"));
+        assert!(output.finish().0.to_string().contains("its type is not UTF-8"));
     }
 
     #[test]
@@ -213,7 +237,7 @@ mod tests {
         output.push(Stream::Err, b"err\n");
         output.end();
         let (log, jobs) = output.finish();
-        assert_eq!(log, "err\nout\n");
+        assert_eq!(log.to_string(), "[stderr] err\nout\n");
         let jobs: Vec<_> = jobs.iter().map(|job| (job.name.as_str(), &job.payload[..])).collect();
         assert_eq!(jobs, [("b", &b"2"[..]), ("a", &b"1"[..])]);
     }
@@ -231,6 +255,7 @@ mod tests {
             }
             output.push(Stream::Out, b"next\n");
             let (log, jobs) = output.finish();
+            let log = log.to_string();
             assert_eq!(jobs.len(), emitted, "{extra}");
             assert_eq!(log.contains("its payload is longer"), emitted == 0, "{extra}");
             assert!(log.len() < 20_000 && log.ends_with("next\n"));
@@ -245,7 +270,7 @@ mod tests {
         }
         let (log, jobs) = output.finish();
         assert_eq!(jobs.len(), EMITTED_MAX);
-        assert!(log.contains("at most 10000 jobs"));
+        assert!(log.to_string().contains("at most 10000 jobs"));
 
         let mut output = Output::new(100_000);
         let mut line = b"J: t|".to_vec();
@@ -257,7 +282,7 @@ mod tests {
         }
         let (log, jobs) = output.finish();
         assert_eq!(jobs.len(), fitting);
-        assert!(log.contains("bytes of payloads"));
+        assert!(log.to_string().contains("bytes of payloads"));
     }
 
     #[test]
@@ -269,6 +294,6 @@ mod tests {
         assert!(output.lines[0].held.len() <= LOG_LINE_BYTES_MAX + 1);
         output.push(Stream::Out, b"\nnext\n");
         let (log, _) = output.finish();
-        assert!(log.ends_with("x [cut]\nnext\n"));
+        assert!(log.to_string().ends_with("x [cut]\nnext\n"));
     }
 }

@@ -25,7 +25,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::{Instant, sleep, timeout};
 use windlass_core::runner::{Assignment, Batch, Report, Reports, Stop};
 use windlass_core::time::format_duration;
-use windlass_core::{Handler, JobId, Status};
+use windlass_core::{Handler, JobId, Log, Status};
 
 use crate::Options;
 use crate::launch::{Launch, NotStarted};
@@ -156,7 +156,7 @@ impl Processes {
 
 /// The report of a job that was stopped before its turn came.
 pub(crate) fn stopped_before_start(why: Stop) -> Report {
-    let log = format!("[windlass] {} before it was started\n", why.as_str());
+    let log = Log::of_note(&format!("{} before it was started", why.as_str()));
     let (status, stopped) = (Status::ERROR, Some(why));
     Report { status, stopped, data: None, log, emitted: Vec::new(), run_time: Duration::ZERO }
 }

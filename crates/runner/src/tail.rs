@@ -3,75 +3,59 @@
 use std::borrow::Cow;
 
 use windlass_core::limit::LOG_LINE_BYTES_MAX;
+use windlass_core::log::{Log, Stream};
 
-/// Begins every line that the runner itself writes into a log.
-const OURS: &str = "[windlass] ";
 const CUT: &str = " [cut]";
-const DROPPED: &str = "[windlass] earlier output was dropped\n";
+const DROPPED: &str = "earlier output was dropped";
 
-/// The last whole lines that were pushed. Each ends with a line feed.
+/// The last whole lines that were pushed.
 pub(crate) struct Tail {
-    text: String,
+    log: Log,
     bytes_max: usize,
     dropped: bool,
 }
 
 impl Tail {
     pub(crate) fn new(bytes_max: usize) -> Tail {
-        Tail { text: String::new(), bytes_max, dropped: false }
+        Tail { log: Log::new(), bytes_max, dropped: false }
     }
 
     /// Adds one line of a handler; `cut` says that its end is already lost.
-    pub(crate) fn push(&mut self, line: &[u8], cut: bool) {
+    pub(crate) fn push(&mut self, stream: Stream, line: &[u8], cut: bool) {
         let kept = &line[..line.len().min(LOG_LINE_BYTES_MAX)];
         let text = readable(kept);
         // A byte that is not text is replaced by three, so the text may be longer than the line.
         let end = text.floor_char_boundary(LOG_LINE_BYTES_MAX);
-        self.text.push_str(&text[..end]);
         if cut || kept.len() < line.len() || end < text.len() {
-            self.text.push_str(CUT);
+            self.log.push(stream, &format!("{}{CUT}", &text[..end]));
+        } else {
+            self.log.push(stream, &text);
         }
-        self.end_line();
+        self.bound();
     }
 
     /// Adds one line of the runner.
     pub(crate) fn note(&mut self, text: &str) {
-        self.text.push_str(OURS);
-        self.text.push_str(&text.replace('\n', " "));
-        self.end_line();
+        self.log.note(text);
+        self.bound();
     }
 
-    pub(crate) fn finish(mut self) -> String {
-        if !self.dropped && self.text.len() <= self.bytes_max {
-            return self.text;
+    pub(crate) fn finish(mut self) -> Log {
+        if !self.dropped && self.log.len() <= self.bytes_max {
+            return self.log;
         }
-        self.keep_last(self.bytes_max.saturating_sub(DROPPED.len()));
-        self.text.insert_str(0, DROPPED);
-        self.text
+        let mut whole = Log::of_note(DROPPED);
+        self.log.keep_last(self.bytes_max.saturating_sub(whole.len()));
+        whole.append(&self.log);
+        whole
     }
 
     /// Dropping only when twice too much is there makes the cost of a line constant.
-    fn end_line(&mut self) {
-        self.text.push('\n');
-        if self.text.len() > self.bytes_max.saturating_mul(2) {
-            self.keep_last(self.bytes_max);
+    fn bound(&mut self) {
+        if self.log.len() > self.bytes_max.saturating_mul(2) {
+            self.log.keep_last(self.bytes_max);
             self.dropped = true;
         }
-    }
-
-    /// Keeps whole lines of at most `bytes` in all, or the end of the last line if it is longer.
-    fn keep_last(&mut self, bytes: usize) {
-        let Some(over) = self.text.len().checked_sub(bytes).filter(|over| *over > 0) else {
-            return;
-        };
-        let starts_line = |at: usize| self.text.as_bytes()[at - 1] == b'\n';
-        let next_line = || self.text.as_bytes()[over..].iter().position(|byte| *byte == b'\n');
-        let start = match next_line() {
-            _ if starts_line(over) => over,
-            Some(found) if over + found + 1 < self.text.len() => over + found + 1,
-            _ => self.text.ceil_char_boundary(over),
-        };
-        self.text.drain(..start);
     }
 }
 
@@ -91,24 +75,30 @@ mod tests {
     #[test]
     fn a_short_log_is_kept_as_it_is() {
         let mut tail = Tail::new(1000);
-        tail.push(b"one", false);
-        tail.push(b"", false);
+        tail.push(Stream::Out, b"one", false);
+        tail.push(Stream::Err, b"", false);
         tail.note("exit code 3");
-        assert_eq!(tail.finish(), "one\n\n[windlass] exit code 3\n");
+        assert_eq!(tail.finish().to_string(), "one\n[stderr] \n[windlass] exit code 3\n");
     }
 
     #[test]
     fn of_a_long_log_the_last_whole_lines_are_kept_within_the_bound() {
         let mut tail = Tail::new(1000);
         for number in 0..100_000 {
-            tail.push(format!("line {number}").as_bytes(), false);
-            assert!(tail.text.len() <= 2000);
+            let stream = if number % 2 == 0 { Stream::Out } else { Stream::Err };
+            tail.push(stream, format!("line {number}").as_bytes(), false);
+            assert!(tail.log.len() <= 2000);
         }
         let log = tail.finish();
         assert!(log.len() <= 1000 && log.len() > 900, "{}", log.len());
         let mut lines = log.lines();
-        assert_eq!(lines.next(), Some("[windlass] earlier output was dropped"));
-        let numbers: Vec<u32> = lines.map(|line| line["line ".len()..].parse().unwrap()).collect();
+        assert_eq!(lines.next(), Some((Stream::Note, "earlier output was dropped")));
+        let number = |(stream, line): (Stream, &str)| {
+            let number: u32 = line["line ".len()..].parse().unwrap();
+            assert_eq!(stream == Stream::Out, number.is_multiple_of(2), "{line}");
+            number
+        };
+        let numbers: Vec<u32> = lines.map(number).collect();
         assert_eq!(numbers.last(), Some(&99_999));
         assert!(numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]));
     }
@@ -116,11 +106,11 @@ mod tests {
     #[test]
     fn a_long_line_is_cut_and_says_so() {
         let mut tail = Tail::new(1_000_000);
-        tail.push(&vec![b'x'; LOG_LINE_BYTES_MAX + 1], false);
-        tail.push(&vec![0xff; LOG_LINE_BYTES_MAX], false);
-        tail.push(b"short", true);
+        tail.push(Stream::Out, &vec![b'x'; LOG_LINE_BYTES_MAX + 1], false);
+        tail.push(Stream::Out, &vec![0xff; LOG_LINE_BYTES_MAX], false);
+        tail.push(Stream::Err, b"short", true);
         let log = tail.finish();
-        for line in log.lines() {
+        for (_, line) in log.lines() {
             assert!(line.ends_with(CUT) && line.len() <= LOG_LINE_BYTES_MAX + CUT.len());
         }
         assert_eq!(log.lines().count(), 3);
@@ -129,15 +119,15 @@ mod tests {
     #[test]
     fn bytes_that_are_no_text_are_replaced() {
         let mut tail = Tail::new(1000);
-        tail.push(b"a\xffb\0c", false);
-        assert_eq!(tail.finish(), "a\u{fffd}b\u{fffd}c\n");
+        tail.push(Stream::Out, b"a\xffb\0c", false);
+        assert_eq!(tail.finish().to_string(), "a\u{fffd}b\u{fffd}c\n");
     }
 
     #[test]
     fn a_bound_below_one_line_keeps_the_end_of_the_last_line() {
         let mut tail = Tail::new(60);
-        tail.push("ä".repeat(500).as_bytes(), false);
+        tail.push(Stream::Out, "ä".repeat(500).as_bytes(), false);
         let log = tail.finish();
-        assert!(log.len() <= 60 && log.ends_with("ä\n"), "{log}");
+        assert!(log.len() <= 60 && log.to_string().ends_with("ä\n"), "{log}");
     }
 }

@@ -30,7 +30,7 @@ async fn a_flood_of_output_is_read_to_its_end_in_little_memory() {
     let script = format!("yes {line} | head -c 200000000; echo; echo the end");
     let report = fixture.sh(&script).await;
     check_ended(&report, 200, None);
-    assert!(report.log.ends_with("the end\n[windlass] exit code 0\n"));
+    assert!(report.log.to_string().ends_with("the end\n[windlass] exit code 0\n"));
     assert!(report.log.len() <= harness::LOG_BYTES_MAX);
     let endless = fixture.sh("head -c 100000000 /dev/zero >&2").await;
     check_ended(&endless, 200, None);
@@ -48,7 +48,7 @@ async fn s2_29_a_large_payload_arrives_whole_in_little_memory() {
     let (_, report) = run.ended().await;
     check_ended(&report, 200, None);
     let expected = format!("{} {BYTES}\n", cksum((0..BYTES).map(MadePieces::byte), BYTES));
-    assert!(report.log.starts_with(&expected), "{} {expected}", report.log);
+    assert!(report.log.to_string().starts_with(&expected), "{} {expected}", report.log);
     assert!(peak_bytes() - before < GROWTH_MAX);
 }
 

@@ -19,7 +19,7 @@ use windlass_core::store::{
     Claim, Claimed, Durability, Insert, LeaseRef, Pick, Settlement, SysidReserve,
 };
 use windlass_core::time::{Clock, SystemClock};
-use windlass_core::{NewJob, Payload, Priority, Status, Store, Sysid, Timestamp, TypeKey};
+use windlass_core::{Log, NewJob, Payload, Priority, Status, Store, Sysid, Timestamp, TypeKey};
 use windlass_store_sqlite::{Options, SqliteStore};
 
 const TYPES: usize = 100;
@@ -153,7 +153,7 @@ fn done(claimed: &Claimed, now: Timestamp) -> Settlement {
         ended: Some(Ended::from(Status::OK)),
         now,
         data: None,
-        log: String::new(),
+        log: Log::new(),
         purge_at: now + Duration::from_secs(3600),
         only_if_expired_at: None,
     }

@@ -11,7 +11,7 @@ use windlass_core::{Job, State};
 use crate::change;
 use crate::error::Result;
 use crate::row::{self, Stored};
-use crate::settle::{self, End, Log};
+use crate::settle::{self, End, Said};
 use crate::tx::{Counter, Tx};
 
 /// Queued jobs that one search for unhandled ones looks at.
@@ -84,7 +84,7 @@ fn unhandled(
 fn end(tx: &mut Tx<'_>, stored: Stored, state: State, give_up: &GiveUp) -> Result<Job> {
     change::leave(tx, &stored)?;
     let Stored { job, type_id, token, parts } = stored;
-    let log = Log { attempt: job.attempt, ended_at: give_up.now, text: &give_up.log };
+    let log = Said { attempt: job.attempt, ended_at: give_up.now, log: &give_up.log };
     let parts = log.put(tx.conn, job.id.get(), parts)?;
     settle::end(
         tx,

@@ -10,7 +10,7 @@ use windlass_core::name::Tenant;
 use windlass_core::outcome::Json;
 use windlass_core::store::{AttemptLog, List, Page};
 use windlass_core::time::Timestamp;
-use windlass_core::{Job, JobId, Payload, State};
+use windlass_core::{Job, JobId, Log, Payload, State};
 
 use crate::change;
 use crate::claim;
@@ -60,7 +60,8 @@ pub(crate) fn job_log(
     let mut find = conn.prepare_cached(find)?;
     let logs = find.query_map([id.get()], |row| {
         let ended_at = Timestamp(row.get(1)?);
-        Ok(AttemptLog { attempt: row.get(0)?, ended_at, text: row.get(2)? })
+        let log = Log::from_stored(row.get(2)?);
+        Ok(AttemptLog { attempt: row.get(0)?, ended_at, log })
     })?;
     Ok(Some(logs.collect::<rusqlite::Result<_>>()?))
 }

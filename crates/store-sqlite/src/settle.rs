@@ -5,6 +5,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use windlass_core::State;
 use windlass_core::job::{Ended, Progress, Token};
 use windlass_core::limit::LOG_ATTEMPTS_MAX;
+use windlass_core::log::Log;
 use windlass_core::outcome::Json;
 use windlass_core::retry::Verdict;
 use windlass_core::state::{self, Event};
@@ -86,7 +87,7 @@ fn settle_one(
         put_result(tx.conn, id, data)?;
         leased.parts |= part::RESULT;
     }
-    let log = Log { attempt: leased.attempt, ended_at: settlement.now, text: &settlement.log };
+    let log = Said { attempt: leased.attempt, ended_at: settlement.now, log: &settlement.log };
     leased.parts = log.put(tx.conn, id, leased.parts)?;
     match settlement.verdict {
         Verdict::End(ending) => {
@@ -204,20 +205,20 @@ fn put_result(conn: &Connection, id: i64, data: &Json) -> Result<()> {
 }
 
 /// What an attempt said.
-pub(crate) struct Log<'a> {
+pub(crate) struct Said<'a> {
     pub(crate) attempt: u32,
     pub(crate) ended_at: Timestamp,
-    pub(crate) text: &'a str,
+    pub(crate) log: &'a Log,
 }
 
-impl Log<'_> {
+impl Said<'_> {
     /// Keeps it and a bounded number before it; answers with the job's parts as they are then.
     pub(crate) fn put(&self, conn: &Connection, id: i64, parts: i64) -> Result<i64> {
-        if self.text.is_empty() {
+        if self.log.is_empty() {
             return Ok(parts);
         }
         let put = "INSERT INTO log (id, attempt, ended_at, text) VALUES (?1, ?2, ?3, ?4)";
-        let values = params![id, self.attempt, self.ended_at.ms(), self.text];
+        let values = params![id, self.attempt, self.ended_at.ms(), self.log.as_stored()];
         conn.prepare_cached(put)?.execute(values)?;
         if parts & part::LOG != 0 {
             let newest_surplus = "

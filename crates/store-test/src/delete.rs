@@ -7,7 +7,7 @@ use windlass_core::{Json, NewJob, Payload, State};
 
 use crate::Harness;
 use crate::fixture::{
-    FAILED, FINISHED, NOW, Subject, acme, after, everything_of, id, job, queued, settlement,
+    FAILED, FINISHED, NOW, Subject, acme, after, everything_of, id, job, queued, said, settlement,
 };
 
 pub async fn a_queued_job_goes(harness: &dyn Harness) {
@@ -31,7 +31,7 @@ pub async fn an_ended_job_goes_with_all_that_belongs_to_it(harness: &dyn Harness
     let claimed = store.claim_one("t", NOW).await;
     let end = Settlement {
         data: Some(Json::string("data")),
-        log: "log".into(),
+        log: said("log"),
         ..settlement(&claimed, FINISHED)
     };
     assert_eq!(store.settle(end).await, Settled::Done);

@@ -9,7 +9,8 @@ use windlass_core::{Job, NewJob, State, Status, Timestamp};
 use crate::Harness;
 use crate::fixture::{
     FAILED, FINISHED, LEASE, NOW, Subject, acme, after, again, claim_of, give_up_expired,
-    handler_spec, id, job, job_of, key, lease_ref, numbers, pick, queued, release, settlement,
+    handler_spec, id, job, job_of, key, lease_ref, numbers, pick, queued, release, said,
+    settlement,
 };
 
 pub async fn a_lease_runs_out_at_its_time(harness: &dyn Harness) {
@@ -55,7 +56,7 @@ fn broken(job: &Job, at: Timestamp, run_at: Timestamp) -> Settlement {
         ended: Some(Ended::from(Status::ERROR)),
         now: at,
         data: None,
-        log: "lease lost".into(),
+        log: said("lease lost"),
         purge_at: at,
         only_if_expired_at: Some(at),
     }
@@ -108,7 +109,7 @@ pub async fn a_job_past_its_expiry_is_given_up(harness: &dyn Harness) {
     };
     assert_eq!(given_up, [expected]);
     assert_eq!(store.get(1).await, given_up[0]);
-    let log = AttemptLog { attempt: 0, ended_at: after(5), text: "expired".into() };
+    let log = AttemptLog { attempt: 0, ended_at: after(5), log: said("expired") };
     assert_eq!(store.job_log(&acme(), id(1)).await.unwrap(), Some(vec![log]));
     assert!(store.claim("t", 10, NOW).await.iter().all(|claimed| claimed.job.id == id(2)));
     assert_eq!(store.job_give_up(give_up_expired(after(9))).await.unwrap(), [], "once");
@@ -145,7 +146,7 @@ pub async fn no_more_than_the_limit_are_given_up(harness: &dyn Harness) {
 fn unhandled(name: &str, due_until: Timestamp, now: Timestamp) -> GiveUp {
     GiveUp {
         which: Overdue::Unhandled { key: key(name), due_until },
-        log: "no handler".into(),
+        log: said("no handler"),
         ..give_up_expired(now)
     }
 }
@@ -160,7 +161,7 @@ pub async fn s0_46_a_job_that_never_got_a_handler_is_given_up(harness: &dyn Harn
     assert!(given_up.iter().all(|job| job.finished_at == Some(after(60))));
     assert_eq!(store.get(1).await.state, State::Failed);
     let log = store.job_log(&acme(), id(1)).await.unwrap().expect("the job is there");
-    assert_eq!(log[0].text, "no handler");
+    assert_eq!(log[0].log, said("no handler"));
     assert_eq!(store.get(2).await.state, State::Queued, "came due later");
     assert_eq!(store.get(4).await.state, State::Queued, "another type");
 }

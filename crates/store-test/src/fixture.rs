@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use windlass_core::handler::{HandlerOptions, HandlerSpec, Lang};
 use windlass_core::job::{Boot, Ended};
+use windlass_core::log::{Log, Stream};
 use windlass_core::retry::Verdict;
 use windlass_core::state::Ending;
 use windlass_core::store::{
@@ -136,7 +137,7 @@ pub(crate) fn settlement(claimed: &Claimed, verdict: Verdict) -> Settlement {
         ended: status.map(Ended::from),
         now,
         data: None,
-        log: String::new(),
+        log: Log::new(),
         purge_at: now + Duration::from_secs(24 * 3600),
         only_if_expired_at: None,
     }
@@ -153,12 +154,19 @@ pub(crate) fn release(run_at: Timestamp) -> Verdict {
     Verdict::Release { run_at }
 }
 
+/// A log of what a handler wrote.
+pub(crate) fn said(text: &str) -> Log {
+    let mut log = Log::new();
+    log.push(Stream::Out, text);
+    log
+}
+
 /// Gives up what has expired, as an error that says so.
 pub(crate) fn give_up_expired(now: Timestamp) -> GiveUp {
     GiveUp {
         which: Overdue::Expired,
         ended: Ended::from(Status::ERROR),
-        log: "expired".into(),
+        log: said("expired"),
         now,
         purge_at: now + Duration::from_secs(24 * 3600),
         limit: 100,

@@ -2,13 +2,14 @@
 
 use windlass_core::job::{Progress, Token};
 use windlass_core::limit::{LOG_ATTEMPTS_MAX, LOG_BYTES_MAX};
+use windlass_core::log::Stream;
 use windlass_core::store::{AttemptLog, LeaseRef, Settled, Settlement};
-use windlass_core::{Json, State};
+use windlass_core::{Json, Log, State};
 
 use crate::Harness;
 use crate::fixture::{
     FAILED, FINISHED, NOW, Subject, acme, after, again, everything_of, id, job, lease_ref, release,
-    settlement,
+    said, settlement,
 };
 
 async fn logs(store: &Subject, number: i64) -> Vec<AttemptLog> {
@@ -19,14 +20,17 @@ pub async fn every_attempt_has_its_log(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;
     assert_eq!(logs(&store, 1).await, []);
-    let texts = ["first\nline\n", "", "third \u{1F600}"];
-    for (text, second) in texts.into_iter().zip([10, 20, 30]) {
+    let mut mixed = said("first\nline");
+    mixed.push(Stream::Err, "e wrong");
+    mixed.note("exit code 1");
+    let texts = [mixed, Log::new(), said("third \u{1F600}")];
+    for (log, second) in texts.clone().into_iter().zip([10, 20, 30]) {
         let claimed = store.claim_one("t", after(second)).await;
-        let log = text.to_owned();
         store.settle(Settlement { log, ..settlement(&claimed, again(after(second))) }).await;
     }
-    let log = |attempt, at, text: &str| AttemptLog { attempt, ended_at: at, text: text.into() };
-    let expected = [log(1, after(11), texts[0]), log(3, after(31), texts[2])];
+    let [first, _, third] = texts;
+    let log = |attempt, ended_at, log| AttemptLog { attempt, ended_at, log };
+    let expected = [log(1, after(11), first), log(3, after(31), third)];
     assert_eq!(logs(&store, 1).await, expected, "an empty log is not kept");
 }
 
@@ -36,22 +40,22 @@ pub async fn the_newest_logs_are_kept(harness: &dyn Harness) {
     let last = LOG_ATTEMPTS_MAX + 3;
     for attempt in 1..=last {
         let claimed = store.claim_one("t", after(attempt.into())).await;
-        let log = format!("attempt {attempt}");
+        let log = said(&format!("attempt {attempt}"));
         store.settle(Settlement { log, ..settlement(&claimed, again(NOW)) }).await;
     }
     let kept = logs(&store, 1).await;
     let attempts: Vec<u32> = kept.iter().map(|log| log.attempt).collect();
     assert_eq!(attempts, (4..=last).collect::<Vec<_>>());
-    assert_eq!(kept[0].text, "attempt 4");
+    assert_eq!(kept[0].log, said("attempt 4"));
 }
 
 pub async fn a_long_log_comes_back(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;
     let claimed = store.claim_one("t", NOW).await;
-    let log = "ü\0\n".repeat(LOG_BYTES_MAX / 4);
+    let log = said(&"ü\0\n".repeat(LOG_BYTES_MAX / 8));
     store.settle(Settlement { log: log.clone(), ..settlement(&claimed, FAILED) }).await;
-    assert!(logs(&store, 1).await[0].text == log);
+    assert!(logs(&store, 1).await[0].log == log);
 }
 
 pub async fn an_unknown_job_has_no_log(harness: &dyn Harness) {

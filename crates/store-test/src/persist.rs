@@ -16,7 +16,7 @@ use windlass_core::{Json, NewJob, Payload};
 use crate::Harness;
 use crate::fixture::{
     FAILED, FINISHED, LEASE, NOW, Subject, acme, after, everything_of, handler_spec, id, job,
-    job_of, journal, key, lease_ref, priority, settlement, sysid,
+    job_of, journal, key, lease_ref, priority, said, settlement, sysid,
 };
 
 async fn reopened(harness: &dyn Harness, store: Subject) -> Option<Subject> {
@@ -71,13 +71,13 @@ pub async fn what_belongs_to_a_job_is_still_there(harness: &dyn Harness) {
     store.add([NewJob { payload: Payload::Pieces { bytes: 6 }, ..job(1) }]).await;
     let claimed = store.claim_one("t", NOW).await;
     let data = Some(Json::string("data"));
-    let end = Settlement { data: data.clone(), log: "log".into(), ..settlement(&claimed, FAILED) };
+    let end = Settlement { data: data.clone(), log: said("log"), ..settlement(&claimed, FAILED) };
     store.settle(end).await;
     store.add([job(2)]).await;
     let Some(store) = reopened(harness, store).await else { return };
     assert_eq!(store.job_result(&acme(), id(1)).await.unwrap(), data);
     let log = store.job_log(&acme(), id(1)).await.unwrap().expect("the job is there");
-    assert_eq!(log[0].text, "log");
+    assert_eq!(log[0].log, said("log"));
     let piece = store.payload_piece(id(1), 0).await.unwrap();
     assert_eq!(piece, Some(Bytes::from_static(b"piece\0")));
     let payload = store.job_payload(&acme(), id(1)).await.unwrap();

@@ -8,7 +8,7 @@ use windlass_core::{Json, NewJob};
 use crate::Harness;
 use crate::fixture::{
     FAILED, FINISHED, NOW, Subject, acme, after, again, everything_of, give_up_expired, id, job,
-    numbers, settlement,
+    numbers, said, settlement,
 };
 
 /// Runs a job that is to be purged so many seconds after `NOW`.
@@ -18,7 +18,7 @@ async fn ended(store: &Subject, number: i64, purge_seconds: u64) {
     let end = Settlement {
         purge_at: after(purge_seconds),
         data: Some(Json::string("data")),
-        log: "log".into(),
+        log: said("log"),
         ..settlement(&claimed, FINISHED)
     };
     store.settle(end).await;

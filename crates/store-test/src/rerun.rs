@@ -8,7 +8,7 @@ use windlass_core::{Job, Json, NewJob, State, TypeKey};
 use crate::Harness;
 use crate::fixture::{
     FAILED, FINISHED, NOW, Subject, acme, after, again, claimed_numbers, globex, id, job, job_of,
-    key, priority, queued, release, settlement,
+    key, priority, queued, release, said, settlement,
 };
 
 pub async fn a_rerun_job_is_as_new(harness: &dyn Harness) {
@@ -58,7 +58,7 @@ pub async fn a_job_that_has_not_ended_cannot_be_rerun(harness: &dyn Harness) {
 pub async fn a_rerun_forgets_the_result_and_keeps_the_logs(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;
-    let with = |text: &str| (Some(Json::string(text)), text.to_owned());
+    let with = |text: &str| (Some(Json::string(text)), said(text));
     for (text, now) in [("first", after(0)), ("second", after(60))] {
         let claimed = store.claim_one("t", now).await;
         let (data, log) = with(text);
@@ -66,7 +66,7 @@ pub async fn a_rerun_forgets_the_result_and_keeps_the_logs(harness: &dyn Harness
         assert!(matches!(store.rerun(1, now + Duration::from_secs(60)).await, Changed::Done(_)));
         assert_eq!(store.job_result(&acme(), id(1)).await.unwrap(), None);
     }
-    let log = |text: &str, at| AttemptLog { attempt: 1, ended_at: at, text: text.into() };
+    let log = |text: &str, at| AttemptLog { attempt: 1, ended_at: at, log: said(text) };
     let expected = vec![log("first", after(1)), log("second", after(61))];
     assert_eq!(store.job_log(&acme(), id(1)).await.unwrap(), Some(expected));
 }

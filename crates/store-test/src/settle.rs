@@ -9,7 +9,7 @@ use windlass_core::{Code, Job, NewJob, State, Status};
 use crate::Harness;
 use crate::fixture::{
     FAILED, FINISHED, LEASE, NOW, Subject, acme, after, again, claim_of, everything_of, id, job,
-    lease_ref, numbers, pick, queued, release, settlement, sysid,
+    lease_ref, numbers, pick, queued, release, said, settlement, sysid,
 };
 
 pub async fn s0_16_a_finished_job_is_kept_with_its_true_finish_time_and_never_runs_again(
@@ -108,7 +108,7 @@ pub async fn s0_50_a_wrong_token_changes_nothing(harness: &dyn Harness) {
         for token in [Token(right.0 - 1), Token(right.0 + 1), Token(0)] {
             let mut wrong = settlement(&claimed, verdict);
             wrong.lease.token = token;
-            wrong.log = "not mine".into();
+            wrong.log = said("not mine");
             assert_eq!(store.settle(wrong).await, Settled::Stale);
         }
     }

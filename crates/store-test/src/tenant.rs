@@ -10,7 +10,7 @@ use windlass_core::{Json, NewJob, State, TypeKey};
 use crate::Harness;
 use crate::fixture::{
     FAILED, FINISHED, NOW, Subject, acme, after, again, claim_of, everything_of, give_up_expired,
-    globex, handler_spec, id, job, job_of, key, lease_ref, release, settlement,
+    globex, handler_spec, id, job, job_of, key, lease_ref, release, said, settlement,
 };
 
 /// `acme` has job 1 that waits, job 2 that runs and job 3 that has ended; `globex` has nothing.
@@ -20,7 +20,7 @@ async fn acme_at_work(harness: &dyn Harness) -> (Subject, Claimed) {
     let claimed = store.claim_one("ended", NOW).await;
     let end = Settlement {
         data: Some(Json::string("secret")),
-        log: "secret".into(),
+        log: said("secret"),
         ..settlement(&claimed, FINISHED)
     };
     store.settle(end).await;
@@ -67,7 +67,7 @@ pub async fn jobs_of_another_tenant_cannot_be_settled(harness: &dyn Harness) {
     for verdict in [FINISHED, FAILED, again(NOW), release(NOW)] {
         for only_if_expired_at in [None, Some(after(3600))] {
             let lease = stolen.clone();
-            let log = "stolen".into();
+            let log = said("stolen");
             let end = settlement(&running, verdict);
             let end = Settlement { lease, only_if_expired_at, log, ..end };
             assert_eq!(store.settle(end).await, Settled::Stale);

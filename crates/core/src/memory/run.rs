@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use crate::id::JobId;
 use crate::job::{Job, Lease, Progress, Token};
 use crate::limit::LOG_ATTEMPTS_MAX;
+use crate::log::Log;
 use crate::name::TypeKey;
 use crate::retry::Verdict;
 use crate::state::{self, Event, State as JobState};
@@ -146,11 +147,11 @@ impl State {
 
 impl Row {
     /// Keeps the log of the present attempt, and of a bounded number before it.
-    pub(super) fn log(&mut self, ended_at: Timestamp, text: String) {
-        if text.is_empty() {
+    pub(super) fn log(&mut self, ended_at: Timestamp, log: Log) {
+        if log.is_empty() {
             return;
         }
-        self.logs.push(AttemptLog { attempt: self.job.attempt, ended_at, text });
+        self.logs.push(AttemptLog { attempt: self.job.attempt, ended_at, log });
         let surplus = self.logs.len().saturating_sub(LOG_ATTEMPTS_MAX as usize);
         self.logs.drain(..surplus);
     }

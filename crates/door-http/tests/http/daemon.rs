@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use windlass_core::memory::MemoryStore;
+use windlass_core::log::{Log, Stream};
 use windlass_core::runner::{Assignment, Batch, Report, Reports, Stop};
 use windlass_core::store::Store;
 use windlass_core::time::SystemClock;
@@ -159,7 +160,9 @@ impl Runner for FakeRunner {
             };
             let stopped = if text == "hang" { Some(self.hang(job.id).await) } else { None };
             let status = text.parse().ok().and_then(Status::new).unwrap_or(Status::OK);
-            let log = format!("saw {text}\n");
+            let mut log = Log::new();
+            log.push(Stream::Out, &format!("saw {text}"));
+            log.push(Stream::Err, "no locale");
             let data = Some(Json::string(&text));
             let emitted = Vec::new();
             let run_time = Duration::ZERO;

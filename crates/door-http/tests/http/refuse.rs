@@ -85,7 +85,7 @@ async fn options_in_the_query_that_break_the_rules() {
         ("unique=%ff", "unique"),
         ("repeat=5m", "repeat"),
         ("parent=1", "parent"),
-        ("then=u", "then"),
+        ("then=a%7Cb", "then"),
         ("delays=5s", "delays"),
         ("priority=1&priority=2", "priority"),
     ];
@@ -162,7 +162,7 @@ async fn json_that_breaks_the_rules() {
         (r#"{"payload":1,"expires":"0s"}"#, "expires"),
         (r#"{"payload":1,"unique":""}"#, "unique"),
         (r#"{"payload":1,"unique":5}"#, "unique"),
-        (r#"{"payload":1,"then":"u"}"#, "then"),
+        (r#"{"payload":1,"then":"a|b"}"#, "then"),
         (r#"{"payload":1,"repeat":"5m"}"#, "repeat"),
         (r#"{"payload":1,"parent":"1"}"#, "parent"),
         (r#"{"payload":1,"nonsense":1}"#, "nonsense"),

@@ -13,14 +13,16 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Notify, watch};
 
 use windlass_core::handler::{HandlerOptions, HandlerSpec, Lang};
+use windlass_core::log::{Log, Stream};
 use windlass_core::memory::MemoryStore;
 use windlass_core::runner::{Assignment, Batch, Emitted, Report, Reports, Stop};
 use windlass_core::store::SysidReserve;
 use windlass_core::time::SystemClock;
 use windlass_core::{
-    Clock, HandlerId, Invalid, JobId, Payload, Runner, Status, Store, Sysid, TypeKey, TypeName,
+    AddOptions, Clock, HandlerId, Invalid, JobId, Payload, Runner, Status, Store, Sysid, TypeKey,
+    TypeName,
 };
-use windlass_engine::api::{AddJob, AddOptions, AddPayload};
+use windlass_engine::api::{AddJob, AddPayload};
 use windlass_engine::metrics::Metrics;
 use windlass_engine::{Engine, Options, Parts};
 
@@ -145,7 +147,8 @@ impl FakeRunner {
 }
 
 fn report(status: Status, stopped: Option<Stop>, emitted: Vec<Emitted>) -> Report {
-    let log = format!("said {}\n", status.get());
+    let mut log = Log::new();
+    log.push(Stream::Out, &format!("said {}", status.get()));
     Report { status, stopped, data: None, log, emitted, run_time: Duration::ZERO }
 }
 
@@ -176,6 +179,7 @@ impl Runner for FakeRunner {
                 name => vec![Emitted {
                     name: TypeName::new(name).unwrap(),
                     payload: Bytes::from_static(b"200"),
+                    options: AddOptions::default(),
                 }],
             };
             reports.ended(job.id, report(status, None, emitted)).await;

@@ -88,6 +88,7 @@ pub(crate) struct Run {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Event {
     Started(JobId),
+    Progress(JobId, f64, String),
     Ended(JobId, Report),
     Returned(JobId),
 }
@@ -138,6 +139,10 @@ struct Recorder(mpsc::UnboundedSender<Event>);
 impl Reports for Recorder {
     async fn started(&self, id: JobId) {
         let _ = self.0.send(Event::Started(id));
+    }
+
+    async fn progress(&self, id: JobId, percent: f64, message: String) {
+        let _ = self.0.send(Event::Progress(id, percent, message));
     }
 
     async fn ended(&self, id: JobId, report: Report) {

@@ -19,7 +19,7 @@ fn ended(events: Vec<Event>) -> Vec<(JobId, Report)> {
     let report = |event| match event {
         Event::Ended(id, report) => Some((id, report)),
         Event::Started(_) => None,
-        Event::Returned(id) => panic!("{id} was returned"),
+        other => panic!("{other:?}"),
     };
     events.into_iter().filter_map(report).collect()
 }
@@ -59,8 +59,12 @@ async fn a_missing_or_unreadable_line_is_an_error_of_its_job_alone() {
     let ended = ended(fixture().begin(batched(&server, 10), jobs).rest().await);
     let statuses: Vec<_> = ended.iter().map(|(_, report)| report.status.get()).collect();
     assert_eq!(statuses, [200, 500, 500]);
-    assert!(ended[1].1.log.contains("does not begin with a status"), "{}", ended[1].1.log);
-    assert!(ended[2].1.log.contains("no line 3"), "{}", ended[2].1.log);
+    assert!(
+        ended[1].1.log.to_string().contains("does not begin with a status"),
+        "{}",
+        ended[1].1.log
+    );
+    assert!(ended[2].1.log.to_string().contains("no line 3"), "{}", ended[2].1.log);
 }
 
 #[tokio::test]

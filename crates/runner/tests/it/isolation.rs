@@ -12,7 +12,8 @@ async fn the_environment_has_the_job_and_nothing_of_the_daemon() {
     let handler = with_env(spec(Lang::Exec, "env"), "MINE", "a value");
     let (_, report) = fixture.begin(handler, vec![assignment]).ended().await;
     let mut names = Vec::new();
-    for line in report.log.lines().filter(|line| !line.starts_with('[')) {
+    let log = report.log.to_string();
+    for line in log.lines().filter(|line| !line.starts_with('[')) {
         let (name, value) = line.split_once('=').unwrap();
         names.push(name);
         match name {
@@ -37,7 +38,7 @@ async fn a_handler_may_choose_its_own_path() {
     let handler = with_env(spec(Lang::Sh, "echo $PATH; ls"), "PATH", "/nowhere:/usr/bin:/bin");
     let report = fixture().run(handler, b"").await;
     check_ended(&report, 200, None);
-    assert!(report.log.starts_with("/nowhere:/usr/bin:/bin\n"), "{}", report.log);
+    assert!(report.log.to_string().starts_with("/nowhere:/usr/bin:/bin\n"), "{}", report.log);
 }
 
 #[tokio::test]
@@ -45,11 +46,11 @@ async fn a_process_has_three_descriptors() {
     // The fourth is the one with which ls reads the list.
     for handler in [spec(Lang::Exec, "ls /proc/self/fd"), spec(Lang::Sh, "ls /proc/self/fd")] {
         let report = fixture().run(handler, b"").await;
-        assert_eq!(report.log, "0\n1\n2\n3\n[windlass] exit code 0\n");
+        assert_eq!(report.log.to_string(), "0\n1\n2\n3\n[windlass] exit code 0\n");
     }
     let script = "for fd in 0 1 2; do readlink /proc/self/fd/$fd; done";
     let report = fixture().sh(script).await;
-    let pipes = report.log.lines().filter(|line| line.starts_with("pipe:")).count();
+    let pipes = report.log.to_string().lines().filter(|line| line.starts_with("pipe:")).count();
     assert_eq!(pipes, 3, "{}", report.log);
 }
 
@@ -58,7 +59,8 @@ async fn a_process_leads_a_session_and_a_group_of_its_own() {
     let fixture = fixture();
     // Behind the name in parentheses: state, parent, group, session.
     let report = fixture.sh("read -r line < /proc/$$/stat; echo $$ ${line##*) }").await;
-    let fields: Vec<_> = report.log.split_whitespace().collect();
+    let log = report.log.to_string();
+    let fields: Vec<_> = log.split_whitespace().collect();
     assert_eq!((fields[0], fields[0]), (fields[3], fields[4]), "{}", report.log);
 }
 
@@ -69,11 +71,12 @@ async fn the_working_directory_is_private_empty_and_removed() {
                   chmod 0 a/b; echo text > $TMPDIR/y; pwd";
     let report = fixture.sh(script).await;
     check_ended(&report, 200, None);
-    let lines: Vec<_> = report.log.lines().collect();
+    let log = report.log.to_string();
+    let lines: Vec<_> = log.lines().collect();
     assert_eq!(lines[0], lines[1]);
     assert_eq!(lines[2..4], ["0", "700"]);
     assert!(!std::path::Path::new(lines[0]).exists());
     assert!(fixture.scratch_is_empty());
     let again = fixture.sh(script).await;
-    assert_ne!(again.log.lines().next(), Some(lines[0]));
+    assert_ne!(again.log.to_string().lines().next(), Some(lines[0]));
 }

@@ -30,7 +30,7 @@ async fn s2_30_a_hung_job_is_killed_at_its_time_limit_with_its_children() {
     let jobs = vec![limited(job(b""), LIMIT)];
     let (_, report) = fixture.begin(script(&fixture, body), jobs).ended().await;
     check_ended(&report, 500, Some(Stop::TimedOut));
-    assert_eq!(report.log, "hanging\n[windlass] timed out after 3s\n");
+    assert_eq!(report.log.to_string(), "hanging\n[windlass] timed out after 3s\n");
     for pid in pids(&fixture, 2).await {
         assert!(!exists(&pid), "{pid}");
     }
@@ -57,7 +57,7 @@ async fn a_process_left_behind_in_a_session_of_its_own_is_gone_when_the_job_has_
     let body = format!("{DAEMON}while [ ! -s $PIDS ]; do sleep 0.01; done; echo done; exit 0");
     let report = fixture.run(script(&fixture, &body), b"").await;
     check_ended(&report, 200, None);
-    assert_eq!(report.log, "done\n[windlass] exit code 0\n");
+    assert_eq!(report.log.to_string(), "done\n[windlass] exit code 0\n");
     let pids = pids(&fixture, 1).await;
     assert!(!exists(&pids[0]));
 }
@@ -68,7 +68,7 @@ async fn a_background_process_that_holds_the_pipes_does_not_delay_the_end() {
     let body = "sleep 1000 & echo $! >> $PIDS; echo done";
     let report = fixture.run(script(&fixture, body), b"").await;
     check_ended(&report, 200, None);
-    assert!(report.log.starts_with("done\n"));
+    assert!(report.log.to_string().starts_with("done\n"));
     assert!(!exists(&pids(&fixture, 1).await[0]));
 }
 
@@ -89,7 +89,7 @@ async fn a_process_that_hid_completely_cannot_delay_the_end_of_the_job() {
                 while [ ! -s $PIDS ]; do sleep 0.01; done; echo done";
     let report = fixture.run(script(&fixture, body), b"").await;
     check_ended(&report, 200, None);
-    assert!(report.log.starts_with("done\n"));
+    assert!(report.log.to_string().starts_with("done\n"));
     let hidden = pids(&fixture, 1).await[0].parse().unwrap();
     let hidden = rustix::process::Pid::from_raw(hidden).unwrap();
     let _ = rustix::process::kill_process(hidden, rustix::process::Signal::KILL);
@@ -137,7 +137,7 @@ async fn a_stop_ends_the_job_with_its_reason() {
         let (ended, report) = run.ended().await;
         assert_eq!(ended, id);
         check_ended(&report, 500, Some(why));
-        assert_eq!(report.log, format!("[windlass] {}\n", why.as_str()));
+        assert_eq!(report.log.to_string(), format!("[windlass] {}\n", why.as_str()));
         assert_eq!(run.rest().await, []);
     }
     assert!(fixture.scratch_is_empty());

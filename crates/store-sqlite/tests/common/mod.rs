@@ -14,7 +14,7 @@ use windlass_core::retry::Verdict;
 use windlass_core::state::Ending;
 use windlass_core::store::{Claim, Claimed, Durability, Insert, LeaseRef, Pick, Settlement};
 use windlass_core::{
-    JobId, NewJob, Payload, Priority, Status, Store, Sysid, Tenant, Timestamp, TypeKey,
+    JobId, Log, NewJob, Payload, Priority, Status, Store, Sysid, Tenant, Timestamp, TypeKey,
 };
 
 pub(crate) const NOW: Timestamp = Timestamp(1_800_000_000_000);
@@ -68,7 +68,7 @@ pub(crate) fn done(claimed: &Claimed) -> Settlement {
         ended: Some(Status::OK.into()),
         now: NOW,
         data: None,
-        log: String::new(),
+        log: Log::new(),
         purge_at: NOW + Duration::from_secs(60),
         only_if_expired_at: None,
     }

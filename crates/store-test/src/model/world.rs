@@ -13,11 +13,11 @@ use windlass_core::store::{
     Claim, EndRequest, GiveUp, IdempotencyRecord, Insert, JournalMark, LeaseRef, List, Overdue,
     Pick, Requeue, Settlement, SysidReserve,
 };
-use windlass_core::{JobId, Json, NewJob, Payload, Timestamp};
+use windlass_core::{JobId, Json, Log, NewJob, Payload, Timestamp};
 
 use super::op::{Op, Read};
 use super::value::{IDS_MAX, SYSIDS_MAX, keys, tenants};
-use crate::fixture::{LEASE, NOW, Subject, handler_spec, id, journal};
+use crate::fixture::{LEASE, NOW, Subject, handler_spec, id, journal, said};
 
 /// Handlers have ids from here on, one after the other.
 const HANDLER_IDS_FROM: i64 = 1000;
@@ -177,7 +177,7 @@ impl World {
                 ended: (!released).then(|| Ended::from(world.status())),
                 now: world.now,
                 data: (!released && world.random.bool()).then(|| Json::string(&world.text())),
-                log: if world.random.bool() { world.text() } else { String::new() },
+                log: if world.random.bool() { said(&world.text()) } else { Log::new() },
                 purge_at: world.later(),
                 only_if_expired_at: world.maybe(|world| world.now),
             }
@@ -221,7 +221,7 @@ impl World {
             true => Overdue::Expired,
             false => Overdue::Unhandled { key: self.key(), due_until },
         };
-        let (ended, log) = (Ended::from(self.status()), self.text());
+        let (ended, log) = (Ended::from(self.status()), said(&self.text()));
         GiveUp { which, ended, log, now: self.now, purge_at: self.later(), limit: NO_LIMIT }
     }
 

@@ -1,0 +1,192 @@
+//! What may be asked for when a job is added, and the rules that hold wherever it is asked: in a
+//! request, or by a handler that emits a job.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::job::Priority;
+use crate::limit::KEY_BYTES_MAX;
+use crate::name::{Invalid, TypeName};
+use crate::time::{Timestamp, parse_duration, parse_time};
+
+/// Options that are part of the interface and cannot be used yet.
+pub const OPTIONS_NOT_BUILT: [&str; 2] = ["repeat", "parent"];
+
+/// Absent values mean: now, ordinary, as the handler says, never, no key, nothing.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AddOptions {
+    pub run_at: Option<Timestamp>,
+    pub priority: Priority,
+    /// Time limit of one attempt.
+    pub timeout: Option<Duration>,
+    /// Give up after this; counts from the moment of the add.
+    pub expires: Option<Duration>,
+    pub unique: Option<String>,
+    /// The type that gets the result of the job as its payload.
+    pub then: Option<TypeName>,
+}
+
+/// The options as they were sent, read one by one and not yet checked.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RawOptions {
+    pub run_at: Option<Timestamp>,
+    pub delay: Option<Duration>,
+    pub priority: Option<i64>,
+    pub timeout: Option<Duration>,
+    pub expires: Option<Duration>,
+    pub unique: Option<String>,
+    pub then: Option<String>,
+}
+
+impl RawOptions {
+    pub fn check(self, now: Timestamp) -> Result<AddOptions, Invalid> {
+        let run_at = match (self.run_at, self.delay) {
+            (Some(_), Some(_)) => {
+                let reason = "'run_at' and 'delay' say the same thing; send one of them";
+                return Err(Invalid::new("run_at", reason));
+            }
+            (Some(run_at), None) => Some(run_at),
+            (None, Some(delay)) => Some(now + delay),
+            (None, None) => None,
+        };
+        let fits = |key: &String| !key.is_empty() && key.len() <= KEY_BYTES_MAX;
+        if self.unique.as_ref().is_some_and(|key| !fits(key)) {
+            let reason = format!("a unique key has 1 to {KEY_BYTES_MAX} bytes");
+            return Err(Invalid::new("unique", reason));
+        }
+        let name = |name: String| {
+            TypeName::new(&name).map_err(|invalid| Invalid { field: "then".into(), ..invalid })
+        };
+        Ok(AddOptions {
+            run_at,
+            priority: self.priority.map(Priority::new).transpose()?.unwrap_or_default(),
+            timeout: above_zero("timeout", self.timeout)?,
+            expires: above_zero("expires", self.expires)?,
+            unique: self.unique,
+            then: self.then.map(name).transpose()?,
+        })
+    }
+}
+
+impl AddOptions {
+    /// Reads the object that a handler gave with a job that it emits; `null` is as good as none.
+    /// The fields are those of a JSON add.
+    pub fn parse(options: &Value, now: Timestamp) -> Result<AddOptions, Invalid> {
+        let fields = match options {
+            Value::Null => return Ok(AddOptions::default()),
+            Value::Object(fields) => fields,
+            _ => return Err(Invalid::new("options", "the options of a job are an object")),
+        };
+        let mut raw = RawOptions::default();
+        for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
+            let duration = || {
+                let text = text(name, value, "90s")?;
+                parse_duration(text).map_err(|reason| Invalid::new(name, reason))
+            };
+            match name.as_str() {
+                "run_at" => {
+                    let text = text(name, value, "2026-11-15T20:00:00Z")?;
+                    let time = parse_time(text).map_err(|reason| Invalid::new(name, reason));
+                    raw.run_at = Some(time?);
+                }
+                "delay" => raw.delay = Some(duration()?),
+                "priority" => raw.priority = Some(whole_number(name, value)?),
+                "timeout" => raw.timeout = Some(duration()?),
+                "expires" => raw.expires = Some(duration()?),
+                "unique" => raw.unique = Some(text(name, value, "order-17")?.to_owned()),
+                "then" => raw.then = Some(text(name, value, "report")?.to_owned()),
+                name if OPTIONS_NOT_BUILT.contains(&name) => return Err(not_built(name)),
+                name => {
+                    let reason = format!(
+                        "there is no option '{name}'; there are run_at, delay, priority, timeout, \
+                         expires, unique and then"
+                    );
+                    return Err(Invalid::new(name, reason));
+                }
+            }
+        }
+        raw.check(now)
+    }
+}
+
+pub fn not_built(option: &str) -> Invalid {
+    Invalid::new(option, format!("the option '{option}' is not built into this version yet"))
+}
+
+/// A time limit that lets something happen.
+pub fn above_zero(field: &str, given: Option<Duration>) -> Result<Option<Duration>, Invalid> {
+    if given == Some(Duration::ZERO) {
+        let reason = format!("'{field}' is longer than nothing, such as 30s");
+        return Err(Invalid::new(field, reason));
+    }
+    Ok(given)
+}
+
+fn text<'a>(name: &str, value: &'a Value, example: &str) -> Result<&'a str, Invalid> {
+    let refuse = || Invalid::new(name, format!("'{name}' is a text such as {example}"));
+    value.as_str().ok_or_else(refuse)
+}
+
+fn whole_number(name: &str, value: &Value) -> Result<i64, Invalid> {
+    // Some languages have only one kind of number, and write 5 as 5.0.
+    let whole = |number: f64| (number.fract() == 0.0).then_some(number as i64);
+    let number = value.as_i64().or_else(|| value.as_f64().and_then(whole));
+    number.ok_or_else(|| Invalid::new(name, format!("'{name}' is a whole number")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const NOW: Timestamp = Timestamp(1000);
+
+    #[test]
+    fn all_options_of_an_emitted_job_are_read() {
+        let options = json!({"delay":"2s","priority":7.0,"timeout":"1m","expires":"1h",
+                             "unique":"k","then":"next","run_at":null,"parent":null});
+        let seconds = Duration::from_secs;
+        let read = AddOptions {
+            run_at: Some(Timestamp(3000)),
+            priority: Priority::new(7).unwrap(),
+            timeout: Some(seconds(60)),
+            expires: Some(seconds(3600)),
+            unique: Some("k".into()),
+            then: Some(TypeName::new("next").unwrap()),
+        };
+        assert_eq!(AddOptions::parse(&options, NOW), Ok(read));
+        let later = json!({"run_at":"1970-01-01T01:00:09+01:00"});
+        assert_eq!(AddOptions::parse(&later, NOW).unwrap().run_at, Some(Timestamp(9000)));
+        for none in [json!(null), json!({})] {
+            assert_eq!(AddOptions::parse(&none, NOW), Ok(AddOptions::default()));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let cases = [
+            (json!([]), "options"),
+            (json!("90s"), "options"),
+            (json!({"delay":5}), "delay"),
+            (json!({"delay":"5"}), "delay"),
+            (json!({"delay":"5s","run_at":"2027-01-01T00:00:00Z"}), "run_at"),
+            (json!({"run_at":"tomorrow"}), "run_at"),
+            (json!({"priority":1001}), "priority"),
+            (json!({"priority":1.5}), "priority"),
+            (json!({"priority":"high"}), "priority"),
+            (json!({"timeout":"0s"}), "timeout"),
+            (json!({"expires":"0ms"}), "expires"),
+            (json!({"unique":""}), "unique"),
+            (json!({"unique":"x".repeat(256)}), "unique"),
+            (json!({"then":"a|b"}), "then"),
+            (json!({"then":""}), "then"),
+            (json!({"repeat":"daily"}), "repeat"),
+            (json!({"parent":"1"}), "parent"),
+            (json!({"colour":"red"}), "colour"),
+        ];
+        for (options, field) in cases {
+            assert_eq!(AddOptions::parse(&options, NOW).unwrap_err().field, field, "{options}");
+        }
+    }
+}

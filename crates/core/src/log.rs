@@ -1,0 +1,194 @@
+//! The log of one attempt: lines, each with the stream that it came from.
+//!
+//! A log is one text, which is also what a store keeps. Each line of it begins with one letter for
+//! the stream and a blank, and ends with a line feed:
+//!
+//! ```text
+//! o sent to ann@example.org
+//! e warning: no such locale
+//! w exit code 0
+//! ```
+
+use std::fmt;
+
+/// Where a line came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stream {
+    /// The standard output of the handler.
+    Out,
+    /// Its standard error.
+    Err,
+    /// Windlass itself.
+    Note,
+}
+
+impl Stream {
+    pub const ALL: [Stream; 3] = [Stream::Out, Stream::Err, Stream::Note];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Stream::Out => "stdout",
+            Stream::Err => "stderr",
+            Stream::Note => "windlass",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Stream> {
+        Stream::ALL.into_iter().find(|stream| stream.as_str() == name)
+    }
+
+    fn mark(self) -> &'static str {
+        match self {
+            Stream::Out => "o ",
+            Stream::Err => "e ",
+            Stream::Note => "w ",
+        }
+    }
+}
+
+/// The lines that an attempt left behind, in the order in which they came.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Log(String);
+
+impl Log {
+    pub fn new() -> Log {
+        Log::default()
+    }
+
+    /// A log of one line of ours.
+    pub fn of_note(text: &str) -> Log {
+        let mut log = Log::new();
+        log.note(text);
+        log
+    }
+
+    /// Adds a text without its last line end: one line, or several when it has line feeds inside.
+    pub fn push(&mut self, stream: Stream, text: &str) {
+        for line in text.split('\n') {
+            self.0.push_str(stream.mark());
+            self.0.push_str(line);
+            self.0.push('\n');
+        }
+    }
+
+    /// Adds one line of ours; line feeds in it become blanks.
+    pub fn note(&mut self, text: &str) {
+        self.push(Stream::Note, &text.replace('\n', " "));
+    }
+
+    pub fn append(&mut self, other: &Log) {
+        self.0.push_str(&other.0);
+    }
+
+    /// What a store keeps.
+    pub fn as_stored(&self) -> &str {
+        &self.0
+    }
+
+    /// What a store has kept. Lines that no log could have written count as the handler's output.
+    pub fn from_stored(text: String) -> Log {
+        Log(text)
+    }
+
+    pub fn lines(&self) -> impl Iterator<Item = (Stream, &str)> {
+        self.0.split_terminator('\n').map(|line| {
+            let known = |stream: Stream| Some((stream, line.strip_prefix(stream.mark())?));
+            Stream::ALL.into_iter().find_map(known).unwrap_or((Stream::Out, line))
+        })
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The bytes that a store keeps.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Drops lines from the beginning until at most `bytes` are left. Of a last line that is
+    /// longer than that, the end is kept.
+    pub fn keep_last(&mut self, bytes: usize) {
+        let Some(over) = self.0.len().checked_sub(bytes).filter(|over| *over > 0) else { return };
+        let ends_line = |at: usize| self.0.as_bytes()[at] == b'\n';
+        let next_line = (over - 1..self.0.len()).find(|at| ends_line(*at)).map(|at| at + 1);
+        match next_line {
+            Some(start) if start < self.0.len() => drop(self.0.drain(..start)),
+            _ => self.keep_end_of_last(bytes),
+        }
+    }
+
+    fn keep_end_of_last(&mut self, bytes: usize) {
+        let Some((stream, line)) = self.lines().last() else { return };
+        let around = stream.mark().len() + 1;
+        let from = line.len().saturating_sub(bytes.saturating_sub(around));
+        let end = line[line.ceil_char_boundary(from)..].to_owned();
+        self.0.clear();
+        self.push(stream, &end);
+    }
+}
+
+/// The form for people: output as it is, `[stderr] ` before standard error, `[windlass] ` before
+/// our own lines.
+impl fmt::Display for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (stream, text) in self.lines() {
+            match stream {
+                Stream::Out => writeln!(f, "{text}")?,
+                Stream::Err | Stream::Note => writeln!(f, "[{}] {text}", stream.as_str())?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Log {
+        let mut log = Log::new();
+        log.push(Stream::Out, "o one");
+        log.push(Stream::Err, "two\n\nthree");
+        log.note("exit\ncode 0");
+        log
+    }
+
+    #[test]
+    fn lines_keep_their_stream_through_a_store() {
+        let kept = Log::from_stored(sample().as_stored().to_owned());
+        let lines: Vec<_> = kept.lines().collect();
+        let err = |text| (Stream::Err, text);
+        let note = (Stream::Note, "exit code 0");
+        assert_eq!(lines, [(Stream::Out, "o one"), err("two"), err(""), err("three"), note]);
+    }
+
+    #[test]
+    fn people_see_which_lines_are_not_output() {
+        let text = "o one\n[stderr] two\n[stderr] \n[stderr] three\n[windlass] exit code 0\n";
+        assert_eq!(sample().to_string(), text);
+        assert_eq!(Log::new().to_string(), "");
+    }
+
+    #[test]
+    fn the_last_whole_lines_are_kept() {
+        for bytes in 0..=sample().len() + 1 {
+            let mut log = sample();
+            log.keep_last(bytes);
+            let whole = sample();
+            if log.lines().count() > 1 {
+                assert!(log.len() <= bytes && whole.as_stored().ends_with(log.as_stored()));
+            }
+            assert!(log.len() <= bytes.max("w \n".len()), "{bytes}: {log:?}");
+            let (stream, text) = log.lines().last().unwrap();
+            assert!(stream == Stream::Note && "exit code 0".ends_with(text), "{bytes}: {log:?}");
+        }
+        let mut wide = Log::new();
+        wide.push(Stream::Err, &"ä".repeat(10));
+        wide.keep_last(10);
+        assert_eq!(wide.as_stored(), "e äää\n");
+        let mut empty = Log::new();
+        empty.keep_last(0);
+        assert!(empty.is_empty());
+    }
+}
