@@ -7,22 +7,24 @@ use anyhow::{Result, bail};
 use crate::shell;
 
 /// A program, and the Debian package that has it.
-const PROGRAMS: [(&str, &str); 6] = [
+const PROGRAMS: [(&str, &str); 5] = [
     ("sh", "dash"),
     ("awk", "mawk"),
     ("grep", "grep"),
     ("sha256sum", "coreutils"),
-    ("python3", "python3"),
     ("mount", "mount"),
 ];
 
+/// The same for the languages of handlers. These are started, because a name on the way to a program
+/// is not yet a program: a version manager may have put a stand-in there.
+const LANGUAGES: [(&str, &str); 3] =
+    [("node", "nodejs"), ("/usr/bin/python3", "python3"), ("php", "php-cli")];
+
 /// Installs what is missing; where that is not possible, says the command that does it.
 pub(crate) fn install() -> Result<()> {
-    let missing: Vec<&str> = PROGRAMS
-        .iter()
-        .filter(|(program, _)| !is_there(program))
-        .map(|(_, package)| *package)
-        .collect();
+    let programs = PROGRAMS.iter().filter(|(program, _)| !is_there(program));
+    let languages = LANGUAGES.iter().filter(|(program, _)| !answers(program));
+    let missing: Vec<&str> = programs.chain(languages).map(|(_, package)| *package).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -30,14 +32,29 @@ pub(crate) fn install() -> Result<()> {
     if !is_there("apt-get") {
         bail!("the tests need these Debian packages or their like: {packages}");
     }
+    let by_hand = format!(
+        "run as root: apt-get update && apt-get install -y --no-install-recommends {packages}"
+    );
+    if !is_root() {
+        bail!("the tests need {packages}; {by_hand}");
+    }
     shell::say(&format!("the tests need {packages}: installing"));
     let arguments = [&["install", "-y", "--no-install-recommends"], missing.as_slice()].concat();
-    let installed =
-        shell::step("apt-get", &["update", "-q"]).and_then(|()| shell::step("apt-get", &arguments));
-    if let Err(error) = installed {
-        bail!("{error:#}; run as root: apt-get update && apt-get install -y {packages}");
+    if let Err(error) = apt_get(&["update", "-q"]).and_then(|()| apt_get(&arguments)) {
+        bail!("{error:#}; {by_hand}");
     }
     Ok(())
+}
+
+/// Nobody is there to answer its questions.
+fn apt_get(arguments: &[&str]) -> Result<()> {
+    let quiet = ["DEBIAN_FRONTEND=noninteractive", "apt-get"];
+    shell::step("env", &[&quiet[..], arguments].concat())
+}
+
+fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output();
+    id.is_ok_and(|id| id.stdout.trim_ascii() == b"0")
 }
 
 fn is_there(program: &str) -> bool {
@@ -46,4 +63,10 @@ fn is_there(program: &str) -> bool {
         .stdout(Stdio::null())
         .status();
     looked.is_ok_and(|status| status.success())
+}
+
+fn answers(program: &str) -> bool {
+    let ran =
+        Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    ran.is_ok_and(|status| status.success())
 }

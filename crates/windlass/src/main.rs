@@ -8,8 +8,9 @@
 //! | `serve` | the life of the daemon, from the first check to the last signal |
 //! | `wiring` | the parts of a daemon put together |
 //! | `client` | the commands that talk to a daemon |
-//! | `demo`, `run` | a queue that shows itself, and a trial of a handler |
-//! | `temporary` | the daemon that these two use, gone when they end |
+//! | `source` | a handler's file taken apart |
+//! | `demo` | a queue that shows itself |
+//! | `temporary` | the daemon that it uses, gone when it ends |
 //! | `log`, `output`, `signal` | the edges: standard error, the terminal, TERM and INT |
 
 mod cli;
@@ -18,9 +19,9 @@ mod config;
 mod demo;
 mod log;
 mod output;
-mod run;
 mod serve;
 mod signal;
+mod source;
 mod temporary;
 mod wiring;
 
@@ -49,7 +50,6 @@ fn main() -> ExitCode {
     let ended = match cli.command {
         Action::Serve(flags) => serve::run(&flags),
         Action::Demo => demo::run(),
-        Action::Run(trial) => run::run(&trial),
         Action::Completions { shell } => completions(shell),
         action => ask(&cli.target, action),
     };
@@ -59,8 +59,7 @@ fn main() -> ExitCode {
 fn ask(target: &cli::Target, action: Action) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("the runtime cannot be started")?;
-    runtime.block_on(client::run(target, action))?;
-    Ok(ExitCode::SUCCESS)
+    runtime.block_on(client::run(target, action))
 }
 
 fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {

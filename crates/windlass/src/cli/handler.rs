@@ -27,7 +27,10 @@ Examples:
   windlass handler set mail mail.js --batch 20 --env SMTP_HOST=localhost
   windlass handler set report --lang exec --body '/usr/bin/report --daily'
   windlass handler set hook --lang http --body https://example.org/jobs --retry-attempts 5
-  echo 'tr a-z A-Z' | windlass handler set shout - --lang sh")]
+  echo 'tr a-z A-Z' | windlass handler set shout - --lang sh
+
+Options may also stand in the first comment of the file, such as '# windlass: timeout=30s batch=5';
+flags win over them.")]
 pub(crate) struct HandlerSet {
     /// The type whose jobs it runs.
     #[arg(value_name = "TYPE")]
@@ -38,7 +41,7 @@ pub(crate) struct HandlerSet {
     /// The source, URL or command line itself, instead of a file.
     #[arg(long, value_name = "TEXT", conflicts_with = "file", allow_hyphen_values = true)]
     pub(crate) body: Option<String>,
-    /// node, python, php, sh, exec or http; by default after the ending .js, .py, .php or .sh.
+    /// node, python, php, sh, exec or http; by default after the file's ending or its #! line.
     #[arg(long, value_name = "LANG")]
     pub(crate) lang: Option<String>,
     /// File whose source runs once when a context starts.

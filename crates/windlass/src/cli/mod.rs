@@ -29,11 +29,11 @@ pub(crate) struct Cli {
 
 const EXAMPLES: &str = "\
 First steps:
-  windlass demo                        see a queue at work, in ten seconds
-  windlass serve                       start a daemon on 127.0.0.1:7600
-  windlass handler set hello hello.sh  say how jobs of the type hello are run
-  windlass add hello world --wait      add one and wait for its end
-  windlass jobs list                   look at the newest jobs
+  windlass demo                          see a queue at work, in ten seconds
+  windlass serve                         start a daemon on 127.0.0.1:7600
+  windlass run hello.py --payload world  run a first job, with the code in hello.py
+  windlass add hello moon --wait         add another one of that type
+  windlass jobs list                     look at the newest jobs
 
 Exit status: 0 done, 1 refused or failed (one sentence on standard error), 2 wrong usage.";
 
@@ -72,7 +72,7 @@ pub(crate) enum Action {
     Serve(Box<Serve>),
     /// Start a queue in a temporary directory, give it work, show how it goes, and end.
     Demo,
-    /// Try a handler on some payloads, without a daemon.
+    /// Set the handler in a file, add jobs for it, follow them to their end.
     Run(Run),
     /// Add jobs of one type, from the command line or from lines on standard input.
     Add(Box<Add>),
@@ -106,7 +106,7 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
 /// The whole command, with what is made from the table of keys.
 pub(crate) fn command() -> Command {
     let mut command = Cli::command().mut_subcommand("serve", serve::with_keys);
-    for local in ["serve", "demo", "run", "completions"] {
+    for local in ["serve", "demo", "completions"] {
         command = command.mut_subcommand(local, without_target);
     }
     command

@@ -11,7 +11,7 @@ use windlass_core::limit::KEY_BYTES_MAX;
 
 use super::chunk::Chunks;
 use super::http::{AddRequest, Daemon, type_name};
-use super::{Show, cell, jobs};
+use super::{Show, cell, is_ended, jobs};
 use crate::cli::Add;
 use crate::{Usage, output};
 
@@ -178,11 +178,10 @@ async fn wait(daemon: &Daemon, show: Show, ids: &[String]) -> anyhow::Result<()>
 }
 
 /// Asks again and again until the job has ended.
-pub(crate) async fn wait_for_end(daemon: &Daemon, id: &str) -> anyhow::Result<Value> {
+async fn wait_for_end(daemon: &Daemon, id: &str) -> anyhow::Result<Value> {
     loop {
         let job = daemon.job_wait(id, WAIT).await?;
-        let state = job["state"].as_str().and_then(windlass_core::State::from_name);
-        if state.context("the daemon answered with a job in no known state")?.is_ended() {
+        if is_ended(&job)? {
             return Ok(job);
         }
     }

@@ -1,22 +1,15 @@
 //! `windlass handler …`.
 
-use std::io::Read;
-use std::path::Path;
-
-use anyhow::{Context, bail};
-use serde_json::{Map, Value, json};
+use anyhow::bail;
+use serde_json::{Map, Value};
 
 use windlass_core::Lang;
-use windlass_core::limit::HANDLER_BYTES_MAX;
 
 use super::http::{Daemon, type_name};
-use super::{Show, cell, cell_if_there, items, when};
-use crate::cli::{Handler, HandlerGet, HandlerSet, Run};
+use super::{Show, cell, cell_if_there, items, load, when};
+use crate::cli::{Handler, HandlerGet, HandlerSet};
 use crate::output::{self, Table, long, text};
 use crate::{Usage, output::plain};
-
-/// Stands for standard input in place of a file.
-const STANDARD_INPUT: &str = "-";
 
 pub(super) async fn run(daemon: &Daemon, show: Show, command: Handler) -> anyhow::Result<()> {
     match command {
@@ -38,78 +31,52 @@ async fn put(daemon: &Daemon, show: Show, set: &HandlerSet) -> anyhow::Result<()
     })
 }
 
-/// A handler that is tried once on each payload.
-pub(crate) fn trial(run: &Run) -> anyhow::Result<Value> {
-    let lang = lang(run.lang.as_deref(), Some(&run.file))?;
-    let mut options = Map::new();
-    put_if_given(&mut options, "timeout", &run.timeout);
-    options.insert("env".into(), Value::Object(environment(&run.env)?));
-    options.insert("retry".into(), json!({ "attempts": 1 }));
-    Ok(json!({ "lang": lang.as_str(), "body": body(lang, source(&run.file)?), "options": options }))
-}
-
-/// The handler as the daemon takes it; what was not given is left out.
+/// The handler as the daemon takes it: what the file says, and over it what the flags say.
 fn wire(set: &HandlerSet) -> anyhow::Result<Value> {
-    let lang = lang(set.lang.as_deref(), set.file.as_deref())?;
-    let text = match (&set.body, &set.file) {
-        (Some(text), _) => text.clone(),
-        (None, Some(file)) => source(file)?,
-        (None, None) => unreachable!("the command line asks for one of them"),
+    let (lang, mut handler) = match (&set.body, &set.file) {
+        (None, Some(file)) => load::file(file, set.lang.as_deref())?,
+        (body, _) => {
+            let Some(name) = &set.lang else {
+                let known = Lang::ALL.map(Lang::as_str).join(", ");
+                bail!(Usage(format!("name the language of --body with --lang: one of {known}")));
+            };
+            let lang = load::lang(name)?;
+            (lang, load::from_text(lang, body.clone().unwrap_or_default(), "--body")?)
+        }
     };
-    let mut handler = Map::new();
-    handler.insert("lang".into(), lang.as_str().into());
-    handler.insert("body".into(), body(lang, text).into());
     let scripts =
         [("before", &set.before), ("beforeEach", &set.before_each), ("afterEach", &set.after_each)];
     for (name, file) in scripts {
         if let Some(file) = file {
-            handler.insert(name.into(), source(file)?.into());
+            handler.insert(name.into(), load::script(lang, file)?.into());
         }
     }
     put_if_given(&mut handler, "eid", &set.eid);
-    let options = options(set)?;
-    if !options.is_empty() {
-        handler.insert("options".into(), Value::Object(options));
+    let options = load::group(&mut handler, "options");
+    add_options(set, options)?;
+    if options.is_empty() {
+        handler.remove("options");
     }
     Ok(Value::Object(handler))
 }
 
-/// A URL or a command line in a file ends with the newline of its editor.
-fn body(lang: Lang, text: String) -> String {
-    if matches!(lang, Lang::Http | Lang::Exec) { text.trim().to_owned() } else { text }
-}
-
-fn options(set: &HandlerSet) -> anyhow::Result<Map<String, Value>> {
-    let mut retry = Map::new();
-    put_if_given(&mut retry, "delay", &set.retry_delay);
-    put_if_given(&mut retry, "factor", &set.retry_factor);
-    put_if_given(&mut retry, "delay_max", &set.retry_delay_max);
-    put_if_given(&mut retry, "attempts", &set.retry_attempts);
-    put_if_given(&mut retry, "age", &set.retry_age);
-    let env = environment(&set.env)?;
-    let mut options = Map::new();
-    put_if_given(&mut options, "timeout", &set.timeout);
-    put_if_given(&mut options, "batch", &set.batch);
-    put_if_given(&mut options, "contexts", &set.contexts);
-    put_if_given(&mut options, "context_jobs", &set.context_jobs);
-    put_if_given(&mut options, "idle", &set.idle);
-    for (name, map) in [("env", env), ("retry", retry)] {
-        if !map.is_empty() {
-            options.insert(name.into(), Value::Object(map));
-        }
+fn add_options(set: &HandlerSet, options: &mut Map<String, Value>) -> anyhow::Result<()> {
+    put_if_given(options, "timeout", &set.timeout);
+    put_if_given(options, "batch", &set.batch);
+    put_if_given(options, "contexts", &set.contexts);
+    put_if_given(options, "context_jobs", &set.context_jobs);
+    put_if_given(options, "idle", &set.idle);
+    load::environment(&set.env, options)?;
+    let retry = load::group(options, "retry");
+    put_if_given(retry, "delay", &set.retry_delay);
+    put_if_given(retry, "factor", &set.retry_factor);
+    put_if_given(retry, "delay_max", &set.retry_delay_max);
+    put_if_given(retry, "attempts", &set.retry_attempts);
+    put_if_given(retry, "age", &set.retry_age);
+    if retry.is_empty() {
+        options.remove("retry");
     }
-    Ok(options)
-}
-
-fn environment(pairs: &[String]) -> anyhow::Result<Map<String, Value>> {
-    let mut env = Map::new();
-    for pair in pairs {
-        let Some((name, value)) = pair.split_once('=') else {
-            bail!(Usage(format!("--env takes NAME=VALUE, not '{}'", plain(pair))));
-        };
-        env.insert(name.into(), value.into());
-    }
-    Ok(env)
+    Ok(())
 }
 
 fn put_if_given<T: Clone + Into<Value>>(
@@ -120,40 +87,6 @@ fn put_if_given<T: Clone + Into<Value>>(
     if let Some(value) = value {
         map.insert(name.into(), value.clone().into());
     }
-}
-
-/// The language that was named, or that the ending of the file stands for.
-fn lang(named: Option<&str>, file: Option<&Path>) -> anyhow::Result<Lang> {
-    if let Some(name) = named {
-        return Lang::parse(name).map_err(|why| Usage(format!("--lang: {}", why.reason)).into());
-    }
-    let ending = file.and_then(Path::extension).and_then(|ending| ending.to_str());
-    match ending {
-        Some("js" | "cjs" | "mjs") => Ok(Lang::Node),
-        Some("py") => Ok(Lang::Python),
-        Some("php") => Ok(Lang::Php),
-        Some("sh") => Ok(Lang::Sh),
-        _ => {
-            let known: Vec<_> = Lang::ALL.iter().map(|lang| lang.as_str()).collect();
-            let known = known.join(", ");
-            bail!(Usage(format!("name the language with --lang: one of {known}")))
-        }
-    }
-}
-
-fn source(file: &Path) -> anyhow::Result<String> {
-    let mut source = String::new();
-    let bound = HANDLER_BYTES_MAX as u64 + 1;
-    let read = if file == Path::new(STANDARD_INPUT) {
-        std::io::stdin().lock().take(bound).read_to_string(&mut source)
-    } else {
-        std::fs::File::open(file).and_then(|open| open.take(bound).read_to_string(&mut source))
-    };
-    read.with_context(|| format!("cannot read {}", file.display()))?;
-    if source.len() > HANDLER_BYTES_MAX {
-        bail!("{} has more than {HANDLER_BYTES_MAX} bytes", file.display());
-    }
-    Ok(source)
 }
 
 async fn get(daemon: &Daemon, show: Show, wanted: &HandlerGet) -> anyhow::Result<()> {
@@ -173,7 +106,7 @@ async fn get(daemon: &Daemon, show: Show, wanted: &HandlerGet) -> anyhow::Result
         ]);
         for name in ["before", "beforeEach", "body", "afterEach"] {
             if let Some(source) = handler[name].as_str() {
-                shown.push_str(&format!("\n--- {name}\n{}\n", source.trim_end_matches('\n')));
+                shown.push_str(&format!("\n--- {name}\n{}\n", source.trim_matches('\n')));
             }
         }
         shown
@@ -206,11 +139,17 @@ async fn list(daemon: &Daemon, show: Show) -> anyhow::Result<()> {
             cell(&handler["lang"]),
             cell(&handler["id"]),
             when::ago(&handler["created_at"], now),
-            body.lines().next().unwrap_or_default().to_owned(),
+            first_line(body).to_owned(),
         ]);
     }
     let empty = format!("{} has no handlers; set one with `windlass handler set`", daemon.tenant());
     show.table(&answer, table, &empty)
+}
+
+/// The first line that says something.
+fn first_line(body: &str) -> &str {
+    let mut lines = body.lines().map(str::trim);
+    lines.find(|line| !line.is_empty() && !line.starts_with("#!")).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -218,6 +157,7 @@ mod tests {
     use super::*;
     use crate::cli::{Action, Cli};
     use clap::Parser;
+    use serde_json::json;
 
     fn set(arguments: &[&str]) -> HandlerSet {
         let line = ["windlass", "handler", "set", "t"].iter().chain(arguments);
@@ -226,22 +166,25 @@ mod tests {
         *set
     }
 
-    fn lang_of(arguments: &[&str]) -> anyhow::Result<Lang> {
-        let set = set(arguments);
-        lang(set.lang.as_deref(), set.file.as_deref())
+    #[test]
+    fn a_body_on_the_command_line_names_its_language() {
+        for arguments in [&["--body", "x"][..], &["--body", "x", "--lang", "perl"]] {
+            assert!(wire(&set(arguments)).unwrap_err().is::<Usage>(), "{arguments:?}");
+        }
     }
 
     #[test]
-    fn the_language_follows_from_the_ending() {
-        for (file, expected) in
-            [("a.js", Lang::Node), ("a.py", Lang::Python), ("a.php", Lang::Php), ("a.sh", Lang::Sh)]
-        {
-            assert_eq!(lang_of(&[file]).unwrap(), expected);
-        }
-        assert_eq!(lang_of(&["a.js", "--lang", "sh"]).unwrap(), Lang::Sh);
-        for arguments in [&["a.txt"][..], &["-"], &["--body", "x"], &["a.js", "--lang", "perl"]] {
-            assert!(lang_of(arguments).unwrap_err().is::<Usage>(), "{arguments:?}");
-        }
+    fn flags_win_over_the_comment_of_the_source() {
+        let body = "# windlass: timeout=1s batch=3 retry.delay=1s env.A=1 env.B=2\ntrue\n";
+        let flags = ["--timeout", "2s", "--env", "B=3", "--retry-attempts", "4"];
+        let handler = wire(&set(&[&["--lang", "sh", "--body", body], &flags[..]].concat()));
+        let options = json!({
+            "timeout": "2s",
+            "batch": 3,
+            "env": { "A": "1", "B": "3" },
+            "retry": { "delay": "1s", "attempts": 4 },
+        });
+        assert_eq!(handler.unwrap()["options"], options);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use reqwest::{Method, RequestBuilder, Response, Url};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use serde_json::Value;
 
 use windlass_core::{Tenant, TypeName};
@@ -81,6 +81,16 @@ impl Daemon {
         json(self.send(request.timeout(ANSWER_TIMEOUT)).await?).await
     }
 
+    /// What is there, or nothing.
+    pub(crate) async fn find(&self, path: &str) -> anyhow::Result<Option<Value>> {
+        let request = self.request(Method::GET, path).timeout(ANSWER_TIMEOUT);
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        if response.status() == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        Ok(Some(json(self.accepted(response).await?).await?))
+    }
+
     /// Gets a job, after its end if that comes within `wait`.
     pub(crate) async fn job_wait(&self, id: &str, wait: Duration) -> anyhow::Result<Value> {
         let path = self.path(&["jobs", id]);
@@ -135,6 +145,10 @@ impl Daemon {
     /// The answer of a request that was carried out; a refusal is an error.
     async fn send(&self, request: RequestBuilder) -> anyhow::Result<Response> {
         let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        self.accepted(response).await
+    }
+
+    async fn accepted(&self, response: Response) -> anyhow::Result<Response> {
         let status = response.status();
         if status.is_success() {
             return Ok(response);

@@ -5,11 +5,11 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
+use windlass_core::JobId;
 use windlass_core::limit::PAGE_JOBS_MAX;
-use windlass_core::{JobId, State};
 
 use super::http::{Daemon, type_name};
-use super::{Show, cell, cell_if_there, jobs, when};
+use super::{Show, cell, cell_if_there, is_ended, jobs, when};
 use crate::Usage;
 use crate::cli::{Jobs, JobsList, JobsLog, JobsRequeue};
 use crate::output::{self, Table, long, number, text};
@@ -173,11 +173,6 @@ async fn log(daemon: &Daemon, show: Show, wanted: &JobsLog) -> anyhow::Result<()
         }
         printed = text;
     }
-}
-
-fn is_ended(job: &Value) -> anyhow::Result<bool> {
-    let state = job["state"].as_str().and_then(State::from_name);
-    Ok(state.context("the daemon answered with a job in no known state")?.is_ended())
 }
 
 #[derive(Debug, Clone, Copy)]

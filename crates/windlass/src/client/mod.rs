@@ -2,36 +2,46 @@
 //! people or as the daemon's own JSON.
 
 mod add;
-pub(crate) mod chunk;
-pub(crate) mod handler;
+mod chunk;
+mod follow;
+mod handler;
 pub(crate) mod http;
 mod jobs;
+mod load;
+mod log;
+mod run;
 mod status;
 mod types;
 pub(crate) mod when;
 
+use std::process::ExitCode;
+
+use anyhow::Context;
 use serde_json::Value;
+
+use windlass_core::State;
 
 use crate::cli::{Action, Target};
 use crate::output;
 
-pub(crate) use self::add::wait_for_end;
 pub(crate) use self::http::Daemon;
 
 /// Carries out one command against the daemon that `target` names.
-pub(crate) async fn run(target: &Target, action: Action) -> anyhow::Result<()> {
+pub(crate) async fn run(target: &Target, action: Action) -> anyhow::Result<ExitCode> {
     let daemon = Daemon::new(&target.url, &target.tenant)?;
     let show = Show { json: target.json };
     match action {
+        Action::Run(run) => return run::run(daemon, show, &run).await,
         Action::Add(add) => add::run(&daemon, show, &add).await,
         Action::Handler(command) => handler::run(&daemon, show, command).await,
         Action::Jobs(command) => jobs::run(&daemon, show, command).await,
         Action::Types(command) => types::run(&daemon, show, command).await,
         Action::Status => status::run(&daemon, show).await,
-        Action::Serve(_) | Action::Demo | Action::Run(_) | Action::Completions { .. } => {
+        Action::Serve(_) | Action::Demo | Action::Completions { .. } => {
             unreachable!("these talk to no daemon")
         }
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// How the answer is shown.
@@ -75,8 +85,13 @@ fn cell_if_there(value: &Value) -> Option<String> {
     (!value.is_null()).then(|| cell(value))
 }
 
+fn is_ended(job: &Value) -> anyhow::Result<bool> {
+    let state = job["state"].as_str().and_then(State::from_name);
+    Ok(state.context("the daemon answered with a job in no known state")?.is_ended())
+}
+
 /// `1 job`, `2 jobs`.
-pub(crate) fn jobs(count: u64) -> String {
+fn jobs(count: u64) -> String {
     if count == 1 { "1 job".into() } else { format!("{count} jobs") }
 }
 

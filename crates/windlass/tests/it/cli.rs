@@ -194,21 +194,6 @@ fn wrong_usage_exits_with_2() {
 }
 
 #[test]
-fn run_tries_a_handler_file_with_payloads() {
-    let home = Config::new().home;
-    let script = home.write("hello.sh", "read -r line; echo \"hello $line\"\n");
-    let mut command = windlass();
-    command.arg("run").arg(&script).args(["--payload", "world"]).current_dir(home.path("."));
-    let output = run(&mut command, b"");
-    assert_eq!(output.code, Some(0), "{output:?}");
-    assert!(format!("{}{}", output.stdout, output.stderr).contains("hello world"), "{output:?}");
-    let bad = home.write("bad.sh", "exit 65\n");
-    let mut command = windlass();
-    command.arg("run").arg(&bad).args(["--payload", "x"]).current_dir(home.path("."));
-    assert_eq!(run(&mut command, b"").code, Some(1));
-}
-
-#[test]
 fn demo_exits_with_0() {
     let home = Config::new().home;
     let output = run(windlass().arg("demo").current_dir(home.path(".")), b"");

@@ -34,6 +34,7 @@ mod output;
 mod pull;
 mod requirement;
 mod retry;
+mod run;
 mod schedule;
 mod start_stop;
 mod store_away;

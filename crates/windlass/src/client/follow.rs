@@ -1,0 +1,182 @@
+//! Jobs followed to their end: what each of them writes, how far it has come, how it ends.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use super::http::Daemon;
+use super::log::{self, Line, Stream};
+use super::{cell, is_ended, when};
+use crate::output;
+
+/// Jobs that are looked at side by side; the others wait for their turn, their logs are kept.
+const AT_ONCE_MAX: usize = 32;
+/// A job that has not ended is looked at this often.
+const LOOK: Duration = Duration::from_millis(500);
+/// What the log of a script or a program says about an ordinary end.
+const EXIT_OK: &str = "exit code 0";
+/// Longest result that is shown whole.
+const RESULT_CHARS_MAX: usize = 2000;
+
+/// Follows all jobs; one sentence for each that does not succeed. With `json`, each is printed as
+/// one line of JSON when it ends, and standard output has nothing else.
+pub(super) async fn all(
+    daemon: &Arc<Daemon>,
+    json: bool,
+    ids: Vec<String>,
+) -> anyhow::Result<Vec<String>> {
+    let is_one = ids.len() == 1;
+    let mut waiting: VecDeque<_> = ids.into_iter().enumerate().collect();
+    let mut followed: JoinSet<anyhow::Result<Option<String>>> = JoinSet::new();
+    let mut failed = Vec::new();
+    loop {
+        while followed.len() < AT_ONCE_MAX {
+            let Some((at, id)) = waiting.pop_front() else { break };
+            // A single job's lines stand for themselves.
+            let label = if is_one { String::new() } else { format!("[{}] ", at + 1) };
+            let job = Follow { daemon: Arc::clone(daemon), id, label, json };
+            followed.spawn(job.run());
+        }
+        let Some(ended) = followed.join_next().await else { return Ok(failed) };
+        if let Some(sentence) = ended.context("a job could not be followed")?? {
+            if !is_one {
+                output::complain(&sentence);
+            }
+            failed.push(sentence);
+        }
+    }
+}
+
+/// One job that is followed.
+struct Follow {
+    daemon: Arc<Daemon>,
+    id: String,
+    /// Before each of its lines.
+    label: String,
+    json: bool,
+}
+
+impl Follow {
+    /// Why it did not succeed, if it did not.
+    async fn run(self) -> anyhow::Result<Option<String>> {
+        let path = self.daemon.path(&["jobs", &self.id, "log"]);
+        let mut shown = 0;
+        let mut progress = Value::Null;
+        loop {
+            // The state is asked for first, so that the log of an ended job is whole.
+            let job = self.daemon.job_wait(&self.id, LOOK).await?;
+            let is_ended = is_ended(&job)?;
+            if job["progress"] != progress {
+                progress = job["progress"].clone();
+                self.show_progress(&progress);
+            }
+            // An attempt's lines come when it is over.
+            let over = attempts_over(&job);
+            if over > shown || is_ended {
+                let log = self.daemon.get_text(&path).await?;
+                log::behind(shown, &log).iter().try_for_each(|line| self.write(line))?;
+                shown = over;
+                if !is_ended {
+                    self.show_pause(&job);
+                }
+            }
+            if is_ended {
+                return self.end(&job);
+            }
+        }
+    }
+
+    fn write(&self, line: &Line<'_>) -> io::Result<()> {
+        let Line { stream, text } = line;
+        match stream {
+            // With JSON, standard output is for that alone.
+            Stream::Out if !self.json => output::print(&format!("{}{text}\n", self.label))?,
+            Stream::Out | Stream::Err => self.note(text),
+            // That a script ended as it should is no news.
+            Stream::Windlass if *text == EXIT_OK => {}
+            Stream::Windlass => self.note(&format!("windlass: {text}")),
+        }
+        Ok(())
+    }
+
+    fn note(&self, text: &str) {
+        output::note(&format!("{}{text}\n", self.label));
+    }
+
+    fn show_progress(&self, progress: &Value) {
+        if let Some(percent) = progress["percent"].as_f64() {
+            let message = output::plain(progress["message"].as_str().unwrap_or_default());
+            self.note(format!("{percent} % {message}").trim_end());
+        }
+    }
+
+    /// Says when the next attempt is, so that nobody wonders why nothing happens.
+    fn show_pause(&self, job: &Value) {
+        if job["state"] == "queued" {
+            let when = when::ago(&job["run_at"], when::now());
+            let (attempt, status) = (cell(&job["attempt"]), cell(&job["exitcode"]));
+            self.note(&format!("attempt {attempt} ended with {status}, the next one is {when}"));
+        }
+    }
+
+    fn end(&self, job: &Value) -> anyhow::Result<Option<String>> {
+        if self.json {
+            output::print(&format!("{job}\n"))?;
+        } else if !job["result"].is_null() {
+            let result = output::plain(&output::cut(&cell(&job["result"]), RESULT_CHARS_MAX));
+            self.note(&format!("result: {result}"));
+        }
+        Ok(failure(job).map(|how| format!("{}job {} {how}", self.label, self.id)))
+    }
+}
+
+/// Attempts that have ended.
+fn attempts_over(job: &Value) -> u64 {
+    let attempt = job["attempt"].as_u64().unwrap_or_default();
+    if job["state"] == "running" { attempt.saturating_sub(1) } else { attempt }
+}
+
+/// How a job ended that did not succeed.
+fn failure(job: &Value) -> Option<String> {
+    match job["state"].as_str() {
+        Some("finished") => None,
+        Some("cancelled") => Some("was cancelled".into()),
+        _ => {
+            let status = cell(&job["exitcode"]);
+            let attempts = match job["attempt"].as_u64() {
+                None | Some(0) => ", before its first attempt".into(),
+                Some(1) => String::new(),
+                Some(attempts) => format!(", after {attempts} attempts"),
+            };
+            Some(format!("failed with {status}{attempts}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_failure_is_one_sentence() {
+        let job = |state: &str, attempt: u64| json!({ "state": state, "attempt": attempt, "exitcode": 500 });
+        assert_eq!(failure(&job("finished", 1)), None);
+        assert_eq!(failure(&job("cancelled", 0)).unwrap(), "was cancelled");
+        assert_eq!(failure(&job("failed", 1)).unwrap(), "failed with 500");
+        assert_eq!(failure(&job("failed", 3)).unwrap(), "failed with 500, after 3 attempts");
+        let never = failure(&job("failed", 0)).unwrap();
+        assert_eq!(never, "failed with 500, before its first attempt");
+    }
+
+    #[test]
+    fn the_running_attempt_is_not_over() {
+        let job = |state: &str| attempts_over(&json!({ "state": state, "attempt": 2 }));
+        assert_eq!((job("running"), job("queued"), job("failed")), (1, 2, 2));
+    }
+}

@@ -1,0 +1,118 @@
+//! Options in a comment: `timeout=30s retry.attempts=3 env.GREETING="good day"`.
+
+use serde_json::{Map, Value};
+
+use windlass_core::time::parse_duration;
+
+/// How the value of an option is written.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    Duration,
+    Whole,
+    Number,
+}
+
+/// All options but `eid` and the variables, by the path that they have in a handler's options.
+const OPTIONS: [(&str, Kind); 10] = [
+    ("timeout", Kind::Duration),
+    ("batch", Kind::Whole),
+    ("contexts", Kind::Whole),
+    ("context_jobs", Kind::Whole),
+    ("idle", Kind::Duration),
+    ("retry.attempts", Kind::Whole),
+    ("retry.delay", Kind::Duration),
+    ("retry.factor", Kind::Number),
+    ("retry.delay_max", Kind::Duration),
+    ("retry.age", Kind::Duration),
+];
+const EID: &str = "eid";
+/// The variables of the environment are below this.
+const ENV: &str = "env";
+
+/// Reads the options of one line into those that were read before.
+pub(super) fn read(
+    line: &str,
+    eid: &mut Option<String>,
+    options: &mut Map<String, Value>,
+) -> Result<(), String> {
+    let mut rest = line;
+    while !rest.is_empty() {
+        let (name, value, behind) = next(rest)?;
+        if name == EID {
+            let before = eid.replace(value.to_owned());
+            before.map_or(Ok(()), |_| Err(twice(name)))?;
+        } else {
+            put(options, name, json(name, value)?)?;
+        }
+        rest = behind;
+    }
+    Ok(())
+}
+
+/// The first `name=value` and what stands behind it.
+fn next(line: &str) -> Result<(&str, &str, &str), String> {
+    let wrong = || {
+        let word = line.split_whitespace().next().unwrap_or_default();
+        format!(
+            "'{word}' is neither a part (body, before, beforeEach, afterEach) nor an option such \
+             as timeout=30s"
+        )
+    };
+    let (name, rest) = line.split_once('=').ok_or_else(wrong)?;
+    if name.is_empty() || name.contains(char::is_whitespace) {
+        return Err(wrong());
+    }
+    let quote = rest.chars().next().filter(|first| matches!(first, '"' | '\''));
+    let (value, behind) = match quote {
+        Some(quote) => rest[1..]
+            .split_once(quote)
+            .filter(|(_, behind)| behind.is_empty() || behind.starts_with([' ', '\t']))
+            .ok_or_else(|| format!("the value of '{name}' has no end: a {quote} is missing"))?,
+        None => rest.split_once([' ', '\t']).unwrap_or((rest, "")),
+    };
+    Ok((name, value, behind.trim_start()))
+}
+
+fn json(name: &str, value: &str) -> Result<Value, String> {
+    if name.strip_prefix(ENV).and_then(|rest| rest.strip_prefix('.')).is_some_and(|n| !n.is_empty())
+    {
+        return Ok(value.into());
+    }
+    let Some((_, kind)) = OPTIONS.iter().find(|(known, _)| *known == name) else {
+        return Err(unknown(name));
+    };
+    let read = match kind {
+        Kind::Duration => parse_duration(value).map(|_| value.into()),
+        Kind::Whole => value.parse::<u32>().map(Value::from).map_err(|_| not(value, "whole")),
+        Kind::Number => value.parse::<f64>().map(Value::from).map_err(|_| not(value, "decimal")),
+    };
+    read.map_err(|reason| format!("{name}: {reason}"))
+}
+
+/// Puts a value at its path, which is at most two names long.
+fn put(options: &mut Map<String, Value>, name: &str, value: Value) -> Result<(), String> {
+    let before = match name.split_once('.') {
+        None => options.insert(name.into(), value),
+        Some((group, member)) => {
+            let group = options.entry(group).or_insert_with(|| Map::new().into());
+            group.as_object_mut().and_then(|group| group.insert(member.into(), value))
+        }
+    };
+    before.map_or(Ok(()), |_| Err(twice(name)))
+}
+
+fn not(value: &str, what: &str) -> String {
+    format!("'{value}' is not a {what} number")
+}
+
+fn twice(name: &str) -> String {
+    format!("'{name}' stands there twice")
+}
+
+fn unknown(name: &str) -> String {
+    let mut known: Vec<_> = OPTIONS.iter().map(|(known, _)| *known).collect();
+    known.extend([EID, "env.NAME"]);
+    let distance = |known: &&&str| strsim::osa_distance(name, known);
+    let nearest = known.iter().min_by_key(distance).copied().unwrap_or_default();
+    format!("there is no option '{name}'; {nearest} is near, and there are {}", known.join(", "))
+}

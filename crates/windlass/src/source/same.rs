@@ -1,0 +1,107 @@
+//! Whether a handler that would be set is the one that is in force already. The daemon shows what
+//! it was given in its own words: 60s as 1m, and a retry with all its parts.
+
+use serde_json::{Map, Value};
+
+use windlass_core::RetryPolicy;
+use windlass_core::time::parse_duration;
+
+/// What a handler is made of; the rest of what a daemon shows is about its version.
+const FIELDS: [&str; 6] = ["lang", "body", "before", "beforeEach", "afterEach", "eid"];
+
+pub(crate) fn is_same(wanted: &Value, in_force: &Value) -> bool {
+    FIELDS.iter().all(|field| wanted[field] == in_force[field])
+        && options(&wanted["options"]) == options(&in_force["options"])
+}
+
+/// The options that are given, each in one form.
+fn options(options: &Value) -> Map<String, Value> {
+    let mut given = Map::new();
+    for (name, value) in options.as_object().into_iter().flatten() {
+        let value = match (name.as_str(), value) {
+            (_, Value::Null) => continue,
+            ("env", Value::Object(env)) if env.is_empty() => continue,
+            ("env", env) => env.clone(),
+            ("retry", retry) => whole_retry(retry),
+            (_, value) => one_form(value),
+        };
+        given.insert(name.clone(), value);
+    }
+    given
+}
+
+/// What is left out has its default.
+fn whole_retry(retry: &Value) -> Value {
+    let default = RetryPolicy::default();
+    let ms = |duration: std::time::Duration| Value::from(duration.as_millis() as f64);
+    let parts = [
+        ("delay", ms(default.delay)),
+        ("factor", default.factor.into()),
+        ("delay_max", ms(default.delay_max)),
+        ("attempts", f64::from(default.attempts).into()),
+        ("age", ms(default.age)),
+    ];
+    let part = |(name, default): (&str, Value)| {
+        let given = &retry[name];
+        (name.to_owned(), if given.is_null() { default } else { one_form(given) })
+    };
+    Value::Object(parts.into_iter().map(part).collect())
+}
+
+/// Durations in milliseconds, and 2 as 2.0.
+fn one_form(value: &Value) -> Value {
+    let duration = value.as_str().and_then(|text| parse_duration(text).ok());
+    match duration {
+        Some(duration) => Value::from(duration.as_millis() as f64),
+        None => value.as_f64().map_or_else(|| value.clone(), Value::from),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn shown(options: Value) -> Value {
+        json!({
+            "id": "7", "type": "t", "created_at": "2026-11-15T20:00:00.000Z",
+            "lang": "sh", "body": "true", "before": null, "beforeEach": null, "afterEach": null,
+            "eid": null, "options": options,
+        })
+    }
+
+    fn absent() -> Value {
+        json!({ "timeout": null, "batch": null, "contexts": null, "env": {}, "retry": null })
+    }
+
+    #[test]
+    fn what_is_not_given_is_absent() {
+        assert!(is_same(&json!({ "lang": "sh", "body": "true" }), &shown(absent())));
+        let others = [
+            json!({ "lang": "sh", "body": "false" }),
+            json!({ "lang": "sh", "body": "true", "before": "true" }),
+            json!({ "lang": "sh", "body": "true", "eid": "e" }),
+            json!({ "lang": "sh", "body": "true", "options": { "batch": 1 } }),
+            json!({ "lang": "sh", "body": "true", "options": { "env": { "A": "1s" } } }),
+        ];
+        for other in others {
+            assert!(!is_same(&other, &shown(absent())), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_same_in_other_words_is_the_same() {
+        let wanted = json!({ "lang": "sh", "body": "true", "options": {
+            "timeout": "60s", "env": { "A": "60s" }, "retry": { "attempts": 3, "factor": 2 },
+        }});
+        let retry = json!({
+            "delay": "10s", "factor": 2.0, "delay_max": "1h", "attempts": 3, "age": "1d",
+        });
+        let same = json!({ "timeout": "1m", "env": { "A": "60s" }, "retry": retry });
+        assert!(is_same(&wanted, &shown(same)));
+        let other = json!({ "timeout": "1m", "env": { "A": "1m" }, "retry": retry });
+        assert!(!is_same(&wanted, &shown(other)));
+        let other = json!({ "timeout": "1m", "env": { "A": "60s" }, "retry": null });
+        assert!(!is_same(&wanted, &shown(other)));
+    }
+}
