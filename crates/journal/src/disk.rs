@@ -13,8 +13,8 @@ pub(crate) type Lock = Box<dyn Any + Send + Sync>;
 pub(crate) trait Disk: Send + Sync + 'static {
     /// Creates the directory and its parents, durably.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
-    fn exists(&self, dir: &Path) -> bool;
-    /// `None` when another process has the lock. The directory must be there.
+    /// `None` when another process has the lock; `NotFound` when the directory is not there, or
+    /// not any more.
     fn lock(&self, dir: &Path) -> io::Result<Option<Lock>>;
     /// Names and sizes of the files in a directory; none when it is not there.
     fn list(&self, dir: &Path) -> io::Result<Vec<(String, u64)>>;
@@ -26,7 +26,8 @@ pub(crate) trait Disk: Send + Sync + 'static {
     fn read(&self, path: &Path, offset: u64, bytes: usize) -> io::Result<Vec<u8>>;
     /// A file that is not there is no error.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Removes the lock and the directory, which must have nothing else in it.
+    /// Removes the lock and the directory, which must have nothing else in it. Only the owner of
+    /// the lock may; a directory that has a new owner by then is left to it.
     fn remove_dir(&self, dir: &Path) -> io::Result<()>;
     /// Makes creations and removals in the directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
@@ -64,10 +65,6 @@ impl Disk for RealDisk {
             _ => {}
         }
         self.sync_dir(&parent)
-    }
-
-    fn exists(&self, dir: &Path) -> bool {
-        dir.is_dir()
     }
 
     fn lock(&self, dir: &Path) -> io::Result<Option<Lock>> {
@@ -130,8 +127,20 @@ impl Disk for RealDisk {
     }
 
     fn remove_dir(&self, dir: &Path) -> io::Result<()> {
-        self.remove(&dir.join(LOCK_NAME))?;
-        fs::remove_dir(dir)
+        let lock = dir.join(LOCK_NAME);
+        self.remove(&lock)?;
+        for _ in 0..LOCK_ATTEMPTS_MAX {
+            match fs::remove_dir(dir) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                    if lock.exists() {
+                        return Ok(());
+                    }
+                }
+                removed => return removed,
+            }
+        }
+        Err(io::ErrorKind::DirectoryNotEmpty.into())
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! The public handle: everything that the engine asks of a journal.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,6 +25,8 @@ const QUEUE_APPENDS_MAX: usize = 1024;
 const QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes that one append may bring.
 const APPEND_BYTES_MAX: usize = 1024 * 1024 * 1024;
+/// How often a directory that others remove before it is locked is created again.
+const CLAIM_TRIES_MAX: usize = 16;
 
 /// Where a journal is and how it is kept.
 #[derive(Clone)]
@@ -99,10 +102,13 @@ impl Journal {
         ingested: Option<JobId>,
     ) -> Result<Option<Journal>, Error> {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-        if !disk.exists(&options.dir) {
-            return Ok(None);
-        }
-        let Some(lock) = lock(&*disk, &options.dir)? else { return Ok(None) };
+        let lock = match disk.lock(&options.dir) {
+            Ok(lock) => lock,
+            // There is none, or somebody else has just removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(Error::storage("lock", &options.dir, &error)),
+        };
+        let Some(lock) = lock else { return Ok(None) };
         let recovered = recover(&*disk, &options.dir, options.sysid, ingested)?;
         let shared = Shared::new(disk, &options, clock, lock, recovered, [None, ingested])?;
         let (_, ended) = watch::channel(());
@@ -116,12 +122,8 @@ impl Journal {
         store_newest: Option<JobId>,
         ingested: Option<JobId>,
     ) -> Result<Journal, Error> {
-        for dir in [&options.dir, &options.spool_dir] {
-            disk.create_dir(dir).map_err(|error| Error::storage("create", dir, &error))?;
-        }
-        let Some(lock) = lock(&*disk, &options.dir)? else {
-            return Err(Error::Locked(options.dir));
-        };
+        create_dir(&*disk, &options.spool_dir)?;
+        let lock = claim(&*disk, &options.dir)?;
         let recovered = recover(&*disk, &options.dir, options.sysid, ingested)?;
         let previous = recovered.previous;
         let known = [store_newest, ingested];
@@ -274,8 +276,23 @@ impl Shared {
     }
 }
 
-fn lock(disk: &dyn Disk, dir: &Path) -> Result<Option<Lock>, Error> {
-    disk.lock(dir).map_err(|error| Error::storage("lock", dir, &error))
+/// Creates the directory and locks it. Others remove directories that they find without an owner,
+/// and this one has none until it is locked: then it is created again.
+fn claim(disk: &dyn Disk, dir: &Path) -> Result<Lock, Error> {
+    for _ in 0..CLAIM_TRIES_MAX {
+        create_dir(disk, dir)?;
+        match disk.lock(dir) {
+            Ok(Some(lock)) => return Ok(lock),
+            Ok(None) => break,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::storage("lock", dir, &error)),
+        }
+    }
+    Err(Error::Locked(dir.to_owned()))
+}
+
+fn create_dir(disk: &dyn Disk, dir: &Path) -> Result<(), Error> {
+    disk.create_dir(dir).map_err(|error| Error::storage("create", dir, &error))
 }
 
 /// Removes payloads of this daemon that no record names: their adds were never answered.

@@ -173,10 +173,6 @@ impl Disk for FaultDisk {
         self.files().count().map_or(Ok(()), |_| Err(refused()))
     }
 
-    fn exists(&self, _: &Path) -> bool {
-        true
-    }
-
     fn lock(&self, _: &Path) -> io::Result<Option<Lock>> {
         Ok(Some(Box::new(())))
     }
