@@ -1,11 +1,13 @@
 //! One batch on its way through the runner: what is reported becomes verdicts.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::FutureExt;
 
 use windlass_core::job::Progress;
 use windlass_core::retry::{self, Verdict};
@@ -30,12 +32,9 @@ pub(crate) async fn run(
     jobs: Vec<(RunningJob, Payload)>,
 ) {
     let key = handler.key.clone();
-    let pending = jobs.iter().map(|(job, _)| job.job.id).collect();
-    let reports = Arc::new(BatchReports {
-        shared: shared.clone(),
-        key: key.clone(),
-        pending: Mutex::new(pending),
-    });
+    let ids: Vec<JobId> = jobs.iter().map(|(job, _)| job.job.id).collect();
+    let open = Mutex::new(ids.iter().map(|id| (*id, Told::Nothing)).collect());
+    let reports = Arc::new(BatchReports { shared: shared.clone(), key: key.clone(), open });
     let assignments = jobs
         .into_iter()
         .map(|(running, payload)| Assignment {
@@ -46,10 +45,17 @@ pub(crate) async fn run(
         .collect();
     let pieces = Arc::new(StorePieces(shared.clone()));
     let batch = Batch { handler, jobs: assignments, pieces };
-    shared.runner.run(batch, reports.clone()).await;
-    for id in reports.take_pending() {
-        tracing::error!(%id, "the runner said nothing about a job; it goes back");
-        reports.hand_back(id).await;
+    // A panic is a defect of ours. Whatever it was, the jobs must not hang in it.
+    let ran = AssertUnwindSafe(shared.runner.run(batch, reports.clone())).catch_unwind().await;
+    let left: Vec<JobId> = ids.into_iter().filter(|id| reports.open().contains_key(id)).collect();
+    if ran.is_err() {
+        tracing::error!(r#type = %key, jobs = left.len(), "the runner panicked");
+        reports.after_panic(left).await;
+    } else {
+        for id in left {
+            tracing::error!(%id, "the runner said nothing about a job; it goes back");
+            reports.hand_back(id).await;
+        }
     }
     shared.scheduler().batch_stopped(&key, picked);
     shared.dispatch_wake.notify_one();
@@ -58,30 +64,56 @@ pub(crate) async fn run(
 struct BatchReports {
     shared: Arc<Shared>,
     key: TypeKey,
-    /// Jobs of the batch that are neither ended nor returned.
-    pending: Mutex<HashSet<JobId>>,
+    /// Jobs of the batch whose verdict is not on its way yet.
+    open: Mutex<HashMap<JobId, Told>>,
+}
+
+/// What is known of the end of a job.
+#[derive(Clone, Copy, PartialEq)]
+enum Told {
+    Nothing,
+    /// The scheduler and the metrics know that it runs no more; the verdict is being made.
+    Counted,
 }
 
 impl BatchReports {
-    fn take_pending(&self) -> HashSet<JobId> {
-        std::mem::take(&mut *self.pending.lock().expect("nothing panics while it holds this"))
+    fn open(&self) -> MutexGuard<'_, HashMap<JobId, Told>> {
+        self.open.lock().expect("nothing panics while it holds this")
     }
 
     /// The job as it was claimed; `None` when it was reported before.
     fn take(&self, id: JobId) -> Option<RunningJob> {
-        self.pending.lock().expect("nothing panics while it holds this").remove(&id);
+        let told = std::mem::replace(self.open().get_mut(&id)?, Told::Counted);
         let running = self.shared.running.get(id)?;
-        self.shared.scheduler().jobs_stopped(&self.key, 1);
-        if running.started {
-            let held = self.shared.now().since(running.job.started_at.unwrap_or_default());
-            self.shared.metrics.stopped(&self.key, held);
+        if told == Told::Nothing {
+            self.shared.scheduler().jobs_stopped(&self.key, 1);
+            if running.started {
+                let held = self.shared.now().since(running.job.started_at.unwrap_or_default());
+                self.shared.metrics.stopped(&self.key, held);
+            }
         }
         if running.lost {
+            self.open().remove(&id);
             self.shared.running.remove(id);
             event::returned(&running.job, "lease lost");
             return None;
         }
         Some(running)
+    }
+
+    /// What was started may be at fault, and so may the first job when nothing was: their attempts
+    /// count, so that a job that always ends in a panic comes to an end. The others go back.
+    async fn after_panic(&self, left: Vec<JobId>) {
+        let started = |id: &JobId| self.shared.running.get(*id).is_some_and(|job| job.started);
+        let any_started = left.iter().any(started);
+        for (index, id) in left.into_iter().enumerate() {
+            let at_fault = if any_started { started(&id) } else { index == 0 };
+            if at_fault {
+                self.ended(id, panicked()).await;
+            } else {
+                self.hand_back(id).await;
+            }
+        }
     }
 
     async fn hand_back(&self, id: JobId) {
@@ -94,10 +126,12 @@ impl BatchReports {
     }
 
     async fn settle(&self, running: RunningJob, settlement: Settlement, run: Duration) {
+        let id = running.job.id;
         let item = SettleItem { job: running.job, settlement, run };
         if self.shared.settle_queue.send(item).await.is_err() {
             tracing::error!("an attempt ended after the engine; its lease will run out");
         }
+        self.open().remove(&id);
     }
 }
 
@@ -137,6 +171,13 @@ impl Reports for BatchReports {
     async fn returned(&self, id: JobId) {
         self.hand_back(id).await;
     }
+}
+
+/// The report of an attempt that ended in a defect of the daemon.
+fn panicked() -> Report {
+    let log = "[windlass] the daemon's runner panicked; its log says where\n".to_owned();
+    let (status, run_time) = (Status::ERROR, Duration::ZERO);
+    Report { status, stopped: None, data: None, log, emitted: Vec::new(), run_time }
 }
 
 /// The verdict on an attempt, by core's rules.

@@ -57,6 +57,32 @@ async fn s0_33_retries_run_until_the_last_attempt() {
     assert!(log[2].log.to_string().ends_with("[windlass] no attempts left\n"), "{log:?}");
 }
 
+/// One slot, so that the jobs behind can run only when the panic has given it back.
+#[tokio::test]
+async fn a_panic_of_the_runner_costs_the_job_at_fault_an_attempt_and_the_others_nothing() {
+    let daemon = Daemon::start(|options| {
+        quick(options);
+        options.slots = 1;
+        options.slots_reserved = 0;
+    })
+    .await;
+    let t = key("acme", "t");
+    daemon.engine.handler_set(&t, handler()).await.unwrap();
+    for at_fault in ["panic", "panic at once"] {
+        let payloads = ["200", at_fault, "200", "200"];
+        let added = daemon.engine.add(&t, jobs(&payloads), None).await.unwrap();
+        for (id, payload) in added.ids.iter().zip(payloads) {
+            let expected = if payload == "200" { State::Finished } else { State::Failed };
+            assert_eq!(ended(&daemon, &t, *id).await, expected, "{payload}");
+        }
+        let view = daemon.engine.job(&t.tenant, added.ids[1]).await.unwrap();
+        assert_eq!(view.job.attempt, 3);
+        let log = daemon.engine.job_log(&t.tenant, added.ids[1]).await.unwrap();
+        assert!(log[0].text.contains("the daemon's runner panicked"), "{log:?}");
+    }
+    assert_eq!(daemon.engine.types(&t.tenant).await.unwrap()[0].running, 0);
+}
+
 #[tokio::test]
 async fn s0_29_emitted_jobs_enter_when_their_job_is_done_and_not_when_it_runs_again() {
     let daemon = Daemon::start(quick).await;

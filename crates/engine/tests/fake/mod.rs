@@ -1,6 +1,6 @@
 //! A daemon without a door, on a runtime of its own that can be cut off like a killed process, and
 //! a runner that does what the payload says: `200` ends with that status, `200 emit u` asks for a
-//! job of type `u` too, `hang` runs until it is stopped.
+//! job of type `u` too, `hang` runs until it is stopped, `panic` is a defect of the runner itself.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -171,7 +171,13 @@ impl Runner for FakeRunner {
                 reports.ended(job.id, report).await;
                 continue;
             }
+            if payload == "panic at once" {
+                panic!("as the payload says");
+            }
             reports.started(job.id).await;
+            if payload == "panic" {
+                panic!("as the payload says");
+            }
             let (status, emit) = payload.split_once(" emit ").unwrap_or((&payload, ""));
             let status = Status::new(status.parse().unwrap()).unwrap();
             let emitted = match emit {
