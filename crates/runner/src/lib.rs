@@ -80,6 +80,7 @@ impl LocalRunner {
     /// and processes.
     pub fn new(options: Options) -> Result<LocalRunner, Error> {
         os::keep_inherited_descriptors().map_err(Error::System)?;
+        os::keep_exit_codes().map_err(Error::System)?;
         tree::adopt_orphans().map_err(Error::System)?;
         let scratch = Scratch::open(&options.scratch_dir)?;
         Ok(LocalRunner {

@@ -31,6 +31,28 @@ pub(crate) fn keep_inherited_descriptors() -> io::Result<()> {
     Ok(())
 }
 
+/// Makes the kernel keep the exit codes of our children. A parent that ignored SIGCHLD has left us
+/// so, and then it forgets them.
+#[allow(unsafe_code)]
+pub(crate) fn keep_exit_codes() -> io::Result<()> {
+    // SAFETY: a zeroed `sigaction` is a valid one without a handler, both pointers are valid for
+    // the calls, and no handler is installed by them.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(libc::SIGCHLD, std::ptr::null(), &mut action) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if action.sa_sigaction != libc::SIG_IGN && action.sa_flags & libc::SA_NOCLDWAIT == 0 {
+            return Ok(());
+        }
+        let default: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(libc::SIGCHLD, &default, std::ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
 /// Makes the process that this command starts the leader of a new session and process group.
 #[allow(unsafe_code)]
 pub(crate) fn start_in_own_session(command: &mut Command) {

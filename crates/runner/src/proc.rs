@@ -10,6 +10,9 @@ use rustix::process::Pid;
 
 /// Most that is read of a process's environment.
 const ENVIRON_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Fields of `/proc/<pid>/stat`, counted from 0 behind the name.
+const STAT_PARENT: usize = 1;
+const STAT_SESSION: usize = 3;
 
 /// All processes of the machine that can be seen from here. An error is a lack of descriptors or
 /// memory, and not an answer.
@@ -45,12 +48,23 @@ pub(crate) fn works_below(pid: Pid, dir: &Path) -> bool {
         .is_ok_and(|cwd| cwd.starts_with(dir))
 }
 
-/// The name of a program may contain anything, so the fields are counted from its end.
+/// The session of the process: a number, because it is 0 when the session's leader is outside of
+/// our pid namespace, which is no `Pid`.
+pub(crate) fn session(pid: Pid) -> Option<i32> {
+    stat(pid, STAT_SESSION)
+}
+
 fn parent(pid: Pid) -> Option<Pid> {
+    Pid::from_raw(stat(pid, STAT_PARENT)?)
+}
+
+/// One number of `/proc/<pid>/stat`. The name of a program may contain anything, so the fields are
+/// counted from its end.
+fn stat(pid: Pid, field: usize) -> Option<i32> {
     let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     let name_end = memchr::memrchr(b')', &stat)?;
     let mut fields = str::from_utf8(&stat[name_end + 1..]).ok()?.split_ascii_whitespace();
-    Pid::from_raw(fields.nth(1)?.parse().ok()?)
+    fields.nth(field)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -63,6 +77,7 @@ mod tests {
         assert!(pids().unwrap().contains(&own));
         let parent = rustix::process::getppid().unwrap();
         assert!(children()[&parent].contains(&own));
+        assert!(session(own).is_some());
         assert!(works_below(own, &std::env::current_dir().unwrap()));
         assert!(!works_below(own, Path::new("/no such directory")));
         assert!(!environ_has(own, |variable| variable.starts_with(b"NO_SUCH_VARIABLE=")));

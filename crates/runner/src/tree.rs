@@ -155,7 +155,7 @@ impl Tree {
     }
 
     fn owns(&self, pid: Pid) -> bool {
-        session(pid) == Some(self.main)
+        proc::session(pid) == Some(self.main.as_raw_pid())
             || proc::environ_has(pid, |variable| variable == self.marker.as_bytes())
             || proc::works_below(pid, &self.dir)
     }
@@ -188,8 +188,12 @@ fn reap_orphan(pid: Pid) -> bool {
     let Ok(_nothing_starts) = SPAWNING.try_write() else {
         return true;
     };
-    let is_orphan =
-        !mains().get_or_insert_default().contains(&pid) && session(pid) != session_of_us();
+    let sessions = (proc::session(pid), proc::session(rustix::process::getpid()));
+    // Without descriptors there is no answer.
+    let (Some(session), Some(ours)) = sessions else {
+        return true;
+    };
+    let is_orphan = !mains().get_or_insert_default().contains(&pid) && session != ours;
     if is_orphan {
         let reap = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         let _ = rustix::process::waitid(WaitId::Pid(pid), reap);
@@ -223,14 +227,6 @@ fn marker(dir: &Path) -> OsString {
     marker.push("=");
     marker.push(dir);
     marker
-}
-
-fn session(pid: Pid) -> Option<Pid> {
-    rustix::process::getsid(Some(pid)).ok()
-}
-
-fn session_of_us() -> Option<Pid> {
-    rustix::process::getsid(None).ok()
 }
 
 fn mains() -> MutexGuard<'static, Option<HashSet<Pid>>> {

@@ -8,6 +8,7 @@ mod harness;
 mod http;
 mod http_batch;
 mod isolation;
+mod namespace;
 mod output;
 mod server;
 mod stop;
