@@ -13,7 +13,7 @@ use windlass_core::job::Progress;
 use windlass_core::retry::{self, Verdict};
 use windlass_core::runner::{Assignment, Batch, Pieces, Report, Reports, Stop};
 use windlass_core::store::Settlement;
-use windlass_core::{Handler, HandlerId, JobId, Payload, Status, TypeKey};
+use windlass_core::{Handler, HandlerId, JobId, Log, Payload, Status, TypeKey};
 
 use crate::accept;
 use crate::event;
@@ -175,7 +175,7 @@ impl Reports for BatchReports {
 
 /// The report of an attempt that ended in a defect of the daemon.
 fn panicked() -> Report {
-    let log = "[windlass] the daemon's runner panicked; its log says where\n".to_owned();
+    let log = Log::of_note("the daemon's runner panicked; its log says where");
     let (status, run_time) = (Status::ERROR, Duration::ZERO);
     Report { status, stopped: None, data: None, log, emitted: Vec::new(), run_time }
 }

@@ -78,7 +78,7 @@ async fn a_panic_of_the_runner_costs_the_job_at_fault_an_attempt_and_the_others_
         let view = daemon.engine.job(&t.tenant, added.ids[1]).await.unwrap();
         assert_eq!(view.job.attempt, 3);
         let log = daemon.engine.job_log(&t.tenant, added.ids[1]).await.unwrap();
-        assert!(log[0].text.contains("the daemon's runner panicked"), "{log:?}");
+        assert!(log[0].log.to_string().contains("the daemon's runner panicked"), "{log:?}");
     }
     assert_eq!(daemon.engine.types(&t.tenant).await.unwrap()[0].running, 0);
 }
