@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use windlass_core::runner::{Batch, Report, Reports, Stop};
-use windlass_core::{HandlerId, HandlerSpec, Invalid, JobId, Log, Runner, Status};
+use windlass_core::{Handler, HandlerId, HandlerSpec, Invalid, JobId, Log, Runner, Status};
 
 /// Jobs in one batch.
 pub(crate) const BATCH_JOBS: u32 = 100;
@@ -47,7 +47,7 @@ impl Runner for NoopRunner {
         Ok(())
     }
 
-    fn batch_max(&self, _: &HandlerSpec) -> u32 {
+    fn batch_max(&self, _: &Handler) -> u32 {
         BATCH_JOBS
     }
 

@@ -12,7 +12,7 @@ use crate::handler::{Handler, HandlerId, HandlerSpec};
 use crate::id::JobId;
 use crate::job::{Job, Payload};
 use crate::log::Log;
-use crate::name::{Invalid, TypeName};
+use crate::name::{Invalid, TypeKey, TypeName};
 use crate::outcome::{Json, Status};
 
 #[async_trait]
@@ -20,8 +20,23 @@ pub trait Runner: Send + Sync + 'static {
     /// Whether this machine can run the handler; asked when it is set, so that its author hears it.
     fn check(&self, spec: &HandlerSpec) -> Result<(), Invalid>;
 
+    /// Whether the sources can be read in their language; asked once, when the handler is set. It
+    /// may take as long as a process takes to start.
+    async fn compile(&self, _key: &TypeKey, _spec: &HandlerSpec) -> Result<(), Invalid> {
+        Ok(())
+    }
+
+    /// The handler was just set: a hint to get ready for its first job.
+    fn prepare(&self, _handler: Arc<Handler>) {}
+
     /// The most jobs of this handler that are worth handing over at once.
-    fn batch_max(&self, spec: &HandlerSpec) -> u32;
+    fn batch_max(&self, handler: &Handler) -> u32;
+
+    /// The most batches of this handler that are worth running at once; `None` if there cannot be
+    /// too many.
+    fn batches_max(&self, handler: &Handler) -> Option<u32> {
+        handler.spec.options.contexts
+    }
 
     /// Runs the batch to its end. Each job is reported exactly once as ended or as returned; one
     /// that is ended was reported as started before.

@@ -105,6 +105,13 @@ pub fn parse_time(text: &str) -> Result<Timestamp, String> {
     Ok(Timestamp(time.as_millisecond()))
 }
 
+/// Writes RFC 3339 in UTC, with milliseconds.
+pub fn format_time(at: Timestamp) -> String {
+    // Only a clock beyond the year 9999 gets to the bounds of what can be written.
+    let bound = if at.ms() < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
+    format!("{:.3}", jiff::Timestamp::from_millisecond(at.ms()).unwrap_or(bound))
+}
+
 /// Writes a duration so that `parse_duration` reads it back: the largest unit that divides it.
 pub fn format_duration(duration: Duration) -> String {
     let ms = duration.as_millis();

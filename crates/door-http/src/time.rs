@@ -11,7 +11,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::{KnownFormat, RefOr, SchemaFormat};
 
 use windlass_core::Timestamp;
-use windlass_core::time::{format_duration, parse_duration, parse_time};
+use windlass_core::time::{format_time, format_duration, parse_duration, parse_time};
 
 /// A point in time on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,10 +27,7 @@ impl WireTime {
 
 impl fmt::Display for WireTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let time = jiff::Timestamp::from_millisecond(self.0.ms());
-        // Only a clock beyond the year 9999 gets to the bounds of what can be written.
-        let bound = if self.0.ms() < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
-        write!(f, "{:.3}", time.unwrap_or(bound))
+        f.write_str(&format_time(self.0))
     }
 }
 

@@ -25,12 +25,16 @@ impl Catalogue {
         }
         let Some(handler) = store.handler_get(key, Some(version)).await? else { return Ok(None) };
         let handler = Arc::new(handler);
+        self.add(handler.clone());
+        Ok(Some(handler))
+    }
+
+    pub(crate) fn add(&self, handler: Arc<Handler>) {
         let mut versions = self.0.lock().expect("nothing panics while it holds the catalogue");
         if versions.len() >= CATALOGUE_MAX {
             versions.clear();
         }
-        versions.insert(version, handler.clone());
-        Ok(Some(handler))
+        versions.insert(handler.id, handler);
     }
 
     pub(crate) fn known(&self, version: HandlerId) -> Option<Arc<Handler>> {

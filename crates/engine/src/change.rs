@@ -6,7 +6,9 @@ use std::time::Duration;
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::runner::Stop;
 use windlass_core::store::{Changed, EndRequest, Requeue};
-use windlass_core::{HandlerId, HandlerSpec, Invalid, JobId, State, Tenant, TypeKey, TypeSettings};
+use windlass_core::{
+    Handler, HandlerId, HandlerSpec, Invalid, JobId, State, Tenant, TypeKey, TypeSettings,
+};
 
 use crate::accept::{storage_error, store_error};
 use crate::api::Error;
@@ -89,9 +91,18 @@ pub(crate) async fn handler_set(
 ) -> Result<HandlerId, Error> {
     spec.check()?;
     shared.runner.check(&spec)?;
+    shared.runner.compile(key, &spec).await?;
     let id = shared.journal.make_id().map_err(storage_error)?;
-    shared.store.handler_put(id, key, spec, shared.now()).await.map_err(store_error)?;
-    shared.scheduler().set_handler(key, Some(id));
+    let now = shared.now();
+    shared.store.handler_put(id, key, spec.clone(), now).await.map_err(store_error)?;
+    let handler = Arc::new(Handler { id, key: key.clone(), created_at: now, spec });
+    shared.catalogue.add(Arc::clone(&handler));
+    let batches_max = shared.runner.batches_max(&handler);
+    let mut scheduler = shared.scheduler();
+    scheduler.set_handler(key, Some(id));
+    scheduler.set_contexts(key, id, batches_max);
+    drop(scheduler);
+    shared.runner.prepare(handler);
     shared.look();
     Ok(id)
 }

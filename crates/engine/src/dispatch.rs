@@ -125,7 +125,7 @@ impl Dispatch {
     /// The first batch of a handler that was never seen is one job; it brings the handler along.
     fn batch_max(&self, handler: HandlerId) -> u32 {
         let known = self.shared.catalogue.known(handler);
-        known.map_or(1, |handler| self.shared.runner.batch_max(&handler.spec).max(1))
+        known.map_or(1, |handler| self.shared.runner.batch_max(&handler).max(1))
     }
 
     async fn claim(&self, wanted: Wanted) -> bool {
@@ -226,9 +226,10 @@ impl Dispatch {
             shared.scheduler().set_unrunnable(version);
             return None;
         }
+        let batches_max = shared.runner.batches_max(&handler);
         let mut scheduler = shared.scheduler();
         scheduler.set_handler(key, Some(version));
-        scheduler.set_contexts(key, version, handler.spec.options.contexts);
+        scheduler.set_contexts(key, version, batches_max);
         drop(scheduler);
         Some(handler)
     }

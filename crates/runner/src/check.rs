@@ -1,18 +1,18 @@
 //! Which handlers this machine can run. Asked when a handler is set, so that its author hears it.
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-
 use windlass_core::{HandlerSpec, Invalid, Lang};
 
+use crate::context::language::{Language, find_program};
 use crate::http;
 use crate::launch;
 
 pub(crate) fn check(spec: &HandlerSpec, path: &str) -> Result<(), Invalid> {
     match spec.lang {
         Lang::Node | Lang::Python | Lang::Php => {
-            let reason = format!("{} is not built into this version yet", spec.lang);
-            return Err(Invalid::new("lang", reason));
+            if let Some(language) = Language::of(spec.lang) {
+                language.interpreter(path)?;
+            }
+            return check_env(spec);
         }
         Lang::Sh => check_shell(path)?,
         Lang::Exec => drop(launch::split(&spec.body)?),
@@ -23,13 +23,12 @@ pub(crate) fn check(spec: &HandlerSpec, path: &str) -> Result<(), Invalid> {
 }
 
 fn check_shell(path: &str) -> Result<(), Invalid> {
-    let runs = |file: &Path| {
-        file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-    };
-    if std::env::split_paths(path).any(|dir| runs(&dir.join("sh"))) {
-        return Ok(());
+    match find_program("sh", path) {
+        Some(_) => Ok(()),
+        None => {
+            Err(Invalid::new("lang", format!("sh is not installed: it was not found in {path}")))
+        }
     }
-    Err(Invalid::new("lang", format!("sh is not installed: it was not found in {path}")))
 }
 
 /// The scripts around a batch, and shared contexts, need a process that outlives a job.

@@ -95,7 +95,7 @@ pub(crate) fn split(line: &str) -> Result<Vec<String>, Invalid> {
 }
 
 /// Whether the daemon or the machine is at a limit, which is no fault of the handler.
-fn is_exhaustion(reason: &io::Error) -> bool {
+pub(crate) fn is_exhaustion(reason: &io::Error) -> bool {
     let limits =
         [Errno::AGAIN, Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT];
     limits.iter().any(|limit| reason.raw_os_error() == Some(limit.raw_os_error()))

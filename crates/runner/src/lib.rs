@@ -1,8 +1,10 @@
-//! Runs handlers: a process for each job of `sh` and `exec`, a request for `http`.
+//! Runs handlers: warm contexts for `node`, `python` and `php`, a process for each job of `sh` and
+//! `exec`, a request for `http`.
 //!
 //! | module | owns |
 //! |---|---|
 //! | `check` | which handlers this machine can run, asked when one is set |
+//! | `context` | warm processes that run batch after batch |
 //! | `process` | one attempt in a process: start, feed, capture, limit, verdict |
 //! | `launch` | the command of an attempt and its environment |
 //! | `os` | the calls that have no safe form: descriptors, the hook before exec, the exit |
@@ -17,6 +19,7 @@
 //! Whatever a handler does is data in a `Report`; nothing here fails or panics because of it.
 
 mod check;
+mod context;
 mod http;
 mod http_batch;
 mod launch;
@@ -35,15 +38,18 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use windlass_core::runner::{Batch, Reports, Runner, Stop};
-use windlass_core::{HandlerId, HandlerSpec, Invalid, JobId, Lang};
+use windlass_core::{Clock, Handler, HandlerId, HandlerSpec, Invalid, JobId, Lang, TypeKey};
 
+pub use crate::context::Bounds;
+use crate::context::Contexts;
+use crate::context::language::Language;
 use crate::http::Http;
 use crate::process::Processes;
 use crate::scratch::Scratch;
 use crate::stop::Stops;
 
 /// How handlers are run on this machine.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Options {
     /// Private directories of attempts are made below it. It belongs to one runner at a time.
     pub scratch_dir: PathBuf,
@@ -51,6 +57,11 @@ pub struct Options {
     pub log_bytes_max: usize,
     /// `PATH` of handlers, in which programs are looked for.
     pub path: String,
+    /// How many contexts may live.
+    pub contexts: Bounds,
+    /// Processors of this machine.
+    pub cores: usize,
+    pub clock: Arc<dyn Clock>,
 }
 
 /// Why a runner cannot be made. All of these need an operator.
@@ -71,6 +82,7 @@ pub struct LocalRunner {
     options: Options,
     stops: Arc<Stops>,
     processes: Processes,
+    contexts: Contexts,
     http: Http,
 }
 
@@ -82,10 +94,11 @@ impl LocalRunner {
         os::keep_inherited_descriptors().map_err(Error::System)?;
         os::keep_exit_codes().map_err(Error::System)?;
         tree::adopt_orphans().map_err(Error::System)?;
-        let scratch = Scratch::open(&options.scratch_dir)?;
+        let scratch = Arc::new(Scratch::open(&options.scratch_dir)?);
         Ok(LocalRunner {
             stops: Arc::new(Stops::default()),
-            processes: Processes::new(scratch, &options),
+            processes: Processes::new(Arc::clone(&scratch), &options),
+            contexts: Contexts::new(scratch, &options),
             http: Http::new()?,
             options,
         })
@@ -98,10 +111,32 @@ impl Runner for LocalRunner {
         check::check(spec, &self.options.path)
     }
 
-    fn batch_max(&self, spec: &HandlerSpec) -> u32 {
+    async fn compile(&self, key: &TypeKey, spec: &HandlerSpec) -> Result<(), Invalid> {
         match spec.lang {
-            Lang::Http => http_batch::batch_max(spec),
-            Lang::Sh | Lang::Exec | Lang::Node | Lang::Python | Lang::Php => 1,
+            Lang::Node | Lang::Python | Lang::Php => self.contexts.compile(key, spec).await,
+            Lang::Sh | Lang::Exec | Lang::Http => Ok(()),
+        }
+    }
+
+    fn prepare(&self, handler: Arc<Handler>) {
+        if Language::of(handler.spec.lang).is_some() {
+            let contexts = self.contexts.clone();
+            tokio::spawn(async move { contexts.prepare(handler).await });
+        }
+    }
+
+    fn batch_max(&self, handler: &Handler) -> u32 {
+        match handler.spec.lang {
+            Lang::Node | Lang::Python | Lang::Php => self.contexts.batch_max(handler),
+            Lang::Http => http_batch::batch_max(&handler.spec),
+            Lang::Sh | Lang::Exec => 1,
+        }
+    }
+
+    fn batches_max(&self, handler: &Handler) -> Option<u32> {
+        match handler.spec.lang {
+            Lang::Node | Lang::Python | Lang::Php => self.contexts.contexts_max(handler),
+            Lang::Sh | Lang::Exec | Lang::Http => handler.spec.options.contexts,
         }
     }
 
@@ -112,11 +147,8 @@ impl Runner for LocalRunner {
         match batch.handler.spec.lang {
             Lang::Sh | Lang::Exec => self.processes.run(batch, &mut watch, &*reports).await,
             Lang::Http => http_batch::run(&self.http, batch, &mut watch, &*reports).await,
-            lang @ (Lang::Node | Lang::Python | Lang::Php) => {
-                tracing::warn!(%lang, "jobs of a language that this version does not run");
-                for assignment in batch.jobs {
-                    reports.returned(assignment.job.id).await;
-                }
+            Lang::Node | Lang::Python | Lang::Php => {
+                self.contexts.run(batch, &mut watch, &*reports).await;
             }
         }
     }
@@ -126,8 +158,10 @@ impl Runner for LocalRunner {
     }
 
     fn warm(&self) -> Vec<HandlerId> {
-        Vec::new()
+        self.contexts.warm()
     }
 
-    async fn close(&self) {}
+    async fn close(&self) {
+        self.contexts.close().await;
+    }
 }

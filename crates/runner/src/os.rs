@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -61,6 +61,23 @@ pub(crate) fn start_in_own_session(command: &mut Command) {
     // nothing: the error is a number.
     unsafe {
         command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into));
+    }
+}
+
+/// The same for a context, which also gets the two ends of its channel: requests on descriptor 3,
+/// answers on descriptor 4.
+#[allow(unsafe_code)]
+pub(crate) fn start_as_context(command: &mut Command, requests: OwnedFd, answers: OwnedFd) {
+    // SAFETY: as above. The three calls make a session and copy descriptors that the closure owns.
+    unsafe {
+        command.pre_exec(move || {
+            rustix::process::setsid()?;
+            for (from, to) in [(&requests, 3), (&answers, 4)] {
+                let mut target = std::mem::ManuallyDrop::new(OwnedFd::from_raw_fd(to));
+                rustix::io::dup2(from, &mut target)?;
+            }
+            Ok(())
+        });
     }
 }
 

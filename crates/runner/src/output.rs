@@ -65,6 +65,11 @@ impl Output {
         }
     }
 
+    /// A job that the handler asks for by other means than a line.
+    pub(crate) fn emit(&mut self, emitted: Emitted) -> Result<(), String> {
+        self.sorted.emit(emitted)
+    }
+
     /// Adds a line of the runner to the log.
     pub(crate) fn note(&mut self, text: &str) {
         self.sorted.tail.note(text);

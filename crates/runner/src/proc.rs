@@ -22,6 +22,12 @@ pub(crate) fn pids() -> io::Result<Vec<Pid>> {
     Ok(entries.flatten().filter_map(number).filter_map(Pid::from_raw).collect())
 }
 
+/// The number that was given to a new process last. As long as it stays the same, none was started.
+pub(crate) fn newest() -> Option<String> {
+    let loads = fs::read_to_string("/proc/loadavg").ok()?;
+    loads.split_ascii_whitespace().nth(4).map(str::to_owned)
+}
+
 /// The children of each process that has any.
 pub(crate) fn children() -> HashMap<Pid, Vec<Pid>> {
     let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();

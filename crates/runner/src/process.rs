@@ -57,9 +57,9 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    pub(crate) fn new(scratch: Scratch, options: &Options) -> Processes {
+    pub(crate) fn new(scratch: Arc<Scratch>, options: &Options) -> Processes {
         Processes {
-            scratch: Arc::new(scratch),
+            scratch,
             path: options.path.as_str().into(),
             log_bytes_max: options.log_bytes_max,
         }

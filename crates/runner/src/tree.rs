@@ -116,7 +116,7 @@ impl Tree {
         let _ = rustix::process::kill_process_group(self.main, Signal::KILL);
         let mut pause = ROUND_PAUSE_MIN;
         for _ in 0..ROUNDS_MAX {
-            if self.sweep() == 0 {
+            if self.sweep(&HashSet::new()) == 0 {
                 return;
             }
             tokio::time::sleep(pause).await;
@@ -125,9 +125,22 @@ impl Tree {
         tracing::warn!(dir = %self.dir.display(), "processes of an attempt do not go away");
     }
 
+    /// All that descends from the main process now.
+    pub(crate) fn descendants(&self) -> HashSet<Pid> {
+        descendants(&[self.main]).into_iter().collect()
+    }
+
+    /// Kills what descends from the main process, or was left as an orphan by it, except `kept`.
+    pub(crate) fn end_leftovers(&self, kept: &HashSet<Pid>) {
+        let mut left = descendants(&[self.main]);
+        left.retain(|pid| !kept.contains(pid));
+        kill_all(&left);
+        self.sweep(kept);
+    }
+
     /// One look at our children: kills the attempt's orphans, reaps zombies. Returns how many there
     /// are to look at again.
-    fn sweep(&self) -> usize {
+    fn sweep(&self, kept: &HashSet<Pid>) -> usize {
         let Ok(pids) = proc::pids() else {
             return 1;
         };
@@ -136,7 +149,7 @@ impl Tree {
         let mut unfinished = 0;
         let mut alive = Vec::new();
         for pid in pids {
-            if known.contains(&pid) {
+            if known.contains(&pid) || kept.contains(&pid) {
                 continue;
             }
             // Asking for its exit is the cheapest way to learn whether a process is our child.

@@ -91,6 +91,12 @@ fn open_runner(config: &Config, path: String) -> anyhow::Result<LocalRunner> {
             scratch_dir: scratch.join(number.to_string()),
             log_bytes_max: config.job.log_bytes_max,
             path: path.clone(),
+            contexts: windlass_runner::Bounds {
+                contexts_max: config.contexts.max,
+                tenant_contexts_max: config.contexts.tenant_max,
+            },
+            cores: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+            clock: Arc::new(SystemClock),
         });
         match made {
             Err(windlass_runner::Error::ScratchInUse { .. }) => {}

@@ -20,7 +20,7 @@ use windlass_core::log::{Log, Stream};
 use windlass_core::runner::{Assignment, Batch, Report, Reports, Stop};
 use windlass_core::store::Store;
 use windlass_core::time::SystemClock;
-use windlass_core::{HandlerId, HandlerSpec, Invalid, JobId, Json, Lang, Payload, Runner, Status};
+use windlass_core::{Handler, HandlerId, HandlerSpec, Invalid, JobId, Json, Lang, Payload, Runner, Status};
 use windlass_door_http::Options;
 use windlass_engine::metrics::Metrics;
 use windlass_engine::{Engine, Parts};
@@ -147,7 +147,7 @@ impl Runner for FakeRunner {
         }
     }
 
-    fn batch_max(&self, _: &HandlerSpec) -> u32 {
+    fn batch_max(&self, _: &Handler) -> u32 {
         10
     }
 

@@ -19,8 +19,8 @@ use windlass_core::runner::{Assignment, Batch, Emitted, Report, Reports, Stop};
 use windlass_core::store::SysidReserve;
 use windlass_core::time::SystemClock;
 use windlass_core::{
-    AddOptions, Clock, HandlerId, Invalid, JobId, Payload, Runner, Status, Store, Sysid, TypeKey,
-    TypeName,
+    AddOptions, Clock, Handler, HandlerId, Invalid, JobId, Payload, Runner, Status, Store, Sysid,
+    TypeKey, TypeName,
 };
 use windlass_engine::api::{AddJob, AddPayload};
 use windlass_engine::metrics::Metrics;
@@ -158,7 +158,7 @@ impl Runner for FakeRunner {
         Ok(())
     }
 
-    fn batch_max(&self, _: &HandlerSpec) -> u32 {
+    fn batch_max(&self, _: &Handler) -> u32 {
         5
     }
 

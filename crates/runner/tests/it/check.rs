@@ -2,7 +2,7 @@
 
 use windlass_core::{HandlerSpec, Lang, Runner};
 
-use crate::harness::{fixture, options, spec, with_env};
+use crate::harness::{fixture, handler, options, spec, with_env};
 use windlass_runner::LocalRunner;
 
 fn refused(spec: &HandlerSpec, field: &str, words: &str) {
@@ -86,8 +86,8 @@ fn only_requests_take_more_than_one_job() {
         (Lang::Http, Some(100), 100),
         (Lang::Http, Some(5000), 1000),
     ] {
-        let mut spec = spec(lang, "http://localhost/x");
-        spec.options.batch = asked;
-        assert_eq!(runner.batch_max(&spec), most, "{lang} {asked:?}");
+        let mut handler = handler(spec(lang, "http://localhost/x"));
+        handler.spec.options.batch = asked;
+        assert_eq!(runner.batch_max(&handler), most, "{lang} {asked:?}");
     }
 }

@@ -10,11 +10,12 @@ use bytes::Bytes;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use windlass_core::runner::{Assignment, Batch, Pieces, Report, Reports, Runner, Stop};
+use windlass_core::time::SystemClock;
 use windlass_core::{
     Handler, HandlerOptions, HandlerSpec, Job, JobId, Lang, Payload, Priority, State, Timestamp,
     TypeKey,
 };
-use windlass_runner::{LocalRunner, Options};
+use windlass_runner::{Bounds, LocalRunner, Options};
 
 /// Longer than anything takes here; a test that waits so long has failed.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
@@ -30,11 +31,19 @@ pub(crate) fn fixture() -> Fixture {
     Fixture { runner: Arc::new(LocalRunner::new(options(&scratch)).unwrap()), scratch }
 }
 
+pub(crate) fn handler(spec: HandlerSpec) -> Handler {
+    let key = TypeKey::new("acme", "mail/send").unwrap();
+    Handler { id: JobId::new(1).unwrap(), key, created_at: Timestamp(0), spec }
+}
+
 pub(crate) fn options(scratch: &TempDir) -> Options {
     Options {
         scratch_dir: scratch.path().to_owned(),
         log_bytes_max: LOG_BYTES_MAX,
         path: "/usr/local/bin:/usr/bin:/bin".into(),
+        contexts: Bounds { contexts_max: 8, tenant_contexts_max: 8 },
+        cores: 2,
+        clock: Arc::new(SystemClock),
     }
 }
 
@@ -60,9 +69,7 @@ impl Fixture {
         pieces: Arc<dyn Pieces>,
     ) -> Run {
         let ids = jobs.iter().map(|assignment| assignment.job.id).collect();
-        let key = TypeKey::new("acme", "mail/send").unwrap();
-        let id = JobId::new(1).unwrap();
-        let handler = Arc::new(Handler { id, key, created_at: Timestamp(0), spec });
+        let handler = Arc::new(handler(spec));
         let (sender, events) = mpsc::unbounded_channel();
         let runner = Arc::clone(&self.runner);
         let task = tokio::spawn(async move {
@@ -227,6 +234,7 @@ pub(crate) fn job(payload: &[u8]) -> Assignment {
         lease: None,
         last: None,
         unique: None,
+        then: None,
         payload_bytes: payload.len() as u64,
         progress: None,
     };

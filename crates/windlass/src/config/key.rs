@@ -121,6 +121,10 @@ pub(crate) const KEYS: &[Key] = &[
         .help("Further slots, only for tenants that run less than tenant_slots_min batches."),
     Key::new("scheduler.tenant_slots_min", whole(1, SLOTS_MAX), "2")
         .help("Below so many running batches a tenant may use the reserved slots."),
+    Key::new("contexts.max", whole(1, SLOTS_MAX), "64")
+        .help("Warm processes of node, python and php that live at once."),
+    Key::new("contexts.tenant_max", whole(1, SLOTS_MAX), "32")
+        .help("Such processes of one tenant."),
     Key::new("lease.duration", span(MS.saturating_mul(100), HOUR), "10s")
         .help("How long a job stays with a daemon that has died before another one takes it."),
     Key::new("lease.reap_interval", span(MS.saturating_mul(10), HOUR), "1s")

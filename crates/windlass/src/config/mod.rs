@@ -38,6 +38,7 @@ pub(crate) struct Config {
     pub(crate) log: Log,
     pub(crate) tenants: Vec<Tenant>,
     pub(crate) scheduler: Scheduler,
+    pub(crate) contexts: Contexts,
     pub(crate) lease: Lease,
     pub(crate) poll: Poll,
     pub(crate) retry: RetryPolicy,
@@ -67,6 +68,12 @@ pub(crate) struct Scheduler {
     pub(crate) slots: usize,
     pub(crate) slots_reserved: usize,
     pub(crate) tenant_slots_min: usize,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Contexts {
+    pub(crate) max: usize,
+    pub(crate) tenant_max: usize,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -161,6 +168,10 @@ impl Config {
                 slots: of.whole_if_set("scheduler.slots").map_or(slots_default, |n| n as usize),
                 slots_reserved: of.whole("scheduler.slots_reserved") as usize,
                 tenant_slots_min: of.whole("scheduler.tenant_slots_min") as usize,
+            },
+            contexts: Contexts {
+                max: of.whole("contexts.max") as usize,
+                tenant_max: of.whole("contexts.tenant_max") as usize,
             },
             lease: Lease {
                 duration: of.span("lease.duration"),

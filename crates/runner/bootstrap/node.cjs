@@ -1,0 +1,601 @@
+'use strict';
+// The bootstrap of a node context: it takes requests from descriptor 3, runs the sources of handlers and answers on
+// descriptor 4. docs/contexts.md is the contract. Handlers run in the same realm, so everything that is
+// needed after the first of them ran is taken here, before: they may replace any built-in.
+
+const fs = require('node:fs');
+const { AsyncLocalStorage } = require('node:async_hooks');
+const { createRequire } = require('node:module');
+const { Socket } = require('node:net');
+const { Writable } = require('node:stream');
+const { StringDecoder } = require('node:string_decoder');
+const { Script, constants } = require('node:vm');
+const util = require('node:util');
+
+const PROTOCOL = 1;
+const FRAME_BYTES_MAX = 33554432;
+const TEXT_CHARS_MAX = 65536;
+const SMALL_BYTES = 262144;
+const MARK_TRIES_MAX = 1000;
+const PARAMETERS = { body: 'payload, job, ctx, emit', before: 'ctx', beforeEach: 'ctx', afterEach: 'ctx' };
+
+const unbound = Function.prototype.bind.bind(Function.prototype.call);
+const { parse, stringify } = JSON;
+const { keys, defineProperty, getOwnPropertyDescriptor, hasOwn } = Object;
+const { ownKeys } = Reflect;
+const { floor } = Math;
+const { isInteger, isFinite } = Number;
+const { isView } = ArrayBuffer;
+const { from: bytesOf, allocUnsafe, byteLength, isBuffer } = Buffer;
+const { writeSync, readFileSync } = fs;
+const { inspect } = util;
+const { isNativeError, isMap, isSet, isAnyArrayBuffer } = util.types;
+const { wait } = Atomics;
+const [later, tick, write2] = [setImmediate, process.nextTick, (text) => writeSync(2, text)];
+const [exit, chdir, cwd] = [process.exit.bind(process), process.chdir, process.cwd];
+const now = performance.now.bind(performance);
+const AsyncFunction = (async () => {}).constructor;
+const then = unbound(Promise.prototype.then);
+const [enter, store] = [unbound(AsyncLocalStorage.prototype.enterWith), unbound(AsyncLocalStorage.prototype.getStore)];
+const [slice, indexOf, lastIndexOf] = ['slice', 'indexOf', 'lastIndexOf'].map((n) => unbound(String.prototype[n]));
+const [charCodeAt, startsWith] = [unbound(String.prototype.charCodeAt), unbound(String.prototype.startsWith)];
+const [wellFormed, isWellFormed] = [unbound(String.prototype.toWellFormed), unbound(String.prototype.isWellFormed)];
+const [utf8Write, utf8Slice] = [unbound(Buffer.prototype.utf8Write), unbound(Buffer.prototype.utf8Slice)];
+const [toText, copy] = [unbound(Buffer.prototype.toString), unbound(Buffer.prototype.copy)];
+const [decode, decodeEnd] = [unbound(StringDecoder.prototype.write), unbound(StringDecoder.prototype.end)];
+
+// --- Answers -------------------------------------------------------------------------------------------------------
+
+const small = Buffer.allocUnsafeSlow(SMALL_BYTES);
+const sleeper = new Int32Array(new SharedArrayBuffer(4));
+
+// Whoever shares a descriptor may have made it non-blocking; `tries` bounds the waits for room.
+function writeWhole(descriptor, bytes, length, tries) {
+  for (let at = 0; at < length; ) {
+    try {
+      at += writeSync(descriptor, bytes, at, length - at);
+    } catch (error) {
+      if (error.code !== 'EAGAIN' && error.code !== 'EINTR') throw error;
+      if (--tries < 0) throw error;
+      if (error.code === 'EAGAIN') wait(sleeper, 0, 0, 1);
+    }
+  }
+}
+
+// Frames are put together by hand: it is faster, and no `toJSON` of a handler can meddle.
+function send(json) {
+  const bytes = json.length * 3 + 4 <= SMALL_BYTES ? small : allocUnsafe(byteLength(json) + 4);
+  const length = utf8Write(bytes, json, 4);
+  bytes[0] = length >>> 24;
+  bytes[1] = length >>> 16;
+  bytes[2] = length >>> 8;
+  bytes[3] = length;
+  try {
+    writeWhole(4, bytes, length + 4, Infinity);
+  } catch {
+    exit(70); // Nobody listens any more.
+  }
+}
+
+const quote = (text) => stringify(wellFormed(text));
+
+// No more than one answer may hold, and no half of a pair of surrogates at the end.
+function piece(text, at) {
+  const end = at + TEXT_CHARS_MAX;
+  const splits = end < text.length && (charCodeAt(text, end - 1) & 0xfc00) === 0xd800;
+  return slice(text, at, splits ? end - 1 : end);
+}
+
+function refuse(code, why) {
+  write2(why + '\n');
+  exit(code);
+}
+
+// --- Output --------------------------------------------------------------------------------------------------------
+
+let busy = false; // From a request to its last answer. Otherwise nobody expects frames.
+
+function output(name, descriptor, text) {
+  if (!busy) {
+    const bytes = bytesOf(text);
+    try {
+      writeWhole(descriptor, bytes, bytes.length, MARK_TRIES_MAX);
+    } catch {} // What nobody reads is lost.
+    return;
+  }
+  for (let at = 0; at < text.length; ) {
+    const part = piece(text, at);
+    send('{"kind":"output","stream":"' + name + '","text":' + quote(part) + '}');
+    at += part.length;
+  }
+}
+
+// Takes the place of process.stdout and process.stderr, and so of what `console` writes to.
+class Stream extends Writable {
+  #decoder = new StringDecoder('utf8');
+  #name;
+
+  constructor(name, fd) {
+    super({ decodeStrings: false });
+    this.#name = name;
+    this.fd = fd;
+  }
+  _write(chunk, encoding, callback) {
+    const isText = typeof chunk === 'string' && (encoding === 'utf8' || encoding === 'utf-8');
+    const text = isText ? chunk : decode(this.#decoder, isBuffer(chunk) ? chunk : bytesOf(chunk, encoding));
+    if (text !== '') output(this.#name, this.fd, text);
+    callback();
+  }
+  // The standard streams of node cannot be ended either.
+  end(chunk, encoding, callback) {
+    const last = [chunk, encoding, callback].find((value) => typeof value === 'function');
+    if (chunk != null && typeof chunk !== 'function') this.write(chunk, typeof encoding === 'string' ? encoding : 'utf8');
+    if (last) tick(last);
+    return this;
+  }
+  destroy() {
+    return this;
+  }
+  // Half a character that no later write will complete.
+  static flush(stream) {
+    if (stream.#decoder.lastNeed === 0) return;
+    const rest = decodeEnd(stream.#decoder);
+    if (rest !== '') output(stream.#name, stream.fd, rest);
+  }
+}
+
+const [stdout, stderr] = [new Stream('stdout', 1), new Stream('stderr', 2)];
+defineProperty(process, 'stdout', { value: stdout, writable: true, enumerable: true, configurable: true });
+defineProperty(process, 'stderr', { value: stderr, writable: true, enumerable: true, configurable: true });
+process.removeAllListeners('warning');
+process.on('warning', (warning) => output('stderr', 2, describe(warning) + '\n'));
+
+// --- Errors --------------------------------------------------------------------------------------------------------
+
+// Message and trace of whatever was thrown, without the frames of this file and what called it.
+function describe(thrown) {
+  try {
+    if (typeof thrown === 'string') return piece(thrown, 0);
+    if (isNativeError(thrown)) return piece(handlerFrames(inspect(thrown)), 0);
+    if (thrown !== null && typeof thrown === 'object') {
+      if (typeof thrown.stack === 'string') return piece(handlerFrames(thrown.stack), 0);
+      if (typeof thrown.message === 'string') return piece(thrown.message, 0);
+    }
+    return piece(inspect(thrown), 0);
+  } catch {
+    return 'an error that cannot be shown';
+  }
+}
+
+function handlerFrames(text) {
+  let kept = '';
+  let skipping = false;
+  for (let at = 0; at < text.length; ) {
+    const found = indexOf(text, '\n', at);
+    const end = found < 0 ? text.length : found + 1;
+    const line = slice(text, at, end);
+    const isFrame = indexOf(line, ' at ') >= 0 && startsWith(line, '    ');
+    skipping = isFrame && (skipping || indexOf(line, __filename) >= 0);
+    if (!skipping) kept += line;
+    at = end;
+  }
+  return kept;
+}
+
+// An error that no work can be blamed for must not cost others their work.
+function blame(thrown) {
+  const work = store(scope);
+  // Not from within the last resort for exceptions: what it throws itself ends the process.
+  if (work && work === running) later(settle, work, true, thrown);
+  else output('stderr', 2, describe(thrown) + '\n');
+}
+
+process.setUncaughtExceptionCaptureCallback(blame);
+process.on('unhandledRejection', blame);
+
+// --- Sources -------------------------------------------------------------------------------------------------------
+
+function compile(type, field, source, require) {
+  // A method has a name in traces, but does not take that name from the source's own variables. The source
+  // begins on the first line, so that its lines keep their numbers.
+  const head = '(require => ({async ' + field + '(' + PARAMETERS[field] + ') {';
+  const script = new Script(head + source + '\n}}).' + field + ')', {
+    filename: 'handler ' + type + ' ' + field,
+    columnOffset: -head.length,
+    importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
+  });
+  new AsyncFunction(PARAMETERS[field], source); // Refuses a source that closes our bracket and opens its own.
+  return script.runInThisContext()(require);
+}
+
+// The first line of such an error's stack is the place: `handler mail body:3`.
+function describeSyntax(error, source) {
+  let lines = 1;
+  for (let at = 0; (at = indexOf(source, '\n', at) + 1) > 0; ) lines++;
+  const stack = String(error.stack);
+  const place = slice(stack, 0, indexOf(stack, '\n'));
+  const line = Number(slice(place, lastIndexOf(place, ':') + 1));
+  const where = startsWith(place, 'handler ') && isInteger(line) ? ' (line ' + (line < lines ? line : lines) + ')' : '';
+  return error.name + ': ' + error.message + where;
+}
+
+function load(request) {
+  const { handler: number, tenant, type, check } = request;
+  if (!check) switchTo(number);
+  const handler = { number, tenant, type, ctx: {} };
+  const require = createRequire(cwd() + '/');
+  for (const field of ['before', 'beforeEach', 'afterEach', 'body']) {
+    try {
+      handler[field] = typeof request[field] === 'string' ? compile(type, field, request[field], require) : null;
+    } catch (error) {
+      fail('load', describeSyntax(error, request[field]), ',"field":"' + field + '"');
+      return;
+    }
+  }
+  const loaded = (us) => finish('{"kind":"loaded","handler":' + number + ',"us":' + us + '}');
+  if (check) {
+    loaded(0);
+    return;
+  }
+  stage(handler, 'before', (us) => {
+    handlers.set(number, handler);
+    loaded(us);
+  });
+}
+
+// --- Results -------------------------------------------------------------------------------------------------------
+
+class Refusal extends Error {}
+
+function isStatus(value) {
+  return isInteger(value) && value >= 100 && value <= 599;
+}
+
+// JSON, or an error: where JSON.stringify would put null for a number, or half a pair of surrogates.
+function json(value) {
+  if (isView(value) || isMap(value) || isSet(value) || isAnyArrayBuffer(value)) {
+    throw new Refusal(value.constructor.name + ' is no JSON value');
+  }
+  const text = stringify(value);
+  if (text === undefined) throw new Refusal('a ' + typeof value + ' is no JSON value');
+  if (indexOf(text, 'null') >= 0 || indexOf(text, '\\ud') >= 0) {
+    stringify(value, (key, inner) => {
+      if (typeof inner === 'number' && !isFinite(inner)) throw new Refusal(inner + ' is no JSON value');
+      const isBroken = (typeof inner === 'string' && !isWellFormed(inner)) || !isWellFormed(key);
+      if (isBroken) throw new Refusal('a text with half a character is no JSON value');
+      return inner;
+    });
+  }
+  return text;
+}
+
+// The members of an `end` that tell how the job went.
+function outcome(failed, value) {
+  try {
+    if (failed) return failure(value);
+    if (value === undefined || value === null) return '"status":200';
+    if (typeof value === 'number' && isInteger(value)) return statusMember(value);
+    if (typeof value !== 'object') return '"status":200,' + dataMember(value);
+    const names = keys(value);
+    const has = (name) => names[0] === name || names[1] === name;
+    const count = (has('status') ? 1 : 0) + (has('data') ? 1 : 0);
+    if (count === 0 || count !== names.length) return '"status":200,' + dataMember(value);
+    const status = has('status') ? value.status : undefined;
+    const data = has('data') ? value.data : undefined;
+    const first = status === undefined || status === null ? '"status":200' : statusMember(status);
+    return data === undefined ? first : first + ',' + dataMember(data);
+  } catch (error) {
+    return failure(error);
+  }
+}
+
+function statusMember(status) {
+  if (isStatus(status)) return '"status":' + status;
+  throw new Refusal('the status must be a whole number from 100 to 599, not ' + piece(inspect(status), 0));
+}
+
+function dataMember(data) {
+  let text;
+  try {
+    text = json(data);
+  } catch (error) {
+    throw new Refusal('the result is no JSON value: ' + (error instanceof Refusal ? error.message : describe(error)));
+  }
+  const bytes = byteLength(text);
+  if (bytes > resultBytesMax) throw new Refusal('the result has ' + bytes + ' bytes, at most ' + resultBytesMax);
+  return '"data":' + text;
+}
+
+function failure(thrown) {
+  let status = 500;
+  try {
+    if (thrown instanceof Refusal) return '"status":500,"error":' + quote(piece(thrown.message, 0));
+    if (thrown !== null && typeof thrown === 'object' && isStatus(thrown.status)) status = thrown.status;
+  } catch {} // A getter of the handler's that throws is no status.
+  return '"status":' + status + ',"error":' + quote(describe(thrown));
+}
+
+// --- Work: a job, or one of the other three sources ----------------------------------------------------------------
+
+const scope = new AsyncLocalStorage(); // Tells whose promise was rejected, whose timer threw.
+const handlers = new Map();
+const handlerOf = handlers.get.bind(handlers);
+let running = null;
+let markBytes = null;
+let resultBytesMax = 0;
+
+function start(work, source, a, b, c, d) {
+  running = work;
+  enter(scope, work);
+  work.since = now();
+  then(source(a, b, c, d), (value) => settle(work, false, value), (thrown) => settle(work, true, thrown));
+}
+
+// The first word counts: a job that has ended by an exception elsewhere may still return something.
+function settle(work, failed, value) {
+  if (work !== running) return;
+  const us = floor((now() - work.since) * 1000);
+  running = null;
+  work.ended(us, failed, value);
+}
+
+function stage(handler, name, next) {
+  if (handler[name] === null) {
+    next(0);
+    return;
+  }
+  const ended = (us, failed, thrown) => (failed ? fail(name, describe(thrown), '') : next(us));
+  start({ since: 0, ended }, handler[name], handler.ctx);
+}
+
+class Batch {
+  constructor(handler, jobs, mark) {
+    this.handler = handler;
+    this.jobs = jobs;
+    this.mark = mark;
+  }
+  next(place) {
+    if (place === this.jobs.length) {
+      stage(this.handler, 'afterEach', (us) => finish('{"kind":"done","us":' + us + '}'));
+      return;
+    }
+    const { handler } = this;
+    const entry = this.jobs[place];
+    const work = new JobWork(this, place);
+    let payload;
+    try {
+      payload = payloadOf(entry);
+    } catch (error) {
+      running = work;
+      work.since = now();
+      later(settle, work, true, error);
+      return;
+    }
+    const job = {
+      id: entry.id,
+      tenant: handler.tenant,
+      type: handler.type,
+      attempt: entry.attempt,
+      priority: entry.priority,
+      created_at: entry.created_at,
+      progress: (percent, message) => progress(work, percent, message),
+    };
+    start(work, handler.body, payload, job, handler.ctx, (type, value, options) => emit(work, type, value, options));
+  }
+}
+
+class JobWork {
+  constructor(batch, place) {
+    this.batch = batch;
+    this.place = place;
+    this.since = 0;
+  }
+  ended(us, failed, value) {
+    const how = failed || value !== undefined ? outcome(failed, value) : '"status":200';
+    Stream.flush(stdout);
+    Stream.flush(stderr);
+    if (this.batch.mark) {
+      mark(1);
+      mark(2);
+    }
+    send('{"kind":"end","job":' + this.place + ',' + how + ',"us":' + us + '}');
+    this.batch.next(this.place + 1);
+  }
+}
+
+function mark(descriptor) {
+  try {
+    writeWhole(descriptor, markBytes, markBytes.length, MARK_TRIES_MAX);
+  } catch {} // A handler may have closed it. The job is not to blame.
+}
+
+function payloadOf(entry) {
+  if (typeof entry.payload === 'string') return entry.payload;
+  if (hasOwn(entry, 'payload_base64')) return bytesOf(entry.payload_base64, 'base64');
+  return readFileSync(entry.payload_file, entry.payload_text ? { encoding: 'utf8' } : {});
+}
+
+function emit(work, type, value, options) {
+  if (work !== running) throw new Error('emit: the job has ended');
+  if (typeof type !== 'string' || type === '' || !isWellFormed(type)) {
+    throw new TypeError('emit: the type must be a text that is not empty');
+  }
+  const isBytes = isView(value);
+  let payload;
+  if (isBytes) payload = toText(bytesOf(value.buffer, value.byteOffset, value.byteLength), 'base64');
+  else if (typeof value === 'string' && isWellFormed(value)) payload = value;
+  else payload = json(value);
+  if (options !== undefined && options !== null && typeof options !== 'object') {
+    throw new TypeError('emit: the options must be an object');
+  }
+  const more = options === undefined || options === null ? '' : ',"options":' + json(options);
+  const frame =
+    '{"kind":"emit","type":' + stringify(type) + (isBytes ? ',"payload_base64":' : ',"payload":') + stringify(payload) + more + '}';
+  if (byteLength(frame) > FRAME_BYTES_MAX) throw new RangeError('emit: the payload is too large');
+  send(frame);
+}
+
+function progress(work, percent, message) {
+  if (work !== running) throw new Error('progress: the job has ended');
+  if (!(typeof percent === 'number' && percent >= 0 && percent <= 100)) {
+    throw new TypeError('progress: the percentage must be a number from 0 to 100');
+  }
+  const more = message === undefined || message === null ? '' : ',"message":' + quote(piece(`${message}`, 0));
+  send('{"kind":"progress","percent":' + percent + more + '}');
+}
+
+// --- What handlers may have changed for everybody ------------------------------------------------------------------
+
+const SHARED = [globalThis, console, JSON, Math, Reflect, Object, Array, Promise, Date];
+for (const type of [Object, Function, Array, String, Number, Promise, Date, RegExp, Map, Set, Error]) {
+  SHARED.push(type.prototype);
+}
+const pristine = SHARED.map(propertiesOf);
+// Node itself keeps changing values in `process`; its functions and streams it does not.
+const pristineProcess = propertiesOf(process).filter(
+  ({ name, was }) => typeof was.value === 'function' || name === 'stdout' || name === 'stderr' || name === 'env',
+);
+const [env, environment, directory] = [process.env, { __proto__: null, ...process.env }, cwd()];
+let last = null;
+
+function propertiesOf(object) {
+  const properties = [];
+  const names = ownKeys(object);
+  for (let at = 0; at < names.length; at++) {
+    properties[at] = { name: names[at], was: getOwnPropertyDescriptor(object, names[at]) };
+  }
+  return properties;
+}
+
+function putBack(object, properties) {
+  for (let at = 0; at < properties.length; at++) {
+    const { name, was } = properties[at];
+    const is = getOwnPropertyDescriptor(object, name);
+    if (is && is.value === was.value && is.get === was.get && is.set === was.set) continue;
+    try {
+      defineProperty(object, name, was);
+    } catch {} // A handler has frozen it. There is nothing to be done.
+  }
+}
+
+function removeNew(object, properties) {
+  const names = ownKeys(object);
+  if (names.length === properties.length) return;
+  const known = { __proto__: null };
+  for (let at = 0; at < properties.length; at++) known[properties[at].name] = true;
+  for (let at = 0; at < names.length; at++) if (!known[names[at]]) delete object[names[at]];
+}
+
+function switchTo(number) {
+  if (last === number) return;
+  const isFirst = last === null;
+  last = number;
+  if (isFirst) return;
+  for (let at = 0; at < SHARED.length; at++) {
+    putBack(SHARED[at], pristine[at]);
+    removeNew(SHARED[at], pristine[at]);
+  }
+  putBack(process, pristineProcess);
+  for (const stream of [stdout, stderr]) for (const name of ['write', 'end', '_write']) delete stream[name];
+  for (const name of keys(env)) if (!(name in environment)) delete env[name];
+  for (const name in environment) if (env[name] !== environment[name]) env[name] = environment[name];
+  try {
+    chdir(directory);
+  } catch {} // It is gone. A handler that needs it will say so.
+}
+
+// --- Requests ------------------------------------------------------------------------------------------------------
+
+function finish(json) {
+  enter(scope, undefined);
+  Stream.flush(stdout);
+  Stream.flush(stderr);
+  busy = false;
+  send(json);
+  take();
+}
+
+function fail(name, message, more) {
+  finish('{"kind":"failed","stage":"' + name + '"' + more + ',"message":' + quote(piece(message, 0)) + '}');
+}
+
+function run(request) {
+  const handler = handlerOf(request.handler);
+  if (handler === undefined) refuse(65, 'a request names handler ' + request.handler + ', which is not loaded');
+  switchTo(request.handler);
+  stage(handler, 'beforeEach', (us) => {
+    send('{"kind":"begun","us":' + us + '}');
+    new Batch(handler, request.jobs, request.mark).next(0);
+  });
+}
+
+function hello(request) {
+  if (request.protocol !== PROTOCOL) {
+    refuse(64, 'this bootstrap speaks protocol ' + PROTOCOL + ', not ' + request.protocol);
+  }
+  markBytes = bytesOf('\0' + request.mark + '\n');
+  resultBytesMax = request.result_bytes_max;
+  finish('{"kind":"ready","protocol":' + PROTOCOL + ',"language":"node ' + process.versions.node + '"}');
+}
+
+let held = allocUnsafe(SMALL_BYTES); // What has been read and not been used lies from `from` to `to`.
+let [from, to, atEnd] = [0, 0, false];
+
+function receive(bytes) {
+  if (to + bytes.length > held.length) {
+    const room = to - from + bytes.length;
+    const larger = room > held.length / 2 ? allocUnsafe(room * 2) : held;
+    copy(held, larger, 0, from, to);
+    [held, from, to] = [larger, 0, to - from];
+  }
+  copy(bytes, held, to);
+  to += bytes.length;
+  if (!busy) take();
+}
+
+// Starts on the next request, if there is a whole one.
+function take() {
+  const length = to - from < 4 ? 0 : ((held[from] << 24) | (held[from + 1] << 16) | (held[from + 2] << 8) | held[from + 3]) >>> 0;
+  if (to - from >= 4 && (length === 0 || length > FRAME_BYTES_MAX)) refuse(65, 'a request of ' + length + ' bytes');
+  if (to - from < 4 || to - from < length + 4) {
+    if (atEnd) exit(0);
+    return;
+  }
+  let request;
+  try {
+    request = parse(utf8Slice(held, from + 4, from + 4 + length));
+  } catch (error) {
+    refuse(65, 'a request that is no JSON: ' + error.message);
+  }
+  from += 4 + length;
+  if (from === to) {
+    [from, to] = [0, 0];
+    if (held.length > 4 * SMALL_BYTES) held = allocUnsafe(SMALL_BYTES);
+  }
+  busy = true;
+  if (markBytes === null && request.kind !== 'hello') refuse(65, 'the first request must be hello');
+  if (request.kind === 'run') run(request);
+  else if (request.kind === 'load') load(request);
+  else if (request.kind === 'hello') hello(request);
+  else refuse(65, 'a request of kind ' + request.kind);
+}
+
+// As long as it reads, node does not end, even if a job waits for something that never comes.
+const input = new Socket({
+  fd: 3,
+  readable: true,
+  writable: false,
+  onread: {
+    buffer: allocUnsafe(SMALL_BYTES),
+    callback(length, buffer) {
+      receive(buffer.subarray(0, length));
+      return true;
+    },
+  },
+});
+input.on('error', () => exit(0));
+input.on('end', () => {
+  atEnd = true;
+  if (!busy) take();
+});
+input.resume();

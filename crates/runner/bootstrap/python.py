@@ -1,0 +1,567 @@
+"""The bootstrap of a python context: it takes requests from descriptor 3, runs the sources of
+handlers and answers on descriptor 4. docs/contexts.md is the contract.
+
+Handlers run in the same interpreter and may replace anything in any module. So what is needed after
+the first of them ran is taken by name here, before.
+"""
+
+import ast
+import atexit
+import base64
+import builtins
+import codecs
+import io
+import json
+import linecache
+import os
+import sys
+import threading
+import traceback
+from time import perf_counter_ns as now, sleep
+from types import ModuleType
+
+PROTOCOL = 1
+FRAME_BYTES_MAX = 33_554_432
+TEXT_CHARS_MAX = 65_536
+MARK_TRIES_MAX = 1000
+PARAMETERS = {
+    "before": ["ctx"],
+    "beforeEach": ["ctx"],
+    "afterEach": ["ctx"],
+    "body": ["payload", "job", "ctx", "emit"],
+}
+
+write, exit_now, chdir = os.write, os._exit, os.chdir
+parse, quote = json.JSONDecoder().decode, json.encoder.encode_basestring
+to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+b64encode, b64decode = base64.b64encode, base64.b64decode
+TracebackException = traceback.TracebackException
+globals().update(vars(builtins))  # A handler may replace those, too.
+
+
+# --- Answers -------------------------------------------------------------------------------------
+
+
+def write_whole(descriptor, data, tries=None):
+    """Whoever shares a descriptor may have made it non-blocking; `tries` bounds the waits."""
+    while data:
+        try:
+            data = data[write(descriptor, data):]
+        except BlockingIOError:
+            if tries is not None:
+                tries -= 1
+                if tries < 0:
+                    raise
+            sleep(0.001)
+
+
+# Threads that a job has left behind may print while the next one ends.
+writing = threading.RLock()
+
+
+def send(text):
+    data = text.encode("utf-8", "replace")
+    data = len(data).to_bytes(4, "big") + data
+    with writing:
+        try:
+            written = write(4, data)
+            if written != len(data):
+                write_whole(4, memoryview(data)[written:])
+        except BlockingIOError:
+            write_whole(4, memoryview(data))
+        except OSError:
+            exit_now(70)  # Nobody listens any more.
+
+
+def refuse(code, why):
+    write_whole(2, f"{why}\n".encode(), MARK_TRIES_MAX)
+    exit_now(code)
+
+
+# --- Output --------------------------------------------------------------------------------------
+
+
+class State:
+    busy = False  # From a request to its last answer. Otherwise nobody expects frames.
+    running = None  # The job that runs now.
+    result_bytes_max = 0
+    mark = None
+
+
+def output(stream, descriptor, text):
+    if not State.busy:
+        try:
+            write_whole(descriptor, text.encode("utf-8", "replace"), MARK_TRIES_MAX)
+        except OSError:
+            pass  # What nobody reads is lost.
+        return
+    for at in range(0, len(text), TEXT_CHARS_MAX):
+        part = quote(text[at:at + TEXT_CHARS_MAX])
+        send(f'{{"kind":"output","stream":"{stream}","text":{part}}}')
+
+
+class Bytes(io.RawIOBase):
+    """What `sys.stdout.buffer` is. Half a character waits for its other half."""
+
+    def __init__(self, name, descriptor):
+        self._name, self._descriptor, self.mode = name, descriptor, "wb"
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._half = False
+
+    def write(self, data):
+        data = bytes(data)
+        text = self._decoder.decode(data)
+        self._half = True
+        if text:
+            output(self._name, self._descriptor, text)
+        return len(data)
+
+    def settle(self):
+        self._half = False
+        text = self._decoder.decode(b"", True)
+        if text:
+            output(self._name, self._descriptor, text)
+
+    def writable(self):
+        return True
+
+    def fileno(self):
+        return self._descriptor
+
+    def close(self):
+        pass
+
+
+class Stream(io.TextIOBase):
+    """What `sys.stdout` and `sys.stderr` are."""
+
+    encoding, errors, line_buffering, mode = "utf-8", "replace", True, "w"
+
+    def __init__(self, name, descriptor):
+        self._name, self._descriptor, self.name = name, descriptor, f"<{name}>"
+        self.buffer = Bytes(name, descriptor)
+
+    def write(self, text):
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        if text:
+            output(self._name, self._descriptor, text)
+        return len(text)
+
+    def writable(self):
+        return True
+
+    def fileno(self):
+        return self._descriptor
+
+    def reconfigure(self, **options):
+        pass
+
+    def close(self):
+        pass
+
+
+stdout, stderr = Stream("stdout", 1), Stream("stderr", 2)
+
+
+def restore_streams():
+    sys.stdout = sys.__stdout__ = stdout
+    sys.stderr = sys.__stderr__ = stderr
+
+
+def child_of_fork():
+    """A child that a handler forks is no context: it prints, and has no word in the protocol."""
+    State.busy, State.running = False, None
+    os.close(3)
+    os.close(4)
+
+
+# --- Errors --------------------------------------------------------------------------------------
+
+
+def describe(thrown):
+    """Message and trace, without the frames of this file that lead to the handler."""
+    try:
+        trace = thrown.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+            trace = trace.tb_next
+        told = TracebackException(type(thrown), thrown, trace, compact=True)
+        return "".join(told.format()).rstrip("\n")[:TEXT_CHARS_MAX]
+    except BaseException:
+        return f"{type(thrown).__name__}: an error that cannot be shown"
+
+
+# --- Sources -------------------------------------------------------------------------------------
+
+
+class Namespace:
+    """`ctx` and `job`: the same things as attributes and as items."""
+
+    def __getitem__(self, name):
+        return vars(self)[name]
+
+    def __setitem__(self, name, value):
+        vars(self)[name] = value
+
+    def __delitem__(self, name):
+        del vars(self)[name]
+
+    def __contains__(self, name):
+        return name in vars(self)
+
+    def __iter__(self):
+        return iter(vars(self))
+
+    def __len__(self):
+        return len(vars(self))
+
+    def __repr__(self):
+        return f"{type(self).__name__}({vars(self)!r})"
+
+    def get(self, name, default=None):
+        return vars(self).get(name, default)
+
+
+class Ctx(Namespace):
+    pass
+
+
+class Handler:
+    def __init__(self, request):
+        self.number, self.tenant, self.type = (request[name] for name in ("handler", "tenant", "type"))
+        self.ctx = Ctx()
+        # Its global variables are those of a main module of its own.
+        self.module = ModuleType("__main__")
+        self.module.__builtins__ = builtins
+
+    def compile(self, field, source):
+        filename = f"handler {self.type} {field}"
+        linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+        return function_of(field, source, filename, vars(self.module))
+
+
+def function_of(field, source, filename, variables):
+    """The source as a function. Its statements are moved, not its text, so that lines keep their
+    numbers and texts over several lines their spaces."""
+    try:
+        statements = ast.parse(source, filename).body
+    except IndentationError as error:
+        if error.msg != "unexpected indent":
+            raise
+        # All of it may be indented, as it was where it was written down.
+        try:
+            block = ast.parse(f"if True:\n{source}", filename)
+        except SyntaxError:
+            raise error from None
+        ast.increment_lineno(block, -1)
+        if len(block.body) != 1:
+            raise
+        statements = block.body[0].body
+    # Imports from the future must stay outside of the function.
+    future = [s for s in statements if isinstance(s, ast.ImportFrom) and s.module == "__future__"]
+    inside = [s for s in statements if s not in future] or [ast.Pass(lineno=1, col_offset=0)]
+    parameters = [ast.arg(arg=name, lineno=1, col_offset=0) for name in PARAMETERS[field]]
+    function = ast.FunctionDef(
+        name=field,
+        args=ast.arguments(
+            posonlyargs=[], args=parameters, kwonlyargs=[], kw_defaults=[], defaults=[]
+        ),
+        body=inside,
+        decorator_list=[],
+        lineno=1,
+        col_offset=0,
+    )
+    module = ast.fix_missing_locations(ast.Module(body=[*future, function], type_ignores=[]))
+    names = dict(variables)
+    exec(compile(module, filename, "exec", dont_inherit=True), variables)
+    made = variables.pop(field)
+    if field in names:
+        variables[field] = names[field]
+    if made.__code__.co_flags & 0x2A0:  # A generator or a coroutine would run nothing when called.
+        raise SyntaxError("'yield' and 'await' cannot be used outside of a function of your own")
+    return made
+
+
+def load(request):
+    number, check = request["handler"], request["check"]
+    if not check:
+        switch_to(number)
+    handler = Handler(request)
+    for field in PARAMETERS:
+        source = request[field]
+        try:
+            setattr(handler, field, None if source is None else handler.compile(field, source))
+        except BaseException as error:
+            line = getattr(error, "lineno", None)
+            where = f" (line {line})" if isinstance(line, int) else ""
+            message = f"{type(error).__name__}: {getattr(error, 'msg', error)}{where}"
+            return failed("load", message, f',"field":"{field}"')
+    started = now()
+    if not check:
+        sys.modules["__main__"] = handler.module
+        handlers[number] = handler
+        if handler.before is not None:
+            try:
+                handler.before(handler.ctx)
+            except BaseException as error:
+                del handlers[number]
+                return failed("before", describe(error))
+    us = 0 if check or handler.before is None else (now() - started) // 1000
+    return f'{{"kind":"loaded","handler":{number},"us":{us}}}'
+
+
+# --- Results -------------------------------------------------------------------------------------
+
+
+class Refusal(Exception):
+    """An outcome that is no outcome: its text is enough, nobody needs a trace."""
+
+
+def is_status(value):
+    return isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599
+
+
+def outcome(value):
+    """The members of an `end` that tell how the job went."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return status_member(value)
+    if isinstance(value, dict) and 0 < len(value) == ("status" in value) + ("data" in value):
+        status = value.get("status")
+        first = '"status":200' if status is None else status_member(status)
+        return f'{first},{data_member(value["data"])}' if "data" in value else first
+    return f'"status":200,{data_member(value)}'
+
+
+def status_member(status):
+    if is_status(status):
+        return f'"status":{int(status)}'
+    raise Refusal(f"the status must be a whole number from 100 to 599, not {status!r:.100}")
+
+
+def data_member(data):
+    try:
+        text = to_json(data)
+        size = len(text.encode())
+    except Exception as error:
+        told = f"{type(error).__name__}: {error}"
+        raise Refusal(f"the result is no JSON value: {told}") from None
+    if size > State.result_bytes_max:
+        raise Refusal(f"the result has {size} bytes, at most {State.result_bytes_max}")
+    return f'"data":{text}'
+
+
+def failure(thrown):
+    status, text = 500, None
+    if isinstance(thrown, Refusal):
+        text = str(thrown)
+    else:
+        try:
+            status = thrown.status if is_status(thrown.status) else 500
+        except BaseException:
+            pass
+    return f'"status":{int(status)},"error":{quote((text or describe(thrown))[:TEXT_CHARS_MAX])}'
+
+
+# --- Work ----------------------------------------------------------------------------------------
+
+handlers = {}
+
+
+class Job(Namespace):
+    def __init__(self, handler, entry):
+        self.id = entry["id"]
+        self.tenant = handler.tenant
+        self.type = handler.type
+        self.attempt = entry["attempt"]
+        self.priority = entry["priority"]
+        self.created_at = entry["created_at"]
+
+    def progress(self, percent, message=None):
+        if State.running is not self:
+            raise RuntimeError("progress: the job has ended")
+        if isinstance(percent, bool) or not isinstance(percent, (int, float)) or not 0 <= percent <= 100:
+            raise ValueError("progress: the percentage must be a number from 0 to 100")
+        more = "" if message is None else f',"message":{quote(str(message)[:TEXT_CHARS_MAX])}'
+        send(f'{{"kind":"progress","percent":{percent}{more}}}')
+
+
+def emit_of(job):
+    def emit(type, payload, options=None, **more):
+        if State.running is not job:
+            raise RuntimeError("emit: the job has ended")
+        if not isinstance(type, str) or not type:
+            raise TypeError("emit: the type must be a text that is not empty")
+        if options is not None and not isinstance(options, dict):
+            raise TypeError("emit: the options must be a dict")
+        if isinstance(payload, (bytes, bytearray, memoryview)):
+            member = f'"payload_base64":"{b64encode(payload).decode()}"'
+        else:
+            member = f'"payload":{quote(payload if isinstance(payload, str) else to_json(payload))}'
+        options = {**(options or {}), **more}
+        rest = f',"options":{to_json(options)}' if options else ""
+        frame = f'{{"kind":"emit","type":{quote(type)},{member}{rest}}}'
+        if len(frame.encode()) > FRAME_BYTES_MAX:  # Refuses half a pair of surrogates, too.
+            raise ValueError("emit: the payload is too large")
+        send(frame)
+
+    return emit
+
+
+def payload_of(entry):
+    payload = entry.get("payload")
+    if payload is not None:
+        return payload
+    if "payload_base64" in entry:
+        return b64decode(entry["payload_base64"])
+    with open(entry["payload_file"], "rb") as file:
+        data = file.read()
+    return data.decode() if entry.get("payload_text") else data
+
+
+def run(request):
+    handler = handlers.get(request["handler"])
+    if handler is None:
+        refuse(65, f"a request names handler {request['handler']}, which is not loaded")
+    switch_to(handler.number)
+    sys.modules["__main__"] = handler.module
+    us, problem = stage(handler.beforeEach, handler.ctx)
+    if problem is not None:
+        return failed("beforeEach", problem)
+    send(f'{{"kind":"begun","us":{us}}}')
+    body, ctx, marks = handler.body, handler.ctx, request["mark"]
+    for place, entry in enumerate(request["jobs"]):
+        job = Job(handler, entry)
+        State.running = job
+        started = now()
+        try:
+            value = body(payload_of(entry), job, ctx, emit_of(job))
+            us = (now() - started) // 1000
+            how = '"status":200' if value is None else outcome(value)
+        except BaseException as error:
+            us = (now() - started) // 1000
+            how = failure(error)
+        State.running = None
+        if stdout.buffer._half or stderr.buffer._half:
+            settle()
+        if marks:
+            mark(1)
+            mark(2)
+        send(f'{{"kind":"end","job":{place},{how},"us":{us}}}')
+    us, problem = stage(handler.afterEach, handler.ctx)
+    if problem is not None:
+        return failed("afterEach", problem)
+    return f'{{"kind":"done","us":{us}}}'
+
+
+def stage(function, ctx):
+    if function is None:
+        return 0, None
+    started = now()
+    try:
+        function(ctx)
+    except BaseException as error:
+        return 0, describe(error)
+    return (now() - started) // 1000, None
+
+
+def settle():
+    stdout.buffer.settle()
+    stderr.buffer.settle()
+
+
+def mark(descriptor):
+    try:
+        write_whole(descriptor, State.mark, MARK_TRIES_MAX)
+    except OSError:
+        pass  # A handler may have closed it. The job is not to blame.
+
+
+def failed(name, message, more=""):
+    message = quote(message[:TEXT_CHARS_MAX])
+    return f'{{"kind":"failed","stage":"{name}"{more},"message":{message}}}'
+
+
+# --- What handlers may have changed for everybody ------------------------------------------------
+
+pristine = dict(vars(builtins))
+environment, environ = dict(os.environ), os.environ
+directory, path, recursion_max = os.getcwd(), [os.getcwd(), *sys.path[1:]], sys.getrecursionlimit()
+last = None
+
+
+def switch_to(number):
+    global last
+    if last == number:
+        return
+    last = number
+    names = vars(builtins)
+    if names != pristine:
+        names.clear()
+        names.update(pristine)
+    os.environ = environ
+    if environ != environment:
+        for name in list(environ):
+            if name not in environment:
+                del environ[name]
+        environ.update(environment)
+    try:
+        chdir(directory)
+    except OSError:
+        pass  # It is gone. A handler that needs it will say so.
+    sys.path[:] = path
+    sys.setrecursionlimit(recursion_max)
+    restore_streams()
+
+
+# --- Requests ------------------------------------------------------------------------------------
+
+
+def hello(request):
+    if request["protocol"] != PROTOCOL:
+        refuse(64, f"this bootstrap speaks protocol {PROTOCOL}, not {request['protocol']}")
+    State.mark = f"\0{request['mark']}\n".encode()
+    State.result_bytes_max = request["result_bytes_max"]
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    return f'{{"kind":"ready","protocol":{PROTOCOL},"language":"python {version}"}}'
+
+
+REQUESTS = {"hello": hello, "load": load, "run": run}
+
+
+def serve():
+    for descriptor in (3, 4):
+        os.set_inheritable(descriptor, False)
+    os.register_at_fork(after_in_child=child_of_fork)
+    restore_streams()
+    requests = open(3, "rb", buffering=262_144, closefd=False)
+    while True:
+        head = requests.read(4)
+        if len(head) < 4:
+            break
+        length = int.from_bytes(head, "big")
+        if not 0 < length <= FRAME_BYTES_MAX:
+            refuse(65, f"a request of {length} bytes")
+        data = requests.read(length)
+        if len(data) < length:
+            break
+        try:
+            request = parse(data.decode())
+            answer = REQUESTS[request["kind"]]
+        except (ValueError, KeyError, TypeError) as error:
+            refuse(65, f"a request that cannot be read: {error}")
+        if State.mark is None and answer is not hello:
+            refuse(65, "the first request must be hello")
+        State.busy = True
+        text = answer(request)
+        settle()
+        State.busy = False
+        send(text)
+    # Threads that a job has left behind must not hold the process.
+    try:
+        atexit._run_exitfuncs()
+    finally:
+        exit_now(0)
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,374 @@
+//! Handlers of languages with a bootstrap run in contexts: warm processes that are fed batches.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `language` | the languages, their interpreters and bootstraps |
+//! | `frame`, `message` | what is said on the channel (docs/contexts.md) |
+//! | `process` | the process, its channel, its outputs, its end |
+//! | `start` | from nothing to a context with a handler loaded |
+//! | `pool` | which contexts live, and for how long |
+//! | `pace` | how large batches should be, and how many contexts work at once |
+//! | `request` | a batch as a request, in portions that fit into a frame |
+//! | `turn`, `flight` | one batch in one context, and each job of it |
+
+mod flight;
+mod frame;
+pub(crate) mod language;
+mod message;
+mod pace;
+mod pool;
+mod process;
+mod request;
+mod start;
+mod turn;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use windlass_core::runner::{Assignment, Batch, Pieces, Reports, Stop};
+use windlass_core::{Clock, Handler, HandlerId, HandlerSpec, Invalid, JobId, TypeKey};
+
+use self::flight::Flight;
+use self::language::Language;
+use self::pace::Paces;
+pub use self::pool::Bounds;
+use self::pool::{ContextKey, IDLE_DEFAULT, Place, Pool};
+use self::request::Portion;
+use self::start::{Context, LOADED_MAX, Starter, Unready};
+use self::turn::{After, Around, Turn};
+use crate::Options;
+use crate::output::Output;
+use crate::process::stopped_before_start;
+use crate::scratch::Scratch;
+use crate::stop::{Stops, Watch};
+
+/// A context is replaced after so many jobs if its handler does not say.
+const CONTEXT_JOBS_DEFAULT: u32 = 10_000;
+/// How long a compiler may take when a handler is set, and `before` when nobody waits for it.
+const COMPILE_WAIT_MAX: Duration = Duration::from_secs(30);
+/// How often a context is started for a batch while the machine is at a limit.
+const START_TRIES_MAX: u32 = 5;
+const START_PAUSE: Duration = Duration::from_millis(100);
+
+/// Runs batches in contexts. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Contexts {
+    pool: Arc<Pool>,
+    paces: Arc<Paces>,
+    scratch: Arc<Scratch>,
+    path: Arc<str>,
+    log_bytes_max: usize,
+    clock: Arc<dyn Clock>,
+}
+
+/// A context with the handler loaded, and what it took to get there.
+struct Ready {
+    context: Context,
+    took: Duration,
+    /// What `before` wrote.
+    output: Output,
+}
+
+impl Contexts {
+    pub(crate) fn new(scratch: Arc<Scratch>, options: &Options) -> Contexts {
+        Contexts {
+            pool: Pool::new(options.contexts),
+            paces: Arc::new(Paces::new(options.cores)),
+            scratch,
+            path: options.path.as_str().into(),
+            log_bytes_max: options.log_bytes_max,
+            clock: Arc::clone(&options.clock),
+        }
+    }
+
+    /// Runs the jobs one after the other, in as many contexts as it takes.
+    pub(crate) async fn run(&self, batch: Batch, watch: &mut Watch, reports: &dyn Reports) {
+        let Batch { handler, jobs, pieces } = batch;
+        let mut waiting = VecDeque::from(jobs);
+        let mut tries = 0;
+        while !waiting.is_empty() {
+            if watch.shutdown() || tries == START_TRIES_MAX {
+                for assignment in waiting {
+                    reports.returned(assignment.job.id).await;
+                }
+                return;
+            }
+            if drop_stopped(&mut waiting, watch, reports).await {
+                continue;
+            }
+            let (id, timeout) = (waiting[0].job.id, waiting[0].timeout);
+            match self.ready(&handler, watch, id, timeout).await {
+                Ok(ready) => {
+                    self.turn(&handler, ready, &mut waiting, &pieces, watch, reports).await;
+                }
+                Err((Unready::Exhausted(reason), _)) => {
+                    tracing::warn!(%reason, r#type = %handler.key, "a context was not started");
+                    tries += 1;
+                    tokio::time::sleep(START_PAUSE).await;
+                }
+                Err((Unready::Stopped(why), _)) => {
+                    if let Some(assignment) = waiting.pop_front() {
+                        report_stopped(&assignment, why, reports).await;
+                    }
+                }
+                Err((Unready::Broken { reason, .. }, output)) => {
+                    return fail_all(waiting, &reason, output, self.log_bytes_max, reports).await;
+                }
+            }
+        }
+    }
+
+    /// One batch, or as much of it as fits, in one context.
+    async fn turn(
+        &self,
+        handler: &Arc<Handler>,
+        ready: Ready,
+        waiting: &mut VecDeque<Assignment>,
+        pieces: &Arc<dyn Pieces>,
+        watch: &mut Watch,
+        reports: &dyn Reports,
+    ) {
+        let Ready { mut context, took, output } = ready;
+        let options = &handler.spec.options;
+        let context_jobs = options.context_jobs.unwrap_or(CONTEXT_JOBS_DEFAULT).max(1);
+        let number = context.number_of(handler.id).unwrap_or_default();
+        let marked = Turn::marks_wanted(&context);
+        let jobs_max = context_jobs.saturating_sub(context.jobs).max(1) as usize;
+        let portion =
+            Portion::take(waiting, jobs_max, number, marked, pieces, &context.process.dir).await;
+        for (id, reason) in portion.unreadable {
+            tracing::warn!(job = %id, %reason, "a job was not started and goes back");
+            reports.returned(id).await;
+        }
+        let mut after = After::Usable;
+        if !portion.assignments.is_empty() {
+            context.process.ask(portion.frame);
+            context.jobs += portion.assignments.len() as u32;
+            let mut flights: Vec<Flight> = portion
+                .assignments
+                .into_iter()
+                .map(|assignment| Flight::new(assignment, self.log_bytes_max))
+                .collect();
+            flights[0].output = output;
+            let around = Around {
+                watch,
+                reports,
+                clock: &*self.clock,
+                start_time: took,
+                has_after_each: handler.spec.after_each.is_some(),
+            };
+            let (begun, given) = (Instant::now(), flights.len());
+            let turn = Turn::new(&mut context, around, flights, marked);
+            let not_started;
+            (after, not_started) = turn.run().await;
+            let ran = given - not_started.len();
+            self.paces.note(handler.id, ran as u32, begun.elapsed());
+            for flight in not_started.into_iter().rev() {
+                waiting.push_front(flight.assignment);
+            }
+        }
+        for file in portion.files {
+            let _ = tokio::fs::remove_file(file).await;
+        }
+        if after == After::Spent {
+            context.process.kill().await;
+            return context.process.remove().await;
+        }
+        context.end_leftovers();
+        if context.jobs >= context_jobs {
+            return context.process.end().await;
+        }
+        let idle = options.idle.unwrap_or(IDLE_DEFAULT);
+        self.pool.put(ContextKey::of(handler), context, idle).await;
+    }
+
+    /// A context with the handler loaded.
+    async fn ready(
+        &self,
+        handler: &Arc<Handler>,
+        watch: &mut Watch,
+        id: JobId,
+        timeout: Duration,
+    ) -> Result<Ready, (Unready, Output)> {
+        let mut output = Output::new(self.log_bytes_max);
+        let key = ContextKey::of(handler);
+        let begun = Instant::now();
+        let mut context = loop {
+            match self.pool.take(&key).await {
+                Place::Warm(mut context) => {
+                    let knows = context.number_of(handler.id).is_some();
+                    if context.process.is_whole() && (knows || context.loaded.len() < LOADED_MAX) {
+                        // What was written while nothing ran belongs to no job.
+                        drop(context.process.drain());
+                        break *context;
+                    }
+                    context.process.end().await;
+                }
+                Place::Free(permit) => {
+                    let starter = match self.starter(handler) {
+                        Ok(starter) => Arc::new(starter),
+                        Err(Invalid { reason, .. }) => {
+                            return Err((Unready::Broken { field: None, reason }, output));
+                        }
+                    };
+                    match starter.start(permit, watch, id, &mut output).await {
+                        Ok(context) => break context,
+                        Err(unready) => return Err((unready, output)),
+                    }
+                }
+            }
+        };
+        if context.number_of(handler.id).is_some() {
+            return Ok(Ready { context, took: Duration::ZERO, output });
+        }
+        let limit = Instant::now() + timeout;
+        match context.load(handler, limit, watch, id, &mut output).await {
+            Ok(_) => Ok(Ready { context, took: begun.elapsed(), output }),
+            Err(unready) => {
+                context.process.kill().await;
+                for (stream, bytes) in context.process.drain() {
+                    output.push(stream, &bytes);
+                }
+                context.process.remove().await;
+                Err((unready, output))
+            }
+        }
+    }
+
+    fn starter(&self, handler: &Arc<Handler>) -> Result<Starter, Invalid> {
+        let lang = handler.spec.lang;
+        let language = Language::of(lang)
+            .ok_or_else(|| Invalid::new("lang", format!("{lang} has no contexts")))?;
+        Ok(Starter {
+            language,
+            interpreter: language.interpreter(&self.path)?,
+            path: Arc::clone(&self.path),
+            scratch: Arc::clone(&self.scratch),
+            handler: Arc::clone(handler),
+        })
+    }
+
+    /// Whether the language's own compiler takes the sources.
+    pub(crate) async fn compile(&self, key: &TypeKey, spec: &HandlerSpec) -> Result<(), Invalid> {
+        // It has no number yet, and nothing of it stays.
+        let Some(id) = JobId::new(1) else { return Ok(()) };
+        let created_at = self.clock.now();
+        let handler = Handler { id, key: key.clone(), created_at, spec: spec.clone() };
+        let starter = Arc::new(self.starter(&Arc::new(handler))?);
+        let Some(permit) = self.pool.spare(&key.tenant) else {
+            return Ok(());
+        };
+        let mut watch = Arc::new(Stops::default()).watch(Vec::new());
+        let mut output = Output::new(self.log_bytes_max);
+        let mut context = match starter.start(permit, &mut watch, id, &mut output).await {
+            Ok(context) => context,
+            Err(unready) => return refusal("lang", unready, output),
+        };
+        let limit = Instant::now() + COMPILE_WAIT_MAX;
+        let compiled = context.compile(spec, limit, &mut watch, id, &mut output).await;
+        context.process.end().await;
+        match compiled {
+            Ok(()) => Ok(()),
+            Err(unready) => refusal("body", unready, output),
+        }
+    }
+
+    /// Gets a context ready before the first job comes, if there is room for it.
+    pub(crate) async fn prepare(&self, handler: Arc<Handler>) {
+        self.pool.end_older(&handler).await;
+        let (Some(permit), Ok(starter)) =
+            (self.pool.spare(&handler.key.tenant), self.starter(&handler))
+        else {
+            return;
+        };
+        let mut watch = Arc::new(Stops::default()).watch(Vec::new());
+        let mut output = Output::new(self.log_bytes_max);
+        let id = handler.id;
+        let started = Arc::new(starter).start(permit, &mut watch, id, &mut output).await;
+        let Ok(mut context) = started else { return };
+        let limit = Instant::now() + COMPILE_WAIT_MAX;
+        match context.load(&handler, limit, &mut watch, id, &mut output).await {
+            Ok(_) => {
+                let idle = handler.spec.options.idle.unwrap_or(IDLE_DEFAULT);
+                self.pool.put(ContextKey::of(&handler), context, idle).await;
+            }
+            // The first job will find the same, and its log will tell.
+            Err(_) => context.process.end().await,
+        }
+    }
+
+    pub(crate) fn batch_max(&self, handler: &Handler) -> u32 {
+        self.paces.batch_max(handler)
+    }
+
+    pub(crate) fn contexts_max(&self, handler: &Handler) -> Option<u32> {
+        self.paces.contexts_max(handler)
+    }
+
+    pub(crate) fn warm(&self) -> Vec<HandlerId> {
+        self.pool.warm()
+    }
+
+    pub(crate) async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+/// Takes care of a first job that was stopped before its turn came.
+async fn drop_stopped(
+    waiting: &mut VecDeque<Assignment>,
+    watch: &mut Watch,
+    reports: &dyn Reports,
+) -> bool {
+    let why = waiting.front().and_then(|assignment| watch.taken(assignment.job.id));
+    let stopped = why.and_then(|why| Some((waiting.pop_front()?, why)));
+    if let Some((assignment, why)) = &stopped {
+        report_stopped(assignment, *why, reports).await;
+    }
+    stopped.is_some()
+}
+
+async fn report_stopped(assignment: &Assignment, why: Stop, reports: &dyn Reports) {
+    reports.started(assignment.job.id).await;
+    reports.ended(assignment.job.id, stopped_before_start(why)).await;
+}
+
+/// No context can be had for the handler: it failed each of these jobs.
+async fn fail_all(
+    waiting: VecDeque<Assignment>,
+    reason: &str,
+    output: Output,
+    log_bytes_max: usize,
+    reports: &dyn Reports,
+) {
+    let mut output = Some(output);
+    for assignment in waiting {
+        let id = assignment.job.id;
+        let mut flight = Flight::new(assignment, log_bytes_max);
+        if let Some(output) = output.take() {
+            flight.output = output;
+        }
+        flight.fail(reason, None, Duration::ZERO);
+        reports.started(id).await;
+        if let Some(report) = flight.report(Duration::ZERO) {
+            reports.ended(id, report).await;
+        }
+    }
+}
+
+/// What the author of a handler hears when it cannot be set.
+fn refusal(field: &str, unready: Unready, output: Output) -> Result<(), Invalid> {
+    match unready {
+        // Nothing is wrong with the handler.
+        Unready::Exhausted(_) | Unready::Stopped(_) => Ok(()),
+        Unready::Broken { field: named, reason } => {
+            let (log, _) = output.finish();
+            let said: Vec<&str> = log.lines().map(|(_, line)| line).collect();
+            let said = said.join(" ");
+            let reason = if said.is_empty() { reason } else { format!("{reason}: {said}") };
+            Err(Invalid::new(named.unwrap_or_else(|| field.to_owned()), reason))
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Which contexts live: bounded in all and for each tenant, kept while they are idle for a while,
+//! ended when they are not needed, when others need their place, or when they have run enough.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+use windlass_core::{Handler, HandlerId, Lang, Tenant};
+
+use super::start::{Context, Loaded};
+
+/// How long an idle context lives if its handler does not say.
+pub(crate) const IDLE_DEFAULT: Duration = Duration::from_secs(60);
+
+/// Contexts with equal keys are as good as each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ContextKey {
+    pub(super) tenant: Tenant,
+    lang: Lang,
+    sharing: Sharing,
+    /// What a process cannot change once it runs, as text.
+    surroundings: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Sharing {
+    Version(HandlerId),
+    Eid(String),
+}
+
+impl ContextKey {
+    pub(super) fn of(handler: &Handler) -> ContextKey {
+        let spec = &handler.spec;
+        let sharing = match &spec.eid {
+            Some(eid) => Sharing::Eid(eid.clone()),
+            None => Sharing::Version(handler.id),
+        };
+        let surroundings = format!("{:?}", spec.options.env);
+        let tenant = handler.key.tenant.clone();
+        ContextKey { tenant, lang: spec.lang, sharing, surroundings }
+    }
+}
+
+/// How many contexts may live.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    pub contexts_max: usize,
+    pub tenant_contexts_max: usize,
+}
+
+pub(super) struct Pool {
+    bounds: Bounds,
+    state: Mutex<State>,
+    /// A place became free, or an idle context came back.
+    freed: Notify,
+    /// A context became idle that ends before all others.
+    sooner: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// The one that was used last is at the end.
+    idle: Vec<Idle>,
+    alive: usize,
+    alive_of: HashMap<Tenant, usize>,
+    closed: bool,
+    sweeping: bool,
+}
+
+struct Idle {
+    key: ContextKey,
+    context: Context,
+    ends_at: Instant,
+}
+
+/// The right to have one context alive; given back when it is dropped.
+pub(super) struct Permit {
+    tenant: Tenant,
+    pool: Arc<Pool>,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut state = self.pool.lock();
+        state.alive -= 1;
+        if let Some(alive) = state.alive_of.get_mut(&self.tenant) {
+            *alive -= 1;
+            if *alive == 0 {
+                state.alive_of.remove(&self.tenant);
+            }
+        }
+        drop(state);
+        self.pool.freed.notify_waiters();
+    }
+}
+
+/// What somebody who needs a context gets.
+pub(super) enum Place {
+    Warm(Box<Context>),
+    /// The right to start one.
+    Free(Permit),
+}
+
+enum Try {
+    Got(Place),
+    /// An idle context must end first, so that there is a place.
+    End(Box<Context>),
+    Full,
+}
+
+impl Pool {
+    pub(super) fn new(bounds: Bounds) -> Arc<Pool> {
+        Arc::new(Pool {
+            bounds,
+            state: Mutex::default(),
+            freed: Notify::new(),
+            sooner: Notify::new(),
+        })
+    }
+
+    /// An idle context, or the right to start one. Waits for a place while all are busy.
+    pub(super) async fn take(self: &Arc<Pool>, key: &ContextKey) -> Place {
+        loop {
+            let freed = self.freed.notified();
+            tokio::pin!(freed);
+            // From here on nothing is missed, also not what happens before the wait.
+            freed.as_mut().enable();
+            match self.try_take(key) {
+                Try::Got(place) => return place,
+                Try::End(context) => context.process.end().await,
+                Try::Full => freed.await,
+            }
+        }
+    }
+
+    /// The right to start one if there is a place for it right now, at nobody's cost.
+    pub(super) fn spare(self: &Arc<Pool>, tenant: &Tenant) -> Option<Permit> {
+        let mut state = self.lock();
+        (!state.closed && self.has_room(&state, tenant)).then(|| self.permit(&mut state, tenant))
+    }
+
+    fn try_take(self: &Arc<Pool>, key: &ContextKey) -> Try {
+        let mut state = self.lock();
+        let found = state.idle.iter().rposition(|idle| idle.key == *key);
+        if let Some(at) = found {
+            return Try::Got(Place::Warm(Box::new(state.idle.remove(at).context)));
+        }
+        if self.has_room(&state, &key.tenant) {
+            return Try::Got(Place::Free(self.permit(&mut state, &key.tenant)));
+        }
+        let tenant_is_full = self.tenant_is_full(&state, &key.tenant);
+        let may_end = |idle: &Idle| !tenant_is_full || idle.key.tenant == key.tenant;
+        match state.idle.iter().position(may_end) {
+            Some(at) => Try::End(Box::new(state.idle.remove(at).context)),
+            None => Try::Full,
+        }
+    }
+
+    fn has_room(&self, state: &State, tenant: &Tenant) -> bool {
+        state.alive < self.bounds.contexts_max && !self.tenant_is_full(state, tenant)
+    }
+
+    fn tenant_is_full(&self, state: &State, tenant: &Tenant) -> bool {
+        let alive = state.alive_of.get(tenant).copied().unwrap_or_default();
+        alive >= self.bounds.tenant_contexts_max
+    }
+
+    fn permit(self: &Arc<Pool>, state: &mut State, tenant: &Tenant) -> Permit {
+        state.alive += 1;
+        *state.alive_of.entry(tenant.clone()).or_default() += 1;
+        Permit { tenant: tenant.clone(), pool: Arc::clone(self) }
+    }
+
+    /// Keeps a context for later, or ends it when nobody will need it.
+    pub(super) async fn put(self: &Arc<Pool>, key: ContextKey, context: Context, idle: Duration) {
+        if let Some(context) = self.keep(key, context, Instant::now() + idle) {
+            context.process.end().await;
+        }
+    }
+
+    /// Gives the context back when the pool is closed.
+    fn keep(
+        self: &Arc<Pool>,
+        key: ContextKey,
+        context: Context,
+        ends_at: Instant,
+    ) -> Option<Context> {
+        let mut state = self.lock();
+        if state.closed {
+            return Some(context);
+        }
+        if state.idle.iter().all(|idle| ends_at < idle.ends_at) {
+            self.sooner.notify_one();
+        }
+        state.idle.push(Idle { key, context, ends_at });
+        if !std::mem::replace(&mut state.sweeping, true) {
+            tokio::spawn(Arc::clone(self).sweep());
+        }
+        drop(state);
+        self.freed.notify_waiters();
+        None
+    }
+
+    /// Ends contexts whose idle time is over, for as long as there are idle ones.
+    async fn sweep(self: Arc<Pool>) {
+        loop {
+            let mut over = Vec::new();
+            let next = {
+                let mut state = self.lock();
+                let now = Instant::now();
+                while let Some(at) = state.idle.iter().position(|idle| idle.ends_at <= now) {
+                    over.push(state.idle.remove(at).context);
+                }
+                let next = state.idle.iter().map(|idle| idle.ends_at).min();
+                state.sweeping = next.is_some();
+                next
+            };
+            for context in over {
+                context.process.end().await;
+            }
+            match next {
+                Some(at) => {
+                    let _ = timeout_at(at, self.sooner.notified()).await;
+                }
+                None => return,
+            }
+        }
+    }
+
+    /// Ends idle contexts that know only older versions of this handler.
+    pub(super) async fn end_older(&self, handler: &Handler) {
+        let is_older = |loaded: &Loaded| loaded.name == handler.key.name && loaded.id < handler.id;
+        let mut ended = Vec::new();
+        {
+            let mut state = self.lock();
+            let is_useless = |idle: &Idle| {
+                idle.key.tenant == handler.key.tenant
+                    && !idle.context.loaded.is_empty()
+                    && idle.context.loaded.iter().all(is_older)
+            };
+            while let Some(at) = state.idle.iter().position(is_useless) {
+                ended.push(state.idle.remove(at).context);
+            }
+        }
+        for context in ended {
+            context.process.end().await;
+        }
+    }
+
+    /// Handlers that an idle context has loaded.
+    pub(super) fn warm(&self) -> Vec<HandlerId> {
+        let state = self.lock();
+        state.idle.iter().flat_map(|idle| idle.context.loaded.iter().map(|l| l.id)).collect()
+    }
+
+    /// Ends every idle context; those that come back later are ended, too.
+    pub(super) async fn close(&self) {
+        let idle = {
+            let mut state = self.lock();
+            state.closed = true;
+            std::mem::take(&mut state.idle)
+        };
+        let ends = idle.into_iter().map(|idle| idle.context.process.end());
+        futures_util::future::join_all(ends).await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,169 @@
+//! A batch as a request: as many jobs as fit, large payloads in files beside it.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use tokio::io::AsyncWriteExt;
+use windlass_core::runner::{Assignment, Pieces};
+use windlass_core::time::format_time;
+use windlass_core::{JobId, Payload};
+
+use super::frame::encode;
+use super::message::{Request, RunJob, RunPayload};
+use crate::payload::PayloadReader;
+use crate::scratch::AttemptDir;
+
+/// Payloads of one request, together; the rest of the batch goes into another one.
+const PAYLOAD_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// The jobs of one request.
+pub(super) struct Portion {
+    pub(super) assignments: Vec<Assignment>,
+    pub(super) frame: Vec<u8>,
+    /// Large payloads; to be removed when the request is done.
+    pub(super) files: Vec<PathBuf>,
+    /// Jobs whose payload is out of reach, and why.
+    pub(super) unreadable: Vec<(JobId, String)>,
+}
+
+/// A payload that was put into a file.
+struct Spilled {
+    path: PathBuf,
+    is_text: bool,
+}
+
+impl Portion {
+    /// Takes jobs from the front.
+    pub(super) async fn take(
+        waiting: &mut VecDeque<Assignment>,
+        jobs_max: usize,
+        handler: u32,
+        mark: bool,
+        pieces: &Arc<dyn Pieces>,
+        dir: &AttemptDir,
+    ) -> Portion {
+        let mut taken: Vec<(Assignment, Option<Spilled>)> = Vec::new();
+        let mut unreadable = Vec::new();
+        let mut bytes = 0;
+        while let Some(next) = waiting.front().filter(|_| taken.len() < jobs_max) {
+            if let Payload::Inline(payload) = &next.payload {
+                bytes += payload.len() as u64;
+            }
+            if bytes > PAYLOAD_BYTES_MAX && !taken.is_empty() {
+                break;
+            }
+            let Some(assignment) = waiting.pop_front() else { break };
+            match spill(&assignment, pieces, dir.path()).await {
+                Ok(spilled) => taken.push((assignment, spilled)),
+                Err(reason) => unreadable.push((assignment.job.id, reason)),
+            }
+        }
+        let jobs = taken.iter().map(|(assignment, spilled)| run_job(assignment, spilled.as_ref()));
+        let request = Request::Run { handler, mark, jobs: jobs.collect() };
+        // Payloads are bounded above, and escaping makes them at most six times longer.
+        let frame = encode(&request).unwrap_or_default();
+        let files = taken.iter().filter_map(|(_, spilled)| Some(spilled.as_ref()?.path.clone()));
+        let files = files.collect();
+        let assignments = taken.into_iter().map(|(assignment, _)| assignment).collect();
+        Portion { assignments, frame, files, unreadable }
+    }
+}
+
+fn run_job<'a>(assignment: &'a Assignment, spilled: Option<&'a Spilled>) -> RunJob<'a> {
+    let payload = match (&assignment.payload, spilled) {
+        (_, Some(Spilled { path, is_text })) => RunPayload::File {
+            payload_file: path.to_str().unwrap_or_default(),
+            payload_text: *is_text,
+        },
+        (Payload::Inline(bytes), None) => match str::from_utf8(bytes) {
+            Ok(payload) => RunPayload::Text { payload },
+            Err(_) => RunPayload::Bytes { payload_base64: BASE64_STANDARD.encode(bytes) },
+        },
+        (Payload::Pieces { .. }, None) => RunPayload::Text { payload: "" },
+    };
+    let job = &assignment.job;
+    RunJob {
+        id: job.id.to_string(),
+        attempt: job.attempt,
+        priority: job.priority.get(),
+        created_at: format_time(job.created_at),
+        payload,
+    }
+}
+
+/// Writes a large payload to a file, piece by piece.
+async fn spill(
+    assignment: &Assignment,
+    pieces: &Arc<dyn Pieces>,
+    dir: &Path,
+) -> Result<Option<Spilled>, String> {
+    if let Payload::Inline(_) = assignment.payload {
+        return Ok(None);
+    }
+    let id = assignment.job.id;
+    let failed = |reason: std::io::Error| reason.to_string();
+    let mut payload = PayloadReader::open(id, &assignment.payload, pieces).await?;
+    let path = dir.join(format!("payload-{id}"));
+    let mut file = tokio::fs::File::create(&path).await.map_err(failed)?;
+    let mut text = TextCheck::default();
+    while let Some(piece) = payload.next().await? {
+        text.push(&piece);
+        file.write_all(&piece).await.map_err(failed)?;
+    }
+    file.flush().await.map_err(failed)?;
+    Ok(Some(Spilled { path, is_text: text.is_text() }))
+}
+
+/// Whether bytes that come in pieces are UTF-8. A character may be cut by the end of a piece.
+#[derive(Default)]
+struct TextCheck {
+    /// The beginning of a character whose end is in the next piece.
+    cut: Vec<u8>,
+    broken: bool,
+}
+
+impl TextCheck {
+    fn push(&mut self, piece: &[u8]) {
+        let joined;
+        let bytes = if self.cut.is_empty() {
+            piece
+        } else {
+            joined = [&self.cut[..], piece].concat();
+            &joined[..]
+        };
+        let cut = match str::from_utf8(bytes) {
+            Ok(_) => &[],
+            Err(error) if error.error_len().is_none() => &bytes[error.valid_up_to()..],
+            Err(_) => {
+                self.broken = true;
+                &[]
+            }
+        };
+        self.cut = cut.to_vec();
+    }
+
+    fn is_text(&self) -> bool {
+        !self.broken && self.cut.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_known_however_it_is_cut() {
+        let is_text = |bytes: &[u8], size: usize| {
+            let mut check = TextCheck::default();
+            bytes.chunks(size).for_each(|piece| check.push(piece));
+            check.is_text()
+        };
+        for size in 1..6 {
+            assert!(is_text("aä€😀z".as_bytes(), size), "{size}");
+            assert!(!is_text(b"a\xff", size) && !is_text("€".as_bytes().split_at(2).0, size));
+        }
+    }
+}
