@@ -116,6 +116,7 @@ async fn fill(dir: &Path, jobs: u64) -> anyhow::Result<f64> {
                 expires_at: None,
                 timeout: None,
                 unique: None,
+                then: None,
                 payload: payload.clone(),
             });
         }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::id::{JobId, Sysid};
-use crate::limit::{PRIORITY_DEFAULT, PRIORITY_MAX};
-use crate::name::{Invalid, TypeKey};
-use crate::outcome::{Code, Status};
+use crate::limit::{PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PIECE_BYTES, PRIORITY_DEFAULT, PRIORITY_MAX};
+use crate::name::{Invalid, TypeKey, TypeName};
+use crate::outcome::{Code, Json, Status};
 use crate::state::State;
 use crate::time::Timestamp;
 
@@ -48,6 +48,8 @@ pub struct NewJob {
     pub timeout: Option<Duration>,
     /// While a job of this type with this key has not ended, no other one enters.
     pub unique: Option<String>,
+    /// The type of the job that follows when this one ends well; see `Job::follow`.
+    pub then: Option<TypeName>,
     pub payload: Payload,
 }
 
@@ -55,6 +57,19 @@ impl NewJob {
     /// When the job is first to run: a time that has passed means now.
     pub fn due_at(&self) -> Timestamp {
         self.run_at.max(self.created_at)
+    }
+
+    /// Takes a payload that is too large for one buffer apart, into what a store keeps in pieces.
+    pub fn split_payload(&mut self) -> Vec<Bytes> {
+        let Payload::Inline(bytes) = &self.payload else { return Vec::new() };
+        if bytes.len() <= PAYLOAD_INLINE_BYTES_MAX {
+            return Vec::new();
+        }
+        let starts = (0..bytes.len()).step_by(PAYLOAD_PIECE_BYTES);
+        let end = |start: usize| bytes.len().min(start + PAYLOAD_PIECE_BYTES);
+        let pieces = starts.map(|start| bytes.slice(start..end(start))).collect();
+        self.payload = Payload::Pieces { bytes: bytes.len() as u64 };
+        pieces
     }
 }
 
@@ -106,9 +121,34 @@ pub struct Job {
     /// How the newest attempt that ended, ended.
     pub last: Option<Ended>,
     pub unique: Option<String>,
+    pub then: Option<TypeName>,
     pub payload_bytes: u64,
     /// What the newest attempt said of itself; a store shows it with a single job, not in lists.
     pub progress: Option<Progress>,
+}
+
+impl Job {
+    /// The type of the job that follows if this one ends with this status.
+    pub fn followed_by(&self, status: Status) -> Option<&TypeName> {
+        self.then.as_ref().filter(|_| status.code() == Code::Ok)
+    }
+
+    /// The job that follows: as urgent as this one, with its result as the payload. A string is
+    /// its text, any other value its JSON, and no result an empty payload.
+    pub fn follow(&self, name: TypeName, id: JobId, data: Option<&Json>, now: Timestamp) -> NewJob {
+        NewJob {
+            id,
+            key: TypeKey { tenant: self.key.tenant.clone(), name },
+            priority: self.priority,
+            run_at: now,
+            created_at: now,
+            expires_at: None,
+            timeout: None,
+            unique: None,
+            then: None,
+            payload: Payload::Inline(data.map(Json::to_bytes).unwrap_or_default()),
+        }
+    }
 }
 
 /// How far a running attempt has come, in its own words.
@@ -183,6 +223,7 @@ pub(crate) mod tests {
             lease: None,
             last: None,
             unique: None,
+            then: None,
             payload_bytes: 0,
             progress: None,
         }
@@ -195,6 +236,52 @@ pub(crate) mod tests {
         let by_older_daemon = Token::next(Boot(3), Some(second));
         let after_power_cut = Token::next(Boot(6), None);
         assert!(first < second && second < by_older_daemon && by_older_daemon < after_power_cut);
+    }
+
+    #[test]
+    fn s0_62_a_job_that_ends_well_is_followed_by_one_with_its_result() {
+        let name = || TypeName::new("next").unwrap();
+        let first = Job { then: Some(name()), ..running_job(1, Timestamp(5)) };
+        for (status, followed) in [(200, true), (299, true), (100, false), (400, false)] {
+            let status = Status::new(status).unwrap();
+            assert_eq!(first.followed_by(status).is_some(), followed, "{status:?}");
+        }
+        assert_eq!(running_job(1, Timestamp(5)).followed_by(Status::OK), None);
+
+        let payload = |data: Option<&str>| {
+            let data = data.map(|text| Json::parse(text.to_owned()).unwrap());
+            let next = first.follow(name(), JobId::new(2).unwrap(), data.as_ref(), Timestamp(9));
+            assert_eq!((next.key.tenant, next.run_at), (first.key.tenant.clone(), Timestamp(9)));
+            let Payload::Inline(bytes) = next.payload else { panic!("it is small") };
+            String::from_utf8(bytes.to_vec()).unwrap()
+        };
+        assert_eq!(payload(None), "");
+        assert_eq!(payload(Some(r#""a\n\u00e4""#)), "a\nä");
+        assert_eq!(payload(Some(r#"{"a": 1.50}"#)), r#"{"a": 1.50}"#);
+        assert_eq!(payload(Some("null")), "null");
+        assert_eq!(payload(Some(r#""\ud800""#)), r#""\ud800""#, "no text could say this");
+    }
+
+    #[test]
+    fn a_payload_is_split_only_when_it_is_too_large() {
+        for (bytes, pieces) in [(0, 0), (PAYLOAD_INLINE_BYTES_MAX, 0)] {
+            let mut new = new_job(vec![7; bytes]);
+            assert_eq!(new.split_payload().len(), pieces, "{bytes}");
+            assert_eq!(new, new_job(vec![7; bytes]));
+        }
+        let bytes = PAYLOAD_INLINE_BYTES_MAX + 1;
+        let mut new = new_job(vec![7; bytes]);
+        let pieces = new.split_payload();
+        assert_eq!(pieces.concat(), vec![7; bytes]);
+        assert!(pieces.iter().all(|piece| (1..=PAYLOAD_PIECE_BYTES).contains(&piece.len())));
+        assert_eq!(new.payload, Payload::Pieces { bytes: bytes as u64 });
+    }
+
+    fn new_job(payload: Vec<u8>) -> NewJob {
+        let name = TypeName::new("t").unwrap();
+        let job = running_job(1, Timestamp(0));
+        let new = job.follow(name, JobId::new(2).unwrap(), None, Timestamp(0));
+        NewJob { payload: Payload::Inline(payload.into()), ..new }
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! How an attempt ended: a status number as in HTTP, and the four codes that it falls into.
 
 use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
 
 /// 100–599, as a handler said it; anything else a handler says becomes 500.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -68,22 +71,32 @@ impl fmt::Display for Code {
 }
 
 /// A JSON value in its text form: the domain carries it and never looks inside.
+/// Cheap to clone, as it may be large.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Json(String);
+pub struct Json(Arc<str>);
 
 impl Json {
     /// The text must be one whole JSON value.
     pub fn parse(text: String) -> Result<Json, serde_json::Error> {
         serde_json::from_str::<&serde_json::value::RawValue>(&text)?;
-        Ok(Json(text))
+        Ok(Json(text.into()))
     }
 
     pub fn string(text: &str) -> Json {
-        Json(serde_json::Value::from(text).to_string())
+        Json(serde_json::Value::from(text).to_string().into())
     }
 
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The bytes of a string, and the JSON text of anything else. A string that is no text,
+    /// because of half a surrogate pair, stays JSON too.
+    pub fn to_bytes(&self) -> Bytes {
+        match serde_json::from_str::<String>(&self.0) {
+            Ok(text) => text.into(),
+            Err(_) => Bytes::copy_from_slice(self.0.as_bytes()),
+        }
     }
 }
 

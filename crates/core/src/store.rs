@@ -87,7 +87,8 @@ pub trait Store: Send + Sync + 'static {
         until: Timestamp,
     ) -> Result<Vec<LeaseRef>, Error>;
 
-    /// Carries out verdicts on running jobs; an answer for each, in order.
+    /// Carries out verdicts on running jobs; an answer for each, in order. A stale one changes
+    /// nothing, and no job follows it.
     async fn job_settle(
         &self,
         settlements: Vec<Settlement>,
@@ -359,8 +360,13 @@ pub struct Settlement {
     pub ended: Option<Ended>,
     pub now: Timestamp,
     pub data: Option<Json>,
+    /// The newest word of the attempt on how far it came, if the store may not have it yet.
+    pub progress: Option<Progress>,
     /// Becomes the log of this attempt; nothing is kept when empty.
     pub log: Log,
+    /// Enters the store in the same change, so that neither is there without the other. Its id is
+    /// new, and its payload is inline even if it is too large for that: the store splits it.
+    pub follow: Option<NewJob>,
     /// When an ended job is removed.
     pub purge_at: Timestamp,
     /// Refuse unless the lease ran out at this time or before: breaks dead leases only.

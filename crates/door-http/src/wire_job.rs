@@ -205,6 +205,7 @@ mod tests {
             }),
             last: Some(Ended::from(Status::ERROR)),
             unique: None,
+            then: None,
             payload_bytes: 3,
             progress: None,
         }

@@ -156,6 +156,7 @@ fn entry(key: TypeKey, payload: Body, options: AddOptions, now: Timestamp) -> En
         run_at: options.run_at,
         expires_at: options.expires.map(|after| now + after),
         timeout: options.timeout,
+        then: options.then,
     }
 }
 
@@ -186,6 +187,7 @@ async fn add_to_store(
             expires_at: options.expires.map(|after| now + after),
             timeout: options.timeout,
             unique: options.unique,
+            then: options.then,
             payload,
         });
     }

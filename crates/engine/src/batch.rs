@@ -9,14 +9,16 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::FutureExt;
 
-use windlass_core::job::Progress;
+use windlass_core::limit::RESULT_BYTES_MAX;
 use windlass_core::retry::{self, Verdict};
 use windlass_core::runner::{Assignment, Batch, Pieces, Report, Reports, Stop};
 use windlass_core::store::Settlement;
-use windlass_core::{Handler, HandlerId, JobId, Log, Payload, Status, TypeKey};
+use windlass_core::{Handler, HandlerId, Job, JobId, Log, Payload, Status, TypeKey};
 
 use crate::accept;
 use crate::event;
+use crate::follow;
+use crate::progress::Progresses;
 use crate::running::RunningJob;
 use crate::settle::{self, SettleItem};
 use crate::shared::Shared;
@@ -34,7 +36,12 @@ pub(crate) async fn run(
     let key = handler.key.clone();
     let ids: Vec<JobId> = jobs.iter().map(|(job, _)| job.job.id).collect();
     let open = Mutex::new(ids.iter().map(|id| (*id, Told::Nothing)).collect());
-    let reports = Arc::new(BatchReports { shared: shared.clone(), key: key.clone(), open });
+    let reports = Arc::new(BatchReports {
+        shared: shared.clone(),
+        key: key.clone(),
+        open,
+        progresses: Arc::default(),
+    });
     let assignments = jobs
         .into_iter()
         .map(|(running, payload)| Assignment {
@@ -66,6 +73,7 @@ struct BatchReports {
     key: TypeKey,
     /// Jobs of the batch whose verdict is not on its way yet.
     open: Mutex<HashMap<JobId, Told>>,
+    progresses: Arc<Progresses>,
 }
 
 /// What is known of the end of a job.
@@ -116,6 +124,23 @@ impl BatchReports {
         }
     }
 
+    /// Takes over what a job that ends leaves behind; an error says what cannot be taken.
+    async fn accept(&self, job: &Job, report: &mut Report) -> Result<(), String> {
+        let bytes = report.data.as_ref().map_or(0, |data| data.as_str().len());
+        if bytes > RESULT_BYTES_MAX {
+            report.data = None;
+            return Err(format!(
+                "its result has {bytes} bytes, and at most {RESULT_BYTES_MAX} are kept"
+            ));
+        }
+        let emitted = std::mem::take(&mut report.emitted);
+        if report.stopped.is_some() || !report.status.code().ends_job() || emitted.is_empty() {
+            return Ok(());
+        }
+        let added = accept::add_emitted(&self.shared, &job.key.tenant, emitted).await;
+        added.map_err(|error| format!("its new jobs were not accepted: {error}"))
+    }
+
     async fn hand_back(&self, id: JobId) {
         let Some(running) = self.take(id) else { return };
         let now = self.shared.now();
@@ -145,26 +170,28 @@ impl Reports for BatchReports {
     }
 
     async fn progress(&self, id: JobId, percent: f64, message: String) {
-        let Some(running) = self.shared.running.get(id) else { return };
-        let progress = Progress { percent, message, at: self.shared.now() };
-        if let Err(error) = self.shared.store.job_progress(running.lease(), progress).await {
-            tracing::warn!(%error, %id, "a progress report was not kept");
+        if let Some(running) = self.shared.running.get(id).filter(|running| running.started) {
+            self.progresses.report(&self.shared, running.lease(), percent, message);
         }
     }
 
     async fn ended(&self, id: JobId, mut report: Report) {
+        let rest = self.progresses.end(id);
         let Some(running) = self.take(id) else { return };
-        if report.stopped.is_none() && report.status.code().ends_job() && !report.emitted.is_empty()
-        {
-            let emitted = std::mem::take(&mut report.emitted);
-            let tenant = &running.job.key.tenant;
-            if let Err(error) = accept::add_emitted(&self.shared, tenant, emitted).await {
-                report.status = Status::ERROR;
-                report.log.note(&format!("its new jobs were not accepted: {error}"));
-            }
+        rest.note.iter().for_each(|note| report.log.note(note));
+        if let Err(why) = self.accept(&running.job, &mut report).await {
+            report.status = Status::ERROR;
+            report.log.note(&why);
         }
         let run = report.run_time;
-        let settlement = judge(&self.shared, &running, report);
+        let follow = follow::job(&self.shared, &running.job, report.status, report.data.as_ref());
+        let follow = follow.unwrap_or_else(|error| {
+            report.status = Status::ERROR;
+            report.log.note(&format!("the job that follows was not made: {error}"));
+            None
+        });
+        let settlement =
+            Settlement { follow, progress: rest.progress, ..judge(&self.shared, &running, report) };
         self.settle(running, settlement, run).await;
     }
 
@@ -200,7 +227,9 @@ fn judge(shared: &Shared, running: &RunningJob, report: Report) -> Settlement {
         ended: (!released).then(|| report.status.into()),
         now,
         data: report.data,
+        progress: None,
         log,
+        follow: None,
         purge_at: policy.purge_at(now),
         only_if_expired_at: None,
     }

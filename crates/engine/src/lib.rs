@@ -12,7 +12,8 @@
 //! | `ingest`, `adopt` | from the journal (our own, or a dead daemon's) into the store |
 //! | `schedule` | which type is next: pure |
 //! | `dispatch`, `batch` | claim, hand over to the runner, turn reports into verdicts |
-//! | `settle` | verdicts into the store |
+//! | `settle`, `follow` | verdicts into the store, with the jobs that follow |
+//! | `progress` | how far running jobs have come |
 //! | `pull` | workers outside take jobs and report |
 //! | `lease`, `reap`, `purge` | what keeps the house in order |
 //! | `read`, `list`, `change` | everything else that doors ask for |
@@ -30,6 +31,7 @@ mod change;
 mod dispatch;
 mod engine;
 mod event;
+mod follow;
 mod idempotency;
 mod ingest;
 mod lease;
@@ -38,6 +40,7 @@ pub mod metrics;
 pub mod options;
 mod place;
 mod policy;
+mod progress;
 mod pull;
 mod purge;
 mod read;

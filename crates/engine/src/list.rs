@@ -65,6 +65,7 @@ mod tests {
             expires_at: None,
             timeout: None,
             unique: None,
+            then: None,
             payload: Payload::Inline(bytes::Bytes::new()),
         }
     }

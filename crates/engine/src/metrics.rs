@@ -112,6 +112,11 @@ impl Metrics {
         self.accept.observe(took.as_secs_f64());
     }
 
+    /// A job that entered with the end of another: nobody waited for it to be accepted.
+    pub fn followed(&self, key: &TypeKey) {
+        self.of(key).accepted.inc();
+    }
+
     pub fn started(&self, key: &TypeKey) {
         let of = self.of(key);
         of.started.inc();

@@ -17,6 +17,7 @@ use windlass_core::{Invalid, Job, Log};
 use crate::accept::store_error;
 use crate::api::{Error, PullClaim, PullFinish, Pulled};
 use crate::event;
+use crate::follow;
 use crate::reap;
 use crate::schedule;
 use crate::settle;
@@ -202,13 +203,16 @@ pub(crate) async fn finish(shared: &Shared, finish: PullFinish) -> Result<(), Er
     let luck = shared.luck();
     let (verdict, exhausted) = retry::after_attempt(&job, finish.status, &policy.retry, now, luck);
     let log = exhausted.map_or(Log::new(), |why| Log::of_note(why.as_str()));
+    let follow = follow::job(shared, &job, finish.status, finish.data.as_ref())?;
     let settlement = Settlement {
         lease: finish.lease,
         verdict,
         ended: Some(finish.status.into()),
         now,
         data: finish.data,
+        progress: None,
         log,
+        follow,
         purge_at: policy.purge_at(now),
         only_if_expired_at: None,
     };

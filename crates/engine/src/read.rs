@@ -246,6 +246,7 @@ pub(crate) fn as_queued(job: NewJob) -> Job {
         lease: None,
         last: None,
         unique: job.unique,
+        then: job.then,
         payload_bytes: job.payload.len(),
         progress: None,
     }

@@ -80,7 +80,9 @@ impl Reap {
             ended: Some(Status::ERROR.into()),
             now,
             data: None,
+            progress: None,
             log,
+            follow: None,
             purge_at: policy.purge_at(now),
             only_if_expired_at: Some(now),
         }))

@@ -13,6 +13,7 @@ use windlass_core::store::{Durability, LeaseRef, Settled, Settlement};
 use windlass_core::{Job, Log, Timestamp};
 
 use crate::event;
+use crate::follow;
 use crate::service::{Backoff, Next, Service};
 use crate::shared::Shared;
 
@@ -104,6 +105,7 @@ pub(crate) fn conclude(
         }
         (None, _) => event::returned(job, "released"),
     }
+    settlement.follow.iter().for_each(|next| follow::entered(shared, next));
     shared.job_waiters.wake(&job.id);
     if let Verdict::Again { run_at } | Verdict::Release { run_at } = settlement.verdict {
         if run_at <= shared.now() {
@@ -122,7 +124,9 @@ pub(crate) fn release(lease: LeaseRef, run_at: Timestamp, now: Timestamp) -> Set
         ended: None,
         now,
         data: None,
+        progress: None,
         log: Log::new(),
+        follow: None,
         purge_at: now,
         only_if_expired_at: None,
     }

@@ -67,6 +67,7 @@ fn entries(payload: &Bytes, count: usize) -> Result<Vec<Entry>, Failure> {
         run_at: None,
         expires_at: None,
         timeout: None,
+        then: None,
     };
     Ok(vec![entry; count])
 }

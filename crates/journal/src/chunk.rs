@@ -17,7 +17,7 @@ use crate::segment;
 pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
 
 /// What holds for the records from some point of a segment on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Context {
     pub(crate) created_at: Timestamp,
     pub(crate) terms: Terms,
@@ -99,7 +99,7 @@ impl Chunk {
         bytes: &Bytes,
         fits: impl Fn(u32, usize, JobId) -> bool,
     ) -> Option<(Chunk, Chunk)> {
-        let mut decoder = Decoder::new(bytes, self.context);
+        let mut decoder = Decoder::new(bytes, self.context.clone());
         let mut cut = None;
         let mut records = 0;
         while let Ok(Some(line)) = decoder.next() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use percent_encoding::percent_decode_str;
-use windlass_core::{JobId, NewJob, Payload, Priority, Timestamp, TypeKey};
+use windlass_core::{JobId, NewJob, Payload, Priority, Timestamp, TypeKey, TypeName};
 
 use crate::chunk::Context;
 use crate::encode::{FRAME_END, FRAME_START, checksum};
@@ -82,7 +82,7 @@ impl<'a> Decoder<'a> {
 
     /// What holds at the point that has been reached.
     pub(crate) fn context(&self) -> Context {
-        self.context
+        self.context.clone()
     }
 
     pub(crate) fn at(&self) -> usize {
@@ -234,6 +234,7 @@ impl<'a> Line<'a> {
             expires_at: terms.expires_at,
             timeout: terms.timeout_ms.map(Duration::from_millis),
             unique: None,
+            then: terms.then,
             payload,
         };
         Ok(Record { job, spool: self.file.map(|file| spool_dir.join(file.name)), key: note })
@@ -249,6 +250,10 @@ fn terms(attributes: &str) -> Option<Terms> {
             "run_at_ms" => terms.run_at = Some(Timestamp(value.parse().ok()?)),
             "expires_at_ms" => terms.expires_at = Some(Timestamp(value.parse().ok()?)),
             "timeout_ms" => terms.timeout_ms = Some(value.parse().ok()?),
+            "then" => {
+                let name = percent_decode_str(value).decode_utf8().ok()?;
+                terms.then = Some(TypeName::new(&name).ok()?);
+            }
             _ => return None,
         }
     }

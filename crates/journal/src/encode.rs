@@ -22,8 +22,8 @@ const GAP_BYTES: usize = 160;
 /// Room that the buffer keeps between frames; a larger one is given back.
 const BUFFER_BYTES_KEPT_MAX: usize = 32 * 1024 * 1024;
 
-/// Bytes of a key that would break its line or its attribute.
-const KEY_ESCAPED: &AsciiSet = &CONTROLS.add(b',').add(b'%');
+/// Bytes of a text that would break its line or its attribute.
+const ESCAPED: &AsciiSet = &CONTROLS.add(b',').add(b'%');
 
 pub(crate) struct Frame {
     buffer: Vec<u8>,
@@ -126,7 +126,7 @@ impl Frame {
                 records: piece.records,
                 first: piece.first,
                 last: piece.last,
-                context: Context { created_at: self.created_at, terms: piece.terms },
+                context: Context { created_at: self.created_at, terms: piece.terms.clone() },
                 content: match cache.take(bytes.len()) {
                     true => Content::Memory(Bytes::copy_from_slice(bytes)),
                     false => Content::of_file(bytes),
@@ -144,7 +144,7 @@ impl Frame {
             pieces => self.pieces[pieces - 2].end,
         };
         if self.pieces.last().is_none_or(|piece| piece.end - start >= CHUNK_BYTES) {
-            let (end, terms) = (self.buffer.len(), self.terms);
+            let (end, terms) = (self.buffer.len(), self.terms.clone());
             self.pieces.push(Piece { end, records: 0, first: id, last: id, terms });
         }
     }
@@ -197,6 +197,9 @@ impl Frame {
         if let Some(timeout_ms) = terms.timeout_ms {
             attributes.push(format!("timeout_ms={timeout_ms}"));
         }
+        if let Some(then) = &terms.then {
+            attributes.push(format!("then={}", utf8_percent_encode(then.as_str(), ESCAPED)));
+        }
         let space = if attributes.is_empty() { "" } else { " " };
         self.push_text(&format!("#:Options{space}{}\n", attributes.join(",")));
         self.terms = terms;
@@ -208,7 +211,7 @@ impl Frame {
             let plus = if runs.is_empty() { "" } else { "+" };
             runs += &format!("{plus}{}-{}", run[0], run[run.len() - 1]);
         }
-        let escaped = utf8_percent_encode(&key.key, KEY_ESCAPED);
+        let escaped = utf8_percent_encode(&key.key, ESCAPED);
         let fingerprint = key.fingerprint;
         self.push_text(&format!("#:Key fingerprint={fingerprint:016x},ids={runs},key={escaped}\n"));
     }

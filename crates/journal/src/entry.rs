@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
-use windlass_core::{JobId, NewJob, Priority, Tenant, Timestamp, TypeKey};
+use windlass_core::{JobId, NewJob, Priority, Tenant, Timestamp, TypeKey, TypeName};
 
 use crate::spool::Spool;
 
@@ -19,6 +19,8 @@ pub struct Entry {
     pub expires_at: Option<Timestamp>,
     /// Kept in whole milliseconds.
     pub timeout: Option<Duration>,
+    /// The type that gets the job's result.
+    pub then: Option<TypeName>,
 }
 
 /// Where the payload of an entry is.
@@ -73,12 +75,13 @@ pub struct Stats {
 }
 
 /// The options of a job as the files keep them; the default is not written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Terms {
     pub(crate) priority: Priority,
     pub(crate) run_at: Option<Timestamp>,
     pub(crate) expires_at: Option<Timestamp>,
     pub(crate) timeout_ms: Option<u64>,
+    pub(crate) then: Option<TypeName>,
 }
 
 impl Entry {
@@ -88,12 +91,14 @@ impl Entry {
             run_at: self.run_at,
             expires_at: self.expires_at,
             timeout_ms: self.timeout.map(|timeout| timeout.as_millis() as u64),
+            then: self.then.clone(),
         }
     }
 
     /// Upper estimate of what the entry takes in memory and in a frame.
     pub(crate) fn cost_bytes(&self) -> usize {
         const LINE_OVERHEAD_BYTES: usize = 64;
+        const ESCAPED_BYTES_MAX: usize = 3;
         let payload = match &self.payload {
             Body::Inline(bytes) => bytes.len(),
             Body::Spooled(_) => LINE_OVERHEAD_BYTES,
@@ -101,6 +106,7 @@ impl Entry {
         payload
             + self.key.tenant.as_str().len()
             + self.key.name.as_str().len()
+            + self.then.as_ref().map_or(0, |then| then.as_str().len() * ESCAPED_BYTES_MAX)
             + LINE_OVERHEAD_BYTES
     }
 }

@@ -243,7 +243,7 @@ impl Shared {
         let mut read = Vec::with_capacity(records);
         for chunk in chunks {
             let bytes = self.load(chunk)?;
-            decode::records(&bytes, chunk.context, floor, &self.spool_dir, &mut read)
+            decode::records(&bytes, chunk.context.clone(), floor, &self.spool_dir, &mut read)
                 .map_err(|what| self.corrupt(chunk.segment, chunk.offset, what))?;
         }
         Ok(read)
@@ -251,7 +251,9 @@ impl Shared {
 
     fn record_in(&self, place: &Place, id: JobId) -> Result<Option<Record>, Error> {
         let (segment, offset, bytes, context) = match place {
-            Place::Chunk(chunk) => (chunk.segment, chunk.offset, self.load(chunk)?, chunk.context),
+            Place::Chunk(chunk) => {
+                (chunk.segment, chunk.offset, self.load(chunk)?, chunk.context.clone())
+            }
             Place::Segment(first, length) => {
                 let path = segment::path(&self.dir, *first);
                 let bytes = self.disk.read(&path, 0, *length as usize);

@@ -291,7 +291,7 @@ impl Scan<'_> {
             records: open.records,
             first,
             last,
-            context: open.context,
+            context: open.context.clone(),
             content: Content::of_file(bytes),
         };
         self.unread.push(chunk, bytes);

@@ -137,6 +137,7 @@ fn job(ids: &mut IdGenerator, key: &TypeKey) -> NewJob {
         expires_at: None,
         timeout: None,
         unique: None,
+        then: None,
         payload: Payload::Inline(Bytes::from_static(&[b'x'; PAYLOAD_BYTES])),
     }
 }
@@ -153,7 +154,9 @@ fn done(claimed: &Claimed, now: Timestamp) -> Settlement {
         ended: Some(Ended::from(Status::OK)),
         now,
         data: None,
+        progress: None,
         log: Log::new(),
+        follow: None,
         purge_at: now + Duration::from_secs(3600),
         only_if_expired_at: None,
     }

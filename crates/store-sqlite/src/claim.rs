@@ -27,7 +27,7 @@ const ADD_LEASE: &str = "
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 pub(crate) const JOB: &str = "
     SELECT priority, run_at, due_at, attempt, created_at, expires_at, timeout_ms, token,
-           last_code, last_status, unique_key, payload_bytes, parts, payload
+           last_code, last_status, unique_key, then_name, payload_bytes, parts, payload
       FROM job WHERE id = ?1";
 
 pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Vec<Claimed>> {
@@ -191,10 +191,11 @@ impl Starter<'_> {
             lease: Some(Lease { owner: claim.owner, token, expires_at: claim.until }),
             last: row::ended(row.get(8)?, row.get(9)?)?,
             unique: row.get(10)?,
-            payload_bytes: row.get::<_, i64>(11)? as u64,
+            then: row::type_name(row, 11)?,
+            payload_bytes: row.get::<_, i64>(12)? as u64,
             progress: None,
         };
-        let payload = payload(self.conn, id, row, 11)?;
+        let payload = payload(self.conn, id, row, 12)?;
         self.add_lease.execute(params![
             id,
             type_id,

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use windlass_core::name::Tenant;
 use windlass_core::store::{IdempotencyRecord, Insert, Inserted, JournalId, JournalMark};
 use windlass_core::time::Timestamp;
-use windlass_core::{JobId, NewJob, Payload, State};
+use windlass_core::{JobId, NewJob, Payload, State, TypeName};
 
 use crate::error::{Failure, Result};
 use crate::queue::{self, Place};
@@ -17,8 +17,8 @@ pub(crate) const PAYLOAD_ROW_BYTES_MAX: usize = 2048;
 
 const ADD: &str = "
     INSERT INTO job (id, type_id, state, priority, run_at, due_at, attempt, created_at, expires_at,
-                     timeout_ms, parts, payload_bytes, unique_key, payload)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+                     timeout_ms, parts, payload_bytes, unique_key, payload, then_name)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
     ON CONFLICT (id) DO NOTHING";
 
 pub(crate) fn job_insert(tx: &mut Tx<'_>, insert: &Insert) -> Result<Vec<Inserted>> {
@@ -33,6 +33,18 @@ pub(crate) fn job_insert(tx: &mut Tx<'_>, insert: &Insert) -> Result<Vec<Inserte
         move_mark(tx.conn, mark)?;
     }
     Ok(answers)
+}
+
+/// Adds the job that follows one that ended well.
+pub(crate) fn insert_follow(tx: &mut Tx<'_>, follow: &NewJob) -> Result<()> {
+    let mut new = follow.clone();
+    let pieces = new.split_payload();
+    if insert_one(tx, &new)? == Inserted::New {
+        for (index, piece) in (0..).zip(&pieces) {
+            payload_put(tx.conn, new.id, index, piece)?;
+        }
+    }
+    Ok(())
 }
 
 fn insert_one(tx: &mut Tx<'_>, new: &NewJob) -> Result<Inserted> {
@@ -86,6 +98,7 @@ fn add(conn: &Connection, type_id: i64, new: &NewJob) -> Result<bool> {
         new.payload.len() as i64,
         new.unique,
         in_row.map(Bytes::as_ref),
+        new.then.as_ref().map(TypeName::as_str),
     ])?;
     if let (1, Some(bytes)) = (added, beside) {
         let add = "INSERT INTO payload (id, data) VALUES (?1, ?2)";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use windlass_core::job::{Ended, Token};
 use windlass_core::limit::PRIORITY_MAX;
-use windlass_core::name::{Tenant, TypeKey};
+use windlass_core::name::{Invalid, Tenant, TypeKey, TypeName};
 use windlass_core::outcome::{Code, Status};
 use windlass_core::time::Timestamp;
 use windlass_core::{Job, JobId, Lease, Priority, State, Sysid};
@@ -81,6 +81,7 @@ fn stored(row: &Row<'_>) -> Result<Stored> {
         lease,
         last: ended(row.get(16)?, row.get(17)?)?,
         unique: row.get(18)?,
+        then: type_name(row, 22)?,
         payload_bytes: row.get::<_, i64>(19)? as u64,
         progress: None,
     };
@@ -138,6 +139,13 @@ pub(crate) fn type_key<E>(
         }
         _ => Err(Failure::corrupt("a type has a name that is not text")),
     }
+}
+
+pub(crate) fn type_name(row: &Row<'_>, column: usize) -> Result<Option<TypeName>> {
+    let unreadable = |_| Failure::corrupt("a type has a name that is not text");
+    let name = row.get_ref(column)?.as_str_or_null().map_err(unreadable)?;
+    let invalid = |invalid: Invalid| Failure::corrupt(invalid.to_string());
+    name.map(TypeName::new).transpose().map_err(invalid)
 }
 
 pub(crate) fn time(row: &Row<'_>, column: usize) -> Result<Option<Timestamp>> {

@@ -14,6 +14,7 @@ use windlass_core::time::Timestamp;
 
 use crate::claim;
 use crate::error::Result;
+use crate::insert;
 use crate::queue::{self, Place};
 use crate::row::{self, part};
 use crate::tx::{Counter, Tx};
@@ -87,6 +88,10 @@ fn settle_one(
         put_result(tx.conn, id, data)?;
         leased.parts |= part::RESULT;
     }
+    if let Some(progress) = &settlement.progress {
+        put_progress(tx.conn, &settlement.lease, progress)?;
+        leased.parts |= part::PROGRESS;
+    }
     let log = Said { attempt: leased.attempt, ended_at: settlement.now, log: &settlement.log };
     leased.parts = log.put(tx.conn, id, leased.parts)?;
     match settlement.verdict {
@@ -103,6 +108,9 @@ fn settle_one(
             after(Event::Release);
             queue_again(tx, &leased, settlement, leased.attempt - 1, run_at)?;
         }
+    }
+    if let Some(follow) = &settlement.follow {
+        insert::insert_follow(tx, follow)?;
     }
     Ok(Settled::Done)
 }
@@ -245,15 +253,19 @@ pub(crate) fn job_progress(
     if !claim::held(tx, lease)? {
         return Ok(Settled::Stale);
     }
-    let id = lease.id.get();
+    put_progress(tx.conn, lease, progress)?;
+    let mark = "UPDATE job SET parts = parts | ?2 WHERE id = ?1 AND parts & ?2 = 0";
+    tx.conn.prepare_cached(mark)?.execute([lease.id.get(), part::PROGRESS])?;
+    Ok(Settled::Done)
+}
+
+fn put_progress(conn: &Connection, lease: &LeaseRef, progress: &Progress) -> Result<()> {
     let put = "INSERT INTO progress (id, token, percent, message, at) VALUES (?1, ?2, ?3, ?4, ?5)
                ON CONFLICT (id) DO UPDATE
                   SET token = excluded.token, percent = excluded.percent,
                       message = excluded.message, at = excluded.at";
     let Progress { percent, message, at } = progress;
-    let values = params![id, lease.token.0, percent, message, at.ms()];
-    tx.conn.prepare_cached(put)?.execute(values)?;
-    let mark = "UPDATE job SET parts = parts | ?2 WHERE id = ?1 AND parts & ?2 = 0";
-    tx.conn.prepare_cached(mark)?.execute([id, part::PROGRESS])?;
-    Ok(Settled::Done)
+    let values = params![lease.id.get(), lease.token.0, percent, message, at.ms()];
+    conn.prepare_cached(put)?.execute(values)?;
+    Ok(())
 }

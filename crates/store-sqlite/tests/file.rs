@@ -45,11 +45,38 @@ async fn a_newer_layout_is_refused_and_the_file_stays_as_it_is() {
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 9000).unwrap();
     let before = std::fs::read(&path).unwrap();
     let Error::Conflict(message) = refused(&path) else { panic!("{:?}", refused(&path)) };
-    assert!(message.contains("9000") && message.contains("up to 1"), "{message}");
+    assert!(message.contains("9000") && message.contains("up to 2"), "{message}");
     assert!(message.contains("jobs.db"), "{message}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
     let files = std::fs::read_dir(directory.path()).unwrap().count();
     assert_eq!(files, 1, "nothing else was made");
+}
+
+#[tokio::test]
+async fn a_file_of_the_first_layout_is_brought_up_to_date() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("jobs.db");
+    let conn = Connection::open(&path).unwrap();
+    conn.execute_batch(include_str!("../sql/001_initial.sql")).unwrap();
+    conn.execute_batch(
+        "INSERT INTO type (id, tenant, name, ready) VALUES (1, 'acme', 't', 1);
+         INSERT INTO job (id, type_id, state, priority, run_at, due_at, attempt, created_at,
+                          parts, payload_bytes, payload)
+         VALUES (5, 1, 0, 500, 1, 1, 0, 1, 0, 1, x'61');
+         INSERT INTO ready (type_id, rank, id, run_at) VALUES (1, 500, 5, 1);
+         PRAGMA application_id = 0x574E444C;
+         PRAGMA user_version = 1;",
+    )
+    .unwrap();
+    drop(conn);
+    let store = open(&path).unwrap();
+    let old = store.job_get(&tenant(), id(5)).await.unwrap().expect("the job is there");
+    assert_eq!(old.then, None);
+    let then = Some(windlass_core::TypeName::new("next").unwrap());
+    let new = windlass_core::NewJob { then: then.clone(), ..job(6) };
+    store.job_insert(insert(vec![new], Durability::Synced)).await.unwrap();
+    let new = store.job_get(&tenant(), id(6)).await.unwrap().expect("the job is there");
+    assert_eq!(new.then, then);
 }
 
 #[test]

@@ -56,7 +56,9 @@ fn broken(job: &Job, at: Timestamp, run_at: Timestamp) -> Settlement {
         ended: Some(Ended::from(Status::ERROR)),
         now: at,
         data: None,
+        progress: None,
         log: said("lease lost"),
+        follow: None,
         purge_at: at,
         only_if_expired_at: Some(at),
     }

@@ -77,6 +77,7 @@ pub(crate) fn job(number: i64) -> NewJob {
         expires_at: None,
         timeout: None,
         unique: None,
+        then: None,
         payload: Payload::Inline(Bytes::from(format!("payload {number}"))),
     }
 }
@@ -103,6 +104,7 @@ pub(crate) fn queued(new: &NewJob) -> Job {
         lease: None,
         last: None,
         unique: new.unique.clone(),
+        then: new.then.clone(),
         payload_bytes: new.payload.len(),
         progress: None,
     }
@@ -137,7 +139,9 @@ pub(crate) fn settlement(claimed: &Claimed, verdict: Verdict) -> Settlement {
         ended: status.map(Ended::from),
         now,
         data: None,
+        progress: None,
         log: Log::new(),
+        follow: None,
         purge_at: now + Duration::from_secs(24 * 3600),
         only_if_expired_at: None,
     }

@@ -15,6 +15,7 @@ mod count;
 mod delete;
 mod expire;
 mod fixture;
+mod follow;
 mod handler;
 mod idempotency;
 mod insert;

@@ -1,15 +1,15 @@
 //! The logs of the attempts, the result, and what a running attempt says of itself.
 
 use windlass_core::job::{Progress, Token};
-use windlass_core::limit::{LOG_ATTEMPTS_MAX, LOG_BYTES_MAX};
+use windlass_core::limit::{LOG_ATTEMPTS_MAX, LOG_BYTES_MAX, RESULT_BYTES_MAX};
 use windlass_core::log::Stream;
 use windlass_core::store::{AttemptLog, LeaseRef, Settled, Settlement};
 use windlass_core::{Json, Log, State};
 
 use crate::Harness;
 use crate::fixture::{
-    FAILED, FINISHED, NOW, Subject, acme, after, again, everything_of, id, job, lease_ref, release,
-    said, settlement,
+    FAILED, FINISHED, NOW, Subject, acme, after, again, everything_of, id, job, job_of, lease_ref,
+    release, said, settlement,
 };
 
 async fn logs(store: &Subject, number: i64) -> Vec<AttemptLog> {
@@ -84,11 +84,26 @@ pub async fn s0_61_the_newest_result_counts(harness: &dyn Harness) {
     assert_eq!(result().await.expect("a result").as_str(), text);
 }
 
+pub async fn s0_61_every_json_value_is_a_result(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let deep = format!("{}1{}", "[".repeat(100), "]".repeat(100));
+    let number = "-12345678901234567890.00100e+3";
+    let values = ["null", "false", "0", "\"\"", "[]", "{}", number, "\"\\ud800\"", &deep];
+    for (value, number) in values.into_iter().zip(1..) {
+        let name = format!("t{number}");
+        store.add([job_of(&name, number)]).await;
+        let claimed = store.claim_one(&name, NOW).await;
+        let data = Some(Json::parse(value.to_owned()).unwrap());
+        store.settle(Settlement { data: data.clone(), ..settlement(&claimed, FINISHED) }).await;
+        assert_eq!(store.job_result(&acme(), id(number)).await.unwrap(), data);
+    }
+}
+
 pub async fn a_large_result_comes_back(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;
     let claimed = store.claim_one("t", NOW).await;
-    let data = Some(Json::string(&"x".repeat(2 * 1024 * 1024)));
+    let data = Some(Json::string(&"x".repeat(RESULT_BYTES_MAX - 2)));
     store.settle(Settlement { data: data.clone(), ..settlement(&claimed, FINISHED) }).await;
     assert!(store.job_result(&acme(), id(1)).await.unwrap() == data);
 }
@@ -133,6 +148,22 @@ pub async fn progress_is_shown_until_a_rerun(harness: &dyn Harness) {
     assert_eq!((seen.state, seen.progress), (State::Finished, Some(progress(99.0))));
     store.rerun(1, after(5)).await;
     assert_eq!(store.get(1).await.progress, None);
+}
+
+pub async fn the_last_progress_comes_with_the_verdict(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1)]).await;
+    let claimed = store.claim_one("t", NOW).await;
+    store.job_progress(lease_ref(&claimed), progress(50.0)).await.unwrap();
+    let end = Settlement { progress: Some(progress(75.0)), ..settlement(&claimed, again(NOW)) };
+    assert_eq!(store.settle(end.clone()).await, Settled::Done);
+    assert_eq!(store.get(1).await.progress, Some(progress(75.0)));
+    let claimed = store.claim_one("t", after(5)).await;
+    assert_eq!(store.settle(end).await, Settled::Stale);
+    assert_eq!(store.get(1).await.progress, None, "not that of an earlier attempt");
+    let end = Settlement { progress: Some(progress(99.5)), ..settlement(&claimed, FINISHED) };
+    assert_eq!(store.settle(end).await, Settled::Done);
+    assert_eq!(store.get(1).await.progress, Some(progress(99.5)));
 }
 
 pub async fn s0_50_only_the_owner_says_how_far_a_job_has_come(harness: &dyn Harness) {

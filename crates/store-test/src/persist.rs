@@ -11,7 +11,7 @@ use windlass_core::store::{
     Durability, IdempotencyRecord, Insert, Inserted, JournalMark, Settled, Settlement, SysidRenew,
     SysidReserve,
 };
-use windlass_core::{Json, NewJob, Payload};
+use windlass_core::{Json, NewJob, Payload, TypeName};
 
 use crate::Harness;
 use crate::fixture::{
@@ -83,6 +83,20 @@ pub async fn what_belongs_to_a_job_is_still_there(harness: &dyn Harness) {
     let payload = store.job_payload(&acme(), id(1)).await.unwrap();
     assert_eq!(payload, Some(Payload::Pieces { bytes: 6 }));
     assert_eq!(store.claim_one("t", NOW).await.payload, job(2).payload);
+}
+
+pub async fn s0_62_a_job_that_followed_is_still_there(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1)]).await;
+    let claimed = store.claim_one("t", NOW).await;
+    let then = Some(TypeName::new("last").unwrap());
+    let follow = NewJob { then, ..job_of("next", 2) };
+    let end = Settlement { follow: Some(follow), ..settlement(&claimed, FINISHED) };
+    assert_eq!(store.settle(end).await, Settled::Done);
+    let before = store.listed(everything_of(acme())).await;
+    assert_eq!(before.len(), 2);
+    let Some(store) = reopened(harness, store).await else { return };
+    assert_eq!(store.listed(everything_of(acme())).await, before);
 }
 
 pub async fn s0_45_handlers_and_settings_are_still_there(harness: &dyn Harness) {

@@ -225,11 +225,20 @@ suite! { $
         a_long_log_comes_back
         an_unknown_job_has_no_log
         s0_61_the_newest_result_counts
+        s0_61_every_json_value_is_a_result
         a_large_result_comes_back
         a_running_job_says_how_far_it_has_come
         progress_is_shown_until_the_next_claim
         progress_is_shown_until_a_rerun
+        the_last_progress_comes_with_the_verdict
         s0_50_only_the_owner_says_how_far_a_job_has_come
+    }
+    follow {
+        what_follows_a_job_is_kept
+        s0_62_a_job_enters_with_the_end_of_another
+        s0_62_nothing_follows_a_stale_verdict
+        s0_62_each_verdict_of_a_batch_has_its_own
+        s0_62_a_large_result_becomes_a_payload_in_pieces
     }
     idempotency {
         a_key_comes_back_with_its_ids
@@ -279,6 +288,7 @@ suite! { $
         jobs_in_every_state_are_still_there
         a_running_job_is_still_its_owners
         what_belongs_to_a_job_is_still_there
+        s0_62_a_job_that_followed_is_still_there
         s0_45_handlers_and_settings_are_still_there
         s0_58_numbers_boots_and_marks_are_still_there
         s0_50_tokens_go_on_growing

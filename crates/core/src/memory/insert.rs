@@ -31,6 +31,14 @@ impl State {
         (record.expires_at > now).then(|| record.clone())
     }
 
+    /// Adds the job that follows one that ended well.
+    pub(super) fn insert_follow(&mut self, mut new: NewJob) {
+        let (id, pieces) = (new.id, new.split_payload());
+        if self.insert_one(new) == Inserted::New {
+            self.pieces.extend((0..).map(|index| (id, index)).zip(pieces));
+        }
+    }
+
     fn insert_one(&mut self, new: NewJob) -> Inserted {
         if self.jobs.contains_key(&new.id) {
             return Inserted::Duplicate;
@@ -76,6 +84,7 @@ impl Row {
                 lease: None,
                 last: None,
                 unique: new.unique,
+                then: new.then,
                 payload_bytes: new.payload.len(),
                 progress: None,
             },

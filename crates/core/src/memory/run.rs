@@ -77,6 +77,7 @@ impl State {
         row.job.lease = None;
         row.job.last = settlement.ended.or(row.job.last);
         row.result = settlement.data.or(row.result.take());
+        row.progress = settlement.progress.or(row.progress.take());
         row.log(settlement.now, settlement.log);
         match settlement.verdict {
             Verdict::End(_) => row.ended(settlement.now, settlement.purge_at),
@@ -85,6 +86,9 @@ impl State {
                 row.job.run_at = run_at;
                 row.job.attempt -= 1;
             }
+        }
+        if let Some(follow) = settlement.follow {
+            self.insert_follow(follow);
         }
         Settled::Done
     }

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use bytes::Bytes;
-use windlass_core::TypeKey;
+use windlass_core::{TypeKey, TypeName};
 
 use super::*;
 use crate::Key;
@@ -115,6 +115,7 @@ fn random_entry(luck: &mut fastrand::Rng) -> Entry {
         made.priority = Priority::new(luck.i64(0..=1000)).unwrap();
         made.run_at = luck.bool().then(|| Timestamp(luck.i64(..)));
         made.expires_at = luck.bool().then(|| Timestamp(luck.i64(..)));
+        made.then = luck.bool().then(|| TypeName::new(["u", "ä, %=b"][luck.usize(..2)]).unwrap());
         made.timeout = luck.bool().then(|| Duration::from_millis(luck.u64(..)));
     }
     made
@@ -132,6 +133,7 @@ fn check_same(sent: &[Entry], records: &[Record], seed: u64) {
         assert_eq!(job.run_at, entry.run_at.unwrap_or(NOW), "seed {seed}");
         assert_eq!(job.expires_at, entry.expires_at, "seed {seed}");
         assert_eq!(job.timeout, entry.timeout, "seed {seed}");
+        assert_eq!(job.then, entry.then, "seed {seed}");
     }
 }
 

@@ -57,6 +57,7 @@ fn entry(payload: impl Into<Bytes>) -> Entry {
         payload: Body::Inline(payload.into()),
         priority: Priority::default(),
         run_at: None,
+        then: None,
         expires_at: None,
         timeout: None,
     }

@@ -41,6 +41,7 @@ pub(crate) fn job(number: i64) -> NewJob {
         expires_at: None,
         timeout: None,
         unique: None,
+        then: None,
         payload: Payload::Inline(Bytes::from(format!("payload {number}"))),
     }
 }
@@ -68,7 +69,9 @@ pub(crate) fn done(claimed: &Claimed) -> Settlement {
         ended: Some(Status::OK.into()),
         now: NOW,
         data: None,
+        progress: None,
         log: Log::new(),
+        follow: None,
         purge_at: NOW + Duration::from_secs(60),
         only_if_expired_at: None,
     }

@@ -142,8 +142,15 @@ impl World {
             expires_at: self.maybe(World::later),
             timeout: self.maybe(|world| Duration::from_millis(world.random.u64(1..9999))),
             unique: self.maybe(World::unique),
+            then: self.maybe(|world| world.key().name),
             payload: Payload::Inline(Bytes::from(self.text())),
         }
+    }
+
+    fn follow(&mut self) -> NewJob {
+        let follow = NewJob { unique: None, ..self.new_job() };
+        self.id_newest = self.id_newest.max(Some(follow.id));
+        follow
     }
 
     fn claim(&mut self) -> Claim {
@@ -177,7 +184,9 @@ impl World {
                 ended: (!released).then(|| Ended::from(world.status())),
                 now: world.now,
                 data: (!released && world.random.bool()).then(|| Json::string(&world.text())),
+                progress: world.maybe(World::progress),
                 log: if world.random.bool() { said(&world.text()) } else { Log::new() },
+                follow: world.maybe(World::follow),
                 purge_at: world.later(),
                 only_if_expired_at: world.maybe(|world| world.now),
             }

@@ -1,0 +1,129 @@
+//! Progress: what running handlers say about how far they have come. A handler may say it as often
+//! as it likes and never waits for the store: the newest word of each job is written at most once
+//! in `INTERVAL`, and what is not written by the end of the attempt goes along with its verdict.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use windlass_core::JobId;
+use windlass_core::job::Progress;
+use windlass_core::limit::PROGRESS_BYTES_MAX;
+use windlass_core::store::LeaseRef;
+
+use crate::shared::Shared;
+
+/// A job's progress is written at most once in this time.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// The reports of one batch of jobs.
+#[derive(Default)]
+pub(crate) struct Progresses {
+    slots: Mutex<HashMap<JobId, Slot>>,
+}
+
+/// What one running job has said.
+#[derive(Default)]
+struct Slot {
+    newest: Option<Progress>,
+    /// Counts what was said, so that it is known whether the newest is in the store.
+    said: u64,
+    stored: u64,
+    /// A task writes, or waits until it may again.
+    writing: bool,
+    /// The first percentage that was none.
+    odd: Option<f64>,
+}
+
+/// What is left to tell of a job's progress when it has ended.
+#[derive(Default)]
+pub(crate) struct Rest {
+    /// The newest word, if the store may not have it.
+    pub progress: Option<Progress>,
+    /// For the job's log.
+    pub note: Option<String>,
+}
+
+impl Progresses {
+    pub(crate) fn report(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        lease: LeaseRef,
+        percent: f64,
+        message: String,
+    ) {
+        let mut slots = self.slots();
+        let slot = slots.entry(lease.id).or_default();
+        if !(0.0..=100.0).contains(&percent) {
+            slot.odd = slot.odd.or(Some(percent));
+        }
+        if percent.is_nan() {
+            return;
+        }
+        let (percent, message) = (percent.clamp(0.0, 100.0), cut(message));
+        slot.newest = Some(Progress { percent, message, at: shared.now() });
+        slot.said += 1;
+        if !std::mem::replace(&mut slot.writing, true) {
+            tokio::spawn(self.clone().write(shared.clone(), lease));
+        }
+    }
+
+    /// Forgets the job; nothing more is written for it.
+    pub(crate) fn end(&self, id: JobId) -> Rest {
+        let Some(slot) = self.slots().remove(&id) else { return Rest::default() };
+        let odd = |odd| format!("a progress of {odd} is not a percentage from 0 to 100");
+        Rest { progress: slot.newest.filter(|_| slot.stored < slot.said), note: slot.odd.map(odd) }
+    }
+
+    async fn write(self: Arc<Self>, shared: Arc<Shared>, lease: LeaseRef) {
+        while let Some((said, progress)) = self.next(lease.id) {
+            match shared.store.job_progress(lease.clone(), progress).await {
+                Ok(_) => self.stored(lease.id, said),
+                Err(error) => tracing::debug!(%error, id = %lease.id, "progress is not kept yet"),
+            }
+            tokio::time::sleep(INTERVAL).await;
+        }
+    }
+
+    /// What is to be written, if anything is.
+    fn next(&self, id: JobId) -> Option<(u64, Progress)> {
+        let mut slots = self.slots();
+        let slot = slots.get_mut(&id)?;
+        slot.writing = slot.stored < slot.said;
+        slot.newest.clone().filter(|_| slot.writing).map(|progress| (slot.said, progress))
+    }
+
+    fn stored(&self, id: JobId, said: u64) {
+        if let Some(slot) = self.slots().get_mut(&id) {
+            slot.stored = said;
+        }
+    }
+
+    fn slots(&self) -> MutexGuard<'_, HashMap<JobId, Slot>> {
+        self.slots.lock().expect("nothing panics while it holds the progress of jobs")
+    }
+}
+
+/// A message within its bound, in text that every store can keep.
+fn cut(mut message: String) -> String {
+    message.truncate(message.floor_char_boundary(PROGRESS_BYTES_MAX));
+    if message.contains('\0') {
+        // The replacement is longer, so that the end may have to go once more.
+        message = message.replace('\0', "\u{fffd}");
+        message.truncate(message.floor_char_boundary(PROGRESS_BYTES_MAX));
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_cut_between_characters() {
+        assert_eq!(cut("short".into()), "short");
+        assert_eq!(cut("ä".repeat(PROGRESS_BYTES_MAX)), "ä".repeat(PROGRESS_BYTES_MAX / 2));
+        let zeros = cut("\0".repeat(PROGRESS_BYTES_MAX));
+        assert_eq!(zeros, "\u{fffd}".repeat(PROGRESS_BYTES_MAX / 3));
+    }
+}
