@@ -17,6 +17,7 @@ const FRAME_BYTES_MAX = 33554432;
 const TEXT_CHARS_MAX = 65536;
 const SMALL_BYTES = 262144;
 const MARK_TRIES_MAX = 1000;
+const CAUSES_MAX = 8;
 const PARAMETERS = { body: 'payload, job, ctx, emit', before: 'ctx', beforeEach: 'ctx', afterEach: 'ctx' };
 
 const unbound = Function.prototype.bind.bind(Function.prototype.call);
@@ -29,7 +30,7 @@ const { isView } = ArrayBuffer;
 const { from: bytesOf, allocUnsafe, byteLength, isBuffer } = Buffer;
 const { writeSync, readFileSync } = fs;
 const { inspect } = util;
-const { isNativeError, isMap, isSet, isAnyArrayBuffer } = util.types;
+const { isMap, isSet, isAnyArrayBuffer } = util.types;
 const { wait } = Atomics;
 const [later, tick, write2] = [setImmediate, process.nextTick, (text) => writeSync(2, text)];
 const [exit, chdir, cwd] = [process.exit.bind(process), process.chdir, process.cwd];
@@ -148,25 +149,34 @@ const [stdout, stderr] = [new Stream('stdout', 1), new Stream('stderr', 2)];
 defineProperty(process, 'stdout', { value: stdout, writable: true, enumerable: true, configurable: true });
 defineProperty(process, 'stderr', { value: stderr, writable: true, enumerable: true, configurable: true });
 process.removeAllListeners('warning');
-process.on('warning', (warning) => output('stderr', 2, describe(warning) + '\n'));
+process.on('warning', ({ name, message }) => {
+  // Our own use of it is no news to a handler.
+  if (indexOf(message, 'USE_MAIN_CONTEXT_DEFAULT_LOADER') < 0) output('stderr', 2, name + ': ' + message + '\n');
+});
 
 // --- Errors --------------------------------------------------------------------------------------------------------
 
-// Message and trace of whatever was thrown, without the frames of this file and what called it.
+// Message and trace of whatever was thrown, and of what it says has caused it.
 function describe(thrown) {
   try {
-    if (typeof thrown === 'string') return piece(thrown, 0);
-    if (isNativeError(thrown)) return piece(handlerFrames(inspect(thrown)), 0);
-    if (thrown !== null && typeof thrown === 'object') {
-      if (typeof thrown.stack === 'string') return piece(handlerFrames(thrown.stack), 0);
-      if (typeof thrown.message === 'string') return piece(thrown.message, 0);
+    let text = '';
+    for (let count = 0; count < CAUSES_MAX; count++) {
+      if (typeof thrown === 'string') return piece(text + thrown, 0);
+      const isObject = thrown !== null && typeof thrown === 'object';
+      if (isObject && typeof thrown.stack === 'string') text += handlerFrames(thrown.stack);
+      else if (isObject && typeof thrown.message === 'string') text += thrown.message;
+      else text += inspect(thrown);
+      if (!isObject || thrown.cause === undefined) break;
+      text += '\ncaused by ';
+      thrown = thrown.cause;
     }
-    return piece(inspect(thrown), 0);
+    return piece(text, 0);
   } catch {
     return 'an error that cannot be shown';
   }
 }
 
+// A stack without the frames of this file, and of what has called it.
 function handlerFrames(text) {
   let kept = '';
   let skipping = false;
@@ -179,7 +189,7 @@ function handlerFrames(text) {
     if (!skipping) kept += line;
     at = end;
   }
-  return kept;
+  return kept[kept.length - 1] === '\n' ? slice(kept, 0, -1) : kept;
 }
 
 // An error that no work can be blamed for must not cost others their work.
@@ -204,7 +214,11 @@ function compile(type, field, source, require) {
     columnOffset: -head.length,
     importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
   });
-  new AsyncFunction(PARAMETERS[field], source); // Refuses a source that closes our bracket and opens its own.
+  try {
+    new AsyncFunction(PARAMETERS[field], source);
+  } catch {
+    throw new SyntaxError("a '}' closes what the source has not opened");
+  }
   return script.runInThisContext()(require);
 }
 
@@ -215,8 +229,9 @@ function describeSyntax(error, source) {
   const stack = String(error.stack);
   const place = slice(stack, 0, indexOf(stack, '\n'));
   const line = Number(slice(place, lastIndexOf(place, ':') + 1));
-  const where = startsWith(place, 'handler ') && isInteger(line) ? ' (line ' + (line < lines ? line : lines) + ')' : '';
-  return error.name + ': ' + error.message + where;
+  if (!startsWith(place, 'handler ') || !isInteger(line)) return error.name + ': ' + error.message;
+  if (line > lines) return 'SyntaxError: Unexpected end of the source (line ' + lines + ')';
+  return error.name + ': ' + error.message + ' (line ' + line + ')';
 }
 
 function load(request) {

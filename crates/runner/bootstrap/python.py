@@ -36,7 +36,9 @@ parse, quote = json.JSONDecoder().decode, json.encoder.encode_basestring
 to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 b64encode, b64decode = base64.b64encode, base64.b64decode
 TracebackException = traceback.TracebackException
-globals().update(vars(builtins))  # A handler may replace those, too.
+for name, value in vars(builtins).items():
+    if not name.startswith("__"):
+        globals()[name] = value
 
 
 # --- Answers -------------------------------------------------------------------------------------
