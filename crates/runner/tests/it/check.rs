@@ -12,10 +12,16 @@ fn refused(spec: &HandlerSpec, field: &str, words: &str) {
 }
 
 #[test]
-fn languages_with_contexts_are_refused_for_now() {
-    for lang in [Lang::Node, Lang::Python, Lang::Php] {
-        let words = format!("{lang} is not built into this version yet");
-        refused(&spec(lang, "return 200"), "lang", &words);
+fn a_missing_interpreter_is_named_when_the_handler_is_set() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut options = options(&scratch);
+    options.path = "/nowhere".into();
+    let runner = LocalRunner::new(options).unwrap();
+    for (lang, program) in [(Lang::Node, "node"), (Lang::Python, "python3"), (Lang::Php, "php")] {
+        let invalid = runner.check(&spec(lang, "return 200")).unwrap_err();
+        assert_eq!(invalid.field, "lang");
+        let words = format!("{program} is not installed: it was not found in /nowhere");
+        assert!(invalid.reason.starts_with(&words), "{invalid}");
     }
 }
 
@@ -23,6 +29,9 @@ fn languages_with_contexts_are_refused_for_now() {
 fn handlers_that_this_machine_can_run_are_accepted() {
     let runner = fixture().runner;
     for (lang, body) in [
+        (Lang::Node, "return 200"),
+        (Lang::Python, "return 200"),
+        (Lang::Php, "return 200;"),
         (Lang::Sh, "exit 1"),
         (Lang::Exec, "some-program --flag 'one word'"),
         (Lang::Http, "http://localhost/x"),

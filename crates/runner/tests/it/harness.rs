@@ -263,6 +263,22 @@ pub(crate) fn exists(pid: &str) -> bool {
     std::path::Path::new("/proc").join(pid.trim()).exists()
 }
 
+/// Whether the process is alive.
+pub(crate) fn runs(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+/// Waits until the process does not run any more; its parent may still have to reap it.
+pub(crate) async fn until_gone(pid: &str) {
+    let gone = async {
+        while runs(pid) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LONG, gone).await.unwrap_or_else(|_| panic!("{pid} is still there"));
+}
+
 /// Waits for the lines that a handler writes into a file.
 pub(crate) async fn lines_of(path: &std::path::Path, count: usize) -> Vec<String> {
     let read = async {

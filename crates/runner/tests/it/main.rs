@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod check;
+mod context;
 mod end;
 mod harness;
 mod http;

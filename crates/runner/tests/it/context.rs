@@ -1,0 +1,262 @@
+//! Warm contexts as the engine sees them: batches in, a report for each job out. What the code of
+//! handlers sees is in the conformance list of `tests/contexts`.
+
+use std::time::Duration;
+
+use windlass_core::runner::{Assignment, Report, Runner, Stop};
+use windlass_core::{HandlerSpec, JobId, Lang};
+
+use crate::harness::{
+    Event, Fixture, check_ended, exists, fixture, job, limited, lines_of, runs, spec, until_gone,
+};
+
+const LIMIT: Duration = Duration::from_secs(2);
+
+fn python(body: &str) -> HandlerSpec {
+    spec(Lang::Python, body)
+}
+
+fn jobs(payloads: &[&str]) -> Vec<Assignment> {
+    payloads.iter().map(|payload| job(payload.as_bytes())).collect()
+}
+
+/// The reports of a batch in which every job starts and ends, in the order of the jobs.
+async fn reports(fixture: &Fixture, spec: HandlerSpec, jobs: Vec<Assignment>) -> Vec<Report> {
+    let run = fixture.begin(spec, jobs);
+    let ids = run.ids.clone();
+    let events = run.rest().await;
+    let started = events.iter().filter(|event| matches!(event, Event::Started(_))).count();
+    assert_eq!(started, ids.len(), "{events:?}");
+    let report_of = |id: &JobId| {
+        events.iter().find_map(|event| match event {
+            Event::Ended(ended, report) if ended == id => Some(report.clone()),
+            _ => None,
+        })
+    };
+    ids.iter().map(|id| report_of(id).expect("each job ends")).collect()
+}
+
+/// The result, a text without its quotes.
+fn data(report: &Report) -> &str {
+    report.data.as_ref().map_or("", |data| data.as_str()).trim_matches('"')
+}
+
+#[tokio::test]
+async fn s0_27_one_process_runs_batch_after_batch() {
+    let fixture = fixture();
+    let handler =
+        python("import os\nctx.n = getattr(ctx, 'n', 0) + 1\nreturn [os.getpid(), ctx.n]");
+    let first = reports(&fixture, handler.clone(), jobs(&["a", "b"])).await;
+    let second = reports(&fixture, handler, jobs(&["c"])).await;
+    let pid = data(&first[0]).split_once(',').unwrap().0;
+    let expected: Vec<String> = (1..=3).map(|n| format!("{pid},{n}]").replace(", ", ",")).collect();
+    let seen: Vec<String> =
+        first.iter().chain(&second).map(|report| data(report).replace(", ", ",")).collect();
+    assert_eq!(seen, expected);
+    fixture.runner.close().await;
+    assert!(fixture.scratch_is_empty());
+    assert!(!exists(pid.trim_start_matches('[')));
+}
+
+#[tokio::test]
+async fn s2_28_a_death_costs_the_running_job_and_the_rest_runs_elsewhere() {
+    let fixture = fixture();
+    let body = "import os\nif payload == 'die': os._exit(3)\nreturn str(os.getpid())";
+    let ended = reports(&fixture, python(body), jobs(&["a", "die", "b", "c"])).await;
+    check_ended(&ended[1], 500, None);
+    assert!(ended[1].log.to_string().contains("exit code 3"), "{}", ended[1].log);
+    for at in [0, 2, 3] {
+        check_ended(&ended[at], 200, None);
+    }
+    assert_ne!(data(&ended[0]), data(&ended[2]));
+    assert_eq!(data(&ended[2]), data(&ended[3]));
+}
+
+#[tokio::test]
+async fn s2_30_a_time_limit_is_that_of_one_job_and_keeps_what_it_wrote() {
+    let fixture = fixture();
+    let body = "print('seen', payload)\nwhile payload == 'hang': pass";
+    let batch: Vec<_> =
+        jobs(&["a", "hang", "b"]).into_iter().map(|job| limited(job, LIMIT)).collect();
+    let ended = reports(&fixture, python(body), batch).await;
+    check_ended(&ended[1], 500, Some(Stop::TimedOut));
+    assert_eq!(ended[1].log.to_string(), "seen hang\n[windlass] timed out after 2s\n");
+    check_ended(&ended[0], 200, None);
+    check_ended(&ended[2], 200, None);
+}
+
+#[tokio::test]
+async fn an_order_to_stop_waits_for_its_job_and_harms_no_other() {
+    let fixture = fixture();
+    let hold = fixture.scratch.path().join("hold");
+    std::fs::write(&hold, "").unwrap();
+    let body = format!(
+        "import os, time\nwhile payload == 'first' and os.path.exists({hold:?}): time.sleep(0.01)"
+    );
+    let mut run = fixture.begin(python(&body), jobs(&["first", "second", "third"]));
+    let ids = run.ids.clone();
+    assert_eq!(run.started().await, ids[0]);
+    fixture.runner.stop(ids[1], Stop::Cancelled);
+    std::fs::remove_file(&hold).unwrap();
+    let events = run.rest().await;
+    for (id, stopped) in [(ids[0], None), (ids[1], Some(Stop::Cancelled)), (ids[2], None)] {
+        let report = events.iter().find_map(|event| match event {
+            Event::Ended(ended, report) if *ended == id => Some(report),
+            _ => None,
+        });
+        assert_eq!(report.unwrap().stopped, stopped, "{events:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_shutdown_ends_the_running_job_and_gives_the_others_back() {
+    let fixture = fixture();
+    let mut run = fixture.begin(python("import time\ntime.sleep(1000)"), jobs(&["a", "b", "c"]));
+    let ids = run.ids.clone();
+    assert_eq!(run.started().await, ids[0]);
+    fixture.runner.stop(ids[0], Stop::Shutdown);
+    let events = run.rest().await;
+    assert!(
+        matches!(&events[..], [Event::Ended(_, report), Event::Returned(b), Event::Returned(c)]
+            if report.stopped == Some(Stop::Shutdown) && [*b, *c] == ids[1..]),
+        "{events:?}"
+    );
+}
+
+#[tokio::test]
+async fn s0_54_scripts_around_a_batch_run_once_and_their_failure_is_that_of_all_its_jobs() {
+    let fixture = fixture();
+    let mut handler = python("ctx.log.append(payload)\nreturn ctx.log");
+    handler.before = Some("ctx.log = ['before']".into());
+    handler.before_each = Some("ctx.log.append('[')".into());
+    handler.after_each =
+        Some("ctx.log.append(']')\nif len(ctx.log) > 7: raise Exception('no')".into());
+    let first = reports(&fixture, handler.clone(), jobs(&["a", "b"])).await;
+    assert_eq!(data(&first[1]).replace(' ', ""), r#"["before","[","a","b"]"#);
+    let second = reports(&fixture, handler, jobs(&["c", "d"])).await;
+    for report in second {
+        check_ended(&report, 500, None);
+        assert!(report.log.to_string().contains("afterEach failed: "), "{}", report.log);
+    }
+}
+
+#[tokio::test]
+async fn a_before_that_fails_is_an_error_of_the_jobs_that_needed_it() {
+    let fixture = fixture();
+    let mut handler = python("return 200");
+    handler.before = Some("print('trying')\nraise Exception('no database')".into());
+    let ended = reports(&fixture, handler, jobs(&["a", "b"])).await;
+    for report in &ended {
+        check_ended(report, 500, None);
+        assert!(report.log.to_string().contains("before failed: "), "{}", report.log);
+    }
+    assert!(ended[0].log.to_string().contains("trying\n"));
+    assert!(fixture.runner.warm().is_empty() && fixture.scratch_is_empty());
+}
+
+#[tokio::test]
+async fn s0_57_the_time_of_the_scripts_is_shared_out() {
+    let fixture = fixture();
+    let mut handler = python("return");
+    handler.before_each = Some("import time\ntime.sleep(0.2)".into());
+    handler.after_each = Some("import time\ntime.sleep(0.2)".into());
+    let ended = reports(&fixture, handler, jobs(&["a", "b", "c", "d"])).await;
+    for report in ended {
+        assert!(report.run_time >= Duration::from_millis(100), "{:?}", report.run_time);
+    }
+}
+
+#[tokio::test]
+async fn a_context_is_replaced_when_it_has_run_enough_also_within_a_batch() {
+    let fixture = fixture();
+    let mut handler = python("import os\nreturn str(os.getpid())");
+    handler.options.context_jobs = Some(2);
+    let ended = reports(&fixture, handler, jobs(&["a", "b", "c", "d", "e"])).await;
+    let pids: Vec<&str> = ended.iter().map(data).collect();
+    assert!(pids[0] == pids[1] && pids[2] == pids[3], "{pids:?}");
+    assert!(pids[0] != pids[2] && pids[2] != pids[4], "{pids:?}");
+}
+
+#[tokio::test]
+async fn an_idle_context_is_warm_and_ends_after_its_time() {
+    let fixture = fixture();
+    let mut handler = python("import os\nreturn str(os.getpid())");
+    handler.options.idle = Some(Duration::from_millis(300));
+    let ended = reports(&fixture, handler, jobs(&["a"])).await;
+    assert_eq!(fixture.runner.warm(), [JobId::new(1).unwrap()]);
+    until_gone(data(&ended[0])).await;
+    assert!(fixture.runner.warm().is_empty());
+}
+
+#[tokio::test]
+async fn what_children_write_belongs_to_their_job() {
+    let fixture = fixture();
+    let body = "import subprocess\nsubprocess.run(['echo', 'child of ' + payload])\n\
+                subprocess.run('echo error of ' + payload + ' >&2', shell=True)";
+    let payloads: Vec<String> = (0..20).map(|n| n.to_string()).collect();
+    let payloads: Vec<&str> = payloads.iter().map(String::as_str).collect();
+    let ended = reports(&fixture, python(body), jobs(&payloads)).await;
+    for (payload, report) in payloads.iter().zip(ended) {
+        let log = format!("child of {payload}\n[stderr] error of {payload}\n");
+        let mut lines: Vec<String> = report.log.to_string().lines().map(str::to_owned).collect();
+        lines.sort();
+        let mut expected: Vec<String> = log.lines().map(str::to_owned).collect();
+        expected.sort();
+        assert_eq!(lines, expected);
+    }
+}
+
+#[tokio::test]
+async fn processes_that_a_job_leaves_behind_are_ended_and_those_of_before_are_kept() {
+    let fixture = fixture();
+    let pids = fixture.scratch.path().join("pids");
+    let start = "import subprocess\nchild = subprocess.Popen(['sleep', '1000']";
+    let mut handler = python(&format!(
+        "{start})\norphan = subprocess.Popen(['setsid', 'sleep', '1000'])\n\
+         open({pids:?}, 'a').write(f'{{child.pid}}\\n{{orphan.pid}}\\n')"
+    ));
+    handler.before = Some(format!("{start})\nctx.helper = child.pid"));
+    handler.after_each = Some(format!("open({pids:?}, 'a').write(f'{{ctx.helper}}\\n')"));
+    reports(&fixture, handler, jobs(&["a"])).await;
+    let pids = lines_of(&pids, 3).await;
+    until_gone(&pids[0]).await;
+    until_gone(&pids[1]).await;
+    assert!(runs(&pids[2]), "a helper of the handler lives as long as its context");
+    fixture.runner.close().await;
+    assert!(!exists(&pids[2]));
+}
+
+#[tokio::test]
+async fn a_source_that_cannot_be_read_is_refused_with_its_field() {
+    let fixture = fixture();
+    for (lang, source) in [(Lang::Node, "let x = ;"), (Lang::Python, "x ="), (Lang::Php, "$x = ;")]
+    {
+        for field in ["body", "before", "beforeEach", "afterEach"] {
+            let mut handler = spec(lang, "return 200;");
+            let place = match field {
+                "body" => &mut handler.body,
+                "before" => handler.before.get_or_insert_default(),
+                "beforeEach" => handler.before_each.get_or_insert_default(),
+                _ => handler.after_each.get_or_insert_default(),
+            };
+            source.clone_into(place);
+            let key = windlass_core::TypeKey::new("acme", "t").unwrap();
+            let refused = fixture.runner.compile(&key, &handler).await.unwrap_err();
+            assert_eq!(refused.field, field, "{lang}: {refused}");
+        }
+    }
+    assert!(fixture.scratch_is_empty());
+}
+
+#[tokio::test]
+async fn a_run_that_is_dropped_takes_its_context_along() {
+    let fixture = fixture();
+    let pids = fixture.scratch.path().join("pids");
+    let body = format!(
+        "import os, time\nopen({pids:?}, 'a').write(f'{{os.getpid()}}\\n')\ntime.sleep(1000)"
+    );
+    let run = fixture.begin(python(&body), jobs(&["a"]));
+    let pids = lines_of(&pids, 1).await;
+    run.abandon().await;
+    until_gone(&pids[0]).await;
+}
