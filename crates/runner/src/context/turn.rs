@@ -310,12 +310,9 @@ impl<'a> Turn<'a> {
             start += found + mark.len();
         }
         let tail = &rest[start..];
-        let mark_start = (0..tail.len())
-            .rev()
-            .take(mark.len())
-            .filter(|at| mark.starts_with(&tail[*at..]))
-            .next_back()
-            .unwrap_or(tail.len());
+        // Of a mark that is cut only its first byte is zero.
+        let mark_start = memchr::memrchr(0, tail).filter(|at| mark.starts_with(&tail[*at..]));
+        let mark_start = mark_start.unwrap_or(tail.len());
         push(&mut self.flights, marks.at[which], stream, &tail[..mark_start]);
         self.context.quiet_jobs *= u32::from(mark_start == 0);
         marks.held[which] = tail[mark_start..].to_vec();
