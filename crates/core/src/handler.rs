@@ -5,9 +5,10 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::id::JobId;
-use crate::limit::HANDLER_BYTES_MAX;
+use crate::limit::{HANDLER_BYTES_MAX, MEMORY_BYTES_MIN, PROCESSES_MAX};
 use crate::name::{Invalid, TypeKey};
 use crate::retry::RetryPolicy;
+use crate::size::format_size;
 use crate::time::Timestamp;
 
 /// Names one version of one handler; made by the same generator as job ids.
@@ -79,6 +80,41 @@ pub struct HandlerOptions {
     pub idle: Option<Duration>,
     pub env: BTreeMap<String, String>,
     pub retry: Option<RetryPolicy>,
+    pub limits: Limits,
+}
+
+/// What the processes of a handler may use. Absent ones fall to the daemon's defaults.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Limits {
+    /// Bytes of memory of each process.
+    pub memory: Option<u64>,
+    /// Processor time of each process.
+    pub cpu: Option<Duration>,
+    /// Processes at the same time.
+    pub processes: Option<u32>,
+    /// Bytes of the largest file that may be written.
+    pub file_size: Option<u64>,
+}
+
+impl Limits {
+    /// A limit under which nothing can start would fail every attempt without a word.
+    pub fn check(&self) -> Result<(), Invalid> {
+        if self.memory.is_some_and(|bytes| bytes < MEMORY_BYTES_MIN) {
+            let reason = format!("memory is at least {}", format_size(MEMORY_BYTES_MIN));
+            return Err(Invalid::new("options.memory", reason));
+        }
+        if self.cpu.is_some_and(|cpu| cpu.is_zero()) {
+            return Err(Invalid::new("options.cpu", "cpu is a duration above 0"));
+        }
+        if self.processes.is_some_and(|number| number == 0 || number > PROCESSES_MAX) {
+            let reason = format!("processes is a whole number from 1 to {PROCESSES_MAX}");
+            return Err(Invalid::new("options.processes", reason));
+        }
+        if self.file_size == Some(0) {
+            return Err(Invalid::new("options.file_size", "file_size is a size above 0"));
+        }
+        Ok(())
+    }
 }
 
 impl HandlerSpec {
@@ -100,7 +136,7 @@ impl HandlerSpec {
             let reason = format!("'{name}' is empty, has '=' or begins with WINDLASS_");
             return Err(Invalid::new("options.env", reason));
         }
-        Ok(())
+        self.options.limits.check()
     }
 }
 

@@ -6,6 +6,7 @@
 //! | `add` | what may be asked for when a job is added |
 //! | `name` | tenants and types, and which names are allowed |
 //! | `id` | job ids and the generator that never repeats one |
+//! | `size` | sizes such as `512MB` |
 //! | `time` | timestamps, the `Clock`, short durations such as `90s` |
 //! | `job` | the job, its options, its payload, its lease |
 //! | `state` | the states and the table of every allowed change |
@@ -34,12 +35,13 @@ pub mod outcome;
 pub mod record;
 pub mod retry;
 pub mod runner;
+pub mod size;
 pub mod state;
 pub mod store;
 pub mod time;
 
 pub use add::AddOptions;
-pub use handler::{Handler, HandlerId, HandlerOptions, HandlerSpec, Lang, TypeSettings};
+pub use handler::{Handler, HandlerId, HandlerOptions, HandlerSpec, Lang, Limits, TypeSettings};
 pub use id::{IdGenerator, JobId, Sysid};
 pub use job::{Job, Lease, NewJob, Payload, Priority};
 pub use log::Log;

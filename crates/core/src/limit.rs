@@ -29,6 +29,10 @@ pub const LOG_ATTEMPTS_MAX: u32 = 25;
 pub const EMITTED_MAX: usize = 10_000;
 /// Source of one handler: body and the scripts around it together.
 pub const HANDLER_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Least memory that a handler may be given; a shell does not start with less.
+pub const MEMORY_BYTES_MIN: u64 = 4 * 1024 * 1024;
+/// Most processes that a handler may be given.
+pub const PROCESSES_MAX: u32 = 100_000;
 /// Versions of one handler that are kept; the oldest go first.
 pub const HANDLER_VERSIONS_MAX: usize = 100;
 /// Jobs in one insert, claim, settlement or listing.

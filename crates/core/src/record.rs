@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::handler::{HandlerOptions, TypeSettings};
+use crate::handler::{HandlerOptions, Limits, TypeSettings};
 use crate::retry::RetryPolicy;
 
 pub fn options_to_text(options: &HandlerOptions) -> String {
@@ -23,6 +23,11 @@ pub fn options_to_text(options: &HandlerOptions) -> String {
         map.insert("env".into(), env.into());
     }
     put_retry(&mut map, options.retry.as_ref());
+    let limits = &options.limits;
+    put_size(&mut map, "memory_bytes", limits.memory);
+    put_duration(&mut map, "cpu_ms", limits.cpu);
+    put_number(&mut map, "processes", limits.processes);
+    put_size(&mut map, "file_bytes", limits.file_size);
     Value::from(map).to_string()
 }
 
@@ -43,6 +48,12 @@ pub fn options_from_text(text: &str) -> Result<HandlerOptions, String> {
         idle: duration(&map, "idle_ms"),
         env,
         retry: retry(&map),
+        limits: Limits {
+            memory: map.get("memory_bytes").and_then(Value::as_u64),
+            cpu: duration(&map, "cpu_ms"),
+            processes: number(&map, "processes"),
+            file_size: map.get("file_bytes").and_then(Value::as_u64),
+        },
     })
 }
 
@@ -82,6 +93,12 @@ fn object(text: &str) -> Result<Map<String, Value>, String> {
 fn put_number(map: &mut Map<String, Value>, name: &str, number: Option<u32>) {
     if let Some(number) = number {
         map.insert(name.into(), number.into());
+    }
+}
+
+fn put_size(map: &mut Map<String, Value>, name: &str, bytes: Option<u64>) {
+    if let Some(bytes) = bytes {
+        map.insert(name.into(), bytes.into());
     }
 }
 
@@ -136,6 +153,12 @@ mod tests {
             idle: Some(Duration::from_secs(9)),
             env: [("A".to_owned(), "b=\"c\"".to_owned())].into(),
             retry: Some(retry.clone()),
+            limits: Limits {
+                memory: Some(u64::MAX),
+                cpu: Some(Duration::from_secs(30)),
+                processes: Some(5),
+                file_size: Some(1 << 40),
+            },
         };
         assert_eq!(options_from_text(&options_to_text(&options)), Ok(options));
         let settings = TypeSettings {

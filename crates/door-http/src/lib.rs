@@ -33,6 +33,7 @@ mod query;
 mod route;
 mod seed;
 mod server;
+mod size;
 mod stream;
 mod time;
 mod types;

@@ -11,7 +11,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::{KnownFormat, RefOr, SchemaFormat};
 
 use windlass_core::Timestamp;
-use windlass_core::time::{format_time, format_duration, parse_duration, parse_time};
+use windlass_core::time::{format_duration, format_time, parse_duration, parse_time};
 
 /// A point in time on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,9 +7,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use windlass_core::add;
-use windlass_core::{Handler, HandlerOptions, HandlerSpec, Lang, RetryPolicy, TypeSettings};
+use windlass_core::{
+    Handler, HandlerOptions, HandlerSpec, Lang, Limits, RetryPolicy, TypeSettings,
+};
 
 use crate::error::Failure;
+use crate::size::WireSize;
 use crate::time::{WireDuration, WireTime};
 
 /// Most jobs that may be handed to a context at once.
@@ -80,6 +83,14 @@ pub(crate) struct WireOptions {
     idle: Option<WireDuration>,
     env: BTreeMap<String, String>,
     retry: Option<WireRetry>,
+    /// Memory of each process.
+    memory: Option<WireSize>,
+    /// Processor time of each process.
+    cpu: Option<WireDuration>,
+    /// Processes at the same time.
+    processes: Option<u32>,
+    /// Largest file that may be written.
+    file_size: Option<WireSize>,
 }
 
 /// Parts that are left out have their defaults: 10s, 2, 1h, 25, 24h.
@@ -171,6 +182,12 @@ impl WireOptions {
             idle: self.idle.map(|idle| idle.0),
             env: self.env,
             retry: self.retry.map(|retry| retry.into_policy("options.retry")).transpose()?,
+            limits: Limits {
+                memory: self.memory.map(|size| size.0),
+                cpu: self.cpu.map(|cpu| cpu.0),
+                processes: self.processes,
+                file_size: self.file_size.map(|size| size.0),
+            },
         })
     }
 }
@@ -184,6 +201,10 @@ fn from_options(options: &HandlerOptions) -> WireOptions {
         idle: options.idle.map(WireDuration),
         env: options.env.clone(),
         retry: options.retry.as_ref().map(from_policy),
+        memory: options.limits.memory.map(WireSize),
+        cpu: options.limits.cpu.map(WireDuration),
+        processes: options.limits.processes,
+        file_size: options.limits.file_size.map(WireSize),
     }
 }
 
@@ -265,7 +286,8 @@ mod tests {
 
     const FULL: &str = r#"{"lang":"node","body":"return 1","before":"b","beforeEach":"e",
         "afterEach":"a","eid":"x","options":{"timeout":"90s","batch":5,"contexts":2,
-        "context_jobs":100,"idle":"1m","env":{"A":"b"},"retry":{"attempts":3}}}"#;
+        "context_jobs":100,"idle":"1m","env":{"A":"b"},"retry":{"attempts":3},
+        "memory":"512MB","cpu":"30s","processes":20,"file_size":"1GB"}}"#;
 
     fn refused<T>(read: Result<T, Failure>) -> String {
         let failure = read.err().expect("refused");
@@ -327,6 +349,10 @@ mod tests {
                 "options.retry.delay",
             ),
             (r#"{"lang":"sh","body":"x","options":{"retry":{"x":1}}}"#, "options.retry.x"),
+            (r#"{"lang":"sh","body":"x","options":{"memory":512}}"#, "options.memory"),
+            (r#"{"lang":"sh","body":"x","options":{"file_size":"1 GB"}}"#, "options.file_size"),
+            (r#"{"lang":"sh","body":"x","options":{"processes":-1}}"#, "options.processes"),
+            (r#"{"lang":"sh","body":"x","options":{"cpu":"1"}}"#, "options.cpu"),
         ];
         for (text, field) in cases {
             assert_eq!(refused(spec(text)), field, "{text}");

@@ -3,13 +3,14 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use rustix::io::Errno;
 use windlass_core::{Handler, Invalid, Job, Lang};
 
-use crate::os;
+use crate::isolate::{Confine, Isolation};
 use crate::scratch::{AttemptDir, Scratch};
 use crate::tree::{self, Main};
 
@@ -17,6 +18,7 @@ use crate::tree::{self, Main};
 pub(crate) struct Launch {
     pub(crate) scratch: Arc<Scratch>,
     pub(crate) handler: Arc<Handler>,
+    pub(crate) isolation: Arc<Isolation>,
     pub(crate) path: Arc<str>,
     pub(crate) job: Job,
 }
@@ -37,7 +39,13 @@ impl Launch {
         self.set_environment(&mut command, &dir);
         command.current_dir(dir.work());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        os::start_in_own_session(&mut command);
+        let confine = Confine {
+            dir: dir.path(),
+            program: Path::new(""),
+            limits: &self.handler.spec.options.limits,
+            channels: None,
+        };
+        self.isolation.arm(&mut command, confine).map_err(NotStarted::Exhausted)?;
         match Main::start(&mut command, dir.path()) {
             Ok(main) => Ok((main, dir)),
             Err(reason) if is_exhaustion(&reason) => Err(NotStarted::Exhausted(reason)),

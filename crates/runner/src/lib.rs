@@ -7,7 +7,8 @@
 //! | `context` | warm processes that run batch after batch |
 //! | `process` | one attempt in a process: start, feed, capture, limit, verdict |
 //! | `launch` | the command of an attempt and its environment |
-//! | `os` | the calls that have no safe form: descriptors, the hook before exec, the exit |
+//! | `isolate` | what a process may see, touch and use up |
+//! | `os` | the calls that have no safe form: descriptors, the exit |
 //! | `tree` | ending everything that an attempt started |
 //! | `proc` | what `/proc` says about processes |
 //! | `output`, `tail` | what a handler wrote: its log and the jobs it asks for |
@@ -22,6 +23,7 @@ mod check;
 mod context;
 mod http;
 mod http_batch;
+mod isolate;
 mod launch;
 mod os;
 mod output;
@@ -44,6 +46,8 @@ pub use crate::context::Bounds;
 use crate::context::Contexts;
 use crate::context::language::Language;
 use crate::http::Http;
+use crate::isolate::Isolation;
+pub use crate::isolate::IsolationOptions;
 use crate::process::Processes;
 use crate::scratch::Scratch;
 use crate::stop::Stops;
@@ -57,6 +61,7 @@ pub struct Options {
     pub log_bytes_max: usize,
     /// `PATH` of handlers, in which programs are looked for.
     pub path: String,
+    pub isolation: IsolationOptions,
     /// How many contexts may live.
     pub contexts: Bounds,
     /// Processors of this machine.
@@ -94,10 +99,12 @@ impl LocalRunner {
         os::keep_inherited_descriptors().map_err(Error::System)?;
         os::keep_exit_codes().map_err(Error::System)?;
         tree::adopt_orphans().map_err(Error::System)?;
+        let isolation = Isolation::new(&options.isolation).map_err(Error::System)?;
+        let isolation = Arc::new(isolation);
         let scratch = Arc::new(Scratch::open(&options.scratch_dir)?);
         Ok(LocalRunner {
             stops: Arc::new(Stops::default()),
-            processes: Processes::new(Arc::clone(&scratch), &options),
+            processes: Processes::new(Arc::clone(&scratch), isolation, &options),
             contexts: Contexts::new(scratch, &options),
             http: Http::new()?,
             options,

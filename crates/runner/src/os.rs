@@ -1,6 +1,6 @@
 //! The calls to the operating system that have no safe form: keeping inherited descriptors from
-//! handlers, the hook between fork and exec, and waiting for the exit of a process as for any other
-//! event. All `unsafe` of the crate is here.
+//! handlers, and waiting for the exit of a process as for any other event. All `unsafe` of the crate
+//! is here and in `isolate::hook`.
 
 use std::fs;
 use std::io;
@@ -53,22 +53,13 @@ pub(crate) fn keep_exit_codes() -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the process that this command starts the leader of a new session and process group.
-#[allow(unsafe_code)]
-pub(crate) fn start_in_own_session(command: &mut Command) {
-    // SAFETY: the hook runs in the forked child of a process with threads, where only
-    // async-signal-safe calls are allowed. It makes one system call, takes no lock and allocates
-    // nothing: the error is a number.
-    unsafe {
-        command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into));
-    }
-}
-
-/// The same for a context, which also gets the two ends of its channel: requests on descriptor 3,
+/// Starts a process as a context: the leader of a new session and process group, which also gets the two ends of its channel: requests on descriptor 3,
 /// answers on descriptor 4.
 #[allow(unsafe_code)]
 pub(crate) fn start_as_context(command: &mut Command, requests: OwnedFd, answers: OwnedFd) {
-    // SAFETY: as above. The three calls make a session and copy descriptors that the closure owns.
+    // SAFETY: the hook runs in the forked child of a process with threads, where only
+    // async-signal-safe calls are allowed. Its three calls make a session and copy descriptors that
+    // the closure owns.
     unsafe {
         command.pre_exec(move || {
             rustix::process::setsid()?;

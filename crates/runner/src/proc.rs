@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::process::Pid;
@@ -12,6 +13,8 @@ use rustix::process::Pid;
 const ENVIRON_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Fields of `/proc/<pid>/stat`, counted from 0 behind the name.
 const STAT_PARENT: usize = 1;
+const STAT_USER_TIME: usize = 11;
+const STAT_SYSTEM_TIME: usize = 12;
 const STAT_SESSION: usize = 3;
 
 /// All processes of the machine that can be seen from here. An error is a lack of descriptors or
@@ -57,16 +60,36 @@ pub(crate) fn works_below(pid: Pid, dir: &Path) -> bool {
 /// The session of the process: a number, because it is 0 when the session's leader is outside of
 /// our pid namespace, which is no `Pid`.
 pub(crate) fn session(pid: Pid) -> Option<i32> {
-    stat(pid, STAT_SESSION)
+    i32::try_from(stat(pid, STAT_SESSION)?).ok()
+}
+
+/// Processor time that the process has used so far, in whole seconds.
+pub(crate) fn cpu_seconds(pid: Pid) -> Option<u64> {
+    let ticks = stat(pid, STAT_USER_TIME)? + stat(pid, STAT_SYSTEM_TIME)?;
+    ticks.cast_unsigned().checked_div(rustix::param::clock_ticks_per_second())
+}
+
+/// Tasks that the kernel counts for our user; `None` where it limits none, as for root.
+pub(crate) fn tasks_of_user() -> Option<u64> {
+    let user = rustix::process::getuid();
+    if user.is_root() {
+        return None;
+    }
+    let tasks = |pid: &Pid| {
+        let dir = format!("/proc/{}/task", pid.as_raw_nonzero());
+        let ours = fs::metadata(&dir).is_ok_and(|meta| meta.uid() == user.as_raw());
+        ours.then(|| fs::metadata(&dir).map_or(0, |meta| meta.nlink().saturating_sub(2)))
+    };
+    Some(pids().ok()?.iter().filter_map(tasks).sum())
 }
 
 fn parent(pid: Pid) -> Option<Pid> {
-    Pid::from_raw(stat(pid, STAT_PARENT)?)
+    Pid::from_raw(i32::try_from(stat(pid, STAT_PARENT)?).ok()?)
 }
 
 /// One number of `/proc/<pid>/stat`. The name of a program may contain anything, so the fields are
 /// counted from its end.
-fn stat(pid: Pid, field: usize) -> Option<i32> {
+fn stat(pid: Pid, field: usize) -> Option<i64> {
     let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     let name_end = memchr::memrchr(b')', &stat)?;
     let mut fields = str::from_utf8(&stat[name_end + 1..]).ok()?.split_ascii_whitespace();

@@ -28,6 +28,7 @@ use windlass_core::time::format_duration;
 use windlass_core::{Handler, JobId, Log, Status};
 
 use crate::Options;
+use crate::isolate::Isolation;
 use crate::launch::{Launch, NotStarted};
 use crate::os;
 use crate::output::{Output, Stream};
@@ -52,14 +53,20 @@ const EXIT_BAD_DATA: i32 = 65;
 /// Runs jobs of `sh` and `exec`, one process for each.
 pub(crate) struct Processes {
     scratch: Arc<Scratch>,
+    isolation: Arc<Isolation>,
     path: Arc<str>,
     log_bytes_max: usize,
 }
 
 impl Processes {
-    pub(crate) fn new(scratch: Arc<Scratch>, options: &Options) -> Processes {
+    pub(crate) fn new(
+        scratch: Arc<Scratch>,
+        isolation: Arc<Isolation>,
+        options: &Options,
+    ) -> Processes {
         Processes {
             scratch,
+            isolation,
             path: options.path.as_str().into(),
             log_bytes_max: options.log_bytes_max,
         }
@@ -102,6 +109,7 @@ impl Processes {
         let launch = Arc::new(Launch {
             scratch: Arc::clone(&self.scratch),
             handler: Arc::clone(handler),
+            isolation: Arc::clone(&self.isolation),
             path: Arc::clone(&self.path),
             job: assignment.job.clone(),
         });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass_core::handler::{Handler, HandlerOptions, HandlerSpec, Lang};
+use windlass_core::handler::{Handler, HandlerOptions, HandlerSpec, Lang, Limits};
 use windlass_core::limit::{HANDLER_BYTES_MAX, HANDLER_VERSIONS_MAX};
 use windlass_core::{RetryPolicy, TypeKey};
 
@@ -30,6 +30,12 @@ pub async fn s0_53_every_field_of_a_handler_comes_back(harness: &dyn Harness) {
             idle: Some(Duration::from_secs(60)),
             env: [("NAME".to_owned(), "a=b\n\"c\"".to_owned())].into(),
             retry: Some(RetryPolicy { attempts: 3, factor: 1.5, ..RetryPolicy::default() }),
+            limits: Limits {
+                memory: Some(u64::MAX),
+                cpu: Some(Duration::from_secs(7)),
+                processes: Some(3),
+                file_size: Some(1 << 40),
+            },
         },
     };
     for (spec, number) in [(full, 100), (handler_spec(), 101)] {

@@ -91,6 +91,7 @@ fn open_runner(config: &Config, path: String) -> anyhow::Result<LocalRunner> {
             scratch_dir: scratch.join(number.to_string()),
             log_bytes_max: config.job.log_bytes_max,
             path: path.clone(),
+            isolation: windlass_runner::IsolationOptions::default(),
             contexts: windlass_runner::Bounds {
                 contexts_max: config.contexts.max,
                 tenant_contexts_max: config.contexts.tenant_max,

@@ -15,12 +15,14 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use windlass_core::memory::MemoryStore;
 use windlass_core::log::{Log, Stream};
+use windlass_core::memory::MemoryStore;
 use windlass_core::runner::{Assignment, Batch, Report, Reports, Stop};
 use windlass_core::store::Store;
 use windlass_core::time::SystemClock;
-use windlass_core::{Handler, HandlerId, HandlerSpec, Invalid, JobId, Json, Lang, Payload, Runner, Status};
+use windlass_core::{
+    Handler, HandlerId, HandlerSpec, Invalid, JobId, Json, Lang, Payload, Runner, Status,
+};
 use windlass_door_http::Options;
 use windlass_engine::metrics::Metrics;
 use windlass_engine::{Engine, Parts};

@@ -15,7 +15,7 @@ use windlass_core::{
     Handler, HandlerOptions, HandlerSpec, Job, JobId, Lang, Payload, Priority, State, Timestamp,
     TypeKey,
 };
-use windlass_runner::{Bounds, LocalRunner, Options};
+use windlass_runner::{Bounds, IsolationOptions, LocalRunner, Options};
 
 /// Longer than anything takes here; a test that waits so long has failed.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
@@ -41,6 +41,7 @@ pub(crate) fn options(scratch: &TempDir) -> Options {
         scratch_dir: scratch.path().to_owned(),
         log_bytes_max: LOG_BYTES_MAX,
         path: "/usr/local/bin:/usr/bin:/bin".into(),
+        isolation: IsolationOptions::default(),
         contexts: Bounds { contexts_max: 8, tenant_contexts_max: 8 },
         cores: 2,
         clock: Arc::new(SystemClock),

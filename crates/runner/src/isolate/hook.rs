@@ -1,0 +1,116 @@
+//! What happens between fork and exec. The child of a process with threads may only make system
+//! calls there: it must not allocate, take a lock or panic.
+
+use std::io;
+use std::mem::{self, ManuallyDrop};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::ptr;
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{Mode, OFlags};
+
+use super::limit::Limit;
+
+/// Where a context finds its channel.
+const REQUESTS: i32 = 3;
+const ANSWERS: i32 = 4;
+/// The largest number of a signal.
+const SIGNAL_MAX: i32 = 64;
+
+/// All that the hook needs, made before the fork.
+pub(super) struct Plan {
+    pub(super) channels: Option<(OwnedFd, OwnedFd)>,
+    pub(super) limits: Vec<Limit>,
+}
+
+/// Occupies the numbers of the channel in this process for good, so that none of the descriptors
+/// that a new process needs until its exec has one of them.
+pub(crate) fn reserve_channel_numbers() -> io::Result<()> {
+    static RESERVED: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
+    let mut reserved = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    loop {
+        // The lowest free number is taken.
+        let descriptor = rustix::fs::open("/dev/null", flags, Mode::empty())?;
+        if descriptor.as_raw_fd() > ANSWERS {
+            return Ok(());
+        }
+        reserved.push(descriptor);
+    }
+}
+
+/// Makes the command carry out the plan in the process that it starts.
+#[allow(unsafe_code)]
+pub(super) fn arm(command: &mut Command, plan: Plan) {
+    // SAFETY: the hook makes system calls only, on values that the plan owns; it takes no lock and
+    // allocates nothing, and its errors are numbers.
+    unsafe {
+        command.pre_exec(move || confine(&plan));
+    }
+}
+
+fn confine(plan: &Plan) -> io::Result<()> {
+    rustix::process::setsid()?;
+    reset_signals();
+    let kept = match &plan.channels {
+        None => REQUESTS,
+        Some((requests, answers)) => {
+            copy(requests, REQUESTS)?;
+            copy(answers, ANSWERS)?;
+            ANSWERS + 1
+        }
+    };
+    close_from(kept);
+    for (resource, limit) in &plan.limits {
+        rustix::process::setrlimit(*resource, *limit)?;
+    }
+    forbid_new_privileges()
+}
+
+/// What was ignored or blocked when the daemon was started would stay so in its handlers.
+#[allow(unsafe_code)]
+fn reset_signals() {
+    // SAFETY: a zeroed `sigaction` asks for the default, a zeroed `sigset_t` is empty, and the
+    // pointers are valid for the calls. Those that cannot be changed stay as they are.
+    unsafe {
+        let default: libc::sigaction = mem::zeroed();
+        for signal in 1..=SIGNAL_MAX {
+            libc::sigaction(signal, &default, ptr::null_mut());
+        }
+        let none: libc::sigset_t = mem::zeroed();
+        libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
+    }
+}
+
+#[allow(unsafe_code)]
+fn copy(from: &OwnedFd, to: i32) -> io::Result<()> {
+    // SAFETY: the number is taken over by the copy, and is not closed here.
+    let mut target = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(to) });
+    Ok(rustix::io::dup2(from, &mut target)?)
+}
+
+/// Leaves nothing open across the exec from this number on. Each is opened so anyway; this is for
+/// the one that somebody forgot, and on a kernel without the call it stays forgotten.
+#[allow(unsafe_code)]
+fn close_from(first: i32) {
+    // SAFETY: the call changes only whether descriptors stay open across an exec.
+    unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            first.cast_unsigned(),
+            u32::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        );
+    }
+}
+
+#[allow(unsafe_code)]
+fn forbid_new_privileges() -> io::Result<()> {
+    // SAFETY: the call takes numbers and changes one flag of the process.
+    match unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

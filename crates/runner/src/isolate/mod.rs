@@ -1,0 +1,96 @@
+//! Keeping handlers to themselves, with nothing that needs a privilege.
+//!
+//! | layer | what it does | where |
+//! |---|---|---|
+//! | session | a session and a process group of its own | `hook` |
+//! | signals | every signal as a new process expects it, none blocked | `hook` |
+//! | descriptors | nothing but the standard streams, and a context's channel on 3 and 4 | `hook` |
+//! | no new privileges | set-user-id programs give nothing | `hook` |
+//! | limits | memory, processor time, file size, descriptors, no core files | `limit` |
+//! | number of processes | counted while the attempt runs | `count` |
+//! | Landlock | which files it may read, execute and write | `landlock` |
+//!
+//! Namespaces, system call filters and users of their own would be further fields of `Plan` and
+//! further steps of the hook.
+//!
+//! Between fork and exec nothing may allocate or lock, so all that the hook needs is a `Plan` that
+//! is made before.
+
+mod hook;
+mod limit;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::Command;
+
+use windlass_core::Limits;
+
+pub(crate) use self::hook::reserve_channel_numbers;
+pub(crate) use self::limit::set_cpu_budget;
+
+/// How handlers are kept apart on this machine.
+#[derive(Debug, Clone)]
+pub struct IsolationOptions {
+    /// What handlers may use that do not say it themselves; absent is no limit.
+    pub limits: Limits,
+}
+
+impl Default for IsolationOptions {
+    fn default() -> IsolationOptions {
+        let limits = Limits {
+            memory: Some(1 << 30),
+            cpu: None,
+            processes: Some(256),
+            file_size: Some(1 << 30),
+        };
+        IsolationOptions { limits }
+    }
+}
+
+/// What one process is given.
+pub(crate) struct Confine<'a> {
+    /// The private directory, with all that it may write.
+    pub(crate) dir: &'a Path,
+    /// The interpreter, whose installation it may read; an empty path for none.
+    pub(crate) program: &'a Path,
+    /// What its handler says; the rest is as configured.
+    pub(crate) limits: &'a Limits,
+    /// The ends of a channel: it reads the first on descriptor 3 and writes the second on 4.
+    pub(crate) channels: Option<(OwnedFd, OwnedFd)>,
+}
+
+/// Keeps handlers to themselves; made once for a runner.
+pub(crate) struct Isolation {
+    limits: Limits,
+}
+
+impl Isolation {
+    pub(crate) fn new(options: &IsolationOptions) -> io::Result<Isolation> {
+        reserve_channel_numbers()?;
+        Ok(Isolation { limits: options.limits.clone() })
+    }
+
+    /// Makes the process that this command starts a confined one. Blocks for a few system calls.
+    pub(crate) fn arm(&self, command: &mut Command, confine: Confine<'_>) -> io::Result<()> {
+        let limits = self.effective(confine.limits);
+        let in_context = confine.channels.is_some();
+        let plan = hook::Plan {
+            channels: confine.channels,
+            limits: limit::resources(&limits, in_context),
+        };
+        hook::arm(command, plan);
+        Ok(())
+    }
+
+    /// The limits in force for a handler that says these.
+    pub(crate) fn effective(&self, own: &Limits) -> Limits {
+        let default = &self.limits;
+        Limits {
+            memory: own.memory.or(default.memory),
+            cpu: own.cpu.or(default.cpu),
+            processes: own.processes.or(default.processes),
+            file_size: own.file_size.or(default.file_size),
+        }
+    }
+}
