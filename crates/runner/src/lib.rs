@@ -104,8 +104,8 @@ impl LocalRunner {
         let scratch = Arc::new(Scratch::open(&options.scratch_dir)?);
         Ok(LocalRunner {
             stops: Arc::new(Stops::default()),
-            processes: Processes::new(Arc::clone(&scratch), isolation, &options),
-            contexts: Contexts::new(scratch, &options),
+            processes: Processes::new(Arc::clone(&scratch), Arc::clone(&isolation), &options),
+            contexts: Contexts::new(scratch, isolation, &options),
             http: Http::new()?,
             options,
         })

@@ -4,9 +4,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::io::FdFlags;
 use rustix::process::{Pid, PidfdFlags};
@@ -51,25 +49,6 @@ pub(crate) fn keep_exit_codes() -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Starts a process as a context: the leader of a new session and process group, which also gets the two ends of its channel: requests on descriptor 3,
-/// answers on descriptor 4.
-#[allow(unsafe_code)]
-pub(crate) fn start_as_context(command: &mut Command, requests: OwnedFd, answers: OwnedFd) {
-    // SAFETY: the hook runs in the forked child of a process with threads, where only
-    // async-signal-safe calls are allowed. Its three calls make a session and copy descriptors that
-    // the closure owns.
-    unsafe {
-        command.pre_exec(move || {
-            rustix::process::setsid()?;
-            for (from, to) in [(&requests, 3), (&answers, 4)] {
-                let mut target = std::mem::ManuallyDrop::new(OwnedFd::from_raw_fd(to));
-                rustix::io::dup2(from, &mut target)?;
-            }
-            Ok(())
-        });
-    }
 }
 
 /// Becomes readable when the process exits, and stays so; the process is not reaped by it. It must

@@ -39,6 +39,7 @@ use self::request::Portion;
 use self::start::{Context, LOADED_MAX, Starter, Unready};
 use self::turn::{After, Around, Turn};
 use crate::Options;
+use crate::isolate::{Isolation, set_cpu_budget};
 use crate::output::Output;
 use crate::process::stopped_before_start;
 use crate::scratch::Scratch;
@@ -58,6 +59,7 @@ pub(crate) struct Contexts {
     pool: Arc<Pool>,
     paces: Arc<Paces>,
     scratch: Arc<Scratch>,
+    isolation: Arc<Isolation>,
     path: Arc<str>,
     log_bytes_max: usize,
     clock: Arc<dyn Clock>,
@@ -72,11 +74,16 @@ struct Ready {
 }
 
 impl Contexts {
-    pub(crate) fn new(scratch: Arc<Scratch>, options: &Options) -> Contexts {
+    pub(crate) fn new(
+        scratch: Arc<Scratch>,
+        isolation: Arc<Isolation>,
+        options: &Options,
+    ) -> Contexts {
         Contexts {
             pool: Pool::new(options.contexts),
             paces: Arc::new(Paces::new(options.cores)),
             scratch,
+            isolation,
             path: options.path.as_str().into(),
             log_bytes_max: options.log_bytes_max,
             clock: Arc::clone(&options.clock),
@@ -144,6 +151,9 @@ impl Contexts {
         }
         let mut after = After::Usable;
         if !portion.assignments.is_empty() {
+            if let Some(cpu) = self.isolation.effective(&options.limits).cpu {
+                set_cpu_budget(context.process.pid(), Some(cpu));
+            }
             context.process.ask(portion.frame);
             context.jobs += portion.assignments.len() as u32;
             let mut flights: Vec<Flight> = portion
@@ -246,6 +256,7 @@ impl Contexts {
             interpreter: language.interpreter(&self.path)?,
             path: Arc::clone(&self.path),
             scratch: Arc::clone(&self.scratch),
+            isolation: Arc::clone(&self.isolation),
             handler: Arc::clone(handler),
         })
     }

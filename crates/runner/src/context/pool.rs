@@ -37,7 +37,7 @@ impl ContextKey {
             Some(eid) => Sharing::Eid(eid.clone()),
             None => Sharing::Version(handler.id),
         };
-        let surroundings = format!("{:?}", spec.options.env);
+        let surroundings = format!("{:?}", (&spec.options.env, &spec.options.limits));
         let tenant = handler.key.tenant.clone();
         ContextKey { tenant, lang: spec.lang, sharing, surroundings }
     }

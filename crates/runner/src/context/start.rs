@@ -22,6 +22,7 @@ use super::language::Language;
 use super::message::{Answer, Kind, Load, PROTOCOL, Request, Stage};
 use super::pool::Permit;
 use super::process::{Heard, Process};
+use crate::isolate::{Confine, Isolation};
 use crate::launch::{NotStarted, is_exhaustion};
 use crate::output::Output;
 use crate::proc;
@@ -42,6 +43,7 @@ pub(super) struct Starter {
     pub(super) interpreter: PathBuf,
     pub(super) path: Arc<str>,
     pub(super) scratch: Arc<Scratch>,
+    pub(super) isolation: Arc<Isolation>,
     pub(super) handler: Arc<Handler>,
 }
 
@@ -159,7 +161,13 @@ impl Starter {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        crate::os::start_as_context(&mut command, theirs_in, theirs_out);
+        let confine = Confine {
+            dir: dir.path(),
+            program: &self.interpreter,
+            limits: &options.limits,
+            channels: Some((theirs_in, theirs_out)),
+        };
+        self.isolation.arm(&mut command, confine).map_err(NotStarted::Exhausted)?;
         match Main::start(&mut command, dir.path()) {
             Ok(main) => Ok((main, dir, requests, answers)),
             Err(reason) if is_exhaustion(&reason) => Err(NotStarted::Exhausted(reason)),
