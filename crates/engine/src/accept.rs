@@ -60,7 +60,8 @@ pub(crate) async fn add(
     Ok(Added { ids, repeated: false })
 }
 
-/// Adds the jobs that an attempt asked for, all or none, in its tenant.
+/// Adds the jobs that an attempt asked for, in its tenant. An error says that they were not all
+/// taken, and the attempt is to be made again.
 pub(crate) async fn add_emitted(
     shared: &Shared,
     tenant: &Tenant,
@@ -69,14 +70,24 @@ pub(crate) async fn add_emitted(
     let began = Instant::now();
     let now = shared.now();
     let mut numbers: HashMap<TypeKey, usize> = HashMap::new();
-    let mut entries = Vec::with_capacity(emitted.len());
+    let (mut entries, mut unique) = (Vec::with_capacity(emitted.len()), Vec::new());
     for Emitted { name, payload, options } in emitted {
         let key = TypeKey { tenant: tenant.clone(), name };
         *numbers.entry(key.clone()).or_default() += 1;
-        entries.push(entry(key, Body::Inline(payload), options, now));
+        if options.unique.is_some() {
+            let id = shared.journal.make_id().map_err(storage_error)?;
+            unique.push(new_job(id, key, Payload::Inline(payload), options, now));
+        } else {
+            entries.push(entry(key, Body::Inline(payload), options, now));
+        }
     }
-    let ids = shared.journal.append(entries, None).await.map_err(storage_error)?;
-    ids.last().into_iter().for_each(|id| shared.note_appended(*id));
+    // These come first: if the others fail, an attempt that is made again finds its keys held.
+    if !unique.is_empty() {
+        insert(shared, unique, Vec::new()).await?;
+    }
+    if !entries.is_empty() {
+        append(shared, entries, None).await?;
+    }
     for (key, jobs) in numbers {
         shared.metrics.accepted(&key, jobs, began.elapsed());
     }
@@ -143,6 +154,14 @@ async fn add_to_journal(
         key: idempotency.key.clone(),
         fingerprint: idempotency.fingerprint,
     });
+    append(shared, entries, note).await
+}
+
+async fn append(
+    shared: &Shared,
+    entries: Vec<Entry>,
+    note: Option<Key>,
+) -> Result<Vec<JobId>, Error> {
     let ids = shared.journal.append(entries, note).await.map_err(storage_error)?;
     ids.last().into_iter().for_each(|id| shared.note_appended(*id));
     Ok(ids)
@@ -178,31 +197,50 @@ async fn add_to_store(
                 Payload::Pieces { bytes: spool.bytes() }
             }
         };
-        new.push(NewJob {
-            id,
-            key: key.clone(),
-            priority: options.priority,
-            run_at: options.run_at.unwrap_or(now),
-            created_at: now,
-            expires_at: options.expires.map(|after| now + after),
-            timeout: options.timeout,
-            unique: options.unique,
-            then: options.then,
-            payload,
-        });
+        new.push(new_job(id, key.clone(), payload, options, now));
     }
     let ids: Vec<JobId> = new.iter().map(|job| job.id).collect();
     let key_record = |note: &Idempotency| record_of(&key.tenant, note, ids.clone(), now);
     let keys = idempotency.map(key_record).into_iter().collect();
-    let arrivals = arrivals(&new);
-    let insert = Insert { jobs: new, keys, mark: None, durability: Durability::Synced };
-    let inserted = shared.store.job_insert(insert).await.map_err(store_error)?;
-    announce_inserted(shared, arrivals, &inserted);
+    let inserted = insert(shared, new, keys).await?;
     let held_or_new = |(id, inserted): (JobId, &Inserted)| match inserted {
         Inserted::Held(holder) => *holder,
         Inserted::New | Inserted::Duplicate => id,
     };
     Ok(ids.into_iter().zip(&inserted).map(held_or_new).collect())
+}
+
+async fn insert(
+    shared: &Shared,
+    jobs: Vec<NewJob>,
+    keys: Vec<IdempotencyRecord>,
+) -> Result<Vec<Inserted>, Error> {
+    let arrivals = arrivals(&jobs);
+    let insert = Insert { jobs, keys, mark: None, durability: Durability::Synced };
+    let inserted = shared.store.job_insert(insert).await.map_err(store_error)?;
+    announce_inserted(shared, arrivals, &inserted);
+    Ok(inserted)
+}
+
+fn new_job(
+    id: JobId,
+    key: TypeKey,
+    payload: Payload,
+    options: AddOptions,
+    now: Timestamp,
+) -> NewJob {
+    NewJob {
+        id,
+        key,
+        priority: options.priority,
+        run_at: options.run_at.unwrap_or(now),
+        created_at: now,
+        expires_at: options.expires.map(|after| now + after),
+        timeout: options.timeout,
+        unique: options.unique,
+        then: options.then,
+        payload,
+    }
 }
 
 /// What is left to tell of jobs after the store has taken them.

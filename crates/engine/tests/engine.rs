@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, unreachable_pub, reason = "a test's own helpers")]
 
 mod fake;
+#[path = "engine/result.rs"]
+mod result;
 
 use std::sync::Arc;
 use std::time::Duration;

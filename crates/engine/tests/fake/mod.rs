@@ -1,6 +1,8 @@
 //! A daemon without a door, on a runtime of its own that can be cut off like a killed process, and
 //! a runner that does what the payload says: `200` ends with that status, `200 emit u` asks for a
-//! job of type `u` too, `hang` runs until it is stopped, `panic` is a defect of the runner itself.
+//! job of type `u` too, `200 emit u {"unique":"k"}` for one with these options, `200 data [1]` has
+//! that result, `200 result 0` the first of those that were set, `hang` runs until it is stopped, `panic` is a defect of the runner itself. What it
+//! says of its progress is set beforehand.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -19,8 +21,8 @@ use windlass_core::runner::{Assignment, Batch, Emitted, Report, Reports, Stop};
 use windlass_core::store::SysidReserve;
 use windlass_core::time::SystemClock;
 use windlass_core::{
-    AddOptions, Clock, Handler, HandlerId, Invalid, JobId, Payload, Runner, Status, Store, Sysid,
-    TypeKey, TypeName,
+    AddOptions, Clock, Handler, HandlerId, Invalid, JobId, Json, Payload, Runner, Status, Store,
+    Sysid, TypeKey, TypeName,
 };
 use windlass_engine::api::{AddJob, AddPayload};
 use windlass_engine::metrics::Metrics;
@@ -124,6 +126,8 @@ pub struct FakeRunner {
     hanging: Mutex<Hanging>,
     started: watch::Sender<Vec<JobId>>,
     stopped: Mutex<Vec<(JobId, Stop)>>,
+    progress: Mutex<Vec<(f64, String)>>,
+    results: Mutex<Vec<String>>,
 }
 
 impl FakeRunner {
@@ -135,14 +139,59 @@ impl FakeRunner {
         self.stopped.lock().unwrap().clone()
     }
 
+    /// Large ones, for jobs whose payload has no room for them.
+    pub fn set_results(&self, results: Vec<String>) {
+        *self.results.lock().unwrap() = results;
+    }
+
+    /// Lets a job that hangs end well.
+    pub fn finish(&self, id: JobId) {
+        self.hanging.lock().unwrap()[&id].0.notify_one();
+    }
+
+    async fn say_progress(&self, id: JobId, reports: &dyn Reports) {
+        let progress = self.progress.lock().unwrap().clone();
+        for (percent, message) in progress {
+            reports.progress(id, percent, message).await;
+        }
+    }
+
+    /// What jobs say of their progress when they have started.
+    pub fn set_progress(&self, progress: &[(f64, &str)]) {
+        let owned = progress.iter().map(|(percent, message)| (*percent, (*message).to_owned()));
+        *self.progress.lock().unwrap() = owned.collect();
+    }
+
+    fn done(&self, payload: &str) -> Report {
+        let mut words = payload.splitn(3, ' ');
+        let status = words.next().unwrap().parse().ok().and_then(Status::new).unwrap();
+        let (word, rest) = (words.next(), words.next().unwrap_or_default());
+        let (name, options) = rest.split_once(' ').unwrap_or((rest, "null"));
+        let emitted = (word == Some("emit")).then(|| Emitted {
+            name: TypeName::new(name).unwrap(),
+            payload: Bytes::from_static(b"200"),
+            options: AddOptions::parse(&options.parse().unwrap(), SystemClock.now()).unwrap(),
+        });
+        let data = match word {
+            Some("data") => Some(rest.to_owned()),
+            Some("result") => {
+                Some(self.results.lock().unwrap()[rest.parse::<usize>().unwrap()].clone())
+            }
+            _ => None,
+        };
+        let data = data.map(|text| Json::parse(text).unwrap());
+        Report { data, ..report(status, None, emitted.into_iter().collect()) }
+    }
+
     async fn hang(&self, id: JobId, reports: &dyn Reports) -> Report {
         let notify = Arc::new(Notify::new());
         self.hanging.lock().unwrap().insert(id, (notify.clone(), None));
         reports.started(id).await;
         self.started.send_modify(|ids| ids.push(id));
+        self.say_progress(id, reports).await;
         notify.notified().await;
         let (_, why) = self.hanging.lock().unwrap().remove(&id).unwrap();
-        report(Status::ERROR, why, Vec::new())
+        report(why.map_or(Status::OK, |_| Status::ERROR), why, Vec::new())
     }
 }
 
@@ -178,17 +227,9 @@ impl Runner for FakeRunner {
             if payload == "panic" {
                 panic!("as the payload says");
             }
-            let (status, emit) = payload.split_once(" emit ").unwrap_or((&payload, ""));
-            let status = Status::new(status.parse().unwrap()).unwrap();
-            let emitted = match emit {
-                "" => Vec::new(),
-                name => vec![Emitted {
-                    name: TypeName::new(name).unwrap(),
-                    payload: Bytes::from_static(b"200"),
-                    options: AddOptions::default(),
-                }],
-            };
-            reports.ended(job.id, report(status, None, emitted)).await;
+            self.say_progress(job.id, reports.as_ref()).await;
+            let report = self.done(&payload);
+            reports.ended(job.id, report).await;
         }
     }
 
