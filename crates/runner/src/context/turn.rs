@@ -215,6 +215,10 @@ impl<'a> Turn<'a> {
     async fn script_failed(&mut self, phase: Phase, answer: &Answer<'_>) {
         let message = answer.message.as_deref().unwrap_or("no reason was given");
         let reason = format!("{} failed: {message}", stage_of(phase).as_str());
+        if phase == Phase::BeforeEach {
+            // No job runs, so no mark is written.
+            self.marks = None;
+        }
         self.fail_all(phase, &reason, None).await;
         self.phase = Phase::Over;
     }

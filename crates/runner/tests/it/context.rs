@@ -155,6 +155,21 @@ async fn a_before_that_fails_is_an_error_of_the_jobs_that_needed_it() {
 }
 
 #[tokio::test]
+async fn a_before_each_that_fails_is_an_error_of_its_batch_and_the_context_stays() {
+    let fixture = fixture();
+    let mut handler = python("import os\nreturn str(os.getpid())");
+    handler.before = Some("ctx.n = 0".into());
+    handler.before_each = Some("ctx.n += 1\nif ctx.n == 2: raise Exception('not now')".into());
+    let first = reports(&fixture, handler.clone(), jobs(&["a"])).await;
+    for report in reports(&fixture, handler.clone(), jobs(&["b", "c"])).await {
+        check_ended(&report, 500, None);
+        assert!(report.log.to_string().contains("beforeEach failed: "), "{}", report.log);
+    }
+    let third = reports(&fixture, handler, jobs(&["d"])).await;
+    assert_eq!(data(&first[0]), data(&third[0]), "it is the same process");
+}
+
+#[tokio::test]
 async fn s0_57_the_time_of_the_scripts_is_shared_out() {
     let fixture = fixture();
     let mut handler = python("return");
