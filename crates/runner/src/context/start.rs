@@ -10,6 +10,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use rustix::process::Pid;
 use tokio::time::Instant;
@@ -32,6 +33,8 @@ use crate::tree::{self, Main};
 
 /// How long an interpreter may take until it answers the greeting.
 const GREETING_WAIT_MAX: Duration = Duration::from_secs(30);
+/// The lowest descriptor that an end of a channel has in the daemon.
+const NUMBER_MIN: i32 = 10;
 /// Room in the pipes of the channel, so that a batch and its answers fit. A wish, not a need.
 const PIPE_BYTES: usize = 256 * 1024;
 /// Handlers that share one context; the next one gets a new context.
@@ -181,11 +184,13 @@ impl Starter {
 
 type Spawned = (Main, AttemptDir, OwnedFd, OwnedFd);
 
-/// A pipe, its reading end first.
+/// A pipe, its reading end first. Neither end has a number that a context uses itself: a copy onto
+/// its own number, or onto that of the other end, would be none.
 fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     let _ = fcntl_setpipe_size(&writer, PIPE_BYTES);
-    Ok((reader, writer))
+    let reader = fcntl_dupfd_cloexec(&reader, NUMBER_MIN)?;
+    Ok((reader, fcntl_dupfd_cloexec(&writer, NUMBER_MIN)?))
 }
 
 impl Context {
