@@ -1,7 +1,5 @@
 //! Looking at jobs and changing them from outside.
 
-use std::fmt::Write;
-
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, Uri, header};
@@ -11,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use windlass_core::limit::PAGE_JOBS_MAX;
-use windlass_core::store::{AttemptLog, List};
+use windlass_core::store::List;
 use windlass_core::{JobId, State as JobState, TypeKey, TypeName};
 use windlass_engine::PayloadReader;
 
@@ -23,7 +21,6 @@ use crate::path::{JobPath, TenantPath};
 use crate::presence::Presence;
 use crate::query::{self, Parameter, Query};
 use crate::route::{Route, WAIT_MAX};
-use crate::time::WireTime;
 use crate::wire_job::{self, WireJob, WirePage};
 
 const PAGE_JOBS_DEFAULT: i64 = 50;
@@ -61,9 +58,6 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get("/v1/{tenant}/jobs/{id}/payload", payload)
             .about("jobs", "job_payload", "The payload's bytes.")
             .answers_as("200", "application/octet-stream", "The bytes."),
-        Route::get("/v1/{tenant}/jobs/{id}/log", log)
-            .about("jobs", "job_log", "The output of a job, attempt by attempt.")
-            .answers_as("200", "text/plain", "The log."),
         Route::post("/v1/{tenant}/jobs/{id}/cancel", cancel)
             .about("jobs", "job_cancel", "Cancel a job that has not ended.")
             .answers::<Done>("200", "Cancelled."),
@@ -142,12 +136,6 @@ async fn payload(State(door): State<Door>, job: JobPath, uri: Uri) -> Result<Res
     let mut response = answer::with_type(StatusCode::OK, content_type, body);
     response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(bytes));
     Ok(response)
-}
-
-async fn log(State(door): State<Door>, job: JobPath, uri: Uri) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
-    let attempts = door.engine.job_log(&job.tenant, job.id).await?;
-    Ok(answer::text(log_text(&attempts)))
 }
 
 async fn cancel(
@@ -230,38 +218,4 @@ fn state(name: &str) -> Result<JobState, Failure> {
 
 pub(crate) fn id(field: &str, text: &str) -> Result<JobId, Failure> {
     text.parse().map_err(|error| Failure::invalid(field, format!("'{text}' is no id: {error}")))
-}
-
-/// Each attempt under a line of its own that says which it was and when it ended.
-fn log_text(attempts: &[AttemptLog]) -> String {
-    let mut text = String::new();
-    for AttemptLog { attempt, ended_at, log } in attempts {
-        let ended_at = WireTime(*ended_at);
-        write!(text, "--- attempt {attempt}, ended {ended_at} ---\n{log}")
-            .expect("writing to a String does not fail");
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use windlass_core::{Log, Timestamp};
-
-    #[test]
-    fn the_log_goes_attempt_by_attempt() {
-        let attempt = |attempt, text: &str| AttemptLog {
-            attempt,
-            ended_at: Timestamp(1),
-            log: Log::from_stored(text.to_owned()),
-        };
-        let log = log_text(&[attempt(1, "o a\ne b\n"), attempt(2, ""), attempt(3, "w c\n")]);
-        let at = "1970-01-01T00:00:00.001Z";
-        let expected = format!(
-            "--- attempt 1, ended {at} ---\na\n[stderr] b\n--- attempt 2, ended {at} ---\n\
-             --- attempt 3, ended {at} ---\n[windlass] c\n"
-        );
-        assert_eq!(log, expected);
-        assert_eq!(log_text(&[]), "");
-    }
 }

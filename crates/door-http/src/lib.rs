@@ -24,6 +24,7 @@ mod error;
 mod handlers;
 mod jobs;
 mod json;
+mod log;
 mod openapi;
 mod operate;
 mod path;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
@@ -143,10 +143,15 @@ struct FinishBody<'a> {
     token: i64,
     /// 100 to 599, with the meaning of a handler's status.
     status: i64,
-    /// Any JSON; becomes the job's result.
-    #[serde(borrow)]
+    /// Any JSON, null too; becomes the job's result.
+    #[serde(borrow, default, deserialize_with = "given")]
     #[schema(value_type = serde_json::Value)]
     data: Option<&'a RawValue>,
+}
+
+/// A null that was sent is a value, not an absent one.
+fn given<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(from).map(Some)
 }
 
 async fn finish(

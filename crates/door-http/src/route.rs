@@ -34,6 +34,7 @@ pub(crate) fn all() -> Vec<Route> {
         crate::seed::routes(),
         crate::add::routes(),
         crate::jobs::routes(),
+        crate::log::routes(),
         crate::handlers::routes(),
         crate::types::routes(),
         crate::pull::routes(),
@@ -138,6 +139,16 @@ impl Route {
         let response =
             ResponseBuilder::new().description(what).content("application/json", content);
         self.operation = self.operation.response(status, response.build());
+        self
+    }
+
+    /// An answer that is text, or JSON for those who ask for it.
+    pub(crate) fn answers_text_or<T: ToSchema>(mut self, status: &str, what: &str) -> Route {
+        let json = ContentBuilder::new().schema(Some(self.reference::<T>())).build();
+        let text = ContentBuilder::new().schema(Some(text_schema())).build();
+        let response = ResponseBuilder::new().description(what).content("text/plain", text);
+        let response = response.content("application/json", json).build();
+        self.operation = self.operation.response(status, response);
         self
     }
 

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use windlass_core::job::Job;
-use windlass_core::{JobId, Json, Payload};
+use windlass_core::{JobId, Json, Payload, TypeName};
 use windlass_engine::api::{JobView, Pulled};
 
 use crate::time::WireTime;
@@ -42,6 +42,8 @@ pub(crate) struct WireJob<'a> {
     result: Option<&'a RawValue>,
     parent: Option<String>,
     repeat: Option<String>,
+    /// The type that gets the result as its payload when the job ends with 2xx.
+    then: Option<&'a str>,
     payload_bytes: u64,
     /// What the running attempt said of itself; null in lists.
     progress: Option<WireProgress<'a>>,
@@ -116,6 +118,7 @@ pub(crate) fn from_job(job: &Job) -> WireJob<'_> {
         result: None,
         parent: None,
         repeat: None,
+        then: job.then.as_ref().map(TypeName::as_str),
         payload_bytes: job.payload_bytes,
         progress: job.progress.as_ref().map(|progress| WireProgress {
             percent: progress.percent,
@@ -205,7 +208,7 @@ mod tests {
             }),
             last: Some(Ended::from(Status::ERROR)),
             unique: None,
-            then: None,
+            then: Some(TypeName::new("next").unwrap()),
             payload_bytes: 3,
             progress: None,
         }
@@ -225,7 +228,7 @@ mod tests {
             "attempt": 2, "run_at": "1970-01-01T00:00:00.000Z",
             "created_at": "1970-01-01T00:00:00.000Z", "started_at": "1970-01-01T00:00:00.001Z",
             "finished_at": null, "expires_at": null, "lock": 3, "code": "error", "exitcode": 500,
-            "result": {"a": 1}, "parent": null, "repeat": null, "payload_bytes": 3,
+            "result": {"a": 1}, "parent": null, "repeat": null, "then": "next", "payload_bytes": 3,
             "progress": null,
         });
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);

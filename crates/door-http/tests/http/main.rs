@@ -12,3 +12,4 @@ mod operate;
 mod pull;
 mod refuse;
 mod refuse_others;
+mod result;
