@@ -6,6 +6,7 @@
 //! request is sent twice.
 
 use std::error::Error as _;
+use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -44,6 +45,15 @@ pub(crate) struct Answer {
 pub(crate) enum Cut {
     TooLarge,
     Broken(String),
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cut::TooLarge => write!(f, "the answer has more than {RESULT_BYTES_MAX} bytes"),
+            Cut::Broken(reason) => write!(f, "the answer has no end: {reason}"),
+        }
+    }
 }
 
 impl Http {
@@ -175,11 +185,6 @@ pub(crate) fn status_of(number: u16) -> Status {
     Status::new(i64::from(number)).unwrap_or(Status::ERROR)
 }
 
-/// Result data within its bound.
-pub(crate) fn bounded(data: Json) -> Option<Json> {
-    (data.as_str().len() <= RESULT_BYTES_MAX).then_some(data)
-}
-
 fn report(url: &Url, answer: Result<Answer, String>, run_time: Duration) -> Report {
     let mut log = Log::new();
     let answer = match answer {
@@ -190,18 +195,13 @@ fn report(url: &Url, answer: Result<Answer, String>, run_time: Duration) -> Repo
         }
     };
     note(&mut log, url, &answer.status.to_string());
-    if let Some(Cut::Broken(reason)) = answer.cut {
-        note(&mut log, url, &format!("the answer has no end: {reason}"));
+    if let Some(cut) = answer.cut {
+        note(&mut log, url, &cut.to_string());
         return finished(Status::ERROR, None, log, run_time);
     }
     let empty = answer.body.is_empty();
-    let whole = answer.cut.is_none() && !empty;
-    let kept = whole.then(|| data(answer.body, answer.is_json)).and_then(bounded);
-    if kept.is_none() && !empty {
-        let text = format!("warning: a result of more than {RESULT_BYTES_MAX} bytes is not kept");
-        note(&mut log, url, &text);
-    }
-    finished(status_of(answer.status), kept, log, run_time)
+    let data = (!empty).then(|| data(answer.body, answer.is_json));
+    finished(status_of(answer.status), data, log, run_time)
 }
 
 fn data(body: Vec<u8>, is_json: bool) -> Json {

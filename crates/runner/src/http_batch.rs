@@ -249,10 +249,7 @@ impl<'a> Lines<'a> {
             return Lines { lines: Vec::new(), cut: None };
         };
         let mut lines: Vec<&[u8]> = answer.body.split(|byte| *byte == b'\n').collect();
-        let cut = answer.cut.as_ref().map(|cut| match cut {
-            Cut::TooLarge => "the answer is too large".to_owned(),
-            Cut::Broken(reason) => format!("the answer has no end: {reason}"),
-        });
+        let cut = answer.cut.as_ref().map(Cut::to_string);
         // What stands behind the last line feed is a line only when the answer ended there.
         if cut.is_some() || lines.last().is_some_and(|last| last.is_empty()) {
             lines.pop();
@@ -281,7 +278,7 @@ fn read_line(line: &[u8]) -> Option<(Status, Option<Json>)> {
     let status = Status::new(str::from_utf8(number).ok()?.parse().ok()?)?;
     let data = match rest {
         [] | [b' '] => None,
-        [b' ', data @ ..] => http::bounded(Json::string(&String::from_utf8_lossy(data))),
+        [b' ', data @ ..] => Some(Json::string(&String::from_utf8_lossy(data))),
         _ => return None,
     };
     Some((status, data))

@@ -98,12 +98,18 @@ async fn bytes_that_are_no_text_are_sent_and_taken() {
 }
 
 #[tokio::test]
-async fn a_result_beyond_the_bound_is_not_kept_and_the_log_says_so() {
+async fn s0_61_an_answer_beyond_the_bound_of_results_is_an_error() {
     let reply = |_: &Request| answer(200, "text/plain", vec![b'x'; RESULT_BYTES_MAX + 1]);
     let report = run_against(reply, b"").await;
-    check_ended(&report, 200, None);
+    check_ended(&report, 500, None);
     assert_eq!(data(&report), None);
-    assert!(report.log.to_string().contains("warning"), "{}", report.log);
+    let log = report.log.to_string();
+    assert!(log.contains("the answer has more than 16777216 bytes"), "{log}");
+    let largest = format!("\"{}\"", "x".repeat(RESULT_BYTES_MAX - 2));
+    let reply = move |_: &Request| answer(200, "application/json", largest.clone());
+    let report = run_against(reply, b"").await;
+    check_ended(&report, 200, None);
+    assert_eq!(data(&report).map(str::len), Some(RESULT_BYTES_MAX));
 }
 
 #[tokio::test]
