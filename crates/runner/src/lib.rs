@@ -127,8 +127,7 @@ impl Runner for LocalRunner {
 
     fn prepare(&self, handler: Arc<Handler>) {
         if Language::of(handler.spec.lang).is_some() {
-            let contexts = self.contexts.clone();
-            tokio::spawn(async move { contexts.prepare(handler).await });
+            tokio::spawn(self.contexts.prepare(handler));
         }
     }
 

@@ -286,27 +286,38 @@ impl Contexts {
         }
     }
 
-    /// Gets a context ready before the first job comes, if there is room for it.
-    pub(crate) async fn prepare(&self, handler: Arc<Handler>) {
-        self.pool.end_older(&handler).await;
-        let (Some(permit), Ok(starter)) =
-            (self.pool.spare(&handler.key.tenant), self.starter(&handler))
-        else {
-            return;
-        };
+    /// Gets a context ready before the first job comes, if there is room for it. What it returns
+    /// does the work; who needs the context meanwhile waits for it.
+    pub(crate) fn prepare(&self, handler: Arc<Handler>) -> impl Future<Output = ()> + use<> {
+        let contexts = self.clone();
+        let key = ContextKey::of(&handler);
+        let coming = self.pool.announce(&key);
+        async move {
+            contexts.pool.end_older(&handler).await;
+            if let Some(context) = contexts.prepared(&handler).await {
+                let idle = handler.spec.options.idle.unwrap_or(IDLE_DEFAULT);
+                contexts.pool.put(key, context, idle).await;
+            }
+            drop(coming);
+        }
+    }
+
+    async fn prepared(&self, handler: &Arc<Handler>) -> Option<Context> {
+        let permit = self.pool.spare(&handler.key.tenant)?;
+        let starter = Arc::new(self.starter(handler).ok()?);
         let mut watch = Arc::new(Stops::default()).watch(Vec::new());
         let mut output = Output::new(self.log_bytes_max);
         let id = handler.id;
-        let started = Arc::new(starter).start(permit, &mut watch, id, &mut output).await;
-        let Ok(mut context) = started else { return };
+        let mut context = starter.start(permit, &mut watch, id, &mut output).await.ok()?;
         let limit = Instant::now() + COMPILE_WAIT_MAX;
-        match context.load(&handler, limit, &mut watch, id, &mut output).await {
-            Ok(_) => {
-                let idle = handler.spec.options.idle.unwrap_or(IDLE_DEFAULT);
-                self.pool.put(ContextKey::of(&handler), context, idle).await;
-            }
+        match context.load(handler, limit, &mut watch, id, &mut output).await {
+            Ok(_) => Some(context),
             // The first job will find the same, and its log will tell.
-            Err(_) => context.process.end().await,
+            Err(_) => {
+                context.process.kill().await;
+                context.process.remove().await;
+                None
+            }
         }
     }
 

@@ -63,6 +63,8 @@ pub(super) struct Pool {
 struct State {
     /// The one that was used last is at the end.
     idle: Vec<Idle>,
+    /// Contexts that are being made ready before anybody needs them.
+    coming: Vec<ContextKey>,
     alive: usize,
     alive_of: HashMap<Tenant, usize>,
     closed: bool,
@@ -96,6 +98,23 @@ impl Drop for Permit {
     }
 }
 
+/// A context that is being made ready; it has come, or never will, when this is dropped.
+pub(super) struct Coming {
+    key: ContextKey,
+    pool: Arc<Pool>,
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        let mut state = self.pool.lock();
+        if let Some(at) = state.coming.iter().position(|key| *key == self.key) {
+            state.coming.swap_remove(at);
+        }
+        drop(state);
+        self.pool.freed.notify_waiters();
+    }
+}
+
 /// What somebody who needs a context gets.
 pub(super) enum Place {
     Warm(Box<Context>),
@@ -107,6 +126,7 @@ enum Try {
     Got(Place),
     /// An idle context must end first, so that there is a place.
     End(Box<Context>),
+    /// All are busy, or one is on its way.
     Full,
 }
 
@@ -135,6 +155,13 @@ impl Pool {
         }
     }
 
+    /// Says that a context is being made ready, so that who needs one waits for it instead of
+    /// starting another.
+    pub(super) fn announce(self: &Arc<Pool>, key: &ContextKey) -> Coming {
+        self.lock().coming.push(key.clone());
+        Coming { key: key.clone(), pool: Arc::clone(self) }
+    }
+
     /// The right to start one if there is a place for it right now, at nobody's cost.
     pub(super) fn spare(self: &Arc<Pool>, tenant: &Tenant) -> Option<Permit> {
         let mut state = self.lock();
@@ -146,6 +173,9 @@ impl Pool {
         let found = state.idle.iter().rposition(|idle| idle.key == *key);
         if let Some(at) = found {
             return Try::Got(Place::Warm(Box::new(state.idle.remove(at).context)));
+        }
+        if state.coming.contains(key) {
+            return Try::Full;
         }
         if self.has_room(&state, &key.tenant) {
             return Try::Got(Place::Free(self.permit(&mut state, &key.tenant)));

@@ -7,7 +7,8 @@ use windlass_core::runner::{Assignment, Report, Runner, Stop};
 use windlass_core::{HandlerSpec, JobId, Lang};
 
 use crate::harness::{
-    Event, Fixture, check_ended, exists, fixture, job, limited, lines_of, runs, spec, until_gone,
+    Event, Fixture, check_ended, exists, fixture, handler, job, limited, lines_of, runs, spec,
+    until_gone,
 };
 
 const LIMIT: Duration = Duration::from_secs(2);
@@ -201,6 +202,19 @@ async fn an_idle_context_is_warm_and_ends_after_its_time() {
     assert_eq!(fixture.runner.warm(), [JobId::new(1).unwrap()]);
     until_gone(data(&ended[0])).await;
     assert!(fixture.runner.warm().is_empty());
+}
+
+#[tokio::test]
+async fn a_context_that_is_being_made_ready_is_waited_for() {
+    let fixture = fixture();
+    let mut spec = python("return ctx.pids");
+    let pids = fixture.scratch.path().join("pids");
+    spec.before = Some(format!(
+        "import os\nopen({pids:?}, 'a').write(f'{{os.getpid()}}\\n')\nctx.pids = str(os.getpid())"
+    ));
+    fixture.runner.prepare(std::sync::Arc::new(handler(spec.clone())));
+    let ended = reports(&fixture, spec, jobs(&["a"])).await;
+    assert_eq!(lines_of(&pids, 1).await, [data(&ended[0])], "one process was started");
 }
 
 #[tokio::test]
