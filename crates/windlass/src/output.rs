@@ -3,7 +3,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use serde_json::Value;
+use serde::Serialize;
 
 /// Between two columns.
 const GAP: usize = 2;
@@ -17,7 +17,7 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-pub(crate) fn print_json(value: &Value) -> io::Result<()> {
+pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_string_pretty(value).map_err(io::Error::other)?;
     print(&format!("{text}\n"))
 }

@@ -38,6 +38,9 @@ pub(crate) struct Add {
     /// While a job of this type with this key has not ended, add nothing and print its id.
     #[arg(long, value_name = "KEY")]
     pub(crate) unique: Option<String>,
+    /// When a job ends well, add a job of this type with its result as the payload.
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) then: Option<String>,
     /// Make the add repeatable: the same key within 24 hours adds nothing twice.
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,

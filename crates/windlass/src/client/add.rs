@@ -107,6 +107,7 @@ fn options(add: &Add) -> Vec<(&'static str, String)> {
         ("timeout", add.timeout.clone()),
         ("expires", add.expires.clone()),
         ("unique", add.unique.clone()),
+        ("then", add.then.clone()),
     ];
     all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }

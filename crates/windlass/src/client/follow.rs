@@ -9,8 +9,10 @@ use anyhow::Context;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
+use windlass_core::log::Stream;
+
 use super::http::Daemon;
-use super::log::{self, Line, Stream};
+use super::log::{self, Line};
 use super::{cell, is_ended, when};
 use crate::output;
 
@@ -64,7 +66,6 @@ struct Follow {
 impl Follow {
     /// Why it did not succeed, if it did not.
     async fn run(self) -> anyhow::Result<Option<String>> {
-        let path = self.daemon.path(&["jobs", &self.id, "log"]);
         let mut shown = 0;
         let mut progress = Value::Null;
         loop {
@@ -78,8 +79,8 @@ impl Follow {
             // An attempt's lines come when it is over.
             let over = attempts_over(&job);
             if over > shown || is_ended {
-                let log = self.daemon.get_text(&path).await?;
-                log::behind(shown, &log).iter().try_for_each(|line| self.write(line))?;
+                let log = log::get(&self.daemon, &self.id).await?;
+                log.behind(shown).try_for_each(|line| self.write(line))?;
                 shown = over;
                 if !is_ended {
                     self.show_pause(&job);
@@ -91,15 +92,15 @@ impl Follow {
         }
     }
 
-    fn write(&self, line: &Line<'_>) -> io::Result<()> {
+    fn write(&self, line: &Line) -> io::Result<()> {
         let Line { stream, text } = line;
         match stream {
             // With JSON, standard output is for that alone.
             Stream::Out if !self.json => output::print(&format!("{}{text}\n", self.label))?,
             Stream::Out | Stream::Err => self.note(text),
             // That a script ended as it should is no news.
-            Stream::Windlass if *text == EXIT_OK => {}
-            Stream::Windlass => self.note(&format!("windlass: {text}")),
+            Stream::Note if text == EXIT_OK => {}
+            Stream::Note => self.note(&format!("windlass: {text}")),
         }
         Ok(())
     }

@@ -1,11 +1,13 @@
 //! Requests to a daemon. Whatever goes wrong becomes one sentence.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
-use serde_json::Value;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use windlass_core::{Tenant, TypeName};
 
@@ -17,6 +19,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;
+
+const NO_JSON: &str = "the answer is not JSON, so this is no Windlass daemon";
 
 /// Letters, digits and these stand for themselves in a path.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
@@ -96,7 +100,8 @@ impl Daemon {
         let path = self.path(&["jobs", id]);
         let text = windlass_core::time::format_duration(wait);
         let request = self.request(Method::GET, &path).query(&[("wait", text)]);
-        json(self.send(request.timeout(wait + ANSWER_TIMEOUT)).await?).await
+        let bytes = bounded(self.send(request.timeout(wait + ANSWER_TIMEOUT)).await?).await?;
+        job(&String::from_utf8_lossy(&bytes))
     }
 
     pub(crate) async fn get_text(&self, path: &str) -> anyhow::Result<String> {
@@ -210,12 +215,26 @@ fn refusal(body: &[u8]) -> Option<String> {
     }
 }
 
+/// The fields of an answer, exactly as the daemon wrote them.
+pub(crate) fn fields(text: &str) -> anyhow::Result<BTreeMap<String, Box<RawValue>>> {
+    serde_json::from_str(text).context(NO_JSON)
+}
+
+/// A job whose fields can be looked at. A result that is nested too deeply for that is its text.
+pub(crate) fn job(text: &str) -> anyhow::Result<Value> {
+    let readable = |(name, raw): (String, Box<RawValue>)| {
+        let value = serde_json::from_str(raw.get()).unwrap_or_else(|_| raw.get().into());
+        (name, value)
+    };
+    Ok(fields(text)?.into_iter().map(readable).collect::<Map<_, _>>().into())
+}
+
 async fn json(response: Response) -> anyhow::Result<Value> {
     let bytes = bounded(response).await?;
     if bytes.is_empty() {
         return Ok(Value::Null);
     }
-    serde_json::from_slice(&bytes).context("the answer is not JSON, so this is no Windlass daemon")
+    serde_json::from_slice(&bytes).context(NO_JSON)
 }
 
 async fn bounded(mut response: Response) -> anyhow::Result<Vec<u8>> {

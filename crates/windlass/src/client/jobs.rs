@@ -1,5 +1,6 @@
 //! `windlass jobs …`.
 
+use std::io;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -7,8 +8,10 @@ use serde_json::{Value, json};
 
 use windlass_core::JobId;
 use windlass_core::limit::PAGE_JOBS_MAX;
+use windlass_core::log::Stream;
 
-use super::http::{Daemon, type_name};
+use super::http::{self, Daemon, type_name};
+use super::log::{self, Attempt, JobLog};
 use super::{Show, cell, cell_if_there, is_ended, jobs, when};
 use crate::Usage;
 use crate::cli::{Jobs, JobsList, JobsLog, JobsRequeue};
@@ -118,61 +121,81 @@ fn ran(job: &Value) -> String {
 }
 
 async fn one(daemon: &Daemon, show: Show, id: &str) -> anyhow::Result<()> {
-    let job = daemon.get(&daemon.path(&["jobs", job_id(id)?]), &[]).await?;
-    show.answer(&job, || {
-        let now = when::now();
-        let text = |name: &str| cell_if_there(&job[name]);
-        let time = |name: &str| when::both(&job[name], now);
-        let result = text("result").map(|result| output::cut(&result, RESULT_CHARS_MAX));
-        let bytes = text("payload_bytes").map(|bytes| format!("{bytes} bytes"));
-        let progress = &job["progress"];
-        let progress = progress["percent"].as_f64().map(|percent| {
-            format!("{percent} % {}", progress["message"].as_str().unwrap_or_default())
-        });
-        output::pairs(&[
-            ("id", text("id")),
-            ("tenant", text("tenant")),
-            ("type", text("type")),
-            ("state", text("state")),
-            ("attempt", text("attempt")),
-            ("code", text("code")),
-            ("exit code", text("exitcode")),
-            ("priority", text("priority")),
-            ("payload", bytes),
-            ("created", time("created_at")),
-            ("run at", time("run_at")),
-            ("started", time("started_at")),
-            ("finished", time("finished_at")),
-            ("expires", time("expires_at")),
-            ("lock", text("lock")),
-            ("progress", progress),
-            ("parent", text("parent")),
-            ("repeat", text("repeat")),
-            ("result", result),
-        ])
-    })
+    let text = daemon.get_text(&daemon.path(&["jobs", job_id(id)?])).await?;
+    if show.json {
+        return Ok(output::print_json(&http::fields(&text)?)?);
+    }
+    let job = http::job(&text)?;
+    let now = when::now();
+    let text = |name: &str| cell_if_there(&job[name]);
+    let time = |name: &str| when::both(&job[name], now);
+    let result = text("result").map(|result| output::cut(&result, RESULT_CHARS_MAX));
+    let bytes = text("payload_bytes").map(|bytes| format!("{bytes} bytes"));
+    let progress = &job["progress"];
+    let progress = progress["percent"]
+        .as_f64()
+        .map(|percent| format!("{percent} % {}", progress["message"].as_str().unwrap_or_default()));
+    let pairs = output::pairs(&[
+        ("id", text("id")),
+        ("tenant", text("tenant")),
+        ("type", text("type")),
+        ("state", text("state")),
+        ("attempt", text("attempt")),
+        ("code", text("code")),
+        ("exit code", text("exitcode")),
+        ("priority", text("priority")),
+        ("payload", bytes),
+        ("created", time("created_at")),
+        ("run at", time("run_at")),
+        ("started", time("started_at")),
+        ("finished", time("finished_at")),
+        ("expires", time("expires_at")),
+        ("lock", text("lock")),
+        ("progress", progress),
+        ("parent", text("parent")),
+        ("repeat", text("repeat")),
+        ("then", text("then")),
+        ("result", result),
+    ]);
+    Ok(output::print(&pairs)?)
 }
 
+/// What the job wrote to standard output goes there; everything else goes to standard error.
 async fn log(daemon: &Daemon, show: Show, wanted: &JobsLog) -> anyhow::Result<()> {
     let id = job_id(&wanted.id)?;
-    let path = daemon.path(&["jobs", id, "log"]);
-    let mut printed = String::new();
+    let mut shown: Option<JobLog> = None;
     loop {
         // The state is asked for first, so that the log of an ended job is whole.
         let ended = !wanted.follow || is_ended(&daemon.job_wait(id, FOLLOW).await?)?;
-        let text = daemon.get_text(&path).await?;
         if show.json && ended {
-            return Ok(output::print_json(&json!({ "id": id, "log": text }))?);
+            let path = daemon.path(&["jobs", id, "log"]);
+            let log = daemon.get(&path, &[("format", "json")]).await?;
+            return Ok(output::print_json(&log)?);
         }
         if !show.json {
-            // The oldest attempts may have been dropped meanwhile; then all is printed anew.
-            output::print(text.strip_prefix(printed.as_str()).unwrap_or(&text))?;
+            let log = log::get(daemon, id).await?;
+            let last = shown.as_ref().and_then(|shown| shown.attempts.last());
+            log.after(last).iter().try_for_each(write_attempt)?;
+            shown = Some(log);
         }
         if ended {
             return Ok(());
         }
-        printed = text;
     }
+}
+
+fn write_attempt(attempt: &Attempt) -> io::Result<()> {
+    output::note(&format!("--- attempt {}, ended {} ---\n", attempt.attempt, attempt.ended_at));
+    // Lines in a row that go to the same place are written at once.
+    for lines in attempt.lines.chunk_by(|a, b| a.stream == b.stream) {
+        let sign = if lines[0].stream == Stream::Note { "[windlass] " } else { "" };
+        let text: String = lines.iter().map(|line| format!("{sign}{}\n", line.text)).collect();
+        match lines[0].stream {
+            Stream::Out => output::print(&text)?,
+            Stream::Err | Stream::Note => output::note(&text),
+        }
+    }
+    Ok(())
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -1,82 +1,96 @@
-//! The log of a job as the daemon shows it, line by line: which attempt wrote it, and to which
-//! stream.
+//! The log of a job as the daemon keeps it: attempt by attempt, each line with the stream that it
+//! was written to.
 
-/// Where a line came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stream {
-    Out,
-    Err,
-    /// Windlass itself had something to say.
-    Windlass,
+use serde::{Deserialize, Deserializer, de};
+
+use windlass_core::log::Stream;
+
+use super::http::Daemon;
+
+#[derive(Debug, Deserialize)]
+pub(super) struct JobLog {
+    /// Oldest first.
+    pub(super) attempts: Vec<Attempt>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Line<'a> {
+#[derive(Debug, Deserialize)]
+pub(super) struct Attempt {
+    pub(super) attempt: u64,
+    pub(super) ended_at: String,
+    pub(super) lines: Vec<Line>,
+}
+
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+pub(super) struct Line {
+    #[serde(deserialize_with = "stream")]
     pub(super) stream: Stream,
-    pub(super) text: &'a str,
+    pub(super) text: String,
 }
 
-/// What stands before lines that are not standard output.
-const SIGNS: [(&str, Stream); 2] = [("[stderr] ", Stream::Err), ("[windlass] ", Stream::Windlass)];
+fn stream<'de, D: Deserializer<'de>>(from: D) -> Result<Stream, D::Error> {
+    let name = String::deserialize(from)?;
+    Stream::from_name(&name).ok_or_else(|| de::Error::custom(format!("no stream is called {name}")))
+}
 
-/// The lines of all attempts behind number `attempt`.
-pub(super) fn behind(attempt: u64, log: &str) -> Vec<Line<'_>> {
-    let mut lines = Vec::new();
-    let mut current = 0;
-    for text in log.lines() {
-        // A job may write such a line too, but hardly one that counts on.
-        match attempt_of(text) {
-            Some(next) if next > current => current = next,
-            _ if current > attempt => lines.push(line(text)),
-            _ => {}
-        }
+pub(super) async fn get(daemon: &Daemon, id: &str) -> anyhow::Result<JobLog> {
+    let log = daemon.get(&daemon.path(&["jobs", id, "log"]), &[("format", "json")]).await?;
+    Ok(serde_json::from_value(log)?)
+}
+
+impl JobLog {
+    /// The lines of all attempts behind number `attempt`.
+    pub(super) fn behind(&self, attempt: u64) -> impl Iterator<Item = &Line> {
+        let later = self.attempts.iter().filter(move |kept| kept.attempt > attempt);
+        later.flat_map(|kept| &kept.lines)
     }
-    lines
-}
 
-/// The number in `--- attempt 1, ended 2026-11-15T20:00:00.000Z ---`.
-fn attempt_of(line: &str) -> Option<u64> {
-    let inside = line.strip_prefix("--- attempt ")?.strip_suffix(" ---")?;
-    let (number, time) = inside.split_once(", ended ")?;
-    time.parse::<jiff::Timestamp>().ok()?;
-    number.parse().ok()
-}
-
-fn line(text: &str) -> Line<'_> {
-    let signed = SIGNS.iter().find_map(|(sign, stream)| Some((stream, text.strip_prefix(sign)?)));
-    match signed {
-        Some((stream, text)) => Line { stream: *stream, text },
-        None => Line { stream: Stream::Out, text },
+    /// The attempts behind the one that was shown last, which may have been dropped meanwhile: then
+    /// all of them.
+    pub(super) fn after(&self, last: Option<&Attempt>) -> &[Attempt] {
+        let is_last = |kept: &Attempt| {
+            last.is_some_and(|last| {
+                (kept.attempt, &kept.ended_at) == (last.attempt, &last.ended_at)
+            })
+        };
+        match self.attempts.iter().rposition(is_last) {
+            Some(at) => &self.attempts[at + 1..],
+            None => &self.attempts,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
-    const LOG: &str = "\
---- attempt 1, ended 2026-11-15T20:00:00.000Z ---
-a
-[stderr] b
---- attempt 2, ended 2026-11-15T20:00:01.000Z ---
---- attempt 3, ended 2026-11-15T20:00:02.000Z ---
---- attempt 1, ended 2026-11-15T20:00:02.000Z ---
---- attempt 9, ended yesterday ---
-[windlass] exit code 65
-";
+    fn log(attempts: &[(u64, &str)]) -> JobLog {
+        let attempt = |(attempt, ended_at): &(u64, &str)| {
+            let line = json!({ "stream": "stderr", "text": format!("{attempt} {ended_at}") });
+            json!({ "attempt": attempt, "ended_at": ended_at, "lines": [line] })
+        };
+        let attempts: Vec<_> = attempts.iter().map(attempt).collect();
+        serde_json::from_value(json!({ "attempts": attempts })).unwrap()
+    }
 
     #[test]
     fn lines_belong_to_an_attempt_and_a_stream() {
-        let all = behind(0, LOG);
-        assert_eq!(all[0], Line { stream: Stream::Out, text: "a" });
-        assert_eq!(all[1], Line { stream: Stream::Err, text: "b" });
-        let last = [
-            Line { stream: Stream::Out, text: LOG.lines().nth(5).unwrap() },
-            Line { stream: Stream::Out, text: "--- attempt 9, ended yesterday ---" },
-            Line { stream: Stream::Windlass, text: "exit code 65" },
-        ];
-        assert_eq!(behind(1, LOG), last);
-        assert_eq!(behind(2, LOG), last);
-        assert!(behind(3, LOG).is_empty() && behind(0, "").is_empty());
+        let log = log(&[(1, "a"), (2, "b"), (3, "c")]);
+        let behind: Vec<_> = log.behind(1).collect();
+        let line = |text: &str| Line { stream: Stream::Err, text: text.into() };
+        assert_eq!(behind, [&line("2 b"), &line("3 c")]);
+        assert_eq!(log.behind(3).count(), 0);
+    }
+
+    #[test]
+    fn what_was_shown_is_not_shown_again_unless_it_cannot_be_told() {
+        let count = |log: &JobLog, last: Option<&JobLog>| {
+            log.after(last.and_then(|last| last.attempts.last())).len()
+        };
+        let two = log(&[(1, "a"), (2, "b")]);
+        assert_eq!(count(&two, None), 2);
+        assert_eq!(count(&two, Some(&two)), 0);
+        assert_eq!(count(&log(&[(1, "a"), (2, "b"), (1, "c")]), Some(&two)), 1, "a rerun");
+        assert_eq!(count(&log(&[(8, "x"), (9, "y")]), Some(&two)), 2, "the others are gone");
     }
 }
