@@ -33,6 +33,7 @@ mod option;
 mod output;
 mod pull;
 mod requirement;
+mod result;
 mod retry;
 mod run;
 mod schedule;
