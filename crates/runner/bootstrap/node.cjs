@@ -20,6 +20,8 @@ const MARK_TRIES_MAX = 1000;
 const CAUSES_MAX = 8;
 const PARAMETERS = { body: 'payload, job, ctx, emit', before: 'ctx', beforeEach: 'ctx', afterEach: 'ctx' };
 
+const FIELDS = ['before', 'beforeEach', 'afterEach', 'body'];
+
 const unbound = Function.prototype.bind.bind(Function.prototype.call);
 const { parse, stringify } = JSON;
 const { keys, defineProperty, getOwnPropertyDescriptor, hasOwn } = Object;
@@ -98,9 +100,9 @@ let busy = false; // From a request to its last answer. Otherwise nobody expects
 
 function output(name, descriptor, text) {
   if (!busy) {
-    const bytes = bytesOf(text);
     try {
-      writeWhole(descriptor, bytes, bytes.length, MARK_TRIES_MAX);
+      const bytes = allocUnsafe(byteLength(text));
+      writeWhole(descriptor, bytes, utf8Write(bytes, text, 0), MARK_TRIES_MAX);
     } catch {} // What nobody reads is lost.
     return;
   }
@@ -194,9 +196,10 @@ function handlerFrames(text) {
 
 // An error that no work can be blamed for must not cost others their work.
 function blame(thrown) {
-  const work = store(scope);
+  // Node does not tell whose microtask threw. It was queued a moment ago, so it is of what runs now.
+  const work = store(scope) ?? running;
   // Not from within the last resort for exceptions: what it throws itself ends the process.
-  if (work && work === running) later(settle, work, true, thrown);
+  if (work !== null && work === running) later(settle, work, true, thrown);
   else output('stderr', 2, describe(thrown) + '\n');
 }
 
@@ -239,7 +242,8 @@ function load(request) {
   if (!check) switchTo(number);
   const handler = { number, tenant, type, ctx: {} };
   const require = createRequire(cwd() + '/');
-  for (const field of ['before', 'beforeEach', 'afterEach', 'body']) {
+  for (let at = 0; at < FIELDS.length; at++) {
+    const field = FIELDS[at];
     try {
       handler[field] = typeof request[field] === 'string' ? compile(type, field, request[field], require) : null;
     } catch (error) {
@@ -511,8 +515,10 @@ function switchTo(number) {
     removeNew(SHARED[at], pristine[at]);
   }
   putBack(process, pristineProcess);
-  for (const stream of [stdout, stderr]) for (const name of ['write', 'end', '_write']) delete stream[name];
-  for (const name of keys(env)) if (!(name in environment)) delete env[name];
+  delete stdout.write;
+  delete stderr.write;
+  const names = keys(env);
+  for (let at = 0; at < names.length; at++) if (!(names[at] in environment)) delete env[names[at]];
   for (const name in environment) if (env[name] !== environment[name]) env[name] = environment[name];
   try {
     chdir(directory);
@@ -554,14 +560,18 @@ function hello(request) {
 }
 
 let held = allocUnsafe(SMALL_BYTES); // What has been read and not been used lies from `from` to `to`.
-let [from, to, atEnd] = [0, 0, false];
+let from = 0;
+let to = 0;
+let atEnd = false;
 
 function receive(bytes) {
   if (to + bytes.length > held.length) {
     const room = to - from + bytes.length;
     const larger = room > held.length / 2 ? allocUnsafe(room * 2) : held;
     copy(held, larger, 0, from, to);
-    [held, from, to] = [larger, 0, to - from];
+    held = larger;
+    to -= from;
+    from = 0;
   }
   copy(bytes, held, to);
   to += bytes.length;
@@ -584,7 +594,7 @@ function take() {
   }
   from += 4 + length;
   if (from === to) {
-    [from, to] = [0, 0];
+    from = to = 0;
     if (held.length > 4 * SMALL_BYTES) held = allocUnsafe(SMALL_BYTES);
   }
   busy = true;

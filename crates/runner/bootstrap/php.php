@@ -179,7 +179,7 @@ final class WindlassContext
     private static function whole(string $text): string
     {
         $length = strlen($text);
-        for ($back = 1; $back <= 3 && $back < $length; $back++) {
+        for ($back = 1; $back <= 3 && $back <= $length; $back++) {
             $byte = ord($text[$length - $back]);
             if ($byte < 0x80) {
                 return $text;
@@ -202,10 +202,6 @@ final class WindlassContext
         }
         $text = self::$half[$descriptor] . $data;
         $whole = self::whole($text);
-        // A first byte alone is never `whole`'s to cut: one that begins a character waits here.
-        if (strlen($text) === 1 && ord($text) >= 0xC0) {
-            $whole = '';
-        }
         self::$half[$descriptor] = substr($text, strlen($whole));
         self::sendText($descriptor, $whole);
     }

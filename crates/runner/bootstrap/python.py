@@ -7,7 +7,7 @@ the first of them ran is taken by name here, before.
 
 import ast
 import atexit
-import base64
+import binascii
 import builtins
 import codecs
 import io
@@ -32,9 +32,10 @@ PARAMETERS = {
 }
 
 write, exit_now, chdir = os.write, os._exit, os.chdir
-parse, quote = json.JSONDecoder().decode, json.encoder.encode_basestring
-to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-b64encode, b64decode = base64.b64encode, base64.b64decode
+# The parts of these modules that are not written in python, and so not broken by other parts.
+parse, quote = json.scanner.c_make_scanner(json.JSONDecoder()), json.encoder.c_encode_basestring
+make_encoder, no_json = json.encoder.c_make_encoder, json.JSONEncoder().default
+b64encode, b64decode = binascii.b2a_base64, binascii.a2b_base64
 TracebackException = traceback.TracebackException
 for name, value in vars(builtins).items():
     if not name.startswith("__"):
@@ -57,14 +58,14 @@ def write_whole(descriptor, data, tries=None):
             sleep(0.001)
 
 
-# Threads that a job has left behind may print while the next one ends.
-writing = threading.RLock()
+# Threads that a job has left behind may print while the next one ends, or while nothing runs.
+speaking = threading.RLock()
 
 
 def send(text):
     data = text.encode("utf-8", "replace")
     data = len(data).to_bytes(4, "big") + data
-    with writing:
+    with speaking:
         try:
             written = write(4, data)
             if written != len(data):
@@ -91,15 +92,16 @@ class State:
 
 
 def output(stream, descriptor, text):
-    if not State.busy:
-        try:
-            write_whole(descriptor, text.encode("utf-8", "replace"), MARK_TRIES_MAX)
-        except OSError:
-            pass  # What nobody reads is lost.
-        return
-    for at in range(0, len(text), TEXT_CHARS_MAX):
-        part = quote(text[at:at + TEXT_CHARS_MAX])
-        send(f'{{"kind":"output","stream":"{stream}","text":{part}}}')
+    with speaking:
+        if State.busy:
+            for at in range(0, len(text), TEXT_CHARS_MAX):
+                part = quote(text[at:at + TEXT_CHARS_MAX])
+                send(f'{{"kind":"output","stream":"{stream}","text":{part}}}')
+            return
+    try:
+        write_whole(descriptor, text.encode("utf-8", "replace"), MARK_TRIES_MAX)
+    except OSError:
+        pass  # What nobody reads is lost.
 
 
 class Bytes(io.RawIOBase):
@@ -253,8 +255,9 @@ def function_of(field, source, filename, variables):
         # All of it may be indented, as it was where it was written down.
         try:
             block = ast.parse(f"if True:\n{source}", filename)
-        except SyntaxError:
-            raise error from None
+        except SyntaxError as inner:
+            inner.lineno -= 1
+            raise inner from None
         ast.increment_lineno(block, -1)
         if len(block.body) != 1:
             raise
@@ -313,6 +316,11 @@ def load(request):
 
 
 # --- Results -------------------------------------------------------------------------------------
+
+
+def to_json(value):
+    encode = make_encoder({}, no_json, quote, None, ":", ",", False, False, False)
+    return "".join(encode(value, 0))
 
 
 class Refusal(Exception):
@@ -396,7 +404,7 @@ def emit_of(job):
         if options is not None and not isinstance(options, dict):
             raise TypeError("emit: the options must be a dict")
         if isinstance(payload, (bytes, bytearray, memoryview)):
-            member = f'"payload_base64":"{b64encode(payload).decode()}"'
+            member = f'"payload_base64":"{b64encode(payload, newline=False).decode()}"'
         else:
             member = f'"payload":{quote(payload if isinstance(payload, str) else to_json(payload))}'
         options = {**(options or {}), **more}
@@ -547,17 +555,18 @@ def serve():
         if len(data) < length:
             break
         try:
-            request = parse(data.decode())
+            request, _ = parse(data.decode(), 0)
             answer = REQUESTS[request["kind"]]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, StopIteration) as error:
             refuse(65, f"a request that cannot be read: {error}")
         if State.mark is None and answer is not hello:
             refuse(65, "the first request must be hello")
         State.busy = True
         text = answer(request)
-        settle()
-        State.busy = False
-        send(text)
+        with speaking:
+            settle()
+            State.busy = False
+            send(text)
     # Threads that a job has left behind must not hold the process.
     try:
         atexit._run_exitfuncs()

@@ -1,0 +1,319 @@
+//! A context on plain pipes: requests are written, answers are read, what is in between is real.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Longer than anything takes here; a test that waits so long has failed.
+const LONG: Duration = Duration::from_secs(120);
+const ANSWERS_MAX: usize = 64;
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+pub(crate) const MARK: &str = "0123456789abcdefghijklmnopqrstuv";
+pub(crate) const RESULT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lang {
+    Node,
+    Python,
+    Php,
+}
+
+impl Lang {
+    /// The one of the three that is for this language.
+    pub(crate) fn pick<T>(self, node: T, python: T, php: T) -> T {
+        match self {
+            Lang::Node => node,
+            Lang::Python => python,
+            Lang::Php => php,
+        }
+    }
+
+    fn bootstrap(self) -> (&'static str, &'static str) {
+        self.pick(
+            ("bootstrap.cjs", include_str!("../../bootstrap/node.cjs")),
+            ("bootstrap.py", include_str!("../../bootstrap/python.py")),
+            ("bootstrap.php", include_str!("../../bootstrap/php.php")),
+        )
+    }
+
+    fn command(self) -> &'static [&'static str] {
+        self.pick(
+            &["node"],
+            &["python3", "-X", "utf8"],
+            &["php", "-d", "display_errors=stderr", "-d", "disable_functions=error_log"],
+        )
+    }
+
+    fn need_interpreter(self) {
+        let program = self.command()[0];
+        let is_there = PATH.split(':').any(|dir| Path::new(dir).join(program).exists());
+        let package = self.pick("nodejs", "python3", "php-cli");
+        assert!(is_there, "{program} is missing; as root: apt-get install -y {package}");
+    }
+
+    /// Runs one job without payload, and returns its `end`.
+    pub(crate) fn end_of(self, body: &str) -> Value {
+        let mut context = Context::loaded(self, body);
+        context.run_one("")
+    }
+
+    /// Runs one job without payload, and checks its `end`.
+    pub(crate) fn check(self, body: &str, expected: &Value) {
+        let mut end = self.end_of(body);
+        let members = end.as_object_mut().unwrap();
+        assert_eq!(members.remove("kind"), Some(json!("end")));
+        assert_eq!(members.remove("job"), Some(json!(0)));
+        assert_eq!(&end, expected, "{self:?}: {body}");
+    }
+
+    /// Runs one job without payload, which is an error (500) whose text has these words.
+    pub(crate) fn check_error(self, body: &str, words: &str) {
+        let end = self.end_of(body);
+        assert_eq!(end["status"], 500, "{self:?}: {body}: {end}");
+        assert_eq!(end.get("data"), None, "{self:?}: {body}");
+        let error = end["error"].as_str().unwrap();
+        assert!(error.contains(words), "{self:?}: {body}: {error}");
+    }
+}
+
+pub(crate) struct Context {
+    child: Child,
+    requests: Option<ChildStdin>,
+    answers: Option<Receiver<Vec<u8>>>,
+    dir: TempDir,
+}
+
+/// How a context ended, and what it wrote to its ordinary descriptors.
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) stderr: String,
+}
+
+impl Context {
+    /// Starts a bootstrap that nobody has greeted.
+    pub(crate) fn silent(lang: Lang) -> Context {
+        lang.need_interpreter();
+        let dir = tempfile::tempdir().unwrap();
+        let (name, text) = lang.bootstrap();
+        let bootstrap = dir.path().join(name);
+        fs::write(&bootstrap, text).unwrap();
+        let work = dir.path().join("work");
+        fs::create_dir(&work).unwrap();
+        // The shell moves our pipes to where a context expects them.
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >../stdout 2>../stderr", "sh"])
+            .args(lang.command())
+            .arg(&bootstrap)
+            .env_clear()
+            .envs([("PATH", PATH), ("LANG", "C.UTF-8"), ("KEPT", "as it was")])
+            .env("HOME", &work)
+            .env("TMPDIR", &work)
+            .current_dir(&work)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (sender, answers) = sync_channel(ANSWERS_MAX);
+        let mut channel = child.stdout.take().unwrap();
+        std::thread::spawn(move || {
+            while let Some(frame) = read_frame(&mut channel) {
+                if sender.send(frame).is_err() {
+                    break;
+                }
+            }
+        });
+        let requests = child.stdin.take();
+        Context { child, requests, answers: Some(answers), dir }
+    }
+
+    pub(crate) fn greeted(lang: Lang) -> Context {
+        let mut context = Context::silent(lang);
+        context.ask(&hello(1));
+        assert_eq!(context.answer().unwrap()["kind"], "ready");
+        context
+    }
+
+    /// Has a handler with this body as number 1.
+    pub(crate) fn loaded(lang: Lang, body: &str) -> Context {
+        let mut context = Context::greeted(lang);
+        context.load(&json!({"body": body}));
+        context
+    }
+
+    /// Loads a handler, number 1 unless these members say otherwise.
+    pub(crate) fn load(&mut self, members: &Value) {
+        let answers = self.try_load(members);
+        assert_eq!(answers.last().unwrap()["kind"], "loaded", "{answers:?}");
+    }
+
+    pub(crate) fn try_load(&mut self, members: &Value) -> Vec<Value> {
+        self.ask(&load(members));
+        self.answers()
+    }
+
+    pub(crate) fn ask(&mut self, request: &Value) {
+        self.write(&frame(&serde_json::to_vec(request).unwrap()));
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        // One that ended has answers that tell why; a test that looks at them says more.
+        let _ = self.requests.as_mut().unwrap().write_all(bytes);
+    }
+
+    /// The next answer, or nothing when the context has ended. Times are checked and left out.
+    pub(crate) fn answer(&mut self) -> Option<Value> {
+        let bytes = match self.answers.as_ref().unwrap().recv_timeout(LONG) {
+            Ok(bytes) => bytes,
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return None,
+            Err(timeout) => panic!("no answer: {timeout}; stderr: {}", self.stderr()),
+        };
+        let mut value: Value = serde_json::from_slice(&bytes).unwrap();
+        let members = value.as_object_mut().unwrap();
+        let kind = members["kind"].as_str().unwrap().to_owned();
+        let us = members.remove("us");
+        let has_us = ["loaded", "begun", "end", "done"].contains(&kind.as_str());
+        assert_eq!(us.is_some_and(|us| us.is_u64()), has_us, "{members:?}");
+        Some(value)
+    }
+
+    /// All answers to one request.
+    pub(crate) fn answers(&mut self) -> Vec<Value> {
+        let mut answers = Vec::new();
+        loop {
+            let Some(answer) = self.answer() else {
+                panic!("it ended after {answers:?}; stderr: {}", self.stderr());
+            };
+            let is_last =
+                ["ready", "loaded", "done", "failed"].iter().any(|k| answer["kind"] == *k);
+            answers.push(answer);
+            if is_last {
+                return answers;
+            }
+        }
+    }
+
+    /// A batch of handler 1 with these texts as payloads.
+    pub(crate) fn run(&mut self, payloads: &[&str]) -> Vec<Value> {
+        self.run_as(1, payloads)
+    }
+
+    pub(crate) fn run_as(&mut self, handler: u32, payloads: &[&str]) -> Vec<Value> {
+        let payloads = payloads.iter().map(|payload| json!({"payload": payload}));
+        self.ask(&run(handler, false, payloads));
+        self.answers()
+    }
+
+    /// A batch of one job; its `end`.
+    pub(crate) fn run_one(&mut self, payload: &str) -> Value {
+        self.run_one_as(1, payload)
+    }
+
+    pub(crate) fn run_one_as(&mut self, handler: u32, payload: &str) -> Value {
+        let answers = self.run_as(handler, &[payload]);
+        let mut ends = ends(&answers);
+        assert_eq!(ends.len(), 1, "{answers:?}");
+        ends.remove(0)
+    }
+
+    pub(crate) fn stdout(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.dir.path().join("stdout")).unwrap()).into()
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.dir.path().join("stderr")).unwrap()).into()
+    }
+
+    /// A file beside its working directory.
+    pub(crate) fn file(&self, name: &str, content: &[u8]) -> PathBuf {
+        let path = self.dir.path().join(name);
+        File::create(&path).unwrap().write_all(content).unwrap();
+        path
+    }
+
+    pub(crate) fn work_dir(&self) -> PathBuf {
+        self.dir.path().join("work").canonicalize().unwrap()
+    }
+
+    /// Says that no more requests come.
+    pub(crate) fn close(&mut self) {
+        self.requests = None;
+    }
+
+    /// Stops listening.
+    pub(crate) fn turn_away(&mut self) {
+        self.answers = None;
+    }
+
+    /// Waits for the end, which must have been caused.
+    pub(crate) fn ended(mut self) -> Ended {
+        let code = self.child.wait().unwrap().code();
+        Ended { code, stderr: self.stderr() }
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn hello(protocol: u32) -> Value {
+    json!({"kind": "hello", "protocol": protocol, "mark": MARK,
+        "result_bytes_max": RESULT_BYTES_MAX})
+}
+
+pub(crate) fn load(members: &Value) -> Value {
+    let mut request = json!({"kind": "load", "handler": 1, "tenant": "acme", "type": "mail",
+        "body": "", "before": null, "beforeEach": null, "afterEach": null, "check": false});
+    for (name, value) in members.as_object().unwrap() {
+        request[name] = value.clone();
+    }
+    request
+}
+
+pub(crate) fn run(handler: u32, mark: bool, payloads: impl Iterator<Item = Value>) -> Value {
+    let job = |(place, mut job): (usize, Value)| {
+        job["id"] = json!(place.to_string());
+        job["attempt"] = json!(1);
+        job["priority"] = json!(500);
+        job["created_at"] = json!("2026-11-15T22:23:32.000Z");
+        job
+    };
+    let jobs: Vec<Value> = payloads.enumerate().map(job).collect();
+    json!({"kind": "run", "handler": handler, "mark": mark, "jobs": jobs})
+}
+
+pub(crate) fn frame(json: &[u8]) -> Vec<u8> {
+    let mut frame = u32::try_from(json.len()).unwrap().to_be_bytes().to_vec();
+    frame.extend_from_slice(json);
+    frame
+}
+
+fn read_frame(channel: &mut impl Read) -> Option<Vec<u8>> {
+    let mut length = [0; 4];
+    channel.read_exact(&mut length).ok()?;
+    let mut frame = vec![0; u32::from_be_bytes(length) as usize];
+    channel.read_exact(&mut frame).ok()?;
+    Some(frame)
+}
+
+pub(crate) fn of_kind(answers: &[Value], kind: &str) -> Vec<Value> {
+    answers.iter().filter(|answer| answer["kind"] == kind).cloned().collect()
+}
+
+pub(crate) fn ends(answers: &[Value]) -> Vec<Value> {
+    of_kind(answers, "end")
+}
+
+/// All that was written to one of the two streams.
+pub(crate) fn text(answers: &[Value], stream: &str) -> String {
+    let outputs = answers.iter().filter(|answer| answer["stream"] == stream);
+    outputs.map(|answer| answer["text"].as_str().unwrap()).collect()
+}
