@@ -1,8 +1,8 @@
 //! A daemon without a door, on a runtime of its own that can be cut off like a killed process, and
 //! a runner that does what the payload says: `200` ends with that status, `200 emit u` asks for a
 //! job of type `u` too, `200 emit u {"unique":"k"}` for one with these options, `200 data [1]` has
-//! that result, `200 result 0` the first of those that were set, `hang` runs until it is stopped, `panic` is a defect of the runner itself. What it
-//! says of its progress is set beforehand.
+//! that result, `200 result 0` the first of those that were set, `hang` runs until it is stopped or
+//! let go, `panic` is a defect of the runner itself. What jobs say of their progress is set before.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
