@@ -3,13 +3,14 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use rustix::io::Errno;
 use windlass_core::{Handler, Invalid, Job, Lang};
 
+use crate::context::language::find_program;
 use crate::isolate::{Confine, Isolation};
 use crate::scratch::{AttemptDir, Scratch};
 use crate::tree::{self, Main};
@@ -41,7 +42,7 @@ impl Launch {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let confine = Confine {
             dir: dir.path(),
-            program: Path::new(""),
+            program: &self.program(),
             limits: &self.handler.spec.options.limits,
             channels: None,
         };
@@ -51,9 +52,19 @@ impl Launch {
             Err(reason) if is_exhaustion(&reason) => Err(NotStarted::Exhausted(reason)),
             Err(reason) => {
                 let program = command.get_program().to_string_lossy();
-                Err(NotStarted::Refused(format!("{program} cannot be started: {reason}")))
+                let hint = self.isolation.hint(&reason);
+                Err(NotStarted::Refused(format!("{program} cannot be started: {reason}{hint}")))
             }
         }
+    }
+
+    /// The program, if its installation may be read: one that was found in the daemon's own `PATH`.
+    /// What the author of a handler names otherwise opens nothing.
+    fn program(&self) -> PathBuf {
+        let words = split(&self.handler.spec.body).unwrap_or_default();
+        let named = words.first().filter(|_| self.handler.spec.lang == Lang::Exec);
+        let found = named.filter(|name| !name.contains('/'));
+        found.and_then(|name| find_program(name, &self.path)).unwrap_or_default()
     }
 
     fn command(&self, dir: &AttemptDir) -> Result<Command, NotStarted> {

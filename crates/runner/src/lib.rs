@@ -47,7 +47,7 @@ use crate::context::Contexts;
 use crate::context::language::Language;
 use crate::http::Http;
 use crate::isolate::Isolation;
-pub use crate::isolate::IsolationOptions;
+pub use crate::isolate::{IsolationOptions, Landlock};
 use crate::process::Processes;
 use crate::scratch::Scratch;
 use crate::stop::Stops;
@@ -78,6 +78,11 @@ pub enum Error {
     ScratchInUse { path: PathBuf },
     #[error("this system cannot keep processes apart (Linux with /proc is needed): {0}")]
     System(std::io::Error),
+    #[error(
+        "isolation.landlock is required, and this kernel has no Landlock ({0}): it needs Linux \
+         5.13 with landlock among the security modules (lsm=landlock,… on its command line)"
+    )]
+    Landlock(std::io::Error),
     #[error("the HTTP client cannot be set up: {0}")]
     Http(String),
 }
@@ -99,7 +104,7 @@ impl LocalRunner {
         os::keep_inherited_descriptors().map_err(Error::System)?;
         os::keep_exit_codes().map_err(Error::System)?;
         tree::adopt_orphans().map_err(Error::System)?;
-        let isolation = Isolation::new(&options.isolation).map_err(Error::System)?;
+        let isolation = Isolation::new(&options.isolation, &options.path)?;
         let isolation = Arc::new(isolation);
         let scratch = Arc::new(Scratch::open(&options.scratch_dir)?);
         Ok(LocalRunner {

@@ -23,6 +23,8 @@ const SIGNAL_MAX: i32 = 64;
 pub(super) struct Plan {
     pub(super) channels: Option<(OwnedFd, OwnedFd)>,
     pub(super) limits: Vec<Limit>,
+    /// Rules of Landlock.
+    pub(super) ruleset: Option<OwnedFd>,
 }
 
 /// Occupies the numbers of the channel in this process for good, so that none of the descriptors
@@ -66,7 +68,8 @@ fn confine(plan: &Plan) -> io::Result<()> {
     for (resource, limit) in &plan.limits {
         rustix::process::setrlimit(*resource, *limit)?;
     }
-    forbid_new_privileges()
+    forbid_new_privileges()?;
+    plan.ruleset.as_ref().map_or(Ok(()), restrict)
 }
 
 /// What was ignored or blocked when the daemon was started would stay so in its handlers.
@@ -110,6 +113,27 @@ fn close_from(first: i32) {
 fn forbid_new_privileges() -> io::Result<()> {
     // SAFETY: the call takes numbers and changes one flag of the process.
     match unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The version of Landlock that this kernel has.
+#[allow(unsafe_code)]
+pub(super) fn landlock_version() -> io::Result<i64> {
+    const ASK_VERSION: u32 = 1;
+    // SAFETY: with this flag the call takes no rules and answers a number.
+    let version = unsafe {
+        let no_rules = ptr::null::<libc::c_void>();
+        libc::syscall(libc::SYS_landlock_create_ruleset, no_rules, 0, ASK_VERSION)
+    };
+    if version > 0 { Ok(version) } else { Err(io::Error::last_os_error()) }
+}
+
+#[allow(unsafe_code)]
+fn restrict(ruleset: &OwnedFd) -> io::Result<()> {
+    // SAFETY: the descriptor is open, and the call only takes rights away from this process.
+    match unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

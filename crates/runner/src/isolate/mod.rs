@@ -17,21 +17,31 @@
 //! is made before.
 
 mod hook;
+mod landlock;
 mod limit;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use windlass_core::Limits;
 
-pub(crate) use self::hook::reserve_channel_numbers;
+use self::landlock::Rules;
+use crate::Error;
+
+pub use self::landlock::Landlock;
 pub(crate) use self::limit::set_cpu_budget;
 
 /// How handlers are kept apart on this machine.
 #[derive(Debug, Clone)]
 pub struct IsolationOptions {
+    pub landlock: Landlock,
+    /// Further paths that handlers may read and execute, and that they may also write.
+    pub read: Vec<PathBuf>,
+    pub write: Vec<PathBuf>,
+    /// What they may never read, although it lies in a place that they may.
+    pub hidden: Vec<PathBuf>,
     /// What handlers may use that do not say it themselves; absent is no limit.
     pub limits: Limits,
 }
@@ -44,7 +54,13 @@ impl Default for IsolationOptions {
             processes: Some(256),
             file_size: Some(1 << 30),
         };
-        IsolationOptions { limits }
+        IsolationOptions {
+            landlock: Landlock::default(),
+            read: Vec::new(),
+            write: Vec::new(),
+            hidden: Vec::new(),
+            limits,
+        }
     }
 }
 
@@ -63,21 +79,47 @@ pub(crate) struct Confine<'a> {
 /// Keeps handlers to themselves; made once for a runner.
 pub(crate) struct Isolation {
     limits: Limits,
+    /// Absent when Landlock is not in force.
+    rules: Option<Rules>,
 }
 
 impl Isolation {
-    pub(crate) fn new(options: &IsolationOptions) -> io::Result<Isolation> {
-        reserve_channel_numbers()?;
-        Ok(Isolation { limits: options.limits.clone() })
+    /// `path` is where handlers look for programs.
+    pub(crate) fn new(options: &IsolationOptions, path: &str) -> Result<Isolation, Error> {
+        hook::reserve_channel_numbers().map_err(Error::System)?;
+        let IsolationOptions { read, write, hidden, .. } = options;
+        let rules = match (options.landlock, hook::landlock_version()) {
+            (Landlock::Off, _) => None,
+            (_, Ok(_)) => Some(Rules::new(read, write, hidden, path)),
+            (Landlock::Required, Err(reason)) => return Err(Error::Landlock(reason)),
+            (Landlock::Preferred, Err(reason)) => {
+                tracing::warn!(%reason, "handlers may read and write files: there is no Landlock");
+                None
+            }
+        };
+        Ok(Isolation { limits: options.limits.clone(), rules })
+    }
+
+    /// What to add to the reason why a program did not start.
+    pub(crate) fn hint(&self, reason: &io::Error) -> &'static str {
+        let denied = reason.kind() == io::ErrorKind::PermissionDenied;
+        if denied && self.rules.is_some() {
+            " (handlers run what is installed on the system; isolation.read of the configuration \
+             adds to it)"
+        } else {
+            ""
+        }
     }
 
     /// Makes the process that this command starts a confined one. Blocks for a few system calls.
     pub(crate) fn arm(&self, command: &mut Command, confine: Confine<'_>) -> io::Result<()> {
         let limits = self.effective(confine.limits);
         let in_context = confine.channels.is_some();
+        let rules = self.rules.as_ref();
         let plan = hook::Plan {
             channels: confine.channels,
             limits: limit::resources(&limits, in_context),
+            ruleset: rules.map(|rules| rules.compile(confine.dir, confine.program)).transpose()?,
         };
         hook::arm(command, plan);
         Ok(())

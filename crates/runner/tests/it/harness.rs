@@ -41,7 +41,11 @@ pub(crate) fn options(scratch: &TempDir) -> Options {
         scratch_dir: scratch.path().to_owned(),
         log_bytes_max: LOG_BYTES_MAX,
         path: "/usr/local/bin:/usr/bin:/bin".into(),
-        isolation: IsolationOptions::default(),
+        isolation: IsolationOptions {
+            // Handlers of tests leave files for the test here.
+            write: vec![scratch.path().to_owned()],
+            ..IsolationOptions::default()
+        },
         contexts: Bounds { contexts_max: 8, tenant_contexts_max: 8 },
         cores: 2,
         clock: Arc::new(SystemClock),
