@@ -14,7 +14,7 @@ use windlass_core::limit::SYSID_MAX;
 use windlass_core::time::SystemClock;
 use windlass_engine::metrics::Metrics;
 use windlass_engine::{Engine, Parts};
-use windlass_runner::LocalRunner;
+use windlass_runner::{IsolationOptions, LocalRunner};
 use windlass_store_sqlite::SqliteStore;
 
 use crate::client::http::install_tls;
@@ -91,7 +91,7 @@ fn open_runner(config: &Config, path: String) -> anyhow::Result<LocalRunner> {
             scratch_dir: scratch.join(number.to_string()),
             log_bytes_max: config.job.log_bytes_max,
             path: path.clone(),
-            isolation: windlass_runner::IsolationOptions::default(),
+            isolation: isolation_options(config)?,
             contexts: windlass_runner::Bounds {
                 contexts_max: config.contexts.max,
                 tenant_contexts_max: config.contexts.tenant_max,
@@ -105,6 +105,19 @@ fn open_runner(config: &Config, path: String) -> anyhow::Result<LocalRunner> {
         }
     }
     bail!("all {SYSID_MAX} scratch directories in {} are in use", scratch.display())
+}
+
+/// Handlers never see the data directory, or a store that lies elsewhere.
+pub(crate) fn isolation_options(config: &Config) -> anyhow::Result<IsolationOptions> {
+    let mut hidden = Vec::new();
+    for path in [&config.data_dir, &config.store] {
+        let path = std::path::absolute(path).context("the working directory cannot be found")?;
+        // Both names count where one leads to the other.
+        hidden.extend(path.canonicalize());
+        hidden.push(path);
+    }
+    let crate::config::Isolation { landlock, read, write, limits } = config.isolation.clone();
+    Ok(IsolationOptions { landlock, read, write, hidden, limits })
 }
 
 fn engine_options(config: &Config) -> windlass_engine::Options {

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use windlass_core::limit::{DURATION_MAX, SYSID_MAX};
+use windlass_core::limit::{DURATION_MAX, MEMORY_BYTES_MIN, PROCESSES_MAX, SYSID_MAX};
 
 use super::kind::Kind;
 
@@ -73,13 +73,20 @@ const fn whole(min: u64, max: u64) -> Kind {
     Kind::Whole { min, max }
 }
 
+const fn size(min: u64) -> Kind {
+    Kind::Size { min, max: SIZE_MAX }
+}
+
 pub(crate) const FAIRNESS: &[&str] = &["tenant", "type"];
+pub(crate) const LANDLOCK: &[&str] = &["preferred", "required", "off"];
 pub(crate) const LOG_FORMATS: &[&str] = &["auto", "human", "json"];
 pub(crate) const LOG_LEVELS: &[&str] = &["error", "warn", "info", "debug"];
 
 /// Most jobs that one daemon may be told to run at once.
 const SLOTS_MAX: u64 = 10_000;
 const MIB: u64 = 1024 * 1024;
+/// Largest size that is accepted: more than any machine has.
+const SIZE_MAX: u64 = 1024 * 1024 * 1024 * MIB;
 
 pub(crate) const KEYS: &[Key] = &[
     Key::new("listen", Kind::Address, "127.0.0.1:7600")
@@ -151,6 +158,23 @@ pub(crate) const KEYS: &[Key] = &[
         .help("How often ended jobs past that time are removed."),
     Key::new("job.log_bytes_max", whole(1024, 64 * MIB), "65536")
         .help("Bytes kept of the output of one attempt, from its end."),
+    Key::new("isolation.landlock", Kind::Choice(LANDLOCK), "preferred").help(
+        "Whether the kernel keeps handlers from files that are not theirs: where it can, or the \
+         daemon does not start, or never.",
+    ),
+    Key::new("isolation.read", Kind::Paths, "")
+        .help("Further directories and files that handlers may read and execute."),
+    Key::new("isolation.write", Kind::Paths, "")
+        .help("Further directories and files that handlers may also write."),
+    Key::new("isolation.memory", size(MEMORY_BYTES_MIN), "1GB")
+        .help("Memory of each process of a handler that says nothing else."),
+    Key::new("isolation.cpu", span(Duration::from_secs(1), DURATION_MAX), "")
+        .computed("no limit")
+        .help("Processor time of each process of a handler that says nothing else."),
+    Key::new("isolation.processes", whole(1, PROCESSES_MAX as u64), "256")
+        .help("Processes at the same time of a handler that says nothing else."),
+    Key::new("isolation.file_size", size(1), "1GB")
+        .help("Largest file that a handler may write that says nothing else."),
     Key::new("journal.segment_bytes_max", whole(64 * 1024, 1024 * MIB), "67108864")
         .help("Size at which the journal begins a new file."),
     Key::new("stop_grace", span(Duration::ZERO, HOUR), "30s")

@@ -7,19 +7,35 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use windlass_core::Tenant;
+use windlass_core::size::{format_size, parse_size};
 use windlass_core::time::{format_duration, parse_duration};
 
 /// Bounds are inclusive.
 pub(crate) enum Kind {
     Text,
     Switch,
-    Whole { min: u64, max: u64 },
-    Number { min: f64, max: f64 },
-    Span { min: Duration, max: Duration },
+    Whole {
+        min: u64,
+        max: u64,
+    },
+    Number {
+        min: f64,
+        max: f64,
+    },
+    Span {
+        min: Duration,
+        max: Duration,
+    },
     Choice(&'static [&'static str]),
     Address,
     Store,
     Tenants,
+    Size {
+        min: u64,
+        max: u64,
+    },
+    /// Absolute ones.
+    Paths,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +49,8 @@ pub(crate) enum Value {
     /// The file of an embedded store.
     Store(PathBuf),
     Tenants(Vec<Tenant>),
+    Size(u64),
+    Paths(Vec<PathBuf>),
 }
 
 /// Longest piece of a wrong value that an error repeats.
@@ -54,6 +72,11 @@ impl Kind {
             Kind::Address => "an IP address and a port, such as 127.0.0.1:7600".into(),
             Kind::Store => "sqlite:PATH (this version has no other store)".into(),
             Kind::Tenants => "names of tenants, such as acme".into(),
+            Kind::Size { min, max } => {
+                let (min, max) = (format_size(*min), format_size(*max));
+                format!("a size from {min} to {max}, such as 64KB, 512MB or 2GB")
+            }
+            Kind::Paths => "absolute paths, such as /srv/models".into(),
         }
     }
 
@@ -85,6 +108,14 @@ impl Kind {
                 let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
                 read_tenants(names).map(Value::Tenants)
             }
+            Kind::Size { min, max } => match parse_size(text) {
+                Ok(size) if (*min..=*max).contains(&size) => Ok(Value::Size(size)),
+                _ => Err(wrong()),
+            },
+            Kind::Paths => {
+                let paths = text.split(',').map(str::trim).filter(|path| !path.is_empty());
+                read_paths(paths).map(Value::Paths)
+            }
         }
     }
 
@@ -96,15 +127,23 @@ impl Kind {
             }
             (Kind::Number { .. }, DeValue::Integer(number)) => self.read(number.as_str()),
             (Kind::Number { .. }, DeValue::Float(number)) => self.read(number.as_str()),
-            (Kind::Tenants, DeValue::Array(items)) => {
-                let names: Option<Vec<_>> =
+            (Kind::Tenants | Kind::Paths, DeValue::Array(items)) => {
+                let texts: Option<Vec<_>> =
                     items.iter().map(|item| item.get_ref().as_str()).collect();
-                let names = names.ok_or("a list with something else than text")?;
-                read_tenants(names.into_iter()).map(Value::Tenants)
+                let texts = texts.ok_or("a list with something else than text")?.into_iter();
+                match self {
+                    Kind::Tenants => read_tenants(texts).map(Value::Tenants),
+                    _ => read_paths(texts).map(Value::Paths),
+                }
             }
-            (Kind::Switch | Kind::Whole { .. } | Kind::Number { .. } | Kind::Tenants, other) => {
-                Err(described(other))
-            }
+            (
+                Kind::Switch
+                | Kind::Whole { .. }
+                | Kind::Number { .. }
+                | Kind::Tenants
+                | Kind::Paths,
+                other,
+            ) => Err(described(other)),
             (_, DeValue::String(text)) => self.read(text),
             (_, other) => Err(described(other)),
         }
@@ -134,6 +173,14 @@ fn read_tenants<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<Tenant>,
     names
         .map(|name| Tenant::new(name).map_err(|why| format!("{}: {}", shown(name), why.reason)))
         .collect()
+}
+
+fn read_paths<'a>(paths: impl Iterator<Item = &'a str>) -> Result<Vec<PathBuf>, String> {
+    let absolute = |text: &str| {
+        let path = PathBuf::from(text);
+        if path.is_absolute() { Ok(path) } else { Err(shown(text)) }
+    };
+    paths.map(absolute).collect()
 }
 
 fn described(value: &DeValue<'_>) -> String {
@@ -193,6 +240,19 @@ mod tests {
         assert_eq!(Kind::Address.read("localhost:80"), Ok(Value::Address(local)));
         assert!(Kind::Address.read("example.org:80").is_err());
         assert!(Kind::Address.read("127.0.0.1").is_err());
+    }
+
+    #[test]
+    fn sizes_have_a_unit_and_paths_begin_at_the_root() {
+        let size = Kind::Size { min: 1 << 20, max: 1 << 30 };
+        assert_eq!(size.read("512MB"), Ok(Value::Size(512 << 20)));
+        for wrong in ["512", "1KB", "2GB", "", "1 MB"] {
+            assert!(size.read(wrong).is_err(), "{wrong}");
+        }
+        let paths = Value::Paths(vec!["/srv/a b".into(), "/x".into()]);
+        assert_eq!(Kind::Paths.read("/srv/a b, /x"), Ok(paths));
+        assert_eq!(Kind::Paths.read(""), Ok(Value::Paths(Vec::new())));
+        assert!(Kind::Paths.read("/x,relative").is_err());
     }
 
     #[test]

@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use windlass_core::time::format_duration;
-use windlass_core::{RetryPolicy, Sysid, Tenant};
+use windlass_core::{Limits, RetryPolicy, Sysid, Tenant};
 use windlass_engine::Fairness;
+use windlass_runner::Landlock;
 
 use self::file::Settings;
 pub(crate) use self::key::{Default, KEYS, Key};
@@ -43,6 +44,7 @@ pub(crate) struct Config {
     pub(crate) poll: Poll,
     pub(crate) retry: RetryPolicy,
     pub(crate) job: Job,
+    pub(crate) isolation: Isolation,
     pub(crate) journal_segment_bytes_max: u64,
     pub(crate) stop_grace: Duration,
     pub(crate) http: Http,
@@ -94,6 +96,14 @@ pub(crate) struct Job {
     pub(crate) retention: Duration,
     pub(crate) purge_interval: Duration,
     pub(crate) log_bytes_max: usize,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Isolation {
+    pub(crate) landlock: Landlock,
+    pub(crate) read: Vec<PathBuf>,
+    pub(crate) write: Vec<PathBuf>,
+    pub(crate) limits: Limits,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -191,6 +201,17 @@ impl Config {
                 purge_interval: of.span("job.purge_interval"),
                 log_bytes_max: of.whole("job.log_bytes_max") as usize,
             },
+            isolation: Isolation {
+                landlock: landlock(of.text("isolation.landlock")),
+                read: of.paths("isolation.read"),
+                write: of.paths("isolation.write"),
+                limits: Limits {
+                    memory: Some(of.size("isolation.memory")),
+                    cpu: of.span_if_set("isolation.cpu"),
+                    processes: Some(of.whole("isolation.processes") as u32),
+                    file_size: Some(of.size("isolation.file_size")),
+                },
+            },
             journal_segment_bytes_max: of.whole("journal.segment_bytes_max"),
             stop_grace: of.span("stop_grace"),
             http: Http {
@@ -211,6 +232,20 @@ impl Config {
             let [min, max] = [self.poll.min, self.poll.max].map(format_duration);
             let rule = format!("poll.min ({min}) may not be longer than poll.max ({max})");
             return Err(Error::rule(source, &rule));
+        }
+        for (key, paths) in
+            [("isolation.read", &self.isolation.read), ("isolation.write", &self.isolation.write)]
+        {
+            // Whoever reads the store reads every tenant's jobs.
+            let opened = paths.iter().find(|path| {
+                let ours = [&self.data_dir, &self.store].map(std::path::absolute);
+                ours.into_iter().flatten().any(|own| own.starts_with(path) || path.starts_with(own))
+            });
+            if let Some(path) = opened.filter(|_| self.isolation.landlock != Landlock::Off) {
+                let path = path.display();
+                let rule = format!("{key} opens {path}, where the daemon's own data lies");
+                return Err(Error::rule(&settings[key].1, &rule));
+            }
         }
         if !self.listen.ip().is_loopback() && !self.insecure {
             let listen = self.listen;
@@ -256,6 +291,14 @@ fn log_format(word: &str) -> LogFormat {
     }
 }
 
+fn landlock(word: &str) -> Landlock {
+    match word {
+        "required" => Landlock::Required,
+        "off" => Landlock::Off,
+        _ => Landlock::Preferred,
+    }
+}
+
 fn level(word: &str) -> tracing::Level {
     word.parse().expect("the table lists only words that tracing knows")
 }
@@ -287,6 +330,8 @@ values_of_kind! {
     span, Span, Duration;
     address, Address, SocketAddr;
     tenants, Tenants, Vec<Tenant>;
+    size, Size, u64;
+    paths, Paths, Vec<PathBuf>;
 }
 
 impl Resolved<'_> {
@@ -299,6 +344,10 @@ impl Resolved<'_> {
 
     fn whole_if_set(&self, name: &str) -> Option<u64> {
         self.0.contains_key(name).then(|| self.whole(name))
+    }
+
+    fn span_if_set(&self, name: &str) -> Option<Duration> {
+        self.0.contains_key(name).then(|| self.span(name))
     }
 
     fn store(&self, name: &str) -> Option<PathBuf> {

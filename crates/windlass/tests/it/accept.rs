@@ -326,12 +326,12 @@ fn s2_16_without_any_configuration_two_calls_run_the_first_job() {
     let mut command = crate::harness::windlass();
     command.args(["serve", "--listen", "127.0.0.1:0"]).current_dir(&dir);
     let daemon = Daemon::start_command(config, &mut command);
-    let body = daemon.home().recorder("seen");
     let path = "/me/handler/add/hello/add?method=sh";
-    daemon.send_text(path, &body).expect(200);
+    daemon.send_text(path, "echo \"$WINDLASS_JOB_ID $(cat)\"").expect(200);
     let ids = ids_of(&daemon.send_text("/me/job/hello/add", "world").expect(200));
     daemon.tenant("me").until_state(&ids[0], "finished");
-    assert_eq!(daemon.home().lines("seen"), [format!("{} world", ids[0])]);
+    let log = daemon.tenant("me").log(&ids[0]);
+    assert!(log.contains(&format!("{} world\n", ids[0])), "{log}");
     assert!(dir.join("windlass-data").join("store.db").exists());
 }
 

@@ -118,8 +118,9 @@ fn s0_41_an_upload_that_does_not_fit_is_refused_and_its_room_is_given_back() {
 #[test]
 fn s0_21_a_full_disk_of_the_store_does_not_stop_adds() {
     let config = Config::new();
-    let disk = SmallDisk::mount(&config.home.path("store-disk"));
-    let store = format!("sqlite:{}", config.home.path("store-disk").join("store.db").display());
+    let mounted = config.home.data().with_file_name("store-disk");
+    let disk = SmallDisk::mount(&mounted);
+    let store = format!("sqlite:{}", mounted.join("store.db").display());
     let daemon = Daemon::start(config.flag("--store").flag(&store));
     let tenant = daemon.tenant("a");
     let first = tenant.add_one("t", "first");

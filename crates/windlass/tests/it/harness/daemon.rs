@@ -39,7 +39,10 @@ pub(crate) struct Config {
 impl Config {
     pub(crate) fn new() -> Config {
         let keys = SHORT.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-        Config { home: Arc::new(Home::new()), keys: keys.collect(), flags: Vec::new() }
+        let config =
+            Config { home: Arc::new(Home::new()), keys: keys.collect(), flags: Vec::new() };
+        let files = format!("[{:?}]", config.home.files());
+        config.set("isolation.write", &files)
     }
 
     /// Sets a key; the value is TOML.

@@ -7,13 +7,23 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
+/// The directory of the test's files in its home.
+const FILES: &str = "files";
+
 pub(crate) struct Home {
     dir: TempDir,
 }
 
 impl Home {
     pub(crate) fn new() -> Home {
-        Home { dir: tempfile::tempdir().expect("a temp dir can be made") }
+        let dir = tempfile::tempdir().expect("a temp dir can be made");
+        fs::create_dir(dir.path().join(FILES)).expect("a directory can be made in it");
+        Home { dir }
+    }
+
+    /// Where handlers may write: the files of the test, and not what daemons keep.
+    pub(crate) fn files(&self) -> PathBuf {
+        self.dir.path().join(FILES)
     }
 
     /// The data directory that daemons of this home share.
@@ -31,7 +41,7 @@ impl Home {
 
     /// A file of the test, which may not exist yet.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
+        self.files().join(name)
     }
 
     pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
