@@ -10,6 +10,7 @@ mod hostile;
 mod load;
 mod node;
 mod output;
+mod page;
 mod payload;
 mod php;
 mod process;

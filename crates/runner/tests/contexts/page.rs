@@ -1,0 +1,35 @@
+//! The exchange that docs/contexts.md shows is one that happens.
+
+use serde_json::Value;
+
+use crate::harness::{Context, Lang};
+
+const PAGE: &str = include_str!("../../../../docs/contexts.md");
+
+#[test]
+fn the_example_of_the_page_is_true() {
+    let mut context = Context::silent(Lang::Python);
+    let (mut requests, mut answers) = (0, 0);
+    for line in PAGE.lines().filter(|line| line.starts_with(['→', '←'])) {
+        let (arrow, frame) = line.split_once(' ').unwrap();
+        let (length, json) = frame.split_once(' ').unwrap();
+        assert_eq!(usize::from_str_radix(length, 16).unwrap(), json.len(), "{line}");
+        let mut value: Value = serde_json::from_str(json).unwrap();
+        if arrow == "→" {
+            context.ask(&value);
+            requests += 1;
+            continue;
+        }
+        value.as_object_mut().unwrap().remove("us");
+        let mut answer = context.answer().unwrap();
+        if answer["kind"] == "ready" {
+            answer["language"] = value["language"].clone(); // Of whoever runs the test.
+        }
+        assert_eq!(answer, value);
+        answers += 1;
+    }
+    assert_eq!((requests, answers), (3, 7));
+    context.close();
+    assert_eq!(context.answer(), None);
+    assert_eq!(context.ended().code, Some(0));
+}
