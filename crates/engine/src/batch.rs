@@ -152,7 +152,7 @@ impl BatchReports {
 
     async fn settle(&self, running: RunningJob, settlement: Settlement, run: Duration) {
         let id = running.job.id;
-        let item = SettleItem { job: running.job, settlement, run };
+        let item = SettleItem::new(&self.shared.settle_room, running.job, settlement, run).await;
         if self.shared.settle_queue.send(item).await.is_err() {
             tracing::error!("an attempt ended after the engine; its lease will run out");
         }

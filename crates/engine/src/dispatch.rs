@@ -241,7 +241,8 @@ impl Dispatch {
         self.shared.scheduler().batch_stopped(key, picked);
         for (running, _) in jobs {
             let settlement = settle::release(running.lease(), now, now);
-            let item = SettleItem { job: running.job, settlement, run: Duration::ZERO };
+            let room = &self.shared.settle_room;
+            let item = SettleItem::new(room, running.job, settlement, Duration::ZERO).await;
             if self.shared.settle_queue.send(item).await.is_err() {
                 return;
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use windlass_core::retry::Verdict;
@@ -19,6 +19,8 @@ use crate::shared::Shared;
 
 /// Ended attempts that may wait for the store; beyond that, runners wait.
 pub(crate) const SETTLE_QUEUE_MAX: usize = 10_000;
+/// Results, logs and payloads of followers that may wait for the store; beyond that, runners wait.
+const SETTLE_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Verdicts in one transaction.
 const SETTLE_BATCH_MAX: usize = 1000;
 /// Pauses while the store does not take anything.
@@ -30,6 +32,39 @@ pub(crate) struct SettleItem {
     pub job: Arc<Job>,
     pub settlement: Settlement,
     pub run: Duration,
+    /// Held until the store has it.
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+/// The memory that verdicts may take while they wait for the store.
+pub(crate) struct Room(Arc<Semaphore>);
+
+impl Room {
+    pub(crate) fn new() -> Room {
+        Room(Arc::new(Semaphore::new(SETTLE_BYTES_MAX)))
+    }
+}
+
+impl SettleItem {
+    /// Waits until there is room for what the settlement carries.
+    pub(crate) async fn new(
+        room: &Room,
+        job: Arc<Job>,
+        settlement: Settlement,
+        run: Duration,
+    ) -> SettleItem {
+        let bytes = u32::try_from(bytes_of(&settlement)).unwrap_or(u32::MAX);
+        let bytes = bytes.min(SETTLE_BYTES_MAX as u32);
+        // Nobody closes it, so that there is room sooner or later.
+        let _room = Arc::clone(&room.0).acquire_many_owned(bytes).await.ok();
+        SettleItem { job, settlement, run, _room }
+    }
+}
+
+fn bytes_of(settlement: &Settlement) -> u64 {
+    let data = settlement.data.as_ref().map_or(0, |data| data.as_str().len() as u64);
+    let follow = settlement.follow.as_ref().map_or(0, |follow| follow.payload.len());
+    data + follow + settlement.log.len() as u64
 }
 
 pub(crate) struct Settle {

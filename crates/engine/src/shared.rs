@@ -17,7 +17,7 @@ use crate::metrics::Metrics;
 use crate::options::{Options, Parts};
 use crate::running::RunningTable;
 use crate::schedule::{Scheduler, Slots};
-use crate::settle::{SETTLE_QUEUE_MAX, SettleItem};
+use crate::settle::{Room, SETTLE_QUEUE_MAX, SettleItem};
 use crate::waiter::Waiters;
 
 pub(crate) struct Shared {
@@ -39,6 +39,7 @@ pub(crate) struct Shared {
     pub job_waiters: Waiters<JobId>,
     pub tenant_waiters: Waiters<Tenant>,
     pub settle_queue: mpsc::Sender<SettleItem>,
+    pub settle_room: Room,
     scheduler: Mutex<Scheduler>,
     rng: Mutex<fastrand::Rng>,
 
@@ -97,6 +98,7 @@ impl Shared {
             job_waiters: Waiters::default(),
             tenant_waiters: Waiters::default(),
             settle_queue,
+            settle_room: Room::new(),
             scheduler: Mutex::new(Scheduler::new(options.fairness, slots, only)),
             rng: Mutex::new(fastrand::Rng::with_seed(options.seed)),
             dispatch_wake: Arc::default(),

@@ -153,6 +153,21 @@ async fn s0_61_a_result_that_is_too_large_is_an_error_of_its_own_job_alone() {
     assert_eq!(listed(&daemon, &key("acme", "u")).await.len(), 2, "nothing follows an error");
 }
 
+/// More than may wait for the store at once.
+#[tokio::test]
+async fn s0_61_many_large_results_all_arrive() {
+    const JOBS: usize = 18;
+    let daemon = Daemon::start(quick).await;
+    let t = key("acme", "t");
+    daemon.engine.handler_set(&t, handler()).await.unwrap();
+    daemon.runner.set_results(vec![format!("\"{}\"", "x".repeat(RESULT_BYTES_MAX - 2))]);
+    let added = daemon.engine.add(&t, jobs(&["200 result 0"; JOBS]), None).await.unwrap();
+    for id in added.ids {
+        assert_eq!(ended(&daemon, &t, id).await, State::Finished);
+        daemon.engine.job_delete(&t.tenant, id).await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn the_last_progress_is_there_when_the_job_has_ended() {
     let daemon = Daemon::start(quick).await;
