@@ -63,7 +63,7 @@ speaking = threading.RLock()
 
 
 def send(text):
-    data = text.encode("utf-8", "replace")
+    data = text.encode("utf-8", "windlass")
     data = len(data).to_bytes(4, "big") + data
     with speaking:
         try:
@@ -79,6 +79,10 @@ def send(text):
 def refuse(code, why):
     write_whole(2, f"{why}\n".encode(), MARK_TRIES_MAX)
     exit_now(code)
+
+
+# Half a pair of surrogates has no bytes.
+codecs.register_error("windlass", lambda error: (b"\xef\xbf\xbd" * (error.end - error.start), error.end))
 
 
 # --- Output --------------------------------------------------------------------------------------
@@ -99,7 +103,7 @@ def output(stream, descriptor, text):
                 send(f'{{"kind":"output","stream":"{stream}","text":{part}}}')
             return
     try:
-        write_whole(descriptor, text.encode("utf-8", "replace"), MARK_TRIES_MAX)
+        write_whole(descriptor, text.encode("utf-8", "windlass"), MARK_TRIES_MAX)
     except OSError:
         pass  # What nobody reads is lost.
 

@@ -83,8 +83,10 @@ pub(crate) fn refuses_what_it_cannot_send(lang: Lang) {
             "$emit('m', str_repeat('x', 40000000));",
         ],
     );
+    let mut context = Context::greeted(lang);
     for body in bodies {
-        let answers = Context::loaded(lang, body).run(&[""]);
+        context.load(&json!({"body": body}));
+        let answers = context.run(&[""]);
         assert_eq!(of_kind(&answers, "emit"), Vec::<Value>::new(), "{body}");
         assert_eq!(ends(&answers)[0]["status"], 500, "{body}");
     }
@@ -131,12 +133,13 @@ pub(crate) fn progress_is_sent(lang: Lang) {
 }
 
 pub(crate) fn progress_refuses_what_is_no_percentage(lang: Lang) {
+    let mut context = Context::greeted(lang);
     for percent in ["-1", "100.5", "'5'", lang.pick("NaN", "float('nan')", "NAN")] {
         let body = match lang {
             Lang::Node => format!("job.progress({percent})"),
             Lang::Python => format!("job.progress({percent})"),
             Lang::Php => format!("$job->progress({percent});"),
         };
-        lang.check_error(&body, "the percentage must be a number from 0 to 100");
+        context.check_error(&body, "the percentage must be a number from 0 to 100");
     }
 }

@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::harness::{Context, Lang, ends};
 
 pub(crate) fn has_message_and_trace(lang: Lang) {
+    let mut context = Context::greeted(lang);
     let body = lang.pick(
         "// The first line.\nconst fail = () => {\n  throw new TypeError('no such thing')\n}\n\
          fail()",
@@ -12,7 +13,7 @@ pub(crate) fn has_message_and_trace(lang: Lang) {
         "// The first line.\n$fail = function () {\n  throw new TypeError('no such thing');\n};\n\
          $fail();",
     );
-    let end = lang.end_of(body);
+    let end = context.end_of(body);
     assert_eq!((&end["status"], end.get("data")), (&json!(500), None));
     let error = end["error"].as_str().unwrap();
     assert!(error.contains("TypeError: no such thing"), "{error}");
@@ -37,26 +38,29 @@ fn throws_status(lang: Lang, status: &str) -> String {
 }
 
 pub(crate) fn may_have_a_status(lang: Lang) {
+    let mut context = Context::greeted(lang);
     for status in [100, 404, 599] {
-        let end = lang.end_of(&throws_status(lang, &status.to_string()));
+        let end = context.end_of(&throws_status(lang, &status.to_string()));
         assert_eq!(end["status"], status);
         assert!(end["error"].as_str().unwrap().contains("no"), "{end}");
     }
 }
 
 pub(crate) fn a_status_that_is_none_is_500(lang: Lang) {
+    let mut context = Context::greeted(lang);
     for status in ["99", "600", "'404'", "404.5", lang.pick("null", "None", "null")] {
-        assert_eq!(lang.end_of(&throws_status(lang, status))["status"], 500, "{status}");
+        assert_eq!(context.end_of(&throws_status(lang, status))["status"], 500, "{status}");
     }
 }
 
 pub(crate) fn tells_its_cause(lang: Lang) {
+    let mut context = Context::greeted(lang);
     let body = lang.pick(
         "throw new Error('the effect', {cause: new Error('the cause')})",
         "raise Exception('the effect') from Exception('the cause')",
         "throw new Exception('the effect', 0, new Exception('the cause'));",
     );
-    let error = lang.end_of(body)["error"].to_string();
+    let error = context.end_of(body)["error"].to_string();
     assert!(error.contains("the effect") && error.contains("the cause"), "{error}");
 }
 
@@ -72,12 +76,13 @@ pub(crate) fn of_one_job_does_not_touch_the_next(lang: Lang) {
 }
 
 pub(crate) fn is_cut_when_it_is_long(lang: Lang) {
+    let mut context = Context::greeted(lang);
     let body = lang.pick(
         "throw new Error('é'.repeat(40000000))",
         "raise Exception('é' * 40000000)",
         "throw new Exception(str_repeat('é', 40000000));",
     );
-    let end = lang.end_of(body);
+    let end = context.end_of(body);
     let error = end["error"].as_str().unwrap();
     assert!(error.chars().count() <= 65_536 && error.contains("éé"));
     assert!(!error.contains('\u{fffd}'), "cut between characters");
@@ -117,8 +122,9 @@ pub(crate) fn that_cannot_be_shown(lang: Lang) {
              throw new Exception('never'); } };",
         ],
     );
+    let mut context = Context::greeted(lang);
     for body in bodies {
-        let mut context = Context::loaded(lang, body);
+        context.load(&json!({"body": body}));
         for _ in 0..2 {
             let end = context.run_one("");
             assert_eq!(end["status"], 500, "{body}: {end}");

@@ -56,30 +56,6 @@ impl Lang {
         let package = self.pick("nodejs", "python3", "php-cli");
         assert!(is_there, "{program} is missing; as root: apt-get install -y {package}");
     }
-
-    /// Runs one job without payload, and returns its `end`.
-    pub(crate) fn end_of(self, body: &str) -> Value {
-        let mut context = Context::loaded(self, body);
-        context.run_one("")
-    }
-
-    /// Runs one job without payload, and checks its `end`.
-    pub(crate) fn check(self, body: &str, expected: &Value) {
-        let mut end = self.end_of(body);
-        let members = end.as_object_mut().unwrap();
-        assert_eq!(members.remove("kind"), Some(json!("end")));
-        assert_eq!(members.remove("job"), Some(json!(0)));
-        assert_eq!(&end, expected, "{self:?}: {body}");
-    }
-
-    /// Runs one job without payload, which is an error (500) whose text has these words.
-    pub(crate) fn check_error(self, body: &str, words: &str) {
-        let end = self.end_of(body);
-        assert_eq!(end["status"], 500, "{self:?}: {body}: {end}");
-        assert_eq!(end.get("data"), None, "{self:?}: {body}");
-        let error = end["error"].as_str().unwrap();
-        assert!(error.contains(words), "{self:?}: {body}: {error}");
-    }
 }
 
 pub(crate) struct Context {
@@ -219,6 +195,30 @@ impl Context {
         let mut ends = ends(&answers);
         assert_eq!(ends.len(), 1, "{answers:?}");
         ends.remove(0)
+    }
+
+    /// Runs one job of this body, without payload, and returns its `end`.
+    pub(crate) fn end_of(&mut self, body: &str) -> Value {
+        self.load(&json!({"body": body}));
+        self.run_one("")
+    }
+
+    /// Runs one job of this body, without payload, and checks its `end`.
+    pub(crate) fn check(&mut self, body: &str, expected: &Value) {
+        let mut end = self.end_of(body);
+        let members = end.as_object_mut().unwrap();
+        assert_eq!(members.remove("kind"), Some(json!("end")));
+        assert_eq!(members.remove("job"), Some(json!(0)));
+        assert_eq!(&end, expected, "{body}");
+    }
+
+    /// Runs one job of this body, without payload: it is an error (500) whose text has these words.
+    pub(crate) fn check_error(&mut self, body: &str, words: &str) {
+        let end = self.end_of(body);
+        assert_eq!(end["status"], 500, "{body}: {end}");
+        assert_eq!(end.get("data"), None, "{body}");
+        let error = end["error"].as_str().unwrap();
+        assert!(error.contains(words), "{body}: {error}");
     }
 
     pub(crate) fn stdout(&self) -> String {

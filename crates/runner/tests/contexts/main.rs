@@ -100,6 +100,7 @@ list! { $
         in_long_pieces_is_cut
         keeps_characters_whole
         that_is_not_utf8_is_replaced
+        with_half_a_character_is_replaced
         warnings_are_errors_output
         marks_divide_what_goes_round_the_streams
         no_marks_unless_asked_for

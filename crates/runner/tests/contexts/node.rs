@@ -2,17 +2,18 @@
 
 use serde_json::json;
 
-use crate::harness::{Context, Lang, ends, text};
+use crate::harness::{Context, Lang, ends, run, text};
 
 const NODE: Lang = Lang::Node;
 
 #[test]
 fn bodies_may_wait() {
-    NODE.check(
+    let mut context = Context::greeted(NODE);
+    context.check(
         "await new Promise((resolve) => setTimeout(resolve, 1)); return Promise.resolve(204)",
         &json!({"status": 204}),
     );
-    NODE.check_error("await Promise.reject(new Error('refused'))", "Error: refused");
+    context.check_error("await Promise.reject(new Error('refused'))", "Error: refused");
 }
 
 #[test]
@@ -91,10 +92,21 @@ fn a_word_after_the_last_one_counts_for_nothing() {
 }
 
 #[test]
+fn a_job_that_waits_for_nothing_does_not_outlive_its_requests() {
+    let mut context = Context::loaded(NODE, "await new Promise(() => {})");
+    context.ask(&run(1, false, [json!({"payload": ""})].into_iter()));
+    assert_eq!(context.answer(), Some(json!({"kind": "begun"})));
+    context.close();
+    assert_eq!(context.answer(), None);
+    assert_eq!(context.ended().code, Some(0));
+}
+
+#[test]
 fn modules_of_both_kinds_can_be_loaded() {
     let body = "const {readFileSync} = require('fs'); const os = await import('node:os'); \
         return [typeof readFileSync, typeof os.cpus, typeof require.resolve]";
-    NODE.check(body, &json!({"status": 200, "data": ["function", "function", "function"]}));
+    Context::greeted(NODE)
+        .check(body, &json!({"status": 200, "data": ["function", "function", "function"]}));
     let mut context = Context::loaded(NODE, "return require('./own.js') + require('pack')");
     std::fs::create_dir_all(context.work_dir().join("node_modules/pack")).unwrap();
     std::fs::write(context.work_dir().join("own.js"), "module.exports = 'own '").unwrap();
@@ -130,8 +142,9 @@ fn streams_take_what_those_of_node_take() {
 
 #[test]
 fn strict_mode_can_be_chosen() {
-    NODE.check_error("'use strict'; undeclared = 1", "ReferenceError");
-    NODE.check(
+    let mut context = Context::greeted(NODE);
+    context.check_error("'use strict'; undeclared = 1", "ReferenceError");
+    context.check(
         "return [typeof this, typeof module]",
         &json!({"status": 200,
         "data": ["object", "undefined"]}),

@@ -105,6 +105,17 @@ pub(crate) fn that_is_not_utf8_is_replaced(lang: Lang) {
     assert_eq!(text(&answers, "stdout"), first.repeat(2));
 }
 
+pub(crate) fn with_half_a_character_is_replaced(lang: Lang) {
+    let body = lang.pick(
+        "console.log('a\\ud800b'); throw new Error('a\\udc00b')",
+        "print('a\\ud800b')\nraise Exception('a\\udc00b')",
+        "echo \"a\\xc3b\\n\"; throw new Exception(\"a\\xc3b\");",
+    );
+    let answers = Context::loaded(lang, body).run(&[""]);
+    assert_eq!(text(&answers, "stdout"), "a\u{fffd}b\n");
+    assert!(ends(&answers)[0]["error"].as_str().unwrap().contains("a\u{fffd}b"), "{answers:?}");
+}
+
 pub(crate) fn warnings_are_errors_output(lang: Lang) {
     let body = lang.pick(
         "process.emitWarning('careful'); await new Promise(setImmediate)",

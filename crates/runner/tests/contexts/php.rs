@@ -8,11 +8,12 @@ const PHP: Lang = Lang::Php;
 
 #[test]
 fn a_source_may_begin_like_a_file() {
-    PHP.check("<?php\nreturn __LINE__ . ' lines';", &json!({"status": 200, "data": "2 lines"}));
+    let mut context = Context::greeted(PHP);
+    context.check("<?php\nreturn __LINE__ . ' lines';", &json!({"status": 200, "data": "2 lines"}));
     let body = "declare(strict_types=1);\nnamespace Own;\n// A comment.\nuse DateTime as Time;\n\
         use function str_repeat as again;\nreturn [again('x', 2), Time::class, __LINE__];";
-    PHP.check(body, &json!({"status": 200, "data": ["xx", "DateTime", 6]}));
-    PHP.check_error("declare(strict_types=1);\nreturn strlen(5);", "TypeError: strlen()");
+    context.check(body, &json!({"status": 200, "data": ["xx", "DateTime", 6]}));
+    context.check_error("declare(strict_types=1);\nreturn strlen(5);", "TypeError: strlen()");
     let answers = Context::loaded(PHP, "$a = 1; ?>page <?= $a ?>").run(&[""]);
     assert_eq!(text(&answers, "stdout"), "page 1");
 }
@@ -64,6 +65,7 @@ fn all_buffers_may_be_closed() {
 
 #[test]
 fn what_php_complains_about_is_errors_output() {
+    let mut context = Context::greeted(PHP);
     let body = "echo $missing;\n$a = []; echo @$a['x']; error_log('logged');\n\
         file_get_contents('missing'); trigger_error('old', E_USER_DEPRECATED);\n\
         return [error_get_last() === null];";
@@ -75,7 +77,7 @@ fn what_php_complains_about_is_errors_output() {
     assert!(lines[2].starts_with("Warning: file_get_contents(missing): "), "{stderr}");
     assert_eq!(lines[3], "Deprecated: old in handler://mail/body on line 3");
     assert_eq!(lines.len(), 4);
-    PHP.check_error("trigger_error('grave', E_USER_ERROR);", "ErrorException: grave");
+    context.check_error("trigger_error('grave', E_USER_ERROR);", "ErrorException: grave");
 }
 
 #[test]
@@ -92,10 +94,11 @@ fn a_forked_child_has_no_word_in_the_protocol() {
 
 #[test]
 fn sources_do_not_see_into_the_bootstrap() {
+    let mut context = Context::greeted(PHP);
     let body = "$seen = array_keys(get_defined_vars()); $global = array_keys($GLOBALS);\n\
         $own = array_diff($global, ['argv', 'argc'], preg_grep('/^_/', $global));\n\
         return [isset($this), $seen, $own];";
     let seen = json!([false, ["payload", "job", "ctx", "emit"], []]);
-    PHP.check(body, &json!({"status": 200, "data": seen}));
-    PHP.check_error("return self::$answers;", "Cannot access \"self\"");
+    context.check(body, &json!({"status": 200, "data": seen}));
+    context.check_error("return self::$answers;", "Cannot access \"self\"");
 }

@@ -8,8 +8,9 @@ const PYTHON: Lang = Lang::Python;
 
 #[test]
 fn a_source_may_be_indented_as_a_whole() {
+    let mut context = Context::greeted(PYTHON);
     let body = "\n    text = '''a\n    b'''\n    if text:\n        return text\n";
-    PYTHON.check(body, &json!({"status": 200, "data": "a\n    b"}));
+    context.check(body, &json!({"status": 200, "data": "a\n    b"}));
     let answers = Context::greeted(PYTHON).try_load(&json!({"body": "  a = 1\n  b = = 2"}));
     let message = answers[0]["message"].as_str().unwrap();
     assert!(message.contains("(line 2)"), "{message}");
@@ -36,11 +37,12 @@ fn functions_that_would_not_run_are_refused() {
 
 #[test]
 fn sources_are_like_a_main_module() {
+    let mut context = Context::greeted(PYTHON);
     let body = "from __future__ import annotations\nimport dataclasses, typing\n\
         @dataclasses.dataclass\nclass Point:\n  x: int\n  y: typing.ClassVar[int] = 2\n\
         global kept\nkept = Point(1)\ndef inner(): return kept.x + kept.y\n\
         return [__name__, inner(), [payload for _ in range(1)]]";
-    PYTHON.check(body, &json!({"status": 200, "data": ["__main__", 3, [""]]}));
+    context.check(body, &json!({"status": 200, "data": ["__main__", 3, [""]]}));
 }
 
 #[test]

@@ -5,41 +5,45 @@ use serde_json::json;
 use crate::harness::{Context, Lang, RESULT_BYTES_MAX};
 
 pub(crate) fn nothing_is_200(lang: Lang) {
+    let mut context = Context::greeted(lang);
     let bodies = lang.pick(
         ["", "return", "return null", "return undefined"],
         ["", "return", "return None", "pass"],
         ["", "return;", "return null;", ";"],
     );
     for body in bodies {
-        lang.check(body, &json!({"status": 200}));
+        context.check(body, &json!({"status": 200}));
     }
 }
 
 pub(crate) fn a_whole_number_is_a_status(lang: Lang) {
+    let mut context = Context::greeted(lang);
     for status in [100, 200, 299, 404, 599] {
         let body = format!("return {status}{}", lang.pick("", "", ";"));
-        lang.check(&body, &json!({"status": status}));
+        context.check(&body, &json!({"status": status}));
     }
 }
 
 pub(crate) fn a_status_that_is_none_is_an_error(lang: Lang) {
+    let mut context = Context::greeted(lang);
     let bodies = lang.pick(
         ["return 99", "return 600", "return {status: '200'}", "return {status: true}"],
         ["return 99", "return 600", "return {'status': '200'}", "return {'status': True}"],
         ["return 99;", "return 600;", "return ['status' => '200'];", "return ['status' => true];"],
     );
     for body in bodies {
-        lang.check_error(body, "the status must be a whole number from 100 to 599, not ");
+        context.check_error(body, "the status must be a whole number from 100 to 599, not ");
     }
     let body = lang.pick(
         "return {status: 200.5, data: 1}",
         "return {'status': 200.5, 'data': 1}",
         "return ['status' => 200.5, 'data' => 1];",
     );
-    lang.check_error(body, "200.5");
+    context.check_error(body, "200.5");
 }
 
 pub(crate) fn status_and_data(lang: Lang) {
+    let mut context = Context::greeted(lang);
     let cases = lang.pick(
         ["{status: 201, data: [1]}", "{status: 404}", "{data: null}", "{status: null, data: 5}"],
         [
@@ -62,11 +66,12 @@ pub(crate) fn status_and_data(lang: Lang) {
         json!({"status": 200, "data": 5}),
     ];
     for (value, expected) in cases.iter().zip(&expected) {
-        lang.check(&format!("return {value};"), expected);
+        context.check(&format!("return {value};"), expected);
     }
 }
 
 pub(crate) fn anything_else_is_data(lang: Lang) {
+    let mut context = Context::greeted(lang);
     let cases = lang.pick(
         ["'Grüße'", "true", "1.5", "[]", "{status: 1, other: 2}", "['status']", "''"],
         ["'Grüße'", "True", "1.5", "()", "{'status': 1, 'other': 2}", "['status']", "''"],
@@ -82,11 +87,12 @@ pub(crate) fn anything_else_is_data(lang: Lang) {
         json!(""),
     ];
     for (value, data) in cases.iter().zip(&data) {
-        lang.check(&format!("return {value};"), &json!({"status": 200, "data": data}));
+        context.check(&format!("return {value};"), &json!({"status": 200, "data": data}));
     }
 }
 
 pub(crate) fn what_is_no_json_is_an_error(lang: Lang) {
+    let mut context = Context::greeted(lang);
     let bodies: &[&str] = lang.pick(
         &[
             "return {data: 10n}",
@@ -124,7 +130,7 @@ pub(crate) fn what_is_no_json_is_an_error(lang: Lang) {
         ],
     );
     for body in bodies {
-        lang.check_error(body, "the result is no JSON value: ");
+        context.check_error(body, "the result is no JSON value: ");
     }
 }
 
@@ -146,7 +152,7 @@ pub(crate) fn the_largest_result_and_one_byte_more(lang: Lang) {
         "return 'ü' * 8388608",
         "return str_repeat('ü', 8388608);",
     );
-    lang.check_error(body, "the result has 16777218 bytes");
+    context.check_error(body, "the result has 16777218 bytes");
 }
 
 pub(crate) fn deep_data(lang: Lang) {
