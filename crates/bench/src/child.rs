@@ -6,15 +6,26 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::machine::{self, Usage};
-use crate::{backlog, server};
+use crate::{backlog, server, warm};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a process of its own does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Serve(Role),
+    /// Windlass without a door, with a queue of a given depth and a runner that does nothing.
+    Backlog,
+    /// Windlass without a door, with handlers in warm contexts.
+    Warm,
+}
+
+/// The servers.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Windlass, with a runner that does nothing.
     Windlass,
@@ -22,38 +33,41 @@ pub(crate) enum Role {
     Empty,
     /// An HTTP server that appends bodies to a file.
     Append,
-    /// Windlass without a door, with a queue of a given depth.
-    Backlog,
 }
 
-impl Role {
-    const ALL: [Role; 4] = [Role::Windlass, Role::Empty, Role::Append, Role::Backlog];
+impl Part {
+    const ALL: [Part; 5] = [
+        Part::Serve(Role::Windlass),
+        Part::Serve(Role::Empty),
+        Part::Serve(Role::Append),
+        Part::Backlog,
+        Part::Warm,
+    ];
 
     fn name(self) -> &'static str {
         match self {
-            Role::Windlass => "serve-windlass",
-            Role::Empty => "serve-empty",
-            Role::Append => "serve-append",
-            Role::Backlog => "run-backlog",
+            Part::Serve(Role::Windlass) => "serve-windlass",
+            Part::Serve(Role::Empty) => "serve-empty",
+            Part::Serve(Role::Append) => "serve-append",
+            Part::Backlog => "run-backlog",
+            Part::Warm => "run-warm",
         }
     }
 
-    pub(crate) fn find(name: &str) -> Option<Role> {
-        Role::ALL.into_iter().find(|role| role.name() == name)
+    pub(crate) fn find(name: &str) -> Option<Part> {
+        Part::ALL.into_iter().find(|part| part.name() == name)
     }
 
-    /// What the child does, with the arguments behind its role.
+    /// What the child does, with the arguments behind its name.
     pub(crate) fn play(self, mut args: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
-        let dir = PathBuf::from(args.next().context("a role needs a directory")?);
-        if self != Role::Backlog {
-            return server::run(self, &dir);
+        let dir = PathBuf::from(args.next().context("a part needs a directory")?);
+        let plan = args.next().unwrap_or_default();
+        let plan = plan.as_encoded_bytes();
+        match self {
+            Part::Serve(role) => server::run(role, &dir),
+            Part::Backlog => backlog::run(&dir, &serde_json::from_slice(plan)?),
+            Part::Warm => warm::run(&dir, &serde_json::from_slice(plan)?),
         }
-        let mut number = || {
-            let text = args.next().and_then(|text| text.into_string().ok());
-            text.and_then(|text| text.parse::<u64>().ok()).context("a number is missing")
-        };
-        let (waiting, phase) = (number()?, Duration::from_millis(number()?));
-        backlog::run(&dir, waiting, phase)
     }
 
     fn command(self, dir: &Path) -> anyhow::Result<Command> {
@@ -61,6 +75,18 @@ impl Role {
         let mut command = Command::new(program);
         command.arg(self.name()).arg(dir).stdout(Stdio::piped());
         Ok(command)
+    }
+
+    /// Runs the part by this plan in a child, to its end; what the child measured.
+    pub(crate) fn run<T: DeserializeOwned>(
+        self,
+        dir: &Path,
+        plan: &impl Serialize,
+    ) -> anyhow::Result<T> {
+        let mut command = self.command(dir)?;
+        let output = command.arg(serde_json::to_string(plan)?).stderr(Stdio::inherit()).output()?;
+        ensure!(output.status.success(), "the child that runs the queue failed");
+        serde_json::from_slice(&output.stdout).context("the child said something else than figures")
     }
 }
 
@@ -73,7 +99,8 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn start(role: Role, dir: &Path) -> anyhow::Result<Server> {
         // The child ends when its input does, so it never outlives this process.
-        let mut child = role.command(dir)?.stdin(Stdio::piped()).spawn()?;
+        let part = Part::Serve(role);
+        let mut child = part.command(dir)?.stdin(Stdio::piped()).spawn()?;
         let output = child.stdout.take().expect("the output is a pipe");
         let mut first = String::new();
         BufReader::new(output).read_line(&mut first)?;
@@ -81,7 +108,7 @@ impl Server {
             Ok(address) => Ok(Server { child, address }),
             Err(_) => {
                 let status = child.wait()?;
-                anyhow::bail!("{} did not start ({status})", role.name())
+                anyhow::bail!("{} did not start ({status})", part.name())
             }
         }
     }
@@ -97,17 +124,4 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Runs a queue of this depth in a child, to its end; what the child measured.
-pub(crate) fn run_backlog<T: DeserializeOwned>(
-    dir: &Path,
-    waiting: u64,
-    phase: Duration,
-) -> anyhow::Result<T> {
-    let mut command = Role::Backlog.command(dir)?;
-    command.arg(waiting.to_string()).arg(phase.as_millis().to_string());
-    let output = command.stderr(Stdio::inherit()).output()?;
-    ensure!(output.status.success(), "the child that runs the queue failed");
-    serde_json::from_slice(&output.stdout).context("the child said something else than figures")
 }

@@ -7,12 +7,10 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 
 use windlass_core::time::SystemClock;
-use windlass_core::{HandlerOptions, HandlerSpec, Lang};
+use windlass_core::{HandlerOptions, HandlerSpec, Lang, Runner};
 use windlass_engine::metrics::Metrics;
 use windlass_engine::{Engine, Options, Parts};
 use windlass_store_sqlite::SqliteStore;
-
-use crate::noop::NoopRunner;
 
 const STORE_FILE: &str = "windlass.db";
 /// As the daemon chooses them: batches at once for each core, and at least.
@@ -20,7 +18,7 @@ const SLOTS_PER_CORE: usize = 4;
 const SLOTS_MIN: usize = 8;
 const WORKER_THREADS_MIN: usize = 2;
 
-fn cores() -> usize {
+pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
@@ -47,7 +45,7 @@ pub(crate) fn store_bytes(dir: &Path) -> u64 {
     ours.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
-pub(crate) async fn start(dir: &Path, runner: Arc<NoopRunner>) -> anyhow::Result<Engine> {
+pub(crate) async fn start(dir: &Path, runner: Arc<dyn Runner>) -> anyhow::Result<Engine> {
     let metrics = Arc::new(Metrics::default());
     let store = Arc::new(open_store(dir, &metrics)?);
     let mut options = Options::new(dir.to_owned());

@@ -1,5 +1,6 @@
 //! Where the figures were taken: the machine, its disk, and what processes used of it.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -48,26 +49,85 @@ pub(crate) struct Usage {
 
 /// `process` is a number, or `self`.
 pub(crate) fn usage(process: &str) -> anyhow::Result<Usage> {
-    let stat = read(&format!("/proc/{process}/stat"))?;
-    let ticks = cpu_ticks(&stat).context("the processor time of a process is not shown")?;
     let status = read(&format!("/proc/{process}/status"))?;
-    Ok(Usage {
-        cpu: Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND),
-        peak_bytes: number_after(&status, "VmHWM:")? * 1024,
-    })
+    Ok(Usage { cpu: cpu(process)?, peak_bytes: number_after(&status, "VmHWM:")? * 1024 })
+}
+
+/// Processor time of a process so far; also of one that has exited and was not waited for.
+pub(crate) fn cpu(process: &str) -> anyhow::Result<Duration> {
+    let stat = Stat::parse(&read(&format!("/proc/{process}/stat"))?);
+    Ok(time_of(stat.context("the processor time of a process is not shown")?.own_ticks))
+}
+
+/// The processes that one started, and those that they started.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Family {
+    /// Of those that live, and of those that were waited for.
+    pub(crate) cpu: Duration,
+    pub(crate) alive: usize,
+}
+
+/// `process` is a number, or `self`.
+pub(crate) fn family(process: &str) -> anyhow::Result<Family> {
+    let first = Stat::parse(&read(&format!("/proc/{process}/stat"))?);
+    let first = first.context("a process is not shown as it should be")?;
+    let mut strangers = processes();
+    let mut known = HashSet::from([first.process]);
+    let (mut ticks, mut alive) = (first.waited_ticks, 0);
+    loop {
+        let (found, others): (Vec<_>, Vec<_>) =
+            strangers.into_iter().partition(|stat| known.contains(&stat.parent));
+        if found.is_empty() {
+            return Ok(Family { cpu: time_of(ticks), alive });
+        }
+        known.extend(found.iter().map(|stat| stat.process));
+        ticks += found.iter().map(|stat| stat.own_ticks + stat.waited_ticks).sum::<u64>();
+        alive += found.iter().filter(|stat| !stat.is_dead).count();
+        strangers = others;
+    }
+}
+
+/// All that can be seen; some may end while they are looked at.
+fn processes() -> Vec<Stat> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let stats = entries.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
+    stats.filter_map(|text| Stat::parse(&text)).collect()
+}
+
+fn time_of(ticks: u64) -> Duration {
+    Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND)
+}
+
+/// One process, as `/proc` shows it.
+#[derive(Debug, PartialEq)]
+struct Stat {
+    process: u32,
+    parent: u32,
+    /// It has exited, and nobody has waited for it.
+    is_dead: bool,
+    /// User and system time: its own, and that of the children that it waited for.
+    own_ticks: u64,
+    waited_ticks: u64,
+}
+
+impl Stat {
+    fn parse(text: &str) -> Option<Stat> {
+        // The name of the program, in brackets, may contain anything.
+        let (before, after) = (text.split_once(" (")?.0, text.rsplit_once(')')?.1);
+        let fields: Vec<&str> = after.split_whitespace().collect();
+        let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
+        Some(Stat {
+            process: before.parse().ok()?,
+            parent: fields.get(1)?.parse().ok()?,
+            is_dead: fields[0] == "Z",
+            own_ticks: ticks(11)? + ticks(12)?,
+            waited_ticks: ticks(13)? + ticks(14)?,
+        })
+    }
 }
 
 fn read(path: &str) -> anyhow::Result<String> {
     fs::read_to_string(path).with_context(|| format!("{path} cannot be read"))
-}
-
-/// User and system time; the name of the program, in brackets, may contain anything.
-fn cpu_ticks(stat: &str) -> Option<u64> {
-    const USER_AFTER_NAME: usize = 11;
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_whitespace().skip(USER_AFTER_NAME);
-    let mut ticks = || fields.next()?.parse::<u64>().ok();
-    Some(ticks()? + ticks()?)
 }
 
 fn text_after<'a>(text: &'a str, name: &str) -> Option<&'a str> {
@@ -105,10 +165,27 @@ mod tests {
     }
 
     #[test]
-    fn processor_time_is_found_behind_any_program_name() {
-        let stat = "7 (a) b (c)) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0 20";
-        assert_eq!(cpu_ticks(stat), Some(300));
-        assert_eq!(cpu_ticks("nothing"), None);
+    fn a_process_is_read_behind_any_program_name() {
+        let text = "7 (a) b (c)) Z 1 2 3 4 5 6 7 8 9 10 250 50 30 4 20";
+        let stat = Stat { process: 7, parent: 1, is_dead: true, own_ticks: 300, waited_ticks: 34 };
+        assert_eq!(Stat::parse(text), Some(stat));
+        assert_eq!(Stat::parse("nothing"), None);
+    }
+
+    #[test]
+    fn what_a_process_started_is_its_family() {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "sh -c 'cat; true'; true"]);
+        shell.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut child = shell.spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        // What `cat` gives back tells that it runs.
+        std::io::Write::write_all(&mut input, b"x").unwrap();
+        let mut output = child.stdout.take().unwrap();
+        std::io::Read::read_exact(&mut output, &mut [0]).unwrap();
+        assert_eq!(family(&child.id().to_string()).unwrap().alive, 2);
+        drop(input);
+        child.wait().unwrap();
     }
 
     #[test]

@@ -5,8 +5,9 @@
 //! |---|---|
 //! | `row1` … `row6` | one promise each: what is measured, and beside what |
 //! | `scale` | how much of it is measured |
-//! | `limit`, `append`, `server` | the limits: a synced write, an appending and an empty server |
-//! | `daemon`, `noop`, `backlog` | Windlass itself, with a runner that does nothing |
+//! | `limit`, `append`, `server`, `pipe` | the limits: a synced write, two servers, a bare node |
+//! | `daemon`, `noop`, `context`, `watched` | Windlass itself, and the runners that it is given |
+//! | `queue`, `backlog`, `warm` | jobs that wait, run with nothing to do or in warm contexts |
 //! | `round`, `child`, `client` | servers in processes of their own, and the client of them all |
 //! | `figure`, `report`, `machine` | numbers, how they are shown, and where they were taken |
 //!
@@ -16,28 +17,34 @@ mod append;
 mod backlog;
 mod child;
 mod client;
+mod context;
 mod daemon;
 mod figure;
 mod limit;
 mod machine;
 mod noop;
+mod pipe;
+mod queue;
 mod report;
 mod round;
 mod row1;
 mod row2;
 mod row3;
+mod row4;
 mod row5;
 mod row6;
 mod scale;
 mod server;
+mod warm;
+mod watched;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use clap::Parser;
 
-use crate::child::Role;
+use crate::child::Part;
 use crate::figure::Row;
 use crate::report::Report;
 use crate::scale::Scale;
@@ -68,10 +75,11 @@ struct Args {
 
 type Measure = fn(&Path, &Scale) -> anyhow::Result<Row>;
 
-const ROWS: [(u8, Measure); 5] = [
+const ROWS: [(u8, Measure); 6] = [
     (1, row1::measure),
     (2, row2::measure),
     (3, row3::measure),
+    (4, row4::measure),
     (5, row5::measure),
     (6, row6::measure),
 ];
@@ -80,17 +88,14 @@ const DOCUMENT: &str = "docs/benchmarks.md";
 
 fn main() -> anyhow::Result<ExitCode> {
     let mut given = std::env::args_os().skip(1);
-    if let Some(role) = given.next().as_deref().and_then(|name| Role::find(name.to_str()?)) {
-        role.play(given)?;
+    if let Some(part) = given.next().as_deref().and_then(|name| Part::find(name.to_str()?)) {
+        part.play(given)?;
         return Ok(ExitCode::SUCCESS);
     }
     measure(&Args::parse())
 }
 
 fn measure(args: &Args) -> anyhow::Result<ExitCode> {
-    if let Some(row) = args.rows.iter().find(|row| ROWS.iter().all(|(number, _)| number != *row)) {
-        bail!("row {row} is not measured here");
-    }
     ensure!(
         args.rows.is_empty() || !args.write,
         "--write puts all rows into the document; name no rows with it"

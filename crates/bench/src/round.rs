@@ -74,7 +74,7 @@ pub(crate) fn measure(
         let (server_after, client_after) = (server.usage()?, machine::usage("self")?);
         let lag = match role {
             Role::Windlass => Some(catch_up(&server, scale.drain_max).await?),
-            Role::Empty | Role::Append | Role::Backlog => None,
+            Role::Empty | Role::Append => None,
         };
         Ok(Round {
             rate,

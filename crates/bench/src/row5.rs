@@ -1,5 +1,6 @@
-//! Row 5: how long it takes from an add to the start of its job, when nothing else waits and the
-//! handler is warm. Both ends are seen by the engine's own process, without HTTP between.
+//! Row 5: how long it takes from an add to the start of its job, when nothing else waits and a node
+//! context is warm. Both ends are seen by the engine's own process, without HTTP between; a job has
+//! started when its context says so.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,11 +14,12 @@ use windlass_core::{AddOptions, TypeKey};
 use windlass_engine::Engine;
 use windlass_engine::api::{AddJob, AddPayload};
 
+use crate::context::{self, Sample};
 use crate::daemon;
 use crate::figure::{Figure, Row, Samples, micros};
 use crate::limit::{SyncedFile, line};
-use crate::noop::{NoopRunner, Start};
 use crate::scale::Scale;
+use crate::watched::{Start, Watched};
 
 /// Adds and synced writes take turns in so many blocks, so that both see the same disk.
 const BLOCKS: usize = 10;
@@ -29,6 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 struct Measured {
     syncs: Samples,
     adds: Samples,
+    hands: Samples,
     starts: Samples,
 }
 
@@ -37,10 +40,11 @@ pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Row> {
     let runtime = daemon::runtime()?;
     let measured = runtime.block_on(take_turns(dir.path(), scale.lone / BLOCKS));
     runtime.shutdown_background();
-    let Measured { syncs, adds, starts } = measured?;
+    let Measured { syncs, adds, hands, starts } = measured?;
     let beyond = micros(starts.p50()) - micros(syncs.p50());
     let mut figures = Vec::new();
     figures.extend(starts.figures("from the add to the start of its job"));
+    figures.extend(hands.figures("from the add until the runner has the job"));
     figures.extend(adds.figures("from the add to its answer"));
     figures.extend(syncs.figures("a write of 200 bytes and its fdatasync"));
     figures.push(Figure::new("the start beyond the fdatasync, p50", beyond, "µs"));
@@ -55,10 +59,10 @@ pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Row> {
 }
 
 async fn take_turns(dir: &Path, block: usize) -> anyhow::Result<Measured> {
-    let (runner, mut starts) = NoopRunner::telling();
+    let (runner, mut starts) = Watched::telling(Box::new(context::runner(dir)?));
     let engine = daemon::start(dir, Arc::new(runner)).await?;
     let key = TypeKey::new("acme", "line")?;
-    engine.handler_set(&key, daemon::handler()).await?;
+    engine.handler_set(&key, Sample::Node.handler()).await?;
     let line = line();
     let payload = Bytes::from(line.clone());
     let mut file = SyncedFile::create(dir)?;
@@ -71,22 +75,33 @@ async fn take_turns(dir: &Path, block: usize) -> anyhow::Result<Measured> {
             counts.then(|| measured.syncs.push(took));
         }
         for _ in 0..block {
-            let (answered, started) = one(&engine, &key, &payload, &mut starts).await?;
-            counts.then(|| measured.adds.push(answered));
-            counts.then(|| measured.starts.push(started));
+            let Times { answered, handed, started } =
+                one(&engine, &key, &payload, &mut starts).await?;
+            if counts {
+                measured.adds.push(answered);
+                measured.hands.push(handed);
+                measured.starts.push(started);
+            }
         }
     }
     engine.shutdown().await?;
     Ok(measured)
 }
 
-/// One job through the engine, to its end; how long until its add was answered and it started.
+/// From the moment of the add.
+struct Times {
+    answered: Duration,
+    handed: Duration,
+    started: Duration,
+}
+
+/// One job through the engine, to its end.
 async fn one(
     engine: &Engine,
     key: &TypeKey,
     payload: &Bytes,
     starts: &mut Receiver<Start>,
-) -> anyhow::Result<(Duration, Duration)> {
+) -> anyhow::Result<Times> {
     let payload = AddPayload::Inline(payload.clone());
     let job = AddJob { payload, options: AddOptions::default() };
     let began = Instant::now();
@@ -98,5 +113,5 @@ async fn one(
     // The next one must find the queue idle.
     let view = engine.job_wait(&key.tenant, id, PATIENCE).await?;
     anyhow::ensure!(view.job.state.is_ended(), "a job did not end");
-    Ok((answered, start.at - began))
+    Ok(Times { answered, handed: start.handed_at - began, started: start.at - began })
 }

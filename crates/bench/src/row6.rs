@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use crate::backlog::Ran;
-use crate::child;
+use crate::backlog::{Plan, Ran};
+use crate::child::Part;
 use crate::figure::{Figure, Row};
 use crate::scale::Scale;
 
@@ -15,7 +15,7 @@ const SHARE_MIN: f64 = 0.8;
 pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Row> {
     let run = |waiting: u64| -> anyhow::Result<Ran> {
         let dir = tempfile::Builder::new().prefix("row6-").tempdir_in(dir)?;
-        child::run_backlog(dir.path(), waiting, scale.phase)
+        Part::Backlog.run(dir.path(), &Plan { waiting, phase: scale.phase })
     };
     let (few, shallow, deep) = (run(FEW)?, run(scale.shallow)?, run(scale.deep)?);
     let kept_up = deep.fed.rate / few.fed.rate;

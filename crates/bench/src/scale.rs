@@ -11,9 +11,12 @@ pub(crate) struct Scale {
     pub(crate) round: Duration,
     /// Row 2: how long ingest may take to catch up before that is given up.
     pub(crate) drain_max: Duration,
-    /// Row 6: jobs that wait, in the shallow and in the deep queue, and how long each phase takes.
+    /// Row 4: jobs that contexts run.
+    pub(crate) warm: u64,
+    /// Row 6: jobs that wait, in the shallow and in the deep queue.
     pub(crate) shallow: u64,
     pub(crate) deep: u64,
+    /// Rows 4 and 6: how long each phase takes.
     pub(crate) phase: Duration,
 }
 
@@ -26,6 +29,7 @@ impl Scale {
                 rounds: 1,
                 round: Duration::from_secs(1),
                 drain_max: Duration::from_secs(5),
+                warm: 30_000,
                 shallow: 20_000,
                 deep: 100_000,
                 phase: Duration::from_secs(1),
@@ -37,6 +41,7 @@ impl Scale {
             rounds: 3,
             round: Duration::from_secs(5),
             drain_max: Duration::from_secs(120),
+            warm: 400_000,
             shallow: 200_000,
             deep: if full { 10_000_000 } else { 1_000_000 },
             phase: Duration::from_secs(5),

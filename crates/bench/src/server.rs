@@ -42,8 +42,8 @@ pub(crate) fn run(role: Role, dir: &Path) -> anyhow::Result<()> {
         let serving = match role {
             Role::Empty => tokio::spawn(serve(listener, empty())),
             Role::Append => tokio::spawn(serve(listener, appending(dir)?)),
-            Role::Windlass | Role::Backlog => {
-                let engine = daemon::start(dir, Arc::new(NoopRunner::new())).await?;
+            Role::Windlass => {
+                let engine = daemon::start(dir, Arc::new(NoopRunner)).await?;
                 let options = windlass_door_http::Options::default();
                 let never = CancellationToken::new();
                 let door = windlass_door_http::serve(listener, engine, options, never);

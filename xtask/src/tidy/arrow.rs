@@ -23,7 +23,13 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ),
     (
         "crates/bench",
-        &["windlass-core", "windlass-engine", "windlass-store-sqlite", "windlass-door-http"],
+        &[
+            "windlass-core",
+            "windlass-engine",
+            "windlass-runner",
+            "windlass-store-sqlite",
+            "windlass-door-http",
+        ],
     ),
     ("xtask", &[]),
 ];

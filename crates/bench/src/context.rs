@@ -1,0 +1,73 @@
+//! Handlers in warm contexts, run by the daemon's own runner with its ordinary settings.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::anyhow;
+use serde::{Deserialize, Serialize};
+
+use windlass_core::limit::LOG_BYTES_MAX;
+use windlass_core::time::SystemClock;
+use windlass_core::{HandlerOptions, HandlerSpec, Lang};
+use windlass_runner::{Bounds, IsolationOptions, LocalRunner, Options};
+
+use crate::daemon;
+use crate::noop::BATCH_JOBS;
+
+/// As the daemon's configuration has them.
+const BOUNDS: Bounds = Bounds { contexts_max: 64, tenant_contexts_max: 32 };
+/// A context that is not replaced while it is measured.
+const CONTEXT_JOBS: u32 = 100_000_000;
+
+/// A handler that does next to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Sample {
+    Node,
+    /// Its contexts are replaced after as many jobs as they are by default.
+    NodeReplaced,
+    /// Each job writes a line to its log.
+    NodeLogging,
+    Python,
+    Php,
+}
+
+impl Sample {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Sample::Node => "node",
+            Sample::NodeReplaced => "node, new contexts after 10,000 jobs",
+            Sample::NodeLogging => "node, a line of log a job",
+            Sample::Python => "python",
+            Sample::Php => "php",
+        }
+    }
+
+    pub(crate) fn handler(self) -> HandlerSpec {
+        let (lang, body) = match self {
+            Sample::Node | Sample::NodeReplaced => (Lang::Node, "return"),
+            Sample::NodeLogging => (Lang::Node, "console.log('done')"),
+            Sample::Python => (Lang::Python, "return"),
+            Sample::Php => (Lang::Php, "return;"),
+        };
+        let options = HandlerOptions {
+            batch: Some(BATCH_JOBS),
+            context_jobs: (self != Sample::NodeReplaced).then_some(CONTEXT_JOBS),
+            ..HandlerOptions::default()
+        };
+        HandlerSpec { lang, body: body.into(), options, ..daemon::handler() }
+    }
+}
+
+/// Contexts have their directories below `dir`.
+pub(crate) fn runner(dir: &Path) -> anyhow::Result<LocalRunner> {
+    let options = Options {
+        scratch_dir: dir.join("scratch"),
+        log_bytes_max: LOG_BYTES_MAX,
+        path: std::env::var("PATH")?,
+        isolation: IsolationOptions::default(),
+        contexts: BOUNDS,
+        cores: daemon::cores(),
+        clock: Arc::new(SystemClock),
+    };
+    LocalRunner::new(options).map_err(|error| anyhow!("handlers cannot be run: {error}"))
+}

@@ -1,0 +1,97 @@
+//! What node alone can do: read lines from a pipe and answer each, without a queue, a handler, or
+//! anything that could go wrong.
+
+use std::io::{Read, Write};
+use std::process::{ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+
+use crate::figure::micros;
+use crate::limit::line;
+use crate::machine;
+
+const SCRIPT: &str = include_str!("../script/answer.cjs");
+/// Lines in one write, as many as jobs in a batch.
+const WRITE_LINES: u64 = 100;
+const READ_BYTES: usize = 64 * 1024;
+
+/// How node writes its answers.
+#[derive(Clone, Copy)]
+pub(crate) enum Answers {
+    /// Each by itself.
+    Single,
+    /// Those of all lines that it read at once.
+    Together,
+}
+
+pub(crate) struct Answered {
+    /// Lines per second.
+    pub(crate) rate: f64,
+    /// Processor time of node per line.
+    pub(crate) cpu_micros: f64,
+}
+
+pub(crate) fn measure(answers: Answers, time: Duration) -> anyhow::Result<Answered> {
+    let word = match answers {
+        Answers::Single => "single",
+        Answers::Together => "together",
+    };
+    let mut command = Command::new("node");
+    command.args(["-e", SCRIPT, word]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut node = command.spawn().context("node cannot be started")?;
+    let mut input = node.stdin.take().context("node has an input")?;
+    let mut output = node.stdout.take().context("node has an output")?;
+    let mut buffer = vec![0; READ_BYTES];
+    // The first answers tell that it has started.
+    let lines = line().repeat(WRITE_LINES as usize);
+    input.write_all(&lines)?;
+    let mut early = 0;
+    while early < WRITE_LINES {
+        early += read_lines(&mut output, &mut buffer)?.context("node ended by itself")?;
+    }
+    let process = node.id().to_string();
+    let (began, cpu_before) = (Instant::now(), machine::cpu(&process)?);
+    let writing = std::thread::spawn(move || write_for(input, &lines, time));
+    let mut answered = 0;
+    while let Some(lines) = read_lines(&mut output, &mut buffer)? {
+        answered += lines;
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let cpu = machine::cpu(&process)? - cpu_before;
+    let written = writing.join().ok().context("the writer panicked")??;
+    let status = node.wait()?;
+    ensure!(status.success() && answered == written, "node answered {answered} of {written} lines");
+    Ok(Answered { rate: answered as f64 / seconds, cpu_micros: micros(cpu) / answered as f64 })
+}
+
+/// The input ends with this call; how many lines were written.
+fn write_for(mut input: ChildStdin, lines: &[u8], time: Duration) -> std::io::Result<u64> {
+    let began = Instant::now();
+    let mut written = 0;
+    while began.elapsed() < time {
+        input.write_all(lines)?;
+        written += WRITE_LINES;
+    }
+    Ok(written)
+}
+
+/// How many lines ended in what could be read; `None` at the end.
+fn read_lines(output: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<Option<u64>> {
+    let length = output.read(buffer)?;
+    let lines = buffer[..length].iter().filter(|byte| **byte == b'\n').count();
+    Ok((length > 0).then_some(lines as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_is_answered() {
+        for answers in [Answers::Single, Answers::Together] {
+            let answered = measure(answers, Duration::from_millis(20)).unwrap();
+            assert!(answered.rate > 0.0);
+        }
+    }
+}

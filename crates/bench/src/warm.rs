@@ -1,0 +1,57 @@
+//! A queue whose jobs are run by a handler in warm contexts, in a process of its own: only run, and
+//! then perhaps run while it is fed.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::context::{self, Sample};
+use crate::queue::{self, Kinds, Phase, Queue};
+use crate::{daemon, report};
+
+const KINDS: Kinds = Kinds { tenants: 1, types: 1 };
+/// Jobs that are run before anything is measured, and how long that may take.
+const WARM_UP_JOBS: u64 = 5000;
+const WARM_UP_MAX: Duration = Duration::from_secs(10);
+/// Jobs that stay in the queue when it was only run, so that contexts never wait for work.
+const LEFT_JOBS: u64 = 1000;
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Plan {
+    pub(crate) sample: Sample,
+    /// Jobs to be run, besides those that warm up.
+    pub(crate) jobs: u64,
+    /// The most time for that.
+    pub(crate) time_max: Duration,
+    /// How long jobs are then added as fast as others end.
+    pub(crate) fed: Option<Duration>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Ran {
+    pub(crate) drained: Phase,
+    pub(crate) fed: Option<Phase>,
+}
+
+pub(crate) fn run(dir: &Path, plan: &Plan) -> anyhow::Result<()> {
+    let runtime = daemon::runtime()?;
+    let ran = runtime.block_on(measure(dir, plan));
+    runtime.shutdown_background();
+    report::hand_over(&ran?)
+}
+
+async fn measure(dir: &Path, plan: &Plan) -> anyhow::Result<Ran> {
+    queue::fill(dir, KINDS, plan.jobs + WARM_UP_JOBS + LEFT_JOBS).await?;
+    let runner = Box::new(context::runner(dir)?);
+    let queue = Queue::open(dir, KINDS, runner, &plan.sample.handler()).await?;
+    report::progress(&format!("running in contexts: {}", plan.sample.name()));
+    queue.drain(WARM_UP_JOBS, WARM_UP_MAX).await?;
+    let drained = queue.drain(plan.jobs, plan.time_max).await?;
+    let fed = match plan.fed {
+        Some(time) => Some(queue.feed(time).await?),
+        None => None,
+    };
+    queue.engine.shutdown().await?;
+    Ok(Ran { drained, fed })
+}
