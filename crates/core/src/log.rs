@@ -10,6 +10,7 @@
 //! ```
 
 use std::fmt;
+use std::sync::{Mutex, MutexGuard};
 
 /// Where a line came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -128,6 +129,66 @@ impl Log {
     }
 }
 
+/// The newest lines of a log that is being written, and how many are gone.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Newest {
+    log: Log,
+    dropped: usize,
+}
+
+impl Newest {
+    pub fn push(&mut self, stream: Stream, text: &str) {
+        self.log.push(stream, text);
+    }
+
+    pub fn len(&self) -> usize {
+        self.log.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.log.is_empty()
+    }
+
+    /// Drops the oldest lines until at most `bytes` are left.
+    pub fn keep_last(&mut self, bytes: usize) {
+        let lines = self.log.lines().count();
+        self.log.keep_last(bytes);
+        self.dropped += lines - self.log.lines().count();
+    }
+
+    /// At most `bytes_max` of the newest lines, below one that says how many are missing.
+    pub fn into_log(mut self, bytes_max: usize) -> Log {
+        let note =
+            |lines: usize| Log::of_note(&format!("earlier output was dropped: {lines} lines"));
+        if self.dropped > 0 || self.len() > bytes_max {
+            let longest = note(self.dropped + self.log.lines().count());
+            self.keep_last(bytes_max.saturating_sub(longest.len()));
+        }
+        if self.dropped == 0 {
+            return self.log;
+        }
+        let mut whole = note(self.dropped);
+        whole.append(&self.log);
+        whole
+    }
+}
+
+/// The log of an attempt while it runs: its runner writes it, anybody may look.
+#[derive(Debug, Default)]
+pub struct Live(Mutex<Newest>);
+
+impl Live {
+    /// For the runner, which holds it only for as long as a line takes.
+    pub fn write(&self) -> MutexGuard<'_, Newest> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The lines so far.
+    pub fn look(&self) -> Newest {
+        self.write().clone()
+    }
+}
+
 /// The form for people: output as it is, `[stderr] ` before standard error, `[windlass] ` before
 /// our own lines.
 impl fmt::Display for Log {
@@ -168,6 +229,21 @@ mod tests {
         let text = "o one\n[stderr] two\n[stderr] \n[stderr] three\n[windlass] exit code 0\n";
         assert_eq!(sample().to_string(), text);
         assert_eq!(Log::new().to_string(), "");
+    }
+
+    #[test]
+    fn what_is_dropped_is_counted() {
+        let live = Live::default();
+        for number in 0..10 {
+            live.write().push(Stream::Out, &number.to_string());
+        }
+        assert_eq!(live.look().into_log(40).lines().count(), 10);
+        live.write().keep_last("o 8\no 9\n".len());
+        live.write().push(Stream::Err, "more");
+        let text = live.look().into_log(100).to_string();
+        assert_eq!(text, "[windlass] earlier output was dropped: 8 lines\n8\n9\n[stderr] more\n");
+        let short = live.look().into_log(50);
+        assert!(short.len() <= 50 && short.to_string().contains(": 9 lines\n"), "{short}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::add::AddOptions;
 use crate::handler::{Handler, HandlerId, HandlerSpec};
 use crate::id::JobId;
 use crate::job::{Job, Payload};
-use crate::log::Log;
+use crate::log::{Live, Log};
 use crate::name::{Invalid, TypeKey, TypeName};
 use crate::outcome::{Json, Status};
 
@@ -66,6 +66,8 @@ pub struct Assignment {
     pub payload: Payload,
     /// The attempt is stopped with `Stop::TimedOut` when it runs longer.
     pub timeout: Duration,
+    /// Where its lines are shown while it runs.
+    pub live: Arc<Live>,
 }
 
 /// Reads a large payload piece by piece, so that it is never whole in memory.

@@ -8,7 +8,9 @@ use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use windlass_core::Log;
 use windlass_core::store::AttemptLog;
+use windlass_engine::api::LiveLog;
 
 use crate::answer;
 use crate::door::Door;
@@ -29,7 +31,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// The kept attempts, oldest first.
+/// The kept attempts, oldest first, and the one that runs.
 #[derive(Serialize, ToSchema)]
 #[schema(as = JobLog)]
 struct WireLog<'a> {
@@ -40,7 +42,8 @@ struct WireLog<'a> {
 #[schema(as = AttemptLog)]
 struct WireAttempt<'a> {
     attempt: u32,
-    ended_at: WireTime,
+    /// Null while it runs.
+    ended_at: Option<WireTime>,
     lines: Vec<WireLine<'a>>,
 }
 
@@ -61,28 +64,58 @@ async fn log(State(door): State<Door>, job: JobPath, uri: Uri) -> Result<Respons
             return Err(Failure::invalid("format", format!("'{other}' is none of text, json")));
         }
     };
-    let attempts = door.engine.job_log(&job.tenant, job.id).await?;
+    // First, so that an attempt which ends meanwhile is rather seen twice than not at all.
+    let live = door.engine.job_live(&job.tenant, job.id);
+    let attempts = all(door.engine.job_log(&job.tenant, job.id).await?, live);
     Ok(match json {
         true => answer::json(StatusCode::OK, &wire(&attempts)),
         false => answer::text(text(&attempts)),
     })
 }
 
-fn wire(attempts: &[AttemptLog]) -> WireLog<'_> {
+/// One attempt, ended or not.
+struct Attempt {
+    attempt: u32,
+    ended_at: Option<WireTime>,
+    log: Log,
+}
+
+/// The attempts that have ended, and behind them the one that runs, if it does not by now stand
+/// among them.
+fn all(ended: Vec<AttemptLog>, live: Option<LiveLog>) -> Vec<Attempt> {
+    let is_over = |live: &LiveLog| {
+        ended.last().is_some_and(|last| {
+            last.attempt == live.attempt && live.started_at.is_some_and(|at| at <= last.ended_at)
+        })
+    };
+    let live = live.filter(|live| !is_over(live)).map(|live| Attempt {
+        attempt: live.attempt,
+        ended_at: None,
+        log: live.newest.into_log(usize::MAX),
+    });
+    let ended = ended.into_iter().map(|AttemptLog { attempt, ended_at, log }| Attempt {
+        attempt,
+        ended_at: Some(WireTime(ended_at)),
+        log,
+    });
+    ended.chain(live).collect()
+}
+
+fn wire(attempts: &[Attempt]) -> WireLog<'_> {
     WireLog { attempts: attempts.iter().map(wire_attempt).collect() }
 }
 
-fn wire_attempt(kept: &AttemptLog) -> WireAttempt<'_> {
+fn wire_attempt(kept: &Attempt) -> WireAttempt<'_> {
     let lines = kept.log.lines().map(|(stream, text)| WireLine { stream: stream.as_str(), text });
-    WireAttempt { attempt: kept.attempt, ended_at: WireTime(kept.ended_at), lines: lines.collect() }
+    WireAttempt { attempt: kept.attempt, ended_at: kept.ended_at, lines: lines.collect() }
 }
 
 /// Each attempt under a line of its own that says which it was and when it ended.
-fn text(attempts: &[AttemptLog]) -> String {
+fn text(attempts: &[Attempt]) -> String {
     let mut text = String::new();
-    for AttemptLog { attempt, ended_at, log } in attempts {
-        let ended_at = WireTime(*ended_at);
-        write!(text, "--- attempt {attempt}, ended {ended_at} ---\n{log}")
+    for Attempt { attempt, ended_at, log } in attempts {
+        let state = ended_at.map_or("running".into(), |at| format!("ended {at}"));
+        write!(text, "--- attempt {attempt}, {state} ---\n{log}")
             .expect("writing to a String does not fail");
     }
     text
@@ -92,15 +125,39 @@ fn text(attempts: &[AttemptLog]) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
-    use windlass_core::{Log, Timestamp};
+    use windlass_core::Timestamp;
+    use windlass_core::log::{Newest, Stream};
 
-    fn attempts() -> Vec<AttemptLog> {
+    fn ended() -> Vec<AttemptLog> {
         let attempt = |attempt, stored: &str| AttemptLog {
             attempt,
             ended_at: Timestamp(1),
             log: Log::from_stored(stored.to_owned()),
         };
         vec![attempt(1, "o [stderr] a\ne b\n"), attempt(2, ""), attempt(3, "w c\n")]
+    }
+
+    fn attempts() -> Vec<Attempt> {
+        all(ended(), None)
+    }
+
+    fn live(attempt: u32, started_at: i64) -> Option<LiveLog> {
+        let mut newest = Newest::default();
+        newest.push(Stream::Out, "so far");
+        Some(LiveLog { attempt, started_at: Some(Timestamp(started_at)), newest })
+    }
+
+    #[test]
+    fn the_attempt_that_runs_stands_behind_the_others() {
+        let with = |live| text(&all(ended(), live));
+        let running = "--- attempt 4, running ---\nso far\n";
+        assert_eq!(with(live(4, 2)), format!("{}{running}", text(&attempts())));
+        assert_eq!(with(live(3, 1)), text(&attempts()), "it has ended meanwhile");
+        assert!(with(live(3, 2)).ends_with("so far\n"), "the third attempt of another run");
+        let json = serde_json::to_value(wire(&all(Vec::new(), live(1, 1)))).unwrap();
+        let lines = json!([{ "stream": "stdout", "text": "so far" }]);
+        let expected = json!({ "attempt": 1, "ended_at": null, "lines": lines });
+        assert_eq!(json["attempts"], json!([expected]));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use windlass_core::add::AddOptions;
 use windlass_core::job::{Job, Payload};
+use windlass_core::log::Newest;
 use windlass_core::outcome::{Json, Status};
 use windlass_core::store::LeaseRef;
 use windlass_core::{Invalid, JobId, Sysid, Tenant, Timestamp};
@@ -25,6 +26,14 @@ pub enum AddPayload {
     Inline(Bytes),
     /// Written before through `Engine::spool`.
     Spooled(Spool),
+}
+
+/// The log of an attempt that has not ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LiveLog {
+    pub attempt: u32,
+    pub started_at: Option<Timestamp>,
+    pub newest: Newest,
 }
 
 /// Makes an add repeatable.

@@ -48,6 +48,7 @@ pub(crate) async fn run(
             timeout: running.policy.timeout_of(&running.job),
             job: running.job.as_ref().clone(),
             payload,
+            live: running.live,
         })
         .collect();
     let pieces = Arc::new(StorePieces(shared.clone()));

@@ -195,7 +195,14 @@ impl Dispatch {
             let Some(lease) = job.lease else { continue };
             let policy = policy.clone();
             let (token, lost, started) = (lease.token, false, false);
-            let claimed = RunningJob { job: Arc::new(job), token, policy, lost, started };
+            let claimed = RunningJob {
+                job: Arc::new(job),
+                token,
+                policy,
+                live: Arc::default(),
+                lost,
+                started,
+            };
             shared.running.insert(claimed.clone());
             running.push((claimed, payload));
         }

@@ -5,13 +5,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use windlass_core::store::{AttemptLog, LeaseRef, List, Page, TypeStats};
-use windlass_core::{Handler, HandlerId, HandlerSpec, JobId, State, Tenant, TypeKey, TypeSettings};
+use windlass_core::{
+    Handler, HandlerId, HandlerSpec, Job, JobId, State, Tenant, TypeKey, TypeSettings,
+};
 use windlass_journal::SpoolWriter;
 
 use crate::accept::{self, storage_error, store_error};
 use crate::api::{
-    AddJob, Added, DaemonStatus, Error, Idempotency, JobView, PullClaim, PullFinish, Pulled,
-    Readiness,
+    AddJob, Added, DaemonStatus, Error, Idempotency, JobView, LiveLog, PullClaim, PullFinish,
+    Pulled, Readiness,
 };
 use crate::change;
 use crate::list;
@@ -101,6 +103,13 @@ impl Engine {
 
     pub async fn job_log(&self, tenant: &Tenant, id: JobId) -> Result<Vec<AttemptLog>, Error> {
         read::job_log(self.shared(), tenant, id).await
+    }
+
+    /// What the attempt has written that runs here now, if there is one.
+    pub fn job_live(&self, tenant: &Tenant, id: JobId) -> Option<LiveLog> {
+        let running = self.shared().running.get(id).filter(|job| job.job.key.tenant == *tenant)?;
+        let Job { attempt, started_at, .. } = *running.job;
+        Some(LiveLog { attempt, started_at, newest: running.live.look() })
     }
 
     pub async fn job_list(&self, wish: List) -> Result<Page, Error> {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use windlass_core::job::Token;
+use windlass_core::log::Live;
 use windlass_core::runner::Stop;
 use windlass_core::store::LeaseRef;
 use windlass_core::{Job, JobId};
@@ -18,6 +19,8 @@ pub(crate) struct RunningJob {
     pub job: Arc<Job>,
     pub token: Token,
     pub policy: Arc<Policy>,
+    /// What it has written so far.
+    pub live: Arc<Live>,
     /// Somebody else has it by now: its end is not ours to tell.
     pub lost: bool,
     pub started: bool,

@@ -4,11 +4,13 @@
 //! every other line is log. However much is written, at most a line of each stream, the tail of the
 //! log and `EMITTED_BYTES_MAX` are held.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use windlass_core::limit::{
     EMITTED_MAX, LOG_LINE_BYTES_MAX, PAYLOAD_INLINE_BYTES_MAX, TYPE_BYTES_MAX,
 };
-use windlass_core::log::{self, Log};
+use windlass_core::log::{self, Live, Log};
 use windlass_core::runner::Emitted;
 use windlass_core::{AddOptions, TypeName};
 
@@ -46,10 +48,22 @@ pub(crate) struct Output {
 }
 
 impl Output {
+    /// Output that nobody sees before its end.
     pub(crate) fn new(log_bytes_max: usize) -> Output {
-        let sorted =
-            Sorted { tail: Tail::new(log_bytes_max), emitted: Vec::new(), emitted_bytes: 0 };
+        Output::live(log_bytes_max, Arc::default())
+    }
+
+    /// Output whose log can be seen in `live` while it grows.
+    pub(crate) fn live(log_bytes_max: usize, live: Arc<Live>) -> Output {
+        let tail = Tail::new(log_bytes_max, live);
+        let sorted = Sorted { tail, emitted: Vec::new(), emitted_bytes: 0 };
         Output { lines: Default::default(), sorted }
+    }
+
+    /// The same output, whose log can be seen in `live` from now on.
+    pub(crate) fn shown_in(mut self, live: Arc<Live>) -> Output {
+        self.sorted.tail.move_to(live);
+        self
     }
 
     pub(crate) fn push(&mut self, stream: Stream, bytes: &[u8]) {

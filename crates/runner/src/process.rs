@@ -144,7 +144,7 @@ impl Processes {
         let id = assignment.job.id;
         let started_at = Instant::now();
         reports.started(id).await;
-        let mut output = Output::new(self.log_bytes_max);
+        let mut output = Output::live(self.log_bytes_max, Arc::clone(&assignment.live));
         let ending = match attempt {
             Attempt::Refused(reason) => Ending::Broken(reason),
             Attempt::Running(mut running, payload) => {

@@ -1,23 +1,30 @@
 //! The end of a log: lines are added for ever, a bounded number of bytes is kept.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use windlass_core::limit::LOG_LINE_BYTES_MAX;
-use windlass_core::log::{Log, Stream};
+use windlass_core::log::{Live, Log, Stream};
 
 const CUT: &str = " [cut]";
-const DROPPED: &str = "earlier output was dropped";
 
 /// The last whole lines that were pushed.
 pub(crate) struct Tail {
-    log: Log,
+    newest: Arc<Live>,
     bytes_max: usize,
-    dropped: bool,
 }
 
 impl Tail {
-    pub(crate) fn new(bytes_max: usize) -> Tail {
-        Tail { log: Log::new(), bytes_max, dropped: false }
+    /// What is kept can be seen in `newest` before the end.
+    pub(crate) fn new(bytes_max: usize, newest: Arc<Live>) -> Tail {
+        Tail { newest, bytes_max }
+    }
+
+    /// Goes on in another place with all that is there.
+    pub(crate) fn move_to(&mut self, newest: Arc<Live>) {
+        let so_far = std::mem::take(&mut *self.newest.write());
+        *newest.write() = so_far;
+        self.newest = newest;
     }
 
     /// Adds one line of a handler; `cut` says that its end is already lost.
@@ -27,34 +34,27 @@ impl Tail {
         // A byte that is not text is replaced by three, so the text may be longer than the line.
         let end = text.floor_char_boundary(LOG_LINE_BYTES_MAX);
         if cut || kept.len() < line.len() || end < text.len() {
-            self.log.push(stream, &format!("{}{CUT}", &text[..end]));
+            self.add(stream, &format!("{}{CUT}", &text[..end]));
         } else {
-            self.log.push(stream, &text);
+            self.add(stream, &text);
         }
-        self.bound();
     }
 
     /// Adds one line of the runner.
     pub(crate) fn note(&mut self, text: &str) {
-        self.log.note(text);
-        self.bound();
+        self.add(Stream::Note, &text.replace('\n', " "));
     }
 
-    pub(crate) fn finish(mut self) -> Log {
-        if !self.dropped && self.log.len() <= self.bytes_max {
-            return self.log;
-        }
-        let mut whole = Log::of_note(DROPPED);
-        self.log.keep_last(self.bytes_max.saturating_sub(whole.len()));
-        whole.append(&self.log);
-        whole
+    pub(crate) fn finish(self) -> Log {
+        std::mem::take(&mut *self.newest.write()).into_log(self.bytes_max)
     }
 
     /// Dropping only when twice too much is there makes the cost of a line constant.
-    fn bound(&mut self) {
-        if self.log.len() > self.bytes_max.saturating_mul(2) {
-            self.log.keep_last(self.bytes_max);
-            self.dropped = true;
+    fn add(&mut self, stream: Stream, text: &str) {
+        let mut newest = self.newest.write();
+        newest.push(stream, text);
+        if newest.len() > self.bytes_max.saturating_mul(2) {
+            newest.keep_last(self.bytes_max);
         }
     }
 }
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_short_log_is_kept_as_it_is() {
-        let mut tail = Tail::new(1000);
+        let mut tail = Tail::new(1000, Arc::default());
         tail.push(Stream::Out, b"one", false);
         tail.push(Stream::Err, b"", false);
         tail.note("exit code 3");
@@ -83,29 +83,31 @@ mod tests {
 
     #[test]
     fn of_a_long_log_the_last_whole_lines_are_kept_within_the_bound() {
-        let mut tail = Tail::new(1000);
+        let mut tail = Tail::new(1000, Arc::default());
         for number in 0..100_000 {
             let stream = if number % 2 == 0 { Stream::Out } else { Stream::Err };
             tail.push(stream, format!("line {number}").as_bytes(), false);
-            assert!(tail.log.len() <= 2000);
+            assert!(tail.newest.look().len() <= 2000);
         }
         let log = tail.finish();
         assert!(log.len() <= 1000 && log.len() > 900, "{}", log.len());
         let mut lines = log.lines();
-        assert_eq!(lines.next(), Some((Stream::Note, "earlier output was dropped")));
+        let (stream, note) = lines.next().unwrap();
+        assert!(stream == Stream::Note && note.starts_with("earlier output was dropped: "));
+        let dropped: u32 = note.split(' ').rev().nth(1).unwrap().parse().unwrap();
         let number = |(stream, line): (Stream, &str)| {
             let number: u32 = line["line ".len()..].parse().unwrap();
             assert_eq!(stream == Stream::Out, number.is_multiple_of(2), "{line}");
             number
         };
         let numbers: Vec<u32> = lines.map(number).collect();
-        assert_eq!(numbers.last(), Some(&99_999));
+        assert_eq!((numbers.first(), numbers.last()), (Some(&dropped), Some(&99_999)));
         assert!(numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]));
     }
 
     #[test]
     fn a_long_line_is_cut_and_says_so() {
-        let mut tail = Tail::new(1_000_000);
+        let mut tail = Tail::new(1_000_000, Arc::default());
         tail.push(Stream::Out, &vec![b'x'; LOG_LINE_BYTES_MAX + 1], false);
         tail.push(Stream::Out, &vec![0xff; LOG_LINE_BYTES_MAX], false);
         tail.push(Stream::Err, b"short", true);
@@ -118,14 +120,14 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_text_are_replaced() {
-        let mut tail = Tail::new(1000);
+        let mut tail = Tail::new(1000, Arc::default());
         tail.push(Stream::Out, b"a\xffb\0c", false);
         assert_eq!(tail.finish().to_string(), "a\u{fffd}b\u{fffd}c\n");
     }
 
     #[test]
     fn a_bound_below_one_line_keeps_the_end_of_the_last_line() {
-        let mut tail = Tail::new(60);
+        let mut tail = Tail::new(60, Arc::default());
         tail.push(Stream::Out, "ä".repeat(500).as_bytes(), false);
         let log = tail.finish();
         assert!(log.len() <= 60 && log.to_string().ends_with("ä\n"), "{log}");

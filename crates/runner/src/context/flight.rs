@@ -1,5 +1,6 @@
 //! One job on its way through a context: what is known of it so far, and what becomes its report.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -32,7 +33,13 @@ struct Ended {
 
 impl Flight {
     pub(super) fn new(assignment: Assignment, log_bytes_max: usize) -> Flight {
-        Flight { assignment, output: Output::new(log_bytes_max), trouble: None, ended: None }
+        let output = Output::live(log_bytes_max, Arc::clone(&assignment.live));
+        Flight { assignment, output, trouble: None, ended: None }
+    }
+
+    /// What was written while its context got ready stands above its own lines.
+    pub(super) fn go_on_from(&mut self, output: Output) {
+        self.output = output.shown_in(Arc::clone(&self.assignment.live));
     }
 
     /// The handler asks for a job.

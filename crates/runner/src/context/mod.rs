@@ -161,7 +161,7 @@ impl Contexts {
                 .into_iter()
                 .map(|assignment| Flight::new(assignment, self.log_bytes_max))
                 .collect();
-            flights[0].output = output;
+            flights[0].go_on_from(output);
             let around = Around {
                 watch,
                 reports,
@@ -370,7 +370,7 @@ async fn fail_all(
         let id = assignment.job.id;
         let mut flight = Flight::new(assignment, log_bytes_max);
         if let Some(output) = output.take() {
-            flight.output = output;
+            flight.go_on_from(output);
         }
         flight.fail(reason, None, Duration::ZERO);
         reports.started(id).await;

@@ -244,7 +244,7 @@ pub(crate) fn job(payload: &[u8]) -> Assignment {
         progress: None,
     };
     let payload = Payload::Inline(Bytes::copy_from_slice(payload));
-    Assignment { job, payload, timeout: LONG }
+    Assignment { job, payload, timeout: LONG, live: Arc::default() }
 }
 
 pub(crate) fn limited(mut assignment: Assignment, timeout: Duration) -> Assignment {

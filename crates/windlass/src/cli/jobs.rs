@@ -59,7 +59,7 @@ pub(crate) struct JobsList {
 pub(crate) struct JobsLog {
     /// The job.
     pub(crate) id: String,
-    /// Go on until the job has ended; an attempt's lines come when it is over.
+    /// Go on until the job has ended, and print its lines when they come.
     #[arg(long, short)]
     pub(crate) follow: bool,
 }

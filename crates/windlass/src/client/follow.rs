@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use windlass_core::log::Stream;
 
 use super::http::Daemon;
-use super::log::{self, Line};
+use super::log::{self, Line, Read};
 use super::{cell, is_ended, when};
 use crate::output;
 
@@ -66,7 +66,8 @@ struct Follow {
 impl Follow {
     /// Why it did not succeed, if it did not.
     async fn run(self) -> anyhow::Result<Option<String>> {
-        let mut shown = 0;
+        let mut read = Read::default();
+        let mut over = 0;
         let mut progress = Value::Null;
         loop {
             // The state is asked for first, so that the log of an ended job is whole.
@@ -76,18 +77,16 @@ impl Follow {
                 progress = job["progress"].clone();
                 self.show_progress(&progress);
             }
-            // An attempt's lines come when it is over.
-            let over = attempts_over(&job);
-            if over > shown || is_ended {
-                let log = log::get(&self.daemon, &self.id).await?;
-                log.behind(shown).try_for_each(|line| self.write(line))?;
-                shown = over;
-                if !is_ended {
-                    self.show_pause(&job);
-                }
+            let log = log::get(&self.daemon, &self.id).await?;
+            for new in read.news(&log) {
+                new.lines.iter().try_for_each(|line| self.write(line))?;
             }
             if is_ended {
                 return self.end(&job);
+            }
+            if attempts_over(&job) > over {
+                over = attempts_over(&job);
+                self.show_pause(&job);
             }
         }
     }

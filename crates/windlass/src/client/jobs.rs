@@ -11,7 +11,7 @@ use windlass_core::limit::PAGE_JOBS_MAX;
 use windlass_core::log::Stream;
 
 use super::http::{self, Daemon, type_name};
-use super::log::{self, Attempt, JobLog};
+use super::log::{self, News, Read};
 use super::{Show, cell, cell_if_there, is_ended, jobs, when};
 use crate::Usage;
 use crate::cli::{Jobs, JobsList, JobsLog, JobsRequeue};
@@ -163,7 +163,7 @@ async fn one(daemon: &Daemon, show: Show, id: &str) -> anyhow::Result<()> {
 /// What the job wrote to standard output goes there; everything else goes to standard error.
 async fn log(daemon: &Daemon, show: Show, wanted: &JobsLog) -> anyhow::Result<()> {
     let id = job_id(&wanted.id)?;
-    let mut shown: Option<JobLog> = None;
+    let mut read = Read::default();
     loop {
         // The state is asked for first, so that the log of an ended job is whole.
         let ended = !wanted.follow || is_ended(&daemon.job_wait(id, FOLLOW).await?)?;
@@ -174,9 +174,7 @@ async fn log(daemon: &Daemon, show: Show, wanted: &JobsLog) -> anyhow::Result<()
         }
         if !show.json {
             let log = log::get(daemon, id).await?;
-            let last = shown.as_ref().and_then(|shown| shown.attempts.last());
-            log.after(last).iter().try_for_each(write_attempt)?;
-            shown = Some(log);
+            read.news(&log).iter().try_for_each(write_news)?;
         }
         if ended {
             return Ok(());
@@ -184,10 +182,14 @@ async fn log(daemon: &Daemon, show: Show, wanted: &JobsLog) -> anyhow::Result<()
     }
 }
 
-fn write_attempt(attempt: &Attempt) -> io::Result<()> {
-    output::note(&format!("--- attempt {}, ended {} ---\n", attempt.attempt, attempt.ended_at));
+fn write_news(news: &News<'_>) -> io::Result<()> {
+    if news.is_new {
+        let ended = news.attempt.ended_at.as_ref().map(|at| format!("ended {at}"));
+        let state = ended.as_deref().unwrap_or("running");
+        output::note(&format!("--- attempt {}, {state} ---\n", news.attempt.attempt));
+    }
     // Lines in a row that go to the same place are written at once.
-    for lines in attempt.lines.chunk_by(|a, b| a.stream == b.stream) {
+    for lines in news.lines.chunk_by(|a, b| a.stream == b.stream) {
         let sign = if lines[0].stream == Stream::Note { "[windlass] " } else { "" };
         let text: String = lines.iter().map(|line| format!("{sign}{}\n", line.text)).collect();
         match lines[0].stream {

@@ -1,5 +1,5 @@
 //! The log of a job as the daemon keeps it: attempt by attempt, each line with the stream that it
-//! was written to.
+//! was written to. Whoever looks at it again and again is shown each line once.
 
 use serde::{Deserialize, Deserializer, de};
 
@@ -7,17 +7,22 @@ use windlass_core::log::Stream;
 
 use super::http::Daemon;
 
+/// The first line of an attempt of which only the end is kept, before and behind the number of
+/// lines that are missing.
+const DROPPED: (&str, &str) = ("earlier output was dropped: ", " lines");
+
 #[derive(Debug, Deserialize)]
 pub(super) struct JobLog {
-    /// Oldest first.
-    pub(super) attempts: Vec<Attempt>,
+    /// Oldest first; the last one may still run.
+    attempts: Vec<Attempt>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Attempt {
     pub(super) attempt: u64,
-    pub(super) ended_at: String,
-    pub(super) lines: Vec<Line>,
+    /// Absent while it runs.
+    pub(super) ended_at: Option<String>,
+    lines: Vec<Line>,
 }
 
 #[derive(Debug, PartialEq, Eq, Deserialize)]
@@ -37,60 +42,123 @@ pub(super) async fn get(daemon: &Daemon, id: &str) -> anyhow::Result<JobLog> {
     Ok(serde_json::from_value(log)?)
 }
 
-impl JobLog {
-    /// The lines of all attempts behind number `attempt`.
-    pub(super) fn behind(&self, attempt: u64) -> impl Iterator<Item = &Line> {
-        let later = self.attempts.iter().filter(move |kept| kept.attempt > attempt);
-        later.flat_map(|kept| &kept.lines)
+impl Attempt {
+    /// The lines behind the first `seen`, some of which may be gone, and how many there are by now.
+    /// What is gone unseen is said in place of it.
+    fn behind(&self, seen: usize) -> (&[Line], usize) {
+        let missing = self.lines.first().and_then(missing);
+        let Some(missing) = missing else {
+            return (self.lines.get(seen..).unwrap_or_default(), self.lines.len());
+        };
+        let kept = &self.lines[1..];
+        let new = match seen.checked_sub(missing) {
+            Some(seen) => kept.get(seen..).unwrap_or_default(),
+            None => &self.lines,
+        };
+        (new, missing + kept.len())
     }
+}
 
-    /// The attempts behind the one that was shown last, which may have been dropped meanwhile: then
-    /// all of them.
-    pub(super) fn after(&self, last: Option<&Attempt>) -> &[Attempt] {
+fn missing(line: &Line) -> Option<usize> {
+    let number = line.text.strip_prefix(DROPPED.0)?.strip_suffix(DROPPED.1)?;
+    number.parse().ok().filter(|_| line.stream == Stream::Note)
+}
+
+/// How far a log has been read.
+#[derive(Debug, Default)]
+pub(super) struct Read {
+    /// The last attempt that was read to its end, by its number and when it ended.
+    ended: Option<(u64, String)>,
+    /// The attempt that ran then, and how many of its lines were there.
+    running: Option<(u64, usize)>,
+}
+
+/// What an attempt has to say that was not there before.
+pub(super) struct News<'a> {
+    pub(super) attempt: &'a Attempt,
+    /// Nothing was known of it before.
+    pub(super) is_new: bool,
+    pub(super) lines: &'a [Line],
+}
+
+impl Read {
+    /// What is new; all of it, if the attempt that was read last is not kept any more.
+    pub(super) fn news<'a>(&mut self, log: &'a JobLog) -> Vec<News<'a>> {
         let is_last = |kept: &Attempt| {
-            last.is_some_and(|last| {
-                (kept.attempt, &kept.ended_at) == (last.attempt, &last.ended_at)
+            self.ended.as_ref().is_some_and(|(attempt, ended_at)| {
+                (kept.attempt, &kept.ended_at) == (*attempt, &Some(ended_at.clone()))
             })
         };
-        match self.attempts.iter().rposition(is_last) {
-            Some(at) => &self.attempts[at + 1..],
-            None => &self.attempts,
+        let start = log.attempts.iter().rposition(is_last).map_or(0, |at| at + 1);
+        log.attempts[start..].iter().map(|attempt| self.read(attempt)).collect()
+    }
+
+    fn read<'a>(&mut self, attempt: &'a Attempt) -> News<'a> {
+        let number = attempt.attempt;
+        let seen = self.running.take_if(|(running, _)| *running == number).map(|(_, seen)| seen);
+        let (lines, count) = attempt.behind(seen.unwrap_or_default());
+        match &attempt.ended_at {
+            Some(at) => self.ended = Some((number, at.clone())),
+            // Between its end and its verdict an attempt has no lines.
+            None => self.running = Some((number, count.max(seen.unwrap_or_default()))),
         }
+        News { attempt, is_new: seen.is_none(), lines }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    fn log(attempts: &[(u64, &str)]) -> JobLog {
-        let attempt = |(attempt, ended_at): &(u64, &str)| {
-            let line = json!({ "stream": "stderr", "text": format!("{attempt} {ended_at}") });
-            json!({ "attempt": attempt, "ended_at": ended_at, "lines": [line] })
+    /// Attempts by number, end and lines; `missing 9` is the line that says so.
+    fn log(attempts: &[(u64, Option<&str>, &[&str])]) -> JobLog {
+        let line = |text: &&str| match text.strip_prefix("missing ") {
+            Some(number) => {
+                let text = format!("earlier output was dropped: {number} lines");
+                json!({ "stream": "windlass", "text": text })
+            }
+            None => json!({ "stream": "stderr", "text": text }),
+        };
+        let attempt = |(attempt, ended_at, lines): &(u64, Option<&str>, &[&str])| {
+            let lines: Vec<Value> = lines.iter().map(line).collect();
+            json!({ "attempt": attempt, "ended_at": ended_at, "lines": lines })
         };
         let attempts: Vec<_> = attempts.iter().map(attempt).collect();
         serde_json::from_value(json!({ "attempts": attempts })).unwrap()
     }
 
+    fn texts(read: &mut Read, log: &JobLog) -> Vec<String> {
+        let news = read.news(log);
+        let line = |new: &News<'_>, line: &Line| format!("{} {}", new.attempt.attempt, line.text);
+        news.iter().flat_map(|new| new.lines.iter().map(|text| line(new, text))).collect()
+    }
+
     #[test]
-    fn lines_belong_to_an_attempt_and_a_stream() {
-        let log = log(&[(1, "a"), (2, "b"), (3, "c")]);
-        let behind: Vec<_> = log.behind(1).collect();
-        let line = |text: &str| Line { stream: Stream::Err, text: text.into() };
-        assert_eq!(behind, [&line("2 b"), &line("3 c")]);
-        assert_eq!(log.behind(3).count(), 0);
+    fn each_line_is_seen_once_while_the_log_grows_and_loses_its_beginning() {
+        let mut read = Read::default();
+        let mut new = |attempts: &[(u64, Option<&str>, &[&str])]| texts(&mut read, &log(attempts));
+        assert!(new(&[]).is_empty());
+        assert_eq!(new(&[(1, None, &["a"])]), ["1 a"]);
+        assert!(new(&[(1, None, &[])]).is_empty(), "its verdict is on its way");
+        let first: (u64, _, &[&str]) = (1, Some("then"), &["a", "b"]);
+        assert_eq!(new(&[first]), ["1 b"]);
+        assert!(new(&[first]).is_empty());
+        assert_eq!(new(&[first, (2, None, &["c", "d"])]), ["2 c", "2 d"]);
+        assert_eq!(new(&[first, (2, None, &["missing 1", "d", "e"])]), ["2 e"]);
+        let lost = new(&[first, (2, None, &["missing 9", "x"])]);
+        assert_eq!(lost, ["2 earlier output was dropped: 9 lines", "2 x"]);
+        assert_eq!(new(&[first, (2, Some("now"), &["missing 9", "x", "y"])]), ["2 y"]);
     }
 
     #[test]
     fn what_was_shown_is_not_shown_again_unless_it_cannot_be_told() {
-        let count = |log: &JobLog, last: Option<&JobLog>| {
-            log.after(last.and_then(|last| last.attempts.last())).len()
-        };
-        let two = log(&[(1, "a"), (2, "b")]);
-        assert_eq!(count(&two, None), 2);
-        assert_eq!(count(&two, Some(&two)), 0);
-        assert_eq!(count(&log(&[(1, "a"), (2, "b"), (1, "c")]), Some(&two)), 1, "a rerun");
-        assert_eq!(count(&log(&[(8, "x"), (9, "y")]), Some(&two)), 2, "the others are gone");
+        let mut read = Read::default();
+        let two: [(u64, _, &[&str]); 2] = [(1, Some("a"), &["x"]), (2, Some("b"), &["y"])];
+        assert_eq!(texts(&mut read, &log(&two)), ["1 x", "2 y"]);
+        let rerun = [two[0], two[1], (1, Some("c"), &["z"][..])];
+        assert_eq!(texts(&mut read, &log(&rerun)), ["1 z"]);
+        let gone: [(u64, _, &[&str]); 2] = [(8, Some("d"), &["v"]), (9, Some("e"), &["w"])];
+        assert_eq!(texts(&mut read, &log(&gone)), ["8 v", "9 w"]);
     }
 }

@@ -26,7 +26,6 @@ pub(super) async fn run(daemon: Daemon, show: Show, run: &Run) -> anyhow::Result
         load::environment(&run.env, load::group(&mut handler, "options"))?;
     }
     let adds = adds(run)?;
-    let mut signals = Signals::listen().context("signals cannot be listened to")?;
     set(&daemon, name, &handler.into()).await?;
     let ids = add(&daemon, name, adds).await?;
     let count = ids.len();
@@ -34,6 +33,7 @@ pub(super) async fn run(daemon: Daemon, show: Show, run: &Run) -> anyhow::Result
         output::note("standard input has no lines, so there is no job; --payload '' adds one\n");
     }
     let daemon = Arc::new(daemon);
+    let mut signals = Signals::listen().context("signals cannot be listened to")?;
     let failed = tokio::select! {
         failed = follow::all(&daemon, show.json, ids) => failed.map_err(|error| {
             // That nobody reads the output any more is no failure.

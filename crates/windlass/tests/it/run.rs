@@ -1,5 +1,6 @@
 //! `windlass run`: a file becomes a handler, its jobs are added and followed to their end.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -141,6 +142,40 @@ fn without_a_daemon_the_sentence_says_how_to_start_one() {
     assert_eq!(finished.code, Some(1));
     assert!(finished.stderr.contains("windlass serve"), "{finished:?}");
     assert_eq!(finished.stderr.lines().count(), 1, "{finished:?}");
+}
+
+#[test]
+fn lines_are_shown_while_the_job_runs() {
+    let daemon = Daemon::start(Config::new());
+    let hold = daemon.home().write("hold", "");
+    let hold = hold.display();
+    let sh = format!("echo first; echo second >&2; while [ -e '{hold}' ]; do sleep 0.05; done");
+    let node = format!(
+        "console.log('first'); console.error('second')
+         while (require('fs').existsSync('{hold}')) await new Promise(r => setTimeout(r, 50))"
+    );
+    let files = [("slow.sh", sh), ("slow.js", node)]
+        .map(|(name, text)| (name, daemon.home().write(name, text)));
+    let runs = files.map(|(name, file)| {
+        let arguments = ["--type", name, "--payload", "x"];
+        let mut child = command(&daemon, &file, &arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut out, mut err) = (String::new(), String::new());
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut out).unwrap();
+        BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut err).unwrap();
+        assert_eq!((out.as_str(), err.as_str()), ("first\n", "second\n"), "{name}");
+        assert_eq!(daemon.tenant("default").list(&format!("type={name}&state=running")).len(), 1);
+        child
+    });
+    std::fs::remove_file(daemon.home().path("hold")).unwrap();
+    for child in runs {
+        let ended = child.wait_with_output().unwrap();
+        assert!(ended.status.success() && ended.stdout.is_empty(), "{ended:?}");
+    }
 }
 
 #[test]
