@@ -1,21 +1,22 @@
 //! What `/proc` says about processes. Every answer may be out of date when it arrives; a process
 //! that is gone, or that belongs to somebody else, simply has no answer.
 
-use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::str::FromStr;
 
 use rustix::process::Pid;
 
 /// Most that is read of a process's environment.
 const ENVIRON_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Fields of `/proc/<pid>/stat`, counted from 0 behind the name.
+const STAT_STATE: usize = 0;
 const STAT_PARENT: usize = 1;
+const STAT_SESSION: usize = 3;
 const STAT_USER_TIME: usize = 11;
 const STAT_SYSTEM_TIME: usize = 12;
-const STAT_SESSION: usize = 3;
 
 /// All processes of the machine that can be seen from here. An error is a lack of descriptors or
 /// memory, and not an answer.
@@ -26,20 +27,26 @@ pub(crate) fn pids() -> io::Result<Vec<Pid>> {
 }
 
 /// The number that was given to a new process last. As long as it stays the same, none was started.
-pub(crate) fn newest() -> Option<String> {
+pub(crate) fn newest() -> Option<u32> {
     let loads = fs::read_to_string("/proc/loadavg").ok()?;
-    loads.split_ascii_whitespace().nth(4).map(str::to_owned)
+    loads.split_ascii_whitespace().nth(4)?.parse().ok()
 }
 
-/// The children of each process that has any.
-pub(crate) fn children() -> HashMap<Pid, Vec<Pid>> {
-    let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
-    for pid in pids().unwrap_or_default() {
-        if let Some(parent) = parent(pid) {
-            children.entry(parent).or_default().push(pid);
-        }
-    }
-    children
+/// A process as the table shows it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) pid: Pid,
+    /// Absent for one whose parent is outside of our pid namespace.
+    pub(crate) parent: Option<Pid>,
+    /// A number, because it is 0 when the session's leader is outside of our pid namespace.
+    pub(crate) session: i32,
+    /// Dead, but not reaped.
+    pub(crate) dead: bool,
+}
+
+/// All processes that can be seen from here.
+pub(crate) fn table() -> Vec<Entry> {
+    pids().unwrap_or_default().into_iter().filter_map(entry).collect()
 }
 
 /// Whether the environment with which the process was started has such a variable (`NAME=value`).
@@ -57,16 +64,21 @@ pub(crate) fn works_below(pid: Pid, dir: &Path) -> bool {
         .is_ok_and(|cwd| cwd.starts_with(dir))
 }
 
-/// The session of the process: a number, because it is 0 when the session's leader is outside of
-/// our pid namespace, which is no `Pid`.
-pub(crate) fn session(pid: Pid) -> Option<i32> {
-    i32::try_from(stat(pid, STAT_SESSION)?).ok()
+pub(crate) fn entry(pid: Pid) -> Option<Entry> {
+    let stat = Stat::read(pid)?;
+    Some(Entry {
+        pid,
+        parent: Pid::from_raw(stat.number(STAT_PARENT)?),
+        session: stat.number(STAT_SESSION)?,
+        dead: matches!(stat.field(STAT_STATE)?, "Z" | "X"),
+    })
 }
 
 /// Processor time that the process has used so far, in whole seconds.
 pub(crate) fn cpu_seconds(pid: Pid) -> Option<u64> {
-    let ticks = stat(pid, STAT_USER_TIME)? + stat(pid, STAT_SYSTEM_TIME)?;
-    ticks.cast_unsigned().checked_div(rustix::param::clock_ticks_per_second())
+    let stat = Stat::read(pid)?;
+    let ticks: u64 = stat.number::<u64>(STAT_USER_TIME)? + stat.number::<u64>(STAT_SYSTEM_TIME)?;
+    ticks.checked_div(rustix::param::clock_ticks_per_second())
 }
 
 /// Tasks that the kernel counts for our user; `None` where it limits none, as for root.
@@ -83,17 +95,23 @@ pub(crate) fn tasks_of_user() -> Option<u64> {
     Some(pids().ok()?.iter().filter_map(tasks).sum())
 }
 
-fn parent(pid: Pid) -> Option<Pid> {
-    Pid::from_raw(i32::try_from(stat(pid, STAT_PARENT)?).ok()?)
-}
+/// `/proc/<pid>/stat` behind the name of the program, which may contain anything.
+struct Stat(String);
 
-/// One number of `/proc/<pid>/stat`. The name of a program may contain anything, so the fields are
-/// counted from its end.
-fn stat(pid: Pid, field: usize) -> Option<i64> {
-    let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    let name_end = memchr::memrchr(b')', &stat)?;
-    let mut fields = str::from_utf8(&stat[name_end + 1..]).ok()?.split_ascii_whitespace();
-    fields.nth(field)?.parse().ok()
+impl Stat {
+    fn read(pid: Pid) -> Option<Stat> {
+        let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+        let name_end = memchr::memrchr(b')', &stat)?;
+        Some(Stat(str::from_utf8(&stat[name_end + 1..]).ok()?.to_owned()))
+    }
+
+    fn field(&self, field: usize) -> Option<&str> {
+        self.0.split_ascii_whitespace().nth(field)
+    }
+
+    fn number<T: FromStr>(&self, field: usize) -> Option<T> {
+        self.field(field)?.parse().ok()
+    }
 }
 
 #[cfg(test)]
@@ -104,9 +122,9 @@ mod tests {
     fn this_process_is_found_with_its_parent_and_its_directory() {
         let own = rustix::process::getpid();
         assert!(pids().unwrap().contains(&own));
-        let parent = rustix::process::getppid().unwrap();
-        assert!(children()[&parent].contains(&own));
-        assert!(session(own).is_some());
+        let entry = table().into_iter().find(|entry| entry.pid == own).unwrap();
+        assert_eq!(entry.parent, rustix::process::getppid());
+        assert!(!entry.dead && cpu_seconds(own).is_some());
         assert!(works_below(own, &std::env::current_dir().unwrap()));
         assert!(!works_below(own, Path::new("/no such directory")));
         assert!(!environ_has(own, |variable| variable.starts_with(b"NO_SUCH_VARIABLE=")));

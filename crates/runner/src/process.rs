@@ -28,7 +28,7 @@ use windlass_core::time::format_duration;
 use windlass_core::{Handler, JobId, Log, Status};
 
 use crate::Options;
-use crate::isolate::Isolation;
+use crate::isolate::{self, Census, Isolation};
 use crate::launch::{Launch, NotStarted};
 use crate::os;
 use crate::output::{Output, Stream};
@@ -88,7 +88,9 @@ impl Processes {
                     Err(reason) => Err(reason),
                 };
                 match started {
-                    Ok(attempt) => self.supervise(attempt, &assignment, watch, reports).await,
+                    Ok(attempt) => {
+                        self.supervise(attempt, &batch.handler, &assignment, watch, reports).await;
+                    }
                     Err(reason) => {
                         tracing::warn!(job = %id, %reason, "a job was not started and goes back");
                         reports.returned(id).await;
@@ -137,6 +139,7 @@ impl Processes {
     async fn supervise(
         &self,
         attempt: Attempt,
+        handler: &Handler,
         assignment: &Assignment,
         watch: &mut Watch,
         reports: &dyn Reports,
@@ -149,7 +152,10 @@ impl Processes {
             Attempt::Refused(reason) => Ending::Broken(reason),
             Attempt::Running(mut running, payload) => {
                 let time_left = assignment.timeout.saturating_sub(started_at.elapsed());
-                let ending = running.run_to_end(id, payload, time_left, watch, &mut output).await;
+                let own = &handler.spec.options.limits;
+                let census = Census::new(self.isolation.effective(own).processes);
+                let limits = (time_left, census);
+                let ending = running.run_to_end(id, payload, limits, watch, &mut output).await;
                 // A directory may hold much, and removing it blocks.
                 let _ = tokio::task::spawn_blocking(move || drop(running)).await;
                 ending
@@ -203,7 +209,8 @@ fn verdict(ending: &Ending, limit: Duration, output: &mut Output) -> (Status, Op
                 (status_of(code), None)
             }
             None => {
-                output.note(&format!("ended by {status}"));
+                let limit = isolate::limit_reached(*status);
+                output.note(&format!("ended by {status}{limit}"));
                 (Status::ERROR, None)
             }
         },
@@ -246,7 +253,7 @@ impl Running {
         &mut self,
         id: JobId,
         payload: PayloadReader,
-        time_left: Duration,
+        (time_left, mut census): (Duration, Census),
         watch: &mut Watch,
         output: &mut Output,
     ) -> Ending {
@@ -262,6 +269,7 @@ impl Running {
                 }
                 () = &mut limit => break Some(Ending::Stopped(Stop::TimedOut)),
                 reason = &mut feed => break Some(Ending::Broken(reason)),
+                reason = census.exceeded(&self.main.tree) => break Some(Ending::Broken(reason)),
                 () = &mut capture, if !capture.is_terminated() => {}
             }
         };

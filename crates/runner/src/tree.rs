@@ -14,7 +14,7 @@
 //! Reaping: a main process is reaped through its `Main`. Every other zombie that
 //! is our child and not in our own session is an orphan, and is reaped here.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
-use crate::proc;
+use crate::proc::{self, Entry};
 
 /// Names the attempt's directory in its environment, by which its processes are known again.
 pub(crate) const MARKER: &str = "WINDLASS_DIR";
@@ -33,6 +33,8 @@ pub(crate) const MARKER: &str = "WINDLASS_DIR";
 const ROUNDS_MAX: u32 = 100;
 const ROUND_PAUSE_MIN: Duration = Duration::from_millis(1);
 const ROUND_PAUSE_MAX: Duration = Duration::from_millis(50);
+/// How often processes are looked for to be stopped before they are killed.
+const STOP_ROUNDS_MAX: u32 = 20;
 /// Most descendants that one round collects; the next round finds the rest.
 const DESCENDANTS_MAX: usize = 100_000;
 
@@ -104,10 +106,35 @@ pub(crate) struct Tree {
 
 impl Tree {
     /// Kills all that hangs together with the main process. Call it before that one is reaped.
+    ///
+    /// All of it is stopped first, so that nothing new is started while the rest is looked for.
     pub(crate) fn kill(&self) {
-        let descendants = descendants(&[self.main]);
+        let _ = rustix::process::kill_process_group(self.main, Signal::STOP);
+        let stopped = stop_all(|| self.members());
         let _ = rustix::process::kill_process_group(self.main, Signal::KILL);
-        kill_all(&descendants);
+        signal_all(&stopped, Signal::KILL);
+    }
+
+    /// How many processes the attempt has; the dead do not count.
+    pub(crate) fn count(&self) -> u32 {
+        u32::try_from(self.members().len()).unwrap_or(u32::MAX)
+    }
+
+    /// The living processes of the attempt: its session, orphans of it that can be told from
+    /// others, and all that descends from these.
+    fn members(&self) -> Vec<Pid> {
+        let table = proc::table();
+        let known = mains().clone().unwrap_or_default();
+        let (us, session) = (rustix::process::getpid(), self.main.as_raw_pid());
+        let orphan = |entry: &&Entry| {
+            let stray = entry.parent == Some(us) && !known.contains(&entry.pid);
+            entry.session == session || entry.pid == self.main || stray && self.owns(entry.pid)
+        };
+        let roots: Vec<Pid> = table.iter().filter(orphan).map(|entry| entry.pid).collect();
+        let dead: HashSet<Pid> = table.iter().filter(|e| e.dead).map(|e| e.pid).collect();
+        let mut members = with_descendants(roots, &table);
+        members.retain(|pid| !dead.contains(pid));
+        members
     }
 
     /// Kills and reaps what is left of the attempt when its main process is dead but not reaped,
@@ -127,14 +154,17 @@ impl Tree {
 
     /// All that descends from the main process now.
     pub(crate) fn descendants(&self) -> HashSet<Pid> {
-        descendants(&[self.main]).into_iter().collect()
+        descendants(self.main).into_iter().collect()
     }
 
     /// Kills what descends from the main process, or was left as an orphan by it, except `kept`.
     pub(crate) fn end_leftovers(&self, kept: &HashSet<Pid>) {
-        let mut left = descendants(&[self.main]);
-        left.retain(|pid| !kept.contains(pid));
-        kill_all(&left);
+        let left = stop_all(|| {
+            let mut left = descendants(self.main);
+            left.retain(|pid| !kept.contains(pid));
+            left
+        });
+        signal_all(&left, Signal::KILL);
         self.sweep(kept);
     }
 
@@ -156,19 +186,23 @@ impl Tree {
             match rustix::process::waitid(WaitId::Pid(pid), peek) {
                 Err(_) => {}
                 Ok(Some(_)) => unfinished += usize::from(reap_orphan(pid)),
-                Ok(None) if self.owns(pid) => alive.push(pid),
+                Ok(None) if self.owns(pid) => {
+                    // What starts others and exits is hard to hit: it must not run on meanwhile.
+                    signal_all(&[pid], Signal::STOP);
+                    alive.push(pid);
+                }
                 Ok(None) => {}
             }
         }
         if !alive.is_empty() {
-            kill_all(&descendants(&alive));
-            kill_all(&alive);
+            let found = stop_all(|| with_descendants(alive.clone(), &proc::table()));
+            signal_all(&found, Signal::KILL);
         }
         unfinished + alive.len()
     }
 
     fn owns(&self, pid: Pid) -> bool {
-        proc::session(pid) == Some(self.main.as_raw_pid())
+        proc::entry(pid).is_some_and(|entry| entry.session == self.main.as_raw_pid())
             || proc::environ_has(pid, |variable| variable == self.marker.as_bytes())
             || proc::works_below(pid, &self.dir)
     }
@@ -187,8 +221,8 @@ pub(crate) fn kill_leftovers(dir_prefix: &Path) {
         if round == 0 {
             tracing::warn!(processes = found.len(), "killing what an earlier daemon left running");
         }
-        kill_all(&descendants(&found));
-        kill_all(&found);
+        let found = stop_all(|| with_descendants(found.clone(), &proc::table()));
+        signal_all(&found, Signal::KILL);
         std::thread::sleep(ROUND_PAUSE_MIN);
     }
 }
@@ -201,12 +235,12 @@ fn reap_orphan(pid: Pid) -> bool {
     let Ok(_nothing_starts) = SPAWNING.try_write() else {
         return true;
     };
-    let sessions = (proc::session(pid), proc::session(rustix::process::getpid()));
     // Without descriptors there is no answer.
-    let (Some(session), Some(ours)) = sessions else {
+    let entries = (proc::entry(pid), proc::entry(rustix::process::getpid()));
+    let (Some(its), Some(ours)) = entries else {
         return true;
     };
-    let is_orphan = !mains().get_or_insert_default().contains(&pid) && session != ours;
+    let is_orphan = !mains().get_or_insert_default().contains(&pid) && its.session != ours.session;
     if is_orphan {
         let reap = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         let _ = rustix::process::waitid(WaitId::Pid(pid), reap);
@@ -214,24 +248,48 @@ fn reap_orphan(pid: Pid) -> bool {
     is_orphan
 }
 
-/// All that descends from these, without them.
-fn descendants(roots: &[Pid]) -> Vec<Pid> {
-    let children = proc::children();
-    let mut found: Vec<Pid> = roots.to_vec();
-    let mut next = 0;
-    while next < found.len() && found.len() < DESCENDANTS_MAX {
-        if let Some(more) = children.get(&found[next]) {
-            found.extend(more);
-        }
-        next += 1;
-    }
-    found.split_off(roots.len())
+/// All that descends from this process, without it.
+fn descendants(root: Pid) -> Vec<Pid> {
+    with_descendants(vec![root], &proc::table()).split_off(1)
 }
 
-fn kill_all(pids: &[Pid]) {
+/// These processes, then all that descends from them.
+fn with_descendants(mut found: Vec<Pid>, table: &[Entry]) -> Vec<Pid> {
+    let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
+    for entry in table {
+        if let Some(parent) = entry.parent {
+            children.entry(parent).or_default().push(entry.pid);
+        }
+    }
+    let mut seen: HashSet<Pid> = found.iter().copied().collect();
+    let mut next = 0;
+    while next < found.len() && found.len() < DESCENDANTS_MAX {
+        let more = children.get(&found[next]).into_iter().flatten();
+        found.extend(more.filter(|pid| seen.insert(**pid)));
+        next += 1;
+    }
+    found
+}
+
+/// Stops what is found until nothing new is found. What is stopped starts nothing more, so this
+/// comes to an end as soon as it is faster than what it hunts; the rounds are bounded all the same.
+fn stop_all(find: impl Fn() -> Vec<Pid>) -> Vec<Pid> {
+    let mut stopped = HashSet::new();
+    for _ in 0..STOP_ROUNDS_MAX {
+        let mut new = find();
+        new.retain(|pid| stopped.insert(*pid));
+        if new.is_empty() {
+            break;
+        }
+        signal_all(&new, Signal::STOP);
+    }
+    stopped.into_iter().collect()
+}
+
+fn signal_all(pids: &[Pid], signal: Signal) {
     for pid in pids {
         // It may have died in the meantime, which is what is wanted.
-        let _ = rustix::process::kill_process(*pid, Signal::KILL);
+        let _ = rustix::process::kill_process(*pid, signal);
     }
 }
 

@@ -19,6 +19,7 @@ use windlass_core::JobId;
 use windlass_core::runner::Stop;
 
 use super::frame::{Frames, NoFrame};
+use crate::isolate::Census;
 use crate::os;
 use crate::output::Stream;
 use crate::scratch::AttemptDir;
@@ -45,6 +46,8 @@ pub(super) enum Heard {
     Gone,
     Stopped(Stop),
     TimedOut,
+    /// It has too many processes; the words are for the log.
+    Crowded(String),
 }
 
 pub(super) struct Process {
@@ -62,6 +65,7 @@ pub(super) struct Process {
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
     raw: [BytesMut; 2],
+    census: Census,
 }
 
 impl Process {
@@ -70,6 +74,7 @@ impl Process {
         dir: AttemptDir,
         requests: OwnedFd,
         answers: OwnedFd,
+        census: Census,
     ) -> io::Result<Process> {
         let piped = "both outputs are piped";
         let stdout = ChildStdout::from_std(main.child.stdout.take().expect(piped))?;
@@ -86,6 +91,7 @@ impl Process {
             stdout: Some(stdout),
             stderr: Some(stderr),
             raw: Default::default(),
+            census,
         })
     }
 
@@ -152,6 +158,7 @@ impl Process {
                     };
                 }
                 (_, why) = watch.stopped(std::slice::from_ref(&id)) => return Heard::Stopped(why),
+                reason = self.census.exceeded(&self.main.tree) => return Heard::Crowded(reason),
                 () = sleep_until(limit) => return Heard::TimedOut,
             }
         }

@@ -23,7 +23,7 @@ use super::language::Language;
 use super::message::{Answer, Kind, Load, PROTOCOL, Request, Stage};
 use super::pool::Permit;
 use super::process::{Heard, Process};
-use crate::isolate::{Confine, Isolation};
+use crate::isolate::{self, Census, Confine, Isolation};
 use crate::launch::{NotStarted, is_exhaustion};
 use crate::output::Output;
 use crate::proc;
@@ -59,7 +59,7 @@ pub(super) struct Context {
     /// Processes that were there after the last load: they belong to the handler, not to a job.
     pub(super) kept: HashSet<Pid>,
     /// The newest process of the machine when leftovers were looked for.
-    newest_process: Option<String>,
+    newest_process: Option<u32>,
     /// Jobs that it was given.
     pub(super) jobs: u32,
     /// Jobs in a row without a byte on its ordinary outputs.
@@ -113,7 +113,10 @@ impl Starter {
         let spawned = tokio::task::spawn_blocking(move || starter.spawn()).await;
         let (main, dir, requests, answers) =
             spawned.map_err(|failed| Unready::broken(failed.to_string()))??;
-        let process = Process::new(main, dir, requests, answers).map_err(Unready::Exhausted)?;
+        let own = &self.handler.spec.options.limits;
+        let census = Census::new(self.isolation.effective(own).processes);
+        let process =
+            Process::new(main, dir, requests, answers, census).map_err(Unready::Exhausted)?;
         let mark = format!("{:032x}", fastrand::u128(..));
         let mut context = Context {
             process,
@@ -270,6 +273,10 @@ impl Context {
                 Heard::Garbage => return Err(Unready::broken(GARBAGE)),
                 Heard::Gone => return Err(Unready::broken(self.gone(output).await)),
                 Heard::Stopped(why) => return Err(Unready::Stopped(why)),
+                Heard::Crowded(reason) => {
+                    self.process.kill().await;
+                    return Err(Unready::broken(reason));
+                }
                 Heard::TimedOut => return Err(Unready::broken("it took too long to start")),
             }
         }
@@ -290,7 +297,9 @@ impl Context {
 pub(super) fn obituary(status: Option<ExitStatus>) -> String {
     match status.map(|status| (status.code(), status)) {
         Some((Some(code), _)) => format!("its process ended with exit code {code}"),
-        Some((None, status)) => format!("its process was ended by {status}"),
+        Some((None, status)) => {
+            format!("its process was ended by {status}{}", isolate::limit_reached(status))
+        }
         None => "its process does not die".into(),
     }
 }

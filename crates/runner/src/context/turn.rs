@@ -133,6 +133,7 @@ impl<'a> Turn<'a> {
                 Heard::Raw(stream, bytes) => self.raw(stream, &bytes),
                 Heard::Garbage => self.die(GARBAGE, None).await,
                 Heard::Gone => self.gone().await,
+                Heard::Crowded(reason) => self.die(&reason, None).await,
                 Heard::Stopped(why) => self.die(why.as_str(), Some(why)).await,
                 Heard::TimedOut if Instant::now() < self.limit => self.give_up_marks(),
                 Heard::TimedOut => self.time_out().await,

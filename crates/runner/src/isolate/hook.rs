@@ -68,6 +68,7 @@ fn confine(plan: &Plan) -> io::Result<()> {
     for (resource, limit) in &plan.limits {
         rustix::process::setrlimit(*resource, *limit)?;
     }
+    drop_capabilities()?;
     forbid_new_privileges()?;
     plan.ruleset.as_ref().map_or(Ok(()), restrict)
 }
@@ -75,12 +76,15 @@ fn confine(plan: &Plan) -> io::Result<()> {
 /// What was ignored or blocked when the daemon was started would stay so in its handlers.
 #[allow(unsafe_code)]
 fn reset_signals() {
-    // SAFETY: a zeroed `sigaction` asks for the default, a zeroed `sigset_t` is empty, and the
-    // pointers are valid for the calls. Those that cannot be changed stay as they are.
+    // What the kernel itself takes: the C library keeps two signals from us. All zeros ask for the
+    // default, whatever the order of the fields.
+    let default = [0_u64; 4];
+    // SAFETY: a zeroed `sigset_t` is empty, and the pointers are valid for the calls. Signals that
+    // cannot be changed stay as they are.
     unsafe {
-        let default: libc::sigaction = mem::zeroed();
         for signal in 1..=SIGNAL_MAX {
-            libc::sigaction(signal, &default, ptr::null_mut());
+            let (to, from) = (default.as_ptr(), ptr::null_mut::<libc::c_void>());
+            libc::syscall(libc::SYS_rt_sigaction, signal, to, from, mem::size_of::<u64>());
         }
         let none: libc::sigset_t = mem::zeroed();
         libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
@@ -106,6 +110,22 @@ fn close_from(first: i32) {
             u32::MAX,
             libc::CLOSE_RANGE_CLOEXEC,
         );
+    }
+}
+
+/// Where the daemon is root, its handlers are root without what makes root special: they can read
+/// no other process, raise no limit and pass by no permission. No program gives it back to them,
+/// because new privileges are forbidden, too.
+#[allow(unsafe_code)]
+fn drop_capabilities() -> io::Result<()> {
+    /// Sets of 64 capabilities, in two halves, for the calling process.
+    const VERSION_3: u32 = 0x2008_0522;
+    let header = [VERSION_3, 0];
+    let none = [[0_u32; 3]; 2];
+    // SAFETY: both are as the call wants them, and live until it returns.
+    match unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -1,6 +1,8 @@
 //! The limits that the kernel keeps for each process. Memory is `RLIMIT_DATA`, which counts what a
 //! process can write to: the address space that V8 only reserves is far above what it uses.
 
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit};
@@ -52,6 +54,15 @@ pub(crate) fn set_cpu_budget(pid: Pid, budget: Option<Duration>) {
     let limit = Rlimit { current: current.or(now.maximum), maximum: now.maximum };
     // A process that is gone needs no limit.
     let _ = rustix::process::prlimit(Some(pid), Resource::Cpu, limit);
+}
+
+/// What a signal says that the kernel sends at a limit; to be added to how a process ended.
+pub(crate) fn limit_reached(status: ExitStatus) -> &'static str {
+    match status.signal() {
+        Some(libc::SIGXCPU) => ": its processor time is used up (options.cpu)",
+        Some(libc::SIGXFSZ) => ": a file would become larger than it may be (options.file_size)",
+        _ => "",
+    }
 }
 
 fn whole_seconds(time: Duration) -> u64 {

@@ -5,7 +5,7 @@
 //! | session | a session and a process group of its own | `hook` |
 //! | signals | every signal as a new process expects it, none blocked | `hook` |
 //! | descriptors | nothing but the standard streams, and a context's channel on 3 and 4 | `hook` |
-//! | no new privileges | set-user-id programs give nothing | `hook` |
+//! | privileges | no capabilities, also for root, and no program gives any | `hook` |
 //! | limits | memory, processor time, file size, descriptors, no core files | `limit` |
 //! | number of processes | counted while the attempt runs | `count` |
 //! | Landlock | which files it may read, execute and write | `landlock` |
@@ -16,6 +16,7 @@
 //! Between fork and exec nothing may allocate or lock, so all that the hook needs is a `Plan` that
 //! is made before.
 
+mod count;
 mod hook;
 mod landlock;
 mod limit;
@@ -30,8 +31,9 @@ use windlass_core::Limits;
 use self::landlock::Rules;
 use crate::Error;
 
+pub(crate) use self::count::Census;
 pub use self::landlock::Landlock;
-pub(crate) use self::limit::set_cpu_budget;
+pub(crate) use self::limit::{limit_reached, set_cpu_budget};
 
 /// How handlers are kept apart on this machine.
 #[derive(Debug, Clone)]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod check;
+mod confine;
 mod context;
 mod end;
 mod harness;

@@ -3,7 +3,8 @@
 use std::process::Command;
 
 /// Tests that meet children, orphans and zombies, for a run in other surroundings.
-const TESTS: [&str; 4] = [
+const TESTS: [&str; 5] = [
+    "confine::no_privilege_is_left_or_gained_and_no_signal_is_blocked_or_ignored",
     "end::s0_32_an_exit_code_becomes_a_status_and_is_in_the_log",
     "stop::s2_30_a_hung_job_is_killed_at_its_time_limit_with_its_children",
     "stop::orphans_that_died_by_themselves_are_reaped",
@@ -24,7 +25,7 @@ fn a_daemon_runs_handlers_in_a_pid_namespace_that_its_session_is_outside_of() {
 #[test]
 fn a_daemon_reads_exit_codes_although_its_parent_ignored_the_end_of_children() {
     let mut command = Command::new("env");
-    command.arg("--ignore-signal=CHLD");
+    command.args(["--ignore-signal=CHLD,HUP,INT,USR1", "--block-signal=USR2,TERM"]);
     run_tests(&mut command, "env --ignore-signal (coreutils)");
 }
 
