@@ -38,7 +38,14 @@ const LANGUAGES: [Language; 3] = [
     Language {
         lang: Lang::Php,
         programs: &["php"],
-        flags: &["-d", "display_errors=stderr", "-d", "memory_limit=-1"],
+        flags: &[
+            "-d",
+            "display_errors=stderr",
+            "-d",
+            "memory_limit=-1",
+            "-d",
+            "disable_functions=error_log",
+        ],
         file: "bootstrap.php",
         bootstrap: include_str!("../../bootstrap/php.php"),
         install: "apt-get install php-cli",
