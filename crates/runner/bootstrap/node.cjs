@@ -1,7 +1,7 @@
 'use strict';
-// The bootstrap of a node context: it takes requests from descriptor 3, runs the sources of handlers and answers on
-// descriptor 4. docs/contexts.md is the contract. Handlers run in the same realm, so everything that is
-// needed after the first of them ran is taken here, before: they may replace any built-in.
+// The bootstrap of a node context: it takes requests from descriptor 3, runs the sources of
+// handlers and answers on descriptor 4. docs/contexts.md is the contract. Handlers run in the same
+// realm and may replace any built-in, so what is needed after the first of them is taken before.
 
 const fs = require('node:fs');
 const { AsyncLocalStorage } = require('node:async_hooks');
@@ -18,11 +18,9 @@ const TEXT_CHARS_MAX = 65536;
 const SMALL_BYTES = 262144;
 const MARK_TRIES_MAX = 1000;
 const CAUSES_MAX = 8;
-const PARAMETERS = { body: 'payload, job, ctx, emit', before: 'ctx', beforeEach: 'ctx', afterEach: 'ctx' };
-
 const FIELDS = ['before', 'beforeEach', 'afterEach', 'body'];
+const BODY_PARAMETERS = 'payload, job, ctx, emit';
 
-const unbound = Function.prototype.bind.bind(Function.prototype.call);
 const { parse, stringify } = JSON;
 const { keys, defineProperty, getOwnPropertyDescriptor, hasOwn } = Object;
 const { ownKeys } = Reflect;
@@ -30,24 +28,36 @@ const { floor } = Math;
 const { isInteger, isFinite } = Number;
 const { isView } = ArrayBuffer;
 const { from: bytesOf, allocUnsafe, byteLength, isBuffer } = Buffer;
-const { writeSync, readFileSync } = fs;
+const { wait } = Atomics;
+const { fstatSync, readFileSync, writeSync } = fs;
 const { inspect } = util;
 const { isMap, isSet, isAnyArrayBuffer } = util.types;
-const { wait } = Atomics;
-const [later, tick, write2] = [setImmediate, process.nextTick, (text) => writeSync(2, text)];
-const [exit, chdir, cwd] = [process.exit.bind(process), process.chdir, process.cwd];
+const { chdir, cwd, nextTick } = process;
+const exit = process.exit.bind(process);
 const now = performance.now.bind(performance);
+const later = setImmediate;
 const AsyncFunction = (async () => {}).constructor;
-const then = unbound(Promise.prototype.then);
-const [enter, store] = [unbound(AsyncLocalStorage.prototype.enterWith), unbound(AsyncLocalStorage.prototype.getStore)];
-const [slice, indexOf, lastIndexOf] = ['slice', 'indexOf', 'lastIndexOf'].map((n) => unbound(String.prototype[n]));
-const [charCodeAt, startsWith] = [unbound(String.prototype.charCodeAt), unbound(String.prototype.startsWith)];
-const [wellFormed, isWellFormed] = [unbound(String.prototype.toWellFormed), unbound(String.prototype.isWellFormed)];
-const [utf8Write, utf8Slice] = [unbound(Buffer.prototype.utf8Write), unbound(Buffer.prototype.utf8Slice)];
-const [toText, copy] = [unbound(Buffer.prototype.toString), unbound(Buffer.prototype.copy)];
-const [decode, decodeEnd] = [unbound(StringDecoder.prototype.write), unbound(StringDecoder.prototype.end)];
 
-// --- Answers -------------------------------------------------------------------------------------------------------
+// Methods as functions whose first argument is the object.
+const method = (type, name) => Function.prototype.call.bind(type.prototype[name]);
+const then = method(Promise, 'then');
+const enter = method(AsyncLocalStorage, 'enterWith');
+const entered = method(AsyncLocalStorage, 'getStore');
+const slice = method(String, 'slice');
+const indexOf = method(String, 'indexOf');
+const lastIndexOf = method(String, 'lastIndexOf');
+const startsWith = method(String, 'startsWith');
+const charCodeAt = method(String, 'charCodeAt');
+const toWellFormed = method(String, 'toWellFormed');
+const isWellFormed = method(String, 'isWellFormed');
+const utf8Write = method(Buffer, 'utf8Write');
+const utf8Slice = method(Buffer, 'utf8Slice');
+const toText = method(Buffer, 'toString');
+const copy = method(Buffer, 'copy');
+const decode = method(StringDecoder, 'write');
+const decodeRest = method(StringDecoder, 'end');
+
+// --- Answers -------------------------------------------------------------------------------------
 
 const small = Buffer.allocUnsafeSlow(SMALL_BYTES);
 const sleeper = new Int32Array(new SharedArrayBuffer(4));
@@ -80,7 +90,7 @@ function send(json) {
   }
 }
 
-const quote = (text) => stringify(wellFormed(text));
+const quote = (text) => stringify(toWellFormed(text));
 
 // No more than one answer may hold, and no half of a pair of surrogates at the end.
 function piece(text, at) {
@@ -90,11 +100,13 @@ function piece(text, at) {
 }
 
 function refuse(code, why) {
-  write2(why + '\n');
+  try {
+    writeSync(2, why + '\n');
+  } catch {} // A handler may have closed it.
   exit(code);
 }
 
-// --- Output --------------------------------------------------------------------------------------------------------
+// --- Output --------------------------------------------------------------------------------------
 
 let busy = false; // From a request to its last answer. Otherwise nobody expects frames.
 
@@ -124,16 +136,19 @@ class Stream extends Writable {
     this.fd = fd;
   }
   _write(chunk, encoding, callback) {
-    const isText = typeof chunk === 'string' && (encoding === 'utf8' || encoding === 'utf-8');
-    const text = isText ? chunk : decode(this.#decoder, isBuffer(chunk) ? chunk : bytesOf(chunk, encoding));
+    let text = chunk;
+    if (typeof chunk !== 'string' || (encoding !== 'utf8' && encoding !== 'utf-8')) {
+      text = decode(this.#decoder, isBuffer(chunk) ? chunk : bytesOf(chunk, encoding));
+    }
     if (text !== '') output(this.#name, this.fd, text);
     callback();
   }
   // The standard streams of node cannot be ended either.
   end(chunk, encoding, callback) {
-    const last = [chunk, encoding, callback].find((value) => typeof value === 'function');
-    if (chunk != null && typeof chunk !== 'function') this.write(chunk, typeof encoding === 'string' ? encoding : 'utf8');
-    if (last) tick(last);
+    if (typeof chunk === 'function') return this.end(null, null, chunk);
+    if (typeof encoding === 'function') return this.end(chunk, null, encoding);
+    if (chunk !== undefined && chunk !== null) this.write(chunk, encoding ?? 'utf8');
+    if (callback) nextTick(callback);
     return this;
   }
   destroy() {
@@ -142,21 +157,23 @@ class Stream extends Writable {
   // Half a character that no later write will complete.
   static flush(stream) {
     if (stream.#decoder.lastNeed === 0) return;
-    const rest = decodeEnd(stream.#decoder);
+    const rest = decodeRest(stream.#decoder);
     if (rest !== '') output(stream.#name, stream.fd, rest);
   }
 }
 
-const [stdout, stderr] = [new Stream('stdout', 1), new Stream('stderr', 2)];
-defineProperty(process, 'stdout', { value: stdout, writable: true, enumerable: true, configurable: true });
-defineProperty(process, 'stderr', { value: stderr, writable: true, enumerable: true, configurable: true });
+const stdout = new Stream('stdout', 1);
+const stderr = new Stream('stderr', 2);
+const replaceable = { writable: true, enumerable: true, configurable: true };
+defineProperty(process, 'stdout', { value: stdout, ...replaceable });
+defineProperty(process, 'stderr', { value: stderr, ...replaceable });
 process.removeAllListeners('warning');
 process.on('warning', ({ name, message }) => {
-  // Our own use of it is no news to a handler.
-  if (indexOf(message, 'USE_MAIN_CONTEXT_DEFAULT_LOADER') < 0) output('stderr', 2, name + ': ' + message + '\n');
+  const isOurs = indexOf(message, 'USE_MAIN_CONTEXT_DEFAULT_LOADER') >= 0;
+  if (!isOurs) output('stderr', 2, name + ': ' + message + '\n');
 });
 
-// --- Errors --------------------------------------------------------------------------------------------------------
+// --- Errors --------------------------------------------------------------------------------------
 
 // Message and trace of whatever was thrown, and of what it says has caused it.
 function describe(thrown) {
@@ -196,8 +213,8 @@ function handlerFrames(text) {
 
 // An error that no work can be blamed for must not cost others their work.
 function blame(thrown) {
-  // Node does not tell whose microtask threw. It was queued a moment ago, so it is of what runs now.
-  const work = store(scope) ?? running;
+  // Node does not tell whose microtask threw. It was queued a moment ago, by what runs now.
+  const work = entered(scope) ?? running;
   // Not from within the last resort for exceptions: what it throws itself ends the process.
   if (work !== null && work === running) later(settle, work, true, thrown);
   else output('stderr', 2, describe(thrown) + '\n');
@@ -206,19 +223,20 @@ function blame(thrown) {
 process.setUncaughtExceptionCaptureCallback(blame);
 process.on('unhandledRejection', blame);
 
-// --- Sources -------------------------------------------------------------------------------------------------------
+// --- Sources -------------------------------------------------------------------------------------
 
 function compile(type, field, source, require) {
-  // A method has a name in traces, but does not take that name from the source's own variables. The source
-  // begins on the first line, so that its lines keep their numbers.
-  const head = '(require => ({async ' + field + '(' + PARAMETERS[field] + ') {';
+  const parameters = field === 'body' ? BODY_PARAMETERS : 'ctx';
+  // A method has a name in traces, but does not take that name from the source's own variables.
+  // The source begins on the first line, so that its lines keep their numbers.
+  const head = '(require => ({async ' + field + '(' + parameters + ') {';
   const script = new Script(head + source + '\n}}).' + field + ')', {
     filename: 'handler ' + type + ' ' + field,
     columnOffset: -head.length,
     importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
   });
   try {
-    new AsyncFunction(PARAMETERS[field], source);
+    new AsyncFunction(parameters, source);
   } catch {
     throw new SyntaxError("a '}' closes what the source has not opened");
   }
@@ -229,12 +247,13 @@ function compile(type, field, source, require) {
 function describeSyntax(error, source) {
   let lines = 1;
   for (let at = 0; (at = indexOf(source, '\n', at) + 1) > 0; ) lines++;
-  const stack = String(error.stack);
+  const stack = '' + error.stack;
   const place = slice(stack, 0, indexOf(stack, '\n'));
-  const line = Number(slice(place, lastIndexOf(place, ':') + 1));
-  if (!startsWith(place, 'handler ') || !isInteger(line)) return error.name + ': ' + error.message;
+  const line = +slice(place, lastIndexOf(place, ':') + 1);
+  const message = error.name + ': ' + error.message;
+  if (!startsWith(place, 'handler ') || !isInteger(line)) return message;
   if (line > lines) return 'SyntaxError: Unexpected end of the source (line ' + lines + ')';
-  return error.name + ': ' + error.message + ' (line ' + line + ')';
+  return message + ' (line ' + line + ')';
 }
 
 function load(request) {
@@ -244,10 +263,11 @@ function load(request) {
   const require = createRequire(cwd() + '/');
   for (let at = 0; at < FIELDS.length; at++) {
     const field = FIELDS[at];
+    const source = request[field];
     try {
-      handler[field] = typeof request[field] === 'string' ? compile(type, field, request[field], require) : null;
+      handler[field] = source === null ? null : compile(type, field, source, require);
     } catch (error) {
-      fail('load', describeSyntax(error, request[field]), ',"field":"' + field + '"');
+      fail('load', describeSyntax(error, source), ',"field":"' + field + '"');
       return;
     }
   }
@@ -257,12 +277,12 @@ function load(request) {
     return;
   }
   stage(handler, 'before', (us) => {
-    handlers.set(number, handler);
+    handlers[number] = handler;
     loaded(us);
   });
 }
 
-// --- Results -------------------------------------------------------------------------------------------------------
+// --- Results -------------------------------------------------------------------------------------
 
 class Refusal extends Error {}
 
@@ -270,7 +290,8 @@ function isStatus(value) {
   return isInteger(value) && value >= 100 && value <= 599;
 }
 
-// JSON, or an error: where JSON.stringify would put null for a number, or half a pair of surrogates.
+// JSON, or an error also where JSON.stringify would say `null` for a number that is none, or write
+// half a pair of surrogates.
 function json(value) {
   if (isView(value) || isMap(value) || isSet(value) || isAnyArrayBuffer(value)) {
     throw new Refusal(value.constructor.name + ' is no JSON value');
@@ -279,7 +300,9 @@ function json(value) {
   if (text === undefined) throw new Refusal('a ' + typeof value + ' is no JSON value');
   if (indexOf(text, 'null') >= 0 || indexOf(text, '\\ud') >= 0) {
     stringify(value, (key, inner) => {
-      if (typeof inner === 'number' && !isFinite(inner)) throw new Refusal(inner + ' is no JSON value');
+      if (typeof inner === 'number' && !isFinite(inner)) {
+        throw new Refusal(inner + ' is no JSON value');
+      }
       const isBroken = (typeof inner === 'string' && !isWellFormed(inner)) || !isWellFormed(key);
       if (isBroken) throw new Refusal('a text with half a character is no JSON value');
       return inner;
@@ -310,7 +333,8 @@ function outcome(failed, value) {
 
 function statusMember(status) {
   if (isStatus(status)) return '"status":' + status;
-  throw new Refusal('the status must be a whole number from 100 to 599, not ' + piece(inspect(status), 0));
+  const shown = piece(inspect(status), 0);
+  throw new Refusal('the status must be a whole number from 100 to 599, not ' + shown);
 }
 
 function dataMember(data) {
@@ -318,10 +342,13 @@ function dataMember(data) {
   try {
     text = json(data);
   } catch (error) {
-    throw new Refusal('the result is no JSON value: ' + (error instanceof Refusal ? error.message : describe(error)));
+    const why = error instanceof Refusal ? error.message : describe(error);
+    throw new Refusal('the result is no JSON value: ' + why);
   }
   const bytes = byteLength(text);
-  if (bytes > resultBytesMax) throw new Refusal('the result has ' + bytes + ' bytes, at most ' + resultBytesMax);
+  if (bytes > resultBytesMax) {
+    throw new Refusal('the result has ' + bytes + ' bytes, at most ' + resultBytesMax);
+  }
   return '"data":' + text;
 }
 
@@ -329,16 +356,17 @@ function failure(thrown) {
   let status = 500;
   try {
     if (thrown instanceof Refusal) return '"status":500,"error":' + quote(piece(thrown.message, 0));
-    if (thrown !== null && typeof thrown === 'object' && isStatus(thrown.status)) status = thrown.status;
+    if (thrown !== null && typeof thrown === 'object') {
+      if (isStatus(thrown.status)) status = thrown.status;
+    }
   } catch {} // A getter of the handler's that throws is no status.
   return '"status":' + status + ',"error":' + quote(describe(thrown));
 }
 
-// --- Work: a job, or one of the other three sources ----------------------------------------------------------------
+// --- Work: a job, or one of the other three sources ----------------------------------------------
 
 const scope = new AsyncLocalStorage(); // Tells whose promise was rejected, whose timer threw.
-const handlers = new Map();
-const handlerOf = handlers.get.bind(handlers);
+const handlers = { __proto__: null };
 let running = null;
 let markBytes = null;
 let resultBytesMax = 0;
@@ -347,7 +375,8 @@ function start(work, source, a, b, c, d) {
   running = work;
   enter(scope, work);
   work.since = now();
-  then(source(a, b, c, d), (value) => settle(work, false, value), (thrown) => settle(work, true, thrown));
+  const returned = (value) => settle(work, false, value);
+  then(source(a, b, c, d), returned, (thrown) => settle(work, true, thrown));
 }
 
 // The first word counts: a job that has ended by an exception elsewhere may still return something.
@@ -375,7 +404,10 @@ class Batch {
   }
   next(place) {
     if (place === this.jobs.length) {
-      stage(this.handler, 'afterEach', (us) => finish('{"kind":"done","us":' + us + '}'));
+      stage(this.handler, 'afterEach', (us) => {
+        if (isDeaf()) exit(70);
+        finish('{"kind":"done","us":' + us + '}');
+      });
       return;
     }
     const { handler } = this;
@@ -399,7 +431,8 @@ class Batch {
       created_at: entry.created_at,
       progress: (percent, message) => progress(work, percent, message),
     };
-    start(work, handler.body, payload, job, handler.ctx, (type, value, options) => emit(work, type, value, options));
+    const emitter = (type, value, options) => emit(work, type, value, options);
+    start(work, handler.body, payload, job, handler.ctx, emitter);
   }
 }
 
@@ -439,17 +472,19 @@ function emit(work, type, value, options) {
   if (typeof type !== 'string' || type === '' || !isWellFormed(type)) {
     throw new TypeError('emit: the type must be a text that is not empty');
   }
-  const isBytes = isView(value);
-  let payload;
-  if (isBytes) payload = toText(bytesOf(value.buffer, value.byteOffset, value.byteLength), 'base64');
-  else if (typeof value === 'string' && isWellFormed(value)) payload = value;
-  else payload = json(value);
   if (options !== undefined && options !== null && typeof options !== 'object') {
     throw new TypeError('emit: the options must be an object');
   }
+  let payload;
+  if (isView(value)) {
+    const bytes = bytesOf(value.buffer, value.byteOffset, value.byteLength);
+    payload = '"payload_base64":"' + toText(bytes, 'base64') + '"';
+  } else {
+    const isText = typeof value === 'string' && isWellFormed(value);
+    payload = '"payload":' + stringify(isText ? value : json(value));
+  }
   const more = options === undefined || options === null ? '' : ',"options":' + json(options);
-  const frame =
-    '{"kind":"emit","type":' + stringify(type) + (isBytes ? ',"payload_base64":' : ',"payload":') + stringify(payload) + more + '}';
+  const frame = '{"kind":"emit","type":' + stringify(type) + ',' + payload + more + '}';
   if (byteLength(frame) > FRAME_BYTES_MAX) throw new RangeError('emit: the payload is too large');
   send(frame);
 }
@@ -459,22 +494,24 @@ function progress(work, percent, message) {
   if (!(typeof percent === 'number' && percent >= 0 && percent <= 100)) {
     throw new TypeError('progress: the percentage must be a number from 0 to 100');
   }
-  const more = message === undefined || message === null ? '' : ',"message":' + quote(piece(`${message}`, 0));
+  const has = message !== undefined && message !== null;
+  const more = has ? ',"message":' + quote(piece(`${message}`, 0)) : '';
   send('{"kind":"progress","percent":' + percent + more + '}');
 }
 
-// --- What handlers may have changed for everybody ------------------------------------------------------------------
+// --- What handlers may have changed for everybody ------------------------------------------------
 
-const SHARED = [globalThis, console, JSON, Math, Reflect, Object, Array, Promise, Date];
-for (const type of [Object, Function, Array, String, Number, Promise, Date, RegExp, Map, Set, Error]) {
-  SHARED.push(type.prototype);
-}
+const SHARED = [globalThis, console, JSON, Math, Reflect];
+const TYPES = [Object, Function, Array, String, Number, Promise, Date, RegExp, Map, Set, Error];
+for (const type of TYPES) SHARED.push(type, type.prototype);
 const pristine = SHARED.map(propertiesOf);
-// Node itself keeps changing values in `process`; its functions and streams it does not.
+// Node itself keeps changing values in `process`, but not its functions and these three.
 const pristineProcess = propertiesOf(process).filter(
-  ({ name, was }) => typeof was.value === 'function' || name === 'stdout' || name === 'stderr' || name === 'env',
+  ({ name, was }) => typeof was.value === 'function' || ['stdout', 'stderr', 'env'].includes(name),
 );
-const [env, environment, directory] = [process.env, { __proto__: null, ...process.env }, cwd()];
+const { env } = process;
+const environment = { __proto__: null, ...env };
+const directory = cwd();
 let last = null;
 
 function propertiesOf(object) {
@@ -518,14 +555,18 @@ function switchTo(number) {
   delete stdout.write;
   delete stderr.write;
   const names = keys(env);
-  for (let at = 0; at < names.length; at++) if (!(names[at] in environment)) delete env[names[at]];
-  for (const name in environment) if (env[name] !== environment[name]) env[name] = environment[name];
+  for (let at = 0; at < names.length; at++) {
+    if (!(names[at] in environment)) delete env[names[at]];
+  }
+  for (const name in environment) {
+    if (env[name] !== environment[name]) env[name] = environment[name];
+  }
   try {
     chdir(directory);
   } catch {} // It is gone. A handler that needs it will say so.
 }
 
-// --- Requests ------------------------------------------------------------------------------------------------------
+// --- Requests ------------------------------------------------------------------------------------
 
 function finish(json) {
   enter(scope, undefined);
@@ -537,12 +578,13 @@ function finish(json) {
 }
 
 function fail(name, message, more) {
-  finish('{"kind":"failed","stage":"' + name + '"' + more + ',"message":' + quote(piece(message, 0)) + '}');
+  const told = quote(piece(message, 0));
+  finish('{"kind":"failed","stage":"' + name + '"' + more + ',"message":' + told + '}');
 }
 
 function run(request) {
-  const handler = handlerOf(request.handler);
-  if (handler === undefined) refuse(65, 'a request names handler ' + request.handler + ', which is not loaded');
+  const handler = handlers[request.handler];
+  if (handler === undefined) refuse(65, 'handler ' + request.handler + ' is not loaded');
   switchTo(request.handler);
   stage(handler, 'beforeEach', (us) => {
     send('{"kind":"begun","us":' + us + '}');
@@ -556,10 +598,12 @@ function hello(request) {
   }
   markBytes = bytesOf('\0' + request.mark + '\n');
   resultBytesMax = request.result_bytes_max;
-  finish('{"kind":"ready","protocol":' + PROTOCOL + ',"language":"node ' + process.versions.node + '"}');
+  const language = 'node ' + process.versions.node;
+  finish('{"kind":"ready","protocol":' + PROTOCOL + ',"language":"' + language + '"}');
 }
 
-let held = allocUnsafe(SMALL_BYTES); // What has been read and not been used lies from `from` to `to`.
+// What has been read and not been used lies from `from` to `to`.
+let held = allocUnsafe(SMALL_BYTES);
 let from = 0;
 let to = 0;
 let atEnd = false;
@@ -580,9 +624,8 @@ function receive(bytes) {
 
 // Starts on the next request, if there is a whole one.
 function take() {
-  const length = to - from < 4 ? 0 : ((held[from] << 24) | (held[from + 1] << 16) | (held[from + 2] << 8) | held[from + 3]) >>> 0;
-  if (to - from >= 4 && (length === 0 || length > FRAME_BYTES_MAX)) refuse(65, 'a request of ' + length + ' bytes');
-  if (to - from < 4 || to - from < length + 4) {
+  const length = to - from < 4 ? 0 : headAt(from);
+  if (to - from < 4 + length || to - from < 4) {
     if (atEnd) exit(0);
     return;
   }
@@ -603,6 +646,23 @@ function take() {
   else if (request.kind === 'load') load(request);
   else if (request.kind === 'hello') hello(request);
   else refuse(65, 'a request of kind ' + request.kind);
+}
+
+// A handler that closes descriptor 3 would let us wait for ever, and other jobs with us.
+const inode = fstatSync(3).ino;
+
+function isDeaf() {
+  try {
+    return fstatSync(3).ino !== inode;
+  } catch {
+    return true;
+  }
+}
+
+function headAt(at) {
+  const length = held[at] * 0x1000000 + ((held[at + 1] << 16) | (held[at + 2] << 8) | held[at + 3]);
+  if (length === 0 || length > FRAME_BYTES_MAX) refuse(65, 'a request of ' + length + ' bytes');
+  return length;
 }
 
 // As long as it reads, node does not end, even if a job waits for something that never comes.

@@ -1,13 +1,18 @@
 <?php
 // The bootstrap of a php context: it takes requests from descriptor 3, runs the sources of handlers
-// and answers on descriptor 4. docs/contexts.md is the contract. Everything lives in classes, because
-// global variables belong to handlers.
+// and answers on descriptor 4. docs/contexts.md is the contract. Everything lives in classes,
+// because global variables belong to handlers.
 
 /** What `$job` is: properties, `[]` for the same, and `progress`. */
 final class WindlassJob implements ArrayAccess
 {
     public function __construct(
-        public $id, public $tenant, public $type, public $attempt, public $priority, public $created_at
+        public $id,
+        public $tenant,
+        public $type,
+        public $attempt,
+        public $priority,
+        public $created_at,
     ) {
     }
 
@@ -107,16 +112,20 @@ final class WindlassContext
     ];
     private const STRICT = JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES
         | JSON_PRESERVE_ZERO_FRACTION | JSON_THROW_ON_ERROR;
-    private const LENIENT = JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES | JSON_INVALID_UTF8_SUBSTITUTE;
+    private const LENIENT = JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES
+        | JSON_INVALID_UTF8_SUBSTITUTE;
 
     private static $requests;
     private static $answers;
     private static array $descriptors;
-    private static array $half = self::NO_HALF; // The beginning of a character that waits for its rest.
+    /** The beginnings of characters that wait for their rest. */
+    private static array $half = self::NO_HALF;
     private static int $process;
     private static string $held = '';
-    private static bool $busy = false; // From a request to its last answer. Otherwise nobody expects frames.
-    private static ?array $loading = null; // The number of the handler and the field that is compiled now.
+    /** From a request to its last answer. Otherwise nobody expects frames. */
+    private static bool $busy = false;
+    /** The field that is compiled now, and its source. */
+    private static ?array $loading = null;
     private static ?WindlassJob $running = null;
     private static ?string $mark = null;
     private static int $resultBytesMax = 0;
@@ -172,7 +181,8 @@ final class WindlassContext
     /** No more than an answer may hold, and no half of a character at the end. */
     private static function cut(string $text): string
     {
-        return strlen($text) <= self::TEXT_BYTES_MAX ? $text : self::whole(substr($text, 0, self::TEXT_BYTES_MAX));
+        $isLong = strlen($text) > self::TEXT_BYTES_MAX;
+        return $isLong ? self::whole(substr($text, 0, self::TEXT_BYTES_MAX)) : $text;
     }
 
     /** The text without the beginning of a character at its end. */
@@ -212,7 +222,8 @@ final class WindlassContext
         while ($text !== '') {
             $part = self::cut($text);
             $text = substr($text, strlen($part));
-            self::send('{"kind":"output","stream":"' . $stream . '","text":' . self::quote($part) . '}');
+            $json = self::quote($part);
+            self::send('{"kind":"output","stream":"' . $stream . '","text":' . $json . '}');
         }
     }
 
@@ -225,7 +236,7 @@ final class WindlassContext
         return '';
     }
 
-    /** Buffers that a source has left open are closed, and ours, if it was closed, is opened again. */
+    /** Buffers that a source has left open are closed; ours, if it was closed, is opened again. */
     private static function settle(): void
     {
         while (ob_get_level() > 0 && ob_list_handlers() !== self::BUFFERS) {
@@ -271,8 +282,8 @@ final class WindlassContext
     {
         $text = '';
         for ($next = $error; $next !== null; $next = $next->getPrevious()) {
-            $text .= ($text === '' ? '' : "\ncaused by ") . get_class($next) . ': ' . $next->getMessage();
-            $text .= "\n    at " . $next->getFile() . ':' . $next->getLine();
+            $text .= ($text === '' ? '' : "\ncaused by ") . get_class($next) . ': ';
+            $text .= $next->getMessage() . "\n    at " . $next->getFile() . ':' . $next->getLine();
             foreach ($next->getTrace() as $frame) {
                 if (($frame['file'] ?? '') === __FILE__) {
                     break;
@@ -281,7 +292,8 @@ final class WindlassContext
                     continue;
                 }
                 $text .= "\n    at " . ($frame['file'] ?? '[php]') . ':' . ($frame['line'] ?? 0);
-                $text .= ' ' . ($frame['class'] ?? '') . ($frame['type'] ?? '') . $frame['function'] . '()';
+                $class = ($frame['class'] ?? '') . ($frame['type'] ?? '');
+                $text .= " $class{$frame['function']}()";
             }
         }
         return $text;
@@ -292,7 +304,7 @@ final class WindlassContext
     {
         if (self::$loading !== null && getmypid() === self::$process) {
             [$field, $source] = self::$loading;
-            $error = error_get_last() ?? ['message' => 'the compiler ended the process', 'line' => 1];
+            $error = error_get_last() ?? ['message' => 'the compiler has ended', 'line' => 1];
             $message = 'Fatal error: ' . self::withLine($error['message'], $error['line'], $source);
             self::send(self::failed('load', $message, ',"field":"' . $field . '"'));
             self::$busy = false;
@@ -301,7 +313,8 @@ final class WindlassContext
 
     private static function failed(string $stage, string $message, string $more = ''): string
     {
-        return '{"kind":"failed","stage":"' . $stage . '"' . $more . ',"message":' . self::quote($message) . '}';
+        $json = self::quote($message);
+        return '{"kind":"failed","stage":"' . $stage . '"' . $more . ',"message":' . $json . '}';
     }
 
     // --- Sources ---------------------------------------------------------------------------------
@@ -332,7 +345,8 @@ final class WindlassContext
             }
             $isHead = $isHead && $token->isIgnorable();
             $isHtml = $token->is([T_INLINE_HTML, T_CLOSE_TAG]);
-            $depth += $token->is(['{', T_CURLY_OPEN, T_DOLLAR_OPEN_CURLY_BRACES]) ? 1 : ($token->is('}') ? -1 : 0);
+            $opens = $token->is(['{', T_CURLY_OPEN, T_DOLLAR_OPEN_CURLY_BRACES]);
+            $depth += $opens ? 1 : ($token->is('}') ? -1 : 0);
             if ($depth < 0) { // Would end our function, not one of the source's.
                 throw new WindlassRefusal("ParseError: Unmatched '}' (line {$token->line})");
             }
@@ -362,13 +376,15 @@ final class WindlassContext
         if (!$request['check']) {
             self::switchTo($number);
         }
-        $handler = ['tenant' => $request['tenant'], 'type' => $request['type'], 'ctx' => new stdClass()];
+        ['tenant' => $tenant, 'type' => $type] = $request;
+        $handler = ['tenant' => $tenant, 'type' => $type, 'ctx' => new stdClass()];
         foreach (self::PARAMETERS as $field => $_) {
             $source = $request[$field];
             try {
-                $handler[$field] = $source === null ? null : self::compile($request['type'], $field, $source);
+                $handler[$field] = $source === null ? null : self::compile($type, $field, $source);
             } catch (Throwable $error) {
-                $message = $error instanceof WindlassRefusal ? $error->getMessage() : self::describe($error);
+                $isOurs = $error instanceof WindlassRefusal;
+                $message = $isOurs ? $error->getMessage() : self::describe($error);
                 return self::failed('load', $message, ',"field":"' . $field . '"');
             }
         }
@@ -394,8 +410,9 @@ final class WindlassContext
         $parts = $value instanceof stdClass ? (array) $value : $value;
         if (is_array($parts) && $parts !== []) {
             $hasData = array_key_exists('data', $parts);
-            if (count($parts) === (array_key_exists('status', $parts) ? 1 : 0) + ($hasData ? 1 : 0)) {
-                $first = isset($parts['status']) ? self::statusMember($parts['status']) : '"status":200';
+            $hasStatus = array_key_exists('status', $parts);
+            if (count($parts) === (int) $hasStatus + (int) $hasData) {
+                $first = self::statusMember($parts['status'] ?? 200);
                 return $hasData ? $first . ',' . self::dataMember($parts['data']) : $first;
             }
         }
@@ -425,7 +442,8 @@ final class WindlassContext
         }
         $bytes = strlen($text);
         if ($bytes > self::$resultBytesMax) {
-            throw new WindlassRefusal("the result has $bytes bytes, at most " . self::$resultBytesMax);
+            $most = self::$resultBytesMax;
+            throw new WindlassRefusal("the result has $bytes bytes, at most $most");
         }
         return '"data":' . $text;
     }
@@ -479,9 +497,8 @@ final class WindlassContext
         }
         self::send('{"kind":"begun","us":' . $us . '}');
         foreach ($request['jobs'] as $place => $entry) {
-            $job = new WindlassJob(
-                $entry['id'], $tenant, $type, $entry['attempt'], $entry['priority'], $entry['created_at']
-            );
+            ['id' => $id, 'attempt' => $attempt, 'priority' => $priority] = $entry;
+            $job = new WindlassJob($id, $tenant, $type, $attempt, $priority, $entry['created_at']);
             $emit = static function ($type, $payload, $options = null) use ($job): void {
                 self::emit($job, $type, $payload, $options);
             };
@@ -509,7 +526,8 @@ final class WindlassContext
         }
         $us = 0;
         $problem = self::stage($handler['afterEach'], $ctx, $us);
-        return $problem === null ? '{"kind":"done","us":' . $us . '}' : self::failed('afterEach', $problem);
+        $done = '{"kind":"done","us":' . $us . '}';
+        return $problem === null ? $done : self::failed('afterEach', $problem);
     }
 
     private static function payload(array $entry): string
@@ -518,7 +536,10 @@ final class WindlassContext
             return base64_decode($entry['payload_base64']);
         }
         $payload = @file_get_contents($entry['payload_file']);
-        return is_string($payload) ? $payload : throw new RuntimeException('the payload cannot be read');
+        if ($payload === false) {
+            throw new RuntimeException('the payload cannot be read');
+        }
+        return $payload;
     }
 
     private static function emit(WindlassJob $job, $type, $payload, $options): void
@@ -529,10 +550,14 @@ final class WindlassContext
         if (!is_string($type) || $type === '') {
             throw new TypeError('emit: the type must be a text that is not empty');
         }
-        $isBytes = is_string($payload) && !preg_match('//u', $payload);
-        $payload = is_string($payload) ? $payload : json_encode($payload, self::STRICT);
         $frame = ['kind' => 'emit', 'type' => $type];
-        $frame += $isBytes ? ['payload_base64' => base64_encode($payload)] : ['payload' => $payload];
+        if (!is_string($payload)) {
+            $frame['payload'] = json_encode($payload, self::STRICT);
+        } elseif (preg_match('//u', $payload)) {
+            $frame['payload'] = $payload;
+        } else {
+            $frame['payload_base64'] = base64_encode($payload);
+        }
         if ($options !== null && !is_array($options) && !$options instanceof stdClass) {
             throw new TypeError('emit: the options must be an array');
         }
@@ -615,11 +640,13 @@ final class WindlassContext
     private static function hello(array $request): string
     {
         if ($request['protocol'] !== self::PROTOCOL) {
-            self::refuse(64, 'this bootstrap speaks protocol ' . self::PROTOCOL . ", not {$request['protocol']}");
+            $ours = self::PROTOCOL;
+            self::refuse(64, "this bootstrap speaks protocol $ours, not {$request['protocol']}");
         }
         self::$mark = "\0{$request['mark']}\n";
         self::$resultBytesMax = $request['result_bytes_max'];
-        return '{"kind":"ready","protocol":' . self::PROTOCOL . ',"language":"php ' . PHP_VERSION . '"}';
+        $language = 'php ' . PHP_VERSION;
+        return '{"kind":"ready","protocol":' . self::PROTOCOL . ',"language":"' . $language . '"}';
     }
 
     /** The next so many bytes, or null at the end. */
@@ -639,6 +666,8 @@ final class WindlassContext
 
     public static function serve(): void
     {
+        ini_set('display_errors', 'stderr');
+        ini_set('log_errors', '0'); // Would say the same once more.
         self::$process = getmypid();
         self::$requests = fopen('php://fd/3', 'rb');
         self::$answers = fopen('php://fd/4', 'wb');
@@ -679,7 +708,7 @@ final class WindlassContext
         exit(0);
     }
 
-    /** Keeps the descriptors from programs that handlers start. Php has no way of its own to do so. */
+    /** Keeps the descriptors from programs that handlers start. Php has no way of its own. */
     private static function closeOnExec(): void
     {
         try {
@@ -699,7 +728,7 @@ function windlass_include(string $path): Closure
     return include $path;
 }
 
-// Php's own `error_log` writes round its streams. It can be replaced if it is switched off by a flag.
+// Php's own `error_log` writes round its streams. A flag switches it off, so that this replaces it.
 if (!function_exists('error_log')) {
     function error_log(string $message, int $message_type = 0, ?string $destination = null): bool
     {

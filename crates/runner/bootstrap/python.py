@@ -31,7 +31,8 @@ PARAMETERS = {
     "body": ["payload", "job", "ctx", "emit"],
 }
 
-write, exit_now, chdir = os.write, os._exit, os.chdir
+write, close, exit_now, chdir = os.write, os.close, os._exit, os.chdir
+new_lock = threading.RLock
 # The parts of these modules that are not written in python, and so not broken by other parts.
 parse, quote = json.scanner.c_make_scanner(json.JSONDecoder()), json.encoder.c_encode_basestring
 make_encoder, no_json = json.encoder.c_make_encoder, json.JSONEncoder().default
@@ -59,7 +60,7 @@ def write_whole(descriptor, data, tries=None):
 
 
 # Threads that a job has left behind may print while the next one ends, or while nothing runs.
-speaking = threading.RLock()
+speaking = new_lock()
 
 
 def send(text):
@@ -81,8 +82,12 @@ def refuse(code, why):
     exit_now(code)
 
 
-# Half a pair of surrogates has no bytes.
-codecs.register_error("windlass", lambda error: (b"\xef\xbf\xbd" * (error.end - error.start), error.end))
+def replace_half(error):
+    """Half a pair of surrogates has no bytes of its own."""
+    return b"\xef\xbf\xbd" * (error.end - error.start), error.end
+
+
+codecs.register_error("windlass", replace_half)
 
 
 # --- Output --------------------------------------------------------------------------------------
@@ -179,9 +184,11 @@ def restore_streams():
 
 def child_of_fork():
     """A child that a handler forks is no context: it prints, and has no word in the protocol."""
+    global speaking
     State.busy, State.running = False, None
-    os.close(3)
-    os.close(4)
+    speaking = new_lock()  # Another thread, which is not in the child, may hold the old one.
+    close(3)
+    close(4)
 
 
 # --- Errors --------------------------------------------------------------------------------------
@@ -236,7 +243,7 @@ class Ctx(Namespace):
 
 class Handler:
     def __init__(self, request):
-        self.number, self.tenant, self.type = (request[name] for name in ("handler", "tenant", "type"))
+        self.number, self.tenant, self.type = request["handler"], request["tenant"], request["type"]
         self.ctx = Ctx()
         # Its global variables are those of a main module of its own.
         self.module = ModuleType("__main__")
@@ -244,7 +251,8 @@ class Handler:
 
     def compile(self, field, source):
         filename = f"handler {self.type} {field}"
-        linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+        lines = io.StringIO(source).readlines()
+        linecache.cache[filename] = (len(source), None, lines, filename)  # For traces.
         return function_of(field, source, filename, vars(self.module))
 
 
@@ -281,11 +289,8 @@ def function_of(field, source, filename, variables):
         col_offset=0,
     )
     module = ast.fix_missing_locations(ast.Module(body=[*future, function], type_ignores=[]))
-    names = dict(variables)
     exec(compile(module, filename, "exec", dont_inherit=True), variables)
     made = variables.pop(field)
-    if field in names:
-        variables[field] = names[field]
     if made.__code__.co_flags & 0x2A0:  # A generator or a coroutine would run nothing when called.
         raise SyntaxError("'yield' and 'await' cannot be used outside of a function of your own")
     return made
@@ -305,17 +310,13 @@ def load(request):
             where = f" (line {line})" if isinstance(line, int) else ""
             message = f"{type(error).__name__}: {getattr(error, 'msg', error)}{where}"
             return failed("load", message, f',"field":"{field}"')
-    started = now()
+    us = 0
     if not check:
         sys.modules["__main__"] = handler.module
+        us, problem = stage(handler.before, handler.ctx)
+        if problem is not None:
+            return failed("before", problem)
         handlers[number] = handler
-        if handler.before is not None:
-            try:
-                handler.before(handler.ctx)
-            except BaseException as error:
-                del handlers[number]
-                return failed("before", describe(error))
-    us = 0 if check or handler.before is None else (now() - started) // 1000
     return f'{{"kind":"loaded","handler":{number},"us":{us}}}'
 
 
@@ -393,7 +394,8 @@ class Job(Namespace):
     def progress(self, percent, message=None):
         if State.running is not self:
             raise RuntimeError("progress: the job has ended")
-        if isinstance(percent, bool) or not isinstance(percent, (int, float)) or not 0 <= percent <= 100:
+        is_number = isinstance(percent, (int, float)) and not isinstance(percent, bool)
+        if not is_number or not 0 <= percent <= 100:
             raise ValueError("progress: the percentage must be a number from 0 to 100")
         more = "" if message is None else f',"message":{quote(str(message)[:TEXT_CHARS_MAX])}'
         send(f'{{"kind":"progress","percent":{percent}{more}}}')
@@ -579,4 +581,7 @@ def serve():
 
 
 if __name__ == "__main__":
-    serve()
+    try:
+        serve()
+    except BaseException as error:  # A signal's, between two jobs; or descriptor 3 was closed.
+        refuse(70, describe(error))

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Context, Lang, ends, text};
+use crate::harness::{Context, Lang, ends, run, text};
 
 fn check_alive(context: &mut Context, expected: &Value) {
     for _ in 0..2 {
@@ -98,4 +98,20 @@ pub(crate) fn closed_ordinary_descriptors_break_no_protocol(lang: Lang) {
     let mut context = Context::loaded(lang, body);
     assert_eq!(text(&context.run(&["a"]), "stdout"), "still heard\n");
     check_alive(&mut context, &json!("b"));
+}
+
+/// Nobody waits for a context that cannot hear: it ends, and says so by that.
+pub(crate) fn closed_channels_end_the_context(lang: Lang) {
+    // Php has no way to close them.
+    let body = lang.pick(
+        "require('fs').closeSync(Number(payload))",
+        "import os\nos.close(int(payload))",
+        "posix_kill(getmypid(), SIGKILL);",
+    );
+    for descriptor in ["3", "4"] {
+        let mut context = Context::loaded(lang, body);
+        context.ask(&run(1, false, [json!({"payload": descriptor})].into_iter()));
+        while context.answer().is_some() {}
+        assert_ne!(context.ended().code, Some(0));
+    }
 }

@@ -132,6 +132,7 @@ list! { $
         replaced_streams_break_no_protocol
         noise_on_the_ordinary_descriptors_is_no_answer
         closed_ordinary_descriptors_break_no_protocol
+        closed_channels_end_the_context
     }
 }
 
