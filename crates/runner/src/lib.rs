@@ -7,6 +7,7 @@
 //! | `context` | warm processes that run batch after batch |
 //! | `process` | one attempt in a process: start, feed, capture, limit, verdict |
 //! | `launch` | the command of an attempt and its environment |
+//! | `doctor` | which layers of it are in force on this machine |
 //! | `isolate` | what a process may see, touch and use up |
 //! | `os` | the calls that have no safe form: descriptors, the exit |
 //! | `tree` | ending everything that an attempt started |
@@ -21,6 +22,7 @@
 
 mod check;
 mod context;
+pub mod doctor;
 mod http;
 mod http_batch;
 mod isolate;

@@ -9,6 +9,7 @@
 //! | `wiring` | the parts of a daemon put together |
 //! | `client` | the commands that talk to a daemon |
 //! | `source` | a handler's file taken apart |
+//! | `doctor` | how handlers are kept apart on this machine |
 //! | `demo` | a queue that shows itself |
 //! | `temporary` | the daemon that it uses, gone when it ends |
 //! | `log`, `output`, `signal` | the edges: standard error, the terminal, TERM and INT |
@@ -17,6 +18,7 @@ mod cli;
 mod client;
 mod config;
 mod demo;
+mod doctor;
 mod log;
 mod output;
 mod serve;
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
     let ended = match cli.command {
         Action::Serve(flags) => serve::run(&flags),
         Action::Demo => demo::run(),
+        Action::Doctor(flags) => doctor::run(&flags, cli.target.json),
         Action::Completions { shell } => completions(shell),
         action => ask(&cli.target, action),
     };

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
@@ -87,19 +87,8 @@ fn open_runner(config: &Config, path: String) -> anyhow::Result<LocalRunner> {
     let scratch = std::path::absolute(config.data_dir.join("scratch"));
     let scratch = scratch.context("the working directory cannot be found")?;
     for number in 1..=SYSID_MAX {
-        let made = LocalRunner::new(windlass_runner::Options {
-            scratch_dir: scratch.join(number.to_string()),
-            log_bytes_max: config.job.log_bytes_max,
-            path: path.clone(),
-            isolation: isolation_options(config)?,
-            contexts: windlass_runner::Bounds {
-                contexts_max: config.contexts.max,
-                tenant_contexts_max: config.contexts.tenant_max,
-            },
-            cores: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
-            clock: Arc::new(SystemClock),
-        });
-        match made {
+        let options = runner_options(config, scratch.join(number.to_string()), path.clone())?;
+        match LocalRunner::new(options) {
             Err(windlass_runner::Error::ScratchInUse { .. }) => {}
             made => return Ok(made?),
         }
@@ -107,8 +96,28 @@ fn open_runner(config: &Config, path: String) -> anyhow::Result<LocalRunner> {
     bail!("all {SYSID_MAX} scratch directories in {} are in use", scratch.display())
 }
 
+/// How handlers are run with their private directories below `scratch_dir`.
+pub(crate) fn runner_options(
+    config: &Config,
+    scratch_dir: PathBuf,
+    path: String,
+) -> anyhow::Result<windlass_runner::Options> {
+    Ok(windlass_runner::Options {
+        scratch_dir,
+        log_bytes_max: config.job.log_bytes_max,
+        path,
+        isolation: isolation_options(config)?,
+        contexts: windlass_runner::Bounds {
+            contexts_max: config.contexts.max,
+            tenant_contexts_max: config.contexts.tenant_max,
+        },
+        cores: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+        clock: Arc::new(SystemClock),
+    })
+}
+
 /// Handlers never see the data directory, or a store that lies elsewhere.
-pub(crate) fn isolation_options(config: &Config) -> anyhow::Result<IsolationOptions> {
+fn isolation_options(config: &Config) -> anyhow::Result<IsolationOptions> {
     let mut hidden = Vec::new();
     for path in [&config.data_dir, &config.store] {
         let path = std::path::absolute(path).context("the working directory cannot be found")?;

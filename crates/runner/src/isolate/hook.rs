@@ -140,7 +140,7 @@ fn forbid_new_privileges() -> io::Result<()> {
 
 /// The version of Landlock that this kernel has.
 #[allow(unsafe_code)]
-pub(super) fn landlock_version() -> io::Result<i64> {
+pub(crate) fn landlock_version() -> io::Result<i64> {
     const ASK_VERSION: u32 = 1;
     // SAFETY: with this flag the call takes no rules and answers a number.
     let version = unsafe {

@@ -13,6 +13,8 @@ use landlock::{
     RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
 };
 
+use crate::Error;
+
 /// Newest rights that were tried; a kernel that knows fewer keeps those that it knows.
 const TRIED: ABI = ABI::V7;
 
@@ -83,6 +85,21 @@ pub enum Landlock {
     /// Or the runner does not start.
     Required,
     Off,
+}
+
+impl Landlock {
+    /// Whether it is used, where the kernel says this about its version.
+    pub(super) fn decide(self, version: io::Result<i64>) -> Result<bool, Error> {
+        match (self, version) {
+            (Landlock::Off, _) => Ok(false),
+            (Landlock::Preferred | Landlock::Required, Ok(_)) => Ok(true),
+            (Landlock::Required, Err(reason)) => Err(Error::Landlock(reason)),
+            (Landlock::Preferred, Err(reason)) => {
+                tracing::warn!(%reason, "handlers may read and write files: there is no Landlock");
+                Ok(false)
+            }
+        }
+    }
 }
 
 /// The rules that all handlers of a runner have in common.
@@ -208,6 +225,17 @@ fn is_of(path: &Path, hidden: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_required_must_be_there() {
+        let (there, missing) = (|| Ok(1), || Err(io::ErrorKind::Unsupported.into()));
+        assert!(matches!(Landlock::Preferred.decide(there()), Ok(true)));
+        assert!(matches!(Landlock::Preferred.decide(missing()), Ok(false)));
+        assert!(matches!(Landlock::Required.decide(there()), Ok(true)));
+        let refused = Landlock::Required.decide(missing()).unwrap_err().to_string();
+        assert!(refused.contains("isolation.landlock is required"), "{refused}");
+        assert!(matches!(Landlock::Off.decide(there()), Ok(false)));
+    }
 
     #[test]
     fn an_installation_is_what_is_above_bin_and_never_a_home() {

@@ -32,6 +32,7 @@ use self::landlock::Rules;
 use crate::Error;
 
 pub(crate) use self::count::Census;
+pub(crate) use self::hook::landlock_version;
 pub use self::landlock::Landlock;
 pub(crate) use self::limit::{limit_reached, set_cpu_budget};
 
@@ -90,15 +91,8 @@ impl Isolation {
     pub(crate) fn new(options: &IsolationOptions, path: &str) -> Result<Isolation, Error> {
         hook::reserve_channel_numbers().map_err(Error::System)?;
         let IsolationOptions { read, write, hidden, .. } = options;
-        let rules = match (options.landlock, hook::landlock_version()) {
-            (Landlock::Off, _) => None,
-            (_, Ok(_)) => Some(Rules::new(read, write, hidden, path)),
-            (Landlock::Required, Err(reason)) => return Err(Error::Landlock(reason)),
-            (Landlock::Preferred, Err(reason)) => {
-                tracing::warn!(%reason, "handlers may read and write files: there is no Landlock");
-                None
-            }
-        };
+        let confined = options.landlock.decide(landlock_version())?;
+        let rules = confined.then(|| Rules::new(read, write, hidden, path));
         Ok(Isolation { limits: options.limits.clone(), rules })
     }
 

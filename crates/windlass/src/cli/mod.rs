@@ -1,6 +1,7 @@
 //! The command line as types: what can be typed, and the help that says so. Nothing here acts.
 
 mod add;
+mod doctor;
 mod handler;
 mod jobs;
 mod run;
@@ -11,6 +12,8 @@ use clap::{Arg, Args, Command, CommandFactory, FromArgMatches, Parser, Subcomman
 use clap_complete::Shell;
 
 pub(crate) use self::add::Add;
+use self::doctor::DOCTOR_HELP;
+pub(crate) use self::doctor::Doctor;
 pub(crate) use self::handler::{Handler, HandlerGet, HandlerSet};
 pub(crate) use self::jobs::{Jobs, JobsList, JobsLog, JobsRequeue};
 pub(crate) use self::run::Run;
@@ -70,6 +73,9 @@ pub(crate) struct Target {
 pub(crate) enum Action {
     /// Run the daemon: accept jobs, keep them, run them.
     Serve(Box<Serve>),
+    /// Show how handlers are kept apart on this machine, by trying it.
+    #[command(after_help = DOCTOR_HELP)]
+    Doctor(Doctor),
     /// Start a queue in a temporary directory, give it work, show how it goes, and end.
     Demo,
     /// Set the handler in a file, add jobs for it, follow them to their end.
@@ -107,17 +113,21 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
 pub(crate) fn command() -> Command {
     let mut command = Cli::command().mut_subcommand("serve", serve::with_keys);
     for local in ["serve", "demo", "completions"] {
-        command = command.mut_subcommand(local, without_target);
+        command = command.mut_subcommand(local, |command| refusing(command, &TARGET));
     }
-    command
+    // It talks to no daemon, and prints JSON all the same.
+    command.mut_subcommand("doctor", |command| refusing(command, &TARGET[..2]))
 }
 
+/// The flags of `Target`.
+const TARGET: [&str; 3] = ["url", "tenant", "json"];
+
 /// Commands that talk to no daemon refuse the flags that name one, and do not show them.
-fn without_target(command: Command) -> Command {
+fn refusing(command: Command, flags: &[&'static str]) -> Command {
     let refuse = |_: &str| Err::<String, _>("this command does not talk to a daemon");
-    ["url", "tenant", "json"].into_iter().fold(command, |command, name| {
-        let optional = if name == "json" { 0..=1 } else { 1..=1 };
-        let arg = Arg::new(name).long(name).hide(true).num_args(optional);
+    flags.iter().fold(command, |command, name| {
+        let optional = if *name == "json" { 0..=1 } else { 1..=1 };
+        let arg = Arg::new(*name).long(*name).hide(true).num_args(optional);
         command.arg(arg.default_missing_value("true").value_parser(refuse))
     })
 }

@@ -1,0 +1,370 @@
+//! Which layers of isolation are in force on this machine. Nothing is assumed: real handlers are
+//! run, and what they see, reach and get away with is looked at.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use windlass_core::runner::{Assignment, Batch, Pieces, Report, Reports, Runner, Stop};
+use windlass_core::size::format_size;
+use windlass_core::time::format_duration;
+use windlass_core::{
+    Handler, HandlerOptions, HandlerSpec, Job, JobId, Lang, Limits, Payload, Priority, State,
+    Timestamp, TypeKey,
+};
+
+use crate::context::language::find_program;
+use crate::isolate::{Landlock, landlock_version};
+use crate::process::stopped_before_start;
+use crate::{Error, LocalRunner, Options};
+
+/// One layer and how it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    pub layer: &'static str,
+    pub standing: Standing,
+    /// What was seen; where the layer is not in force, why, and how to get it.
+    pub detail: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    InForce,
+    NotInForce,
+    /// Not wanted by the configuration, or not installed.
+    Absent,
+}
+
+/// Longest that one of the handlers here may take.
+const TRIAL_MAX: Duration = Duration::from_secs(30);
+/// Limits that are low enough to be reached at once.
+const TRIAL_MEMORY: u64 = 32 * 1024 * 1024;
+const TRIAL_CPU: Duration = Duration::from_secs(1);
+const TRIAL_FILE: u64 = 64 * 1024;
+const TRIAL_PROCESSES: u32 = 3;
+/// Variables that a shell sets by itself.
+const OF_SHELL: [&str; 4] = ["PWD", "OLDPWD", "SHLVL", "_"];
+const OF_HANDLER: [&str; 4] = ["PATH", "HOME", "TMPDIR", "LANG"];
+/// The programs of the languages, and how they say their version.
+const LANGUAGES: [(&str, &str); 4] =
+    [("sh", ""), ("node", "--version"), ("python3", "--version"), ("php", "--version")];
+
+/// Says what it sees, one fact a line.
+const LOOK: &str = r#"
+read -r stat < /proc/$$/stat; echo "stat $$ ${stat##*) }"
+env | while IFS== read -r name rest; do echo "env $name"; done
+echo "descriptors $(ls /proc/self/fd | tr '\n' ' ')"
+while read -r line; do echo "status $line"; done < /proc/self/status
+while read -r line; do echo "limit $line"; done < /proc/self/limits
+echo "dir $(stat -c %a ..) $(ls -A | wc -l)"
+echo x > own && echo "own written"
+(echo x > "$WINDLASS_DIR/../outside/written") && echo "outside written"
+read -r secret < "$WINDLASS_DIR/../outside/secret" && echo "outside $secret"
+exit 0
+"#;
+/// Takes memory until it gets none.
+const HOG_MEMORY: &str = "exec tail /dev/zero";
+const HOG_CPU: &str = "while :; do :; done";
+const HOG_FILE: &str = "exec cat /dev/zero > file";
+const HOG_PROCESSES: &str = "for i in 1 2 3 4 5 6 7 8; do sleep 1000 & done; wait";
+
+/// Runs handlers in the empty directory that the options name, and looks at what they could do.
+pub async fn examine(options: Options) -> Result<Vec<Finding>, Error> {
+    let (scratch, path) = (options.scratch_dir.clone(), options.path.clone());
+    let isolation = options.isolation.clone();
+    let trial = Trial { runner: LocalRunner::new(options)? };
+    let outside = scratch.join("outside");
+    let hidden =
+        fs::create_dir(&outside).and_then(|()| fs::write(outside.join("secret"), "read\n"));
+    hidden.map_err(|source| Error::Scratch { path: outside.clone(), source })?;
+    let seen = Facts(trial.run(LOOK, Limits::default()).await.log.to_string());
+    let mut findings = vec![
+        seen.session(),
+        seen.environment(),
+        seen.directory(),
+        seen.descriptors(),
+        seen.signals(),
+        seen.privileges(),
+        landlock(isolation.landlock, &seen, &outside),
+    ];
+    findings.extend(trial.limits(&isolation.limits).await);
+    findings.push(seen.core_files());
+    for (program, argument) in LANGUAGES {
+        findings.push(trial.language(program, argument, &path).await);
+    }
+    Ok(findings)
+}
+
+fn found(layer: &'static str, in_force: bool, detail: impl Into<String>) -> Finding {
+    let standing = if in_force { Standing::InForce } else { Standing::NotInForce };
+    Finding { layer, standing, detail: detail.into() }
+}
+
+fn landlock(wanted: Landlock, seen: &Facts, outside: &Path) -> Finding {
+    let layer = "files (Landlock)";
+    if wanted == Landlock::Off {
+        let detail =
+            "handlers read and write what the daemon's user may; isolation.landlock is off";
+        return Finding { layer, standing: Standing::Absent, detail: detail.into() };
+    }
+    let version = match landlock_version() {
+        Ok(version) => version,
+        Err(reason) => {
+            let detail = format!(
+                "this kernel has none ({reason}); it needs Linux 5.13 or later with landlock in \
+                 its list of security modules (lsm=landlock,… on its command line)"
+            );
+            return found(layer, false, detail);
+        }
+    };
+    let wrote = outside.join("written").exists();
+    let read = seen.values("outside").any(|value| value == "read");
+    let detail = match (wrote, read) {
+        (false, false) => {
+            format!("version {version}: a file of others is not read and not written")
+        }
+        (true, _) => "a handler wrote a file that is not its own".to_owned(),
+        (false, true) => "a handler read a file that is not its own".to_owned(),
+    };
+    found(layer, !wrote && !read, detail)
+}
+
+/// What a handler said of itself, one fact a line.
+struct Facts(String);
+
+impl Facts {
+    fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.lines().filter_map(move |line| line.strip_prefix(key)?.strip_prefix(' '))
+    }
+
+    /// A field of `/proc/self/status`.
+    fn status(&self, name: &str) -> &str {
+        let mut lines = self.values("status").filter_map(|line| line.split_once(':'));
+        lines.find(|(found, _)| *found == name).map_or("unknown", |(_, value)| value.trim())
+    }
+
+    fn session(&self) -> Finding {
+        // Its number, then state, parent, group, session.
+        let fields: Vec<&str> =
+            self.values("stat").next().unwrap_or_default().split_whitespace().collect();
+        let own = fields.len() > 4 && fields[3] == fields[0] && fields[4] == fields[0];
+        found("session", own, if own { "of its own, with a process group" } else { "not its own" })
+    }
+
+    fn environment(&self) -> Finding {
+        let strange = |name: &&str| {
+            !name.starts_with("WINDLASS_") && !OF_SHELL.contains(name) && !OF_HANDLER.contains(name)
+        };
+        let names: Vec<&str> = self.values("env").collect();
+        match names.iter().find(|name| strange(name)) {
+            _ if names.is_empty() => found("environment", false, "it could not be read"),
+            None => found("environment", true, "nothing of the daemon's"),
+            Some(name) => found("environment", false, format!("{name} comes from the daemon")),
+        }
+    }
+
+    fn directory(&self) -> Finding {
+        let private = self.values("dir").any(|value| value == "700 0");
+        let written = self.values("own").count() == 1;
+        let detail = match (private, written) {
+            (true, true) => "empty, its own and writable",
+            (false, _) => "it is not empty, or others may read it",
+            (true, false) => "it cannot be written to",
+        };
+        found("private directory", private && written, detail)
+    }
+
+    fn descriptors(&self) -> Finding {
+        // The fourth is the one with which they are listed.
+        let open = self.values("descriptors").next().unwrap_or_default().trim();
+        let closed = open == "0 1 2 3";
+        let detail = if closed { "the three standard streams" } else { open };
+        found("descriptors", closed, detail)
+    }
+
+    fn signals(&self) -> Finding {
+        let sets = [self.status("SigIgn"), self.status("SigBlk")];
+        let clear = sets.iter().all(|set| is_zero(set));
+        let detail =
+            if clear { "none is ignored or blocked" } else { "some are ignored or blocked" };
+        found("signals", clear, detail)
+    }
+
+    fn privileges(&self) -> Finding {
+        let gained = self.status("NoNewPrivs") != "1";
+        let left = !is_zero(self.status("CapEff")) || !is_zero(self.status("CapPrm"));
+        let detail = match (left, gained) {
+            (false, false) => "no capabilities, and no program gives new ones (no_new_privs)",
+            (true, _) => "capabilities of the daemon are left",
+            (false, true) => "programs can give new ones: no_new_privs is not set",
+        };
+        found("privileges", !left && !gained, detail)
+    }
+
+    fn core_files(&self) -> Finding {
+        let none = self.values("limit").any(|line| {
+            let rest = line.strip_prefix("Max core file size");
+            rest.is_some_and(|rest| rest.split_whitespace().next() == Some("0"))
+        });
+        found("core files", none, if none { "none are written" } else { "they may be written" })
+    }
+}
+
+/// Whether a set in hexadecimal digits is empty; what is not known is not.
+fn is_zero(set: &str) -> bool {
+    !set.is_empty() && set.bytes().all(|digit| digit == b'0')
+}
+
+/// Runs handlers as the daemon would.
+struct Trial {
+    runner: LocalRunner,
+}
+
+impl Trial {
+    async fn run(&self, script: &str, limits: Limits) -> Report {
+        self.run_as(Lang::Sh, script, limits).await
+    }
+
+    async fn run_as(&self, lang: Lang, body: &str, limits: Limits) -> Report {
+        let (id, now) = (JobId::new(1).expect("1 is an id"), Timestamp(0));
+        let key = TypeKey::new("windlass", "doctor").expect("these are names");
+        let spec = HandlerSpec {
+            lang,
+            body: body.to_owned(),
+            before: None,
+            before_each: None,
+            after_each: None,
+            eid: None,
+            options: HandlerOptions { limits, env: BTreeMap::new(), ..HandlerOptions::default() },
+        };
+        let job = Job {
+            id,
+            key: key.clone(),
+            state: State::Running,
+            priority: Priority::default(),
+            run_at: now,
+            due_at: now,
+            attempt: 1,
+            created_at: now,
+            started_at: Some(now),
+            finished_at: None,
+            expires_at: None,
+            timeout: None,
+            lease: None,
+            last: None,
+            unique: None,
+            then: None,
+            payload_bytes: 0,
+            progress: None,
+        };
+        let payload = Payload::Inline(Bytes::new());
+        let handler = Arc::new(Handler { id, key, created_at: now, spec });
+        let jobs = vec![Assignment { job, payload, timeout: TRIAL_MAX, live: Arc::default() }];
+        let reported = Arc::new(Reported::default());
+        let batch = Batch { handler, jobs, pieces: Arc::new(NoPieces) };
+        self.runner.run(batch, reported.clone()).await;
+        let report = reported.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // A job that goes back was not started.
+        report.unwrap_or_else(|| stopped_before_start(Stop::Shutdown))
+    }
+
+    /// Each limit is tried with an amount that is reached at once.
+    async fn limits(&self, configured: &Limits) -> Vec<Finding> {
+        let none = Limits::default;
+        let size = |bytes: Option<u64>| bytes.map_or("no limit".to_owned(), format_size);
+        let time = |time: Option<Duration>| time.map_or("no limit".to_owned(), format_duration);
+        let memory = Limits { memory: Some(TRIAL_MEMORY), ..none() };
+        let cpu = Limits { cpu: Some(TRIAL_CPU), ..none() };
+        let file_size = Limits { file_size: Some(TRIAL_FILE), ..none() };
+        let processes = Limits { processes: Some(TRIAL_PROCESSES), ..none() };
+        let number = configured.processes.unwrap_or_default();
+        let binds = if rustix::process::getuid().is_root() {
+            "counted while a handler runs; the kernel's own limit does not bind root"
+        } else {
+            "counted while a handler runs; the kernel's own limit binds this user, too"
+        };
+        vec![
+            self.limit("memory", HOG_MEMORY, memory, "memory", size(configured.memory)).await,
+            self.limit("processor time", HOG_CPU, cpu, "options.cpu", time(configured.cpu)).await,
+            self.limit("file size", HOG_FILE, file_size, "file_size", size(configured.file_size))
+                .await,
+            self.limit(
+                "processes",
+                HOG_PROCESSES,
+                processes,
+                "processes at once",
+                format!("{number}, {binds}"),
+            )
+            .await,
+        ]
+    }
+
+    /// In force when a handler that goes beyond the limit is ended for this reason.
+    async fn limit(
+        &self,
+        layer: &'static str,
+        hog: &str,
+        limits: Limits,
+        word: &str,
+        configured: String,
+    ) -> Finding {
+        let report = self.run(hog, limits).await;
+        let log = report.log.to_string();
+        let ended = !report.status.code().ends_job() && report.stopped.is_none();
+        if ended && log.contains(word) {
+            return found(layer, true, format!("default {configured}"));
+        }
+        let log = log.trim().replace('\n', "; ");
+        found(layer, false, format!("a handler went beyond its limit and was not ended: {log}"))
+    }
+
+    async fn language(&self, program: &'static str, argument: &str, path: &str) -> Finding {
+        let Some(file) = find_program(program, path) else {
+            let detail = format!("not installed: it was not found in {path}");
+            return Finding { layer: program, standing: Standing::Absent, detail };
+        };
+        let place = file.display().to_string();
+        if argument.is_empty() {
+            let report = self.run("exit 0", Limits::default()).await;
+            return found(program, report.status.code().ends_job(), place);
+        }
+        let line = format!("{program} {argument}");
+        let report = self.run_as(Lang::Exec, &line, Limits::default()).await;
+        let log = report.log.to_string();
+        if report.status.code().ends_job() {
+            let version = log.lines().next().unwrap_or_default();
+            return found(program, true, format!("{version}, {place}"));
+        }
+        let log = log.trim().replace('\n', "; ");
+        found(program, false, format!("{place} does not start as a handler: {log}"))
+    }
+}
+
+#[derive(Default)]
+struct Reported(Mutex<Option<Report>>);
+
+#[async_trait]
+impl Reports for Reported {
+    async fn started(&self, _: JobId) {}
+
+    async fn progress(&self, _: JobId, _: f64, _: String) {}
+
+    async fn ended(&self, _: JobId, report: Report) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
+    }
+
+    async fn returned(&self, _: JobId) {}
+}
+
+struct NoPieces;
+
+#[async_trait]
+impl Pieces for NoPieces {
+    async fn piece(&self, _: JobId, _: u32) -> Result<Option<Bytes>, String> {
+        Err("no payload here has pieces".into())
+    }
+}

@@ -1,0 +1,80 @@
+//! `windlass doctor`: how handlers are kept apart on this machine, layer by layer.
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use serde::Serialize;
+
+use windlass_runner::doctor::{Finding, Standing, examine};
+
+use crate::cli::Doctor;
+use crate::config::{Config, Given};
+use crate::output::{self, Table, long, text};
+use crate::{FAILED, serve, wiring};
+
+pub(crate) fn run(flags: &Doctor, json: bool) -> anyhow::Result<ExitCode> {
+    let cores = serve::cores();
+    let config = Config::load(&Given {
+        flags: Vec::new(),
+        config_flag: flags.config.as_deref(),
+        environment: &|name| std::env::var(name).ok().filter(|value| !value.is_empty()),
+        cores,
+    })?;
+    let directory = tempfile::Builder::new().prefix("windlass-").tempdir();
+    let directory = directory.context("a temporary directory cannot be made")?;
+    let scratch = directory.path().join("scratch");
+    let options = wiring::runner_options(&config, scratch, serve::handler_path())?;
+    let runtime = serve::runtime(cores)?;
+    let findings = runtime.block_on(examine(options))?;
+    runtime.shutdown_background();
+    directory.close().context("the temporary directory cannot be removed")?;
+    let in_force = findings.iter().all(|finding| finding.standing != Standing::NotInForce);
+    if json {
+        let layers = findings.iter().map(Layer::of).collect();
+        output::print_json(&Answer { in_force, layers })?;
+    } else {
+        output::print(&table(&findings))?;
+    }
+    Ok(if in_force { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    /// Everything that is configured is in force.
+    in_force: bool,
+    layers: Vec<Layer<'a>>,
+}
+
+#[derive(Serialize)]
+struct Layer<'a> {
+    layer: &'a str,
+    standing: &'static str,
+    detail: &'a str,
+}
+
+impl Layer<'_> {
+    fn of(finding: &Finding) -> Layer<'_> {
+        let Finding { layer, standing, detail } = finding;
+        Layer { layer, standing: words(*standing), detail }
+    }
+}
+
+fn words(standing: Standing) -> &'static str {
+    match standing {
+        Standing::InForce => "in force",
+        Standing::NotInForce => "not in force",
+        Standing::Absent => "absent",
+    }
+}
+
+fn table(findings: &[Finding]) -> String {
+    let mut table = Table::new(&[text("layer"), text("standing"), long("seen")]);
+    for Finding { layer, standing, detail } in findings {
+        let standing = match standing {
+            Standing::NotInForce => words(*standing).to_uppercase(),
+            Standing::InForce | Standing::Absent => words(*standing).to_owned(),
+        };
+        table.row(vec![(*layer).to_owned(), standing, detail.clone()]);
+    }
+    table.render(None)
+}

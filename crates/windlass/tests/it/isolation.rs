@@ -1,0 +1,70 @@
+//! What handlers of a daemon cannot do, and what becomes of those that try.
+
+use serde_json::json;
+
+use crate::harness::{Config, Daemon, refused_start};
+
+#[test]
+fn a_handler_sees_nothing_of_the_daemons_data_and_writes_nothing_else() {
+    let daemon = Daemon::start(Config::new());
+    let tenant = daemon.tenant("a");
+    let data = daemon.home().data();
+    let outside = data.with_file_name("outside");
+    for (name, body) in [
+        ("list", format!("ls {}", data.display())),
+        ("store", format!("cat {}", daemon.home().store().display())),
+        ("scratch", "ls ../..".to_owned()),
+        ("shadow", "cat /etc/shadow".to_owned()),
+        ("write", format!("echo x > {}", outside.display())),
+        ("temporary", "echo x > /tmp/of-a-windlass-handler".to_owned()),
+    ] {
+        tenant.sh(name, &format!("{body} || exit 65"));
+        let id = tenant.add_one(name, "x");
+        tenant.until_state(&id, "failed");
+        let log = tenant.log(&id);
+        assert!(log.contains("Permission denied"), "{name}: {log}");
+    }
+    assert!(!outside.exists());
+    tenant.sh("own", "echo x > file; ls /usr > list; cat file");
+    let id = tenant.add_one("own", "x");
+    tenant.until_state(&id, "finished");
+}
+
+#[test]
+fn a_handler_has_the_limits_that_it_says_and_a_bad_one_is_named() {
+    let daemon = Daemon::start(Config::new());
+    let tenant = daemon.tenant("a");
+    let set = |options: serde_json::Value| {
+        let body = json!({"lang": "sh", "body": "ulimit -d; ulimit -f", "options": options});
+        daemon.send_json("PUT", "/v1/a/handlers/t", &body)
+    };
+    for (options, field) in [
+        (json!({"memory": "1KB"}), "options.memory"),
+        (json!({"memory": 5}), "options.memory"),
+        (json!({"cpu": "0s"}), "options.cpu"),
+        (json!({"processes": 0}), "options.processes"),
+        (json!({"file_size": "0B"}), "options.file_size"),
+    ] {
+        let refused = set(options).expect(400).text();
+        assert!(refused.contains(field), "{field}: {refused}");
+    }
+    set(json!({"memory": "64MB", "file_size": "1MB"})).expect(200);
+    let id = tenant.add_one("t", "x");
+    tenant.until_state(&id, "finished");
+    let log = tenant.log(&id);
+    assert!(log.contains("65536\n2048\n"), "{log}");
+}
+
+#[test]
+fn the_daemons_own_data_cannot_be_opened_to_handlers() {
+    let config = Config::new();
+    let data = config.home.data();
+    for path in [data.clone(), data.parent().unwrap().to_owned(), data.join("journal")] {
+        for key in ["isolation.read", "isolation.write"] {
+            let refused = refused_start(&config.clone().set(key, &format!("[{path:?}]")));
+            assert!(refused.stderr.contains(key), "{refused:?}");
+        }
+    }
+    let refused = refused_start(&config.set("isolation.read", "[\"relative\"]"));
+    assert!(refused.stderr.contains("absolute paths"), "{refused:?}");
+}
