@@ -5,6 +5,7 @@
 
 const fs = require('node:fs');
 const { AsyncLocalStorage } = require('node:async_hooks');
+const EventEmitter = require('node:events');
 const { createRequire } = require('node:module');
 const { Socket } = require('node:net');
 const { Writable } = require('node:stream');
@@ -18,6 +19,7 @@ const TEXT_CHARS_MAX = 65536;
 const SMALL_BYTES = 262144;
 const MARK_TRIES_MAX = 1000;
 const CAUSES_MAX = 8;
+const UNCAUGHT = ['uncaughtException', 'unhandledRejection'];
 const FIELDS = ['before', 'beforeEach', 'afterEach', 'body'];
 const BODY_PARAMETERS = 'payload, job, ctx, emit';
 
@@ -40,6 +42,8 @@ const AsyncFunction = (async () => {}).constructor;
 
 // Methods as functions whose first argument is the object.
 const method = (type, name) => Function.prototype.call.bind(type.prototype[name]);
+const on = method(EventEmitter, 'on');
+const off = method(EventEmitter, 'off');
 const then = method(Promise, 'then');
 const enter = method(AsyncLocalStorage, 'enterWith');
 const entered = method(AsyncLocalStorage, 'getStore');
@@ -215,13 +219,21 @@ function handlerFrames(text) {
 function blame(thrown) {
   // Node does not tell whose microtask threw. It was queued a moment ago, by what runs now.
   const work = entered(scope) ?? running;
-  // Not from within the last resort for exceptions: what it throws itself ends the process.
+  // Not from within the last resort for errors: what it throws itself ends the process.
   if (work !== null && work === running) later(settle, work, true, thrown);
   else output('stderr', 2, describe(thrown) + '\n');
 }
 
-process.setUncaughtExceptionCaptureCallback(blame);
-process.on('unhandledRejection', blame);
+// Handlers may remove them: they are put back, too. The other way to catch what nobody has caught,
+// a capture callback, is not possible together with the module `domain`, which libraries use.
+function catchAll() {
+  for (let at = 0; at < UNCAUGHT.length; at++) {
+    off(process, UNCAUGHT[at], blame);
+    on(process, UNCAUGHT[at], blame);
+  }
+}
+
+catchAll();
 
 // --- Sources -------------------------------------------------------------------------------------
 
@@ -552,6 +564,7 @@ function switchTo(number) {
     removeNew(SHARED[at], pristine[at]);
   }
   putBack(process, pristineProcess);
+  catchAll();
   delete stdout.write;
   delete stderr.write;
   const names = keys(env);
