@@ -71,6 +71,18 @@ pub(crate) struct HandlerSet {
     /// End a context that has been idle for this long.
     #[arg(long, value_name = "DURATION")]
     pub(crate) idle: Option<String>,
+    /// Memory of one process, such as 512MB.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<String>,
+    /// Time on a processor, of one process.
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) cpu: Option<String>,
+    /// Most processes at the same time.
+    #[arg(long, value_name = "N")]
+    pub(crate) processes: Option<u32>,
+    /// Largest file that it may write, such as 1GB.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) file_size: Option<String>,
     /// A variable of the handler's environment; may be given several times.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<String>,

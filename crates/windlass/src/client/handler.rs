@@ -66,6 +66,10 @@ fn add_options(set: &HandlerSet, options: &mut Map<String, Value>) -> anyhow::Re
     put_if_given(options, "contexts", &set.contexts);
     put_if_given(options, "context_jobs", &set.context_jobs);
     put_if_given(options, "idle", &set.idle);
+    put_if_given(options, "memory", &set.memory);
+    put_if_given(options, "cpu", &set.cpu);
+    put_if_given(options, "processes", &set.processes);
+    put_if_given(options, "file_size", &set.file_size);
     load::environment(&set.env, options)?;
     let retry = load::group(options, "retry");
     put_if_given(retry, "delay", &set.retry_delay);

@@ -2,23 +2,29 @@
 
 use serde_json::{Map, Value};
 
+use windlass_core::size::parse_size;
 use windlass_core::time::parse_duration;
 
 /// How the value of an option is written.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Duration,
+    Size,
     Whole,
     Number,
 }
 
 /// All options but `eid` and the variables, by the path that they have in a handler's options.
-const OPTIONS: [(&str, Kind); 10] = [
+const OPTIONS: [(&str, Kind); 14] = [
     ("timeout", Kind::Duration),
     ("batch", Kind::Whole),
     ("contexts", Kind::Whole),
     ("context_jobs", Kind::Whole),
     ("idle", Kind::Duration),
+    ("memory", Kind::Size),
+    ("cpu", Kind::Duration),
+    ("processes", Kind::Whole),
+    ("file_size", Kind::Size),
     ("retry.attempts", Kind::Whole),
     ("retry.delay", Kind::Duration),
     ("retry.factor", Kind::Number),
@@ -83,6 +89,7 @@ fn json(name: &str, value: &str) -> Result<Value, String> {
     };
     let read = match kind {
         Kind::Duration => parse_duration(value).map(|_| value.into()),
+        Kind::Size => parse_size(value).map(|_| value.into()),
         Kind::Whole => value.parse::<u32>().map(Value::from).map_err(|_| not(value, "whole")),
         Kind::Number => value.parse::<f64>().map(Value::from).map_err(|_| not(value, "decimal")),
     };

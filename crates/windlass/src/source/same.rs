@@ -4,6 +4,7 @@
 use serde_json::{Map, Value};
 
 use windlass_core::RetryPolicy;
+use windlass_core::size::parse_size;
 use windlass_core::time::parse_duration;
 
 /// What a handler is made of; the rest of what a daemon shows is about its version.
@@ -48,13 +49,13 @@ fn whole_retry(retry: &Value) -> Value {
     Value::Object(parts.into_iter().map(part).collect())
 }
 
-/// Durations in milliseconds, and 2 as 2.0.
+/// Durations in milliseconds, sizes in bytes, and 2 as 2.0.
 fn one_form(value: &Value) -> Value {
-    let duration = value.as_str().and_then(|text| parse_duration(text).ok());
-    match duration {
-        Some(duration) => Value::from(duration.as_millis() as f64),
-        None => value.as_f64().map_or_else(|| value.clone(), Value::from),
-    }
+    let Some(text) = value.as_str() else {
+        return value.as_f64().map_or_else(|| value.clone(), Value::from);
+    };
+    let duration = parse_duration(text).map(|duration| Value::from(duration.as_millis() as f64));
+    duration.or_else(|_| parse_size(text).map(Value::from)).unwrap_or_else(|_| text.into())
 }
 
 #[cfg(test)]
@@ -92,16 +93,20 @@ mod tests {
     #[test]
     fn the_same_in_other_words_is_the_same() {
         let wanted = json!({ "lang": "sh", "body": "true", "options": {
-            "timeout": "60s", "env": { "A": "60s" }, "retry": { "attempts": 3, "factor": 2 },
+            "timeout": "60s", "memory": "1024MB", "env": { "A": "60s" },
+            "retry": { "attempts": 3, "factor": 2 },
         }});
         let retry = json!({
             "delay": "10s", "factor": 2.0, "delay_max": "1h", "attempts": 3, "age": "1d",
         });
-        let same = json!({ "timeout": "1m", "env": { "A": "60s" }, "retry": retry });
+        let same =
+            json!({ "timeout": "1m", "memory": "1GB", "env": { "A": "60s" }, "retry": retry });
         assert!(is_same(&wanted, &shown(same)));
-        let other = json!({ "timeout": "1m", "env": { "A": "1m" }, "retry": retry });
+        let other =
+            json!({ "timeout": "1m", "memory": "1GB", "env": { "A": "1m" }, "retry": retry });
         assert!(!is_same(&wanted, &shown(other)));
-        let other = json!({ "timeout": "1m", "env": { "A": "60s" }, "retry": null });
+        let other =
+            json!({ "timeout": "1m", "memory": "1GB", "env": { "A": "60s" }, "retry": null });
         assert!(!is_same(&wanted, &shown(other)));
     }
 }

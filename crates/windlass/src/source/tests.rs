@@ -26,7 +26,7 @@ fn a_file_without_comments_of_ours_is_the_body() {
 
 #[test]
 fn options_stand_in_the_first_comment_of_every_language() {
-    let said = "windlass: timeout=30s batch=10 retry.factor=1.5 env.A='b c=d' eid=x";
+    let said = "windlass: timeout=30s memory=64MB batch=10 retry.factor=1.5 env.A='b c=d' eid=x";
     let files = [
         (Lang::Sh, format!("#!/bin/sh\n\n# Hello.\n# {said}\ntrue\n")),
         (Lang::Python, format!("#{said}\npass\n")),
@@ -39,7 +39,8 @@ fn options_stand_in_the_first_comment_of_every_language() {
     for (lang, text) in files {
         let handler = handler(lang, &text);
         let options = json!({
-            "timeout": "30s", "batch": 10, "retry": { "factor": 1.5 }, "env": { "A": "b c=d" },
+            "timeout": "30s", "memory": "64MB", "batch": 10, "retry": { "factor": 1.5 },
+            "env": { "A": "b c=d" },
         });
         assert_eq!(handler["options"], options, "{text}");
         assert_eq!(handler["eid"], "x");
@@ -101,6 +102,7 @@ fn what_is_wrong_is_said_with_its_line() {
         ("# windlass: after\n", "1: 'after' is neither"),
         ("# windlass: timeout = 3s\n", "1: 'timeout' is neither"),
         ("# windlass: timeout=3\n", "1: timeout: "),
+        ("# windlass: memory=much\n", "1: memory: "),
         ("# windlass: batch=many\n", "1: batch: 'many' is not a whole number"),
         ("# windlass: env.A=\"x\n", "1: the value of 'env.A' has no end"),
         ("# windlass: env.=x\n", "1: there is no option 'env.'"),
