@@ -15,8 +15,8 @@ const PROGRAMS: [(&str, &str); 5] = [
     ("mount", "mount"),
 ];
 
-/// The same for the languages of handlers. These are started, because a name on the way to a program
-/// is not yet a program: a version manager may have put a stand-in there.
+/// The same for the languages of handlers. These are started, because what has the name of a
+/// program is not yet one: a version manager may have put a stand-in there.
 const LANGUAGES: [(&str, &str); 3] =
     [("node", "nodejs"), ("/usr/bin/python3", "python3"), ("php", "php-cli")];
 
