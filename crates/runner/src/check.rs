@@ -1,6 +1,6 @@
 //! Which handlers this machine can run. Asked when a handler is set, so that its author hears it.
 
-use windlass_core::{HandlerSpec, Invalid, Lang};
+use windlass_core::{HandlerSpec, Invalid, Lang, Limits};
 
 use crate::context::language::{Language, find_program};
 use crate::http;
@@ -51,6 +51,11 @@ fn check_no_context(spec: &HandlerSpec) -> Result<(), Invalid> {
 fn check_env(spec: &HandlerSpec) -> Result<(), Invalid> {
     if spec.lang == Lang::Http && !spec.options.env.is_empty() {
         return Err(Invalid::new("options.env", "a handler of http has no environment"));
+    }
+    if spec.lang == Lang::Http && spec.options.limits != Limits::default() {
+        let reason = "a handler of http has no process, so memory, cpu, processes and file_size \
+                      limit nothing";
+        return Err(Invalid::new("options", reason));
     }
     match spec.options.env.iter().find(|(_, value)| value.contains('\0')) {
         None => Ok(()),

@@ -1,6 +1,6 @@
 //! The calls to the operating system that have no safe form: keeping inherited descriptors from
-//! handlers, and waiting for the exit of a process as for any other event. All `unsafe` of the crate
-//! is here and in `isolate::hook`.
+//! handlers, and waiting for the exit of a process as for any other event. All `unsafe` of the
+//! crate is here and in `isolate::hook`.
 
 use std::fs;
 use std::io;

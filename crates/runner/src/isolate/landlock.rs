@@ -7,16 +7,21 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use landlock::{
     ABI, Access, AccessFs, BitFlags, PathBeneath, PathFd, PathFdError, Ruleset, RulesetAttr,
-    RulesetCreated, RulesetCreatedAttr, RulesetError, Scope,
+    RulesetCreatedAttr, RulesetError, Scope,
 };
 
 use crate::Error;
 
 /// Newest rights that were tried; a kernel that knows fewer keeps those that it knows.
 const TRIED: ABI = ABI::V7;
+
+/// How long what was looked up counts.
+const LOOK_UP_PAUSE: Duration = Duration::from_secs(1);
 
 /// What every language needs to start, and what nobody has secrets in.
 const SYSTEM: [&str; 12] = [
@@ -106,7 +111,18 @@ impl Landlock {
 pub(super) struct Rules {
     read: Vec<PathBuf>,
     write: Vec<PathBuf>,
+    /// What these paths lead to now.
+    opened: Mutex<Option<Opened>>,
 }
+
+/// Paths that were looked up, and when.
+struct Opened {
+    at: Instant,
+    allowed: Arc<Vec<Allowed>>,
+}
+
+/// A file, or a directory with all below it, and what may be done to it.
+type Allowed = (PathFd, BitFlags<AccessFs>);
 
 impl Rules {
     /// `hidden` are never readable, and `path` is where handlers look for programs.
@@ -122,45 +138,64 @@ impl Rules {
         let programs = std::env::split_paths(path).filter(|dir| dir.is_absolute());
         let known: BTreeSet<PathBuf> = system.chain(configuration).chain(programs).collect();
         let known = known.iter().flat_map(|path| without(path, hidden));
-        Rules { read: known.chain(read.iter().cloned()).collect(), write: write.to_vec() }
+        let read = covering(known.chain(read.iter().cloned()).collect());
+        Rules { read, write: write.to_vec(), opened: Mutex::default() }
     }
 
-    /// The rules of one process, as the kernel keeps them. Paths are looked up anew each time:
-    /// a rule is for a file, not for a name, and files such as resolv.conf are replaced.
+    /// The rules of one process, as the kernel keeps them.
     pub(super) fn compile(&self, dir: &Path, program: &Path) -> io::Result<OwnedFd> {
         let all = AccessFs::from_all(TRIED);
         let ruleset = Ruleset::default().handle_access(all).map_err(refused)?;
         let ruleset = ruleset.scope(Scope::Signal).map_err(refused)?;
         let mut ruleset = ruleset.create().map_err(refused)?;
         let installation = installation(program);
-        for path in self.read.iter().chain(&installation) {
-            ruleset = allow(ruleset, path, AccessFs::from_read(TRIED))?;
+        let installation = installation.iter().filter(|path| !is_covered(path, &self.read));
+        let mut own = Vec::new();
+        for path in installation {
+            own.extend(open(path, AccessFs::from_read(TRIED))?);
         }
-        for device in DEVICES {
-            let access = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
-            ruleset = allow(ruleset, Path::new(device), access)?;
-        }
-        for path in self.write.iter().map(PathBuf::as_path).chain([dir]) {
-            ruleset = allow(ruleset, path, all)?;
+        own.extend(open(dir, all)?);
+        for (descriptor, access) in self.opened()?.iter().chain(&own) {
+            let rule = PathBeneath::new(descriptor, *access);
+            ruleset = ruleset.add_rule(rule).map_err(refused)?;
         }
         let ruleset: Option<OwnedFd> = ruleset.into();
         ruleset.ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
+
+    /// What the common paths lead to. A rule is for a file, not for a name, and files such as
+    /// resolv.conf are replaced: so they are looked up again and again, but not for each process.
+    fn opened(&self) -> io::Result<Arc<Vec<Allowed>>> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(opened) = opened.as_ref().filter(|opened| opened.at.elapsed() < LOOK_UP_PAUSE) {
+            return Ok(Arc::clone(&opened.allowed));
+        }
+        let mut allowed = Vec::new();
+        for path in &self.read {
+            allowed.extend(open(path, AccessFs::from_read(TRIED))?);
+        }
+        for device in DEVICES {
+            let access = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+            allowed.extend(open(Path::new(device), access)?);
+        }
+        for path in &self.write {
+            allowed.extend(open(path, AccessFs::from_all(TRIED))?);
+        }
+        let allowed = Arc::new(allowed);
+        *opened = Some(Opened { at: Instant::now(), allowed: Arc::clone(&allowed) });
+        Ok(allowed)
+    }
 }
 
-/// Adds a rule; a path that is not there needs none.
-fn allow(
-    ruleset: RulesetCreated,
-    path: &Path,
-    access: BitFlags<AccessFs>,
-) -> io::Result<RulesetCreated> {
+/// Looks a path up; one that is not there needs no rule.
+fn open(path: &Path, access: BitFlags<AccessFs>) -> io::Result<Option<Allowed>> {
     let descriptor = match PathFd::new(path) {
         Ok(descriptor) => descriptor,
         Err(PathFdError::OpenCall { source, .. }) => {
             return match source.kind() {
                 io::ErrorKind::NotFound
                 | io::ErrorKind::PermissionDenied
-                | io::ErrorKind::NotADirectory => Ok(ruleset),
+                | io::ErrorKind::NotADirectory => Ok(None),
                 _ => Err(source),
             };
         }
@@ -168,7 +203,17 @@ fn allow(
     };
     let is_dir = fs::metadata(path).is_ok_and(|meta| meta.is_dir());
     let access = if is_dir { access } else { access & AccessFs::from_file(TRIED) };
-    ruleset.add_rule(PathBeneath::new(descriptor, access)).map_err(refused)
+    Ok(Some((descriptor, access)))
+}
+
+/// The paths without those that lie below others of them, wherever their links lead.
+fn covering(paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    paths.iter().filter(|path| !is_covered(path, &paths)).cloned().collect()
+}
+
+fn is_covered(path: &Path, by: &[PathBuf]) -> bool {
+    let real = path.canonicalize().unwrap_or_default();
+    by.iter().any(|other| other != path && real.starts_with(other))
 }
 
 fn refused(error: RulesetError) -> io::Error {
@@ -242,10 +287,21 @@ mod tests {
         let of = |program: &str| installation(Path::new(program));
         assert_eq!(of("/srv/node/bin/node"), [Path::new("/srv/node")]);
         assert_eq!(of("/root/bin/node"), [Path::new("/root/bin/node")]);
-        assert_eq!(of("/home/ann/bin/node"), [Path::new("/home/ann/bin/node")]);
+        let of_ann = Path::new("/home").join("ann/bin/node");
+        assert_eq!(installation(&of_ann), [of_ann]);
         assert_eq!(of("/root/.pyenv/shims/no-such-python")[0], Path::new("/root/.pyenv"));
         assert_eq!(of("/bin/no-such-sh"), [Path::new("/bin/no-such-sh")]);
         assert!(of("").is_empty() && of("relative/bin/x").is_empty());
+    }
+
+    #[test]
+    fn paths_below_others_need_no_rule_of_their_own() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("usr/bin")).unwrap();
+        std::os::unix::fs::symlink("usr/bin", root.join("bin")).unwrap();
+        let paths = ["usr", "bin", "usr/bin", "missing"].map(|name| root.join(name));
+        assert_eq!(covering(paths.to_vec()), [root.join("usr"), root.join("missing")]);
     }
 
     #[test]

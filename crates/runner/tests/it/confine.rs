@@ -41,7 +41,8 @@ fn written(report: &Report) -> Vec<String> {
 async fn a_handler_reads_the_system_and_writes_its_own_directory() {
     let script = "set -e; ls /usr > list; cat /etc/passwd > $TMPDIR/users; mkdir -p a/b; mv list a
                   ln -s a link; echo '#!/bin/sh' > run; chmod +x run; ./run; rm -r a; echo done
-                  echo seen > /dev/null; echo out > /dev/stdout; echo err > /dev/stderr; cat < /proc/$$/stat
+                  echo seen > /dev/null; echo out > /dev/stdout; echo err > /dev/stderr
+                  cat < /proc/$$/stat
                   head -c 4 /dev/urandom | wc -c";
     let report = strict().sh(script).await;
     check_ended(&report, 200, None);
