@@ -165,9 +165,8 @@ mod tests {
 
     #[test]
     fn a_failure_is_one_sentence() {
-        let job = |state: &str, attempt: u64| {
-            json!({ "state": state, "attempt": attempt, "exitcode": 500 })
-        };
+        let job =
+            |state: &str, tries: u64| json!({ "state": state, "attempt": tries, "exitcode": 500 });
         assert_eq!(failure(&job("finished", 1)), None);
         assert_eq!(failure(&job("cancelled", 0)).unwrap(), "was cancelled");
         assert_eq!(failure(&job("failed", 1)).unwrap(), "failed with 500");
