@@ -239,11 +239,9 @@ final class WindlassContext
     /** Buffers that a source has left open are closed; ours, if it was closed, is opened again. */
     private static function settle(): void
     {
-        while (ob_get_level() > 0 && ob_list_handlers() !== self::BUFFERS) {
+        for ($left = ob_get_level(); $left > 0 && ob_list_handlers() !== self::BUFFERS; $left--) {
             try {
-                if (!@ob_end_flush()) {
-                    break;
-                }
+                @ob_end_flush();
             } catch (Throwable $error) {
                 self::output(2, self::describe($error) . "\n");
             }
@@ -285,7 +283,7 @@ final class WindlassContext
             $text .= ($text === '' ? '' : "\ncaused by ") . get_class($next) . ': ';
             $text .= $next->getMessage() . "\n    at " . $next->getFile() . ':' . $next->getLine();
             foreach ($next->getTrace() as $frame) {
-                if (($frame['file'] ?? '') === __FILE__) {
+                if (($frame['file'] ?? '') === __FILE__ || strlen($text) > self::TEXT_BYTES_MAX) {
                     break;
                 }
                 if (($frame['class'] ?? '') === self::class) {

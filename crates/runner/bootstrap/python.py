@@ -333,7 +333,7 @@ class Refusal(Exception):
 
 
 def is_status(value):
-    return isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599
+    return isinstance(value, int) and 100 <= value <= 599
 
 
 def outcome(value):

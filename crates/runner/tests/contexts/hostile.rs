@@ -115,3 +115,17 @@ pub(crate) fn closed_channels_end_the_context(lang: Lang) {
         assert_ne!(context.ended().code, Some(0));
     }
 }
+
+/// A frame is longer than the pipe has room for, and nobody waits in the kernel any more.
+pub(crate) fn a_channel_that_does_not_block_is_waited_for(lang: Lang) {
+    let body = lang.pick(
+        "if (payload === 'a') ctx.socket = new (require('net').Socket)({fd: 4, readable: false}); \
+         return 'x'.repeat(1000000)",
+        "import os\nos.set_blocking(4, False)\nreturn 'x' * 1000000",
+        "stream_set_blocking(fopen('php://fd/4', 'w'), false); return str_repeat('x', 1000000);",
+    );
+    let mut context = Context::loaded(lang, body);
+    for end in ends(&context.run(&["a", "b", "c"])) {
+        assert_eq!(end["data"].as_str().map(str::len), Some(1_000_000));
+    }
+}

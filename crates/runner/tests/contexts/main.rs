@@ -133,6 +133,7 @@ list! { $
         noise_on_the_ordinary_descriptors_is_no_answer
         closed_ordinary_descriptors_break_no_protocol
         closed_channels_end_the_context
+        a_channel_that_does_not_block_is_waited_for
     }
 }
 
