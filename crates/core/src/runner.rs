@@ -26,7 +26,7 @@ pub trait Runner: Send + Sync + 'static {
         Ok(())
     }
 
-    /// The handler was just set: a hint to get ready for its first job.
+    /// The handler is being set: a hint to get ready for its first job.
     fn prepare(&self, _handler: Arc<Handler>) {}
 
     /// The most jobs of this handler that are worth handing over at once.

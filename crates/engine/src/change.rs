@@ -93,16 +93,18 @@ pub(crate) async fn handler_set(
     shared.runner.check(&spec)?;
     shared.runner.compile(key, &spec).await?;
     let id = shared.journal.make_id().map_err(storage_error)?;
-    let now = shared.now();
-    shared.store.handler_put(id, key, spec.clone(), now).await.map_err(store_error)?;
-    let handler = Arc::new(Handler { id, key: key.clone(), created_at: now, spec });
+    let created_at = shared.now();
+    let handler = Arc::new(Handler { id, key: key.clone(), created_at, spec });
+    // Before anybody can pick a job for it, so that the first one finds it getting ready.
+    shared.runner.prepare(Arc::clone(&handler));
+    let spec = handler.spec.clone();
+    shared.store.handler_put(id, key, spec, created_at).await.map_err(store_error)?;
     shared.catalogue.add(Arc::clone(&handler));
     let batches_max = shared.runner.batches_max(&handler);
     let mut scheduler = shared.scheduler();
     scheduler.set_handler(key, Some(id));
     scheduler.set_contexts(key, id, batches_max);
     drop(scheduler);
-    shared.runner.prepare(handler);
     shared.look();
     Ok(id)
 }

@@ -155,6 +155,7 @@ impl Contexts {
                 set_cpu_budget(context.process.pid(), Some(cpu));
             }
             context.process.ask(portion.frame);
+            let is_fresh = context.jobs == 0;
             context.jobs += portion.assignments.len() as u32;
             let mut flights: Vec<Flight> = portion
                 .assignments
@@ -167,6 +168,8 @@ impl Contexts {
                 reports,
                 clock: &*self.clock,
                 start_time: took,
+                is_fresh,
+                has_before_each: handler.spec.before_each.is_some(),
                 has_after_each: handler.spec.after_each.is_some(),
             };
             let (begun, given) = (Instant::now(), flights.len());

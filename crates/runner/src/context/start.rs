@@ -277,7 +277,12 @@ impl Context {
                     self.process.kill().await;
                     return Err(Unready::broken(reason));
                 }
-                Heard::TimedOut => return Err(Unready::broken("it took too long to start")),
+                Heard::TimedOut if wanted == Kind::Loaded => {
+                    return Err(Unready::broken("before timed out"));
+                }
+                Heard::TimedOut => {
+                    return Err(Unready::broken("its interpreter does not answer"));
+                }
             }
         }
     }

@@ -36,6 +36,9 @@ pub(super) struct Around<'a> {
     pub(super) clock: &'a dyn Clock,
     /// What starting the context and loading the handler took.
     pub(super) start_time: Duration,
+    /// The context has run no job before.
+    pub(super) is_fresh: bool,
+    pub(super) has_before_each: bool,
     /// Reports wait for `afterEach`, because it is part of each job's cost and success.
     pub(super) has_after_each: bool,
 }
@@ -281,6 +284,16 @@ impl<'a> Turn<'a> {
                 self.around.reports.started(id).await;
                 if let Some(flight) = self.current() {
                     flight.fail(reason, stopped, took);
+                }
+            }
+            // No script runs between two batches: what an earlier job left in the context ended it.
+            Phase::BeforeEach if !self.around.has_before_each => {
+                if self.around.is_fresh {
+                    let id = self.current_id();
+                    self.around.reports.started(id).await;
+                    if let Some(flight) = self.current() {
+                        flight.fail(reason, stopped, took);
+                    }
                 }
             }
             // The jobs are done, whatever becomes of the context.

@@ -111,6 +111,10 @@ impl Isolation {
     pub(crate) fn arm(&self, command: &mut Command, confine: Confine<'_>) -> io::Result<()> {
         let limits = self.effective(confine.limits);
         let in_context = confine.channels.is_some();
+        if in_context {
+            // Whoever had one of the numbers when the runner was made may have closed it since.
+            hook::reserve_channel_numbers()?;
+        }
         let rules = self.rules.as_ref();
         let plan = hook::Plan {
             channels: confine.channels,

@@ -171,6 +171,20 @@ async fn a_before_each_that_fails_is_an_error_of_its_batch_and_the_context_stays
 }
 
 #[tokio::test]
+async fn a_batch_that_a_broken_context_cannot_begin_runs_elsewhere_unharmed() {
+    let fixture = fixture();
+    let body = "if ($payload === 'trap') { ini_set('memory_limit', '3M'); }\n\
+                return (string) getmypid();";
+    let handler = spec(Lang::Php, body);
+    let first = reports(&fixture, handler.clone(), jobs(&["trap"])).await;
+    let long = "x".repeat(900_000);
+    for report in reports(&fixture, handler, jobs(&[&long, "b"])).await {
+        check_ended(&report, 200, None);
+        assert_ne!(data(&report), data(&first[0]));
+    }
+}
+
+#[tokio::test]
 async fn s0_57_the_time_of_the_scripts_is_shared_out() {
     let fixture = fixture();
     let mut handler = python("return");
