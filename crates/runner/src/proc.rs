@@ -3,7 +3,6 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -79,20 +78,6 @@ pub(crate) fn cpu_seconds(pid: Pid) -> Option<u64> {
     let stat = Stat::read(pid)?;
     let ticks: u64 = stat.number::<u64>(STAT_USER_TIME)? + stat.number::<u64>(STAT_SYSTEM_TIME)?;
     ticks.checked_div(rustix::param::clock_ticks_per_second())
-}
-
-/// Tasks that the kernel counts for our user; `None` where it limits none, as for root.
-pub(crate) fn tasks_of_user() -> Option<u64> {
-    let user = rustix::process::getuid();
-    if user.is_root() {
-        return None;
-    }
-    let tasks = |pid: &Pid| {
-        let dir = format!("/proc/{}/task", pid.as_raw_nonzero());
-        let ours = fs::metadata(&dir).is_ok_and(|meta| meta.uid() == user.as_raw());
-        ours.then(|| fs::metadata(&dir).map_or(0, |meta| meta.nlink().saturating_sub(2)))
-    };
-    Some(pids().ok()?.iter().filter_map(tasks).sum())
 }
 
 /// `/proc/<pid>/stat` behind the name of the program, which may contain anything.

@@ -39,7 +39,7 @@ const SYSTEM: [&str; 12] = [
     "/run/systemd/resolve",
 ];
 /// Of `/etc` only what libraries look up; the rest may have secrets in it.
-const CONFIGURATION: [&str; 36] = [
+const CONFIGURATION: [&str; 44] = [
     "ld.so.cache",
     "ld.so.conf",
     "ld.so.conf.d",
@@ -76,6 +76,14 @@ const CONFIGURATION: [&str; 36] = [
     "crypto-policies",
     "php",
     "php.ini",
+    "python3",
+    "perl",
+    "gitconfig",
+    "wgetrc",
+    "ImageMagick-6",
+    "ImageMagick-7",
+    "ghostscript",
+    "papersize",
 ];
 /// Devices that anybody may use.
 const DEVICES: [&str; 6] =

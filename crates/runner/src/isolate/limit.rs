@@ -15,8 +15,9 @@ const DESCRIPTORS: u64 = 1024;
 const DESCRIPTORS_MAX: u64 = 4096;
 /// Seconds from the signal that can be caught to the one that cannot.
 const CPU_GRACE_S: u64 = 1;
-/// Tasks that a process may have in its user's account: the kernel counts threads.
-const TASKS_PER_PROCESS: u64 = 16;
+/// The kernel counts the threads of all processes of the user, also of those that are none of
+/// ours, and root's not at all. So this is only what must never be; `count` keeps the number.
+const USER_TASKS_MAX: u64 = 32_768;
 
 /// One limit, as the kernel takes it.
 pub(super) type Limit = (Resource, Rlimit);
@@ -35,13 +36,7 @@ pub(super) fn resources(limits: &Limits, in_context: bool) -> Vec<Limit> {
         let seconds = whole_seconds(cpu);
         list.push(lowered(Resource::Cpu, seconds, seconds.saturating_add(CPU_GRACE_S)));
     }
-    if let Some(processes) = limits.processes
-        && let Some(tasks) = proc::tasks_of_user()
-    {
-        // The kernel counts all tasks of the user, so this only bounds what comes on top of them.
-        let most = tasks.saturating_add(u64::from(processes) * TASKS_PER_PROCESS);
-        list.push(lowered(Resource::Nproc, most, most));
-    }
+    list.extend(same(Resource::Nproc, limits.processes.map(|_| USER_TASKS_MAX)));
     list
 }
 
