@@ -29,6 +29,9 @@ pub trait Runner: Send + Sync + 'static {
     /// The handler is being set: a hint to get ready for its first job.
     fn prepare(&self, _handler: Arc<Handler>) {}
 
+    /// The handler of this type was deleted: nothing has to be kept ready for it.
+    fn forget(&self, _key: &TypeKey) {}
+
     /// The most jobs of this handler that are worth handing over at once.
     fn batch_max(&self, handler: &Handler) -> u32;
 

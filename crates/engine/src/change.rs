@@ -114,6 +114,7 @@ pub(crate) async fn handler_delete(shared: &Shared, key: &TypeKey) -> Result<(),
         return Err(Error::NotFound("handler"));
     }
     shared.scheduler().set_handler(key, None);
+    shared.runner.forget(key);
     Ok(())
 }
 

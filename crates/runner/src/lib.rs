@@ -138,6 +138,10 @@ impl Runner for LocalRunner {
         }
     }
 
+    fn forget(&self, key: &TypeKey) {
+        tokio::spawn(self.contexts.forget(key));
+    }
+
     fn batch_max(&self, handler: &Handler) -> u32 {
         match handler.spec.lang {
             Lang::Node | Lang::Python | Lang::Php => self.contexts.batch_max(handler),

@@ -207,9 +207,17 @@ impl Contexts {
     ) -> Result<Ready, (Unready, Output)> {
         let mut output = Output::new(self.log_bytes_max);
         let key = ContextKey::of(handler);
+        self.pool.set_current(&handler.key, Some(handler.id));
         let begun = Instant::now();
         let mut context = loop {
-            match self.pool.take(&key).await {
+            let most = handler.spec.options.contexts;
+            let place = tokio::select! {
+                place = self.pool.take(&key, most) => place,
+                (_, why) = watch.stopped(std::slice::from_ref(&id)) => {
+                    return Err((Unready::Stopped(why), output));
+                }
+            };
+            match place {
                 Place::Warm(mut context) => {
                     let knows = context.number_of(handler.id).is_some();
                     if context.process.is_whole() && (knows || context.loaded.len() < LOADED_MAX) {
@@ -270,8 +278,9 @@ impl Contexts {
         let Some(id) = JobId::new(1) else { return Ok(()) };
         let created_at = self.clock.now();
         let handler = Handler { id, key: key.clone(), created_at, spec: spec.clone() };
-        let starter = Arc::new(self.starter(&Arc::new(handler))?);
-        let Some(permit) = self.pool.spare(&key.tenant) else {
+        let handler = Arc::new(handler);
+        let starter = Arc::new(self.starter(&handler)?);
+        let Some(permit) = self.pool.spare(&ContextKey::of(&handler)) else {
             return Ok(());
         };
         let mut watch = Arc::new(Stops::default()).watch(Vec::new());
@@ -294,9 +303,11 @@ impl Contexts {
     pub(crate) fn prepare(&self, handler: Arc<Handler>) -> impl Future<Output = ()> + use<> {
         let contexts = self.clone();
         let key = ContextKey::of(&handler);
+        self.pool.set_current(&handler.key, Some(handler.id));
         let coming = self.pool.announce(&key);
         async move {
-            contexts.pool.end_older(&handler).await;
+            contexts.pool.end_useless().await;
+            let Some(coming) = coming else { return };
             if let Some(context) = contexts.prepared(&handler).await {
                 let idle = handler.spec.options.idle.unwrap_or(IDLE_DEFAULT);
                 contexts.pool.put(key, context, idle).await;
@@ -305,8 +316,15 @@ impl Contexts {
         }
     }
 
+    /// The handler was deleted: its contexts are ended, those that work after their batch.
+    pub(crate) fn forget(&self, key: &TypeKey) -> impl Future<Output = ()> + use<> {
+        self.pool.set_current(key, None);
+        let pool = Arc::clone(&self.pool);
+        async move { pool.end_useless().await }
+    }
+
     async fn prepared(&self, handler: &Arc<Handler>) -> Option<Context> {
-        let permit = self.pool.spare(&handler.key.tenant)?;
+        let permit = self.pool.spare(&ContextKey::of(handler))?;
         let starter = Arc::new(self.starter(handler).ok()?);
         let mut watch = Arc::new(Stops::default()).watch(Vec::new());
         let mut output = Output::new(self.log_bytes_max);

@@ -2,20 +2,24 @@
 //! ended when they are not needed, when others need their place, or when they have run enough.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
-use windlass_core::{Handler, HandlerId, Lang, Tenant};
+use windlass_core::{Handler, HandlerId, Lang, Tenant, TypeKey};
 
 use super::start::{Context, Loaded};
 
 /// How long an idle context lives if its handler does not say.
 pub(crate) const IDLE_DEFAULT: Duration = Duration::from_secs(60);
 
+/// Types whose version in force is remembered; when there are more, all are forgotten.
+const CURRENT_MAX: usize = 10_000;
+
 /// Contexts with equal keys are as good as each other.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct ContextKey {
     pub(super) tenant: Tenant,
     lang: Lang,
@@ -24,7 +28,7 @@ pub(super) struct ContextKey {
     surroundings: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Sharing {
     Version(HandlerId),
     Eid(String),
@@ -67,6 +71,9 @@ struct State {
     coming: Vec<ContextKey>,
     alive: usize,
     alive_of: HashMap<Tenant, usize>,
+    alive_like: HashMap<ContextKey, usize>,
+    /// The version in force of each type, as far as it is known here; `None` if it was deleted.
+    current: HashMap<TypeKey, Option<HandlerId>>,
     closed: bool,
     sweeping: bool,
 }
@@ -79,7 +86,7 @@ struct Idle {
 
 /// The right to have one context alive; given back when it is dropped.
 pub(super) struct Permit {
-    tenant: Tenant,
+    key: ContextKey,
     pool: Arc<Pool>,
 }
 
@@ -87,14 +94,19 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let mut state = self.pool.lock();
         state.alive -= 1;
-        if let Some(alive) = state.alive_of.get_mut(&self.tenant) {
-            *alive -= 1;
-            if *alive == 0 {
-                state.alive_of.remove(&self.tenant);
-            }
-        }
+        count_down(&mut state.alive_of, &self.key.tenant);
+        count_down(&mut state.alive_like, &self.key);
         drop(state);
         self.pool.freed.notify_waiters();
+    }
+}
+
+fn count_down<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
     }
 }
 
@@ -140,14 +152,15 @@ impl Pool {
         })
     }
 
-    /// An idle context, or the right to start one. Waits for a place while all are busy.
-    pub(super) async fn take(self: &Arc<Pool>, key: &ContextKey) -> Place {
+    /// An idle context, or the right to start one. Waits for a place while all are busy, or `most`
+    /// of this key.
+    pub(super) async fn take(self: &Arc<Pool>, key: &ContextKey, most: Option<u32>) -> Place {
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
             // From here on nothing is missed, also not what happens before the wait.
             freed.as_mut().enable();
-            match self.try_take(key) {
+            match self.try_take(key, most) {
                 Try::Got(place) => return place,
                 Try::End(context) => context.process.end().await,
                 Try::Full => freed.await,
@@ -156,29 +169,34 @@ impl Pool {
     }
 
     /// Says that a context is being made ready, so that who needs one waits for it instead of
-    /// starting another.
-    pub(super) fn announce(self: &Arc<Pool>, key: &ContextKey) -> Coming {
-        self.lock().coming.push(key.clone());
-        Coming { key: key.clone(), pool: Arc::clone(self) }
+    /// starting another. `None` if there is one already.
+    pub(super) fn announce(self: &Arc<Pool>, key: &ContextKey) -> Option<Coming> {
+        let mut state = self.lock();
+        if state.coming.contains(key) || state.alive_like.contains_key(key) {
+            return None;
+        }
+        state.coming.push(key.clone());
+        Some(Coming { key: key.clone(), pool: Arc::clone(self) })
     }
 
     /// The right to start one if there is a place for it right now, at nobody's cost.
-    pub(super) fn spare(self: &Arc<Pool>, tenant: &Tenant) -> Option<Permit> {
+    pub(super) fn spare(self: &Arc<Pool>, key: &ContextKey) -> Option<Permit> {
         let mut state = self.lock();
-        (!state.closed && self.has_room(&state, tenant)).then(|| self.permit(&mut state, tenant))
+        (!state.closed && self.has_room(&state, &key.tenant)).then(|| self.permit(&mut state, key))
     }
 
-    fn try_take(self: &Arc<Pool>, key: &ContextKey) -> Try {
+    fn try_take(self: &Arc<Pool>, key: &ContextKey, most: Option<u32>) -> Try {
         let mut state = self.lock();
         let found = state.idle.iter().rposition(|idle| idle.key == *key);
         if let Some(at) = found {
             return Try::Got(Place::Warm(Box::new(state.idle.remove(at).context)));
         }
-        if state.coming.contains(key) {
+        let alike = state.alive_like.get(key).copied().unwrap_or_default();
+        if state.coming.contains(key) || most.is_some_and(|most| alike >= most as usize) {
             return Try::Full;
         }
         if self.has_room(&state, &key.tenant) {
-            return Try::Got(Place::Free(self.permit(&mut state, &key.tenant)));
+            return Try::Got(Place::Free(self.permit(&mut state, key)));
         }
         let tenant_is_full = self.tenant_is_full(&state, &key.tenant);
         let may_end = |idle: &Idle| !tenant_is_full || idle.key.tenant == key.tenant;
@@ -197,10 +215,11 @@ impl Pool {
         alive >= self.bounds.tenant_contexts_max
     }
 
-    fn permit(self: &Arc<Pool>, state: &mut State, tenant: &Tenant) -> Permit {
+    fn permit(self: &Arc<Pool>, state: &mut State, key: &ContextKey) -> Permit {
         state.alive += 1;
-        *state.alive_of.entry(tenant.clone()).or_default() += 1;
-        Permit { tenant: tenant.clone(), pool: Arc::clone(self) }
+        *state.alive_of.entry(key.tenant.clone()).or_default() += 1;
+        *state.alive_like.entry(key.clone()).or_default() += 1;
+        Permit { key: key.clone(), pool: Arc::clone(self) }
     }
 
     /// Keeps a context for later, or ends it when nobody will need it.
@@ -210,7 +229,7 @@ impl Pool {
         }
     }
 
-    /// Gives the context back when the pool is closed.
+    /// Gives the context back when nobody will need it.
     fn keep(
         self: &Arc<Pool>,
         key: ContextKey,
@@ -218,7 +237,7 @@ impl Pool {
         ends_at: Instant,
     ) -> Option<Context> {
         let mut state = self.lock();
-        if state.closed {
+        if state.closed || is_useless(&state, &key, &context) {
             return Some(context);
         }
         if state.idle.iter().all(|idle| ends_at < idle.ends_at) {
@@ -259,18 +278,28 @@ impl Pool {
         }
     }
 
-    /// Ends idle contexts that know only older versions of this handler.
-    pub(super) async fn end_older(&self, handler: &Handler) {
-        let is_older = |loaded: &Loaded| loaded.name == handler.key.name && loaded.id < handler.id;
+    /// Learns which version of a type is in force; `None` if it was deleted.
+    pub(super) fn set_current(&self, key: &TypeKey, version: Option<HandlerId>) {
+        let mut state = self.lock();
+        if state.current.len() >= CURRENT_MAX {
+            state.current.clear();
+        }
+        let known = state.current.get(key).copied().flatten();
+        // A job may still come with an older version than the one that was set here.
+        if version.is_none() || version > known {
+            state.current.insert(key.clone(), version);
+        }
+    }
+
+    /// Ends the idle contexts that know only versions which are no longer in force.
+    pub(super) async fn end_useless(&self) {
         let mut ended = Vec::new();
         {
             let mut state = self.lock();
-            let is_useless = |idle: &Idle| {
-                idle.key.tenant == handler.key.tenant
-                    && !idle.context.loaded.is_empty()
-                    && idle.context.loaded.iter().all(is_older)
+            let useless = |state: &State| {
+                state.idle.iter().position(|idle| is_useless(state, &idle.key, &idle.context))
             };
-            while let Some(at) = state.idle.iter().position(is_useless) {
+            while let Some(at) = useless(&state) {
                 ended.push(state.idle.remove(at).context);
             }
         }
@@ -299,4 +328,13 @@ impl Pool {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether all that the context knows is no longer in force.
+fn is_useless(state: &State, key: &ContextKey, context: &Context) -> bool {
+    let is_over = |loaded: &Loaded| {
+        let name = TypeKey { tenant: key.tenant.clone(), name: loaded.name.clone() };
+        state.current.get(&name).is_some_and(|current| *current != Some(loaded.id))
+    };
+    !context.loaded.is_empty() && context.loaded.iter().all(is_over)
 }
