@@ -1,0 +1,187 @@
+//! Getting a context for a handler: a warm one if there is one, else a new one; also ahead of time,
+//! and only to ask the compiler.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use windlass_core::{Handler, HandlerSpec, Invalid, JobId, TypeKey};
+
+use super::Contexts;
+use super::language::Language;
+use super::pool::{ContextKey, IDLE_DEFAULT, Place};
+use super::start::{Context, LOADED_MAX, Starter, Unready};
+use crate::output::Output;
+use crate::stop::{Stops, Watch};
+
+/// How long a compiler may take when a handler is set, and `before` when nobody waits for it.
+const COMPILE_WAIT_MAX: Duration = Duration::from_secs(30);
+/// A context with the handler loaded, and what it took to get there.
+pub(super) struct Ready {
+    pub(super) context: Context,
+    pub(super) took: Duration,
+    /// What `before` wrote.
+    pub(super) output: Output,
+}
+
+impl Contexts {
+    /// A context with the handler loaded.
+    pub(super) async fn ready(
+        &self,
+        handler: &Arc<Handler>,
+        watch: &mut Watch,
+        id: JobId,
+        timeout: Duration,
+    ) -> Result<Ready, (Unready, Output)> {
+        let mut output = Output::new(self.log_bytes_max);
+        let key = ContextKey::of(handler);
+        self.pool.set_current(&handler.key, Some(handler.id));
+        let begun = Instant::now();
+        let mut context = loop {
+            let most = handler.spec.options.contexts;
+            let place = tokio::select! {
+                place = self.pool.take(&key, most) => place,
+                (_, why) = watch.stopped(std::slice::from_ref(&id)) => {
+                    return Err((Unready::Stopped(why), output));
+                }
+            };
+            match place {
+                Place::Warm(mut context) => {
+                    let knows = context.number_of(handler.id).is_some();
+                    if context.process.is_whole() && (knows || context.loaded.len() < LOADED_MAX) {
+                        // What was written while nothing ran belongs to no job.
+                        drop(context.process.drain());
+                        break *context;
+                    }
+                    context.process.end().await;
+                }
+                Place::Free(permit) => {
+                    let starter = match self.starter(handler) {
+                        Ok(starter) => Arc::new(starter),
+                        Err(Invalid { reason, .. }) => {
+                            return Err((Unready::Broken { field: None, reason }, output));
+                        }
+                    };
+                    match starter.start(permit, watch, id, &mut output).await {
+                        Ok(context) => break context,
+                        Err(unready) => return Err((unready, output)),
+                    }
+                }
+            }
+        };
+        if context.number_of(handler.id).is_some() {
+            return Ok(Ready { context, took: Duration::ZERO, output });
+        }
+        let limit = Instant::now() + timeout;
+        match context.load(handler, limit, watch, id, &mut output).await {
+            Ok(_) => Ok(Ready { context, took: begun.elapsed(), output }),
+            Err(unready) => {
+                context.process.kill().await;
+                for (stream, bytes) in context.process.drain() {
+                    output.push(stream, &bytes);
+                }
+                context.process.remove().await;
+                Err((unready, output))
+            }
+        }
+    }
+
+    fn starter(&self, handler: &Arc<Handler>) -> Result<Starter, Invalid> {
+        let lang = handler.spec.lang;
+        let language = Language::of(lang)
+            .ok_or_else(|| Invalid::new("lang", format!("{lang} has no contexts")))?;
+        Ok(Starter {
+            language,
+            interpreter: language.interpreter(&self.path)?,
+            path: Arc::clone(&self.path),
+            scratch: Arc::clone(&self.scratch),
+            isolation: Arc::clone(&self.isolation),
+            handler: Arc::clone(handler),
+        })
+    }
+
+    /// Whether the language's own compiler takes the sources.
+    pub(crate) async fn compile(&self, key: &TypeKey, spec: &HandlerSpec) -> Result<(), Invalid> {
+        // It has no number yet, and nothing of it stays.
+        let Some(id) = JobId::new(1) else { return Ok(()) };
+        let created_at = self.clock.now();
+        let handler = Handler { id, key: key.clone(), created_at, spec: spec.clone() };
+        let handler = Arc::new(handler);
+        let starter = Arc::new(self.starter(&handler)?);
+        let Some(permit) = self.pool.spare(&ContextKey::of(&handler)) else {
+            return Ok(());
+        };
+        let mut watch = Arc::new(Stops::default()).watch(Vec::new());
+        let mut output = Output::new(self.log_bytes_max);
+        let mut context = match starter.start(permit, &mut watch, id, &mut output).await {
+            Ok(context) => context,
+            Err(unready) => return refusal("lang", unready, output),
+        };
+        let limit = Instant::now() + COMPILE_WAIT_MAX;
+        let compiled = context.compile(spec, limit, &mut watch, id, &mut output).await;
+        context.process.end().await;
+        match compiled {
+            Ok(()) => Ok(()),
+            Err(unready) => refusal("body", unready, output),
+        }
+    }
+
+    /// Gets a context ready before the first job comes, if there is room for it. What it returns
+    /// does the work; who needs the context meanwhile waits for it.
+    pub(crate) fn prepare(&self, handler: Arc<Handler>) -> impl Future<Output = ()> + use<> {
+        let contexts = self.clone();
+        let key = ContextKey::of(&handler);
+        self.pool.set_current(&handler.key, Some(handler.id));
+        let coming = self.pool.announce(&key);
+        async move {
+            contexts.pool.end_useless().await;
+            let Some(coming) = coming else { return };
+            if let Some(context) = contexts.prepared(&handler).await {
+                let idle = handler.spec.options.idle.unwrap_or(IDLE_DEFAULT);
+                contexts.pool.put(key, context, idle).await;
+            }
+            drop(coming);
+        }
+    }
+
+    /// The handler was deleted: its contexts are ended, those that work after their batch.
+    pub(crate) fn forget(&self, key: &TypeKey) -> impl Future<Output = ()> + use<> {
+        self.pool.set_current(key, None);
+        let pool = Arc::clone(&self.pool);
+        async move { pool.end_useless().await }
+    }
+
+    async fn prepared(&self, handler: &Arc<Handler>) -> Option<Context> {
+        let permit = self.pool.spare(&ContextKey::of(handler))?;
+        let starter = Arc::new(self.starter(handler).ok()?);
+        let mut watch = Arc::new(Stops::default()).watch(Vec::new());
+        let mut output = Output::new(self.log_bytes_max);
+        let id = handler.id;
+        let mut context = starter.start(permit, &mut watch, id, &mut output).await.ok()?;
+        let limit = Instant::now() + COMPILE_WAIT_MAX;
+        match context.load(handler, limit, &mut watch, id, &mut output).await {
+            Ok(_) => Some(context),
+            // The first job will find the same, and its log will tell.
+            Err(_) => {
+                context.process.kill().await;
+                context.process.remove().await;
+                None
+            }
+        }
+    }
+}
+
+/// What the author of a handler hears when it cannot be set.
+fn refusal(field: &str, unready: Unready, output: Output) -> Result<(), Invalid> {
+    match unready {
+        // Nothing is wrong with the handler.
+        Unready::Exhausted(_) | Unready::Stopped(_) => Ok(()),
+        Unready::Broken { field: named, reason } => {
+            let (log, _) = output.finish();
+            let said: Vec<&str> = log.lines().map(|(_, line)| line).collect();
+            let said = said.join(" ");
+            let reason = if said.is_empty() { reason } else { format!("{reason}: {said}") };
+            Err(Invalid::new(named.unwrap_or_else(|| field.to_owned()), reason))
+        }
+    }
+}
