@@ -41,8 +41,8 @@ pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Row> {
     let measured = runtime.block_on(take_turns(dir.path(), scale.lone / BLOCKS));
     runtime.shutdown_background();
     let Measured { syncs, adds, hands, starts } = measured?;
-    // The answer to an add waits for an fdatasync of its own. Where lone ones took longer than that,
-    // they met a busier disk, and would make the rest look shorter than it is.
+    // The answer to an add waits for an fdatasync of its own. Where lone ones took longer than
+    // that, they met a busier disk, and would make the rest look shorter than it is.
     let sync = syncs.p50().min(adds.p50());
     let beyond = micros(starts.p50()) - micros(sync);
     let mut figures = Vec::new();
