@@ -29,7 +29,9 @@ pub struct Options {
 }
 
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-const CACHE_BYTES: usize = 128 * 1024 * 1024;
+/// More would cost more than it saves: at many commits SQLite walks through the whole table of its
+/// pages, and what is not here is in the memory of the operating system.
+const CACHE_BYTES: usize = 32 * 1024 * 1024;
 const READERS: usize = 4;
 const READER_CACHE_BYTES: usize = 8 * 1024 * 1024;
 

@@ -15,8 +15,9 @@ const BATCH_MAX: u32 = 1000;
 /// How long a batch should keep a context busy, unless the handler sets its size.
 const BATCH_TIME: Duration = Duration::from_millis(50);
 /// Jobs that take longer on the average are taken to wait for something: they gain from more
-/// contexts than there are processors.
-const QUICK_MAX: Duration = Duration::from_millis(1);
+/// contexts than there are processors. The first call of a handler, before anything is compiled or
+/// cached, stays below it.
+const QUICK_MAX: Duration = Duration::from_millis(5);
 /// Handlers that are remembered; when there are more, all are forgotten and measured again.
 const HANDLERS_MAX: usize = 10_000;
 
