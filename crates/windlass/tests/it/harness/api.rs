@@ -207,6 +207,16 @@ impl Tenant {
         until(&format!("{id} is {state}"), || self.job(id), |job| job["state"] == state)
     }
 
+    /// The job when it has ended, in whatever way.
+    #[track_caller]
+    pub(crate) fn until_end(&self, id: &str) -> Value {
+        let path = format!("jobs/{id}?wait=20s");
+        let ended = ["finished", "failed", "cancelled"];
+        let look = || self.get(&path).expect(200).json();
+        let enough = |job: &Value| ended.iter().any(|state| job["state"] == *state);
+        until(&format!("{id} has ended"), look, enough)
+    }
+
     #[track_caller]
     pub(crate) fn until_all<S: AsRef<str>>(&self, ids: &[S], state: &str) {
         for id in ids {

@@ -1,0 +1,256 @@
+//! The pool of warm contexts: who shares them, how many live, when they begin and end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::json;
+
+use crate::harness::{Case, Config, Stage, Tenant, in_every_language, until};
+
+/// Sources that return the id of their process; they wait while the payload names a file.
+const NODE: &str = "
+    while (payload.startsWith('/') && require('fs').existsSync(payload)) {
+        await new Promise((go) => setTimeout(go, 10));
+    }
+    return {data: process.pid};";
+const PYTHON: &str = "
+    import os, time
+    while payload.startswith('/') and os.path.exists(payload):
+        time.sleep(0.01)
+    return {'data': os.getpid()}";
+const PHP: &str = "
+    while (str_starts_with($payload, '/') && file_exists($payload)) {
+        clearstatcache();
+        usleep(10000);
+    }
+    return ['data' => getmypid()];";
+
+/// The ids of the processes that ran these jobs, in their order.
+#[track_caller]
+fn pids(stage: &Stage, ids: &[String]) -> Vec<u64> {
+    let pid = |id: &String| {
+        let job = stage.end(id);
+        stage.succeeded(&job);
+        job["result"].as_u64().expect("the data is a process id")
+    };
+    ids.iter().map(pid).collect()
+}
+
+/// Waits until all jobs of a tenant have finished; the most processes that were seen meanwhile.
+#[track_caller]
+fn most_processes(stage: &Stage, tenants: &[&Tenant]) -> usize {
+    let mut most = 0;
+    until(
+        "all jobs have finished",
+        || {
+            most = most.max(stage.processes().len());
+            let left = |tenant: &&Tenant| {
+                let of = |state: &str| tenant.list(&format!("state={state}")).len();
+                of("queued") + of("running")
+            };
+            tenants.iter().map(left).sum::<usize>()
+        },
+        |left| *left == 0,
+    );
+    most
+}
+
+in_every_language! {
+    fn s0_55_before_runs_once_for_each_type_that_shares(t) {
+        node: json!({
+            "eid": "shared", "before": "ctx.before = (ctx.before ?? 0) + 1; ctx.by = process.pid;",
+            "body": "return {data: [ctx.before, ctx.by === process.pid]};",
+        }),
+        python: json!({
+            "eid": "shared",
+            "before": "import os\nctx.before = getattr(ctx, 'before', 0) + 1\nctx.by = os.getpid()",
+            "body": "import os\nreturn {'data': [ctx.before, ctx.by == os.getpid()]}",
+        }),
+        php: json!({
+            "eid": "shared",
+            "before": "$ctx->before = ($ctx->before ?? 0) + 1; $ctx->by = getmypid();",
+            "body": "return ['data' => [$ctx->before, $ctx->by === getmypid()]];",
+        }),
+    } {
+        let stage = t.stage();
+        stage.set("t", json!({"contexts": 1}));
+        stage.set("u", json!({"contexts": 1}));
+        for kind in ["t", "u", "t", "u"] {
+            assert_eq!(stage.data(kind, "x"), json!([1, true]));
+        }
+    }
+
+    fn s0_55_tenants_with_one_eid_share_nothing(t) {
+        node: json!({"eid": "shared", "body": NODE}),
+        python: json!({"eid": "shared", "body": PYTHON}),
+        php: json!({"eid": "shared", "body": PHP}),
+    } {
+        let stage = t.stage();
+        stage.set("t", json!({"contexts": 1}));
+        let other = stage.daemon.tenant("b");
+        other.handler("t", &stage.handler(json!({"contexts": 1})));
+        let own = stage.data("t", "x");
+        assert_ne!(other.until_end(&other.add_one("t", "x"))["result"], own);
+        assert_eq!(stage.data("t", "x"), own);
+    }
+
+    fn a_context_is_replaced_after_so_many_jobs(t) {
+        node: NODE, python: PYTHON, php: PHP,
+    } {
+        let stage = t.stage();
+        stage.set("t", json!({"contexts": 1, "context_jobs": 3}));
+        let ids: Vec<String> = (0..9).map(|_| {
+            let id = stage.add("t", "x");
+            stage.end(&id);
+            id
+        }).collect();
+        let pids = pids(&stage, &ids);
+        let groups: Vec<BTreeSet<&u64>> =
+            pids.chunks(3).map(|three| three.iter().collect()).collect();
+        assert!(groups.iter().all(|group| group.len() == 1), "{pids:?}");
+        assert_eq!(groups.iter().collect::<BTreeSet<_>>().len(), 3, "{pids:?}");
+        until("those before are gone", || stage.processes(), |left| left.len() <= 1);
+    }
+
+    fn a_context_is_replaced_also_in_the_middle_of_a_batch(t) {
+        node: NODE, python: PYTHON, php: PHP,
+    } {
+        let stage = t.stage();
+        stage.set("t", json!({"contexts": 1, "context_jobs": 3, "batch": 10}));
+        let pids = pids(&stage, &stage.batch("t", &["x"; 10]));
+        let mut jobs: BTreeMap<u64, usize> = BTreeMap::new();
+        for pid in &pids {
+            *jobs.entry(*pid).or_default() += 1;
+        }
+        assert!(jobs.values().all(|count| *count <= 3), "{pids:?}");
+    }
+
+    fn an_idle_context_is_ended_and_a_new_one_serves_the_next_job(t) {
+        node: NODE, python: PYTHON, php: PHP,
+    } {
+        let stage = t.stage();
+        stage.set("t", json!({"contexts": 1, "idle": "300ms"}));
+        let first = stage.data("t", "x");
+        stage.until_no_process();
+        let second = stage.data("t", "x");
+        assert_ne!(first, second);
+        stage.until_no_process();
+    }
+
+    fn a_handler_has_at_most_so_many_contexts(t) {
+        node: NODE, python: PYTHON, php: PHP,
+    } {
+        let stage = t.stage();
+        let file = stage.daemon.home().write("hold", "");
+        stage.set("t", json!({"contexts": 2, "batch": 1, "idle": "10m"}));
+        let ids = stage.batch("t", &[file.to_str().unwrap(); 8]);
+        let running = || stage.tenant.list("type=t&state=running").len();
+        until("two run", running, |count| *count == 2);
+        assert!(stage.processes().len() <= 2, "{:?}", stage.processes());
+        stage.daemon.home().let_go("hold");
+        assert!(most_processes(&stage, &[&stage.tenant]) <= 2);
+        let pids: BTreeSet<u64> = pids(&stage, &ids).into_iter().collect();
+        assert!(pids.len() <= 2, "{pids:?}");
+    }
+
+    /// Prewarming must not go over the limit when jobs come at the same time.
+    fn one_context_is_one_from_the_very_first_job(t) {
+        node: NODE, python: PYTHON, php: PHP,
+    } {
+        let stage = t.stage();
+        let kinds: Vec<String> = (0..6).map(|n| format!("t{n}")).collect();
+        for kind in &kinds {
+            stage.set(kind, json!({"contexts": 1, "idle": "10m"}));
+            stage.tenant.add(kind, &["1", "2", "3"]);
+        }
+        for kind in &kinds {
+            let jobs = stage.tenant.until_count(kind, "finished", 3);
+            let pids: BTreeSet<String> = jobs.iter().map(|job| job["result"].to_string()).collect();
+            assert_eq!(pids.len(), 1, "{kind} ran in {pids:?}");
+        }
+        assert_eq!(stage.processes().len(), kinds.len());
+    }
+
+    fn a_context_is_there_before_the_first_job(t) {
+        node: NODE, python: PYTHON, php: PHP,
+    } {
+        let stage = t.stage();
+        stage.set("t", json!({"contexts": 1, "idle": "10m"}));
+        let found = stage.until_processes(1);
+        let runs = stage.data("t", "x");
+        // A wrapper may have stood for the interpreter for a moment; the process is the same.
+        assert_eq!(runs, found[0]);
+    }
+
+    fn contexts_of_all_tenants_are_bounded(t) {
+        node: NODE, python: PYTHON, php: PHP,
+    } {
+        let stage = t.stage_with(Config::new().set("contexts.max", "2"));
+        let tenants: Vec<Tenant> =
+            ["a", "b", "c", "d"].iter().map(|name| stage.daemon.tenant(name)).collect();
+        for tenant in &tenants {
+            for kind in ["t", "u"] {
+                tenant.handler(kind, &stage.handler(json!({"idle": "10m"})));
+                tenant.add(kind, &["1", "2", "3"]);
+            }
+        }
+        let all: Vec<&Tenant> = tenants.iter().collect();
+        let most = most_processes(&stage, &all);
+        assert!(most <= 2, "{most} processes at once");
+        for tenant in &tenants {
+            assert!(tenant.list("").iter().all(|job| job["state"] == "finished"));
+        }
+    }
+
+    /// One tenant that fills its share with work that does not end keeps nobody else waiting.
+    fn s2_13_contexts_of_one_tenant_are_bounded_and_others_go_on(t) {
+        node: NODE, python: PYTHON, php: PHP,
+    } {
+        let config = Config::new().set("contexts.max", "3").set("contexts.tenant_max", "2");
+        let stage = t.stage_with(config);
+        let file = stage.daemon.home().write("hold", "");
+        for kind in ["t", "u", "v", "w"] {
+            stage.set(kind, json!({"idle": "10m"}));
+            stage.tenant.add(kind, &[file.to_str().unwrap()]);
+        }
+        until("two live", || stage.processes().len(), |count| *count == 2);
+        let other = stage.daemon.tenant("b");
+        let body = stage.handler(json!({}))["body"].clone();
+        other.handler("t", &json!({"lang": t.lang, "body": body}));
+        for _ in 0..3 {
+            let job = other.until_end(&other.add_one("t", "x"));
+            assert_eq!(job["state"], "finished", "{job}");
+            assert_eq!(stage.processes().len(), 2, "no more than its share");
+        }
+        stage.daemon.home().let_go("hold");
+        assert!(most_processes(&stage, &[&stage.tenant]) <= 2);
+    }
+
+    /// With room for one context only, every switch between types is a cold start.
+    fn s0_28_work_for_a_warm_context_is_preferred(t) {
+        node: NODE, python: PYTHON, php: PHP,
+    } {
+        const JOBS: usize = 20;
+        let config = Config::new().one_slot().set("contexts.max", "1");
+        let stage = t.stage_with(config);
+        stage.daemon.stop_picking();
+        stage.set("t", json!({"batch": 2}));
+        stage.set("u", json!({"batch": 2}));
+        let mut ids = stage.tenant.add("t", &["x"; JOBS]);
+        ids.extend(stage.batch("u", &["x"; JOBS]));
+        let starts: BTreeSet<u64> = pids(&stage, &ids).into_iter().collect();
+        let batches = JOBS;
+        assert!(starts.len() < batches / 2, "{} starts for {batches} batches", starts.len());
+    }
+}
+
+/// Equal eid, but two languages: what could they share?
+#[test]
+fn s0_55_languages_with_one_eid_share_nothing() {
+    let stage = Case::new("node", json!({"eid": "shared", "body": NODE})).stage();
+    stage.set("t", json!({}));
+    let python = Case::new("python", json!({"eid": "shared", "body": PYTHON}));
+    stage.tenant.handler("u", &python.handler(&json!({})));
+    let node = stage.data("t", "x");
+    let python = stage.data("u", "x");
+    assert!(node.is_number() && python.is_number() && node != python);
+}
