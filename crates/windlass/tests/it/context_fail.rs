@@ -8,8 +8,8 @@ use crate::harness::{Case, Stage, in_every_language, text, until};
 /// The jobs of one batch; the fourth is at fault.
 const PAYLOADS: [&str; 10] = ["0", "1", "2", "fault", "4", "5", "6", "7", "8", "9"];
 
-/// A script that ends in 128 sleeping processes below as many shells.
-const BOMB: &str = "f() { [ $1 -gt 0 ] || exec sleep 600; f $(($1-1)) & f $(($1-1)) & wait; }; f 7";
+/// A script that ends in 64 sleeping processes below as many shells.
+const BOMB: &str = "f() { [ $1 -gt 0 ] || exec sleep 600; f $(($1-1)) & f $(($1-1)) & wait; }; f 6";
 
 /// How the job at fault ends.
 enum Ends<'a> {
@@ -184,15 +184,15 @@ in_every_language! {
         sh: "while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done",
     } { one_at_fault(t, "1s", &Ends::Error("timed out")); }
 
-    /// Some hundred processes that each wait: bounded here, because the machine is not.
+    /// A hundred processes that each wait: fewer than a handler may have.
     fn fork_bomb(t) {
         node: format!("require('child_process').execFileSync('sh', ['-c', '{BOMB}']);"),
         python: "
             import os, time
-            for _ in range(8):
+            for _ in range(7):
                 os.fork()
             time.sleep(600)",
-        php: "for ($i = 0; $i < 8; $i++) pcntl_fork();
+        php: "for ($i = 0; $i < 7; $i++) pcntl_fork();
               sleep(600);",
         sh: BOMB,
     } { one_at_fault(t, "2s", &Ends::Error("timed out")); }
@@ -522,6 +522,16 @@ in_every_language! {
             if n % 2 == 1 { stage.failed(&job, "KILL") } else { stage.succeeded(&job) }
         }
     }
+}
+
+/// The context dies when it takes over the next batch, before any job of it has started.
+#[test]
+fn a_php_context_without_memory_for_the_next_batch_costs_nobody_anything() {
+    let source = "if ($payload === 'fault') ini_set('memory_limit', '2M');";
+    let stage = Case::new("php", source).stage();
+    stage.set("t", json!({"contexts": 1, "idle": "10m"}));
+    stage.succeeded(&stage.run("t", "fault"));
+    stage.succeeded(&stage.run("t", &"more ".repeat(100_000)));
 }
 
 /// Errors of node that belong to no job that still runs.

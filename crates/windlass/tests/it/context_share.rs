@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::{Case, Config, Stage, Tenant, in_every_language, until};
 
@@ -55,6 +55,85 @@ fn most_processes(stage: &Stage, tenants: &[&Tenant]) -> usize {
 }
 
 in_every_language! {
+    /// Two types with one eid are in one process, but neither sees what the other did there.
+    fn s0_55_types_with_one_eid_share_a_context_and_nothing_else(t) {
+        node: json!({"eid": "shared", "body": "
+            const seen = {
+                ctx: ctx.n ?? 0, global: globalThis.left ?? 0, env: process.env.LEFT ?? '',
+                cwd: process.cwd() === process.env.HOME, pid: process.pid,
+            };
+            ctx.n = seen.ctx + 1;
+            globalThis.left = 'left by ' + job.type;
+            process.env.LEFT = 'left by ' + job.type;
+            process.chdir('/');
+            return {data: seen};"}),
+        python: json!({"eid": "shared", "body": "
+            import builtins, os
+            seen = {
+                'ctx': getattr(ctx, 'n', 0), 'global': getattr(builtins, 'left', 0),
+                'env': os.environ.get('LEFT', ''), 'pid': os.getpid(),
+                'cwd': os.getcwd() == os.path.realpath(os.environ['HOME']),
+            }
+            ctx.n = seen['ctx'] + 1
+            builtins.left = os.environ['LEFT'] = 'left by ' + job.type
+            os.chdir('/')
+            return {'data': seen}"}),
+        php: json!({"eid": "shared", "body": "
+            $seen = [
+                'ctx' => $ctx->n ?? 0, 'global' => $GLOBALS['left'] ?? 0,
+                'env' => (string) getenv('LEFT'), 'cwd' => getcwd() === getenv('HOME'),
+                'pid' => getmypid(),
+            ];
+            $ctx->n = $seen['ctx'] + 1;
+            $GLOBALS['left'] = 'left by ' . $job->type;
+            putenv('LEFT=left by ' . $job->type);
+            chdir('/');
+            return ['data' => $seen];"}),
+    } {
+        let stage = t.stage();
+        stage.set("t", json!({"contexts": 1}));
+        stage.set("u", json!({"contexts": 1}));
+        let first = stage.data("t", "x");
+        let clean = |n: u64| {
+            json!({"ctx": n, "global": 0, "env": "", "cwd": true, "pid": first["pid"]})
+        };
+        assert_eq!(first, clean(0));
+        assert_eq!(stage.data("u", "x"), clean(0), "the other type finds it clean");
+        assert_eq!(stage.data("t", "x"), clean(1), "and the first one its ctx");
+        assert_eq!(stage.data("u", "x"), clean(1));
+        assert_eq!(stage.processes().len(), 1);
+    }
+
+    fn jobs_after_a_new_version_run_it_and_contexts_of_the_old_one_end(t) {
+        node: NODE, python: PYTHON, php: PHP,
+    } {
+        let stage = t.stage();
+        let file = stage.daemon.home().write("hold", "");
+        stage.set("t", json!({"contexts": 2, "idle": "10m", "batch": 1}));
+        let old = stage.add("t", file.to_str().unwrap());
+        stage.tenant.until_state(&old, "running");
+        let new = json!({"lang": t.lang, "body": "return 207;", "options": {"idle": "10m"}});
+        stage.tenant.handler("t", &new);
+        for _ in 0..5 {
+            assert_eq!(stage.run("t", "x")["exitcode"], 207);
+        }
+        assert_eq!(stage.tenant.job(&old)["state"], "running", "what runs goes on");
+        stage.daemon.home().let_go("hold");
+        stage.succeeded(&stage.end(&old));
+        // The new version's process has no mark.
+        stage.until_no_process();
+    }
+
+    fn a_deleted_handlers_contexts_end(t) {
+        node: NODE, python: PYTHON, php: PHP,
+    } {
+        let stage = t.stage();
+        stage.set("t", json!({"idle": "10m"}));
+        stage.data("t", "x");
+        stage.daemon.delete(&stage.tenant.path("handlers/t")).expect(200);
+        stage.until_no_process();
+    }
+
     fn s0_55_before_runs_once_for_each_type_that_shares(t) {
         node: json!({
             "eid": "shared", "before": "ctx.before = (ctx.before ?? 0) + 1; ctx.by = process.pid;",
@@ -253,4 +332,32 @@ fn s0_55_languages_with_one_eid_share_nothing() {
     let node = stage.data("t", "x");
     let python = stage.data("u", "x");
     assert!(node.is_number() && python.is_number() && node != python);
+}
+
+/// Types that share a context may come thick and fast, and mixed.
+#[test]
+fn s0_55_many_types_of_one_eid_take_turns() {
+    const TYPES: usize = 8;
+    const JOBS: usize = 10;
+    let source = json!({"eid": "shared", "body": "
+        import os
+        ctx.n = getattr(ctx, 'n', 0) + 1
+        return {'data': [job.type, ctx.n, os.getpid()]}"});
+    let stage = Case::new("python", source).stage();
+    let kinds: Vec<String> = (0..TYPES).map(|n| format!("t{n}")).collect();
+    for kind in &kinds {
+        stage.set(kind, json!({"contexts": 1}));
+    }
+    let payloads: Vec<String> = (0..JOBS).map(|n| n.to_string()).collect();
+    let ids: Vec<Vec<String>> =
+        kinds.iter().map(|kind| stage.tenant.add(kind, &payloads)).collect();
+    let mut processes = BTreeSet::new();
+    for (kind, ids) in kinds.iter().zip(&ids) {
+        let results: Vec<Value> = ids.iter().map(|id| stage.end(id)["result"].clone()).collect();
+        let counts: BTreeSet<u64> =
+            results.iter().map(|result| result[1].as_u64().unwrap()).collect();
+        assert_eq!(counts, (1..=JOBS as u64).collect(), "{kind} has its own ctx");
+        processes.extend(results.iter().map(|result| result[2].as_u64().unwrap()));
+    }
+    assert_eq!(processes.len(), 1, "{processes:?}");
 }

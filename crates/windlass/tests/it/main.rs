@@ -15,6 +15,7 @@ mod cli;
 mod cluster;
 mod context;
 mod context_fail;
+mod context_isolate;
 mod context_log;
 mod context_result;
 mod context_share;
