@@ -14,6 +14,7 @@ mod chaos;
 mod cli;
 mod cluster;
 mod context;
+mod context_edge;
 mod context_fail;
 mod context_isolate;
 mod context_log;

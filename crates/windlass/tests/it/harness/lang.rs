@@ -63,6 +63,12 @@ impl Case {
         Case { lang, fields }
     }
 
+    /// A body that is a list: several sources of one kind.
+    pub(crate) fn sources(&self) -> Vec<String> {
+        let list = self.fields["body"].as_array().expect("the body is a list");
+        list.iter().map(text).collect()
+    }
+
     /// The same body, but only for the job with this payload; the others do nothing.
     pub(crate) fn only_for(&self, payload: &str) -> Case {
         let body = text(&self.fields["body"]);
