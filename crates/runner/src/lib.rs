@@ -134,12 +134,12 @@ impl Runner for LocalRunner {
 
     fn prepare(&self, handler: Arc<Handler>) {
         if Language::of(handler.spec.lang).is_some() {
-            tokio::spawn(self.contexts.prepare(handler));
+            self.contexts.prepare(handler);
         }
     }
 
     fn forget(&self, key: &TypeKey) {
-        tokio::spawn(self.contexts.forget(key));
+        self.contexts.forget(key);
     }
 
     fn batch_max(&self, handler: &Handler) -> u32 {

@@ -25,9 +25,11 @@ mod start;
 mod turn;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use windlass_core::runner::{Assignment, Batch, Pieces, Reports, Stop};
 use windlass_core::{Clock, Handler, HandlerId};
@@ -49,6 +51,8 @@ use crate::stop::Watch;
 
 /// A context is replaced after so many jobs if its handler does not say.
 const CONTEXT_JOBS_DEFAULT: u32 = 10_000;
+/// Handlers whose sources are compiled at once when they are set.
+const COMPILERS_MAX: usize = 2;
 /// How often a context is started for a batch while the machine is at a limit.
 const START_TRIES_MAX: u32 = 5;
 const START_PAUSE: Duration = Duration::from_millis(100);
@@ -63,6 +67,10 @@ pub(crate) struct Contexts {
     path: Arc<str>,
     log_bytes_max: usize,
     clock: Arc<dyn Clock>,
+    /// The right to have one of the few contexts that only ask a compiler.
+    compilers: Arc<Semaphore>,
+    /// Contexts that are being made ready, or ended, while nobody waits for it.
+    background: Arc<Mutex<JoinSet<()>>>,
 }
 
 impl Contexts {
@@ -79,6 +87,8 @@ impl Contexts {
             path: options.path.as_str().into(),
             log_bytes_max: options.log_bytes_max,
             clock: Arc::clone(&options.clock),
+            compilers: Arc::new(Semaphore::new(COMPILERS_MAX)),
+            background: Arc::default(),
         }
     }
 
@@ -202,6 +212,11 @@ impl Contexts {
     }
 
     pub(crate) async fn close(&self) {
+        let mut background = {
+            let mut tasks = self.background.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *tasks)
+        };
+        background.shutdown().await;
         self.pool.close().await;
     }
 }

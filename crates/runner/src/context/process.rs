@@ -44,7 +44,8 @@ pub(super) enum Heard {
     Garbage,
     /// It closed the channel, or exited.
     Gone,
-    Stopped(Stop),
+    /// Somebody wants this job to end.
+    Stopped(JobId, Stop),
     TimedOut,
     /// It has too many processes; the words are for the log.
     Crowded(String),
@@ -115,8 +116,13 @@ impl Process {
         };
     }
 
-    /// What happens next, until `limit`. Orders to the job `id` are heard, too.
-    pub(super) async fn listen(&mut self, limit: Instant, watch: &mut Watch, id: JobId) -> Heard {
+    /// What happens next, until `limit`. Orders to these jobs are heard, too.
+    pub(super) async fn listen(
+        &mut self,
+        limit: Instant,
+        watch: &mut Watch,
+        ids: &[JobId],
+    ) -> Heard {
         loop {
             match self.frames.next() {
                 // Also a context that never stops talking has a time limit.
@@ -157,7 +163,7 @@ impl Process {
                         _ => Heard::Gone,
                     };
                 }
-                (_, why) = watch.stopped(std::slice::from_ref(&id)) => return Heard::Stopped(why),
+                (id, why) = watch.stopped(ids) => return Heard::Stopped(id, why),
                 reason = self.census.exceeded(&self.main.tree) => return Heard::Crowded(reason),
                 () = sleep_until(limit) => return Heard::TimedOut,
             }

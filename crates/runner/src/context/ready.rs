@@ -1,7 +1,7 @@
 //! Getting a context for a handler: a warm one if there is one, else a new one; also ahead of time,
 //! and only to ask the compiler.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -62,7 +62,7 @@ impl Contexts {
                             return Err((Unready::Broken { field: None, reason }, output));
                         }
                     };
-                    match starter.start(permit, watch, id, &mut output).await {
+                    match starter.start(Some(permit), watch, id, &mut output).await {
                         Ok(context) => break context,
                         Err(unready) => return Err((unready, output)),
                     }
@@ -108,12 +108,11 @@ impl Contexts {
         let handler = Handler { id, key: key.clone(), created_at, spec: spec.clone() };
         let handler = Arc::new(handler);
         let starter = Arc::new(self.starter(&handler)?);
-        let Some(permit) = self.pool.spare(&ContextKey::of(&handler)) else {
-            return Ok(());
-        };
+        // Beside the places for contexts that work, so that it need not wait for one of them.
+        let Ok(_turn) = self.compilers.acquire().await else { return Ok(()) };
         let mut watch = Arc::new(Stops::default()).watch(Vec::new());
         let mut output = Output::new(self.log_bytes_max);
-        let mut context = match starter.start(permit, &mut watch, id, &mut output).await {
+        let mut context = match starter.start(None, &mut watch, id, &mut output).await {
             Ok(context) => context,
             Err(unready) => return refusal("lang", unready, output),
         };
@@ -126,14 +125,14 @@ impl Contexts {
         }
     }
 
-    /// Gets a context ready before the first job comes, if there is room for it. What it returns
-    /// does the work; who needs the context meanwhile waits for it.
-    pub(crate) fn prepare(&self, handler: Arc<Handler>) -> impl Future<Output = ()> + use<> {
+    /// Gets a context ready before the first job comes, if there is room for it. Who needs it
+    /// meanwhile waits for it.
+    pub(crate) fn prepare(&self, handler: Arc<Handler>) {
         let contexts = self.clone();
         let key = ContextKey::of(&handler);
         self.pool.set_current(&handler.key, Some(handler.id));
         let coming = self.pool.announce(&key);
-        async move {
+        self.in_background(async move {
             contexts.pool.end_useless().await;
             let Some(coming) = coming else { return };
             if let Some(context) = contexts.prepared(&handler).await {
@@ -141,14 +140,21 @@ impl Contexts {
                 contexts.pool.put(key, context, idle).await;
             }
             drop(coming);
-        }
+        });
     }
 
     /// The handler was deleted: its contexts are ended, those that work after their batch.
-    pub(crate) fn forget(&self, key: &TypeKey) -> impl Future<Output = ()> + use<> {
+    pub(crate) fn forget(&self, key: &TypeKey) {
         self.pool.set_current(key, None);
         let pool = Arc::clone(&self.pool);
-        async move { pool.end_useless().await }
+        self.in_background(async move { pool.end_useless().await });
+    }
+
+    /// Does something that nobody waits for, and that ends with the runner.
+    fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.background.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(work);
     }
 
     async fn prepared(&self, handler: &Arc<Handler>) -> Option<Context> {
@@ -157,8 +163,8 @@ impl Contexts {
         let mut watch = Arc::new(Stops::default()).watch(Vec::new());
         let mut output = Output::new(self.log_bytes_max);
         let id = handler.id;
-        let mut context = starter.start(permit, &mut watch, id, &mut output).await.ok()?;
-        let limit = Instant::now() + COMPILE_WAIT_MAX;
+        let mut context = starter.start(Some(permit), &mut watch, id, &mut output).await.ok()?;
+        let limit = Instant::now() + handler.spec.options.timeout.unwrap_or(COMPILE_WAIT_MAX);
         match context.load(handler, limit, &mut watch, id, &mut output).await {
             Ok(_) => Some(context),
             // The first job will find the same, and its log will tell.

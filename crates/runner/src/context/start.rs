@@ -64,7 +64,8 @@ pub(super) struct Context {
     pub(super) jobs: u32,
     /// Jobs in a row without a byte on its ordinary outputs.
     pub(super) quiet_jobs: u32,
-    pub(super) _permit: Permit,
+    /// Absent if it lives only to be asked once.
+    pub(super) _permit: Option<Permit>,
 }
 
 /// A handler that a context knows, by the place in its list.
@@ -104,7 +105,7 @@ impl Starter {
     /// Starts a process and waits for its greeting.
     pub(super) async fn start(
         self: Arc<Starter>,
-        permit: Permit,
+        permit: Option<Permit>,
         watch: &mut Watch,
         id: JobId,
         output: &mut Output,
@@ -259,7 +260,7 @@ impl Context {
         output: &mut Output,
     ) -> Result<Duration, Unready> {
         loop {
-            match self.process.listen(limit, watch, id).await {
+            match self.process.listen(limit, watch, std::slice::from_ref(&id)).await {
                 Heard::Raw(stream, bytes) => output.push(stream, &bytes),
                 Heard::Answer(frame) => match Answer::parse(&frame) {
                     Some(answer) if answer.kind == wanted => {
@@ -272,7 +273,7 @@ impl Context {
                 },
                 Heard::Garbage => return Err(Unready::broken(GARBAGE)),
                 Heard::Gone => return Err(Unready::broken(self.gone(output).await)),
-                Heard::Stopped(why) => return Err(Unready::Stopped(why)),
+                Heard::Stopped(_, why) => return Err(Unready::Stopped(why)),
                 Heard::Crowded(reason) => {
                     self.process.kill().await;
                     return Err(Unready::broken(reason));

@@ -21,6 +21,7 @@ use super::message::{Answer, Kind, Stage};
 use super::process::Heard;
 use super::start::{Context, GARBAGE, obituary};
 use crate::output::Stream;
+use crate::process::stopped_before_start;
 use crate::stop::Watch;
 
 /// A context that wrote nothing to its ordinary outputs for so many jobs is not asked to mark them.
@@ -125,10 +126,10 @@ impl<'a> Turn<'a> {
     /// and gives back the others.
     pub(super) async fn run(mut self) -> (After, Vec<Flight>) {
         while self.phase != Phase::Over {
-            let id = self.current_id();
             let limit = self.marks.as_ref().and_then(|marks| marks.missing_since);
             let limit = limit.map_or(self.limit, |since| self.limit.min(since + MARK_WAIT_MAX));
-            match self.context.process.listen(limit, self.around.watch, id).await {
+            let ids = &self.ids[self.at.min(self.ids.len() - 1)..];
+            match self.context.process.listen(limit, self.around.watch, ids).await {
                 Heard::Answer(frame) => match Answer::parse(&frame) {
                     Some(answer) => self.hear(&answer).await,
                     None => self.die(GARBAGE, None).await,
@@ -137,7 +138,10 @@ impl<'a> Turn<'a> {
                 Heard::Garbage => self.die(GARBAGE, None).await,
                 Heard::Gone => self.gone().await,
                 Heard::Crowded(reason) => self.die(&reason, None).await,
-                Heard::Stopped(why) => self.die(why.as_str(), Some(why)).await,
+                Heard::Stopped(id, why) if id == self.current_id() => {
+                    self.die(why.as_str(), Some(why)).await;
+                }
+                Heard::Stopped(id, why) => self.skip(id, why).await,
                 Heard::TimedOut if Instant::now() < self.limit => self.give_up_marks(),
                 Heard::TimedOut => self.time_out().await,
             }
@@ -205,14 +209,28 @@ impl<'a> Turn<'a> {
 
     /// The first job without an `end` runs now.
     async fn start_next(&mut self) {
-        let Some(flight) = &self.flights[self.at] else { return };
+        let Some(flight) = &self.flights[self.at] else {
+            // It was stopped before its turn, and the context does not know: the others go on
+            // elsewhere.
+            self.context.process.kill().await;
+            self.spent = true;
+            self.marks = None;
+            self.phase = Phase::Over;
+            return;
+        };
         let (id, timeout) = (flight.assignment.job.id, flight.assignment.timeout);
         self.since = Instant::now();
         self.limit = self.since + timeout;
         self.around.reports.started(id).await;
-        // An order that came before its turn is carried out now.
-        if let Some(why) = self.around.watch.taken(id) {
-            self.die(why.as_str(), Some(why)).await;
+    }
+
+    /// A job that waits behind others is to end: it does so at once, without a run. At a shutdown
+    /// all that wait are given back, so nothing has to be done for one of them.
+    async fn skip(&mut self, id: JobId, why: Stop) {
+        let Some(at) = self.ids.iter().position(|known| *known == id) else { return };
+        if why != Stop::Shutdown && self.flights[at].take().is_some() {
+            self.around.reports.started(id).await;
+            self.around.reports.ended(id, stopped_before_start(why)).await;
         }
     }
 
@@ -350,8 +368,13 @@ impl<'a> Turn<'a> {
         let share = self.scripts / self.flights.len() as u32;
         while self.reported < self.flights.len() {
             let slot = &mut self.flights[self.reported];
-            if !slot.as_ref().is_some_and(Flight::has_ended) {
-                break;
+            match slot {
+                None => {
+                    self.reported += 1;
+                    continue;
+                }
+                Some(flight) if !flight.has_ended() => break,
+                Some(_) => {}
             }
             if let Some(marks) = &mut self.marks {
                 if marks.at.iter().any(|at| *at <= self.reported) && self.context.process.is_whole()
@@ -375,8 +398,7 @@ impl<'a> Turn<'a> {
     async fn finish(mut self) -> (After, Vec<Flight>) {
         while self.marks.is_some() && self.reported < self.at {
             let limit = Instant::now() + MARK_WAIT_MAX;
-            let id = self.current_id();
-            match self.context.process.listen(limit, self.around.watch, id).await {
+            match self.context.process.listen(limit, self.around.watch, &[]).await {
                 Heard::Raw(stream, bytes) => self.raw(stream, &bytes),
                 _ => self.give_up_marks(),
             }

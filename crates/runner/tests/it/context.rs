@@ -87,26 +87,44 @@ async fn s2_30_a_time_limit_is_that_of_one_job_and_keeps_what_it_wrote() {
 }
 
 #[tokio::test]
-async fn an_order_to_stop_waits_for_its_job_and_harms_no_other() {
+async fn a_job_that_waits_in_a_batch_is_stopped_at_once_and_without_a_run() {
     let fixture = fixture();
     let hold = fixture.scratch.path().join("hold");
+    let ran = fixture.scratch.path().join("ran");
     std::fs::write(&hold, "").unwrap();
     let body = format!(
-        "import os, time\nwhile payload == 'first' and os.path.exists({hold:?}): time.sleep(0.01)"
+        "import os, time\nopen({ran:?}, 'a').write(payload + '\\n')\n\
+         while payload == 'first' and os.path.exists({hold:?}): time.sleep(0.01)"
     );
     let mut run = fixture.begin(python(&body), jobs(&["first", "second", "third"]));
     let ids = run.ids.clone();
     assert_eq!(run.started().await, ids[0]);
     fixture.runner.stop(ids[1], Stop::Cancelled);
+    let (stopped, report) = run.ended().await;
+    assert_eq!((stopped, report.stopped), (ids[1], Some(Stop::Cancelled)));
     std::fs::remove_file(&hold).unwrap();
-    let events = run.rest().await;
-    for (id, stopped) in [(ids[0], None), (ids[1], Some(Stop::Cancelled)), (ids[2], None)] {
-        let report = events.iter().find_map(|event| match event {
-            Event::Ended(ended, report) if *ended == id => Some(report),
-            _ => None,
-        });
-        assert_eq!(report.unwrap().stopped, stopped, "{events:?}");
+    for id in [ids[0], ids[2]] {
+        let (ended, report) = run.ended().await;
+        assert_eq!((ended, report.stopped), (id, None));
     }
+    assert!(run.rest().await.is_empty());
+    let ran = lines_of(&ran, 2).await;
+    assert!(ran.first().is_some_and(|first| first == "first"), "{ran:?}");
+    assert!(ran.last().is_some_and(|last| last == "third"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn what_is_being_made_ready_ends_with_the_runner() {
+    let fixture = fixture();
+    let pids = fixture.scratch.path().join("pids");
+    let mut spec = python("return");
+    spec.before = Some(format!(
+        "import os\nopen({pids:?}, 'a').write(f'{{os.getpid()}}\\n')\nwhile True: pass"
+    ));
+    fixture.runner.prepare(std::sync::Arc::new(handler(spec)));
+    let pids = lines_of(&pids, 1).await;
+    fixture.runner.close().await;
+    until_gone(&pids[0]).await;
 }
 
 #[tokio::test]
