@@ -163,6 +163,8 @@ impl<'a> Turn<'a> {
     async fn hear(&mut self, answer: &Answer<'_>) {
         match (answer.kind, self.phase) {
             (Kind::Output, _) => {
+                // What went round the language's own streams before this line comes before it.
+                self.drain();
                 if let Some(flight) = self.current() {
                     answer.output_to(&mut flight.output);
                 }
@@ -263,9 +265,7 @@ impl<'a> Turn<'a> {
     /// The context is killed because of the job, or script, that runs now.
     async fn die(&mut self, reason: &str, stopped: Option<Stop>) {
         self.context.process.kill().await;
-        for (stream, bytes) in self.context.process.drain() {
-            self.raw(stream, &bytes);
-        }
+        self.drain();
         self.blame(reason, stopped).await;
     }
 
@@ -278,9 +278,7 @@ impl<'a> Turn<'a> {
     /// The context ended by itself.
     async fn gone(&mut self) {
         let status = self.context.process.bury().await;
-        for (stream, bytes) in self.context.process.drain() {
-            self.raw(stream, &bytes);
-        }
+        self.drain();
         let reason = obituary(status);
         self.blame(&reason, None).await;
     }
@@ -323,6 +321,13 @@ impl<'a> Turn<'a> {
             Phase::Over => {}
         }
         self.phase = Phase::Over;
+    }
+
+    /// Takes what the ordinary outputs hold now.
+    fn drain(&mut self) {
+        for (stream, bytes) in self.context.process.drain() {
+            self.raw(stream, &bytes);
+        }
     }
 
     /// Bytes from an ordinary output: the job they belong to is known by the marks, or by the time.
