@@ -30,6 +30,10 @@ const QUIET_JOBS_MIN: u32 = 200;
 /// reached only when a handler has closed or redirected an output.
 const MARK_WAIT_MAX: Duration = Duration::from_millis(200);
 
+/// What is heard in a row before others have their turn: a context that never stops talking must
+/// not keep leases from being renewed.
+const HEARD_MAX: u32 = 64;
+
 /// What a turn needs besides its context and its jobs.
 pub(super) struct Around<'a> {
     pub(super) watch: &'a mut Watch,
@@ -125,7 +129,12 @@ impl<'a> Turn<'a> {
     /// Listens until the batch is over or the context is dead. Reports every job that has started,
     /// and gives back the others.
     pub(super) async fn run(mut self) -> (After, Vec<Flight>) {
+        let mut heard: u32 = 0;
         while self.phase != Phase::Over {
+            heard = heard.wrapping_add(1);
+            if heard.is_multiple_of(HEARD_MAX) {
+                tokio::task::yield_now().await;
+            }
             let limit = self.marks.as_ref().and_then(|marks| marks.missing_since);
             let limit = limit.map_or(self.limit, |since| self.limit.min(since + MARK_WAIT_MAX));
             let ids = &self.ids[self.at.min(self.ids.len() - 1)..];
