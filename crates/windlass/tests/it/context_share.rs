@@ -298,7 +298,7 @@ in_every_language! {
         for _ in 0..3 {
             let job = other.until_end(&other.add_one("t", "x"));
             assert_eq!(job["state"], "finished", "{job}");
-            assert_eq!(stage.processes().len(), 2, "no more than its share");
+            assert!(stage.processes().len() <= 2, "no more than its share");
         }
         stage.daemon.home().let_go("hold");
         assert!(most_processes(&stage, &[&stage.tenant]) <= 2);
