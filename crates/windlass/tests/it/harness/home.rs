@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// The directory of the test's files in its home.
@@ -12,6 +13,23 @@ const FILES: &str = "files";
 
 pub(crate) struct Home {
     dir: TempDir,
+}
+
+/// A daemon that was killed leaves what its handlers run to the next one, and there is none when the
+/// test is over.
+impl Drop for Home {
+    fn drop(&mut self) {
+        let mark = format!("WINDLASS_DIR={}", self.dir.path().display());
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
+            let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
+            let is_ours =
+                environ.split(|byte| *byte == 0).any(|var| var.starts_with(mark.as_bytes()));
+            if let Some(pid) = number.and_then(Pid::from_raw).filter(|_| is_ours) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+    }
 }
 
 impl Home {
