@@ -1,9 +1,9 @@
 //! The edges of warm contexts: between two jobs of a batch, a batch and its scripts, and two
 //! versions of a handler.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::{Case, Config, in_every_language, text};
+use crate::harness::{Case, Config, in_every_language, text, until};
 
 in_every_language! {
     /// A line without an end is its job's all the same, and does not run into the next one's.
@@ -291,6 +291,24 @@ return {'data': payload}",
         stage.succeeded(&stage.end(&ids[1]));
     }
 
+    /// A stop does not wait for a context that is still at its `before`.
+    fn a_stop_while_a_context_starts_leaves_nothing_behind(t) {
+        node: json!({"before": "for (;;);", "body": "return 200;"}),
+        python: json!({"before": "while True:\n    pass", "body": "return 200"}),
+        php: json!({"before": "for (;;);", "body": "return 200;"}),
+    } {
+        let mut stage = t.stage_with(Config::new().set("stop_grace", "\"300ms\""));
+        stage.set("t", json!({"contexts": 1}));
+        let id = stage.add("t", "x");
+        stage.until_processes(1);
+        assert!(stage.daemon.terminate().success());
+        stage.until_no_process();
+        stage.restarted();
+        let job = stage.tenant.job(&id);
+        assert!(job["attempt"].as_u64().unwrap() <= 1, "{job}");
+        assert_eq!(job["finished_at"], Value::Null, "{job}");
+    }
+
     /// Every version warms up a context; only the last one's may stay.
     fn many_versions_in_a_row_leave_one_context(t) {
         node: "return 200;", python: "return 200", php: "return 200;",
@@ -351,4 +369,47 @@ return {'data': payload}",
         }
         assert_eq!(stage.daemon.metric("windlass_leases_expired_total", &[]), 0.0);
     }
+}
+
+/// Sources are looked at by processes of their own; those are bounded and end, too.
+#[test]
+fn many_handlers_set_at_once_are_all_checked() {
+    const TYPES: usize = 24;
+    let stage =
+        Case::new("python", "return 201").stage_with(Config::new().set("contexts.max", "2"));
+    let set = |n: usize| {
+        let mut handler = stage.handler(json!({"idle": "300ms"}));
+        if n % 2 == 1 {
+            handler["body"] = json!("return (");
+        }
+        let path = stage.tenant.path(&format!("handlers/t{n}"));
+        stage.daemon.send_json("PUT", &path, &handler).status
+    };
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..TYPES).map(|n| scope.spawn(move || set(n))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let wanted: Vec<u16> = (0..TYPES).map(|n| if n % 2 == 1 { 400 } else { 200 }).collect();
+    assert_eq!(statuses, wanted);
+    assert_eq!(stage.run("t0", "x")["exitcode"], 201);
+    stage.until_no_process();
+}
+
+/// All room for contexts is taken by jobs that do not end; setting a handler is another matter.
+#[test]
+fn a_handler_can_be_set_while_all_contexts_are_busy() {
+    let source = "import time\ntime.sleep(600)";
+    let stage = Case::new("python", source).stage_with(Config::new().set("contexts.max", "1"));
+    stage.set("t", json!({}));
+    let id = stage.add("t", "x");
+    stage.tenant.until_state(&id, "running");
+    let path = stage.tenant.path("handlers/u");
+    let bad = json!({"lang": "python", "body": "return ("});
+    assert_eq!(stage.daemon.send_json("PUT", &path, &bad).status, 400);
+    let good = json!({"lang": "python", "body": "return 201"});
+    assert_eq!(stage.daemon.send_json("PUT", &path, &good).status, 200);
+    let waiting = stage.add("u", "x");
+    stage.tenant.post(&format!("jobs/{id}/cancel")).expect(200);
+    assert_eq!(stage.end(&waiting)["exitcode"], 201, "it gets the room");
+    until("the first is cancelled", || stage.tenant.job(&id), |job| job["state"] == "cancelled");
 }

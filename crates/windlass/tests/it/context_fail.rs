@@ -469,9 +469,12 @@ in_every_language! {
         }),
     } {
         let stage = t.stage();
-        for (how, word) in [("die", "3"), ("hang", "")] {
+        for (how, word) in [("die", "3"), ("hang", "timed out")] {
             let env = json!({"HOW": how});
-            stage.set(how, json!({"contexts": 1, "timeout": "1s", "env": env, "idle": "300ms"}));
+            let options = json!({
+                "contexts": 1, "batch": 10, "timeout": "1s", "env": env, "idle": "300ms"
+            });
+            stage.set(how, options);
             for id in stage.batch(how, &["1", "2"]) {
                 stage.failed(&stage.end(&id), word);
             }
@@ -499,7 +502,10 @@ in_every_language! {
         let stage = t.stage();
         for how in ["beforeEach", "afterEach"] {
             let env = json!({"HOW": how});
-            stage.set(how, json!({"contexts": 1, "timeout": "1s", "env": env, "idle": "300ms"}));
+            let options = json!({
+                "contexts": 1, "batch": 10, "timeout": "1s", "env": env, "idle": "300ms"
+            });
+            stage.set(how, options);
             for id in stage.batch(how, &["1", "2"]) {
                 stage.failed(&stage.end(&id), "timed out");
             }
