@@ -51,6 +51,9 @@ impl Reap {
                 jobs.push(job);
             }
         }
+        if settlements.is_empty() {
+            return Ok(false);
+        }
         let answers = shared.store.job_settle(settlements.clone(), Durability::Relaxed).await?;
         for ((job, settlement), answer) in jobs.iter().zip(&settlements).zip(answers) {
             // Renewed, ended, or broken by another daemon in the meantime.
@@ -67,6 +70,11 @@ impl Reap {
     async fn lost_lease(&self, job: &Job) -> Result<Option<Settlement>, store::Error> {
         let shared = &self.shared;
         let Some(lease) = job.lease else { return Ok(None) };
+        // It runs right here, and only its renewal is late: there is no dead owner to replace.
+        let ours = shared.running.get(job.id);
+        if ours.is_some_and(|running| running.token == lease.token && !running.lost) {
+            return Ok(None);
+        }
         let policy = policy_of(shared, job).await?;
         let now = shared.now();
         let (verdict, exhausted) = retry::after_lost_lease(job, &policy.retry, now);

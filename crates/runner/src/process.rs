@@ -337,6 +337,8 @@ async fn capture(stdout: &mut ChildStdout, stderr: &mut ChildStderr, output: &mu
                 err_open = bytes > 0;
             }
         }
+        // A process that never stops writing must not keep leases from being renewed.
+        tokio::task::yield_now().await;
     }
 }
 

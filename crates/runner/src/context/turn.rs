@@ -30,9 +30,9 @@ const QUIET_JOBS_MIN: u32 = 200;
 /// reached only when a handler has closed or redirected an output.
 const MARK_WAIT_MAX: Duration = Duration::from_millis(200);
 
-/// What is heard in a row before others have their turn: a context that never stops talking must
-/// not keep leases from being renewed.
-const HEARD_MAX: u32 = 64;
+/// How long a context is listened to before others have their turn: one that never stops talking
+/// must not keep leases from being renewed.
+const TURN_MAX: Duration = Duration::from_millis(1);
 
 /// What a turn needs besides its context and its jobs.
 pub(super) struct Around<'a> {
@@ -129,11 +129,11 @@ impl<'a> Turn<'a> {
     /// Listens until the batch is over or the context is dead. Reports every job that has started,
     /// and gives back the others.
     pub(super) async fn run(mut self) -> (After, Vec<Flight>) {
-        let mut heard: u32 = 0;
+        let mut yielded_at = Instant::now();
         while self.phase != Phase::Over {
-            heard = heard.wrapping_add(1);
-            if heard.is_multiple_of(HEARD_MAX) {
+            if yielded_at.elapsed() >= TURN_MAX {
                 tokio::task::yield_now().await;
+                yielded_at = Instant::now();
             }
             let limit = self.marks.as_ref().and_then(|marks| marks.missing_since);
             let limit = limit.map_or(self.limit, |since| self.limit.min(since + MARK_WAIT_MAX));

@@ -15,8 +15,8 @@ pub(crate) struct Home {
     dir: TempDir,
 }
 
-/// A daemon that was killed leaves what its handlers run to the next one, and there is none when the
-/// test is over.
+/// A daemon that was killed leaves what its handlers run to the next one, and there is none when
+/// the test is over.
 impl Drop for Home {
     fn drop(&mut self) {
         let mark = format!("WINDLASS_DIR={}", self.dir.path().display());
