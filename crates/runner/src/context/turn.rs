@@ -235,7 +235,8 @@ impl<'a> Turn<'a> {
         self.around.reports.started(id).await;
     }
 
-    /// A job that waits behind others is to end: it does so at once, without a run. At a shutdown
+    /// A job that waits behind others is to end: it is reported at once. The context may begin it
+    /// all the same, in the moment before it is killed at the job's turn. At a shutdown
     /// all that wait are given back, so nothing has to be done for one of them.
     async fn skip(&mut self, id: JobId, why: Stop) {
         let Some(at) = self.ids.iter().position(|known| *known == id) else { return };

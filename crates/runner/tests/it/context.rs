@@ -87,7 +87,7 @@ async fn s2_30_a_time_limit_is_that_of_one_job_and_keeps_what_it_wrote() {
 }
 
 #[tokio::test]
-async fn a_job_that_waits_in_a_batch_is_stopped_at_once_and_without_a_run() {
+async fn a_job_that_waits_in_a_batch_is_stopped_at_once_and_harms_no_other() {
     let fixture = fixture();
     let hold = fixture.scratch.path().join("hold");
     let ran = fixture.scratch.path().join("ran");
