@@ -90,6 +90,9 @@ pub(crate) async fn fill(dir: &Path, kinds: Kinds, jobs: u64) -> anyhow::Result<
                 timeout: None,
                 unique: None,
                 then: None,
+                parent: None,
+                paused: false,
+                extra: Default::default(),
                 payload: payload.clone(),
             });
         }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::job::Priority;
+use crate::id::JobId;
+use crate::job::{Extra, Priority};
 use crate::limit::KEY_BYTES_MAX;
 use crate::name::{Invalid, TypeName};
 use crate::time::{Timestamp, parse_duration, parse_time};
@@ -25,6 +26,9 @@ pub struct AddOptions {
     pub unique: Option<String>,
     /// The type that gets the result of the job as its payload.
     pub then: Option<TypeName>,
+    /// The job that waits for this one.
+    pub parent: Option<JobId>,
+    pub extra: Extra,
 }
 
 /// The options as they were sent, read one by one and not yet checked.
@@ -65,6 +69,8 @@ impl RawOptions {
             expires: above_zero("expires", self.expires)?,
             unique: self.unique,
             then: self.then.map(name).transpose()?,
+            parent: None,
+            extra: Extra::default(),
         })
     }
 }
@@ -154,6 +160,8 @@ mod tests {
             expires: Some(seconds(3600)),
             unique: Some("k".into()),
             then: Some(TypeName::new("next").unwrap()),
+            parent: None,
+            extra: Extra::default(),
         };
         assert_eq!(AddOptions::parse(&options, NOW), Ok(read));
         let later = json!({"run_at":"1970-01-01T01:00:09+01:00"});

@@ -1,5 +1,6 @@
 //! The job: a type and a payload, with a state.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -50,7 +51,35 @@ pub struct NewJob {
     pub unique: Option<String>,
     /// The type of the job that follows when this one ends well; see `Job::follow`.
     pub then: Option<TypeName>,
+    /// The job that waits for this one; see `family`.
+    pub parent: Option<JobId>,
+    /// Enters as `paused`: its parent runs, and sets it free.
+    pub paused: bool,
+    pub extra: Extra,
     pub payload: Payload,
+}
+
+/// What only few jobs have, so that a store keeps it apart from what all have.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Extra {
+    /// When it runs again by itself, in the form of `Repeat::as_str`.
+    pub repeat: Option<Arc<str>>,
+    /// After which a job that was lent is to be handed out again, in the form of
+    /// `Modifiers::as_str`.
+    pub retry_after: Option<Arc<str>>,
+    /// The time of the next run in the words of whoever set it, where `run_at` would not give them
+    /// back.
+    pub next_run: Option<Arc<str>>,
+    /// A worker has it, without a lease; it is queued in case that the worker never reports back.
+    pub lent: bool,
+    /// For workers that ask for mocked jobs, and nobody else.
+    pub mock: bool,
+}
+
+impl Extra {
+    pub fn is_none(&self) -> bool {
+        *self == Extra::default()
+    }
 }
 
 impl NewJob {
@@ -122,6 +151,11 @@ pub struct Job {
     pub last: Option<Ended>,
     pub unique: Option<String>,
     pub then: Option<TypeName>,
+    /// The job that waits for this one.
+    pub parent: Option<JobId>,
+    /// Other jobs name, or have named, this one as their parent.
+    pub children: bool,
+    pub extra: Extra,
     pub payload_bytes: u64,
     /// What the newest attempt said of itself; a store shows it with a single job, not in lists.
     pub progress: Option<Progress>,
@@ -146,6 +180,9 @@ impl Job {
             timeout: None,
             unique: None,
             then: None,
+            parent: None,
+            paused: false,
+            extra: Extra::default(),
             payload: Payload::Inline(data.map(Json::to_bytes).unwrap_or_default()),
         }
     }
@@ -224,6 +261,9 @@ pub(crate) mod tests {
             last: None,
             unique: None,
             then: None,
+            parent: None,
+            children: false,
+            extra: Extra::default(),
             payload_bytes: 0,
             progress: None,
         }

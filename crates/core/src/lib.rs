@@ -14,6 +14,9 @@
 //! | `retry` | when a failed attempt is tried again, and when it is not |
 //! | `handler` | how a type is run, and the settings of a type |
 //! | `record` | the text form in which stores keep handlers' options and types' settings |
+//! | `edit` | changes that a pure decision makes of what a store shows it |
+//! | `family` | parents and children: who waits for whom |
+//! | `sql` | questions in SQL, for stores that can answer them |
 //! | `glob` | the patterns with which workers name types |
 //! | `store`, `runner` | the seams |
 //! | `memory` | the reference store, against which all others are compared |
@@ -23,6 +26,10 @@
 //! Nothing here does I/O, reads a clock or the environment, or knows a wire format.
 
 pub mod add;
+pub mod calendar;
+pub mod date_text;
+pub mod edit;
+pub mod family;
 pub mod glob;
 pub mod handler;
 pub mod id;
@@ -36,6 +43,7 @@ pub mod record;
 pub mod retry;
 pub mod runner;
 pub mod size;
+pub mod sql;
 pub mod state;
 pub mod store;
 pub mod time;
@@ -43,7 +51,7 @@ pub mod time;
 pub use add::AddOptions;
 pub use handler::{Handler, HandlerId, HandlerOptions, HandlerSpec, Lang, Limits, TypeSettings};
 pub use id::{IdGenerator, JobId, Sysid};
-pub use job::{Job, Lease, NewJob, Payload, Priority};
+pub use job::{Extra, Job, Lease, NewJob, Payload, Priority};
 pub use log::Log;
 pub use name::{Invalid, Tenant, TypeKey, TypeName};
 pub use outcome::{Code, Json, Status};

@@ -53,6 +53,9 @@ pub enum Verdict {
     Again { run_at: Timestamp },
     /// Handed back unharmed: the attempt does not count.
     Release { run_at: Timestamp },
+    /// It has ended and runs again by itself at `run_at`, as if it were new; its last outcome, its
+    /// result and its logs stay.
+    Repeat { run_at: Timestamp },
 }
 
 /// Why a job will not be tried again although its last attempt asked for it; goes into its log.

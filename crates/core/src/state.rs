@@ -9,7 +9,8 @@
 //!     │ └─ give up ─► failed                   │             │
 //!     └──────────────── rerun ─────────────────┴─────────────┘
 //! ```
-//! `paused` is the state of a parent that waits for its children.
+//! `paused` waits: a parent for its children (running ─ pause ─► paused ─ resume ─► queued), a child
+//! for its parent to finish the attempt that made it. What becomes of a family is in `family`.
 
 use std::fmt;
 
@@ -75,6 +76,10 @@ pub enum Event {
     Again,
     /// Handed back unharmed; the attempt does not count.
     Release,
+    /// The attempt ended well, and children are to be waited for.
+    Pause,
+    /// What it waited for has happened.
+    Resume,
     /// Somebody does not want it any more.
     Cancel,
     /// It waited past its limit.
@@ -110,6 +115,8 @@ pub fn next(state: State, event: Event) -> Option<State> {
         (State::Queued, Event::Claim) => Some(State::Running),
         (State::Running, Event::End(ending)) => Some(ending.state()),
         (State::Running, Event::Again | Event::Release) => Some(State::Queued),
+        (State::Running, Event::Pause) => Some(State::Paused),
+        (State::Paused, Event::Resume) => Some(State::Queued),
         (State::Queued | State::Running | State::Paused, Event::Cancel) => Some(State::Cancelled),
         (State::Queued | State::Paused, Event::GiveUp) => Some(State::Failed),
         (state, Event::Rerun) if state.is_ended() => Some(State::Queued),

@@ -10,6 +10,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 
+use crate::edit::{Ask, Decided, Take, Took};
 use crate::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
 use crate::id::{JobId, Sysid};
 use crate::job::{Boot, Ended, Job, NewJob, Payload, Priority, Progress, Token};
@@ -17,6 +18,7 @@ use crate::log::Log;
 use crate::name::{Tenant, TypeKey};
 use crate::outcome::Json;
 use crate::retry::Verdict;
+use crate::sql::{SqlAnswer, SqlAsk};
 use crate::state::State;
 use crate::time::Timestamp;
 
@@ -118,6 +120,17 @@ pub trait Store: Send + Sync + 'static {
     /// Removes a job and all that belongs to it, unless it runs.
     async fn job_delete(&self, tenant: &Tenant, id: JobId) -> Result<Changed, Error>;
 
+    // ---- decisions (see `edit`) ----------------------------------------------------------
+
+    /// Shows jobs with their families to a decision and carries out its edits: all or nothing.
+    async fn job_decide(&self, ask: Ask) -> Result<Decided, Error>;
+
+    /// Hands out due jobs by name; the decision says what each becomes. Not synced.
+    async fn job_take(&self, take: Take) -> Result<Took, Error>;
+
+    /// Answers a question in SQL, if `Capabilities::sql`; otherwise `Error::Conflict`.
+    async fn query(&self, ask: SqlAsk) -> Result<SqlAnswer, Error>;
+
     // ---- housekeeping --------------------------------------------------------------------
 
     /// Ends queued jobs that waited past their limit as `failed`, with this status and log line;
@@ -204,6 +217,8 @@ pub struct Capabilities {
     pub wakes: bool,
     /// Several daemons may use it at once.
     pub shared: bool,
+    /// It answers questions in SQL.
+    pub sql: bool,
     /// The largest payload that it takes inline.
     pub payload_inline_bytes_max: usize,
 }

@@ -209,6 +209,9 @@ mod tests {
             last: Some(Ended::from(Status::ERROR)),
             unique: None,
             then: Some(TypeName::new("next").unwrap()),
+            parent: None,
+            children: false,
+            extra: Default::default(),
             payload_bytes: 3,
             progress: None,
         }

@@ -176,6 +176,7 @@ fn entry(key: TypeKey, payload: Body, options: AddOptions, now: Timestamp) -> En
         expires_at: options.expires.map(|after| now + after),
         timeout: options.timeout,
         then: options.then,
+        extra: options.extra,
     }
 }
 
@@ -239,6 +240,9 @@ fn new_job(
         timeout: options.timeout,
         unique: options.unique,
         then: options.then,
+        parent: options.parent,
+        paused: false,
+        extra: options.extra,
         payload,
     }
 }

@@ -66,6 +66,9 @@ mod tests {
             timeout: None,
             unique: None,
             then: None,
+            parent: None,
+            paused: false,
+            extra: Default::default(),
             payload: Payload::Inline(bytes::Bytes::new()),
         }
     }

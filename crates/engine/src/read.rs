@@ -247,6 +247,9 @@ pub(crate) fn as_queued(job: NewJob) -> Job {
         last: None,
         unique: job.unique,
         then: job.then,
+        parent: job.parent,
+        children: false,
+        extra: job.extra,
         payload_bytes: job.payload.len(),
         progress: None,
     }

@@ -142,7 +142,9 @@ pub(crate) fn conclude(
     }
     settlement.follow.iter().for_each(|next| follow::entered(shared, next));
     shared.job_waiters.wake(&job.id);
-    if let Verdict::Again { run_at } | Verdict::Release { run_at } = settlement.verdict {
+    if let Verdict::Again { run_at } | Verdict::Release { run_at } | Verdict::Repeat { run_at } =
+        settlement.verdict
+    {
         if run_at <= shared.now() {
             shared.announce([(job.key.clone(), 1)]);
         } else {
@@ -172,5 +174,6 @@ fn what_next(verdict: Verdict) -> &'static str {
         Verdict::End(ending) => ending.state().as_str(),
         Verdict::Again { .. } => "again",
         Verdict::Release { .. } => "released",
+        Verdict::Repeat { .. } => "repeats",
     }
 }

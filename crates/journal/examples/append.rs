@@ -68,6 +68,7 @@ fn entries(payload: &Bytes, count: usize) -> Result<Vec<Entry>, Failure> {
         expires_at: None,
         timeout: None,
         then: None,
+        extra: Default::default(),
     };
     Ok(vec![entry; count])
 }

@@ -1,5 +1,6 @@
 //! Reads what `encode` writes: whole frames, checked, and the records in a stretch of them.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
@@ -235,6 +236,9 @@ impl<'a> Line<'a> {
             timeout: terms.timeout_ms.map(Duration::from_millis),
             unique: None,
             then: terms.then,
+            parent: None,
+            paused: false,
+            extra: terms.extra,
             payload,
         };
         Ok(Record { job, spool: self.file.map(|file| spool_dir.join(file.name)), key: note })
@@ -250,14 +254,19 @@ fn terms(attributes: &str) -> Option<Terms> {
             "run_at_ms" => terms.run_at = Some(Timestamp(value.parse().ok()?)),
             "expires_at_ms" => terms.expires_at = Some(Timestamp(value.parse().ok()?)),
             "timeout_ms" => terms.timeout_ms = Some(value.parse().ok()?),
-            "then" => {
-                let name = percent_decode_str(value).decode_utf8().ok()?;
-                terms.then = Some(TypeName::new(&name).ok()?);
-            }
+            "then" => terms.then = Some(TypeName::new(&unescaped(value)?).ok()?),
+            "repeat" => terms.extra.repeat = Some(unescaped(value)?.into()),
+            "retry_after" => terms.extra.retry_after = Some(unescaped(value)?.into()),
+            "next_run" => terms.extra.next_run = Some(unescaped(value)?.into()),
+            "mock" => terms.extra.mock = value == "1",
             _ => return None,
         }
     }
     Some(terms)
+}
+
+fn unescaped(value: &str) -> Option<Cow<'_, str>> {
+    percent_decode_str(value).decode_utf8().ok()
 }
 
 /// The id before the first '|', and how many digits it has.

@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use windlass_core::{JobId, Priority, Timestamp};
+use windlass_core::{JobId, Priority, Timestamp, TypeName};
 
 use crate::chunk::{CHUNK_BYTES, Chunk, Content, Context};
 use crate::entry::{Body, Entry, Key, Terms};
@@ -197,8 +197,17 @@ impl Frame {
         if let Some(timeout_ms) = terms.timeout_ms {
             attributes.push(format!("timeout_ms={timeout_ms}"));
         }
-        if let Some(then) = &terms.then {
-            attributes.push(format!("then={}", utf8_percent_encode(then.as_str(), ESCAPED)));
+        let texts = [
+            ("then", terms.then.as_ref().map(TypeName::as_str)),
+            ("repeat", terms.extra.repeat.as_deref()),
+            ("retry_after", terms.extra.retry_after.as_deref()),
+            ("next_run", terms.extra.next_run.as_deref()),
+        ];
+        for (name, text) in texts.iter().filter_map(|(name, text)| Some((name, (*text)?))) {
+            attributes.push(format!("{name}={}", utf8_percent_encode(text, ESCAPED)));
+        }
+        if terms.extra.mock {
+            attributes.push("mock=1".into());
         }
         let space = if attributes.is_empty() { "" } else { " " };
         self.push_text(&format!("#:Options{space}{}\n", attributes.join(",")));

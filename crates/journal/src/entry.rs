@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
-use windlass_core::{JobId, NewJob, Priority, Tenant, Timestamp, TypeKey, TypeName};
+use windlass_core::{Extra, JobId, NewJob, Priority, Tenant, Timestamp, TypeKey, TypeName};
 
 use crate::spool::Spool;
 
@@ -21,6 +21,7 @@ pub struct Entry {
     pub timeout: Option<Duration>,
     /// The type that gets the job's result.
     pub then: Option<TypeName>,
+    pub extra: Extra,
 }
 
 /// Where the payload of an entry is.
@@ -82,6 +83,7 @@ pub(crate) struct Terms {
     pub(crate) expires_at: Option<Timestamp>,
     pub(crate) timeout_ms: Option<u64>,
     pub(crate) then: Option<TypeName>,
+    pub(crate) extra: Extra,
 }
 
 impl Entry {
@@ -92,6 +94,7 @@ impl Entry {
             expires_at: self.expires_at,
             timeout_ms: self.timeout.map(|timeout| timeout.as_millis() as u64),
             then: self.then.clone(),
+            extra: self.extra.clone(),
         }
     }
 
@@ -103,10 +106,12 @@ impl Entry {
             Body::Inline(bytes) => bytes.len(),
             Body::Spooled(_) => LINE_OVERHEAD_BYTES,
         };
+        let texts = [&self.extra.repeat, &self.extra.retry_after, &self.extra.next_run];
+        let extra: usize = texts.into_iter().flatten().map(|text| text.len()).sum();
         payload
             + self.key.tenant.as_str().len()
             + self.key.name.as_str().len()
-            + self.then.as_ref().map_or(0, |then| then.as_str().len() * ESCAPED_BYTES_MAX)
+            + ESCAPED_BYTES_MAX * (self.then.as_ref().map_or(0, |then| then.as_str().len()) + extra)
             + LINE_OVERHEAD_BYTES
     }
 }

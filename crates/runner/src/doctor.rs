@@ -258,6 +258,9 @@ impl Trial {
             last: None,
             unique: None,
             then: None,
+            parent: None,
+            children: false,
+            extra: Default::default(),
             payload_bytes: 0,
             progress: None,
         };

@@ -138,6 +138,9 @@ fn job(ids: &mut IdGenerator, key: &TypeKey) -> NewJob {
         timeout: None,
         unique: None,
         then: None,
+        parent: None,
+        paused: false,
+        extra: Default::default(),
         payload: Payload::Inline(Bytes::from_static(&[b'x'; PAYLOAD_BYTES])),
     }
 }

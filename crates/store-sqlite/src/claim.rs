@@ -8,7 +8,7 @@ use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::state::{self, Event};
 use windlass_core::store::{Claim, Claimed, LeaseRef, Pick};
 use windlass_core::time::Timestamp;
-use windlass_core::{HandlerId, Job, Lease, Payload, Priority, State};
+use windlass_core::{Extra, HandlerId, Job, Lease, Payload, Priority, State};
 
 use crate::error::{Failure, Result};
 use crate::queue::{self, Place};
@@ -192,6 +192,9 @@ impl Starter<'_> {
             last: row::ended(row.get(8)?, row.get(9)?)?,
             unique: row.get(10)?,
             then: row::type_name(row, 11)?,
+            parent: None,
+            children: false,
+            extra: Extra::default(),
             payload_bytes: row.get::<_, i64>(12)? as u64,
             progress: None,
         };

@@ -44,11 +44,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use rusqlite::Connection;
+use windlass_core::edit::{Ask, Decided, Take, Took};
 use windlass_core::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
 use windlass_core::job::{Boot, Progress};
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
 use windlass_core::name::{Tenant, TypeKey};
 use windlass_core::outcome::Json;
+use windlass_core::sql::{SqlAnswer, SqlAsk};
 use windlass_core::store::{
     AttemptLog, Capabilities, Changed, Claim, Claimed, Durability, EndRequest, Error, GiveUp,
     IdempotencyRecord, Insert, Inserted, JournalId, LeaseRef, List, Page, Requeue, Settled,
@@ -124,6 +126,7 @@ impl Store for SqliteStore {
             name: "sqlite",
             wakes: false,
             shared: true,
+            sql: true,
             payload_inline_bytes_max: PAYLOAD_INLINE_BYTES_MAX,
         }
     }
@@ -243,6 +246,18 @@ impl Store for SqliteStore {
     async fn job_delete(&self, tenant: &Tenant, id: JobId) -> Result<Changed, Error> {
         let tenant = tenant.clone();
         self.writer.write(SYNCED, 1, move |tx| change::job_delete(tx, &tenant, id)).await
+    }
+
+    async fn job_decide(&self, _ask: Ask) -> Result<Decided, Error> {
+        Err(Error::Internal("not built".into()))
+    }
+
+    async fn job_take(&self, _take: Take) -> Result<Took, Error> {
+        Err(Error::Internal("not built".into()))
+    }
+
+    async fn query(&self, _ask: SqlAsk) -> Result<SqlAnswer, Error> {
+        Err(Error::Internal("not built".into()))
     }
 
     async fn job_give_up(&self, give_up: GiveUp) -> Result<Vec<Job>, Error> {

@@ -8,7 +8,7 @@ use windlass_core::limit::PRIORITY_MAX;
 use windlass_core::name::{Invalid, Tenant, TypeKey, TypeName};
 use windlass_core::outcome::{Code, Status};
 use windlass_core::time::Timestamp;
-use windlass_core::{Job, JobId, Lease, Priority, State, Sysid};
+use windlass_core::{Extra, Job, JobId, Lease, Priority, State, Sysid};
 
 use crate::error::{Failure, Result};
 
@@ -82,6 +82,9 @@ fn stored(row: &Row<'_>) -> Result<Stored> {
         last: ended(row.get(16)?, row.get(17)?)?,
         unique: row.get(18)?,
         then: type_name(row, 22)?,
+        parent: None,
+        children: false,
+        extra: Extra::default(),
         payload_bytes: row.get::<_, i64>(19)? as u64,
         progress: None,
     };

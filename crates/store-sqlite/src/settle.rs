@@ -104,6 +104,10 @@ fn settle_one(
             after(Event::Again);
             queue_again(tx, &leased, settlement, leased.attempt, run_at)?;
         }
+        Verdict::Repeat { run_at } => {
+            after(Event::Again);
+            queue_again(tx, &leased, settlement, 0, run_at)?;
+        }
         Verdict::Release { run_at } => {
             after(Event::Release);
             queue_again(tx, &leased, settlement, leased.attempt - 1, run_at)?;

@@ -78,6 +78,9 @@ pub(crate) fn job(number: i64) -> NewJob {
         timeout: None,
         unique: None,
         then: None,
+        parent: None,
+        paused: false,
+        extra: Default::default(),
         payload: Payload::Inline(Bytes::from(format!("payload {number}"))),
     }
 }
@@ -105,6 +108,9 @@ pub(crate) fn queued(new: &NewJob) -> Job {
         last: None,
         unique: new.unique.clone(),
         then: new.then.clone(),
+        parent: new.parent,
+        children: false,
+        extra: new.extra.clone(),
         payload_bytes: new.payload.len(),
         progress: None,
     }
@@ -127,7 +133,7 @@ pub(crate) fn lease_ref(claimed: &Claimed) -> LeaseRef {
 /// The verdict on a claimed job, one second after its start, with the status that goes with it.
 pub(crate) fn settlement(claimed: &Claimed, verdict: Verdict) -> Settlement {
     let status = match verdict {
-        Verdict::End(Ending::Finished) => Some(Status::OK),
+        Verdict::End(Ending::Finished) | Verdict::Repeat { .. } => Some(Status::OK),
         Verdict::End(Ending::Failed) => Some(Status::FAILED),
         Verdict::Again { .. } => Some(Status::RETRY),
         Verdict::End(Ending::Cancelled) | Verdict::Release { .. } => None,

@@ -71,7 +71,7 @@ impl Row {
             job: Job {
                 id: new.id,
                 key: new.key,
-                state: JobState::Queued,
+                state: if new.paused { JobState::Paused } else { JobState::Queued },
                 priority: new.priority,
                 run_at: new.run_at,
                 due_at,
@@ -85,6 +85,9 @@ impl Row {
                 last: None,
                 unique: new.unique,
                 then: new.then,
+                parent: new.parent,
+                children: false,
+                extra: new.extra,
                 payload_bytes: new.payload.len(),
                 progress: None,
             },

@@ -22,12 +22,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use bytes::Bytes;
 
+use crate::edit::{Ask, Decided, Take, Took};
 use crate::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
 use crate::id::{JobId, Sysid};
 use crate::job::{Boot, Job, Payload, Progress, Token};
 use crate::limit::PAYLOAD_INLINE_BYTES_MAX;
 use crate::name::{Tenant, TypeKey};
 use crate::outcome::Json;
+use crate::sql::{SqlAnswer, SqlAsk};
 use crate::store::{
     AttemptLog, Capabilities, Changed, Claim, Claimed, Durability, EndRequest, Error, GiveUp,
     IdempotencyRecord, Insert, Inserted, JournalId, LeaseRef, List, Page, Requeue, Settled,
@@ -154,6 +156,7 @@ impl Store for MemoryStore {
             name: "memory",
             wakes: false,
             shared: true,
+            sql: false,
             payload_inline_bytes_max: PAYLOAD_INLINE_BYTES_MAX,
         }
     }
@@ -253,6 +256,18 @@ impl Store for MemoryStore {
 
     async fn job_delete(&self, tenant: &Tenant, id: JobId) -> Result<Changed, Error> {
         Ok(self.open()?.job_delete(tenant, id))
+    }
+
+    async fn job_decide(&self, _ask: Ask) -> Result<Decided, Error> {
+        Err(Error::Internal("not built".into()))
+    }
+
+    async fn job_take(&self, _take: Take) -> Result<Took, Error> {
+        Err(Error::Internal("not built".into()))
+    }
+
+    async fn query(&self, _ask: SqlAsk) -> Result<SqlAnswer, Error> {
+        Err(Error::Conflict("this store does not answer questions in SQL".into()))
     }
 
     async fn job_give_up(&self, give_up: GiveUp) -> Result<Vec<Job>, Error> {

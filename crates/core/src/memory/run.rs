@@ -71,6 +71,7 @@ impl State {
             Verdict::End(ending) => Event::End(ending),
             Verdict::Again { .. } => Event::Again,
             Verdict::Release { .. } => Event::Release,
+            Verdict::Repeat { .. } => Event::Again,
         };
         let Some(next) = state::next(row.job.state, event) else { return Settled::Stale };
         row.job.state = next;
@@ -82,6 +83,11 @@ impl State {
         match settlement.verdict {
             Verdict::End(_) => row.ended(settlement.now, settlement.purge_at),
             Verdict::Again { run_at } => row.job.run_at = run_at,
+            Verdict::Repeat { run_at } => {
+                row.job.run_at = run_at;
+                row.job.due_at = run_at;
+                row.job.attempt = 0;
+            }
             Verdict::Release { run_at } => {
                 row.job.run_at = run_at;
                 row.job.attempt -= 1;

@@ -116,6 +116,13 @@ fn random_entry(luck: &mut fastrand::Rng) -> Entry {
         made.run_at = luck.bool().then(|| Timestamp(luck.i64(..)));
         made.expires_at = luck.bool().then(|| Timestamp(luck.i64(..)));
         made.then = luck.bool().then(|| TypeName::new(["u", "ä, %=b"][luck.usize(..2)]).unwrap());
+        let text = |luck: &mut fastrand::Rng| {
+            luck.bool().then(|| ["HOURLY", "a, b%\n=ä"][luck.usize(..2)].into())
+        };
+        made.extra.repeat = text(luck);
+        made.extra.retry_after = text(luck);
+        made.extra.next_run = text(luck);
+        made.extra.mock = luck.bool();
         made.timeout = luck.bool().then(|| Duration::from_millis(luck.u64(..)));
     }
     made
@@ -134,6 +141,7 @@ fn check_same(sent: &[Entry], records: &[Record], seed: u64) {
         assert_eq!(job.expires_at, entry.expires_at, "seed {seed}");
         assert_eq!(job.timeout, entry.timeout, "seed {seed}");
         assert_eq!(job.then, entry.then, "seed {seed}");
+        assert_eq!(job.extra, entry.extra, "seed {seed}");
     }
 }
 

@@ -58,6 +58,7 @@ fn entry(payload: impl Into<Bytes>) -> Entry {
         priority: Priority::default(),
         run_at: None,
         then: None,
+        extra: Default::default(),
         expires_at: None,
         timeout: None,
     }

@@ -240,6 +240,9 @@ pub(crate) fn job(payload: &[u8]) -> Assignment {
         last: None,
         unique: None,
         then: None,
+        parent: None,
+        children: false,
+        extra: Default::default(),
         payload_bytes: payload.len() as u64,
         progress: None,
     };

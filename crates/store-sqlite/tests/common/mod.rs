@@ -42,6 +42,9 @@ pub(crate) fn job(number: i64) -> NewJob {
         timeout: None,
         unique: None,
         then: None,
+        parent: None,
+        paused: false,
+        extra: Default::default(),
         payload: Payload::Inline(Bytes::from(format!("payload {number}"))),
     }
 }

@@ -143,6 +143,9 @@ impl World {
             timeout: self.maybe(|world| Duration::from_millis(world.random.u64(1..9999))),
             unique: self.maybe(World::unique),
             then: self.maybe(|world| world.key().name),
+            parent: None,
+            paused: false,
+            extra: Default::default(),
             payload: Payload::Inline(Bytes::from(self.text())),
         }
     }

@@ -1,0 +1,230 @@
+//! Changes that depend on what is there: the store shows jobs to a pure decision and carries out
+//! the edits that it answers with, in one change. So rules about several jobs at once live in pure
+//! functions, and every store can keep them without knowing them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::id::JobId;
+use crate::job::{Job, NewJob, Payload, Priority, Token};
+use crate::name::{Tenant, TypeKey, TypeName};
+use crate::state::State;
+use crate::store::Durability;
+use crate::time::Timestamp;
+
+/// A question to the store, with the decision to be taken on what it finds.
+#[derive(Clone)]
+pub struct Ask {
+    pub tenant: Tenant,
+    /// What is shown, one after the other; each decision sees what those before it changed. At
+    /// most `BATCH_JOBS_MAX`.
+    pub which: Vec<Which>,
+    pub decide: Decide,
+    pub durability: Durability,
+    pub now: Timestamp,
+}
+
+#[derive(Debug, Clone)]
+pub enum Which {
+    /// A job that is there.
+    Job(JobId),
+    /// A job that is to come: shows the parent that it names and, if it is to be the only one, the
+    /// job of this type that stands in its way (see `Seen::job`).
+    New { only: Option<Only>, parent: Option<JobId> },
+}
+
+/// One job of a type at a time.
+#[derive(Debug, Clone)]
+pub struct Only {
+    pub name: TypeName,
+    pub mock: bool,
+}
+
+/// Pure: it may be asked more than once. An error refuses the whole question with these words, as
+/// `Error::Conflict`, and nothing changes.
+pub type Decide = Arc<dyn Fn(usize, &Seen) -> Result<Decision, String> + Send + Sync>;
+
+/// What a decision may look at.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Seen {
+    /// For `Which::New`: the job with the smallest id of that type and mockedness that has not
+    /// ended, has failed, or is an ended child.
+    pub job: Option<Whole>,
+    pub parent: Option<Whole>,
+    /// Of the job.
+    pub children: Children,
+    /// The other children of the parent.
+    pub siblings: Children,
+}
+
+/// A job with its payload.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Whole {
+    pub job: Job,
+    pub payload: Payload,
+    /// Of the newest claim, also when its lease is gone.
+    pub token: Option<Token>,
+    /// How long jobs of its type are kept when they have ended, if that was set.
+    pub retention: Option<Duration>,
+}
+
+/// In which states there are children.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Children {
+    /// Queued or running.
+    pub active: bool,
+    pub paused: bool,
+    pub failed: bool,
+    pub finished: bool,
+    pub cancelled: bool,
+}
+
+impl Children {
+    /// There is one that has not ended.
+    pub fn pending(self) -> bool {
+        self.active || self.paused
+    }
+
+    pub fn any(self) -> bool {
+        self != Children::default()
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Decision {
+    pub edits: Vec<Edit>,
+    /// What whoever asked wants to hear: the new job's id, or that of the one in its way.
+    pub id: Option<JobId>,
+}
+
+/// One change of the store. Edits are carried out in order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Edit {
+    /// A new job; marks its parent as one that has children. Its payload is inline even if it is
+    /// too large for that.
+    Insert(Box<NewJob>),
+    /// The job with this id is to be as this one says: its type, its state, its times, what it has
+    /// beside. A store moves it between the queue, the leases and the ended jobs accordingly. Its
+    /// number of bytes follows its payload; result, log and progress stay.
+    Put(Box<Put>),
+    /// Removed, with all that belongs to it.
+    Delete(JobId),
+    /// All children of this parent in this state.
+    Children { parent: JobId, from: State, to: ChildMove },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Put {
+    pub job: Job,
+    /// A new payload, or the old one.
+    pub payload: Option<Bytes>,
+    /// When an ended job is removed.
+    pub purge_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChildMove {
+    /// Set free to run at their time.
+    Queue,
+    /// No longer anybody's children.
+    Detach,
+    /// Ended; removed at this time.
+    Cancel { purge_at: Timestamp },
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Decided {
+    /// `Decision::id` of each decision.
+    pub ids: Vec<Option<JobId>>,
+    pub moved: Moved,
+}
+
+/// What others have to hear after edits.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Moved {
+    /// How many jobs of these types became ready.
+    pub ready: HashMap<TypeKey, u64>,
+    /// When the earliest job comes due that was queued for later.
+    pub due: Option<Timestamp>,
+    /// Jobs that lost a lease which they had.
+    pub stopped: Vec<JobId>,
+    /// Jobs that changed otherwise, or are gone.
+    pub touched: Vec<JobId>,
+    /// Jobs that entered.
+    pub entered: Vec<(JobId, TypeKey)>,
+}
+
+/// Asks for due jobs by name, most urgent first, then the one that is due the longest, then by
+/// name, then by id. Suspended types give nothing.
+#[derive(Clone)]
+pub struct Take {
+    pub tenant: Tenant,
+    pub names: Names,
+    /// Only this one.
+    pub priority: Option<Priority>,
+    /// Mocked jobs too.
+    pub mocks: bool,
+    /// 1 to `PULL_JOBS_MAX`.
+    pub limit: u32,
+    /// Jobs with more payload are passed over.
+    pub payload_bytes_max: u64,
+    /// Types that may give only so many.
+    pub room: HashMap<TypeName, u32>,
+    pub now: Timestamp,
+    /// Asked for each job in turn, until `limit` were asked for.
+    pub decide: TakeDecide,
+}
+
+pub type TakeDecide = Arc<dyn Fn(&Whole) -> Taking + Send + Sync>;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Names {
+    /// Matches the whole name; see `glob`.
+    Glob(String),
+    AnyOf(Vec<TypeName>),
+}
+
+/// What becomes of a job that was asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Taking {
+    /// It may not stay queued and due.
+    pub put: Put,
+    /// Whether the caller gets it.
+    pub give: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Took {
+    pub given: Vec<Taken>,
+    /// Jobs that were asked for and not given.
+    pub kept: u32,
+    pub moved: Moved,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Taken {
+    /// As it was before.
+    pub before: Whole,
+    /// As it is now.
+    pub job: Job,
+    pub parent: Option<Whole>,
+    /// Its ended children, at most `CHILDREN_SHOWN_MAX` of each kind.
+    pub finished: Vec<(JobId, Payload)>,
+    pub cancelled: Vec<(JobId, Payload)>,
+}
+
+impl fmt::Debug for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ask").field("tenant", &self.tenant).field("which", &self.which).finish()
+    }
+}
+
+impl fmt::Debug for Take {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Take").field("tenant", &self.tenant).field("names", &self.names).finish()
+    }
+}

@@ -1,0 +1,139 @@
+//! Parents and children: who waits for whom. All of it is pure; stores and doors carry it out.
+//!
+//! A child belongs to a parent that runs or is paused. While the parent runs, the child is paused;
+//! when the parent's attempt ends well and children are pending, the parent is paused and its
+//! children are set free; when the last pending one has ended, the parent is queued and runs again.
+//! A child that failed is not pending, yet its parent waits for whoever runs it again, cancels it
+//! or removes it. There are no grandchildren.
+
+use std::sync::Arc;
+
+use crate::date_text::seconds_text;
+use crate::edit::{ChildMove, Children, Edit, Put};
+use crate::job::{Extra, Job};
+use crate::state::{self, Event, State};
+
+/// Why a job cannot be somebody's child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unfit {
+    /// The parent neither runs nor waits for children.
+    NotOpen,
+    /// The parent is a child itself.
+    Grandchild,
+}
+
+/// Whether a new child of this parent is paused.
+pub fn child_is_paused(parent: &Job) -> Result<bool, Unfit> {
+    let paused = match parent.state {
+        State::Running => true,
+        State::Queued if parent.extra.lent => true,
+        State::Paused => false,
+        _ => return Err(Unfit::NotOpen),
+    };
+    if parent.parent.is_some() { Err(Unfit::Grandchild) } else { Ok(paused) }
+}
+
+/// What becomes of a parent whose attempt ended well while children are pending, and of them.
+/// `None` when it need not wait.
+pub fn wait_for_children(job: &Job, children: Children) -> Option<Vec<Edit>> {
+    if !children.pending() {
+        return None;
+    }
+    // Due again the moment it is set free.
+    let run_at = job.started_at.unwrap_or(job.run_at);
+    let paused = Job {
+        state: State::Paused,
+        attempt: 0,
+        lease: None,
+        run_at,
+        extra: Extra {
+            next_run: Some(Arc::from(seconds_text(run_at))),
+            lent: false,
+            ..job.extra.clone()
+        },
+        ..job.clone()
+    };
+    let put = Edit::Put(Box::new(Put { job: paused, payload: None, purge_at: None }));
+    let free = Edit::Children { parent: job.id, from: State::Paused, to: ChildMove::Queue };
+    Some(vec![put, free])
+}
+
+/// What becomes of a parent when a child has ended as finished or cancelled, or is gone; `others`
+/// are its remaining children.
+pub fn after_child(parent: &Job, others: Children) -> Option<Edit> {
+    if others.pending() { None } else { resume(parent) }
+}
+
+/// Queues a parent that waits; nothing happens to one that does not.
+pub fn resume(parent: &Job) -> Option<Edit> {
+    if parent.state != State::Paused {
+        return None;
+    }
+    let state = state::next(parent.state, Event::Resume)?;
+    let job = Job { state, ..parent.clone() };
+    Some(Edit::Put(Box::new(Put { job, payload: None, purge_at: None })))
+}
+
+/// Whether anybody waits for this child: a parent that has ended does not.
+pub fn is_waited_for(parent: Option<&Job>) -> bool {
+    parent.is_some_and(|parent| !matches!(parent.state, State::Finished | State::Cancelled))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::JobId;
+    use crate::job::tests::running_job;
+    use crate::time::Timestamp;
+
+    const PENDING: Children =
+        Children { active: false, paused: true, failed: false, finished: false, cancelled: false };
+
+    fn parent(state: State) -> Job {
+        Job { state, started_at: Some(Timestamp(5000)), ..running_job(3, Timestamp(9000)) }
+    }
+
+    #[test]
+    fn a_child_is_paused_while_its_parent_runs() {
+        let expected = [
+            (State::Queued, Err(Unfit::NotOpen)),
+            (State::Running, Ok(true)),
+            (State::Paused, Ok(false)),
+            (State::Finished, Err(Unfit::NotOpen)),
+            (State::Failed, Err(Unfit::NotOpen)),
+            (State::Cancelled, Err(Unfit::NotOpen)),
+        ];
+        for (state, answer) in expected {
+            assert_eq!(child_is_paused(&parent(state)), answer, "{state}");
+        }
+        let mut lent = parent(State::Queued);
+        lent.extra.lent = true;
+        assert_eq!(child_is_paused(&lent), Ok(true));
+        let child = Job { parent: JobId::new(7), ..parent(State::Running) };
+        assert_eq!(child_is_paused(&child), Err(Unfit::Grandchild));
+    }
+
+    #[test]
+    fn a_parent_waits_only_while_children_are_pending() {
+        let job = parent(State::Running);
+        let ended = Children { failed: true, finished: true, cancelled: true, ..PENDING };
+        let ended = Children { paused: false, ..ended };
+        assert_eq!(wait_for_children(&job, ended), None);
+        let edits = wait_for_children(&job, PENDING).unwrap();
+        let Edit::Put(put) = &edits[0] else { panic!("the parent comes first") };
+        assert_eq!((put.job.state, put.job.run_at), (State::Paused, Timestamp(5000)));
+        assert_eq!((put.job.attempt, put.job.lease), (0, None));
+        assert_eq!(put.job.extra.next_run.as_deref(), Some("1970-01-01 00:00:05"));
+        let free = Edit::Children { parent: job.id, from: State::Paused, to: ChildMove::Queue };
+        assert_eq!(edits[1], free);
+    }
+
+    #[test]
+    fn the_last_child_wakes_a_paused_parent_and_no_other() {
+        for state in State::ALL {
+            let woken = after_child(&parent(state), Children::default());
+            assert_eq!(woken.is_some(), state == State::Paused, "{state}");
+            assert_eq!(after_child(&parent(state), PENDING), None, "{state}");
+        }
+    }
+}

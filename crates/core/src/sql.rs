@@ -1,0 +1,83 @@
+//! Questions in SQL, for stores that can answer them: one table `jobs` with the columns of
+//! Bedrock's, which shows one tenant's jobs.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::edit::Moved;
+use crate::id::{JobId, Sysid};
+use crate::job::Boot;
+use crate::name::Tenant;
+use crate::time::Timestamp;
+
+/// The columns of `jobs`, in order.
+pub const COLUMNS: [&str; 11] = [
+    "created",
+    "jobID",
+    "state",
+    "name",
+    "nextRun",
+    "lastRun",
+    "repeat",
+    "data",
+    "priority",
+    "parentJobID",
+    "retryAfter",
+];
+
+#[derive(Clone)]
+pub struct SqlAsk {
+    pub tenant: Tenant,
+    /// One or more statements.
+    pub text: String,
+    /// An UPDATE or DELETE may go without a WHERE.
+    pub nowhere: bool,
+    pub now: Timestamp,
+    /// How long it may take.
+    pub patience: Duration,
+    /// Whose leases are put on jobs that are made to run.
+    pub owner: Sysid,
+    pub boot: Boot,
+    /// When ended jobs are removed.
+    pub purge_at: Timestamp,
+    /// Ids for jobs that are inserted.
+    pub ids: Arc<dyn Fn() -> Option<JobId> + Send + Sync>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum SqlAnswer {
+    Rows {
+        columns: Vec<String>,
+        rows: Vec<Vec<SqlValue>>,
+    },
+    /// Durable.
+    Wrote {
+        changed: u64,
+        last_id: Option<JobId>,
+        moved: Moved,
+    },
+    /// It could not be understood, or asked for what it may not see; in words.
+    Bad(String),
+    /// A write without a WHERE.
+    Aborted,
+    /// It was understood and could not be done; nothing changed.
+    Failed(String),
+    /// It took too long, or its answer was too large; nothing changed.
+    TimedOut,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum SqlValue {
+    Null,
+    Integer(i64),
+    Real(f64),
+    Text(String),
+    Blob(Vec<u8>),
+}
+
+impl fmt::Debug for SqlAsk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlAsk").field("tenant", &self.tenant).field("text", &self.text).finish()
+    }
+}
