@@ -12,6 +12,10 @@
 //! | `state` | the states and the table of every allowed change |
 //! | `outcome` | status numbers and the four codes |
 //! | `retry` | when a failed attempt is tried again, and when it is not |
+//! | `calendar` | SQLite's date arithmetic |
+//! | `date_text` | times as Bedrock writes and compares them |
+//! | `repeat` | when a job runs again: Bedrock's grammar, or cron in a time zone |
+//! | `merge` | changes to JSON texts that keep what they do not touch |
 //! | `handler` | how a type is run, and the settings of a type |
 //! | `record` | the text form in which stores keep handlers' options and types' settings |
 //! | `edit` | changes that a pure decision makes of what a store shows it |
@@ -27,6 +31,7 @@
 
 pub mod add;
 pub mod calendar;
+mod cron;
 pub mod date_text;
 pub mod edit;
 pub mod family;
@@ -37,9 +42,11 @@ pub mod job;
 pub mod limit;
 pub mod log;
 pub mod memory;
+pub mod merge;
 pub mod name;
 pub mod outcome;
 pub mod record;
+pub mod repeat;
 pub mod retry;
 pub mod runner;
 pub mod size;
@@ -49,12 +56,14 @@ pub mod store;
 pub mod time;
 
 pub use add::AddOptions;
+pub use calendar::Modifiers;
 pub use handler::{Handler, HandlerId, HandlerOptions, HandlerSpec, Lang, Limits, TypeSettings};
 pub use id::{IdGenerator, JobId, Sysid};
 pub use job::{Extra, Job, Lease, NewJob, Payload, Priority};
 pub use log::Log;
 pub use name::{Invalid, Tenant, TypeKey, TypeName};
 pub use outcome::{Code, Json, Status};
+pub use repeat::Repeat;
 pub use retry::RetryPolicy;
 pub use runner::Runner;
 pub use state::State;

@@ -1,0 +1,292 @@
+//! Small changes to JSON texts that leave the rest as it was written: the order of keys, numbers
+//! and escapes. Only the space between them goes. Does what SQLite's functions of that kind do.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+/// Deepest nesting that is accepted. SQLite does not look into anything deeper.
+pub const DEPTH_MAX: usize = 1000;
+
+/// Whether the text is one whole JSON object, and nothing but spaces around it.
+pub fn is_object(text: &str) -> bool {
+    is_valid(text) && text.trim_start().starts_with('{')
+}
+
+/// RFC 7396: what `old` becomes when `patch` is put over it. None when one of them is not JSON.
+pub fn merge_patch(old: &str, patch: &str) -> Option<String> {
+    (is_valid(old) && is_valid(patch)).then_some(())?;
+    let (old, patch) = (Reader::tree(old), Reader::tree(patch));
+    let mut text = String::new();
+    merged(old, patch).write(&mut text);
+    Some(text)
+}
+
+/// The value of a key of an object, as it is written there. Of two equal keys, the first counts.
+pub fn json_get_top<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    let member = members(text)?.into_iter().find(|member| member.is(key))?;
+    Some(member.value)
+}
+
+/// The object with this value in place of the old one, or behind all others. A text that is no
+/// object is given back as it is.
+pub fn json_set_top(text: &str, key: &str, value: &str) -> String {
+    let Some(mut members) = members(text) else {
+        return text.into();
+    };
+    let quoted = serde_json::Value::from(key).to_string();
+    match members.iter_mut().find(|member| member.is(key)) {
+        Some(member) => member.value = value,
+        None => members.push(Member { key: &quoted, value }),
+    }
+    object_text(&members)
+}
+
+/// The object without this key. A text that is no object is given back as it is.
+pub fn json_remove_top(text: &str, key: &str) -> String {
+    let Some(mut members) = members(text) else {
+        return text.into();
+    };
+    members.retain(|member| !member.is(key));
+    object_text(&members)
+}
+
+fn is_valid(text: &str) -> bool {
+    serde_json::from_str::<&RawValue>(text).is_ok() && depth(text) <= DEPTH_MAX
+}
+
+fn depth(text: &str) -> usize {
+    let mut reader = Reader { text, at: 0 };
+    let (mut depth, mut deepest) = (0usize, 0);
+    while let Some(byte) = reader.peek() {
+        match byte {
+            b'"' => reader.string(),
+            b'{' | b'[' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+                reader.at += 1;
+            }
+            b'}' | b']' => {
+                depth -= 1;
+                reader.at += 1;
+            }
+            _ => reader.at += 1,
+        }
+    }
+    deepest
+}
+
+/// A key with its quotes, and a value, both as they are written.
+struct Member<'a> {
+    key: &'a str,
+    value: &'a str,
+}
+
+impl Member<'_> {
+    fn is(&self, key: &str) -> bool {
+        unquoted(self.key) == key
+    }
+}
+
+/// None when the text is not an object.
+fn members(text: &str) -> Option<Vec<Member<'_>>> {
+    if !is_object(text) {
+        return None;
+    }
+    let mut members = Vec::new();
+    Reader { text, at: 0 }.object(|reader, key| {
+        let value = reader.value();
+        members.push(Member { key, value });
+    });
+    Some(members)
+}
+
+fn object_text(members: &[Member<'_>]) -> String {
+    let mut text = String::from("{");
+    for (n, member) in members.iter().enumerate() {
+        if n > 0 {
+            text.push(',');
+        }
+        text.push_str(member.key);
+        text.push(':');
+        write_minified(member.value, &mut text);
+    }
+    text.push('}');
+    text
+}
+
+/// A value whose objects are taken apart; whatever else it has is its text.
+enum Tree<'a> {
+    Object(Vec<(&'a str, Tree<'a>)>),
+    Other(&'a str),
+}
+
+/// `old` with `patch` over it. The depth of both is bounded, and so is that of the calls.
+fn merged<'a>(old: Tree<'a>, patch: Tree<'a>) -> Tree<'a> {
+    let Tree::Object(changes) = patch else {
+        return patch;
+    };
+    let mut object = match old {
+        Tree::Object(members) => members,
+        Tree::Other(_) => Vec::new(),
+    };
+    // A key of the patch is looked up, not searched for: both may have very many.
+    let mut places: std::collections::HashMap<Cow<'a, str>, usize> =
+        object.iter().enumerate().map(|(n, (key, _))| (unquoted(key), n)).collect();
+    let mut values: Vec<Option<(&str, Tree<'_>)>> = object.drain(..).map(Some).collect();
+    for (key, change) in changes {
+        let place = places.get(&unquoted(key)).copied();
+        match (change, place) {
+            (Tree::Other("null"), None) => {}
+            (Tree::Other("null"), Some(place)) => {
+                values[place] = None;
+                places.remove(&unquoted(key));
+            }
+            (change, Some(place)) => {
+                if let Some((old_key, old)) = values[place].take() {
+                    values[place] = Some((old_key, merged(old, change)));
+                }
+            }
+            (change, None) => {
+                places.insert(unquoted(key), values.len());
+                values.push(Some((key, merged(Tree::Other("null"), change))));
+            }
+        }
+    }
+    Tree::Object(values.into_iter().flatten().collect())
+}
+
+impl Tree<'_> {
+    fn write(&self, text: &mut String) {
+        match self {
+            Tree::Other(value) => write_minified(value, text),
+            Tree::Object(members) => {
+                text.push('{');
+                for (n, (key, value)) in members.iter().enumerate() {
+                    if n > 0 {
+                        text.push(',');
+                    }
+                    text.push_str(key);
+                    text.push(':');
+                    value.write(text);
+                }
+                text.push('}');
+            }
+        }
+    }
+}
+
+/// The text of a JSON string. One that has none, because of half a surrogate pair, stays quoted.
+fn unquoted(string: &str) -> Cow<'_, str> {
+    let inner = string.strip_prefix('"').and_then(|inner| inner.strip_suffix('"'));
+    match inner {
+        Some(inner) if !inner.contains('\\') => Cow::Borrowed(inner),
+        _ => match serde_json::from_str(string) {
+            Ok(text) => Cow::Owned(text),
+            Err(_) => Cow::Borrowed(string),
+        },
+    }
+}
+
+fn write_minified(value: &str, text: &mut String) {
+    let mut reader = Reader { text: value, at: 0 };
+    while let Some(byte) = reader.peek() {
+        let start = reader.at;
+        if byte == b'"' {
+            reader.string();
+        } else {
+            reader.at += 1;
+        }
+        text.push_str(&value[start..reader.at]);
+    }
+}
+
+/// Reads a text that is known to be valid.
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn tree(text: &'a str) -> Tree<'a> {
+        Reader { text, at: 0 }.value_tree()
+    }
+
+    fn value_tree(&mut self) -> Tree<'a> {
+        if self.peek() != Some(b'{') {
+            return Tree::Other(self.value());
+        }
+        let mut members = Vec::new();
+        self.object(|reader, key| members.push((key, reader.value_tree())));
+        Tree::Object(members)
+    }
+
+    /// Calls `member` with each key; it has to read the value.
+    fn object(&mut self, mut member: impl FnMut(&mut Reader<'a>, &'a str)) {
+        self.peek();
+        self.at += 1;
+        while self.peek() == Some(b'"') {
+            let start = self.at;
+            self.string();
+            let key = &self.text[start..self.at];
+            self.peek();
+            self.at += 1;
+            member(self, key);
+            if self.peek() == Some(b',') {
+                self.at += 1;
+            }
+        }
+        self.at += 1;
+    }
+
+    fn value(&mut self) -> &'a str {
+        self.peek();
+        let start = self.at;
+        let mut depth = 0usize;
+        while let Some(byte) = self.text.as_bytes().get(self.at) {
+            match byte {
+                b'"' => {
+                    self.string();
+                    if depth == 0 {
+                        break;
+                    }
+                    continue;
+                }
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' if depth > 0 => {
+                    depth -= 1;
+                    if depth == 0 {
+                        self.at += 1;
+                        break;
+                    }
+                }
+                b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r' if depth == 0 => break,
+                _ => {}
+            }
+            self.at += 1;
+        }
+        &self.text[start..self.at]
+    }
+
+    /// From the quote before a string to behind the one after it.
+    fn string(&mut self) {
+        let bytes = self.text.as_bytes();
+        self.at += 1;
+        while let Some(byte) = bytes.get(self.at) {
+            self.at += 1;
+            match byte {
+                b'\\' => self.at += 1,
+                b'"' => break,
+                _ => {}
+            }
+        }
+    }
+
+    /// The next byte that is not space, without reading it.
+    fn peek(&mut self) -> Option<u8> {
+        let rest = &self.text.as_bytes()[self.at..];
+        let space = rest.iter().take_while(|byte| b" \t\n\r".contains(byte)).count();
+        self.at += space;
+        rest.get(space).copied()
+    }
+}
