@@ -122,7 +122,7 @@ pub struct Put {
     pub job: Job,
     /// A new payload, or the old one.
     pub payload: Option<Bytes>,
-    /// When an ended job is removed.
+    /// When an ended job is removed; `None` means never.
     pub purge_at: Option<Timestamp>,
 }
 
@@ -130,8 +130,8 @@ pub struct Put {
 pub enum ChildMove {
     /// Set free to run at their time.
     Queue,
-    /// No longer anybody's children.
-    Detach,
+    /// No longer anybody's children; removed at this time.
+    Detach { purge_at: Timestamp },
     /// Ended; removed at this time.
     Cancel { purge_at: Timestamp },
 }
@@ -168,7 +168,7 @@ pub struct Take {
     pub priority: Option<Priority>,
     /// Mocked jobs too.
     pub mocks: bool,
-    /// 1 to `PULL_JOBS_MAX`.
+    /// 1 to `BATCH_JOBS_MAX`.
     pub limit: u32,
     /// Jobs with more payload are passed over.
     pub payload_bytes_max: u64,
