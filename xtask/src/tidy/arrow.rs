@@ -3,7 +3,7 @@
 use super::SourceFile;
 
 /// Each crate's folder, and the crates of ours that its code may name (its tests may name more).
-const ARROWS: [(&str, &[&str]); 10] = [
+const ARROWS: [(&str, &[&str]); 11] = [
     ("crates/core", &[]),
     ("crates/store-test", &["windlass-core"]),
     ("crates/store-sqlite", &["windlass-core"]),
@@ -11,6 +11,7 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("crates/runner", &["windlass-core"]),
     ("crates/engine", &["windlass-core", "windlass-journal"]),
     ("crates/door-http", &["windlass-core", "windlass-engine"]),
+    ("crates/door-bedrock", &["windlass-core", "windlass-engine"]),
     (
         "crates/windlass",
         &[
@@ -19,6 +20,7 @@ const ARROWS: [(&str, &[&str]); 10] = [
             "windlass-runner",
             "windlass-store-sqlite",
             "windlass-door-http",
+            "windlass-door-bedrock",
         ],
     ),
     (
@@ -29,6 +31,7 @@ const ARROWS: [(&str, &[&str]); 10] = [
             "windlass-runner",
             "windlass-store-sqlite",
             "windlass-door-http",
+            "windlass-door-bedrock",
         ],
     ),
     ("xtask", &[]),
