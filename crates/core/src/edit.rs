@@ -10,10 +10,10 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::id::JobId;
-use crate::job::{Job, NewJob, Payload, Priority, Token};
+use crate::job::{Extra, Job, NewJob, Payload, Priority, Token};
 use crate::name::{Tenant, TypeKey, TypeName};
 use crate::state::State;
-use crate::store::Durability;
+use crate::store::{Durability, Error};
 use crate::time::Timestamp;
 
 /// A question to the store, with the decision to be taken on what it finds.
@@ -92,6 +92,17 @@ impl Children {
     pub fn any(self) -> bool {
         self != Children::default()
     }
+
+    /// There is one in this state.
+    pub fn note(&mut self, state: State) {
+        match state {
+            State::Queued | State::Running => self.active = true,
+            State::Paused => self.paused = true,
+            State::Finished => self.finished = true,
+            State::Failed => self.failed = true,
+            State::Cancelled => self.cancelled = true,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -105,7 +116,7 @@ pub struct Decision {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Edit {
     /// A new job; marks its parent as one that has children. Its payload is inline even if it is
-    /// too large for that.
+    /// too large for that. One whose id or unique key is taken refuses the whole question.
     Insert(Box<NewJob>),
     /// The job with this id is to be as this one says: its type, its state, its times, what it has
     /// beside. A store moves it between the queue, the leases and the ended jobs accordingly. Its
@@ -215,6 +226,95 @@ pub struct Taken {
     /// Its ended children, at most `CHILDREN_SHOWN_MAX` of each kind.
     pub finished: Vec<(JobId, Payload)>,
     pub cancelled: Vec<(JobId, Payload)>,
+}
+
+impl Put {
+    /// The job as a store keeps it in place of `before`: without what does not go with its state.
+    pub fn tidied(&self, before: &Job, now: Timestamp) -> Result<Job, Error> {
+        let Put { job, payload, .. } = self;
+        if job.key.tenant != before.key.tenant {
+            return Err(Error::Conflict(format!("job {} belongs to another tenant", job.id)));
+        }
+        let (running, ended) = (job.state == State::Running, job.state.is_ended());
+        if running && job.lease.is_none() {
+            return Err(Error::Internal(format!("job {} is to run without a lease", job.id)));
+        }
+        let lent = job.extra.lent && job.state == State::Queued;
+        Ok(Job {
+            lease: job.lease.filter(|_| running),
+            finished_at: ended.then(|| job.finished_at.unwrap_or(now)),
+            children: job.children || before.children,
+            extra: Extra { lent, ..job.extra.clone() },
+            payload_bytes: payload.as_ref().map_or(before.payload_bytes, |p| p.len() as u64),
+            progress: None,
+            ..job.clone()
+        })
+    }
+}
+
+impl ChildMove {
+    /// What becomes of this child.
+    pub fn put(self, child: &Job, now: Timestamp) -> Put {
+        let (mut job, payload) = (child.clone(), None);
+        let purge_at = match self {
+            ChildMove::Queue => {
+                job.state = State::Queued;
+                None
+            }
+            ChildMove::Detach { purge_at } => {
+                job.parent = None;
+                job.state.is_ended().then_some(purge_at)
+            }
+            ChildMove::Cancel { purge_at } => {
+                (job.state, job.finished_at) = (State::Cancelled, Some(now));
+                Some(purge_at)
+            }
+        };
+        Put { job, payload, purge_at }
+    }
+}
+
+impl Moved {
+    /// A job is in the store that was not there before.
+    pub fn note_entered(&mut self, new: &NewJob, now: Timestamp) {
+        self.entered.push((new.id, new.key.clone()));
+        if !new.paused {
+            self.note_queued(&new.key, new.run_at, now);
+        }
+    }
+
+    pub fn note_changed(&mut self, before: &Job, after: &Job, now: Timestamp) {
+        self.note_lease(before, after.lease.map(|lease| lease.token));
+        let place = |job: &Job| (job.state, job.run_at, job.extra.mock, job.key.clone());
+        if after.state == State::Queued && place(before) != place(after) {
+            self.note_queued(&after.key, after.run_at, now);
+        }
+    }
+
+    pub fn note_gone(&mut self, before: &Job) {
+        self.note_lease(before, None);
+    }
+
+    /// Each job once, in the order of ids.
+    pub fn tidy(&mut self) {
+        for ids in [&mut self.stopped, &mut self.touched] {
+            ids.sort();
+            ids.dedup();
+        }
+    }
+
+    fn note_queued(&mut self, key: &TypeKey, run_at: Timestamp, now: Timestamp) {
+        if run_at <= now {
+            *self.ready.entry(key.clone()).or_default() += 1;
+        } else {
+            self.due = Some(self.due.map_or(run_at, |due| due.min(run_at)));
+        }
+    }
+
+    fn note_lease(&mut self, before: &Job, token: Option<Token>) {
+        let lost = before.lease.is_some_and(|lease| token != Some(lease.token));
+        if lost { self.stopped.push(before.id) } else { self.touched.push(before.id) }
+    }
 }
 
 impl fmt::Debug for Ask {

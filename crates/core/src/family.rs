@@ -12,6 +12,7 @@ use crate::date_text::seconds_text;
 use crate::edit::{ChildMove, Children, Edit, Put};
 use crate::job::{Extra, Job};
 use crate::state::{self, Event, State};
+use crate::time::Timestamp;
 
 /// Why a job cannot be somebody's child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +65,42 @@ pub fn after_child(parent: &Job, others: Children) -> Option<Edit> {
     if others.pending() { None } else { resume(parent) }
 }
 
+/// What becomes of the family of a job that has ended; `parent` is the one that it has, `siblings`
+/// are that one's other children.
+pub fn after_end(
+    job: &Job,
+    parent: Option<&Job>,
+    siblings: Children,
+    purge_at: Timestamp,
+) -> Vec<Edit> {
+    let mut edits = Vec::new();
+    if job.children && job.state == State::Cancelled {
+        for from in [State::Queued, State::Paused] {
+            let to = ChildMove::Cancel { purge_at };
+            edits.push(Edit::Children { parent: job.id, from, to });
+        }
+    }
+    if matches!(job.state, State::Finished | State::Cancelled) {
+        edits.extend(parent.and_then(|parent| after_child(parent, siblings)));
+    }
+    edits
+}
+
+/// What becomes of the family of a job that was removed: nobody is left to set its paused children
+/// free.
+pub fn after_removal(
+    job: &Job,
+    parent: Option<&Job>,
+    siblings: Children,
+    purge_at: Timestamp,
+) -> Vec<Edit> {
+    let to = ChildMove::Cancel { purge_at };
+    let children = Edit::Children { parent: job.id, from: State::Paused, to };
+    let mut edits = Vec::from_iter(job.children.then_some(children));
+    edits.extend(parent.and_then(|parent| after_child(parent, siblings)));
+    edits
+}
+
 /// Queues a parent that waits; nothing happens to one that does not.
 pub fn resume(parent: &Job) -> Option<Edit> {
     if parent.state != State::Paused {
@@ -84,7 +121,6 @@ mod tests {
     use super::*;
     use crate::id::JobId;
     use crate::job::tests::running_job;
-    use crate::time::Timestamp;
 
     const PENDING: Children =
         Children { active: false, paused: true, failed: false, finished: false, cancelled: false };

@@ -90,14 +90,8 @@ impl NewJob {
 
     /// Takes a payload that is too large for one buffer apart, into what a store keeps in pieces.
     pub fn split_payload(&mut self) -> Vec<Bytes> {
-        let Payload::Inline(bytes) = &self.payload else { return Vec::new() };
-        if bytes.len() <= PAYLOAD_INLINE_BYTES_MAX {
-            return Vec::new();
-        }
-        let starts = (0..bytes.len()).step_by(PAYLOAD_PIECE_BYTES);
-        let end = |start: usize| bytes.len().min(start + PAYLOAD_PIECE_BYTES);
-        let pieces = starts.map(|start| bytes.slice(start..end(start))).collect();
-        self.payload = Payload::Pieces { bytes: bytes.len() as u64 };
+        let (payload, pieces) = self.payload.clone().split();
+        self.payload = payload;
         pieces
     }
 }
@@ -122,6 +116,18 @@ impl Payload {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// One that is too large for one buffer, and its pieces; any other one as it is.
+    pub fn split(self) -> (Payload, Vec<Bytes>) {
+        let bytes = match self {
+            Payload::Inline(bytes) if bytes.len() > PAYLOAD_INLINE_BYTES_MAX => bytes,
+            other => return (other, Vec::new()),
+        };
+        let starts = (0..bytes.len()).step_by(PAYLOAD_PIECE_BYTES);
+        let end = |start: usize| bytes.len().min(start + PAYLOAD_PIECE_BYTES);
+        let pieces = starts.map(|start| bytes.slice(start..end(start))).collect();
+        (Payload::Pieces { bytes: bytes.len() as u64 }, pieces)
     }
 }
 

@@ -43,6 +43,8 @@ pub const PAGE_JOBS_MAX: usize = 1000;
 pub const PULL_JOBS_MAX: u32 = 1000;
 /// Ended children of one kind that are shown with their parent when it is handed out.
 pub const CHILDREN_SHOWN_MAX: usize = 100_000;
+/// How long children are kept that were cancelled because their parent was removed.
+pub const ORPHAN_RETENTION: Duration = Duration::from_secs(3 * 24 * 3600);
 /// Daemons on one store: the sysid has 12 bits, and 0 is nobody's.
 pub const SYSID_MAX: u16 = 4095;
 /// How far ids may run ahead of the clock, after it was set back or under a burst.

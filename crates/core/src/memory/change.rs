@@ -1,7 +1,7 @@
 //! Jobs are changed from outside, given up and cleared away.
 
 use crate::id::JobId;
-use crate::job::Job;
+use crate::job::{Extra, Job};
 use crate::name::Tenant;
 use crate::state::{self, Event, State as JobState};
 use crate::store::{Changed, EndRequest, GiveUp, Overdue, Requeue};
@@ -18,6 +18,7 @@ impl State {
         };
         row.job.state = next;
         row.ended(end.now, end.purge_at);
+        self.after_end(end.id, end.now, end.purge_at);
         Changed::Done(Box::new(before))
     }
 
@@ -41,6 +42,7 @@ impl State {
             finished_at: None,
             expires_at: None,
             last: None,
+            extra: Extra { next_run: None, lent: false, ..before.extra.clone() },
             ..before.clone()
         };
         row.result = None;
@@ -71,14 +73,15 @@ impl State {
         if state::next(before.state, Event::Delete).is_none() {
             return Changed::Refused(before.state);
         }
-        self.remove(id);
+        self.remove_from_family(&before, self.heard);
         Changed::Done(Box::new(before))
     }
 
     pub(super) fn job_give_up(&mut self, give_up: &GiveUp) -> Vec<Job> {
-        let queued = self.jobs.values().map(|row| &row.job);
-        let overdue: Vec<JobId> = queued
-            .filter(|job| job.state == JobState::Queued && self.is_overdue(job, give_up))
+        let jobs = self.jobs.values().map(|row| &row.job);
+        let overdue: Vec<JobId> = jobs
+            .filter(|job| state::next(job.state, Event::GiveUp).is_some())
+            .filter(|job| self.is_overdue(job, give_up))
             .map(|job| job.id)
             .take(give_up.limit)
             .collect();
@@ -86,7 +89,7 @@ impl State {
         for id in overdue {
             let row = self.jobs.get_mut(&id).expect("a job that was just found");
             row.job.state =
-                state::next(row.job.state, Event::GiveUp).expect("only queued jobs are overdue");
+                state::next(row.job.state, Event::GiveUp).expect("only jobs that wait are overdue");
             row.job.last = Some(give_up.ended);
             row.log(give_up.now, give_up.log.clone());
             row.ended(give_up.now, give_up.purge_at);
@@ -99,9 +102,9 @@ impl State {
         self.keys.retain(|_, record| record.expires_at > now);
         let over = |purge_at: Option<Timestamp>| purge_at.is_some_and(|at| at <= now);
         let rows = self.jobs.values().filter(|row| over(row.purge_at));
-        let old: Vec<JobId> = rows.map(|row| row.job.id).take(limit).collect();
-        for id in &old {
-            self.remove(*id);
+        let old: Vec<Job> = rows.map(|row| row.job.clone()).take(limit).collect();
+        for job in &old {
+            self.remove_from_family(job, now);
         }
         old.len() as u64
     }
@@ -113,7 +116,8 @@ impl State {
                 let unattended = self.types.get(key).is_some_and(|row| {
                     row.in_force.is_none() && row.claimed_at.is_none_or(|at| at < *due_until)
                 });
-                job.key == *key && job.due_at <= *due_until && unattended
+                let queued = job.state == JobState::Queued && job.key == *key;
+                queued && job.due_at <= *due_until && unattended
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Jobs come in, with the idempotency keys and the journal mark that belong to them.
 
+use crate::id::JobId;
 use crate::job::{Job, NewJob};
 use crate::name::Tenant;
 use crate::state::State as JobState;
@@ -39,7 +40,7 @@ impl State {
         }
     }
 
-    fn insert_one(&mut self, new: NewJob) -> Inserted {
+    pub(super) fn insert_one(&mut self, new: NewJob) -> Inserted {
         if self.jobs.contains_key(&new.id) {
             return Inserted::Duplicate;
         }
@@ -50,8 +51,16 @@ impl State {
         }
         self.hear(new.created_at);
         self.type_row(&new.key);
+        self.mark_parent(&new.key.tenant, new.parent);
         self.jobs.insert(new.id, Row::queued(new));
         Inserted::New
+    }
+
+    /// Notes that a job has children.
+    pub(super) fn mark_parent(&mut self, tenant: &Tenant, parent: Option<JobId>) {
+        if let Some(row) = parent.and_then(|parent| self.row_mut(tenant, parent)) {
+            row.job.children = true;
+        }
     }
 
     /// A replayed journal brings old records again: the one that lasts longest is the newest add's.

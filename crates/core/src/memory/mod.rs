@@ -8,13 +8,17 @@
 //! - A release takes the attempt back and leaves `started_at` as it is.
 //! - A rerun forgets `started_at` and how the last attempt ended; tokens go on growing.
 //! - "Oldest" among ended jobs means the smallest id.
+//! - A job that is removed without a time is removed at the newest time that any call has named.
 
 mod change;
+mod edit;
+mod family;
 mod handler;
 mod insert;
 mod read;
 mod run;
 mod sysid;
+mod take;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -92,7 +96,7 @@ struct State {
 }
 
 /// One job with all that belongs to it, except the pieces of its payload.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Row {
     job: Job,
     payload: Payload,
@@ -102,7 +106,7 @@ struct Row {
     token_newest: Option<Token>,
     result: Option<Json>,
     logs: Vec<AttemptLog>,
-    /// There when the job has ended, and only then.
+    /// Only an ended job has it.
     purge_at: Option<Timestamp>,
 }
 
@@ -258,12 +262,12 @@ impl Store for MemoryStore {
         Ok(self.open()?.job_delete(tenant, id))
     }
 
-    async fn job_decide(&self, _ask: Ask) -> Result<Decided, Error> {
-        Err(Error::Internal("not built".into()))
+    async fn job_decide(&self, ask: Ask) -> Result<Decided, Error> {
+        self.open_at(ask.now)?.job_decide(&ask)
     }
 
-    async fn job_take(&self, _take: Take) -> Result<Took, Error> {
-        Err(Error::Internal("not built".into()))
+    async fn job_take(&self, take: Take) -> Result<Took, Error> {
+        self.open_at(take.now)?.job_take(&take)
     }
 
     async fn query(&self, _ask: SqlAsk) -> Result<SqlAnswer, Error> {

@@ -9,7 +9,7 @@ use crate::limit::LOG_ATTEMPTS_MAX;
 use crate::log::Log;
 use crate::name::TypeKey;
 use crate::retry::Verdict;
-use crate::state::{self, Event, State as JobState};
+use crate::state::{self, Ending, Event, State as JobState};
 use crate::store::{
     AttemptLog, Claim, Claimed, LeaseRef, Pick, Settled, Settlement, Waiting, WaitingType,
 };
@@ -21,7 +21,7 @@ impl State {
     pub(super) fn type_waiting(&self, now: Timestamp) -> Waiting {
         let queued = || self.jobs.values().map(|row| &row.job).filter(|job| job.is_queued());
         let mut ready: BTreeMap<&TypeKey, u64> = BTreeMap::new();
-        for job in queued().filter(|job| job.run_at <= now) {
+        for job in queued().filter(|job| job.run_at <= now && !job.extra.mock) {
             *ready.entry(&job.key).or_default() += 1;
         }
         let waiting = ready.into_iter().filter_map(|(key, ready)| {
@@ -67,29 +67,33 @@ impl State {
         if settlement.only_if_expired_at.is_some_and(|at| lease.expires_at > at) {
             return Settled::Stale;
         }
-        let event = match settlement.verdict {
-            Verdict::End(ending) => Event::End(ending),
-            Verdict::Again { .. } => Event::Again,
-            Verdict::Release { .. } => Event::Release,
-            Verdict::Repeat { .. } => Event::Again,
-        };
-        let Some(next) = state::next(row.job.state, event) else { return Settled::Stale };
-        row.job.state = next;
-        row.job.lease = None;
         row.job.last = settlement.ended.or(row.job.last);
         row.result = settlement.data.or(row.result.take());
         row.progress = settlement.progress.or(row.progress.take());
         row.log(settlement.now, settlement.log);
+        let (id, now, purge_at) = (row.job.id, settlement.now, settlement.purge_at);
+        let well =
+            matches!(settlement.verdict, Verdict::End(Ending::Finished) | Verdict::Repeat { .. });
+        // It has not come to its end: what follows it has to wait too.
+        if well && self.waits_for_children(id, now) {
+            return Settled::Done;
+        }
+        let row = self.jobs.get_mut(&id).expect("a job that was just found");
+        row.job.lease = None;
         match settlement.verdict {
-            Verdict::End(_) => row.ended(settlement.now, settlement.purge_at),
-            Verdict::Again { run_at } => row.job.run_at = run_at,
+            Verdict::End(ending) => {
+                row.job.state = after(Event::End(ending));
+                row.ended(now, purge_at);
+                self.after_end(id, now, purge_at);
+            }
+            Verdict::Again { run_at } => row.again(Event::Again, run_at),
             Verdict::Repeat { run_at } => {
-                row.job.run_at = run_at;
+                row.again(Event::Again, run_at);
                 row.job.due_at = run_at;
                 row.job.attempt = 0;
             }
             Verdict::Release { run_at } => {
-                row.job.run_at = run_at;
+                row.again(Event::Release, run_at);
                 row.job.attempt -= 1;
             }
         }
@@ -123,8 +127,9 @@ impl State {
         let jobs = self.jobs.values().map(|row| &row.job);
         let mut due: Vec<&Job> = jobs
             .filter(|job| job.key == pick.key && job.is_queued() && job.run_at <= now)
+            .filter(|job| !job.extra.mock)
             .collect();
-        due.sort_by_key(|job| (Reverse(job.priority), job.id));
+        due.sort_by_key(|job| (Reverse(job.priority), job.run_at, job.id));
         let under = |job: &&Job| pick.floor.is_some_and(|floor| job.priority <= floor);
         if let Some(first) = due.iter().position(under) {
             due[..=first].rotate_right(1);
@@ -141,6 +146,7 @@ impl State {
         row.job.lease = Some(Lease { owner: claim.owner, token, expires_at: claim.until });
         row.job.attempt += 1;
         row.job.started_at = Some(claim.now);
+        row.job.extra.lent = false;
         row.progress = None;
         let (job, payload) = (row.job.clone(), row.payload.clone());
         let of_type = self.type_row(&job.key);
@@ -155,7 +161,17 @@ impl State {
     }
 }
 
+fn after(event: Event) -> JobState {
+    state::next(JobState::Running, event).expect("a running job may end or be queued again")
+}
+
 impl Row {
+    fn again(&mut self, event: Event, run_at: Timestamp) {
+        self.job.state = after(event);
+        self.job.run_at = run_at;
+        self.job.extra.next_run = None;
+    }
+
     /// Keeps the log of the present attempt, and of a bounded number before it.
     pub(super) fn log(&mut self, ended_at: Timestamp, log: Log) {
         if log.is_empty() {
@@ -168,6 +184,7 @@ impl Row {
 
     pub(super) fn ended(&mut self, now: Timestamp, purge_at: Timestamp) {
         self.job.lease = None;
+        self.job.extra.lent = false;
         self.job.finished_at = Some(now);
         self.purge_at = Some(purge_at);
     }

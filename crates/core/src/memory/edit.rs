@@ -1,0 +1,254 @@
+//! Jobs are shown to decisions, and the edits of these are carried out: all or none.
+
+use bytes::Bytes;
+
+use crate::edit::{Ask, ChildMove, Children, Decided, Edit, Moved, Only, Put, Seen, Which, Whole};
+use crate::id::JobId;
+use crate::job::{Job, NewJob, Payload};
+use crate::name::{Tenant, TypeKey};
+use crate::state::State as JobState;
+use crate::store::{Error, Inserted};
+use crate::time::Timestamp;
+
+use super::{Row, State};
+
+/// What edits did, and how to undo it.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    pub(super) moved: Moved,
+    undo: Vec<Undo>,
+}
+
+#[derive(Debug)]
+enum Undo {
+    Job { id: JobId, row: Option<Box<Row>>, pieces: Vec<(u32, Bytes)> },
+    NewType(TypeKey),
+}
+
+impl State {
+    pub(super) fn job_decide(&mut self, ask: &Ask) -> Result<Decided, Error> {
+        let mut changes = Changes::default();
+        let mut ids = Vec::new();
+        for (index, which) in ask.which.iter().enumerate() {
+            match self.decide_one(ask, index, which, &mut changes) {
+                Ok(id) => ids.push(id),
+                Err(error) => {
+                    self.undo(changes);
+                    return Err(error);
+                }
+            }
+        }
+        changes.moved.tidy();
+        Ok(Decided { ids, moved: changes.moved })
+    }
+
+    fn decide_one(
+        &mut self,
+        ask: &Ask,
+        index: usize,
+        which: &Which,
+        changes: &mut Changes,
+    ) -> Result<Option<JobId>, Error> {
+        let seen = self.seen(&ask.tenant, which);
+        let decision = (ask.decide)(index, &seen).map_err(Error::Conflict)?;
+        for edit in &decision.edits {
+            self.carry_out(edit, ask.now, changes)?;
+        }
+        Ok(decision.id)
+    }
+
+    fn seen(&self, tenant: &Tenant, which: &Which) -> Seen {
+        let (job, parent) = match which {
+            Which::Job(id) => {
+                let job = self.row(tenant, *id);
+                (job, job.and_then(|row| self.parent(&row.job)))
+            }
+            Which::New { only, parent } => {
+                let job = only.as_ref().and_then(|only| self.in_the_way(tenant, only));
+                (job, parent.and_then(|id| self.row(tenant, id)))
+            }
+        };
+        let (of_job, of_parent) = (job.map(|row| &row.job), parent.map(|row| &row.job));
+        Seen {
+            job: job.map(|row| self.whole(row)),
+            parent: parent.map(|row| self.whole(row)),
+            children: of_job.map(|job| self.children(job)).unwrap_or_default(),
+            siblings: self.siblings(of_parent, of_job.map(|job| job.id)),
+        }
+    }
+
+    fn in_the_way(&self, tenant: &Tenant, only: &Only) -> Option<&Row> {
+        let is = |job: &Job| {
+            job.key.tenant == *tenant
+                && job.key.name == only.name
+                && job.extra.mock == only.mock
+                && (!matches!(job.state, JobState::Finished | JobState::Cancelled)
+                    || job.parent.is_some())
+        };
+        self.jobs.values().find(|row| is(&row.job))
+    }
+
+    pub(super) fn whole(&self, row: &Row) -> Whole {
+        let retention = self.types.get(&row.job.key).and_then(|of| of.settings.retention);
+        let (job, payload, token) = (row.job.clone(), row.payload.clone(), row.token_newest);
+        Whole { job, payload, token, retention }
+    }
+
+    pub(super) fn carry_out(
+        &mut self,
+        edit: &Edit,
+        now: Timestamp,
+        changes: &mut Changes,
+    ) -> Result<(), Error> {
+        match edit {
+            Edit::Insert(new) => self.enter((**new).clone(), now, changes),
+            Edit::Put(put) => self.put(put, now, changes).map(drop),
+            Edit::Delete(id) => {
+                self.note(*id, changes);
+                if let Some(row) = self.jobs.get(id) {
+                    changes.moved.note_gone(&row.job);
+                    self.remove(*id);
+                }
+                Ok(())
+            }
+            Edit::Children { parent, from, to } => {
+                self.move_children(*parent, *from, *to, now, changes)
+            }
+        }
+    }
+
+    fn enter(
+        &mut self,
+        mut new: NewJob,
+        now: Timestamp,
+        changes: &mut Changes,
+    ) -> Result<(), Error> {
+        self.note(new.id, changes);
+        new.parent.into_iter().for_each(|parent| self.note(parent, changes));
+        self.note_type(&new.key, changes);
+        let (id, pieces) = (new.id, new.split_payload());
+        match self.insert_one(new.clone()) {
+            Inserted::New => {
+                self.pieces.extend((0..).map(|index| (id, index)).zip(pieces));
+                changes.moved.note_entered(&new, now);
+                Ok(())
+            }
+            Inserted::Duplicate => Err(Error::Conflict(format!("there is a job {id} already"))),
+            Inserted::Held(holder) => Err(held(holder)),
+        }
+    }
+
+    /// Answers with the job as it is then.
+    pub(super) fn put(
+        &mut self,
+        put: &Put,
+        now: Timestamp,
+        changes: &mut Changes,
+    ) -> Result<Job, Error> {
+        let id = put.job.id;
+        let Some(row) = self.jobs.get(&id) else {
+            return Err(Error::Conflict(format!("there is no job {id}")));
+        };
+        let (before, job) = (row.job.clone(), put.tidied(&row.job, now)?);
+        let holder = job.unique.as_deref().filter(|_| !job.state.is_ended());
+        if let Some(holder) = holder
+            .and_then(|unique| self.unique_holder(&job.key, unique))
+            .filter(|holder| *holder != id)
+        {
+            return Err(held(holder));
+        }
+        self.note(id, changes);
+        self.note_type(&job.key, changes);
+        if job.parent != before.parent {
+            job.parent.into_iter().for_each(|parent| self.note(parent, changes));
+            self.mark_parent(&job.key.tenant, job.parent);
+        }
+        changes.moved.note_changed(&before, &job, now);
+        self.type_row(&job.key);
+        let payload = put.payload.as_ref().map(|payload| self.keep_payload(id, payload));
+        let row = self.jobs.get_mut(&id).expect("a job that was just found");
+        row.payload = payload.unwrap_or_else(|| row.payload.clone());
+        if let Some(token) = job.lease.map(|lease| lease.token)
+            && row.token_newest != Some(token)
+        {
+            (row.token_newest, row.progress) = (Some(token), None);
+        }
+        row.purge_at = put.purge_at.filter(|_| job.state.is_ended());
+        row.job = job.clone();
+        Ok(job)
+    }
+
+    fn keep_payload(&mut self, id: JobId, payload: &Bytes) -> Payload {
+        self.pieces.retain(|(owner, _), _| *owner != id);
+        let (payload, pieces) = Payload::Inline(payload.clone()).split();
+        self.pieces.extend((0..).map(|index| (id, index)).zip(pieces));
+        payload
+    }
+
+    fn move_children(
+        &mut self,
+        parent: JobId,
+        from: JobState,
+        to: ChildMove,
+        now: Timestamp,
+        changes: &mut Changes,
+    ) -> Result<(), Error> {
+        let wanted = |job: &&Job| job.parent == Some(parent) && job.state == from;
+        let jobs = self.jobs.values().map(|row| &row.job);
+        let puts: Vec<Put> = jobs.filter(wanted).map(|child| to.put(child, now)).collect();
+        puts.iter().try_for_each(|put| self.put(put, now, changes).map(drop))
+    }
+
+    /// Keeps a job as it is now, should the changes be undone.
+    fn note(&mut self, id: JobId, changes: &mut Changes) {
+        let row = self.jobs.get(&id).cloned().map(Box::new);
+        let pieces = self.pieces.range((id, 0)..=(id, u32::MAX));
+        let pieces = pieces.map(|((_, index), piece)| (*index, piece.clone())).collect();
+        changes.undo.push(Undo::Job { id, row, pieces });
+    }
+
+    fn note_type(&mut self, key: &TypeKey, changes: &mut Changes) {
+        if !self.types.contains_key(key) {
+            changes.undo.push(Undo::NewType(key.clone()));
+        }
+    }
+
+    pub(super) fn undo(&mut self, changes: Changes) {
+        for undo in changes.undo.into_iter().rev() {
+            match undo {
+                Undo::NewType(key) => drop(self.types.remove(&key)),
+                Undo::Job { id, row, pieces } => {
+                    self.remove(id);
+                    self.jobs.extend(row.map(|row| (id, *row)));
+                    self.pieces
+                        .extend(pieces.into_iter().map(|(index, piece)| ((id, index), piece)));
+                }
+            }
+        }
+    }
+
+    /// The children of a job, in which states they are.
+    pub(super) fn children(&self, job: &Job) -> Children {
+        if job.children { self.siblings(Some(job), None) } else { Children::default() }
+    }
+
+    /// The children of a parent, except one.
+    pub(super) fn siblings(&self, parent: Option<&Job>, except: Option<JobId>) -> Children {
+        let mut children = Children::default();
+        let Some(parent) = parent else { return children };
+        for job in self.jobs.values().map(|row| &row.job) {
+            if job.parent == Some(parent.id) && Some(job.id) != except {
+                children.note(job.state);
+            }
+        }
+        children
+    }
+
+    pub(super) fn parent(&self, job: &Job) -> Option<&Row> {
+        job.parent.and_then(|parent| self.row(&job.key.tenant, parent))
+    }
+}
+
+fn held(holder: JobId) -> Error {
+    Error::Conflict(format!("job {holder} holds the unique key"))
+}

@@ -1,0 +1,91 @@
+//! Due jobs are handed out by name.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use crate::edit::{Names, Take, Taken, Took};
+use crate::glob;
+use crate::id::JobId;
+use crate::job::{Job, Payload};
+use crate::limit::CHILDREN_SHOWN_MAX;
+use crate::name::TypeName;
+use crate::state::State as JobState;
+use crate::store::Error;
+
+use super::edit::Changes;
+use super::{Row, State};
+
+impl State {
+    pub(super) fn job_take(&mut self, take: &Take) -> Result<Took, Error> {
+        let (mut changes, mut took) = (Changes::default(), Took::default());
+        for id in self.wanted(take) {
+            if let Err(error) = self.take_one(id, take, &mut changes, &mut took) {
+                self.undo(changes);
+                return Err(error);
+            }
+        }
+        changes.moved.tidy();
+        Ok(Took { moved: changes.moved, ..took })
+    }
+
+    fn take_one(
+        &mut self,
+        id: JobId,
+        take: &Take,
+        changes: &mut Changes,
+        took: &mut Took,
+    ) -> Result<(), Error> {
+        let before = self.whole(&self.jobs[&id]);
+        let taking = (take.decide)(&before);
+        let job = self.put(&taking.put, take.now, changes)?;
+        let of_type = self.type_row(&before.job.key);
+        of_type.claimed_at = of_type.claimed_at.max(Some(take.now));
+        if !taking.give {
+            took.kept += 1;
+            return Ok(());
+        }
+        let parent = self.parent(&job).map(|row| self.whole(row));
+        let finished = self.ended_children(&job, JobState::Finished);
+        let cancelled = self.ended_children(&job, JobState::Cancelled);
+        took.given.push(Taken { before, job, parent, finished, cancelled });
+        Ok(())
+    }
+
+    /// The jobs that are asked for, in order.
+    fn wanted(&self, take: &Take) -> Vec<JobId> {
+        let rows = self.jobs.values().filter(|row| self.is_wanted(row, take));
+        let mut jobs: Vec<&Job> = rows.map(|row| &row.job).collect();
+        jobs.sort_by_key(|job| (Reverse(job.priority), job.run_at, &job.key.name, job.id));
+        let mut given: HashMap<&TypeName, u32> = HashMap::new();
+        jobs.retain(|job| {
+            let given = given.entry(&job.key.name).or_default();
+            *given += 1;
+            take.room.get(&job.key.name).is_none_or(|room| *given <= *room)
+        });
+        jobs.iter().map(|job| job.id).take(take.limit as usize).collect()
+    }
+
+    fn is_wanted(&self, row: &Row, take: &Take) -> bool {
+        let job = &row.job;
+        let named = match &take.names {
+            Names::Glob(pattern) => glob::matches(pattern, job.key.name.as_str()),
+            Names::AnyOf(names) => names.contains(&job.key.name),
+        };
+        named
+            && job.key.tenant == take.tenant
+            && (job.state, job.run_at <= take.now) == (JobState::Queued, true)
+            && take.priority.is_none_or(|priority| job.priority == priority)
+            && (take.mocks || !job.extra.mock)
+            && job.payload_bytes <= take.payload_bytes_max
+            && self.types.get(&job.key).is_none_or(|of_type| !of_type.suspended)
+    }
+
+    fn ended_children(&self, parent: &Job, state: JobState) -> Vec<(JobId, Payload)> {
+        if !parent.children {
+            return Vec::new();
+        }
+        let wanted = |row: &&Row| row.job.parent == Some(parent.id) && row.job.state == state;
+        let rows = self.jobs.values().filter(wanted).take(CHILDREN_SHOWN_MAX);
+        rows.map(|row| (row.job.id, row.payload.clone())).collect()
+    }
+}
