@@ -1,12 +1,15 @@
 //! What doors say to the engine and hear from it.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use windlass_core::add::AddOptions;
-use windlass_core::job::{Job, Payload};
+use windlass_core::edit::{Names, Taking, Whole};
+use windlass_core::job::{Job, Payload, Priority};
 use windlass_core::log::Newest;
 use windlass_core::outcome::{Json, Status};
 use windlass_core::store::LeaseRef;
@@ -107,6 +110,39 @@ pub struct PullFinish {
     pub lease: LeaseRef,
     pub status: Status,
     pub data: Option<Json>,
+}
+
+/// A wish for jobs by name, with a pure decision on what becomes of each that is found.
+#[derive(Clone)]
+pub struct TakeWish {
+    pub tenant: Tenant,
+    pub names: Names,
+    /// Only this one.
+    pub priority: Option<Priority>,
+    /// Mocked jobs too.
+    pub mocks: bool,
+    /// 1 to `PULL_JOBS_MAX`.
+    pub limit: u32,
+    /// How long to wait when nothing is there.
+    pub wait: Duration,
+    /// Told the job as it is, and the time.
+    pub decide: TakeWishDecide,
+}
+
+pub type TakeWishDecide = Arc<dyn Fn(&Whole, Timestamp) -> Taking + Send + Sync>;
+
+impl fmt::Debug for TakeWish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TakeWish { tenant, names, priority, mocks, limit, wait, decide: _ } = self;
+        f.debug_struct("TakeWish")
+            .field("tenant", tenant)
+            .field("names", names)
+            .field("priority", priority)
+            .field("mocks", mocks)
+            .field("limit", limit)
+            .field("wait", wait)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What `GET /v1/status` and `windlass status` show.

@@ -140,7 +140,7 @@ pub(crate) async fn settings_put(
 }
 
 /// A job can only be changed where it is stored.
-async fn in_store(shared: &Shared, id: JobId) -> Result<(), Error> {
+pub(crate) async fn in_store(shared: &Shared, id: JobId) -> Result<(), Error> {
     if shared.ingested_up_to(id, FRESH_PATIENCE).await {
         return Ok(());
     }

@@ -71,12 +71,16 @@ impl Dispatch {
         shared.scheduler().look_begins();
         match shared.store.type_waiting(shared.now()).await {
             Ok(waiting) => {
-                let anything = !waiting.types.is_empty();
+                let hungry = !shared.hunger.is_empty();
+                let types = waiting.types.iter().filter(|_| hungry);
+                let types: Vec<TypeKey> = types.map(|waiting| waiting.key.clone()).collect();
                 shared.scheduler().look_ends(waiting.types);
                 waiting.next_due_at.into_iter().for_each(|at| shared.announce_due(at));
                 shared.looks.send_modify(|looks| *looks += 1);
-                if anything {
-                    shared.tenant_waiters.wake_all();
+                let hope = shared.scheduler().hope_for(types);
+                shared.hunger.wake(hope.iter().map(|(key, jobs)| (key, *jobs)));
+                if due {
+                    shared.hunger.wake_all_mocked();
                 }
                 if due || wanted {
                     self.poll.reset();
@@ -91,6 +95,12 @@ impl Dispatch {
         }
         self.look_from = Instant::now() + began.elapsed() * LOOK_SHARE;
         self.poll_at = Instant::now() + self.poll.pause();
+    }
+
+    /// Tells waiting workers of types that are not over their rate any more.
+    fn wake_rested(&self) {
+        let rested = self.shared.scheduler().take_rested(self.shared.now());
+        self.shared.hunger.wake(rested.iter().map(|(key, jobs)| (key, *jobs)));
     }
 
     /// Picks for the free slots and reserves them.
@@ -280,6 +290,7 @@ impl Service for Dispatch {
 
     async fn pass(&mut self) -> Next {
         self.look_if_due().await;
+        self.wake_rested();
         let wanted = self.pick();
         if wanted.is_empty() {
             return Next::After(self.pause());

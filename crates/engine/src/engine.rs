@@ -4,18 +4,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use windlass_core::edit::{Decide, Decided, Took, Which, Whole};
+use windlass_core::job::Boot;
+use windlass_core::sql::SqlAnswer;
 use windlass_core::store::{AttemptLog, LeaseRef, List, Page, TypeStats};
 use windlass_core::{
-    Handler, HandlerId, HandlerSpec, Job, JobId, State, Tenant, TypeKey, TypeSettings,
+    Handler, HandlerId, HandlerSpec, Job, JobId, State, Sysid, Tenant, Timestamp, TypeKey,
+    TypeSettings,
 };
 use windlass_journal::SpoolWriter;
 
 use crate::accept::{self, storage_error, store_error};
 use crate::api::{
     AddJob, Added, DaemonStatus, Error, Idempotency, JobView, LiveLog, PullClaim, PullFinish,
-    Pulled, Readiness,
+    Pulled, Readiness, TakeWish,
 };
 use crate::change;
+use crate::decide;
+use crate::keep;
 use crate::list;
 use crate::metrics::Metrics;
 use crate::options::{Options, Parts};
@@ -23,6 +29,7 @@ use crate::pull;
 use crate::read::{self, PayloadReader};
 use crate::shared::Shared;
 use crate::start::{self, Running};
+use crate::take;
 
 #[derive(Clone)]
 pub struct Engine {
@@ -208,6 +215,67 @@ impl Engine {
         message: String,
     ) -> Result<(), Error> {
         pull::progress(self.shared(), lease, percent, message).await
+    }
+
+    // ---- decisions of doors --------------------------------------------------------------------
+
+    /// Shows jobs to a pure decision and carries out what it answers with, all or nothing; durable
+    /// when this returns. `Error::Conflict` has the words with which the decision refused. It is
+    /// done also when the caller stops waiting.
+    pub async fn decide(
+        &self,
+        tenant: &Tenant,
+        which: Vec<Which>,
+        decide: Decide,
+    ) -> Result<Decided, Error> {
+        decide::decide(self.shared(), tenant, which, decide).await
+    }
+
+    /// Takes due jobs by name; waits for some when there are none. If the caller stops waiting,
+    /// jobs that were just taken become what they were.
+    pub async fn take(&self, wish: TakeWish) -> Result<Took, Error> {
+        take::take(self.shared().clone(), wish).await
+    }
+
+    /// Prolongs leases that a take made for ever, within a moment: their workers never renew them.
+    pub async fn keep(&self, leases: Vec<LeaseRef>) {
+        keep::keep(self.shared(), leases).await;
+    }
+
+    /// A job with its payload, from the moment its add was answered.
+    pub async fn whole(&self, tenant: &Tenant, id: JobId) -> Result<Option<Whole>, Error> {
+        decide::whole(self.shared(), tenant, id).await
+    }
+
+    /// Asks the store in SQL, if it understands that; it sees everything that was added before.
+    pub async fn query(
+        &self,
+        tenant: &Tenant,
+        text: String,
+        nowhere: bool,
+        patience: Duration,
+    ) -> Result<SqlAnswer, Error> {
+        decide::query(self.shared(), tenant, text, nowhere, patience).await
+    }
+
+    /// A new id, for a job that a decision adds.
+    pub fn make_id(&self) -> Result<JobId, Error> {
+        self.shared().journal.make_id().map_err(storage_error)
+    }
+
+    /// In whose name leases are made.
+    pub fn claimant(&self) -> (Sysid, Boot) {
+        let grant = self.shared().grant;
+        (grant.sysid, grant.boot)
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.shared().now()
+    }
+
+    /// How long ended jobs are kept whose type says nothing of that.
+    pub fn retention(&self) -> Duration {
+        self.shared().options.retention
     }
 
     // ---- operating -----------------------------------------------------------------------------

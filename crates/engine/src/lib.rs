@@ -14,8 +14,10 @@
 //! | `dispatch`, `batch` | claim, hand over to the runner, turn reports into verdicts |
 //! | `settle`, `follow` | verdicts into the store, with the jobs that follow |
 //! | `progress` | how far running jobs have come |
-//! | `pull` | workers outside take jobs and report |
-//! | `lease`, `reap`, `purge` | what keeps the house in order |
+//! | `pull` | workers outside take jobs under leases that they renew, and report |
+//! | `take`, `decide` | doors take and change jobs by pure decisions of their own |
+//! | `hunger`, `answer` | workers that wait for jobs by name, or go away while they do |
+//! | `lease`, `keep`, `reap`, `purge` | what keeps the house in order |
 //! | `read`, `list`, `change` | everything else that doors ask for |
 //! | `start` | how the parts come up and go down |
 //! | `service` | the one shape of everything in the background |
@@ -24,16 +26,20 @@
 
 mod accept;
 mod adopt;
+mod answer;
 pub mod api;
 mod batch;
 mod catalogue;
 mod change;
+mod decide;
 mod dispatch;
 mod engine;
 mod event;
 mod follow;
+mod hunger;
 mod idempotency;
 mod ingest;
+mod keep;
 mod lease;
 mod list;
 pub mod metrics;
@@ -51,6 +57,7 @@ mod service;
 mod settle;
 mod shared;
 mod start;
+mod take;
 mod waiter;
 
 pub use api::Error;

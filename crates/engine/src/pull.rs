@@ -2,9 +2,9 @@
 //! lease; the token says that it still does.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use windlass_core::glob;
@@ -15,9 +15,11 @@ use windlass_core::store::{Claim, Claimed, Durability, LeaseRef, Pick, Settled, 
 use windlass_core::{Invalid, Job, Log};
 
 use crate::accept::store_error;
+use crate::answer;
 use crate::api::{Error, PullClaim, PullFinish, Pulled};
 use crate::event;
 use crate::follow;
+use crate::hunger::{Pattern, Wants};
 use crate::reap;
 use crate::schedule;
 use crate::settle;
@@ -29,44 +31,20 @@ const FRESH_PATIENCE: Duration = Duration::from_millis(500);
 /// Takes jobs for a worker; waits for some when there are none. A worker that hangs up at any
 /// moment leaves no job behind that nobody knows of: what was taken for it goes back.
 pub(crate) async fn claim(shared: Arc<Shared>, wish: PullClaim) -> Result<Vec<Pulled>, Error> {
-    let gone = CancellationToken::new();
-    let (answer, answered) = oneshot::channel();
-    tokio::spawn({
-        let (shared, gone) = (shared.clone(), gone.clone());
-        async move {
-            let claimed = claim_or_wait(&shared, wish, gone).await;
-            if let Err(Ok(unheard)) = answer.send(claimed) {
-                hand_back(&shared, unheard).await;
-            }
-        }
-    });
-    let mut asking = Asking { shared, gone, answered };
-    let closed = |_| Err(Error::Unavailable("the daemon stops".into()));
-    let claimed = (&mut asking.answered).await.unwrap_or_else(closed)?;
+    let claiming = shared.clone();
+    let work = |gone| async move { claim_or_wait(&claiming, wish, gone).await };
+    let returning = shared.clone();
+    let back = move |claimed: Vec<Claimed>| {
+        let shared = returning.clone();
+        async move { hand_back(&shared, claimed).await }
+    };
+    let claimed = answer::or_back(work, back).await?;
     let pulled = |Claimed { job, payload, .. }| {
-        asking.shared.metrics.pulled(&job.key);
+        shared.metrics.pulled(&job.key);
         event::started(&job);
         Pulled { job, payload }
     };
     Ok(claimed.into_iter().map(pulled).collect())
-}
-
-/// A worker's claim, until it is answered or the worker hangs up.
-struct Asking {
-    shared: Arc<Shared>,
-    gone: CancellationToken,
-    answered: oneshot::Receiver<Result<Vec<Claimed>, Error>>,
-}
-
-impl Drop for Asking {
-    fn drop(&mut self) {
-        self.gone.cancel();
-        self.answered.close();
-        if let Ok(Ok(unheard)) = self.answered.try_recv() {
-            let shared = self.shared.clone();
-            tokio::spawn(async move { hand_back(&shared, unheard).await });
-        }
-    }
 }
 
 async fn claim_or_wait(
@@ -81,14 +59,19 @@ async fn claim_or_wait(
     if let Some(newest) = shared.appended() {
         shared.ingested_up_to(newest, FRESH_PATIENCE).await;
     }
-    let watch = shared.tenant_waiters.watch(&wish.tenant);
+    let mut place = shared.hunger.enter(Wants {
+        tenant: wish.tenant.clone(),
+        names: wish.types.iter().map(|text| Pattern::of(text)).collect(),
+        priority: None,
+        mocks: false,
+    });
     let mut looked = false;
     loop {
-        let ready = watch.next();
         let picks = picks(shared, &wish).await?;
         if !picks.is_empty() {
             let claimed = claim_now(shared, &wish, picks).await?;
             if !claimed.is_empty() {
+                place.served();
                 return Ok(claimed);
             }
             continue;
@@ -98,9 +81,10 @@ async fn claim_or_wait(
             look_afresh(shared).await;
             continue;
         }
+        place.served();
         let left = deadline.saturating_duration_since(Instant::now());
         tokio::select! {
-            () = ready => {}
+            () = place.called() => {}
             () = tokio::time::sleep(left) => return Ok(Vec::new()),
             () = gone.cancelled() => return Ok(Vec::new()),
         }
@@ -121,7 +105,7 @@ async fn hand_back(shared: &Shared, claimed: Vec<Claimed>) {
 }
 
 /// What another daemon added a moment ago may not be known here yet.
-async fn look_afresh(shared: &Shared) {
+pub(crate) async fn look_afresh(shared: &Shared) {
     let mut looks = shared.looks.subscribe();
     looks.mark_unchanged();
     shared.look();
@@ -146,6 +130,9 @@ async fn picks(shared: &Shared, wish: &PullClaim) -> Result<Vec<Pick>, Error> {
         if let Some(most) = settings.concurrency {
             let running = stats.iter().find(|s| s.key == key).map_or(0, |s| s.running);
             limit = limit.min(most.saturating_sub(u32::try_from(running).unwrap_or(u32::MAX)));
+            if limit == 0 {
+                shared.room_wanted.store(true, Ordering::SeqCst);
+            }
         }
         limit = limit.min(schedule::burst(&settings));
         if limit > 0 {

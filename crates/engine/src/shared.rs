@@ -8,11 +8,13 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 
 use windlass_core::store::{JournalId, SysidGrant};
-use windlass_core::{Clock, JobId, Runner, Store, Sysid, Tenant, Timestamp};
+use windlass_core::{Clock, JobId, Runner, Store, Sysid, Tenant, Timestamp, TypeKey};
 use windlass_journal::Journal;
 
 use crate::catalogue::Catalogue;
+use crate::hunger::Hunger;
 use crate::idempotency::Idempotencies;
+use crate::keep::Kept;
 use crate::metrics::Metrics;
 use crate::options::{Options, Parts};
 use crate::running::RunningTable;
@@ -35,9 +37,18 @@ pub(crate) struct Shared {
     pub catalogue: Catalogue,
     pub idempotencies: Idempotencies,
     pub running: RunningTable,
-    /// Requests that wait for a job to change, workers that wait for work of their tenant.
+    /// Requests that wait for a job to change.
     pub job_waiters: Waiters<JobId>,
-    pub tenant_waiters: Waiters<Tenant>,
+    /// Workers that wait for jobs.
+    pub hunger: Hunger,
+    /// Leases that are to last for ever.
+    pub kept: Kept,
+    /// Somebody got less than there was, because of a type's limit: the next end of a job is a
+    /// reason to look at the store.
+    pub room_wanted: AtomicBool,
+    /// Held from the moment at which running jobs of a limited type are counted until more of them
+    /// are taken.
+    pub counting: tokio::sync::Mutex<()>,
     pub settle_queue: mpsc::Sender<SettleItem>,
     pub settle_room: Room,
     scheduler: Mutex<Scheduler>,
@@ -96,7 +107,10 @@ impl Shared {
             idempotencies: Idempotencies::default(),
             running: RunningTable::default(),
             job_waiters: Waiters::default(),
-            tenant_waiters: Waiters::default(),
+            hunger: Hunger::default(),
+            kept: Kept::default(),
+            room_wanted: AtomicBool::new(false),
+            counting: tokio::sync::Mutex::default(),
             settle_queue,
             settle_room: Room::new(),
             scheduler: Mutex::new(Scheduler::new(options.fairness, slots, only)),
@@ -135,20 +149,38 @@ impl Shared {
     }
 
     /// Jobs of these types may run now: tells the scheduler, the dispatcher and waiting workers.
-    pub(crate) fn announce(&self, ready: impl IntoIterator<Item = (windlass_core::TypeKey, u64)>) {
-        let mut tenants: HashSet<Tenant> = HashSet::new();
+    pub(crate) fn announce(&self, ready: impl IntoIterator<Item = (TypeKey, u64)>) {
+        let ready: Vec<(TypeKey, u64)> = ready.into_iter().collect();
+        if ready.is_empty() {
+            return;
+        }
+        let mut known = true;
         {
             let mut scheduler = self.scheduler();
-            for (key, jobs) in ready {
-                if !scheduler.note(&key, jobs) {
-                    self.look_wanted.store(true, Ordering::SeqCst);
-                }
-                tenants.insert(key.tenant);
+            for (key, jobs) in &ready {
+                known &= scheduler.note(key, *jobs);
             }
         }
-        if !tenants.is_empty() {
-            tenants.iter().for_each(|tenant| self.tenant_waiters.wake(tenant));
-            self.dispatch_wake.notify_one();
+        if !known {
+            self.look_wanted.store(true, Ordering::SeqCst);
+        }
+        self.hunger.wake(ready.iter().map(|(key, jobs)| (key, *jobs)));
+        self.dispatch_wake.notify_one();
+    }
+
+    /// A mocked job of this tenant comes due at `at`; handlers have nothing to do with it.
+    pub(crate) fn announce_mocked(&self, tenant: &Tenant, at: Timestamp) {
+        if at <= self.now() {
+            self.hunger.wake_mocked(tenant);
+        } else {
+            self.announce_due(at);
+        }
+    }
+
+    /// A job runs no more: where a limit kept somebody waiting, there may be room for another.
+    pub(crate) fn announce_room(&self) {
+        if self.room_wanted.swap(false, Ordering::SeqCst) {
+            self.look();
         }
     }
 

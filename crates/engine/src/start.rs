@@ -18,6 +18,7 @@ use crate::adopt::Adopt;
 use crate::api::Error;
 use crate::dispatch::Dispatch;
 use crate::ingest::Ingest;
+use crate::keep::{self, Keep};
 use crate::lease::Renew;
 use crate::metrics::Metrics;
 use crate::options::{Options, Parts};
@@ -142,6 +143,8 @@ fn spawn_services(
     let settle = Settle::new(shared.clone(), settlements, stop_carrying.clone());
     carrying.spawn(settle, quiet(), stop_carrying.clone());
     carrying.spawn(Renew { shared: shared.clone() }, quiet(), stop_carrying.clone());
+    let keep_wake = shared.kept.wake.clone();
+    carrying.spawn(Keep::new(shared.clone()), keep_wake, stop_carrying.clone());
     let dispatch = Dispatch::new(shared.clone(), batches.clone());
     beginning.spawn(dispatch, shared.dispatch_wake.clone(), stop_beginning.clone());
     beginning.spawn(Reap::new(shared.clone()), quiet(), stop_beginning.clone());
@@ -200,6 +203,7 @@ impl Running {
     async fn leave_store(&self) -> Result<(), Error> {
         let SysidGrant { sysid, boot } = self.shared.grant;
         let leave = async {
+            keep::flush(&self.shared).await;
             self.shared.store.flush().await?;
             self.shared.store.sysid_release(sysid, boot).await
         };

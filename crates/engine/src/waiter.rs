@@ -1,4 +1,4 @@
-//! Who waits for what: requests for the end of a job, workers for work of their tenant.
+//! Who waits for what: requests for the end of a job.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -36,10 +36,6 @@ impl<K: Clone + Eq + Hash> Waiters<K> {
         if let Some(entry) = self.entries().get(key) {
             entry.notify.notify_waiters();
         }
-    }
-
-    pub(crate) fn wake_all(&self) {
-        self.entries().values().for_each(|entry| entry.notify.notify_waiters());
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<K, Entry>> {
@@ -88,7 +84,7 @@ mod tests {
         first.await;
         second.await;
         assert!(poll!(other.as_mut()).is_pending());
-        waiters.wake_all();
+        waiters.wake(&2);
         other.await;
     }
 

@@ -9,6 +9,7 @@
 //! pick has a floor, which gives less urgent jobs their turn.
 
 mod draw;
+mod limit;
 mod set;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -20,6 +21,7 @@ use windlass_core::store::{Pick, WaitingType};
 use windlass_core::{HandlerId, Priority, Tenant, Timestamp, TypeKey, TypeName, TypeSettings};
 
 use crate::options::Fairness;
+use limit::Remembered;
 use set::IndexedSet;
 
 /// Idle types that are remembered, with their handlers and settings, for their next job.
@@ -56,6 +58,7 @@ pub(crate) struct Scheduler {
     picks: u64,
     /// The largest weight among `types`.
     weight_max: u32,
+    remembered: Remembered,
 }
 
 /// What is known of one type.
@@ -106,6 +109,7 @@ impl Scheduler {
             batches_running: 0,
             picks: 0,
             weight_max: 1,
+            remembered: Remembered::default(),
         }
     }
 
@@ -118,6 +122,9 @@ impl Scheduler {
         entry.ready += ready;
         entry.noted += ready;
         let known = entry.known;
+        if !known {
+            self.remembered.unknown.insert(key);
+        }
         self.reopen(key);
         known
     }
@@ -156,6 +163,7 @@ impl Scheduler {
         }
         let weights = self.types.values().filter_map(|entry| entry.settings.weight);
         self.weight_max = weights.max().unwrap_or(1);
+        self.remember_all();
         self.reopen_all();
     }
 
@@ -181,6 +189,7 @@ impl Scheduler {
             entry.settings = Arc::new(settings);
             entry.changed_in_look = true;
             self.weight_max = self.weight_max.max(entry.settings.weight.unwrap_or(1));
+            self.remember(key);
             self.reopen(key);
         }
     }
@@ -333,6 +342,7 @@ impl Scheduler {
             if let Some(entry) = entry {
                 entry.rest_until = None;
                 self.reopen(&key);
+                self.remembered.rested.insert(key);
             }
         }
     }

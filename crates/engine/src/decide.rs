@@ -1,0 +1,187 @@
+//! Decide: doors change jobs by pure decisions, which the store carries out in one change; then
+//! everybody who cares hears of what moved.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use windlass_core::edit::{Ask, Decide, Decided, Decision, Edit, Moved, Seen, Which, Whole};
+use windlass_core::runner::Stop;
+use windlass_core::sql::{SqlAnswer, SqlAsk};
+use windlass_core::store::Durability;
+use windlass_core::{JobId, State, Tenant, Timestamp, TypeKey};
+
+use crate::accept::store_error;
+use crate::api::Error;
+use crate::change::in_store;
+use crate::event;
+use crate::shared::Shared;
+
+/// Shows jobs to a decision and carries its edits out; durable when this returns. It is done, and
+/// told, also when the caller stops waiting.
+pub(crate) async fn decide(
+    shared: &Arc<Shared>,
+    tenant: &Tenant,
+    which: Vec<Which>,
+    decide: Decide,
+) -> Result<Decided, Error> {
+    let (shared, tenant) = (shared.clone(), tenant.clone());
+    to_its_end(async move {
+        let began = Instant::now();
+        if let Some(newest) = needed(&shared, &which) {
+            in_store(&shared, newest).await?;
+        }
+        let mocked = Mocked::default();
+        let decide = mocked.watch(decide);
+        let (durability, now) = (Durability::Synced, shared.now());
+        let ask = Ask { tenant: tenant.clone(), which, decide, durability, now };
+        let decided = shared.store.job_decide(ask).await.map_err(store_error)?;
+        tell(&shared, &decided.moved, began.elapsed());
+        mocked.due().into_iter().for_each(|at| shared.announce_mocked(&tenant, at));
+        Ok(decided)
+    })
+    .await
+}
+
+/// One job as it is, whether it is in the store yet or not.
+pub(crate) async fn whole(
+    shared: &Shared,
+    tenant: &Tenant,
+    id: JobId,
+) -> Result<Option<Whole>, Error> {
+    in_store(shared, id).await?;
+    let seen: Arc<Mutex<Option<Whole>>> = Arc::default();
+    let decide: Decide = {
+        let seen = seen.clone();
+        Arc::new(move |_, shown: &Seen| {
+            *seen.lock().unwrap_or_else(PoisonError::into_inner) = shown.job.clone();
+            Ok(Decision::default())
+        })
+    };
+    let (which, now) = (vec![Which::Job(id)], shared.now());
+    let ask = Ask { tenant: tenant.clone(), which, decide, durability: Durability::Relaxed, now };
+    shared.store.job_decide(ask).await.map_err(store_error)?;
+    let whole = seen.lock().unwrap_or_else(PoisonError::into_inner).take();
+    Ok(whole)
+}
+
+/// Asks the store in SQL; what a statement changed is durable when this returns.
+pub(crate) async fn query(
+    shared: &Arc<Shared>,
+    tenant: &Tenant,
+    text: String,
+    nowhere: bool,
+    patience: Duration,
+) -> Result<SqlAnswer, Error> {
+    let (shared, tenant) = (shared.clone(), tenant.clone());
+    to_its_end(async move {
+        let began = Instant::now();
+        if let Some(newest) = shared.appended() {
+            in_store(&shared, newest).await?;
+        }
+        let journal = shared.journal.clone();
+        let now = shared.now();
+        let ask = SqlAsk {
+            tenant: tenant.clone(),
+            text,
+            nowhere,
+            now,
+            patience,
+            owner: shared.grant.sysid,
+            boot: shared.grant.boot,
+            purge_at: now + shared.options.retention,
+            ids: Arc::new(move || journal.make_id().ok()),
+        };
+        let answer = shared.store.query(ask).await.map_err(store_error)?;
+        if let SqlAnswer::Wrote { moved, .. } = &answer {
+            tell(&shared, moved, began.elapsed());
+            // Whether mocked jobs were among them is not known.
+            shared.hunger.wake_mocked(&tenant);
+        }
+        Ok(answer)
+    })
+    .await
+}
+
+/// A change and the news of it belong together, also when the caller hangs up in between.
+async fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::spawn(work).await.unwrap_or_else(|error| Err(Error::Internal(error.to_string())))
+}
+
+/// Up to which id the store must have what was accepted here, for the decision to see it.
+fn needed(shared: &Shared, which: &[Which]) -> Option<JobId> {
+    let of_one = |which: &Which| match which {
+        Which::Job(id) => Some(*id),
+        Which::New { only: Some(_), .. } => shared.appended(),
+        Which::New { only: None, parent } => *parent,
+    };
+    which.iter().filter_map(of_one).max()
+}
+
+/// What moved: the scheduler, the dispatcher, waiting workers and requests, runs that lost their
+/// lease, the log and the numbers. `took` is how long those who entered were waited for.
+pub(crate) fn tell(shared: &Shared, moved: &Moved, took: Duration) {
+    let mut numbers: HashMap<&TypeKey, usize> = HashMap::new();
+    for (id, key) in &moved.entered {
+        event::entered(*id, key);
+        *numbers.entry(key).or_default() += 1;
+    }
+    for (key, jobs) in numbers {
+        shared.metrics.accepted(key, jobs, took);
+    }
+    for id in &moved.stopped {
+        if shared.running.get(*id).is_some() {
+            shared.running.set_lost(*id);
+            shared.runner.stop(*id, Stop::LeaseLost);
+        }
+        shared.job_waiters.wake(id);
+    }
+    moved.touched.iter().for_each(|id| shared.job_waiters.wake(id));
+    shared.announce(moved.ready.iter().map(|(key, jobs)| (key.clone(), *jobs)));
+    moved.due.into_iter().for_each(|at| shared.announce_due(at));
+    if !moved.stopped.is_empty() {
+        shared.announce_room();
+    }
+}
+
+/// When the first mocked job comes due that a decision queues. Stores do not say so, because
+/// nobody but workers who ask for mocked jobs may hear of them.
+#[derive(Clone, Default)]
+struct Mocked(Arc<Mutex<Option<Timestamp>>>);
+
+impl Mocked {
+    fn watch(&self, decide: Decide) -> Decide {
+        let first = self.0.clone();
+        Arc::new(move |index, seen| {
+            let decision = decide(index, seen)?;
+            let due = decision.edits.iter().filter_map(|edit| mocked_due(edit, seen)).min();
+            if let Some(due) = due {
+                let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+                *first = Some(first.map_or(due, |first: Timestamp| first.min(due)));
+            }
+            Ok(decision)
+        })
+    }
+
+    fn due(&self) -> Option<Timestamp> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn mocked_due(edit: &Edit, seen: &Seen) -> Option<Timestamp> {
+    match edit {
+        Edit::Insert(new) => (new.extra.mock && !new.paused).then_some(new.run_at),
+        Edit::Put(put) => {
+            let queued = put.job.extra.mock && put.job.state == State::Queued;
+            queued.then_some(put.job.run_at)
+        }
+        // The children of a mocked job are mocked, and due who knows when.
+        Edit::Children { .. } => {
+            let mocked = seen.job.as_ref().is_some_and(|whole| whole.job.extra.mock);
+            mocked.then_some(Timestamp::default())
+        }
+        Edit::Delete(_) => None,
+    }
+}

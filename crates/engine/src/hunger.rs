@@ -1,0 +1,283 @@
+//! Hunger: workers that wait for jobs by name. When jobs of a type become ready, as many of those
+//! who want it are woken, in the order in which they came, and nobody else: thousands may wait,
+//! and they cost nothing while they do.
+//!
+//! Whoever wants only one priority stands in a line of his own, because nobody says how urgent a
+//! job is that became ready: of each line the first ones are woken.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio::sync::Notify;
+
+use windlass_core::edit::Names;
+use windlass_core::{Priority, Tenant, TypeKey, TypeName, glob};
+
+/// Grows with every waiter: the smaller one came first.
+type Ticket = u64;
+
+/// Those who want the same names, by the only priority that they want.
+type Lines = BTreeMap<Option<Priority>, BTreeSet<Ticket>>;
+
+#[derive(Default)]
+pub(crate) struct Hunger(Mutex<Table>);
+
+/// What somebody waits for.
+#[derive(Debug, Clone)]
+pub(crate) struct Wants {
+    pub tenant: Tenant,
+    pub names: Vec<Pattern>,
+    pub priority: Option<Priority>,
+    /// Mocked jobs too.
+    pub mocks: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Pattern {
+    Name(TypeName),
+    Glob(String),
+}
+
+#[derive(Default)]
+struct Table {
+    tickets: Ticket,
+    waiters: HashMap<Ticket, Waiter>,
+    /// Those who may be woken. Somebody who was woken and has not noticed it yet is not here.
+    names: HashMap<TypeKey, Lines>,
+    globs: HashMap<Tenant, HashMap<String, Lines>>,
+    mocks: HashMap<Tenant, BTreeSet<Ticket>>,
+}
+
+struct Waiter {
+    wants: Arc<Wants>,
+    wake: Arc<Notify>,
+    call: Option<Call>,
+}
+
+/// What somebody is woken for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Call {
+    Ready(TypeKey),
+    Mocked,
+}
+
+impl Pattern {
+    /// Most patterns are names, and those are found without trying them all.
+    pub(crate) fn of(text: &str) -> Pattern {
+        let name = (!text.contains(['*', '?', '['])).then(|| TypeName::new(text).ok()).flatten();
+        name.map_or_else(|| Pattern::Glob(text.to_owned()), Pattern::Name)
+    }
+
+    pub(crate) fn of_names(names: &Names) -> Vec<Pattern> {
+        match names {
+            Names::Glob(text) => vec![Pattern::of(text)],
+            Names::AnyOf(names) => names.iter().cloned().map(Pattern::Name).collect(),
+        }
+    }
+}
+
+impl Hunger {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().expect("nothing panics while it holds the waiting workers")
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.table().waiters.is_empty()
+    }
+
+    /// A place at the end of the line, until it is dropped. Whoever looks for jobs after this call
+    /// misses none: those that come while he looks wake him.
+    pub(crate) fn enter(&self, wants: Wants) -> Place<'_> {
+        let mut table = self.table();
+        table.tickets += 1;
+        let (ticket, wake) = (table.tickets, Arc::new(Notify::new()));
+        let wants = Arc::new(wants);
+        let waiter = Waiter { wants: wants.clone(), wake: wake.clone(), call: None };
+        table.waiters.insert(ticket, waiter);
+        table.stand(ticket, &wants);
+        Place { hunger: self, ticket, wake, serving: None }
+    }
+
+    /// So many jobs of these types became ready.
+    pub(crate) fn wake<'a>(&self, ready: impl IntoIterator<Item = (&'a TypeKey, u64)>) {
+        let mut table = self.table();
+        for (key, jobs) in ready {
+            if table.waiters.is_empty() {
+                return;
+            }
+            table.wake(key, jobs);
+        }
+    }
+
+    /// A mocked job may have become ready: wakes all who want such ones. They are few, because
+    /// only tests have mocked jobs.
+    pub(crate) fn wake_mocked(&self, tenant: &Tenant) {
+        self.table().wake_mocked(tenant);
+    }
+
+    /// The same for every tenant.
+    pub(crate) fn wake_all_mocked(&self) {
+        let mut table = self.table();
+        let tenants: Vec<Tenant> = table.mocks.keys().cloned().collect();
+        tenants.iter().for_each(|tenant| table.wake_mocked(tenant));
+    }
+}
+
+impl Table {
+    fn wake(&mut self, key: &TypeKey, jobs: u64) {
+        for line in self.lines_of(key) {
+            self.wake_line(key, line, jobs);
+        }
+    }
+
+    fn wake_line(&mut self, key: &TypeKey, line: Option<Priority>, jobs: u64) {
+        let globs = self.globs_of(key);
+        for _ in 0..jobs {
+            let by_name = self.names.get(key).into_iter();
+            let of_tenant = self.globs.get(&key.tenant);
+            let by_glob = globs.iter().filter_map(|glob| of_tenant?.get(glob));
+            let standing = by_name.chain(by_glob).filter_map(|lines| lines.get(&line)?.first());
+            let Some(oldest) = standing.min().copied() else { return };
+            self.call(oldest, Call::Ready(key.clone()));
+        }
+    }
+
+    fn wake_mocked(&mut self, tenant: &Tenant) {
+        let standing = self.mocks.get(tenant).cloned().unwrap_or_default();
+        standing.into_iter().for_each(|ticket| self.call(ticket, Call::Mocked));
+    }
+
+    /// The priorities that waiters for this type insist on.
+    fn lines_of(&self, key: &TypeKey) -> BTreeSet<Option<Priority>> {
+        let by_name = self.names.get(key).into_iter().flat_map(BTreeMap::keys);
+        let of_tenant = self.globs.get(&key.tenant).into_iter().flatten();
+        let matching = of_tenant.filter(|(glob, _)| glob::matches(glob, key.name.as_str()));
+        by_name.chain(matching.flat_map(|(_, lines)| lines.keys())).copied().collect()
+    }
+
+    fn globs_of(&self, key: &TypeKey) -> Vec<String> {
+        let of_tenant = self.globs.get(&key.tenant).into_iter().flat_map(HashMap::keys);
+        of_tenant.filter(|glob| glob::matches(glob, key.name.as_str())).cloned().collect()
+    }
+
+    fn call(&mut self, ticket: Ticket, call: Call) {
+        let Some(waiter) = self.waiters.get_mut(&ticket) else { return };
+        waiter.call = Some(call);
+        waiter.wake.notify_one();
+        let wants = waiter.wants.clone();
+        self.leave(ticket, &wants);
+    }
+
+    fn stand(&mut self, ticket: Ticket, wants: &Wants) {
+        for pattern in &wants.names {
+            let lines = match pattern {
+                Pattern::Name(name) => self.names.entry(wants.key(name)).or_default(),
+                Pattern::Glob(text) => {
+                    let of_tenant = self.globs.entry(wants.tenant.clone()).or_default();
+                    of_tenant.entry(text.clone()).or_default()
+                }
+            };
+            lines.entry(wants.priority).or_default().insert(ticket);
+        }
+        if wants.mocks {
+            self.mocks.entry(wants.tenant.clone()).or_default().insert(ticket);
+        }
+    }
+
+    fn leave(&mut self, ticket: Ticket, wants: &Wants) {
+        for pattern in &wants.names {
+            match pattern {
+                Pattern::Name(name) => {
+                    let key = wants.key(name);
+                    if self.names.get_mut(&key).is_some_and(|lines| wants.leave(ticket, lines)) {
+                        self.names.remove(&key);
+                    }
+                }
+                Pattern::Glob(text) => {
+                    let Some(of_tenant) = self.globs.get_mut(&wants.tenant) else { continue };
+                    if of_tenant.get_mut(text).is_some_and(|lines| wants.leave(ticket, lines)) {
+                        of_tenant.remove(text);
+                    }
+                    if of_tenant.is_empty() {
+                        self.globs.remove(&wants.tenant);
+                    }
+                }
+            }
+        }
+        if let Some(standing) = self.mocks.get_mut(&wants.tenant) {
+            standing.remove(&ticket);
+            if standing.is_empty() {
+                self.mocks.remove(&wants.tenant);
+            }
+        }
+    }
+}
+
+impl Wants {
+    fn key(&self, name: &TypeName) -> TypeKey {
+        TypeKey { tenant: self.tenant.clone(), name: name.clone() }
+    }
+
+    /// True when nobody is left.
+    fn leave(&self, ticket: Ticket, lines: &mut Lines) -> bool {
+        if let Some(line) = lines.get_mut(&self.priority) {
+            line.remove(&ticket);
+            if line.is_empty() {
+                lines.remove(&self.priority);
+            }
+        }
+        lines.is_empty()
+    }
+}
+
+/// Somebody's place in the line.
+pub(crate) struct Place<'a> {
+    hunger: &'a Hunger,
+    ticket: Ticket,
+    wake: Arc<Notify>,
+    /// What he was woken for, until he has looked.
+    serving: Option<Call>,
+}
+
+impl Place<'_> {
+    /// Completes when there may be something. He is back at his old place at once, so that he
+    /// also hears of what comes while he looks.
+    pub(crate) async fn called(&mut self) {
+        while !self.answer() {
+            self.wake.notified().await;
+        }
+    }
+
+    fn answer(&mut self) -> bool {
+        let mut table = self.hunger.table();
+        let Some(waiter) = table.waiters.get_mut(&self.ticket) else { return false };
+        let Some(call) = waiter.call.take() else { return false };
+        let wants = waiter.wants.clone();
+        table.stand(self.ticket, &wants);
+        self.serving = Some(call);
+        true
+    }
+
+    /// He has looked, and need not tell anybody what he was woken for.
+    pub(crate) fn served(&mut self) {
+        self.serving = None;
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut table = self.hunger.table();
+        let Some(waiter) = table.waiters.remove(&self.ticket) else { return };
+        table.leave(self.ticket, &waiter.wants);
+        // What he was woken for and did not look at is for the next in his line. All who want
+        // mocked jobs were woken anyway.
+        for call in [self.serving.take(), waiter.call].into_iter().flatten() {
+            if let Call::Ready(key) = call {
+                table.wake_line(&key, waiter.wants.priority, 1);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

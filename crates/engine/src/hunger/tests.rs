@@ -1,0 +1,114 @@
+//! Who is woken, in which order, and what becomes of a wake that nobody used.
+
+use std::future::Future;
+use std::task::{Context, Poll, Waker};
+
+use super::*;
+
+fn key(name: &str) -> TypeKey {
+    TypeKey::new("acme", name).unwrap()
+}
+
+fn wants(names: &[&str]) -> Wants {
+    let names = names.iter().map(|text| Pattern::of(text)).collect();
+    Wants { tenant: key("t").tenant, names, priority: None, mocks: false }
+}
+
+/// Which of these have been called, without waiting.
+fn called(places: &mut [Place<'_>]) -> Vec<usize> {
+    let is_called = |(index, place): (usize, &mut Place<'_>)| {
+        let calling = std::pin::pin!(place.called());
+        let polled = calling.poll(&mut Context::from_waker(Waker::noop()));
+        (polled == Poll::Ready(())).then_some(index)
+    };
+    places.iter_mut().enumerate().filter_map(is_called).collect()
+}
+
+fn nobody_is_left(hunger: &Hunger) -> bool {
+    let table = hunger.table();
+    table.names.is_empty() && table.globs.is_empty() && table.mocks.is_empty()
+}
+
+#[test]
+fn as_many_as_there_are_jobs_are_woken_the_oldest_first() {
+    let hunger = Hunger::default();
+    let patterns = ["a*", "abc", "b", "?bc", "*", "abc", "[a-c]bc"];
+    let mut places: Vec<_> = patterns.iter().map(|text| hunger.enter(wants(&[text]))).collect();
+    hunger.wake([(&key("abc"), 3)]);
+    assert_eq!(called(&mut places), [0, 1, 3]);
+    places.iter_mut().for_each(Place::served);
+    hunger.wake([(&key("b"), 1), (&key("zzz"), 7)]);
+    assert_eq!(called(&mut places), [2, 4], "each type wakes its own");
+    drop(places);
+    assert!(nobody_is_left(&hunger) && hunger.is_empty());
+}
+
+#[test]
+fn whoever_found_nothing_keeps_his_place() {
+    let hunger = Hunger::default();
+    let mut places: Vec<_> = (0..3).map(|_| hunger.enter(wants(&["t"]))).collect();
+    for _ in 0..2 {
+        hunger.wake([(&key("t"), 1)]);
+        assert_eq!(called(&mut places), [0]);
+        places[0].served();
+    }
+}
+
+#[test]
+fn a_wake_while_somebody_looks_is_not_lost() {
+    let hunger = Hunger::default();
+    let mut places: Vec<_> = (0..2).map(|_| hunger.enter(wants(&["t"]))).collect();
+    hunger.wake([(&key("t"), 1)]);
+    assert_eq!(called(&mut places), [0]);
+    hunger.wake([(&key("t"), 1)]);
+    assert_eq!(called(&mut places), [0], "he looks once more");
+    hunger.wake([(&key("t"), 2)]);
+    assert_eq!(called(&mut places), [0, 1]);
+}
+
+#[test]
+fn whoever_goes_away_passes_on_what_he_was_woken_for() {
+    let hunger = Hunger::default();
+    let mut places: Vec<_> = (0..4).map(|_| hunger.enter(wants(&["t", "u*"]))).collect();
+    hunger.wake([(&key("t"), 1)]);
+    places.remove(0);
+    assert_eq!(called(&mut places), [0], "he had not noticed");
+    places.remove(0);
+    assert_eq!(called(&mut places), [0], "he had not looked");
+    places[0].served();
+    places.remove(0);
+    assert!(called(&mut places).is_empty(), "he had looked");
+    drop(places);
+    assert!(nobody_is_left(&hunger));
+}
+
+#[test]
+fn whoever_wants_one_priority_takes_no_wake_from_others() {
+    let hunger = Hunger::default();
+    let priority = |number| Priority::new(number).ok();
+    let lines = [priority(1000), priority(0), None, None, priority(1000)];
+    let place = |priority| hunger.enter(Wants { priority, ..wants(&["t*"]) });
+    let mut places: Vec<_> = lines.into_iter().map(place).collect();
+    hunger.wake([(&key("t"), 1)]);
+    assert_eq!(called(&mut places), [0, 1, 2]);
+}
+
+#[test]
+fn mocked_jobs_wake_those_who_want_them_and_no_other_tenant() {
+    let hunger = Hunger::default();
+    let other = TypeKey::new("other", "t").unwrap();
+    let mut places = vec![
+        hunger.enter(wants(&["t"])),
+        hunger.enter(Wants { mocks: true, ..wants(&["t"]) }),
+        hunger.enter(Wants { mocks: true, ..wants(&["u"]) }),
+        hunger.enter(Wants { mocks: true, tenant: other.tenant.clone(), ..wants(&["t"]) }),
+    ];
+    hunger.wake_mocked(&key("t").tenant);
+    assert_eq!(called(&mut places), [1, 2]);
+    hunger.wake([(&key("t"), 2)]);
+    assert_eq!(called(&mut places), [0, 1], "they are also there for others");
+    hunger.wake([(&other, 1)]);
+    assert_eq!(called(&mut places), [3]);
+    hunger.wake_all_mocked();
+    assert_eq!(called(&mut places), [1, 2, 3]);
+}

@@ -1,0 +1,111 @@
+//! Keep: leases of workers that never renew them. They are taken for a short time; when a worker
+//! has its job for sure, they are prolonged for ever, many in one change.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::Notify;
+
+use windlass_core::date_text::NEVER;
+use windlass_core::limit::BATCH_JOBS_MAX;
+use windlass_core::store::LeaseRef;
+
+use crate::service::{Backoff, Next, Service};
+use crate::shared::Shared;
+
+/// How long leases gather after the first one.
+const GATHER: Duration = Duration::from_millis(50);
+/// Leases that may wait; whoever brings more of them carries them to the store himself.
+const WAITING_MAX: usize = 100_000;
+/// Pauses while the store does not take anything.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// Leases on their way to the store.
+#[derive(Default)]
+pub(crate) struct Kept {
+    waiting: Mutex<Vec<LeaseRef>>,
+    /// Told of the first one.
+    pub wake: Arc<Notify>,
+}
+
+impl Kept {
+    fn take(&self) -> Vec<LeaseRef> {
+        std::mem::take(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether there was room for them.
+    fn put(&self, leases: &[LeaseRef]) -> bool {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.len() + leases.len() > WAITING_MAX {
+            return false;
+        }
+        if waiting.is_empty() && !leases.is_empty() {
+            self.wake.notify_one();
+        }
+        waiting.extend_from_slice(leases);
+        true
+    }
+
+    fn put_back(&self, leases: Vec<LeaseRef>) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).extend(leases);
+    }
+}
+
+/// Prolongs these leases for ever, soon. A lease that is lost by then stays lost.
+pub(crate) async fn keep(shared: &Shared, leases: Vec<LeaseRef>) {
+    if !shared.kept.put(&leases) {
+        renew(shared, &leases).await;
+    }
+}
+
+/// Prolongs those that wait.
+pub(crate) async fn flush(shared: &Shared) {
+    renew(shared, &shared.kept.take()).await;
+}
+
+/// False when the store did not take them all.
+async fn renew(shared: &Shared, leases: &[LeaseRef]) -> bool {
+    for leases in leases.chunks(BATCH_JOBS_MAX) {
+        if let Err(error) = shared.store.job_renew(leases.to_vec(), NEVER).await {
+            tracing::warn!(%error, "cannot keep workers' leases now");
+            return false;
+        }
+    }
+    true
+}
+
+pub(crate) struct Keep {
+    shared: Arc<Shared>,
+    gathering: bool,
+    backoff: Backoff,
+}
+
+impl Keep {
+    pub(crate) fn new(shared: Arc<Shared>) -> Keep {
+        Keep { shared, gathering: false, backoff: Backoff::new(PAUSE_MIN, PAUSE_MAX) }
+    }
+}
+
+#[async_trait]
+impl Service for Keep {
+    fn name(&self) -> &'static str {
+        "keep"
+    }
+
+    async fn pass(&mut self) -> Next {
+        if !self.gathering {
+            self.gathering = true;
+            return Next::After(GATHER);
+        }
+        let leases = self.shared.kept.take();
+        if renew(&self.shared, &leases).await {
+            self.gathering = false;
+            self.backoff.reset();
+            return Next::OnWake;
+        }
+        self.shared.kept.put_back(leases);
+        Next::After(self.backoff.pause())
+    }
+}
