@@ -2,8 +2,10 @@
 //! and says afterwards what became of the reply.
 
 use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
 
 use async_trait::async_trait;
+use futures_util::FutureExt;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -53,4 +55,18 @@ pub(crate) trait Commands: Send + Sync + 'static {
     /// The reply that gave these jobs away did not reach its client: they are queued again. Never
     /// called without jobs.
     async fn undelivered(&self, given: Vec<Given>);
+}
+
+/// Whether a command waits for what it asks for, until its time is over.
+pub(crate) fn waits(request: &Request) -> bool {
+    (request.is("GetJob") || request.is("GetJobs")) && request.connection_is("wait")
+}
+
+/// A defect in a command costs its client the reply, and nobody else anything.
+pub(crate) async fn run_safely<C: Commands>(commands: &C, request: &Request, call: Call) -> Reply {
+    let ran = AssertUnwindSafe(commands.run(request, call)).catch_unwind().await;
+    ran.unwrap_or_else(|_| {
+        tracing::error!(verb = request.verb(), "a command made the daemon panic; this is a defect");
+        Response::error(500, "Unhandled Exception").into()
+    })
 }

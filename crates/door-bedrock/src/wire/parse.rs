@@ -1,6 +1,7 @@
 //! Requests out of a stream of bytes. What has been looked at is not looked at again, whatever
 //! pieces the bytes come in, and nothing is kept that is beyond the limits.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use super::body::Body;
@@ -201,7 +202,7 @@ impl Scan {
 /// Lines end with CR, LF or both in any order, so an empty piece between two ends is no line.
 fn read_head(head: &[u8]) -> Result<Request, Bad> {
     let head = str::from_utf8(head).map_err(|_| Bad::Encoding)?;
-    let mut lines = head.split(['\r', '\n']).filter(|line| !line.is_empty());
+    let mut lines = lines_of(head);
     let mut method_line = lines.next().unwrap_or_default().to_owned();
     let mut headers: Vec<(String, String)> = Vec::new();
     // What a line that begins with a space continues.
@@ -226,11 +227,18 @@ fn read_head(head: &[u8]) -> Result<Request, Bad> {
         });
     }
     for (_, value) in &mut headers {
-        if let std::borrow::Cow::Owned(plain) = unescape(value) {
+        if let Cow::Owned(plain) = unescape(value) {
             *value = plain;
         }
     }
     Ok(Request::new(method_line.trim_matches(' ').to_owned(), headers))
+}
+
+fn lines_of(head: &str) -> impl Iterator<Item = &str> {
+    let mut start = 0;
+    let ends = memchr::memchr2_iter(b'\r', b'\n', head.as_bytes());
+    let lines = ends.map(move |end| &head[std::mem::replace(&mut start, end + 1)..end]);
+    lines.filter(|line| !line.is_empty())
 }
 
 enum Last {

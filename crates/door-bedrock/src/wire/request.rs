@@ -42,6 +42,13 @@ impl Request {
         self.verb.eq_ignore_ascii_case(verb)
     }
 
+    /// How many bytes it is long, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let headers: usize =
+            self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        self.method_line.len() + headers
+    }
+
     /// Whether the `Connection` header has this value, in any case.
     pub(crate) fn connection_is(&self, value: &str) -> bool {
         self.header("Connection").is_some_and(|given| given.eq_ignore_ascii_case(value))

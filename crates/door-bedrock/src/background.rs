@@ -1,0 +1,71 @@
+//! Commands that nobody waits for: forgotten ones run at once, put off ones later. They live in
+//! memory only, as Bedrock's do, and those whose time has not come are lost when the door closes.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::connection::Shared;
+use crate::execute::{Call, Commands, run_safely};
+use crate::memory::Memory;
+use crate::wire::Request;
+
+/// Commands that are queued at the same time.
+const QUEUED_MAX: usize = 10_000;
+/// What their requests may take together.
+const QUEUED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+pub(crate) struct Background {
+    slots: Arc<Semaphore>,
+    memory: Memory,
+}
+
+impl Default for Background {
+    fn default() -> Background {
+        Background {
+            slots: Arc::new(Semaphore::new(QUEUED_MAX)),
+            memory: Memory::new(QUEUED_BYTES_MAX),
+        }
+    }
+}
+
+/// Runs the request after a delay. False when too many wait already.
+pub(crate) fn queue<C: Commands>(
+    shared: &Arc<Shared<C>>,
+    request: Request,
+    peer: IpAddr,
+    delay: Duration,
+) -> bool {
+    let background = &shared.background;
+    let Ok(slot) = background.slots.clone().try_acquire_owned() else { return false };
+    let Some(share) = background.memory.take(request.bytes()) else { return false };
+    let due = Instant::now() + delay;
+    let owned = shared.clone();
+    shared.spawn(async move {
+        let _held = (slot, share);
+        if !delay.is_zero() {
+            tokio::select! {
+                () = tokio::time::sleep_until(due) => {}
+                () = owned.closing.cancelled() => {
+                    tracing::warn!(
+                        verb = request.verb(),
+                        "the door closes before a command's commandExecuteTime; it is lost"
+                    );
+                    return;
+                }
+            }
+        }
+        let nobody = CancellationToken::new();
+        nobody.cancel();
+        let call = Call { peer, until: Instant::now(), gone: nobody };
+        let reply = run_safely(&*owned.commands, &request, call).await;
+        if !reply.given.is_empty() {
+            owned.commands.undelivered(reply.given).await;
+        }
+    });
+    true
+}

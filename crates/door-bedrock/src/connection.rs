@@ -1,0 +1,187 @@
+//! One client's connection: its requests are carried out one after the other and answered in their
+//! order, while what comes in the meantime waits.
+
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use windlass_core::Clock;
+
+use crate::background::{self, Background};
+use crate::execute::{Call, Commands, Given, Reply, run_safely, waits};
+use crate::inbound::{Inbound, Next, Patience};
+use crate::manner::{Manner, When};
+use crate::memory::Memory;
+use crate::outbound;
+use crate::wire::{Limits, Request, Response};
+
+/// A command that waits ends its waiting itself; only after this long it is taken for stuck.
+const WAIT_GRACE: Duration = Duration::from_secs(10);
+
+/// What all connections of a door share.
+pub(crate) struct Shared<C> {
+    pub commands: Arc<C>,
+    pub clock: Arc<dyn Clock>,
+    pub limits: Limits,
+    pub patience: Patience,
+    pub memory: Memory,
+    pub background: Background,
+    pub tasks: TaskTracker,
+    /// Finish what is under way, take nothing more.
+    pub closing: CancellationToken,
+    /// Now.
+    pub cut: CancellationToken,
+}
+
+impl<C: Commands> Shared<C> {
+    /// Something that ends before the door does.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        // Tokens of its own: then tasks do not wait for each other when they look at them.
+        let cut = self.cut.child_token();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = task => {}
+                () = cut.cancelled() => {}
+            }
+        });
+    }
+}
+
+/// Talks to a client until either side has enough.
+pub(crate) async fn converse<C: Commands>(shared: Arc<Shared<C>>, stream: TcpStream, peer: IpAddr) {
+    let inbound =
+        Inbound::new(shared.limits.clone(), shared.patience.clone(), shared.memory.clone());
+    let closing = shared.closing.child_token();
+    let mut connection = Connection { shared, stream, inbound, peer, closing };
+    while connection.take_one().await.is_continue() {}
+    let Connection { mut stream, inbound, .. } = connection;
+    outbound::close(&mut stream, inbound.ended()).await;
+}
+
+struct Connection<C> {
+    shared: Arc<Shared<C>>,
+    stream: TcpStream,
+    inbound: Inbound,
+    peer: IpAddr,
+    closing: CancellationToken,
+}
+
+/// Whether the connection goes on.
+type Flow = std::ops::ControlFlow<()>;
+
+impl<C: Commands> Connection<C> {
+    async fn take_one(&mut self) -> Flow {
+        let request = match self.inbound.next(&self.stream, &self.closing).await {
+            Next::Request(request) => request,
+            Next::Refused(response) => {
+                self.write(response).await;
+                return Flow::Break(());
+            }
+            Next::End => return Flow::Break(()),
+        };
+        let manner = Manner::of(&request, self.shared.clock.now());
+        match manner.when {
+            When::Now => self.answer(request, manner).await,
+            When::Queued { delay } => {
+                // A command without any time has timed out before it begins.
+                let queued = manner.timeout.is_zero()
+                    || background::queue(&self.shared, request, self.peer, delay);
+                let response = if queued {
+                    Response::error(202, "Successfully queued")
+                } else {
+                    Response::error(503, "Too many queued commands")
+                };
+                self.write(response.with_header("Connection", "close")).await;
+                Flow::Break(())
+            }
+        }
+    }
+
+    async fn answer(&mut self, request: Request, manner: Manner) -> Flow {
+        let written = if manner.timeout.is_zero() {
+            self.write(finish(timed_out(), &manner)).await
+        } else {
+            self.run(&request, &manner).await
+        };
+        if manner.closes || !written { Flow::Break(()) } else { Flow::Continue(()) }
+    }
+
+    /// Carries a command out to its end. False when its reply could not be written.
+    async fn run(&mut self, request: &Request, manner: &Manner) -> bool {
+        let until = Instant::now() + manner.timeout;
+        let gone = self.closing.child_token();
+        let call = Call { peer: self.peer, until, gone: gone.clone() };
+        let late_at = if waits(request) { until + WAIT_GRACE } else { until };
+
+        let shared = self.shared.clone();
+        let mut running = pin!(run_safely(&*shared.commands, request, call));
+        let mut late = pin!(tokio::time::sleep_until(late_at));
+        let in_time = loop {
+            if self.inbound.ended() {
+                gone.cancel();
+            }
+            tokio::select! {
+                biased;
+                reply = &mut running => break Some(reply),
+                () = &mut late => break None,
+                () = self.inbound.watch(&self.stream), if !self.inbound.ended() => {}
+            }
+        };
+        match in_time {
+            Some(Reply { response, given }) => {
+                let written = self.write(finish(response, manner)).await;
+                self.settle(given, written).await;
+                written
+            }
+            None => {
+                let written = self.write(finish(timed_out(), manner)).await;
+                // It goes on, for nobody; the next request has to wait for it.
+                gone.cancel();
+                let reply = running.await;
+                self.settle(reply.given, false).await;
+                written
+            }
+        }
+    }
+
+    /// Says what became of the jobs that a reply gave away.
+    async fn settle(&mut self, given: Vec<Given>, written: bool) {
+        if given.is_empty() {
+            return;
+        }
+        // The client's end may have come in the meantime.
+        let _ = self.inbound.watch(&self.stream).now_or_never();
+        let ended = self.inbound.ended();
+        if written && !outbound::was_refused(&self.stream, ended).await {
+            self.shared.commands.delivered(given).await;
+        } else {
+            self.shared.commands.undelivered(given).await;
+        }
+    }
+
+    async fn write(&self, response: Response) -> bool {
+        let bytes = response.compose();
+        let silence_max = self.shared.patience.silence_max;
+        let written = outbound::write(&self.stream, &bytes, silence_max).await;
+        if let Err(error) = &written {
+            tracing::debug!(%error, "a reply could not be written");
+        }
+        written.is_ok()
+    }
+}
+
+fn timed_out() -> Response {
+    Response::error(555, "Timeout")
+}
+
+fn finish(response: Response, manner: &Manner) -> Response {
+    if manner.says_close { response.with_header("Connection", "close") } else { response }
+}

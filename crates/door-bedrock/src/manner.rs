@@ -1,0 +1,119 @@
+//! How a request wants to be carried out, by the headers that every command has: pure.
+
+use std::time::Duration;
+
+use windlass_core::Timestamp;
+
+use crate::number::leading_integer;
+use crate::wire::Request;
+
+/// How long a command may take that does not say so.
+const TIMEOUT_DEFAULT: Duration = Duration::from_millis(110_000);
+/// And one that says more than this.
+const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// The furthest a command can be put off; until then the daemon has to live.
+const DELAY_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Manner {
+    pub when: When,
+    /// How long the command may take, or wait.
+    pub timeout: Duration,
+    /// The connection ends with the reply.
+    pub closes: bool,
+    /// The reply says so; Bedrock says it only to those who spell it like that.
+    pub says_close: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// The client waits for the reply.
+    Now,
+    /// The client does not, and the connection ends.
+    Queued { delay: Duration },
+}
+
+impl Manner {
+    pub(crate) fn of(request: &Request, now: Timestamp) -> Manner {
+        let given = request.header("timeout").filter(|text| !text.is_empty());
+        let timeout = given.map_or(TIMEOUT_DEFAULT, |text| {
+            Duration::from_millis(u64::try_from(leading_integer(text)).unwrap_or(0))
+        });
+        Manner {
+            when: when(request, now),
+            timeout: timeout.min(TIMEOUT_MAX),
+            closes: request.connection_is("close"),
+            says_close: request.header("Connection") == Some("close"),
+        }
+    }
+}
+
+fn when(request: &Request, now: Timestamp) -> When {
+    let execute_us = request.header("commandExecuteTime").map_or(0, leading_integer);
+    let delay_us = execute_us.saturating_sub(now.0.saturating_mul(1000));
+    match u64::try_from(delay_us) {
+        Ok(delay_us) if delay_us > 0 => {
+            When::Queued { delay: Duration::from_micros(delay_us).min(DELAY_MAX) }
+        }
+        _ if request.connection_is("forget") => When::Queued { delay: Duration::ZERO },
+        _ => When::Now,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Limits, Parser, Step};
+
+    fn manner(headers: &str) -> Manner {
+        let text = format!("Ping\n{headers}\n\n");
+        match Parser::new(Limits::default()).parse(text.as_bytes()).1 {
+            Step::Request(request) => Manner::of(&request, Timestamp(1_000)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn without_headers_the_client_waits_110_seconds_and_stays() {
+        let expected = Manner {
+            when: When::Now,
+            timeout: Duration::from_secs(110),
+            closes: false,
+            says_close: false,
+        };
+        assert_eq!(manner("name: x"), expected);
+        assert_eq!(manner("Connection: wait"), expected);
+        assert_eq!(manner("timeout:"), expected);
+        assert_eq!(manner("processTimeout: 1\ncommitCount: 7"), expected);
+    }
+
+    #[test]
+    fn the_timeout_is_in_milliseconds_and_bounded() {
+        assert_eq!(manner("Timeout: 1500").timeout, Duration::from_millis(1500));
+        assert_eq!(manner("timeout: 0").timeout, Duration::ZERO);
+        assert_eq!(manner("timeout: -5").timeout, Duration::ZERO);
+        assert_eq!(manner("timeout: soon").timeout, Duration::ZERO);
+        assert_eq!(manner("timeout: 99999999999999999999").timeout, TIMEOUT_MAX);
+    }
+
+    #[test]
+    fn only_a_close_in_lower_case_is_said_back() {
+        let close = manner("Connection: close");
+        assert!(close.closes && close.says_close);
+        let close = manner("connection: Close");
+        assert!(close.closes && !close.says_close);
+    }
+
+    #[test]
+    fn what_is_forgotten_or_put_off_is_queued() {
+        assert_eq!(manner("Connection: Forget").when, When::Queued { delay: Duration::ZERO });
+        let soon = When::Queued { delay: Duration::from_micros(1) };
+        assert_eq!(manner("commandExecuteTime: 1000001").when, soon);
+        assert_eq!(manner("commandExecuteTime: 1000001\nConnection: forget").when, soon);
+        for past in ["1000000", "5", "-1", "never", ""] {
+            assert_eq!(manner(&format!("commandExecuteTime: {past}")).when, When::Now);
+        }
+        let far = When::Queued { delay: DELAY_MAX };
+        assert_eq!(manner("commandExecuteTime: 99999999999999999999").when, far);
+    }
+}

@@ -1,0 +1,186 @@
+//! Commands that only pretend, and a door that has them.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use windlass_core::job::Extra;
+use windlass_core::{Job, JobId, Priority, State, Tenant, Timestamp, TypeKey};
+
+use super::client::Client;
+use crate::execute::{Call, Commands, Given, Reply, waits};
+use crate::wire::{Request, Response};
+use crate::{Options, server};
+
+/// - `Echo`: the header `text` comes back as the body.
+/// - `Hold`: the same, when the test lets it.
+/// - `GetJob`: gives a job away; with `hold`, when the test lets it; waiting ones get none.
+/// - `Large`: gives a job away in a reply that fits into no socket's buffer.
+/// - `Panic`: what no command should do.
+struct Fake {
+    events: mpsc::UnboundedSender<Event>,
+    gate: Arc<Semaphore>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// A command has begun.
+    Began(String),
+    /// A command has heard that nobody waits for it.
+    Gone,
+    Delivered,
+    Undelivered,
+}
+
+const LARGE_BYTES: usize = 64 * 1024 * 1024;
+
+impl Fake {
+    fn tell(&self, event: Event) {
+        // A test that has seen enough does not listen any more.
+        let _ = self.events.send(event);
+    }
+
+    async fn pass_gate(&self) {
+        self.gate.acquire().await.unwrap().forget();
+    }
+}
+
+#[async_trait]
+impl Commands for Fake {
+    async fn run(&self, request: &Request, call: Call) -> Reply {
+        let text = request.header("text").unwrap_or_default().to_owned();
+        self.tell(Event::Began(format!("{} {text}", request.verb()).trim_end().to_owned()));
+        if waits(request) {
+            tokio::select! {
+                () = tokio::time::sleep_until(call.until) => {}
+                () = call.gone.cancelled() => self.tell(Event::Gone),
+            }
+            return Response::error(404, "No job found").into();
+        }
+        match request.verb() {
+            "Echo" => Response::text(text).into(),
+            "Hold" => {
+                self.pass_gate().await;
+                Response::text(text).into()
+            }
+            "GetJob" => {
+                if request.header("hold").is_some() {
+                    self.pass_gate().await;
+                }
+                Reply { response: Response::text("{}".to_owned()), given: vec![job()] }
+            }
+            "Large" => {
+                let response = Response::text("x".repeat(LARGE_BYTES));
+                Reply { response, given: vec![job()] }
+            }
+            "Panic" => panic!("on purpose"),
+            _ => Response::error(430, "Unrecognized command").into(),
+        }
+    }
+
+    async fn delivered(&self, _given: Vec<Given>) {
+        self.tell(Event::Delivered);
+    }
+
+    async fn undelivered(&self, _given: Vec<Given>) {
+        self.tell(Event::Undelivered);
+    }
+}
+
+fn job() -> Job {
+    Job {
+        id: JobId::new(1).unwrap(),
+        key: TypeKey::new("default", "t").unwrap(),
+        state: State::Running,
+        priority: Priority::default(),
+        run_at: Timestamp(1),
+        due_at: Timestamp(1),
+        attempt: 1,
+        created_at: Timestamp(1),
+        started_at: Some(Timestamp(1)),
+        finished_at: None,
+        expires_at: None,
+        timeout: None,
+        lease: None,
+        last: None,
+        unique: None,
+        then: None,
+        parent: None,
+        children: false,
+        extra: Extra::default(),
+        payload_bytes: 0,
+        progress: None,
+    }
+}
+
+/// A door with pretended commands.
+pub(super) struct FakeDoor {
+    address: SocketAddr,
+    events: mpsc::UnboundedReceiver<Event>,
+    gate: Arc<Semaphore>,
+    shutdown: CancellationToken,
+    serving: JoinHandle<std::io::Result<()>>,
+}
+
+impl FakeDoor {
+    pub(super) async fn open() -> FakeDoor {
+        FakeDoor::open_with(options()).await
+    }
+
+    pub(super) async fn open_with(options: Options) -> FakeDoor {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (sender, events) = mpsc::unbounded_channel();
+        let gate = Arc::new(Semaphore::new(0));
+        let fake = Fake { events: sender, gate: gate.clone() };
+        let shutdown = CancellationToken::new();
+        let until = shutdown.clone();
+        let serving =
+            tokio::spawn(async move { server::serve(listener, fake, &options, until).await });
+        FakeDoor { address, events, gate, shutdown, serving }
+    }
+
+    pub(super) async fn client(&self) -> Client {
+        Client::connect(self.address).await
+    }
+
+    /// Lets one held command go on.
+    pub(super) fn let_one_pass(&self) {
+        self.gate.add_permits(1);
+    }
+
+    pub(super) async fn event(&mut self) -> Event {
+        self.events.recv().await.expect("the door is open")
+    }
+
+    #[track_caller]
+    pub(super) fn expect(&mut self, event: Event) -> impl Future<Output = ()> + '_ {
+        let caller = std::panic::Location::caller();
+        async move { assert_eq!(self.event().await, event, "at {caller}") }
+    }
+
+    pub(super) fn no_event(&mut self) {
+        assert!(self.events.try_recv().is_err());
+    }
+
+    pub(super) fn close(&self) {
+        self.shutdown.cancel();
+    }
+
+    pub(super) async fn closed(self) {
+        self.serving.await.unwrap().unwrap();
+    }
+}
+
+pub(super) fn options() -> Options {
+    Options::new(Tenant::new("default").unwrap())
+}
+
+pub(super) fn began(command: &str) -> Event {
+    Event::Began(command.to_owned())
+}
