@@ -1,0 +1,56 @@
+//! `CrashBedrockJob` and `ClearCrashedBedrockJobs`: patterns of names whose jobs are failed instead
+//! of handed out. They are forgotten when the daemon stops.
+
+use std::sync::{Mutex, PoisonError};
+
+use windlass_core::glob;
+
+use crate::execute::{Call, Reply};
+use crate::wire::Request;
+
+use super::value;
+use super::{Bedrock, Refusal, done};
+
+/// Patterns that are remembered.
+const PATTERNS_MAX: usize = 1000;
+
+#[derive(Default)]
+pub(super) struct Crashed(Mutex<Vec<String>>);
+
+impl Crashed {
+    pub(super) fn matches(&self, name: &str) -> bool {
+        self.patterns().iter().any(|pattern| glob::matches(pattern, name))
+    }
+
+    pub(super) fn list(&self) -> Vec<String> {
+        self.patterns().clone()
+    }
+
+    fn patterns(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
+        // A list of texts has no state that a panic could leave half-done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) async fn add(door: &Bedrock, request: &Request, call: Call) -> Result<Reply, Refusal> {
+    only_from_here(&call)?;
+    let names = request.header("names").unwrap_or_default();
+    let mut patterns = door.crashed.patterns();
+    for name in value::list(names) {
+        let known = patterns.iter().any(|pattern| pattern == name);
+        if !known && patterns.len() < PATTERNS_MAX {
+            patterns.push(name.to_owned());
+        }
+    }
+    done()
+}
+
+pub(super) async fn clear(door: &Bedrock, call: Call) -> Result<Reply, Refusal> {
+    only_from_here(&call)?;
+    door.crashed.patterns().clear();
+    done()
+}
+
+fn only_from_here(call: &Call) -> Result<(), Refusal> {
+    if call.peer.is_loopback() { Ok(()) } else { Err("401 Unauthorized".into()) }
+}

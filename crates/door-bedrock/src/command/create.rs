@@ -1,0 +1,223 @@
+//! `CreateJob`: one new job, or the one that stands in its way. A job that depends on no other one
+//! goes into the journal like every add; one with a parent or `unique` is decided in the store.
+
+use std::sync::Arc;
+
+use windlass_core::add::AddOptions;
+use windlass_core::calendar::Modifiers;
+use windlass_core::date_text::due_at;
+use windlass_core::edit::{Decision, Edit, Only, Put, Seen, Which, Whole};
+use windlass_core::family::{self, Unfit};
+use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
+use windlass_core::merge::merge_patch;
+use windlass_core::repeat::Repeat;
+use windlass_core::{
+    Extra, Job, JobId, NewJob, Payload, Priority, Tenant, Timestamp, TypeKey, TypeName,
+};
+use windlass_engine::api::{AddJob, AddPayload};
+
+use crate::execute::Reply;
+use crate::wire::json::Object;
+use crate::wire::{Request, Response};
+
+use super::value::{self, lenient};
+use super::{Bedrock, Refusal, data};
+
+pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refusal> {
+    let mock = request.header("mockRequest").is_some();
+    let wish = Wish::new(&|name| request.header(name).map(str::to_owned), mock)?;
+    let id = match wish.depends_on_others() {
+        true => decide(door, wish).await?,
+        false => add(door, wish).await?,
+    };
+    Ok(Response::json(Object::new().number("jobID", id.get())).into())
+}
+
+/// A job that somebody wants: what can be checked without looking at others has been.
+#[derive(Debug, Clone)]
+pub(super) struct Wish {
+    pub(super) name: TypeName,
+    data: Option<String>,
+    first_run: Option<String>,
+    repeat: String,
+    /// As sent; checked when it is its turn.
+    priority: Option<String>,
+    job_priority: Option<Priority>,
+    pub(super) unique: bool,
+    overwrite: bool,
+    /// Not 0.
+    pub(super) parent: Option<i64>,
+    retry_after: Option<Modifiers>,
+    pub(super) mock: bool,
+}
+
+impl Wish {
+    /// `field` gives a header, or the value of a key, as text.
+    pub(super) fn new(field: &dyn Fn(&str) -> Option<String>, mock: bool) -> Result<Wish, Refusal> {
+        let name = value::type_name(&field("name").unwrap_or_default())?;
+        let job_priority = field("jobPriority").map(|text| value::priority(&text)).transpose()?;
+        let data = field("data");
+        if data.as_deref().is_some_and(|text| !data::is_acceptable(text)) {
+            return Err("402 Data is not a valid JSON Object".into());
+        }
+        let retry_after = value::retry_after(&field("retryAfter").unwrap_or_default())?;
+        let overwrite = field("overwrite").unwrap_or_default();
+        Ok(Wish {
+            name,
+            data,
+            first_run: field("firstRun").filter(|text| !text.is_empty()),
+            repeat: field("repeat").unwrap_or_default(),
+            priority: field("priority"),
+            job_priority,
+            unique: field("unique").as_deref() == Some("true"),
+            overwrite: overwrite.is_empty() || overwrite == "true",
+            parent: field("parentJobID").map(|text| lenient(&text)).filter(|id| *id != 0),
+            retry_after,
+            mock,
+        })
+    }
+
+    fn depends_on_others(&self) -> bool {
+        self.parent.is_some()
+            || self.unique
+            || self.data.as_ref().is_some_and(|data| data.len() > PAYLOAD_INLINE_BYTES_MAX)
+    }
+
+    /// What the store has to show before this can be decided.
+    pub(super) fn which(&self) -> Which {
+        let only = Only { name: self.name.clone(), mock: self.mock };
+        Which::New { only: self.unique.then_some(only), parent: self.parent.and_then(JobId::new) }
+    }
+
+    fn repeat(&self) -> Result<Option<Repeat>, Refusal> {
+        value::repeat(&self.repeat)
+    }
+
+    fn priority(&self) -> Result<Priority, Refusal> {
+        match (self.job_priority, &self.priority) {
+            (Some(priority), _) => Ok(priority),
+            (None, Some(text)) => value::priority(text),
+            (None, None) => Ok(Priority::default()),
+        }
+    }
+
+    fn data(&self) -> String {
+        let data = self.data.as_deref().unwrap_or(data::EMPTY);
+        if self.mock { data::with_mock(data) } else { data.to_owned() }
+    }
+
+    /// What is kept beside the job. A mocked job never repeats.
+    fn extra(&self, repeat: Option<Repeat>, data: &str) -> Extra {
+        Extra {
+            repeat: repeat.filter(|_| !self.mock).map(|repeat| Arc::from(repeat.as_str())),
+            retry_after: self.retry_after.as_ref().map(|after| Arc::from(after.as_str())),
+            next_run: self.first_run.as_deref().map(Arc::from),
+            lent: false,
+            mock: data::is_mocked(data),
+        }
+    }
+}
+
+async fn add(door: &Bedrock, wish: Wish) -> Result<JobId, Refusal> {
+    let repeat = wish.repeat()?;
+    let priority = wish.priority()?;
+    let data = wish.data();
+    let options = AddOptions {
+        run_at: wish.first_run.as_deref().map(due_at),
+        priority,
+        extra: wish.extra(repeat, &data),
+        ..AddOptions::default()
+    };
+    let key = TypeKey { tenant: door.tenant.clone(), name: wish.name };
+    let job = AddJob { payload: AddPayload::Inline(data::bytes(data)), options };
+    let added = door.engine.add(&key, vec![job], None).await?;
+    added.ids.first().copied().ok_or_else(|| "500 Unhandled Exception".into())
+}
+
+async fn decide(door: &Bedrock, wish: Wish) -> Result<JobId, Refusal> {
+    let (tenant, id) = (door.tenant.clone(), door.engine.make_id()?);
+    let which = vec![wish.which()];
+    let create = move |_, seen: &Seen, now| decision(&wish, seen, &tenant, id, now);
+    let decided = door.decide(which, create).await?;
+    decided.ids.first().copied().flatten().ok_or_else(|| "500 Unhandled Exception".into())
+}
+
+/// What becomes of a wish, in Bedrock's order of checks.
+pub(super) fn decision(
+    wish: &Wish,
+    seen: &Seen,
+    tenant: &Tenant,
+    id: JobId,
+    now: Timestamp,
+) -> Result<Decision, Refusal> {
+    let parent = match wish.parent {
+        None => None,
+        Some(_) => Some(seen.parent.as_ref().ok_or("404 parentJobID does not exist")?),
+    };
+    let fit = parent.map(|parent| family::child_is_paused(&parent.job)).transpose();
+    if fit == Err(Unfit::NotOpen) {
+        let line = "405 Can only create child job when parent is RUNNING, RUNQUEUED or PAUSED";
+        return Err(line.into());
+    }
+    let inherited = parent.is_some_and(|parent| parent.job.extra.mock);
+    let wish = &Wish { mock: wish.mock || inherited, ..wish.clone() };
+    let existing = seen.job.as_ref().filter(|_| wish.unique);
+    if let Some(existing) = existing {
+        let owner = existing.job.parent.map(JobId::get);
+        if owner.is_some() && owner != wish.parent {
+            let line = "404 Trying to create a child that already exists, but it is tied to a \
+                        different parent";
+            return Err(line.into());
+        }
+        if data::text(&existing.payload) == wish.data() {
+            return Ok(Decision { edits: Vec::new(), id: Some(existing.job.id) });
+        }
+    }
+    let repeat = wish.repeat()?;
+    let priority = wish.priority()?;
+    let paused = fit.map_err(|_| Refusal::from("405 Cannot create grandchildren"))?;
+    if parent.is_some_and(|parent| parent.job.extra.mock != wish.mock) {
+        let line = "405 Parent and child jobs must have matching mockRequest setting";
+        return Err(line.into());
+    }
+    if let Some(existing) = existing {
+        return Ok(overwritten(wish, existing, repeat, priority));
+    }
+    let data = wish.data();
+    let new = NewJob {
+        id,
+        key: TypeKey { tenant: tenant.clone(), name: wish.name.clone() },
+        priority,
+        run_at: wish.first_run.as_deref().map_or(now, due_at),
+        created_at: now,
+        expires_at: None,
+        timeout: None,
+        unique: None,
+        then: None,
+        parent: wish.parent.and_then(JobId::new),
+        paused: paused.unwrap_or(false),
+        extra: wish.extra(repeat, &data),
+        payload: Payload::Inline(data::bytes(data)),
+    };
+    Ok(Decision { edits: vec![Edit::Insert(Box::new(new))], id: Some(id) })
+}
+
+/// The job that was there first gets what the new one would have brought.
+fn overwritten(
+    wish: &Wish,
+    existing: &Whole,
+    repeat: Option<Repeat>,
+    priority: Priority,
+) -> Decision {
+    let id = Some(existing.job.id);
+    if !wish.overwrite {
+        return Decision { edits: Vec::new(), id };
+    }
+    let old = data::text(&existing.payload);
+    let merged = merge_patch(&old, &wish.data()).unwrap_or_else(|| wish.data());
+    let repeat = repeat.filter(|_| !wish.mock).map(|repeat| Arc::from(repeat.as_str()));
+    let extra = Extra { repeat, mock: data::is_mocked(&merged), ..existing.job.extra.clone() };
+    let job = Job { priority, extra, ..existing.job.clone() };
+    let put = Put { job, payload: Some(data::bytes(merged)), purge_at: None };
+    Decision { edits: vec![Edit::Put(Box::new(put))], id }
+}

@@ -1,0 +1,117 @@
+//! `CreateJobs`: several jobs from one JSON array, all or none of them.
+
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
+
+use windlass_core::edit::Seen;
+use windlass_core::limit::BATCH_JOBS_MAX;
+use windlass_core::{JobId, Tenant};
+
+use crate::execute::Reply;
+use crate::wire::json::{Object, array};
+use crate::wire::{Request, Response};
+
+use super::create::{self, Wish};
+use super::{Bedrock, Refusal};
+
+pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refusal> {
+    let jobs = parse(request.header("jobs").unwrap_or_default())?;
+    let mock = request.header("mockRequest").is_some();
+    let mut wishes = Vec::with_capacity(jobs.len());
+    for job in &jobs {
+        wishes.push(Wish::new(&|name| job.get(name).and_then(|value| text(value)), mock)?);
+    }
+    if !mock && any_parent_is_mocked(door, &wishes).await? {
+        wishes.iter_mut().for_each(|wish| wish.mock = true);
+    }
+    let ids = decide(door, wishes).await?;
+    let ids = array(ids.into_iter().map(|id| id.to_string()));
+    Ok(Response::json(Object::new().raw("jobIDs", ids)).into())
+}
+
+type Fields<'a> = BTreeMap<String, &'a RawValue>;
+
+fn parse(text: &str) -> Result<Vec<Fields<'_>>, Refusal> {
+    let elements: Vec<&RawValue> = serde_json::from_str(text).map_err(|_| "401 Invalid JSON")?;
+    if elements.is_empty() || elements.len() > BATCH_JOBS_MAX {
+        return Err("401 Invalid JSON".into());
+    }
+    let mut jobs = Vec::with_capacity(elements.len());
+    for element in elements {
+        let fields: Fields<'_> =
+            serde_json::from_str(element.get()).map_err(|_| "401 Invalid JSON")?;
+        if fields.is_empty() {
+            return Err("401 Invalid JSON".into());
+        }
+        if !element.get().contains("name") {
+            return Err("402 Missing name".into());
+        }
+        jobs.push(fields);
+    }
+    Ok(jobs)
+}
+
+/// A string is its text, anything else its JSON, `null` nothing.
+fn text(value: &RawValue) -> Option<String> {
+    match value.get() {
+        "null" => None,
+        raw if raw.starts_with('"') => serde_json::from_str(raw).ok(),
+        raw => Some(raw.to_owned()),
+    }
+}
+
+/// A job never becomes mocked or stops being so while it has children, so this may be asked before
+/// the jobs are created.
+async fn any_parent_is_mocked(door: &Bedrock, wishes: &[Wish]) -> Result<bool, Refusal> {
+    let mut parents: Vec<JobId> =
+        wishes.iter().filter_map(|wish| JobId::new(wish.parent?)).collect();
+    parents.sort_unstable();
+    parents.dedup();
+    for parent in parents {
+        let parent = door.engine.whole(&door.tenant, parent).await?;
+        if parent.is_some_and(|parent| parent.job.extra.mock) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+async fn decide(door: &Bedrock, wishes: Vec<Wish>) -> Result<Vec<JobId>, Refusal> {
+    let tenant: Tenant = door.tenant.clone();
+    let mut new = Vec::with_capacity(wishes.len());
+    for _ in &wishes {
+        new.push(door.engine.make_id()?);
+    }
+    let which = wishes.iter().map(Wish::which).collect();
+    let create = move |index: usize, seen: &Seen, now| {
+        create::decision(&wishes[index], seen, &tenant, new[index], now)
+    };
+    let decided = door.decide(which, create).await?;
+    Ok(decided.ids.into_iter().flatten().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_array_of_filled_objects_is_invalid() {
+        let invalid =
+            ["", "{}", "[]", "[{}]", "[1]", r#"[{"name":"a"}] x"#, r#"[{"name":"a"},{}]"#];
+        for text in invalid {
+            assert_eq!(parse(text).unwrap_err(), "401 Invalid JSON".into(), "{text}");
+        }
+        assert_eq!(parse(r#"[{"data":{}}]"#).unwrap_err(), "402 Missing name".into());
+    }
+
+    #[test]
+    fn values_of_every_kind_become_texts() {
+        let jobs = parse(r#"[{"name":"a\n","data":{"x": 1},"jobPriority":750,"y":null}]"#).unwrap();
+        let value = |name: &str| jobs[0].get(name).and_then(|value| text(value));
+        assert_eq!(value("name").as_deref(), Some("a\n"));
+        assert_eq!(value("data").as_deref(), Some(r#"{"x": 1}"#));
+        assert_eq!(value("jobPriority").as_deref(), Some("750"));
+        assert_eq!((value("y"), value("z")), (None, None));
+    }
+}

@@ -1,0 +1,117 @@
+//! The data of a job: a JSON text that is kept as it was written, with a few keys that the queue
+//! itself reads and writes.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use windlass_core::Payload;
+use windlass_core::merge::{is_object, json_get_top, json_remove_top, json_set_top, merge_patch};
+
+use super::value::lenient;
+
+/// The data of a job that has none.
+pub(super) const EMPTY: &str = "{}";
+const MOCK: &str = "mockRequest";
+const RETRY_COUNT: &str = "retryAfterCount";
+const ORIGINAL_NEXT_RUN: &str = "originalNextRun";
+
+/// The payload as text. What another door stored may be no UTF-8 and no JSON.
+pub(super) fn text(payload: &Payload) -> Cow<'_, str> {
+    match payload {
+        Payload::Inline(bytes) => String::from_utf8_lossy(bytes),
+        // Only jobs whose payload fits into a reply are handed out and shown whole.
+        Payload::Pieces { .. } => Cow::Borrowed(""),
+    }
+}
+
+/// Whether it may be the data of a new job: `{}`, or an object that is not empty.
+pub(super) fn is_acceptable(text: &str) -> bool {
+    text == EMPTY || (is_object(text) && merge_patch("0", text).is_some_and(|text| text != EMPTY))
+}
+
+pub(super) fn is_mocked(text: &str) -> bool {
+    json_get_top(text, MOCK).is_some()
+}
+
+pub(super) fn with_mock(text: &str) -> String {
+    json_set_top(text, MOCK, "true")
+}
+
+/// What an update stores: small, and as mocked as the job is. What is no JSON becomes an empty
+/// object.
+pub(super) fn updated(text: &str, mocked: bool) -> String {
+    if !is_object(text) {
+        return merge_patch("0", text).unwrap_or_else(|| EMPTY.to_owned());
+    }
+    if mocked { with_mock(text) } else { json_remove_top(text, MOCK) }
+}
+
+/// How often the job was handed out without a report.
+pub(super) fn retry_count(text: &str) -> i64 {
+    json_get_top(text, RETRY_COUNT).map_or(0, lenient)
+}
+
+pub(super) fn with_retry_count(text: &str, count: i64) -> String {
+    json_set_top(text, RETRY_COUNT, &count.to_string())
+}
+
+/// One less than it says; one that says nothing says 1.
+pub(super) fn with_retry_count_decremented(text: &str) -> String {
+    let count = json_get_top(text, RETRY_COUNT).map_or(1, lenient);
+    with_retry_count(text, count - 1)
+}
+
+pub(super) fn without_retry_count(text: &str) -> String {
+    json_remove_top(text, RETRY_COUNT)
+}
+
+pub(super) fn with_original_next_run(text: &str, next_run: &str) -> String {
+    json_set_top(text, ORIGINAL_NEXT_RUN, &serde_json::Value::from(next_run).to_string())
+}
+
+pub(super) fn original_next_run(text: &str) -> Option<String> {
+    serde_json::from_str(json_get_top(text, ORIGINAL_NEXT_RUN)?).ok()
+}
+
+/// Whether the data asks for its job to end for good.
+pub(super) fn asks_for_deletion(text: &str) -> bool {
+    json_get_top(text, "delete").is_some_and(|value| value == "true" || value == "\"true\"")
+}
+
+pub(super) fn bytes(text: impl Into<String>) -> Bytes {
+    Bytes::from(text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_data_is_a_whole_object() {
+        for good in ["{}", r#"{"a":1}"#, r#" {"a":{}} "#] {
+            assert!(is_acceptable(good), "{good}");
+        }
+        for bad in ["", "{ }", "[]", "1", "null", r#"{"a":1"#, r#"{"a":}"#, r#"{"a":1} x"#] {
+            assert!(!is_acceptable(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_update_stores_what_is_json_and_keeps_what_is_mocked() {
+        assert_eq!(updated(r#"{"a": 1, "mockRequest":true}"#, false), r#"{"a":1}"#);
+        assert_eq!(updated(r#"{"a": 1}"#, true), r#"{"a":1,"mockRequest":true}"#);
+        assert_eq!(updated("[1, 2]", false), "[1,2]");
+        assert_eq!(updated("nonsense", true), "{}");
+    }
+
+    #[test]
+    fn retries_are_counted_in_the_data() {
+        let once = with_retry_count(r#"{"a":1}"#, retry_count(r#"{"a":1}"#) + 1);
+        assert_eq!(once, r#"{"a":1,"retryAfterCount":1}"#);
+        assert_eq!(retry_count(&once), 1);
+        assert_eq!(with_retry_count_decremented(&once), r#"{"a":1,"retryAfterCount":0}"#);
+        assert_eq!(with_retry_count_decremented("{}"), r#"{"retryAfterCount":0}"#);
+        assert_eq!(without_retry_count(&once), r#"{"a":1}"#);
+    }
+}

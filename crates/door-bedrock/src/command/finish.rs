@@ -1,0 +1,73 @@
+//! `FinishJob`: done. The job waits for its children, repeats, ends as a child, or is gone.
+
+use std::time::Duration;
+
+use windlass_core::edit::{Decision, Edit, Put, Seen, Which};
+use windlass_core::family;
+use windlass_core::job::Ended;
+use windlass_core::{State, Status, Timestamp};
+
+use crate::execute::Reply;
+use crate::wire::Request;
+
+use super::report::{Report, Reported};
+use super::{Bedrock, Refusal, done};
+
+pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refusal> {
+    let report = Report::new(request)?;
+    let (which, retention) = (Which::Job(report.id), door.engine.retention());
+    let finish = move |_, seen: &Seen, now| decision(&report, seen, now, retention);
+    door.decide(vec![which], finish).await?;
+    done()
+}
+
+pub(super) fn decision(
+    report: &Report,
+    seen: &Seen,
+    now: Timestamp,
+    retention: Duration,
+) -> Result<Decision, Refusal> {
+    let reported = report.on(seen, now, retention)?;
+    let mut edits = reported.dissolve();
+    if let Some(waiting) = family::wait_for_children(&reported.put.job, seen.children) {
+        edits.extend(with_payload(waiting, reported.put));
+    } else if reported.repeats {
+        edits.push(Edit::Put(Box::new(reported.repeated())));
+    } else {
+        edits.extend(ended(reported)?);
+    }
+    Ok(Decision { edits, id: None })
+}
+
+/// A job that waits for its children keeps the data that its worker gave it.
+fn with_payload(mut edits: Vec<Edit>, reported: Put) -> Vec<Edit> {
+    for edit in &mut edits {
+        if let Edit::Put(put) = edit {
+            put.payload.clone_from(&reported.payload);
+        }
+    }
+    edits
+}
+
+fn ended(reported: Reported<'_>) -> Result<Vec<Edit>, Refusal> {
+    let Reported { seen, is_child, mut put, purge_at, now, .. } = reported;
+    put.job.state = State::Finished;
+    put.job.finished_at = Some(now);
+    put.job.last = Some(Ended::from(Status::OK));
+    if is_child {
+        // Its parent is to see it, whenever that may be.
+        put.purge_at = None;
+        let mut edits = vec![Edit::Put(Box::new(put))];
+        if let Some(parent) = &seen.parent {
+            edits.extend(family::after_child(&parent.job, seen.siblings));
+        }
+        return Ok(edits);
+    }
+    if seen.children.failed {
+        return Err("405 Failed to delete a job with outstanding children".into());
+    }
+    // Whose parent is gone is nobody's child.
+    put.job.parent = None;
+    put.purge_at = Some(purge_at);
+    Ok(vec![Edit::Put(Box::new(put))])
+}

@@ -1,0 +1,232 @@
+//! `GetJob` and `GetJobs`: hand out what is due. A worker that asks with `Connection: wait` is
+//! answered the moment there is something for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use windlass_core::calendar::{Civil, Modifiers};
+use windlass_core::date_text::{due_at, seconds_text};
+use windlass_core::edit::{Names, Put, Taken, Taking, Took, Whole};
+use windlass_core::job::{Boot, Token};
+use windlass_core::limit::BATCH_JOBS_MAX;
+use windlass_core::repeat::{Bases, Repeat};
+use windlass_core::store::LeaseRef;
+use windlass_core::{Job, JobId, Lease, Payload, Priority, State, Sysid, Timestamp, TypeName};
+use windlass_engine::PayloadReader;
+use windlass_engine::api::TakeWish;
+
+use crate::execute::{Call, Given, Reply};
+use crate::wire::json::{Object, array};
+use crate::wire::{Request, Response};
+
+use super::fail::failed;
+use super::value::{self, filled, lenient};
+use super::{Bedrock, Refusal, data, view};
+
+/// Times that a job is handed out without a report before it is given up.
+const LENT_MAX: i64 = 10;
+/// Jobs with larger data are not handed out here.
+const DATA_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// How long a job is a worker's before it is known that the worker got it. After that, it is the
+/// worker's until it reports: a daemon that dies in between leaves nothing that runs for ever.
+const DELIVERY_LEASE: Duration = Duration::from_secs(60);
+/// Jobs of people rather than machines: nobody counts how often they are handed out.
+const MANUAL: &str = "manual";
+
+pub(super) async fn one(door: &Bedrock, request: &Request, call: Call) -> Result<Reply, Refusal> {
+    let names = value::names(request)?;
+    if request.header("numResults").is_some() {
+        return Err("402 Cannot use numResults with GetJob; try GetJobs".into());
+    }
+    let took = take(door, request, &call, names, 1).await?;
+    let job = took.given.first().map(object).unwrap_or_default();
+    Ok(reply(Response::json(job), took))
+}
+
+pub(super) async fn several(
+    door: &Bedrock,
+    request: &Request,
+    call: Call,
+) -> Result<Reply, Refusal> {
+    let names = value::names(request)?;
+    let results = filled(request, "numResults").ok_or("402 Missing numResults")?;
+    let limit = lenient(results).clamp(1, BATCH_JOBS_MAX as i64);
+    let took = take(door, request, &call, names, limit as u32).await?;
+    let jobs = array(took.given.iter().map(|taken| object(taken).compose()));
+    Ok(reply(Response::json(Object::new().raw("jobs", jobs)), took))
+}
+
+fn reply(response: Response, took: Took) -> Reply {
+    Reply { response, given: took.given.into_iter().map(|taken| taken.job).collect() }
+}
+
+/// The workers have these jobs: they keep them until they report.
+pub(super) async fn delivered(door: &Bedrock, given: Vec<Given>) {
+    let lease = |job: Job| {
+        let token = job.lease?.token;
+        Some(LeaseRef { tenant: job.key.tenant, id: job.id, token })
+    };
+    door.engine.keep(given.into_iter().filter_map(lease).collect()).await;
+}
+
+async fn take(
+    door: &Bedrock,
+    request: &Request,
+    call: &Call,
+    names: &str,
+    limit: u32,
+) -> Result<Took, Refusal> {
+    let priority: Option<Priority> = value::job_priority(request)?;
+    let waits = request.connection_is("wait") && !call.gone.is_cancelled();
+    let wait = call.until.saturating_duration_since(Instant::now());
+    let (crashed, (owner, boot)) = (Arc::clone(&door.crashed), door.engine.claimant());
+    let hand_out = HandOut { owner, boot };
+    let wish = TakeWish {
+        tenant: door.tenant.clone(),
+        names: parse_names(names),
+        priority,
+        mocks: ["mockRequest", "getMockedJobs"].iter().any(|name| request.header(name).is_some()),
+        limit,
+        payload_bytes_max: DATA_BYTES_MAX,
+        wait: if waits { wait } else { Duration::ZERO },
+        decide: Arc::new(move |whole, now| {
+            hand_out.decide(whole, crashed.matches(whole.job.key.name.as_str()), now)
+        }),
+    };
+    // A worker that hangs up while it waits gets nothing; dropping the wish takes nothing.
+    let mut took = tokio::select! {
+        took = door.engine.take(wish) => took?,
+        () = call.gone.cancelled(), if waits => Took::default(),
+    };
+    if took.given.is_empty() && took.kept == 0 {
+        return Err("404 No job found".into());
+    }
+    for taken in &mut took.given {
+        fill_in(door, &mut taken.before).await?;
+        if let Some(parent) = &mut taken.parent {
+            fill_in(door, parent).await?;
+        }
+        for (id, payload) in taken.finished.iter_mut().chain(&mut taken.cancelled) {
+            fill_in_payload(door, *id, payload).await?;
+        }
+    }
+    Ok(took)
+}
+
+/// One name is a pattern, several are names.
+fn parse_names(names: &str) -> Names {
+    let several: Vec<&str> = value::list(names).collect();
+    if several.len() > 1 {
+        return Names::AnyOf(several.iter().filter_map(|name| TypeName::new(name).ok()).collect());
+    }
+    Names::Glob(names.to_owned())
+}
+
+/// Brings data together that is too large for one piece.
+pub(super) async fn fill_in(door: &Bedrock, whole: &mut Whole) -> Result<(), Refusal> {
+    fill_in_payload(door, whole.job.id, &mut whole.payload).await
+}
+
+async fn fill_in_payload(door: &Bedrock, id: JobId, payload: &mut Payload) -> Result<(), Refusal> {
+    if let Payload::Pieces { .. } = payload {
+        let reader = door.engine.job_payload(&door.tenant, id).await?;
+        *payload = Payload::Inline(read(reader).await?);
+    }
+    Ok(())
+}
+
+fn object(taken: &Taken) -> Object {
+    let mut job = view::given(&taken.before);
+    if let Some(parent) = taken.before.job.parent {
+        let parent_data = taken.parent.as_ref().map(|parent| data::text(&parent.payload));
+        job = job
+            .number("parentJobID", parent.get())
+            .text("parentData", &parent_data.unwrap_or_default());
+    }
+    if !taken.finished.is_empty() || !taken.cancelled.is_empty() {
+        job = job
+            .raw("finishedChildJobs", children(&taken.finished))
+            .raw("cancelledChildJobs", children(&taken.cancelled));
+    }
+    job
+}
+
+fn children(children: &[(JobId, Payload)]) -> String {
+    let child = |(id, payload): &(JobId, Payload)| {
+        Object::new().text("data", &data::text(payload)).number("jobID", id.get()).compose()
+    };
+    array(children.iter().map(child))
+}
+
+/// What becomes of a job that a worker asks for.
+pub(super) struct HandOut {
+    pub(super) owner: Sysid,
+    pub(super) boot: Boot,
+}
+
+impl HandOut {
+    pub(super) fn decide(&self, whole: &Whole, crashed: bool, now: Timestamp) -> Taking {
+        if crashed {
+            return give_up(&whole.job, now, false);
+        }
+        let mut job = Job {
+            started_at: Some(now),
+            attempt: whole.job.attempt.saturating_add(1),
+            ..whole.job.clone()
+        };
+        let Some(retry_after) = whole.job.extra.retry_after.as_deref() else {
+            let token = Token::next(self.boot, whole.token);
+            job.state = State::Running;
+            job.lease = Some(Lease { owner: self.owner, token, expires_at: now + DELIVERY_LEASE });
+            job.extra.lent = false;
+            return Taking { put: Put { job, payload: None, purge_at: None }, give: true };
+        };
+        let text = data::text(&whole.payload);
+        let count = data::retry_count(&text);
+        if count >= LENT_MAX {
+            return give_up(&whole.job, now, false);
+        }
+        let Some(again_at) = again_at(&whole.job, retry_after, now) else {
+            return give_up(&job, now, true);
+        };
+        let next_run = seconds_text(again_at);
+        job.run_at = due_at(&next_run);
+        job.extra.next_run = Some(Arc::from(next_run));
+        job.extra.lent = true;
+        let counted = (!whole.job.key.name.as_str().starts_with(MANUAL))
+            .then(|| data::bytes(counted(&whole.job, &text, count + 1)));
+        Taking { put: Put { job, payload: counted, purge_at: None }, give: true }
+    }
+}
+
+/// When a job that was lent is handed out again: after its time, or when it repeats.
+fn again_at(job: &Job, retry_after: &str, now: Timestamp) -> Option<Timestamp> {
+    // SQLite takes one modifier and nothing else; a list of them makes no date.
+    let modifiers = Modifiers::parse(retry_after).ok().filter(|list| list.len() == 1)?;
+    let again_at = modifiers.apply(Civil::from_timestamp(now))?.timestamp();
+    let Some(repeat) = &job.extra.repeat else { return Some(again_at) };
+    let bases = Bases { scheduled: view::scheduled(job), started: Some(now), now };
+    Some(again_at.min(Repeat::parse(repeat).ok()?.next(&bases)?))
+}
+
+fn counted(job: &Job, text: &str, count: i64) -> String {
+    let text = data::with_retry_count(text, count);
+    let scheduled = job.extra.repeat.as_ref().is_some_and(|repeat| repeat.contains("SCHEDULED"));
+    if scheduled { data::with_original_next_run(&text, &view::next_run(job)) } else { text }
+}
+
+fn give_up(job: &Job, now: Timestamp, give: bool) -> Taking {
+    Taking { put: Put { job: failed(job, now), payload: None, purge_at: None }, give }
+}
+
+/// The whole of a payload that lies in pieces.
+async fn read(mut reader: PayloadReader) -> Result<Bytes, Refusal> {
+    let mut whole = Vec::new();
+    while let Some(piece) = reader.next().await? {
+        whole.extend_from_slice(&piece);
+    }
+    Ok(whole.into())
+}

@@ -1,0 +1,169 @@
+//! The commands, one file each: headers in, checks in Bedrock's order, one decision on what the
+//! store shows, a reply. Every rule of a command is a pure function; what is left here is asking.
+
+mod cancel;
+mod crash;
+mod create;
+mod create_jobs;
+mod data;
+mod delete;
+mod fail;
+mod finish;
+mod get;
+#[cfg(test)]
+mod model_tests;
+mod query;
+mod query_job;
+mod report;
+mod requeue;
+mod retry;
+mod status;
+mod update;
+mod value;
+mod view;
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use windlass_core::edit::{Decided, Decision, Seen, Which};
+use windlass_core::{Tenant, Timestamp};
+use windlass_engine::{Engine, Error};
+
+use crate::execute::{Call, Commands, Given, Reply};
+use crate::wire::{Request, Response};
+
+use crash::Crashed;
+
+/// Everything that the commands work with.
+pub(crate) struct Bedrock {
+    engine: Engine,
+    tenant: Tenant,
+    version: &'static str,
+    crashed: Arc<Crashed>,
+}
+
+type Running<'a> = Pin<Box<dyn Future<Output = Result<Reply, Refusal>> + Send + 'a>>;
+
+struct Command {
+    verb: &'static str,
+    run: for<'a> fn(&'a Bedrock, &'a Request, Call) -> Running<'a>,
+}
+
+/// Every verb of the door. `Query` may have its SQL in the method line, behind a colon.
+const COMMANDS: [Command; 18] = [
+    Command { verb: "CreateJob", run: |door, request, _| Box::pin(create::run(door, request)) },
+    Command {
+        verb: "CreateJobs",
+        run: |door, request, _| Box::pin(create_jobs::run(door, request)),
+    },
+    Command { verb: "GetJob", run: |door, request, call| Box::pin(get::one(door, request, call)) },
+    Command {
+        verb: "GetJobs",
+        run: |door, request, call| Box::pin(get::several(door, request, call)),
+    },
+    Command { verb: "QueryJob", run: |door, request, _| Box::pin(query_job::run(door, request)) },
+    Command { verb: "UpdateJob", run: |door, request, _| Box::pin(update::run(door, request)) },
+    Command { verb: "FinishJob", run: |door, request, _| Box::pin(finish::run(door, request)) },
+    Command { verb: "RetryJob", run: |door, request, _| Box::pin(retry::run(door, request)) },
+    Command { verb: "FailJob", run: |door, request, _| Box::pin(fail::run(door, request)) },
+    Command { verb: "CancelJob", run: |door, request, _| Box::pin(cancel::run(door, request)) },
+    Command { verb: "DeleteJob", run: |door, request, _| Box::pin(delete::run(door, request)) },
+    Command { verb: "RequeueJobs", run: |door, request, _| Box::pin(requeue::run(door, request)) },
+    Command {
+        verb: "CrashBedrockJob",
+        run: |door, request, call| Box::pin(crash::add(door, request, call)),
+    },
+    Command {
+        verb: "ClearCrashedBedrockJobs",
+        run: |door, _, call| Box::pin(crash::clear(door, call)),
+    },
+    Command { verb: "Query", run: |door, request, _| Box::pin(query::run(door, request)) },
+    Command { verb: "Query:", run: |door, request, _| Box::pin(query::run(door, request)) },
+    Command { verb: "Status", run: |door, _, _| Box::pin(status::run(door)) },
+    Command { verb: "Ping", run: |_, _, _| Box::pin(std::future::ready(done())) },
+];
+
+#[async_trait]
+impl Commands for Bedrock {
+    async fn run(&self, request: &Request, call: Call) -> Reply {
+        let Some(command) = COMMANDS.iter().find(|command| request.is(command.verb)) else {
+            return Response::error(430, "Unrecognized command").into();
+        };
+        match (command.run)(self, request, call).await {
+            Ok(reply) => reply,
+            Err(refusal) => refusal.response().into(),
+        }
+    }
+
+    async fn delivered(&self, given: Vec<Given>) {
+        get::delivered(self, given).await;
+    }
+
+    async fn undelivered(&self, given: Vec<Given>) {
+        requeue::undelivered(self, given).await;
+    }
+}
+
+impl Bedrock {
+    pub(crate) fn new(engine: Engine, tenant: Tenant, version: &'static str) -> Bedrock {
+        Bedrock { engine, tenant, version, crashed: Arc::default() }
+    }
+
+    /// Asks the store with a decision whose refusals are lines of the protocol.
+    async fn decide(
+        &self,
+        which: Vec<Which>,
+        decide: impl Fn(usize, &Seen, Timestamp) -> Result<Decision, Refusal> + Send + Sync + 'static,
+    ) -> Result<Decided, Refusal> {
+        let now = self.engine.now();
+        let decide = move |index: usize, seen: &Seen| {
+            decide(index, seen, now).map_err(|refusal| refusal.0.into_owned())
+        };
+        Ok(self.engine.decide(&self.tenant, which, Arc::new(decide)).await?)
+    }
+}
+
+fn done() -> Result<Reply, Refusal> {
+    Ok(Response::ok().into())
+}
+
+/// The first line of a reply that says no, such as `402 Missing name`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal(Cow<'static, str>);
+
+impl Refusal {
+    fn response(self) -> Response {
+        let Refusal(line) = self;
+        let coded = line.split_once(' ').and_then(|(code, text)| Some((code.parse().ok()?, text)));
+        match coded {
+            Some((code, text)) => Response::error(code, text.to_owned()),
+            None => Response::error(500, line),
+        }
+    }
+}
+
+impl From<&'static str> for Refusal {
+    fn from(line: &'static str) -> Refusal {
+        Refusal(Cow::Borrowed(line))
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        match error {
+            Error::Conflict(line) if line.as_bytes().first().is_some_and(u8::is_ascii_digit) => {
+                Refusal(Cow::Owned(line))
+            }
+            Error::NotFound(_) => "404 No job with this jobID".into(),
+            Error::Unavailable(why) => Refusal(Cow::Owned(format!("503 {why}"))),
+            Error::Invalid(_) | Error::Conflict(_) | Error::Internal(_) => {
+                tracing::error!(%error, "a command failed");
+                "500 Unhandled Exception".into()
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Random sequences of commands on the reference store, with the rules of a family checked after
+//! each: no parent waits without a child that somebody can still do something about, and whatever
+//! happened before, every family can be brought to its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use windlass_core::date_text::NEVER;
+use windlass_core::edit::{Ask, Decided, Decision, Names, Seen, Take, Took, Which};
+use windlass_core::job::Boot;
+use windlass_core::memory::MemoryStore;
+use windlass_core::store::{Durability, Error, List};
+use windlass_core::{Job, JobId, State, Store, Sysid, Tenant, Timestamp};
+
+use super::create::{self, Wish};
+use super::get::HandOut;
+use super::report::Report;
+use super::{Refusal, cancel, delete, fail, finish, requeue, retry, view};
+
+const SEEDS: u64 = 300;
+const STEPS: usize = 60;
+/// Rounds in which everything that is due is taken and finished: more than any family needs.
+const ROUNDS_MAX: usize = 20;
+
+struct World {
+    store: MemoryStore,
+    tenant: Tenant,
+    luck: fastrand::Rng,
+    now: Timestamp,
+    ids: i64,
+    told: Vec<String>,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        World {
+            store: MemoryStore::new(),
+            tenant: Tenant::new("default").unwrap(),
+            luck: fastrand::Rng::with_seed(seed),
+            now: Timestamp(1_800_000_000_000),
+            ids: 0,
+            told: Vec::new(),
+        }
+    }
+
+    async fn jobs(&self) -> Vec<Job> {
+        let list = List {
+            tenant: self.tenant.clone(),
+            name: None,
+            state: None,
+            before: None,
+            limit: 1000,
+        };
+        let jobs = self.store.job_list(list).await.unwrap().jobs;
+        jobs.into_iter().filter(view::is_there).collect()
+    }
+
+    async fn decide(
+        &mut self,
+        which: Which,
+        decide: impl Fn(&Seen, Timestamp) -> Result<Decision, Refusal> + Send + Sync + 'static,
+    ) -> Option<Decided> {
+        let now = self.now;
+        let ask = Ask {
+            tenant: self.tenant.clone(),
+            which: vec![which],
+            decide: Arc::new(move |_, seen| decide(seen, now).map_err(|no| no.0.into_owned())),
+            durability: Durability::Relaxed,
+            now,
+        };
+        match self.store.job_decide(ask).await {
+            Ok(decided) => Some(decided),
+            Err(Error::Conflict(line)) => {
+                self.told.push(line);
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    async fn create(&mut self, parent: Option<JobId>) {
+        self.ids += 1;
+        let (id, tenant) = (JobId::new(self.ids).unwrap(), self.tenant.clone());
+        let retry_after = self.luck.bool().then(|| "+1 MINUTE".to_owned());
+        let repeat = (self.luck.u8(..5) == 0).then(|| "FINISHED, +1 HOUR".to_owned());
+        let unique = (self.luck.u8(..6) == 0).then(|| "true".to_owned());
+        let name = format!("n{}", self.luck.u8(..3));
+        let field = |key: &str| match key {
+            "name" => Some(name.clone()),
+            "parentJobID" => parent.map(|id| id.to_string()),
+            "retryAfter" => retry_after.clone(),
+            "repeat" => repeat.clone(),
+            "unique" => unique.clone(),
+            _ => None,
+        };
+        let wish = Wish::new(&field, false).unwrap();
+        let which = wish.which();
+        self.decide(which, move |seen, now| create::decision(&wish, seen, &tenant, id, now)).await;
+    }
+
+    async fn take(&self, limit: u32) -> Took {
+        let hand_out = HandOut { owner: Sysid::new(1).unwrap(), boot: Boot(1) };
+        let now = self.now;
+        let take = Take {
+            tenant: self.tenant.clone(),
+            names: Names::Glob("*".into()),
+            priority: None,
+            mocks: false,
+            limit,
+            payload_bytes_max: u64::MAX,
+            room: Default::default(),
+            now,
+            decide: Arc::new(move |whole| hand_out.decide(whole, false, now)),
+        };
+        self.store.job_take(take).await.unwrap()
+    }
+
+    async fn finish(&mut self, id: JobId, ignore_repeat: bool) {
+        let report = Report::plain(id, ignore_repeat);
+        let keep = Duration::from_secs(60);
+        let decide = move |seen: &Seen, now| finish::decision(&report, seen, now, keep);
+        self.decide(Which::Job(id), decide).await;
+    }
+
+    async fn step(&mut self) {
+        self.now = self.now + Duration::from_secs(self.luck.u64(..90));
+        let jobs = self.jobs().await;
+        let Some(job) = self.luck.choice(&jobs).cloned() else { return self.create(None).await };
+        let which = Which::Job(job.id);
+        match self.luck.u8(..14) {
+            0 => self.create(None).await,
+            1..=3 => self.create(Some(job.id)).await,
+            4..=6 => drop(self.take(1 + self.luck.clone().u32(..3)).await),
+            7..=9 => self.finish(job.id, false).await,
+            10 => drop(self.decide(which, |seen, now| fail::decision(None, seen, now)).await),
+            11 => drop(self.decide(which, cancel::decision).await),
+            12 => drop(self.decide(which, |seen, _| delete::decision(seen)).await),
+            _ if self.luck.bool() => {
+                let keep = Duration::from_secs(60);
+                let retry = retry::Retry::plain(job.id);
+                let decide = move |seen: &Seen, now| retry::decision(&retry, seen, now, keep);
+                self.decide(which, decide).await;
+            }
+            _ => drop(self.decide(which, |seen, _| Ok(requeue::decision(seen, None, false))).await),
+        }
+    }
+
+    /// A parent that waits has a child that is not through, or that failed and waits for somebody.
+    async fn check(&self, seed: u64) {
+        let jobs = self.jobs().await;
+        let waits = |job: &&Job| job.state == State::Paused && job.parent.is_none();
+        for parent in jobs.iter().filter(waits) {
+            let alive = jobs.iter().any(|child| {
+                child.parent == Some(parent.id)
+                    && !matches!(child.state, State::Finished | State::Cancelled)
+            });
+            assert!(alive, "seed {seed}: parent {} waits for nobody: {:?}", parent.id, self.told);
+        }
+        for child in jobs.iter().filter(|job| job.parent.is_some()) {
+            assert!(!child.children, "seed {seed}: {} has a grandparent", child.id);
+        }
+    }
+
+    /// Everybody does what is left to do: failed jobs are queued again, what is due is finished.
+    async fn bring_to_an_end(&mut self, seed: u64) {
+        for _ in 0..ROUNDS_MAX {
+            self.now = self.now + Duration::from_secs(3600);
+            for job in self.jobs().await.iter().filter(|job| job.state == State::Failed) {
+                let requeue = |seen: &Seen, _: Timestamp| Ok(requeue::decision(seen, None, false));
+                self.decide(Which::Job(job.id), requeue).await;
+            }
+            self.take(1000).await;
+            // Children last come first, so that parents find them gone.
+            let mut out: Vec<Job> = self.jobs().await;
+            out.retain(view::is_out);
+            out.sort_by_key(|job| job.parent.is_none());
+            for job in out {
+                self.finish(job.id, true).await;
+            }
+        }
+        let left: Vec<Job> = self.jobs().await;
+        let waits = |job: &&Job| job.state == State::Paused && job.parent.is_none();
+        let stuck: Vec<JobId> = left.iter().filter(waits).map(|job| job.id).collect();
+        assert!(stuck.is_empty(), "seed {seed}: {stuck:?} wait for ever; said: {:?}", self.told);
+        assert!(left.iter().all(|job| job.run_at < NEVER), "seed {seed}");
+    }
+}
+
+#[tokio::test]
+async fn no_sequence_of_commands_leaves_a_parent_waiting_for_nobody() {
+    let mut paused = 0;
+    for seed in 0..SEEDS {
+        let mut world = World::new(seed);
+        for _ in 0..STEPS {
+            world.step().await;
+            world.check(seed).await;
+        }
+        let jobs = world.jobs().await;
+        paused += jobs.iter().filter(|job| job.state == State::Paused).count();
+        world.bring_to_an_end(seed).await;
+    }
+    assert!(paused > 100, "families were made: {paused}");
+}

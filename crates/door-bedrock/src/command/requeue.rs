@@ -1,0 +1,77 @@
+//! `RequeueJobs`: back to the queue, whatever they are doing; and the same for jobs whose reply did
+//! not reach the worker that was to get them.
+
+use std::sync::Arc;
+
+use windlass_core::date_text::{due_at, seconds_text};
+use windlass_core::edit::{Decision, Edit, Put, Seen, Which, Whole};
+use windlass_core::limit::BATCH_JOBS_MAX;
+use windlass_core::{JobId, State, TypeName};
+
+use crate::execute::{Given, Reply};
+use crate::wire::Request;
+
+use super::value::{self, filled};
+use super::{Bedrock, Refusal, data, done, view};
+
+pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refusal> {
+    let ids = value::list(request.header("jobIDs").unwrap_or_default());
+    let which: Vec<Which> =
+        ids.filter_map(|id| JobId::new(id.parse().ok()?)).map(Which::Job).collect();
+    let name = filled(request, "name").map(value::type_name).transpose()?;
+    let decrement = value::test(request, "decrementFailures");
+    if which.len() > BATCH_JOBS_MAX {
+        return Err("402 Malformed jobIDs".into());
+    }
+    if which.is_empty() {
+        return done();
+    }
+    let requeue = move |_, seen: &Seen, _| Ok(decision(seen, name.as_ref(), decrement));
+    door.decide(which, requeue).await?;
+    done()
+}
+
+pub(super) fn decision(seen: &Seen, name: Option<&TypeName>, decrement: bool) -> Decision {
+    let there = seen.job.as_ref().filter(|whole| view::is_there(&whole.job));
+    there.map(|whole| requeued(whole, name, decrement)).unwrap_or_default()
+}
+
+/// Takes back jobs that nobody got. One that changed since it was given is left alone.
+pub(super) async fn undelivered(door: &Bedrock, given: Vec<Given>) {
+    let which = given.iter().map(|job| Which::Job(job.id)).collect();
+    let count = given.len();
+    let take_back = move |index: usize, seen: &Seen, _| {
+        let same = |whole: &&Whole| {
+            let (now, then) = (&whole.job, &given[index]);
+            view::is_out(now)
+                && now.started_at == then.started_at
+                && now.lease.map(|lease| lease.token) == then.lease.map(|lease| lease.token)
+        };
+        let whole = seen.job.as_ref().filter(same);
+        Ok(whole.map(|whole| requeued(whole, None, true)).unwrap_or_default())
+    };
+    match door.decide(which, take_back).await {
+        Ok(_) => tracing::info!(jobs = count, "jobs whose reply could not be written are queued"),
+        Err(refusal) => {
+            tracing::warn!(jobs = count, reason = %refusal.0, "undelivered jobs are not queued");
+        }
+    }
+}
+
+fn requeued(whole: &Whole, name: Option<&TypeName>, decrement: bool) -> Decision {
+    let mut job = whole.job.clone();
+    let text = seconds_text(job.created_at);
+    job.state = State::Queued;
+    job.lease = None;
+    job.finished_at = None;
+    job.run_at = due_at(&text);
+    job.extra.next_run = Some(Arc::from(text));
+    job.extra.lent = false;
+    if let Some(name) = name {
+        job.key.name = name.clone();
+    }
+    let payload = decrement
+        .then(|| data::bytes(data::with_retry_count_decremented(&data::text(&whole.payload))));
+    let put = Put { job, payload, purge_at: None };
+    Decision { edits: vec![Edit::Put(Box::new(put))], id: None }
+}

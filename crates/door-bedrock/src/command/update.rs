@@ -1,0 +1,66 @@
+//! `UpdateJob`: new data, and perhaps another repeat, priority or time, whatever the job's state.
+
+use std::sync::Arc;
+
+use windlass_core::date_text::{due_at, seconds_text};
+use windlass_core::edit::{Decision, Edit, Put, Seen, Which};
+use windlass_core::repeat::{Bases, Repeat};
+use windlass_core::{Job, Priority, Timestamp};
+
+use crate::execute::Reply;
+use crate::wire::Request;
+
+use super::value::{self, filled, lenient};
+use super::{Bedrock, Refusal, data, done, view};
+
+struct Update {
+    data: String,
+    repeat: Option<Repeat>,
+    clear_repeat: bool,
+    priority: Option<Priority>,
+    next_run: Option<String>,
+}
+
+pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refusal> {
+    let id = value::job_id(request)?;
+    let update = Update {
+        data: value::update_data(request)?.to_owned(),
+        repeat: value::repeat(request.header("repeat").unwrap_or_default())?,
+        clear_repeat: lenient(request.header("shouldClearRepeat").unwrap_or_default()) != 0,
+        priority: value::job_priority(request)?,
+        next_run: filled(request, "nextRun").map(str::to_owned),
+    };
+    let decide = move |_, seen: &Seen, now| decision(&update, seen, now);
+    door.decide(vec![Which::Job(id)], decide).await?;
+    done()
+}
+
+fn decision(update: &Update, seen: &Seen, now: Timestamp) -> Result<Decision, Refusal> {
+    let mut job = view::found(seen)?.job.clone();
+    let data = data::updated(&update.data, job.extra.mock);
+    if let Some(text) = update.next_run(&job, now) {
+        job.run_at = due_at(&text);
+        job.extra.next_run = Some(Arc::from(text));
+    }
+    if update.clear_repeat {
+        job.extra.repeat = None;
+    } else if let Some(repeat) = &update.repeat {
+        job.extra.repeat = Some(Arc::from(repeat.as_str()));
+    }
+    job.priority = update.priority.unwrap_or(job.priority);
+    job.extra.mock = data::is_mocked(&data);
+    let put = Put { job, payload: Some(data::bytes(data)), purge_at: None };
+    Ok(Decision { edits: vec![Edit::Put(Box::new(put))], id: None })
+}
+
+impl Update {
+    /// The time that it names, or that its repeat makes.
+    fn next_run(&self, job: &Job, now: Timestamp) -> Option<String> {
+        if self.next_run.is_some() {
+            return self.next_run.clone();
+        }
+        let repeat = self.repeat.as_ref().filter(|_| !self.clear_repeat)?;
+        let bases = Bases { scheduled: view::scheduled(job), started: job.started_at, now };
+        Some(seconds_text(repeat.next(&bases)?))
+    }
+}

@@ -1,0 +1,78 @@
+//! A job in Bedrock's words: its state, its times as texts, and whether it is there at all.
+
+use std::borrow::Cow;
+
+use windlass_core::calendar::Civil;
+use windlass_core::date_text::{millis_text, seconds_text};
+use windlass_core::edit::{Seen, Whole};
+use windlass_core::{Job, State};
+
+use crate::wire::json::Object;
+
+use super::Refusal;
+use super::data;
+
+/// A finished or cancelled job is there only as long as its parent has not taken note of it.
+pub(super) fn is_there(job: &Job) -> bool {
+    job.parent.is_some() || !matches!(job.state, State::Finished | State::Cancelled)
+}
+
+/// The job that a command names.
+pub(super) fn found(seen: &Seen) -> Result<&Whole, Refusal> {
+    let there = seen.job.as_ref().filter(|whole| is_there(&whole.job));
+    there.ok_or_else(|| "404 No job with this jobID".into())
+}
+
+/// A worker has it: RUNNING or RUNQUEUED.
+pub(super) fn is_out(job: &Job) -> bool {
+    job.state == State::Running || is_runqueued(job)
+}
+
+pub(super) fn is_runqueued(job: &Job) -> bool {
+    job.state == State::Queued && job.extra.lent
+}
+
+fn state(job: &Job) -> &'static str {
+    match job.state {
+        State::Queued if job.extra.lent => "RUNQUEUED",
+        State::Queued => "QUEUED",
+        State::Running => "RUNNING",
+        State::Paused => "PAUSED",
+        State::Finished => "FINISHED",
+        State::Failed => "FAILED",
+        State::Cancelled => "CANCELLED",
+    }
+}
+
+/// When it runs next, in the words of whoever set it.
+pub(super) fn next_run(job: &Job) -> Cow<'_, str> {
+    match &job.extra.next_run {
+        Some(text) => Cow::Borrowed(text),
+        None => Cow::Owned(millis_text(job.run_at)),
+    }
+}
+
+/// The same as a date, if it is one.
+pub(super) fn scheduled(job: &Job) -> Option<Civil> {
+    Civil::parse(&next_run(job))
+}
+
+/// The nine keys of a job that is handed out.
+pub(super) fn given(whole: &Whole) -> Object {
+    let job = &whole.job;
+    Object::new()
+        .text("created", &seconds_text(job.created_at))
+        .text("data", &data::text(&whole.payload))
+        .number("jobID", job.id.get())
+        .text("lastRun", &job.started_at.map(seconds_text).unwrap_or_default())
+        .text("name", job.key.name.as_str())
+        .text("nextRun", &next_run(job))
+        .number("priority", i64::from(job.priority.get()))
+        .text("repeat", job.extra.repeat.as_deref().unwrap_or_default())
+        .text("retryAfter", job.extra.retry_after.as_deref().unwrap_or_default())
+}
+
+/// The ten keys of a job that is asked about.
+pub(super) fn queried(whole: &Whole) -> Object {
+    given(whole).text("state", state(&whole.job))
+}
