@@ -3,7 +3,7 @@
 use super::SourceFile;
 
 /// Each crate's folder, and the crates of ours that its code may name (its tests may name more).
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("crates/core", &[]),
     ("crates/store-test", &["windlass-core"]),
     ("crates/store-sqlite", &["windlass-core"]),
@@ -34,6 +34,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
             "windlass-door-bedrock",
         ],
     ),
+    ("fuzz", &["windlass-door-bedrock"]),
     ("xtask", &[]),
 ];
 

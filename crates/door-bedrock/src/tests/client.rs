@@ -23,15 +23,6 @@ impl Client {
         self.stream.write_all(bytes).await.unwrap();
     }
 
-    /// False when the door has closed the connection.
-    pub(super) fn try_send(&mut self, text: &str) -> bool {
-        let open = self
-            .stream
-            .try_read(&mut [0])
-            .is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
-        open && self.stream.try_write(text.as_bytes()).is_ok()
-    }
-
     /// The next reply, whole.
     pub(super) async fn reply(&mut self) -> String {
         loop {

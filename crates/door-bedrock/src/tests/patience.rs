@@ -1,12 +1,19 @@
 //! Silent clients, slow ones, and such as take nothing. Time is pretended: it passes when everybody
 //! waits.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::fake::{Event, FakeDoor, began, options};
 use crate::Options;
+use crate::inbound::{Inbound, Next, Patience};
+use crate::memory::Memory;
+use crate::wire::Limits;
 
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
@@ -30,8 +37,9 @@ async fn a_client_that_is_endlessly_slow_is_given_up() {
     let mut door = FakeDoor::open().await;
     let mut client = door.client().await;
     let before = Instant::now();
-    while client.try_send("x") {
-        tokio::time::sleep(SILENCE_MAX / 2).await;
+    client.send("x").await;
+    while tokio::time::timeout(SILENCE_MAX / 2, client.rest()).await.is_err() {
+        client.send("x").await;
     }
     assert!(before.elapsed() >= request_max);
     door.no_event();
@@ -44,7 +52,8 @@ async fn a_connection_may_rest_for_long_between_two_requests() {
     let mut client = door.client().await;
     client.send("Echo\ntext: a\n\n").await;
     assert_eq!(client.body().await, "a");
-    tokio::time::sleep(idle_max - Duration::from_secs(1)).await;
+    let nearly = idle_max - Duration::from_secs(1);
+    assert!(tokio::time::timeout(nearly, client.rest()).await.is_err(), "it may rest");
     client.send("Echo\ntext: b\n\n").await;
     assert_eq!(client.body().await, "b");
     let before = Instant::now();
@@ -60,4 +69,36 @@ async fn a_client_that_takes_nothing_is_given_up() {
     client.send("Large\n\n").await;
     door.expect(began("Large")).await;
     door.expect(Event::Undelivered).await;
+}
+
+#[tokio::test]
+async fn large_requests_share_memory_and_small_ones_need_none() {
+    let patience =
+        Patience { idle_max: SILENCE_MAX, silence_max: SILENCE_MAX, request_max: SILENCE_MAX };
+    let memory = Memory::new(2048 * 1024);
+    let large = format!("Echo\ntext: {}\n\n", "x".repeat(200 * 1024));
+    let never = CancellationToken::new();
+    let next = async |request: &str, memory: &Memory| {
+        let mut inbound = Inbound::new(Limits::default(), patience.clone(), memory.clone());
+        let (ours, mut theirs) = pair().await;
+        let send = async {
+            theirs.write_all(request.as_bytes()).await.unwrap();
+            theirs
+        };
+        let (next, _theirs) = tokio::join!(inbound.next(&ours, &never), send);
+        next
+    };
+    assert!(matches!(next(&large, &memory).await, Next::Request(_)));
+    let taken = memory.take(1900 * 1024).unwrap();
+    let Next::Refused(refused) = next(&large, &memory).await else { panic!("there is no memory") };
+    assert_eq!((refused.code(), refused.reason()), (503, "Too many large requests at once"));
+    assert!(matches!(next("Echo\n\n", &memory).await, Next::Request(_)));
+    drop(taken);
+    assert!(matches!(next(&large, &memory).await, Next::Request(_)), "it was given back");
+}
+
+async fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let theirs = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    (listener.accept().await.unwrap().0, theirs)
 }
