@@ -17,10 +17,11 @@ use windlass_core::{
 use windlass_engine::api::{AddJob, AddPayload};
 
 use crate::execute::Reply;
+use crate::number::leading_integer;
 use crate::wire::json::Object;
 use crate::wire::{Request, Response};
 
-use super::value::{self, lenient};
+use super::value;
 use super::{Bedrock, Refusal, data};
 
 pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refusal> {
@@ -71,7 +72,7 @@ impl Wish {
             job_priority,
             unique: field("unique").as_deref() == Some("true"),
             overwrite: overwrite.is_empty() || overwrite == "true",
-            parent: field("parentJobID").map(|text| lenient(&text)).filter(|id| *id != 0),
+            parent: field("parentJobID").map(|text| leading_integer(&text)).filter(|id| *id != 0),
             retry_after,
             mock,
         })

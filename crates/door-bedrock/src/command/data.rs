@@ -8,7 +8,7 @@ use bytes::Bytes;
 use windlass_core::Payload;
 use windlass_core::merge::{is_object, json_get_top, json_remove_top, json_set_top, merge_patch};
 
-use super::value::lenient;
+use crate::number::leading_integer;
 
 /// The data of a job that has none.
 pub(super) const EMPTY: &str = "{}";
@@ -49,7 +49,7 @@ pub(super) fn updated(text: &str, mocked: bool) -> String {
 
 /// How often the job was handed out without a report.
 pub(super) fn retry_count(text: &str) -> i64 {
-    json_get_top(text, RETRY_COUNT).map_or(0, lenient)
+    json_get_top(text, RETRY_COUNT).map_or(0, leading_integer)
 }
 
 pub(super) fn with_retry_count(text: &str, count: i64) -> String {
@@ -58,7 +58,7 @@ pub(super) fn with_retry_count(text: &str, count: i64) -> String {
 
 /// One less than it says; one that says nothing says 1.
 pub(super) fn with_retry_count_decremented(text: &str) -> String {
-    let count = json_get_top(text, RETRY_COUNT).map_or(1, lenient);
+    let count = json_get_top(text, RETRY_COUNT).map_or(1, leading_integer);
     with_retry_count(text, count - 1)
 }
 

@@ -19,11 +19,12 @@ use windlass_engine::PayloadReader;
 use windlass_engine::api::TakeWish;
 
 use crate::execute::{Call, Given, Reply};
+use crate::number::leading_integer;
 use crate::wire::json::{Object, array};
 use crate::wire::{Request, Response};
 
 use super::fail::failed;
-use super::value::{self, filled, lenient};
+use super::value::{self, filled};
 use super::{Bedrock, Refusal, data, view};
 
 /// Times that a job is handed out without a report before it is given up.
@@ -53,7 +54,7 @@ pub(super) async fn several(
 ) -> Result<Reply, Refusal> {
     let names = value::names(request)?;
     let results = filled(request, "numResults").ok_or("402 Missing numResults")?;
-    let limit = lenient(results).clamp(1, BATCH_JOBS_MAX as i64);
+    let limit = leading_integer(results).clamp(1, BATCH_JOBS_MAX as i64);
     let took = take(door, request, &call, names, limit as u32).await?;
     let jobs = array(took.given.iter().map(|taken| object(taken).compose()));
     Ok(reply(Response::json(Object::new().raw("jobs", jobs)), took))

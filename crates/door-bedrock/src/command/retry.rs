@@ -8,10 +8,11 @@ use windlass_core::edit::{Decision, Edit, Seen, Which};
 use windlass_core::{Priority, Timestamp, TypeName};
 
 use crate::execute::Reply;
+use crate::number::leading_integer;
 use crate::wire::Request;
 
 use super::report::{Report, queued};
-use super::value::{self, filled, lenient};
+use super::value::{self, filled};
 use super::{Bedrock, Refusal, done};
 
 /// Longest delay, in digits.
@@ -76,7 +77,7 @@ impl Retry {
         if let Some(text) = &self.next_run {
             return Ok((due_at(text), text.clone()));
         }
-        let delay = lenient(self.delay.as_deref().unwrap_or_default());
+        let delay = leading_integer(self.delay.as_deref().unwrap_or_default());
         if delay < 0 {
             return Err("402 Must specify a non-negative delay when retrying".into());
         }

@@ -8,9 +8,10 @@ use windlass_core::repeat::{Bases, Repeat};
 use windlass_core::{Job, Priority, Timestamp};
 
 use crate::execute::Reply;
+use crate::number::leading_integer;
 use crate::wire::Request;
 
-use super::value::{self, filled, lenient};
+use super::value::{self, filled};
 use super::{Bedrock, Refusal, data, done, view};
 
 struct Update {
@@ -26,7 +27,7 @@ pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refu
     let update = Update {
         data: value::update_data(request)?.to_owned(),
         repeat: value::repeat(request.header("repeat").unwrap_or_default())?,
-        clear_repeat: lenient(request.header("shouldClearRepeat").unwrap_or_default()) != 0,
+        clear_repeat: leading_integer(request.header("shouldClearRepeat").unwrap_or_default()) != 0,
         priority: value::job_priority(request)?,
         next_run: filled(request, "nextRun").map(str::to_owned),
     };
