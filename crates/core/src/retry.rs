@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use crate::calendar::Civil;
 use crate::job::Job;
 use crate::outcome::{Code, Status};
+use crate::repeat::{Bases, Repeat};
 use crate::runner::Stop;
 use crate::state::Ending;
 use crate::time::Timestamp;
@@ -76,7 +78,7 @@ impl Exhausted {
     }
 }
 
-/// Decides after an attempt that ran and said `status`.
+/// Decides after an attempt that ran and said `status`. A job that repeats does not end with it.
 pub fn after_attempt(
     job: &Job,
     status: Status,
@@ -85,8 +87,8 @@ pub fn after_attempt(
     luck: f64,
 ) -> (Verdict, Option<Exhausted>) {
     match status.code() {
-        Code::Ok => (Verdict::End(Ending::Finished), None),
-        Code::Failed => (Verdict::End(Ending::Failed), None),
+        Code::Ok => (end_or_repeat(job, Ending::Finished, now), None),
+        Code::Failed => (end_or_repeat(job, Ending::Failed, now), None),
         Code::Retry | Code::Error => {
             again_or_dead(job, policy, now, now + policy.delay_after(job.attempt, luck))
         }
@@ -125,10 +127,10 @@ fn again_or_dead(
     now: Timestamp,
     run_at: Timestamp,
 ) -> (Verdict, Option<Exhausted>) {
-    let dead = |why| (Verdict::End(Ending::Failed), Some(why));
     if job.expires_at.is_some_and(|at| at <= run_at) {
-        return dead(Exhausted::Expired);
+        return (Verdict::End(Ending::Failed), Some(Exhausted::Expired));
     }
+    let dead = |why| (end_or_repeat(job, Ending::Failed, now), Some(why));
     if job.attempt >= policy.attempts {
         return dead(Exhausted::Attempts);
     }
@@ -136,6 +138,18 @@ fn again_or_dead(
         return dead(Exhausted::Age);
     }
     (Verdict::Again { run_at }, None)
+}
+
+/// A job that repeats runs again at its next time, if that comes before its expiry.
+fn end_or_repeat(job: &Job, ending: Ending, now: Timestamp) -> Verdict {
+    let next = || {
+        let repeat = Repeat::parse(job.extra.repeat.as_deref()?).ok()?;
+        // Retries move `run_at`, and a first time in the past is not `due_at`.
+        let scheduled = Some(Civil::from_timestamp(job.run_at.min(job.due_at)));
+        let run_at = repeat.next(&Bases { scheduled, started: job.started_at, now })?;
+        job.expires_at.is_none_or(|at| run_at < at).then_some(run_at)
+    };
+    next().map_or(Verdict::End(ending), |run_at| Verdict::Repeat { run_at })
 }
 
 #[cfg(test)]
@@ -208,5 +222,45 @@ mod tests {
         assert_eq!(decide(Stop::Shutdown), Verdict::Release { run_at: NOW });
         assert_eq!(decide(Stop::Cancelled), Verdict::End(Ending::Cancelled));
         assert_eq!(decide(Stop::TimedOut), Verdict::End(Ending::Failed));
+    }
+
+    fn repeating(repeat: &str) -> Job {
+        let mut job = running_job(1, NOW);
+        job.extra.repeat = Some(repeat.into());
+        job
+    }
+
+    #[test]
+    fn a_job_that_repeats_runs_again_after_its_end_good_or_bad() {
+        let job = repeating("FINISHED, +90 SECONDS");
+        let later = Verdict::Repeat { run_at: NOW + Duration::from_secs(90) };
+        for status in [Status::OK, Status::FAILED] {
+            assert_eq!(after_attempt(&job, status, &policy(), NOW, MIDDLE), (later, None));
+        }
+        let last = Job { attempt: 3, ..job };
+        let dead = (later, Some(Exhausted::Attempts));
+        assert_eq!(after_attempt(&last, Status::ERROR, &policy(), NOW, MIDDLE), dead);
+        assert_eq!(after_lost_lease(&last, &policy(), NOW), dead);
+    }
+
+    #[test]
+    fn a_repeat_counts_from_when_the_job_was_to_run_whatever_retries_did() {
+        let second = Duration::from_secs(1);
+        let mut job = repeating("SCHEDULED, +1 HOUR");
+        job.run_at = NOW + second * 600;
+        let now = NOW + second * 700;
+        let next = Verdict::Repeat { run_at: NOW + second * 3600 };
+        assert_eq!(after_attempt(&job, Status::OK, &policy(), now, MIDDLE).0, next);
+    }
+
+    #[test]
+    fn a_repeat_ends_with_a_cancel_and_with_the_expiry() {
+        let mut job = repeating("FINISHED, +90 SECONDS");
+        let stop = |job: &Job, why| after_stop(job, why, &policy(), NOW, MIDDLE).0;
+        assert_eq!(stop(&job, Stop::Cancelled), Verdict::End(Ending::Cancelled));
+        job.expires_at = Some(NOW + Duration::from_secs(90));
+        let ended = Verdict::End(Ending::Finished);
+        assert_eq!(after_attempt(&job, Status::OK, &policy(), NOW, MIDDLE).0, ended);
+        assert_eq!(stop(&job, Stop::Expired), Verdict::End(Ending::Failed));
     }
 }

@@ -252,10 +252,16 @@ pub(crate) struct Arrival {
     id: JobId,
     key: TypeKey,
     run_at: Timestamp,
+    paused: bool,
 }
 
 pub(crate) fn arrivals(jobs: &[NewJob]) -> Vec<Arrival> {
-    let arrival = |job: &NewJob| Arrival { id: job.id, key: job.key.clone(), run_at: job.run_at };
+    let arrival = |job: &NewJob| Arrival {
+        id: job.id,
+        key: job.key.clone(),
+        run_at: job.run_at,
+        paused: job.paused,
+    };
     jobs.iter().map(arrival).collect()
 }
 
@@ -266,6 +272,9 @@ pub(crate) fn announce_inserted(shared: &Shared, jobs: Vec<Arrival>, inserted: &
     let mut due: Option<Timestamp> = None;
     for (job, _) in jobs.into_iter().zip(inserted).filter(|(_, how)| **how == Inserted::New) {
         event::entered(job.id, &job.key);
+        if job.paused {
+            continue;
+        }
         if job.run_at <= now {
             *ready.entry(job.key).or_default() += 1;
         } else {

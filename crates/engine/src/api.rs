@@ -121,8 +121,10 @@ pub struct TakeWish {
     pub priority: Option<Priority>,
     /// Mocked jobs too.
     pub mocks: bool,
-    /// 1 to `PULL_JOBS_MAX`.
+    /// 1 to `BATCH_JOBS_MAX`.
     pub limit: u32,
+    /// Jobs with more payload are passed over.
+    pub payload_bytes_max: u64,
     /// How long to wait when nothing is there.
     pub wait: Duration,
     /// Told the job as it is, and the time.
@@ -133,7 +135,7 @@ pub type TakeWishDecide = Arc<dyn Fn(&Whole, Timestamp) -> Taking + Send + Sync>
 
 impl fmt::Debug for TakeWish {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TakeWish { tenant, names, priority, mocks, limit, wait, decide: _ } = self;
+        let TakeWish { tenant, names, priority, mocks, limit, wait, .. } = self;
         f.debug_struct("TakeWish")
             .field("tenant", tenant)
             .field("names", names)

@@ -146,7 +146,7 @@ impl BatchReports {
         let Some(running) = self.take(id) else { return };
         let now = self.shared.now();
         let stopping = !self.shared.picking.load(std::sync::atomic::Ordering::SeqCst);
-        let run_at = if stopping { now } else { now + RETURN_PAUSE };
+        let run_at = if stopping { running.job.run_at.min(now) } else { now + RETURN_PAUSE };
         let settlement = settle::release(running.lease(), run_at, now);
         self.settle(running, settlement, Duration::ZERO).await;
     }
@@ -221,6 +221,7 @@ fn judge(shared: &Shared, running: &RunningJob, report: Report) -> Settlement {
     if let Some(why) = exhausted.filter(|_| report.stopped != Some(Stop::Expired)) {
         log.note(why.as_str());
     }
+    settle::note_repeat(&mut log, verdict);
     let released = matches!(verdict, Verdict::Release { .. });
     Settlement {
         lease: running.lease(),

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use windlass_core::edit::{Ask, Decide, Decided, Decision, Edit, Moved, Seen, Which, Whole};
+use windlass_core::edit::{Ask, Decide, Decided, Decision, Moved, Seen, Which, Whole};
 use windlass_core::runner::Stop;
 use windlass_core::sql::{SqlAnswer, SqlAsk};
 use windlass_core::store::Durability;
-use windlass_core::{JobId, State, Tenant, Timestamp, TypeKey};
+use windlass_core::{JobId, Tenant, TypeKey};
 
 use crate::accept::store_error;
 use crate::api::Error;
@@ -31,13 +31,10 @@ pub(crate) async fn decide(
         if let Some(newest) = needed(&shared, &which) {
             in_store(&shared, newest).await?;
         }
-        let mocked = Mocked::default();
-        let decide = mocked.watch(decide);
         let (durability, now) = (Durability::Synced, shared.now());
-        let ask = Ask { tenant: tenant.clone(), which, decide, durability, now };
+        let ask = Ask { tenant, which, decide, durability, now };
         let decided = shared.store.job_decide(ask).await.map_err(store_error)?;
         tell(&shared, &decided.moved, began.elapsed());
-        mocked.due().into_iter().for_each(|at| shared.announce_mocked(&tenant, at));
         Ok(decided)
     })
     .await
@@ -82,7 +79,7 @@ pub(crate) async fn query(
         let journal = shared.journal.clone();
         let now = shared.now();
         let ask = SqlAsk {
-            tenant: tenant.clone(),
+            tenant,
             text,
             nowhere,
             now,
@@ -95,8 +92,6 @@ pub(crate) async fn query(
         let answer = shared.store.query(ask).await.map_err(store_error)?;
         if let SqlAnswer::Wrote { moved, .. } = &answer {
             tell(&shared, moved, began.elapsed());
-            // Whether mocked jobs were among them is not known.
-            shared.hunger.wake_mocked(&tenant);
         }
         Ok(answer)
     })
@@ -143,45 +138,5 @@ pub(crate) fn tell(shared: &Shared, moved: &Moved, took: Duration) {
     moved.due.into_iter().for_each(|at| shared.announce_due(at));
     if !moved.stopped.is_empty() {
         shared.announce_room();
-    }
-}
-
-/// When the first mocked job comes due that a decision queues. Stores do not say so, because
-/// nobody but workers who ask for mocked jobs may hear of them.
-#[derive(Clone, Default)]
-struct Mocked(Arc<Mutex<Option<Timestamp>>>);
-
-impl Mocked {
-    fn watch(&self, decide: Decide) -> Decide {
-        let first = self.0.clone();
-        Arc::new(move |index, seen| {
-            let decision = decide(index, seen)?;
-            let due = decision.edits.iter().filter_map(|edit| mocked_due(edit, seen)).min();
-            if let Some(due) = due {
-                let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
-                *first = Some(first.map_or(due, |first: Timestamp| first.min(due)));
-            }
-            Ok(decision)
-        })
-    }
-
-    fn due(&self) -> Option<Timestamp> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn mocked_due(edit: &Edit, seen: &Seen) -> Option<Timestamp> {
-    match edit {
-        Edit::Insert(new) => (new.extra.mock && !new.paused).then_some(new.run_at),
-        Edit::Put(put) => {
-            let queued = put.job.extra.mock && put.job.state == State::Queued;
-            queued.then_some(put.job.run_at)
-        }
-        // The children of a mocked job are mocked, and due who knows when.
-        Edit::Children { .. } => {
-            let mocked = seen.job.as_ref().is_some_and(|whole| whole.job.extra.mock);
-            mocked.then_some(Timestamp::default())
-        }
-        Edit::Delete(_) => None,
     }
 }

@@ -80,7 +80,7 @@ impl Dispatch {
                 let hope = shared.scheduler().hope_for(types);
                 shared.hunger.wake(hope.iter().map(|(key, jobs)| (key, *jobs)));
                 if due {
-                    shared.hunger.wake_all_mocked();
+                    shared.hunger.wake_mocked();
                 }
                 if due || wanted {
                     self.poll.reset();

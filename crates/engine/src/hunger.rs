@@ -2,8 +2,8 @@
 //! who want it are woken, in the order in which they came, and nobody else: thousands may wait,
 //! and they cost nothing while they do.
 //!
-//! Whoever wants only one priority stands in a line of his own, because nobody says how urgent a
-//! job is that became ready: of each line the first ones are woken.
+//! Whoever wants only one priority, or mocked jobs too, stands in a line of his own, because nobody
+//! says what kind of job became ready: of each line the first ones are woken.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,8 +16,11 @@ use windlass_core::{Priority, Tenant, TypeKey, TypeName, glob};
 /// Grows with every waiter: the smaller one came first.
 type Ticket = u64;
 
-/// Those who want the same names, by the only priority that they want.
-type Lines = BTreeMap<Option<Priority>, BTreeSet<Ticket>>;
+/// The only priority that somebody wants, and whether he wants mocked jobs too.
+type Line = (Option<Priority>, bool);
+
+/// Those who want the same names.
+type Lines = BTreeMap<Line, BTreeSet<Ticket>>;
 
 #[derive(Default)]
 pub(crate) struct Hunger(Mutex<Table>);
@@ -45,7 +48,7 @@ struct Table {
     /// Those who may be woken. Somebody who was woken and has not noticed it yet is not here.
     names: HashMap<TypeKey, Lines>,
     globs: HashMap<Tenant, HashMap<String, Lines>>,
-    mocks: HashMap<Tenant, BTreeSet<Ticket>>,
+    mocks: BTreeSet<Ticket>,
 }
 
 struct Waiter {
@@ -109,17 +112,12 @@ impl Hunger {
         }
     }
 
-    /// A mocked job may have become ready: wakes all who want such ones. They are few, because
-    /// only tests have mocked jobs.
-    pub(crate) fn wake_mocked(&self, tenant: &Tenant) {
-        self.table().wake_mocked(tenant);
-    }
-
-    /// The same for every tenant.
-    pub(crate) fn wake_all_mocked(&self) {
+    /// A mocked job may have come due, of which a look at the store says nothing: wakes all who
+    /// want such ones. They are few, because only tests have mocked jobs.
+    pub(crate) fn wake_mocked(&self) {
         let mut table = self.table();
-        let tenants: Vec<Tenant> = table.mocks.keys().cloned().collect();
-        tenants.iter().for_each(|tenant| table.wake_mocked(tenant));
+        let standing = table.mocks.clone();
+        standing.into_iter().for_each(|ticket| table.call(ticket, Call::Mocked));
     }
 }
 
@@ -130,7 +128,7 @@ impl Table {
         }
     }
 
-    fn wake_line(&mut self, key: &TypeKey, line: Option<Priority>, jobs: u64) {
+    fn wake_line(&mut self, key: &TypeKey, line: Line, jobs: u64) {
         let globs = self.globs_of(key);
         for _ in 0..jobs {
             let by_name = self.names.get(key).into_iter();
@@ -142,13 +140,8 @@ impl Table {
         }
     }
 
-    fn wake_mocked(&mut self, tenant: &Tenant) {
-        let standing = self.mocks.get(tenant).cloned().unwrap_or_default();
-        standing.into_iter().for_each(|ticket| self.call(ticket, Call::Mocked));
-    }
-
-    /// The priorities that waiters for this type insist on.
-    fn lines_of(&self, key: &TypeKey) -> BTreeSet<Option<Priority>> {
+    /// The lines in which somebody waits for this type.
+    fn lines_of(&self, key: &TypeKey) -> BTreeSet<Line> {
         let by_name = self.names.get(key).into_iter().flat_map(BTreeMap::keys);
         let of_tenant = self.globs.get(&key.tenant).into_iter().flatten();
         let matching = of_tenant.filter(|(glob, _)| glob::matches(glob, key.name.as_str()));
@@ -177,10 +170,10 @@ impl Table {
                     of_tenant.entry(text.clone()).or_default()
                 }
             };
-            lines.entry(wants.priority).or_default().insert(ticket);
+            lines.entry(wants.line()).or_default().insert(ticket);
         }
         if wants.mocks {
-            self.mocks.entry(wants.tenant.clone()).or_default().insert(ticket);
+            self.mocks.insert(ticket);
         }
     }
 
@@ -204,12 +197,7 @@ impl Table {
                 }
             }
         }
-        if let Some(standing) = self.mocks.get_mut(&wants.tenant) {
-            standing.remove(&ticket);
-            if standing.is_empty() {
-                self.mocks.remove(&wants.tenant);
-            }
-        }
+        self.mocks.remove(&ticket);
     }
 }
 
@@ -218,12 +206,16 @@ impl Wants {
         TypeKey { tenant: self.tenant.clone(), name: name.clone() }
     }
 
+    fn line(&self) -> Line {
+        (self.priority, self.mocks)
+    }
+
     /// True when nobody is left.
     fn leave(&self, ticket: Ticket, lines: &mut Lines) -> bool {
-        if let Some(line) = lines.get_mut(&self.priority) {
+        if let Some(line) = lines.get_mut(&self.line()) {
             line.remove(&ticket);
             if line.is_empty() {
-                lines.remove(&self.priority);
+                lines.remove(&self.line());
             }
         }
         lines.is_empty()
@@ -273,7 +265,7 @@ impl Drop for Place<'_> {
         // mocked jobs were woken anyway.
         for call in [self.serving.take(), waiter.call].into_iter().flatten() {
             if let Call::Ready(key) = call {
-                table.wake_line(&key, waiter.wants.priority, 1);
+                table.wake_line(&key, waiter.wants.line(), 1);
             }
         }
     }

@@ -189,7 +189,8 @@ pub(crate) async fn finish(shared: &Shared, finish: PullFinish) -> Result<(), Er
     let policy = reap::policy_of(shared, &job).await.map_err(store_error)?;
     let luck = shared.luck();
     let (verdict, exhausted) = retry::after_attempt(&job, finish.status, &policy.retry, now, luck);
-    let log = exhausted.map_or(Log::new(), |why| Log::of_note(why.as_str()));
+    let mut log = exhausted.map_or(Log::new(), |why| Log::of_note(why.as_str()));
+    settle::note_repeat(&mut log, verdict);
     let follow = follow::job(shared, &job, finish.status, finish.data.as_ref())?;
     let settlement = Settlement {
         lease: finish.lease,

@@ -82,6 +82,7 @@ impl Reap {
         if let Some(why) = exhausted {
             log.note(why.as_str());
         }
+        settle::note_repeat(&mut log, verdict);
         Ok(Some(Settlement {
             lease: LeaseRef { tenant: job.key.tenant.clone(), id: job.id, token: lease.token },
             verdict,

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use windlass_core::retry::Verdict;
 use windlass_core::store::{Durability, LeaseRef, Settled, Settlement};
+use windlass_core::time::format_time;
 use windlass_core::{Job, Log, Timestamp};
 
 use crate::event;
@@ -166,6 +167,13 @@ pub(crate) fn release(lease: LeaseRef, run_at: Timestamp, now: Timestamp) -> Set
         follow: None,
         purge_at: now,
         only_if_expired_at: None,
+    }
+}
+
+/// A job that repeats says when, in the log of its attempt.
+pub(crate) fn note_repeat(log: &mut Log, verdict: Verdict) {
+    if let Verdict::Repeat { run_at } = verdict {
+        log.note(&format!("repeats at {}", format_time(run_at)));
     }
 }
 

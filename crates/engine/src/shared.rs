@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 
 use windlass_core::store::{JournalId, SysidGrant};
-use windlass_core::{Clock, JobId, Runner, Store, Sysid, Tenant, Timestamp, TypeKey};
+use windlass_core::{Clock, JobId, Runner, Store, Sysid, Timestamp, TypeKey};
 use windlass_journal::Journal;
 
 use crate::catalogue::Catalogue;
@@ -166,15 +166,6 @@ impl Shared {
         }
         self.hunger.wake(ready.iter().map(|(key, jobs)| (key, *jobs)));
         self.dispatch_wake.notify_one();
-    }
-
-    /// A mocked job of this tenant comes due at `at`; handlers have nothing to do with it.
-    pub(crate) fn announce_mocked(&self, tenant: &Tenant, at: Timestamp) {
-        if at <= self.now() {
-            self.hunger.wake_mocked(tenant);
-        } else {
-            self.announce_due(at);
-        }
     }
 
     /// A job runs no more: where a limit kept somebody waiting, there may be room for another.

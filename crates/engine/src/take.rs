@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_core::edit::{
     Ask, Decide, Decision, Edit, Names, Put, Seen, Take, TakeDecide, Taken, Took, Which,
 };
-use windlass_core::limit::{PAYLOAD_INLINE_BYTES_MAX, PULL_JOBS_MAX};
+use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::store::Durability;
 use windlass_core::{Invalid, Payload, TypeKey, TypeName, TypeSettings, glob};
 
@@ -33,8 +33,8 @@ const SETTINGS_READS_MAX: usize = 16;
 /// Takes jobs; waits for some when there are none. A caller that goes away at any moment leaves no
 /// job behind that nobody knows of: what was taken for it goes back.
 pub(crate) async fn take(shared: Arc<Shared>, wish: TakeWish) -> Result<Took, Error> {
-    if wish.limit == 0 || wish.limit > PULL_JOBS_MAX {
-        let reason = format!("a worker takes 1 to {PULL_JOBS_MAX} jobs");
+    if wish.limit == 0 || wish.limit as usize > BATCH_JOBS_MAX {
+        let reason = format!("a worker takes 1 to {BATCH_JOBS_MAX} jobs");
         return Err(Invalid::new("limit", reason).into());
     }
     let taking = shared.clone();
@@ -112,7 +112,7 @@ async fn take_now(shared: &Shared, wish: &TakeWish) -> Result<Took, Error> {
         priority: wish.priority,
         mocks: wish.mocks,
         limit: wish.limit,
-        payload_bytes_max: PAYLOAD_INLINE_BYTES_MAX as u64,
+        payload_bytes_max: wish.payload_bytes_max,
         room: room.clone(),
         now,
         decide,
@@ -201,12 +201,9 @@ async fn hand_back(shared: &Shared, given: Vec<Taken>) {
     let which = given.iter().map(|taken| Which::Job(taken.job.id)).collect();
     let decide: Decide = Arc::new(move |index, seen| Ok(as_before(&given[index], seen)));
     let (durability, now) = (Durability::Relaxed, shared.now());
-    let ask = Ask { tenant: tenant.clone(), which, decide, durability, now };
+    let ask = Ask { tenant, which, decide, durability, now };
     match shared.store.job_decide(ask).await {
-        Ok(decided) => {
-            decide::tell(shared, &decided.moved, Duration::ZERO);
-            shared.hunger.wake_mocked(&tenant);
-        }
+        Ok(decided) => decide::tell(shared, &decided.moved, Duration::ZERO),
         Err(error) => tracing::warn!(%error, "jobs of a worker that went away wait for their time"),
     }
 }

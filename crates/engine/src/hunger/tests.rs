@@ -94,21 +94,20 @@ fn whoever_wants_one_priority_takes_no_wake_from_others() {
 }
 
 #[test]
-fn mocked_jobs_wake_those_who_want_them_and_no_other_tenant() {
+fn whoever_wants_mocked_jobs_too_takes_no_wake_from_others() {
     let hunger = Hunger::default();
     let other = TypeKey::new("other", "t").unwrap();
     let mut places = vec![
-        hunger.enter(wants(&["t"])),
         hunger.enter(Wants { mocks: true, ..wants(&["t"]) }),
+        hunger.enter(wants(&["t"])),
+        hunger.enter(wants(&["t"])),
         hunger.enter(Wants { mocks: true, ..wants(&["u"]) }),
         hunger.enter(Wants { mocks: true, tenant: other.tenant.clone(), ..wants(&["t"]) }),
     ];
-    hunger.wake_mocked(&key("t").tenant);
-    assert_eq!(called(&mut places), [1, 2]);
-    hunger.wake([(&key("t"), 2)]);
-    assert_eq!(called(&mut places), [0, 1], "they are also there for others");
+    hunger.wake([(&key("t"), 1)]);
+    assert_eq!(called(&mut places), [0, 1]);
     hunger.wake([(&other, 1)]);
-    assert_eq!(called(&mut places), [3]);
-    hunger.wake_all_mocked();
-    assert_eq!(called(&mut places), [1, 2, 3]);
+    assert_eq!(called(&mut places), [4], "a tenant's own");
+    hunger.wake_mocked();
+    assert_eq!(called(&mut places), [0, 3, 4]);
 }
