@@ -28,6 +28,11 @@ impl Cron {
                 fields.len()
             ));
         }
+        // The crate takes an empty item for none, and would search for long for a second that
+        // there is not.
+        if fields.iter().any(|field| field.split(',').any(str::is_empty)) {
+            return Err(format!("'{text}' is not a cron pattern: a list has an empty item"));
+        }
         let zone = TimeZone::get(zone)
             .map_err(|_| format!("'{zone}' is not a time zone; write one such as Europe/Berlin"))?;
         let pattern = CronParser::builder()
@@ -64,4 +69,145 @@ fn is_zone(word: &str) -> bool {
     let is_day =
         word.get(..3).is_some_and(|word| DAYS.iter().any(|d| d.eq_ignore_ascii_case(word)));
     word.starts_with(|first: char| first.is_alphabetic()) && !is_day && word.len() > 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::{format_time, parse_time};
+
+    /// The next times after `now`, one after the other.
+    fn next(pattern: &str, now: &str, count: usize) -> Vec<String> {
+        let cron = Cron::parse(pattern).and_then(Cron::ever).unwrap();
+        let mut at = parse_time(now).unwrap();
+        let mut step = || {
+            at = cron.next(at).unwrap();
+            format_time(at).replace(".000Z", "Z")
+        };
+        (0..count).map(|_| step()).collect()
+    }
+
+    #[test]
+    fn the_next_time_is_after_now() {
+        for (pattern, now, expected) in [
+            ("*/15 * * * *", "2024-05-17T12:00:00Z", "2024-05-17T12:15:00Z"),
+            ("*/15 * * * *", "2024-05-17T12:14:59.999Z", "2024-05-17T12:15:00Z"),
+            ("*/15 * * * *", "2024-05-17T12:15:00.001Z", "2024-05-17T12:30:00Z"),
+            ("* * * * * *", "2024-05-17T12:15:00.001Z", "2024-05-17T12:15:01Z"),
+            ("30 0 9 * * *", "2024-05-17T12:00:00Z", "2024-05-18T09:00:30Z"),
+            ("0 9 * * mon-fri", "2024-05-17T12:00:00Z", "2024-05-20T09:00:00Z"),
+            ("0 0 9 * * SUN", "2024-05-17T12:00:00Z", "2024-05-19T09:00:00Z"),
+            ("0 0 29 2 *", "2024-05-17T12:00:00Z", "2028-02-29T00:00:00Z"),
+            ("0 0 L * *", "2024-02-10T12:00:00Z", "2024-02-29T00:00:00Z"),
+            ("0 9 * * 1 Europe/Berlin", "2024-05-17T12:00:00Z", "2024-05-20T07:00:00Z"),
+            ("0 9 * * 1 utc", "2024-05-17T12:00:00Z", "2024-05-20T09:00:00Z"),
+            ("0 9 * * * Asia/Kolkata", "2024-05-17T12:00:00Z", "2024-05-18T03:30:00Z"),
+        ] {
+            assert_eq!(next(pattern, now, 1), [expected], "{pattern} {now}");
+        }
+    }
+
+    #[test]
+    fn an_hour_that_clocks_leave_out_is_not_a_day_without_a_run() {
+        // Berlin, 31 March 2024: 02:00 is 03:00.
+        let days = ["2024-03-30T01:30:00Z", "2024-03-31T01:00:00Z", "2024-04-01T00:30:00Z"];
+        assert_eq!(next("30 2 * * * Europe/Berlin", "2024-03-29T12:00:00Z", 3), days);
+        let hours = ["2024-03-31T00:30:00Z", "2024-03-31T01:30:00Z", "2024-03-31T02:30:00Z"];
+        assert_eq!(next("30 * * * * Europe/Berlin", "2024-03-31T00:00:00Z", 3), hours);
+    }
+
+    #[test]
+    fn an_hour_that_clocks_repeat_runs_a_daily_job_once_and_an_hourly_one_twice() {
+        // Berlin, 27 October 2024: 03:00 is 02:00 once more.
+        let days = ["2024-10-26T00:30:00Z", "2024-10-27T00:30:00Z", "2024-10-28T01:30:00Z"];
+        assert_eq!(next("30 2 * * * Europe/Berlin", "2024-10-25T12:00:00Z", 3), days);
+        let hours = ["2024-10-27T00:30:00Z", "2024-10-27T01:30:00Z", "2024-10-27T02:30:00Z"];
+        assert_eq!(next("30 * * * * Europe/Berlin", "2024-10-27T00:00:00Z", 3), hours);
+    }
+
+    #[test]
+    fn around_a_change_of_clocks_every_next_time_is_in_the_future() {
+        let patterns = ["*/7 * * * *", "30 2 * * *", "0 */2 * * *", "15 1-3 * * *", "0 0 * * 0"];
+        let changes = [
+            ("Europe/Berlin", "2024-10-26T23:00:00Z"),
+            ("Europe/Berlin", "2024-03-30T23:00:00Z"),
+            ("America/New_York", "2024-11-03T04:00:00Z"),
+            ("Australia/Lord_Howe", "2024-04-06T13:00:00Z"),
+        ];
+        for (zone, start) in changes {
+            for pattern in patterns {
+                let cron = Cron::parse(&format!("{pattern} {zone}")).unwrap();
+                for step in 0..300 {
+                    let now = Timestamp(parse_time(start).unwrap().ms() + step * 61_007);
+                    let next = cron.next(now).unwrap();
+                    assert!(next > now, "{pattern} {zone} {}", format_time(now));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn other_patterns_are_refused() {
+        for (pattern, reason) in [
+            ("", "has 5 fields"),
+            ("* * * *", "has 5 fields"),
+            ("* * * * UTC", "has 5 fields"),
+            ("* * * * * * *", "has 5 fields"),
+            ("@daily", "has 5 fields"),
+            ("60 * * * *", "not a cron pattern"),
+            ("* 24 * * *", "not a cron pattern"),
+            ("* * 0 * *", "not a cron pattern"),
+            ("x * * * *", "not a cron pattern"),
+            ("* * * * 9", "not a cron pattern"),
+            ("0 0 9 * * 1,", "a list has an empty item"),
+            (", * * * * *", "a list has an empty item"),
+            ("1,,2 * * * *", "a list has an empty item"),
+            ("*/0 * * * *", "not a cron pattern"),
+            ("5-1 * * * *", "not a cron pattern"),
+            ("* * * * * Europe/Bärlin", "'Europe/Bärlin' is not a time zone"),
+            ("* * * * * * Mars", "'Mars' is not a time zone"),
+            ("* * * * * ../../etc/passwd", "not a cron pattern"),
+            ("* * * * é", "has 5 fields"),
+            ("0 0 30 2 *", "no date fits"),
+            ("0 0 31 2,4,6,9,11 *", "no date fits"),
+        ] {
+            let refused = Cron::parse(pattern).and_then(Cron::ever).err().unwrap_or_default();
+            assert!(refused.contains(reason), "{pattern}: {refused}");
+        }
+    }
+
+    #[test]
+    fn no_time_beyond_the_search() {
+        let cron = Cron::parse("0 0 1 1 *").unwrap();
+        assert_eq!(cron.next(Timestamp(i64::MAX)), None);
+        assert_eq!(cron.next(parse_time("9999-01-01T00:00:00Z").unwrap()), None);
+    }
+
+    #[test]
+    fn no_pattern_makes_it_panic_or_search_for_long() {
+        let pieces: Vec<&str> = "* */ / - , # L W ? + @ 0 1 5 7 12 31 59 60 99999999999 MON fri \
+            JAN dec LW 1W #5 5#3 L-3 é ſ UTC Europe/ \0 1-5 5-1 */0 */7 */61 15"
+            .split(' ')
+            .collect();
+        let mut random = fastrand::Rng::with_seed(8);
+        let start = parse_time("2024-05-17T12:00:00Z").unwrap();
+        let mut accepted = 0;
+        for _ in 0..20_000 {
+            let word = |random: &mut fastrand::Rng| {
+                let count = match random.u8(..8) {
+                    0..=4 => return "*".into(),
+                    5 => 3,
+                    _ => 1,
+                };
+                (0..count).map(|_| pieces[random.usize(..pieces.len())]).collect::<String>()
+            };
+            let words: Vec<_> = (0..random.usize(4..8)).map(|_| word(&mut random)).collect();
+            if let Ok(cron) = Cron::parse(&words.join(" ")).and_then(Cron::ever) {
+                accepted += 1;
+                let next = cron.next(start);
+                assert!(next.is_some_and(|next| next > start), "{words:?}");
+            }
+        }
+        assert!(accepted > 1000, "{accepted}");
+    }
 }

@@ -2,6 +2,7 @@
 //! and escapes. Only the space between them goes. Does what SQLite's functions of that kind do.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use serde_json::value::RawValue;
 
@@ -126,14 +127,15 @@ fn merged<'a>(old: Tree<'a>, patch: Tree<'a>) -> Tree<'a> {
     let Tree::Object(changes) = patch else {
         return patch;
     };
-    let mut object = match old {
+    let members = match old {
         Tree::Object(members) => members,
         Tree::Other(_) => Vec::new(),
     };
-    // A key of the patch is looked up, not searched for: both may have very many.
-    let mut places: std::collections::HashMap<Cow<'a, str>, usize> =
-        object.iter().enumerate().map(|(n, (key, _))| (unquoted(key), n)).collect();
-    let mut values: Vec<Option<(&str, Tree<'_>)>> = object.drain(..).map(Some).collect();
+    // A key of the patch is looked up, not searched for: both may have very many. From behind, as
+    // of two equal keys the first counts.
+    let numbered = members.iter().enumerate().rev();
+    let mut places: HashMap<_, _> = numbered.map(|(n, (key, _))| (unquoted(key), n)).collect();
+    let mut values: Vec<_> = members.into_iter().map(Some).collect();
     for (key, change) in changes {
         let place = places.get(&unquoted(key)).copied();
         match (change, place) {
@@ -148,6 +150,7 @@ fn merged<'a>(old: Tree<'a>, patch: Tree<'a>) -> Tree<'a> {
                 }
             }
             (change, None) => {
+                // What is new keeps no nulls either.
                 places.insert(unquoted(key), values.len());
                 values.push(Some((key, merged(Tree::Other("null"), change))));
             }
@@ -288,5 +291,103 @@ impl<'a> Reader<'a> {
         let space = rest.iter().take_while(|byte| b" \t\n\r".contains(byte)).count();
         self.at += space;
         rest.get(space).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nested(depth: usize) -> String {
+        r#"{"a":"#.repeat(depth) + "1" + &"}".repeat(depth)
+    }
+
+    #[test]
+    fn patches_do_what_the_rfc_says() {
+        // The examples of appendix A.
+        for (old, patch, merged) in [
+            (r#"{"a":"b"}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
+            (r#"{"a":"b"}"#, r#"{"b":"c"}"#, r#"{"a":"b","b":"c"}"#),
+            (r#"{"a":"b"}"#, r#"{"a":null}"#, r#"{}"#),
+            (r#"{"a":"b","b":"c"}"#, r#"{"a":null}"#, r#"{"b":"c"}"#),
+            (r#"{"a":["b"]}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
+            (r#"{"a":"c"}"#, r#"{"a":["b"]}"#, r#"{"a":["b"]}"#),
+            (r#"{"a":{"b":"c"}}"#, r#"{"a":{"b":"d","c":null}}"#, r#"{"a":{"b":"d"}}"#),
+            (r#"{"a":[{"b":"c"}]}"#, r#"{"a":[1]}"#, r#"{"a":[1]}"#),
+            (r#"["a","b"]"#, r#"["c","d"]"#, r#"["c","d"]"#),
+            (r#"{"a":"b"}"#, r#"["c"]"#, r#"["c"]"#),
+            (r#"{"a":"foo"}"#, "null", "null"),
+            (r#"{"a":"foo"}"#, r#""bar""#, r#""bar""#),
+            (r#"{"e":null}"#, r#"{"a":1}"#, r#"{"e":null,"a":1}"#),
+            ("[1,2]", r#"{"a":"b","c":null}"#, r#"{"a":"b"}"#),
+            ("{}", r#"{"a":{"bb":{"ccc":null}}}"#, r#"{"a":{"bb":{}}}"#),
+        ] {
+            assert_eq!(merge_patch(old, patch).as_deref(), Some(merged), "{old} {patch}");
+        }
+    }
+
+    #[test]
+    fn a_patch_keeps_the_order_and_the_words_of_what_it_does_not_touch() {
+        let old = "{ \"z\" : 1.50, \"\\u0061\" : [ 1 , { } ], \"m\":\"x \\\" y\" , \"n\":-0e1}";
+        let patch = r#" {"b": {"x": null, "y": [ null ]}, "a": null, "z": 12345678901234567890} "#;
+        let merged = r#"{"z":12345678901234567890,"m":"x \" y","n":-0e1,"b":{"y":[null]}}"#;
+        assert_eq!(merge_patch(old, patch).as_deref(), Some(merged));
+    }
+
+    #[test]
+    fn what_is_not_json_is_not_merged() {
+        for bad in ["", "{", "{\"a\":}", "{} x", "{'a':1}", "{\"a\":1,}", "nul", "\"\n\""] {
+            assert_eq!(merge_patch("{}", bad), None, "{bad}");
+            assert_eq!(merge_patch(bad, "{}"), None, "{bad}");
+            assert!(!is_object(bad), "{bad}");
+        }
+        for other in ["[]", "1", "null", "\"{}\"", "[{}]"] {
+            assert!(!is_object(other), "{other}");
+        }
+        for object in ["{}", " { } ", "{\"a\":1}", "{\"a\":\"]}\"}\n"] {
+            assert!(is_object(object), "{object}");
+        }
+    }
+
+    #[test]
+    fn nesting_has_a_bound() {
+        let deep = nested(DEPTH_MAX);
+        assert!(is_object(&deep));
+        assert_eq!(merge_patch(&deep, &deep).as_deref(), Some(deep.as_str()));
+        for deeper in [nested(DEPTH_MAX + 1), nested(200_000)] {
+            assert!(!is_object(&deeper));
+            assert_eq!(merge_patch("{}", &deeper), None);
+            assert_eq!(json_get_top(&deeper, "a"), None);
+        }
+    }
+
+    #[test]
+    fn a_key_is_found_by_its_meaning() {
+        let text = r#"{"x":{"a":1}, "\u0061" : [1, 2] ,"a":3,"\ud800":4}"#;
+        assert_eq!(json_get_top(text, "a"), Some("[1, 2]"));
+        assert_eq!(json_get_top(text, "x"), Some(r#"{"a":1}"#));
+        assert_eq!(json_get_top(text, "1"), None);
+        assert_eq!(json_get_top("[1]", "a"), None);
+        assert_eq!(json_get_top("{\"a\":1", "a"), None);
+    }
+
+    #[test]
+    fn a_value_is_replaced_where_it_is_or_comes_last() {
+        let text = r#"{"b": 1, "a": {"c": 2}, "d": "e"}"#;
+        assert_eq!(json_set_top(text, "a", "3"), r#"{"b":1,"a":3,"d":"e"}"#);
+        assert_eq!(json_set_top(text, "c", "[ 3 ]"), r#"{"b":1,"a":{"c":2},"d":"e","c":[3]}"#);
+        assert_eq!(json_set_top("{}", "a \"b\"", "1"), r#"{"a \"b\"":1}"#);
+        assert_eq!(json_set_top("{ }", "n", "null"), r#"{"n":null}"#);
+        assert_eq!(json_set_top("[1, 2]", "n", "null"), "[1, 2]");
+        assert_eq!(json_set_top("{", "n", "null"), "{");
+    }
+
+    #[test]
+    fn a_key_is_removed_and_the_rest_stays() {
+        let text = r#"{"b": 1, "a": {"b": 2}, "d": "e"}"#;
+        assert_eq!(json_remove_top(text, "b"), r#"{"a":{"b":2},"d":"e"}"#);
+        assert_eq!(json_remove_top(text, "x"), r#"{"b":1,"a":{"b":2},"d":"e"}"#);
+        assert_eq!(json_remove_top("{\"b\":1}", "b"), "{}");
+        assert_eq!(json_remove_top(" [ ] ", "b"), " [ ] ");
     }
 }
