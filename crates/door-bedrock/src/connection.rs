@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::net::IpAddr;
+use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,9 +62,14 @@ pub(crate) async fn converse<C: Commands>(shared: Arc<Shared<C>>, stream: TcpStr
         Inbound::new(shared.limits.clone(), shared.patience.clone(), shared.memory.clone());
     let closing = shared.closing.child_token();
     let mut connection = Connection { shared, stream, inbound, peer, closing };
-    while connection.take_one().await.is_continue() {}
-    let Connection { mut stream, inbound, .. } = connection;
-    outbound::close(&mut stream, inbound.ended()).await;
+    let end = loop {
+        if let ControlFlow::Break(end) = connection.take_one().await {
+            break end;
+        }
+    };
+    if end == End::Reply && !connection.inbound.ended() {
+        outbound::close(&mut connection.stream).await;
+    }
 }
 
 struct Connection<C> {
@@ -74,8 +80,16 @@ struct Connection<C> {
     closing: CancellationToken,
 }
 
-/// Whether the connection goes on.
-type Flow = std::ops::ControlFlow<()>;
+/// How a connection ends.
+#[derive(PartialEq, Eq)]
+enum End {
+    /// With a reply that the client has to see.
+    Reply,
+    /// There is nothing more to say.
+    Silence,
+}
+
+type Flow = ControlFlow<End>;
 
 impl<C: Commands> Connection<C> {
     async fn take_one(&mut self) -> Flow {
@@ -83,9 +97,9 @@ impl<C: Commands> Connection<C> {
             Next::Request(request) => request,
             Next::Refused(response) => {
                 self.write(response).await;
-                return Flow::Break(());
+                return Flow::Break(End::Reply);
             }
-            Next::End => return Flow::Break(()),
+            Next::End => return Flow::Break(End::Silence),
         };
         let manner = Manner::of(&request, self.shared.clock.now());
         match manner.when {
@@ -100,7 +114,7 @@ impl<C: Commands> Connection<C> {
                     Response::error(503, "Too many queued commands")
                 };
                 self.write(response.with_header("Connection", "close")).await;
-                Flow::Break(())
+                Flow::Break(End::Reply)
             }
         }
     }
@@ -111,7 +125,13 @@ impl<C: Commands> Connection<C> {
         } else {
             self.run(&request, &manner).await
         };
-        if manner.closes || !written { Flow::Break(()) } else { Flow::Continue(()) }
+        if !written {
+            Flow::Break(End::Silence)
+        } else if manner.closes || self.closing.is_cancelled() {
+            Flow::Break(End::Reply)
+        } else {
+            Flow::Continue(())
+        }
     }
 
     /// Carries a command out to its end. False when its reply could not be written.

@@ -1,10 +1,90 @@
-//! The Bedrock door: clients of Bedrock::Jobs talk to Windlass as they talk to Bedrock. Nothing here
-//! decides what becomes of a job without the rules of the core.
+//! The Bedrock door: clients of Bedrock::Jobs talk to Windlass as they talk to Bedrock. What becomes
+//! of a job is decided by the rules of the core, with Bedrock's texts and details around them.
 //!
 //! | module | owns |
 //! |---|---|
+//! | `server`, `connection` | connections: how many, how long, one request after the other |
+//! | `inbound`, `outbound`, `memory` | what a connection reads and writes, within bounds |
 //! | `wire` | bytes to requests, replies to bytes: pure |
+//! | `manner`, `background` | what every request may ask for: timeouts, closing, not waiting |
 //! | `execute` | the seam between connections and commands |
+//! | `command` | the commands |
+//! | `number` | integers as C reads them |
 
+mod background;
+mod command;
+mod connection;
 mod execute;
+mod inbound;
+mod manner;
+mod memory;
+mod number;
+mod outbound;
+mod server;
+#[cfg(test)]
+mod tests;
 pub mod wire;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use windlass_core::time::SystemClock;
+use windlass_core::{Clock, Tenant};
+use windlass_engine::Engine;
+
+/// What an operator may choose.
+#[derive(Clone)]
+pub struct Options {
+    /// Whose jobs this door shows; a Bedrock name is a type of this tenant.
+    pub tenant: Tenant,
+    /// Connections at the same time; further ones are told that there are too many.
+    pub connections_max: usize,
+    /// Longest time between two requests of a connection; workers keep theirs.
+    pub idle_max: Duration,
+    /// Longest time between two pieces of one request, or of a reply that the client does not take.
+    pub silence_max: Duration,
+    /// Longest time from the first byte of a request to its last.
+    pub request_max: Duration,
+    /// Shown by the status.
+    pub version: &'static str,
+    /// The engine's own.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Options {
+    pub fn new(tenant: Tenant) -> Options {
+        Options {
+            tenant,
+            connections_max: 20_000,
+            idle_max: Duration::from_secs(24 * 60 * 60),
+            silence_max: Duration::from_secs(60),
+            request_max: Duration::from_secs(5 * 60),
+            version: env!("CARGO_PKG_VERSION"),
+            clock: Arc::new(SystemClock),
+        }
+    }
+}
+
+/// The door, before it is opened.
+pub struct Door {
+    engine: Engine,
+    options: Options,
+}
+
+impl Door {
+    pub fn new(engine: Engine, options: Options) -> Door {
+        Door { engine, options }
+    }
+
+    /// Serves until `shutdown` is cancelled. Requests that are under way then are answered; returns
+    /// when all connections have ended, or are cut off after a grace.
+    pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
+        let commands =
+            command::Bedrock::new(self.engine, self.options.tenant.clone(), self.options.version);
+        server::serve(listener, commands, &self.options, shutdown).await
+    }
+}

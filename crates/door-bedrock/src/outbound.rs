@@ -46,8 +46,8 @@ pub(crate) async fn was_refused(stream: &TcpStream, client_ended: bool) -> bool 
 }
 
 /// Says that this was the last reply, and lets the client read it.
-pub(crate) async fn close(stream: &mut TcpStream, client_ended: bool) {
-    if stream.shutdown().await.is_err() || client_ended {
+pub(crate) async fn close(stream: &mut TcpStream) {
+    if stream.shutdown().await.is_err() {
         return;
     }
     let drain = async {

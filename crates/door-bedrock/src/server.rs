@@ -116,6 +116,6 @@ async fn accept_one(listener: &TcpListener) -> (TcpStream, IpAddr) {
 async fn refuse(stream: &mut TcpStream, silence_max: Duration) {
     let response = Response::error(503, "Too many connections").with_header("Connection", "close");
     if outbound::write(stream, &response.compose(), silence_max).await.is_ok() {
-        outbound::close(stream, false).await;
+        outbound::close(stream).await;
     }
 }

@@ -49,6 +49,11 @@ impl Client {
         text(&std::mem::take(&mut self.received))
     }
 
+    /// Returns when the door has ended the connection, in whatever way.
+    pub(super) async fn ended(&mut self) {
+        let _ = self.stream.read_to_end(&mut self.received).await;
+    }
+
     /// Says that nothing more will be sent.
     pub(super) async fn half_close(&mut self) {
         self.stream.shutdown().await.unwrap();
