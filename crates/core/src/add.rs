@@ -1,6 +1,7 @@
 //! What may be asked for when a job is added, and the rules that hold wherever it is asked: in a
 //! request, or by a handler that emits a job.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -9,10 +10,8 @@ use crate::id::JobId;
 use crate::job::{Extra, Priority};
 use crate::limit::KEY_BYTES_MAX;
 use crate::name::{Invalid, TypeName};
+use crate::repeat::Repeat;
 use crate::time::{Timestamp, parse_duration, parse_time};
-
-/// Options that are part of the interface and cannot be used yet.
-pub const OPTIONS_NOT_BUILT: [&str; 2] = ["repeat", "parent"];
 
 /// Absent values mean: now, ordinary, as the handler says, never, no key, nothing.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -40,11 +39,14 @@ pub struct RawOptions {
     pub timeout: Option<Duration>,
     pub expires: Option<Duration>,
     pub unique: Option<String>,
+    pub repeat: Option<String>,
+    pub parent: Option<String>,
     pub then: Option<String>,
 }
 
 impl RawOptions {
     pub fn check(self, now: Timestamp) -> Result<AddOptions, Invalid> {
+        let repeat = self.repeat.as_deref().map(Repeat::parse).transpose()?;
         let run_at = match (self.run_at, self.delay) {
             (Some(_), Some(_)) => {
                 let reason = "'run_at' and 'delay' say the same thing; send one of them";
@@ -52,7 +54,7 @@ impl RawOptions {
             }
             (Some(run_at), None) => Some(run_at),
             (None, Some(delay)) => Some(now + delay),
-            (None, None) => None,
+            (None, None) => repeat.as_ref().and_then(|repeat| repeat.first(now)),
         };
         let fits = |key: &String| !key.is_empty() && key.len() <= KEY_BYTES_MAX;
         if self.unique.as_ref().is_some_and(|key| !fits(key)) {
@@ -62,6 +64,10 @@ impl RawOptions {
         let name = |name: String| {
             TypeName::new(&name).map_err(|invalid| Invalid { field: "then".into(), ..invalid })
         };
+        let id = |text: String| {
+            let invalid = || Invalid::new("parent", format!("'{text}' is not the id of a job"));
+            text.parse::<JobId>().map_err(|_| invalid())
+        };
         Ok(AddOptions {
             run_at,
             priority: self.priority.map(Priority::new).transpose()?.unwrap_or_default(),
@@ -69,8 +75,11 @@ impl RawOptions {
             expires: above_zero("expires", self.expires)?,
             unique: self.unique,
             then: self.then.map(name).transpose()?,
-            parent: None,
-            extra: Extra::default(),
+            parent: self.parent.map(id).transpose()?,
+            extra: Extra {
+                repeat: repeat.map(|repeat| Arc::from(repeat.as_str())),
+                ..Extra::default()
+            },
         })
     }
 }
@@ -101,12 +110,17 @@ impl AddOptions {
                 "timeout" => raw.timeout = Some(duration()?),
                 "expires" => raw.expires = Some(duration()?),
                 "unique" => raw.unique = Some(text(name, value, "order-17")?.to_owned()),
+                "repeat" => {
+                    raw.repeat = Some(text(name, value, "FINISHED, +1 HOUR")?.to_owned());
+                }
+                "parent" => {
+                    raw.parent = Some(text(name, value, "7420395830000000001")?.to_owned());
+                }
                 "then" => raw.then = Some(text(name, value, "report")?.to_owned()),
-                name if OPTIONS_NOT_BUILT.contains(&name) => return Err(not_built(name)),
                 name => {
                     let reason = format!(
                         "there is no option '{name}'; there are run_at, delay, priority, timeout, \
-                         expires, unique and then"
+                         expires, unique, repeat, parent and then"
                     );
                     return Err(Invalid::new(name, reason));
                 }
@@ -114,10 +128,6 @@ impl AddOptions {
         }
         raw.check(now)
     }
-}
-
-pub fn not_built(option: &str) -> Invalid {
-    Invalid::new(option, format!("the option '{option}' is not built into this version yet"))
 }
 
 /// A time limit that lets something happen.
@@ -151,7 +161,8 @@ mod tests {
     #[test]
     fn all_options_of_an_emitted_job_are_read() {
         let options = json!({"delay":"2s","priority":7.0,"timeout":"1m","expires":"1h",
-                             "unique":"k","then":"next","run_at":null,"parent":null});
+                             "unique":"k","then":"next","run_at":null,"parent":"17",
+                             "repeat":"finished, +1 hour"});
         let seconds = Duration::from_secs;
         let read = AddOptions {
             run_at: Some(Timestamp(3000)),
@@ -160,8 +171,8 @@ mod tests {
             expires: Some(seconds(3600)),
             unique: Some("k".into()),
             then: Some(TypeName::new("next").unwrap()),
-            parent: None,
-            extra: Extra::default(),
+            parent: JobId::new(17),
+            extra: Extra { repeat: Some("FINISHED, +1 HOUR".into()), ..Extra::default() },
         };
         assert_eq!(AddOptions::parse(&options, NOW), Ok(read));
         let later = json!({"run_at":"1970-01-01T01:00:09+01:00"});
@@ -169,6 +180,15 @@ mod tests {
         for none in [json!(null), json!({})] {
             assert_eq!(AddOptions::parse(&none, NOW), Ok(AddOptions::default()));
         }
+    }
+
+    #[test]
+    fn a_cron_pattern_says_when_the_first_run_is_unless_somebody_else_does() {
+        let run_at = |options: Value| AddOptions::parse(&options, NOW).unwrap().run_at;
+        let cron = "cron: 0 0 * * *";
+        assert_eq!(run_at(json!({"repeat":cron})), Some(Timestamp(86_400_000)));
+        assert_eq!(run_at(json!({"repeat":cron,"delay":"1s"})), Some(Timestamp(2000)));
+        assert_eq!(run_at(json!({"repeat":"DAILY"})), None);
     }
 
     #[test]
@@ -189,8 +209,13 @@ mod tests {
             (json!({"unique":"x".repeat(256)}), "unique"),
             (json!({"then":"a|b"}), "then"),
             (json!({"then":""}), "then"),
-            (json!({"repeat":"daily"}), "repeat"),
-            (json!({"parent":"1"}), "parent"),
+            (json!({"repeat":"sometimes"}), "repeat"),
+            (json!({"repeat":"cron: 61 * * * *"}), "repeat"),
+            (json!({"repeat":""}), "repeat"),
+            (json!({"repeat":5}), "repeat"),
+            (json!({"parent":"x"}), "parent"),
+            (json!({"parent":"0"}), "parent"),
+            (json!({"parent":1}), "parent"),
             (json!({"colour":"red"}), "colour"),
         ];
         for (options, field) in cases {

@@ -60,6 +60,11 @@ impl Repeat {
         Rule::parse(&self.0).is_ok_and(|rule| rule.base == Base::Scheduled)
     }
 
+    /// When the job first runs, if that is not at once.
+    pub fn first(&self, now: Timestamp) -> Option<Timestamp> {
+        after_cron(&self.0).and_then(|pattern| Cron::parse(pattern).ok()?.next(now))
+    }
+
     /// When the job runs again. None when its base is missing, or the time cannot be written.
     pub fn next(&self, bases: &Bases) -> Option<Timestamp> {
         match after_cron(&self.0) {

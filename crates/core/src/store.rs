@@ -391,6 +391,9 @@ pub struct Settlement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
     Done,
+    /// Its attempt is over, and its children come first: it waits for them, and whatever was to
+    /// follow it waits too.
+    Paused,
     /// The lease is not (any more) the caller's; nothing changed.
     Stale,
 }

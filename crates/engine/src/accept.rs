@@ -1,7 +1,8 @@
 //! Accept: jobs come in and are durable before anybody is told so.
 //!
 //! The ordinary way is the journal: one fdatasync for all adds that wait, and nothing else. An add
-//! with a `unique` key must ask the store who holds the key, so it goes into the store at once.
+//! with a `unique` key must ask the store who holds the key, so it goes into the store at once, and
+//! so does one with a `parent` (see `child`).
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ use windlass_core::{
 use windlass_journal::{Body, Entry, Key};
 
 use crate::api::{AddJob, AddPayload, Added, Error, Idempotency};
+use crate::child;
 use crate::event;
 use crate::idempotency::Found;
 use crate::shared::Shared;
@@ -70,13 +72,15 @@ pub(crate) async fn add_emitted(
     let began = Instant::now();
     let now = shared.now();
     let mut numbers: HashMap<TypeKey, usize> = HashMap::new();
-    let (mut entries, mut unique) = (Vec::with_capacity(emitted.len()), Vec::new());
+    let mut entries = Vec::with_capacity(emitted.len());
+    let (mut unique, mut children) = (Vec::new(), Vec::new());
     for Emitted { name, payload, options } in emitted {
         let key = TypeKey { tenant: tenant.clone(), name };
         *numbers.entry(key.clone()).or_default() += 1;
-        if options.unique.is_some() {
+        if options.unique.is_some() || options.parent.is_some() {
             let id = shared.journal.make_id().map_err(storage_error)?;
-            unique.push(new_job(id, key, Payload::Inline(payload), options, now));
+            let to = if options.parent.is_some() { &mut children } else { &mut unique };
+            to.push(new_job(id, key, Payload::Inline(payload), options, now));
         } else {
             entries.push(entry(key, Body::Inline(payload), options, now));
         }
@@ -84,6 +88,9 @@ pub(crate) async fn add_emitted(
     // These come first: if the others fail, an attempt that is made again finds its keys held.
     if !unique.is_empty() {
         insert(shared, unique, Vec::new()).await?;
+    }
+    if !children.is_empty() {
+        child::insert(shared, tenant, children).await?;
     }
     if !entries.is_empty() {
         append(shared, entries, None).await?;
@@ -108,12 +115,17 @@ fn check(jobs: &[AddJob]) -> Result<(), Error> {
             return Err(Invalid::new("unique", "a unique key has 1 to 255 bytes").into());
         }
     }
-    let unique = jobs.iter().any(|job| job.options.unique.is_some());
-    if unique && jobs.len() > BATCH_JOBS_MAX {
-        let reason = format!("an add with unique keys has at most {BATCH_JOBS_MAX} jobs");
+    if jobs.iter().any(|job| goes_to_store(&job.options)) && jobs.len() > BATCH_JOBS_MAX {
+        let reason =
+            format!("an add with unique keys or parents has at most {BATCH_JOBS_MAX} jobs");
         return Err(Invalid::new("jobs", reason).into());
     }
     Ok(())
+}
+
+/// Only the store knows who holds a key, and what a parent does.
+fn goes_to_store(options: &AddOptions) -> bool {
+    options.unique.is_some() || options.parent.is_some()
 }
 
 async fn add_new(
@@ -124,7 +136,7 @@ async fn add_new(
 ) -> Result<Vec<JobId>, Error> {
     let began = Instant::now();
     let count = jobs.len();
-    let ids = if jobs.iter().any(|job| job.options.unique.is_some()) {
+    let ids = if jobs.iter().any(|job| goes_to_store(&job.options)) {
         add_to_store(shared, key, jobs, idempotency).await?
     } else {
         add_to_journal(shared, key, jobs, idempotency).await?
@@ -180,7 +192,7 @@ fn entry(key: TypeKey, payload: Body, options: AddOptions, now: Timestamp) -> En
     }
 }
 
-/// Who holds a unique key is known to the store alone, so this add waits for it.
+/// This add waits for the store.
 async fn add_to_store(
     shared: &Shared,
     key: &TypeKey,
@@ -199,6 +211,15 @@ async fn add_to_store(
             }
         };
         new.push(new_job(id, key.clone(), payload, options, now));
+    }
+    if new.iter().any(|job| job.parent.is_some()) {
+        let ids = child::insert(shared, &key.tenant, new).await?;
+        // Decisions carry no keys. If the daemon dies between the two, a repeated add is a new one.
+        if let Some(note) = idempotency {
+            let keys = vec![record_of(&key.tenant, note, ids.clone(), now)];
+            insert(shared, Vec::new(), keys).await?;
+        }
+        return Ok(ids);
     }
     let ids: Vec<JobId> = new.iter().map(|job| job.id).collect();
     let key_record = |note: &Idempotency| record_of(&key.tenant, note, ids.clone(), now);

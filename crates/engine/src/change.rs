@@ -7,13 +7,14 @@ use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::runner::Stop;
 use windlass_core::store::{Changed, EndRequest, Requeue};
 use windlass_core::{
-    Handler, HandlerId, HandlerSpec, Invalid, JobId, State, Tenant, TypeKey, TypeSettings,
+    Handler, HandlerId, HandlerSpec, Invalid, Job, JobId, State, Tenant, TypeKey, TypeSettings,
 };
 
 use crate::accept::{storage_error, store_error};
 use crate::api::Error;
 use crate::read;
 use crate::reap;
+use crate::settle;
 use crate::shared::Shared;
 
 /// How long a change waits for a job that was just added to reach the store.
@@ -42,6 +43,8 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
     shared.running.set_lost(id);
     shared.runner.stop(id, Stop::Cancelled);
     shared.job_waiters.wake(&id);
+    shared.announce_room();
+    look_for_family(shared, &job);
     Ok(())
 }
 
@@ -57,9 +60,17 @@ pub(crate) async fn retry(shared: &Shared, tenant: &Tenant, id: JobId) -> Result
 pub(crate) async fn delete(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<(), Error> {
     in_store(shared, id).await?;
     let answer = shared.store.job_delete(tenant, id).await.map_err(store_error)?;
-    changed(answer, "removed")?;
+    let job = changed(answer, "removed")?;
     shared.job_waiters.wake(&id);
+    look_for_family(shared, &job);
     Ok(())
+}
+
+/// A parent may run now, or children.
+fn look_for_family(shared: &Shared, job: &Job) {
+    if settle::is_in_family(job) {
+        shared.look();
+    }
 }
 
 pub(crate) async fn requeue(
@@ -147,7 +158,7 @@ pub(crate) async fn in_store(shared: &Shared, id: JobId) -> Result<(), Error> {
     Err(Error::Unavailable("the store does not take jobs now; try again later".into()))
 }
 
-fn changed(answer: Changed, what: &str) -> Result<windlass_core::Job, Error> {
+fn changed(answer: Changed, what: &str) -> Result<Job, Error> {
     match answer {
         Changed::Done(job) => Ok(*job),
         Changed::Refused(state) => Err(refused(what, state)),

@@ -34,7 +34,8 @@ pub(crate) async fn decide(
         let (durability, now) = (Durability::Synced, shared.now());
         let ask = Ask { tenant, which, decide, durability, now };
         let decided = shared.store.job_decide(ask).await.map_err(store_error)?;
-        tell(&shared, &decided.moved, began.elapsed());
+        count(&shared, &decided.moved, began.elapsed());
+        tell(&shared, &decided.moved);
         Ok(decided)
     })
     .await
@@ -91,7 +92,8 @@ pub(crate) async fn query(
         };
         let answer = shared.store.query(ask).await.map_err(store_error)?;
         if let SqlAnswer::Wrote { moved, .. } = &answer {
-            tell(&shared, moved, began.elapsed());
+            count(&shared, moved, began.elapsed());
+            tell(&shared, moved);
         }
         Ok(answer)
     })
@@ -115,17 +117,21 @@ fn needed(shared: &Shared, which: &[Which]) -> Option<JobId> {
     which.iter().filter_map(of_one).max()
 }
 
-/// What moved: the scheduler, the dispatcher, waiting workers and requests, runs that lost their
-/// lease, the log and the numbers. `took` is how long those who entered were waited for.
-pub(crate) fn tell(shared: &Shared, moved: &Moved, took: Duration) {
+/// Counts jobs that entered; `took` is how long that was waited for.
+fn count(shared: &Shared, moved: &Moved, took: Duration) {
     let mut numbers: HashMap<&TypeKey, usize> = HashMap::new();
-    for (id, key) in &moved.entered {
-        event::entered(*id, key);
+    for (_, key) in &moved.entered {
         *numbers.entry(key).or_default() += 1;
     }
     for (key, jobs) in numbers {
         shared.metrics.accepted(key, jobs, took);
     }
+}
+
+/// What moved, for all who care: the log, runs that lost their lease, waiting requests, the
+/// scheduler, the dispatcher and waiting workers.
+pub(crate) fn tell(shared: &Shared, moved: &Moved) {
+    moved.entered.iter().for_each(|(id, key)| event::entered(*id, key));
     for id in &moved.stopped {
         if shared.running.get(*id).is_some() {
             shared.running.set_lost(*id);

@@ -8,7 +8,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | `engine` | the handle: every verb, nothing else |
-//! | `accept`, `idempotency` | jobs come in and are durable before anybody is told so |
+//! | `accept`, `child`, `idempotency` | jobs come in and are durable before anybody is told so |
 //! | `ingest`, `adopt` | from the journal (our own, or a dead daemon's) into the store |
 //! | `schedule` | which type is next: pure |
 //! | `dispatch`, `batch` | claim, hand over to the runner, turn reports into verdicts |
@@ -31,6 +31,7 @@ pub mod api;
 mod batch;
 mod catalogue;
 mod change;
+mod child;
 mod decide;
 mod dispatch;
 mod engine;

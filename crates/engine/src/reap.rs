@@ -153,6 +153,9 @@ impl Reap {
             event::ended(job, ended, Duration::ZERO, "failed");
             shared.job_waiters.wake(&job.id);
         }
+        if jobs.iter().any(settle::is_in_family) {
+            shared.look();
+        }
         Ok(jobs.len())
     }
 }

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_core::retry::Verdict;
 use windlass_core::store::{Durability, LeaseRef, Settled, Settlement};
 use windlass_core::time::format_time;
-use windlass_core::{Job, Log, Timestamp};
+use windlass_core::{Job, Log, State, Timestamp};
 
 use crate::event;
 use crate::follow;
@@ -133,16 +133,25 @@ pub(crate) fn conclude(
         event::returned(job, "lease lost");
         return;
     }
+    let paused = answer == Settled::Paused;
     match (settlement.ended, settlement.verdict) {
         (Some(ended), verdict) => {
             let again = matches!(verdict, Verdict::Again { .. });
             shared.metrics.ended(&job.key, ended.code, again);
-            event::ended(job, ended, run, what_next(verdict));
+            let what = if paused { State::Paused.as_str() } else { what_next(verdict) };
+            event::ended(job, ended, run, what);
         }
         (None, _) => event::returned(job, "released"),
     }
-    settlement.follow.iter().for_each(|next| follow::entered(shared, next));
     shared.job_waiters.wake(&job.id);
+    shared.announce_room();
+    if paused || is_in_family(job) {
+        shared.look();
+    }
+    if paused {
+        return;
+    }
+    settlement.follow.iter().for_each(|next| follow::entered(shared, next));
     if let Verdict::Again { run_at } | Verdict::Release { run_at } | Verdict::Repeat { run_at } =
         settlement.verdict
     {
@@ -152,6 +161,11 @@ pub(crate) fn conclude(
             shared.announce_due(run_at);
         }
     }
+}
+
+/// Whether others may have moved with this job; only the store knows which.
+pub(crate) fn is_in_family(job: &Job) -> bool {
+    job.children || job.parent.is_some()
 }
 
 /// A release: the attempt does not count, and leaves no log.

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -92,7 +92,6 @@ fn is_empty(took: &Took) -> bool {
 }
 
 async fn take_now(shared: &Shared, wish: &TakeWish) -> Result<Took, Error> {
-    let began = Instant::now();
     learn_settings(shared, wish).await?;
     let limited = limited_types(shared, wish);
     // Two who count at the same time would both take the last place.
@@ -136,7 +135,7 @@ async fn take_now(shared: &Shared, wish: &TakeWish) -> Result<Took, Error> {
             scheduler.spend_rate(key, u64::from(jobs), now);
         }
     }
-    decide::tell(shared, &took.moved, began.elapsed());
+    decide::tell(shared, &took.moved);
     Ok(took)
 }
 
@@ -203,7 +202,7 @@ async fn hand_back(shared: &Shared, given: Vec<Taken>) {
     let (durability, now) = (Durability::Relaxed, shared.now());
     let ask = Ask { tenant, which, decide, durability, now };
     match shared.store.job_decide(ask).await {
-        Ok(decided) => decide::tell(shared, &decided.moved, Duration::ZERO),
+        Ok(decided) => decide::tell(shared, &decided.moved),
         Err(error) => tracing::warn!(%error, "jobs of a worker that went away wait for their time"),
     }
 }

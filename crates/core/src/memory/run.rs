@@ -76,7 +76,7 @@ impl State {
             matches!(settlement.verdict, Verdict::End(Ending::Finished) | Verdict::Repeat { .. });
         // It has not come to its end: what follows it has to wait too.
         if well && self.waits_for_children(id, now) {
-            return Settled::Done;
+            return Settled::Paused;
         }
         let row = self.jobs.get_mut(&id).expect("a job that was just found");
         row.job.lease = None;
