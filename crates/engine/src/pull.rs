@@ -233,7 +233,7 @@ pub(crate) async fn progress(
     }
     let progress = Progress { percent, message, at: shared.now() };
     match shared.store.job_progress(lease.clone(), progress).await.map_err(store_error)? {
-        Settled::Done => Ok(()),
+        Settled::Done | Settled::Paused => Ok(()),
         Settled::Stale => Err(lost_or_unknown(shared, &lease).await),
     }
 }
