@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 
-use windlass_core::add::{self as options, OPTIONS_NOT_BUILT, RawOptions};
+use windlass_core::add::RawOptions;
 use windlass_core::limit::{KEY_BYTES_MAX, PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PIECE_BYTES};
 use windlass_core::{AddOptions, TypeKey};
 use windlass_engine::api::{AddJob, AddPayload, Added, Fingerprint, Idempotency};
@@ -35,8 +35,8 @@ pub(crate) const OPTIONS: &[Parameter] = &[
     Parameter { name: "timeout", what: "Time limit of one attempt." },
     Parameter { name: "expires", what: "Give up this long from now." },
     Parameter { name: "unique", what: "While a job with this key has not ended, its id is given." },
-    Parameter { name: "repeat", what: "Not built into this version yet." },
-    Parameter { name: "parent", what: "Not built into this version yet." },
+    Parameter { name: "repeat", what: "When the job runs again by itself: FINISHED, +1 HOUR." },
+    Parameter { name: "parent", what: "The id of a job that waits for this one." },
     Parameter { name: "then", what: "A type that gets the result of the job as its payload." },
 ];
 
@@ -170,9 +170,6 @@ impl Keyed {
 }
 
 fn options_from_query(door: &Door, query: &Query) -> Result<AddOptions, Failure> {
-    if let Some(option) = OPTIONS_NOT_BUILT.into_iter().find(|name| query.get(name).is_some()) {
-        return Err(options::not_built(option).into());
-    }
     let time = |text| WireTime::parse(text).map_err(|reason| Failure::invalid("run_at", reason));
     let raw = RawOptions {
         run_at: query.get("run_at").map(time).transpose()?.map(|time| time.0),
@@ -181,6 +178,8 @@ fn options_from_query(door: &Door, query: &Query) -> Result<AddOptions, Failure>
         timeout: query.duration("timeout")?,
         expires: query.duration("expires")?,
         unique: query.get("unique").map(str::to_owned),
+        repeat: query.get("repeat").map(str::to_owned),
+        parent: query.get("parent").map(str::to_owned),
         then: query.get("then").map(str::to_owned),
     };
     Ok(raw.check(door.clock.now())?)

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use windlass_core::add::{self as options, RawOptions};
+use windlass_core::add::RawOptions;
 use windlass_core::{AddOptions, Clock, TypeKey};
 use windlass_engine::api::{AddJob, Added};
 
@@ -45,12 +45,10 @@ struct JobBody<'a> {
     timeout: Option<WireDuration>,
     expires: Option<WireDuration>,
     unique: Option<String>,
-    #[serde(borrow)]
-    #[schema(value_type = Option<String>)]
-    repeat: Option<&'a RawValue>,
-    #[serde(borrow)]
-    #[schema(value_type = Option<String>)]
-    parent: Option<&'a RawValue>,
+    /// When the job runs again by itself, such as `FINISHED, +1 HOUR` or `cron: 0 9 * * MON-FRI`.
+    repeat: Option<String>,
+    /// The id of a job that runs, or waits for children: it waits for this one too.
+    parent: Option<String>,
     /// A type that gets the result of the job as its payload.
     then: Option<String>,
 }
@@ -99,10 +97,6 @@ fn read_job(
     job: JobBody<'_>,
     clock: &dyn Clock,
 ) -> Result<(Bytes, AddOptions), Failure> {
-    let later = [("repeat", job.repeat), ("parent", job.parent)];
-    if let Some((option, _)) = later.into_iter().find(|(_, value)| value.is_some()) {
-        return Err(options::not_built(option).into());
-    }
     let raw = RawOptions {
         run_at: job.run_at.map(|time| time.0),
         delay: job.delay.map(|delay| delay.0),
@@ -110,6 +104,8 @@ fn read_job(
         timeout: job.timeout.map(|timeout| timeout.0),
         expires: job.expires.map(|expires| expires.0),
         unique: job.unique,
+        repeat: job.repeat,
+        parent: job.parent,
         then: job.then,
     };
     Ok((payload(body, job.payload)?, raw.check(clock.now())?))
@@ -171,7 +167,8 @@ mod tests {
     fn each_job_has_its_own_options() {
         let jobs = parse(
             r#"{"jobs":[{"payload":1,"delay":"2s","priority":7,"timeout":"1m","expires":"1h",
-                "unique":"k"},{"payload":2,"run_at":"1970-01-01T00:00:09Z","then":null}]}"#,
+                "unique":"k","repeat":"hourly","parent":"5"},
+                {"payload":2,"run_at":"1970-01-01T00:00:09Z","then":null}]}"#,
         );
         let options: Vec<_> = jobs.unwrap().into_iter().map(|(_, options)| options).collect();
         assert_eq!(options[0].run_at, Some(Timestamp(3000)));
@@ -179,6 +176,8 @@ mod tests {
         assert_eq!(options[0].timeout, Some(Duration::from_secs(60)));
         assert_eq!(options[0].expires, Some(Duration::from_secs(3600)));
         assert_eq!(options[0].unique.as_deref(), Some("k"));
+        assert_eq!(options[0].extra.repeat.as_deref(), Some("HOURLY"));
+        assert_eq!(options[0].parent, windlass_core::JobId::new(5));
         let plain = AddOptions { run_at: Some(Timestamp(9000)), ..AddOptions::default() };
         assert_eq!(options[1], plain);
     }
@@ -199,7 +198,9 @@ mod tests {
             (r#"{"payload":1,"unique":""}"#, "unique", "jobs[0]: "),
             (r#"{"payload":1,"then":"a|b"}"#, "then", "jobs[0]: "),
             (r#"{"payload":1,"repeat":"x"}"#, "repeat", "jobs[0]: "),
+            (r#"{"payload":1,"repeat":"cron: 0 99 * * *"}"#, "repeat", "jobs[0]: "),
             (r#"{"payload":1,"parent":5}"#, "parent", "jobs[0]: "),
+            (r#"{"payload":1,"parent":"-5"}"#, "parent", "jobs[0]: "),
             (r#"{"payload":1,"type":"x"}"#, "type", "jobs[0]: "),
             (r#"{"payload":"\ud800"}"#, "payload", "jobs[0]: "),
             (r#"{"priority":1}"#, "payload", "jobs[0]: "),

@@ -40,8 +40,10 @@ pub(crate) struct WireJob<'a> {
     /// Any JSON; null in lists.
     #[schema(value_type = serde_json::Value)]
     result: Option<&'a RawValue>,
+    /// The id of the job that waits for this one.
     parent: Option<String>,
-    repeat: Option<String>,
+    /// When it runs again by itself.
+    repeat: Option<&'a str>,
     /// The type that gets the result as its payload when the job ends with 2xx.
     then: Option<&'a str>,
     payload_bytes: u64,
@@ -116,8 +118,8 @@ pub(crate) fn from_job(job: &Job) -> WireJob<'_> {
         code: job.last.map(|ended| ended.code.as_str()),
         exitcode: job.last.map(|ended| ended.status.get()),
         result: None,
-        parent: None,
-        repeat: None,
+        parent: job.parent.map(|id| id.to_string()),
+        repeat: job.extra.repeat.as_deref(),
         then: job.then.as_ref().map(TypeName::as_str),
         payload_bytes: job.payload_bytes,
         progress: job.progress.as_ref().map(|progress| WireProgress {
@@ -184,7 +186,7 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use serde_json::{Value, json};
-    use windlass_core::job::{Ended, Lease, Priority, Token};
+    use windlass_core::job::{Ended, Extra, Lease, Priority, Token};
     use windlass_core::{State, Status, Sysid, Timestamp, TypeKey};
 
     fn job() -> Job {
@@ -209,9 +211,9 @@ mod tests {
             last: Some(Ended::from(Status::ERROR)),
             unique: None,
             then: Some(TypeName::new("next").unwrap()),
-            parent: None,
+            parent: JobId::new(6),
             children: false,
-            extra: Default::default(),
+            extra: Extra { repeat: Some("DAILY".into()), ..Extra::default() },
             payload_bytes: 3,
             progress: None,
         }
@@ -231,7 +233,7 @@ mod tests {
             "attempt": 2, "run_at": "1970-01-01T00:00:00.000Z",
             "created_at": "1970-01-01T00:00:00.000Z", "started_at": "1970-01-01T00:00:00.001Z",
             "finished_at": null, "expires_at": null, "lock": 3, "code": "error", "exitcode": 500,
-            "result": {"a": 1}, "parent": null, "repeat": null, "then": "next", "payload_bytes": 3,
+            "result": {"a": 1}, "parent": "6", "repeat": "DAILY", "then": "next", "payload_bytes": 3,
             "progress": null,
         });
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
