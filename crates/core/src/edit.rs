@@ -242,6 +242,7 @@ impl Put {
         let lent = job.extra.lent && job.state == State::Queued;
         Ok(Job {
             lease: job.lease.filter(|_| running),
+            started_at: job.started_at.or(running.then_some(now)),
             finished_at: ended.then(|| job.finished_at.unwrap_or(now)),
             children: job.children || before.children,
             extra: Extra { lent, ..job.extra.clone() },

@@ -1,33 +1,128 @@
-//! Patterns with which a worker names types: `*` stands for any text, `?` for one character.
+//! Patterns with which workers name types, as SQLite's GLOB reads them: `*` stands for any text,
+//! `?` for one character, `[a-z]` for one of a set, `[^a-z]` for one that is not in it. Nothing is
+//! special to them about `/`, and case matters.
 
 /// Whether `pattern` matches the whole of `text`. Linear in practice, bounded by their product.
 pub fn matches(pattern: &str, text: &str) -> bool {
-    let (pattern, text): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), text.chars().collect());
-    let (mut p, mut t) = (0, 0);
-    let mut last_star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        match pattern.get(p) {
-            Some('*') => {
-                last_star = Some((p, t));
-                p += 1;
+    Pattern::new(pattern).matches(text)
+}
+
+/// A pattern that was read once, to be used often.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern(Vec<Step>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Step {
+    Any,
+    One,
+    Char(char),
+    Set {
+        out: bool,
+        ranges: Vec<(char, char)>,
+    },
+    /// A set that does not end: nothing is in it.
+    Nothing,
+}
+
+impl Pattern {
+    pub fn new(pattern: &str) -> Pattern {
+        let mut rest = pattern.chars();
+        let mut steps = Vec::new();
+        while let Some(c) = rest.next() {
+            steps.push(match c {
+                '*' => Step::Any,
+                '?' => Step::One,
+                '[' => match read_set(rest.as_str()) {
+                    Some((set, behind)) => {
+                        rest = behind.chars();
+                        set
+                    }
+                    None => {
+                        rest = "".chars();
+                        Step::Nothing
+                    }
+                },
+                c => Step::Char(c),
+            });
+        }
+        Pattern(steps)
+    }
+
+    pub fn matches(&self, text: &str) -> bool {
+        let Pattern(steps) = self;
+        let (mut at, mut text) = (0, text.chars());
+        // Where the newest star stands, and what comes behind the text that it has taken so far.
+        let mut star: Option<(usize, std::str::Chars<'_>)> = None;
+        loop {
+            if steps.get(at) == Some(&Step::Any) {
+                star = Some((at, text.clone()));
+                at += 1;
+                continue;
             }
-            Some(&c) if c == '?' || c == text[t] => {
-                p += 1;
-                t += 1;
+            let Some(c) = text.next() else { break };
+            if steps.get(at).is_some_and(|step| step.fits(c)) {
+                at += 1;
+                continue;
             }
-            _ => match last_star {
-                // Let the newest star take one character more, and try again behind it.
-                Some((star, taken)) => {
-                    p = star + 1;
-                    t = taken + 1;
-                    last_star = Some((star, taken + 1));
-                }
-                None => return false,
-            },
+            // Let the newest star take one character more, and try again behind it.
+            let Some((stands, taken)) = &mut star else { return false };
+            taken.next();
+            (at, text) = (*stands + 1, taken.clone());
+        }
+        steps[at..].iter().all(|step| *step == Step::Any)
+    }
+
+    /// What every text that matches begins with.
+    pub fn prefix(&self) -> String {
+        let literal = |step: &Step| if let Step::Char(c) = step { Some(*c) } else { None };
+        self.0.iter().map_while(literal).collect()
+    }
+
+    /// It matches its prefix, and nothing else.
+    pub fn is_literal(&self) -> bool {
+        self.0.iter().all(|step| matches!(step, Step::Char(_)))
+    }
+}
+
+impl Step {
+    fn fits(&self, c: char) -> bool {
+        match self {
+            Step::One => true,
+            Step::Char(own) => *own == c,
+            Step::Set { out, ranges } => {
+                ranges.iter().any(|(from, to)| (*from..=*to).contains(&c)) != *out
+            }
+            Step::Any | Step::Nothing => false,
         }
     }
-    pattern[p..].iter().all(|c| *c == '*')
+}
+
+/// Reads a set from behind its `[`; answers with what is left behind its `]`. A `]` in the first
+/// place is one of the set, and so is a `-` that has no character on both of its sides.
+fn read_set(text: &str) -> Option<(Step, &str)> {
+    let (out, text) = match text.strip_prefix('^') {
+        Some(text) => (true, text),
+        None => (false, text),
+    };
+    let mut ranges = Vec::new();
+    let mut rest = text.chars();
+    if let Some(text) = text.strip_prefix(']') {
+        ranges.push((']', ']'));
+        rest = text.chars();
+    }
+    let mut from = None;
+    loop {
+        match rest.next()? {
+            ']' => return Some((Step::Set { out, ranges }, rest.as_str())),
+            '-' if from.is_some() && !rest.as_str().starts_with(']') => {
+                ranges.extend(from.take().zip(Some(rest.next()?)));
+            }
+            c => {
+                ranges.push((c, c));
+                from = Some(c);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -43,6 +138,28 @@ mod tests {
         }
         for (pattern, text) in [("", "a"), ("a", ""), ("?", ""), ("a*c", "abd"), ("a", "A")] {
             assert!(!matches(pattern, text), "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn sets_have_ranges_and_opposites() {
+        let fits = [("[a-c]x", "bx"), ("[^a-c]", "d"), ("[]]", "]"), ("[^]]", "a"), ("[a-]", "-")];
+        for (pattern, text) in fits.into_iter().chain([("*[0-9]", "a/7"), ("[ä-ü]", "ö")]) {
+            assert!(matches(pattern, text), "{pattern} {text}");
+        }
+        let misfits = [("[a-c]", "B"), ("[^a-c]", "b"), ("[a-c]", ""), ("[a", "a"), ("a[", "a[")];
+        for (pattern, text) in misfits.into_iter().chain([("[]", "["), ("[c-a]", "b")]) {
+            assert!(!matches(pattern, text), "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_knows_how_its_texts_begin() {
+        for (pattern, prefix, literal) in
+            [("abc", "abc", true), ("a/b*", "a/b", false), ("[a]b", "", false), ("", "", true)]
+        {
+            let read = Pattern::new(pattern);
+            assert_eq!((read.prefix().as_str(), read.is_literal()), (prefix, literal), "{pattern}");
         }
     }
 }

@@ -9,6 +9,8 @@ use windlass_core::time::Timestamp;
 use windlass_core::{Job, JobId, State};
 
 use crate::error::Result;
+use crate::extra;
+use crate::family;
 use crate::insert;
 use crate::queue::{self, Place};
 use crate::row::{self, Stored, part};
@@ -37,6 +39,7 @@ pub(crate) fn job_cancel(tx: &mut Tx<'_>, request: &EndRequest) -> Result<Change
             ended: None,
             parts: stored.parts,
             unique: stored.job.unique.as_deref(),
+            child: stored.job.parent.is_some(),
         },
     )?;
     Ok(Changed::Done(Box::new(stored.job)))
@@ -75,8 +78,9 @@ fn rerun(tx: &mut Tx<'_>, stored: Stored, now: Timestamp) -> Result<Changed> {
     }
     let gone = parts & (part::RESULT | part::PROGRESS);
     remove_parts(tx.conn, id, gone)?;
+    let parts = extra::retimed(tx.conn, id, parts & !gone)?;
     let mut update = tx.conn.prepare_cached(RERUN)?;
-    update.execute(params![id, row::state_number(state), now.ms(), parts & !gone])?;
+    update.execute(params![id, row::state_number(state), now.ms(), parts])?;
     tx.count(*type_id, Counter::of_state(job.state), -1);
     queue::add(tx, Place { run_at: now, ..place(&stored) }, now)?;
     Ok(Changed::Done(Box::new(stored.job)))
@@ -106,18 +110,39 @@ pub(crate) fn job_requeue(tx: &mut Tx<'_>, requeue: &Requeue) -> Result<u64> {
     Ok(queued)
 }
 
-pub(crate) fn job_delete(tx: &mut Tx<'_>, tenant: &Tenant, id: JobId) -> Result<Changed> {
+pub(crate) fn job_delete(
+    tx: &mut Tx<'_>,
+    tenant: &Tenant,
+    id: JobId,
+    now: Timestamp,
+) -> Result<Changed> {
     let Some(stored) = row::find_of(tx.conn, tenant, id)? else { return Ok(Changed::NotFound) };
     if state::next(stored.job.state, Event::Delete).is_none() {
         return Ok(Changed::Refused(stored.job.state));
     }
-    leave(tx, &stored)?;
-    if let Some(unique) = stored.job.unique.as_ref().filter(|_| !stored.job.state.is_ended()) {
-        let free = "DELETE FROM unique_key WHERE type_id = ?1 AND key = ?2";
-        tx.conn.prepare_cached(free)?.execute(params![stored.type_id, unique])?;
-    }
-    remove(tx.conn, id.get(), stored.parts)?;
+    erase(tx, &stored)?;
+    family::after_removal(tx, &stored.job, now.max(stored.job.created_at))?;
     Ok(Changed::Done(Box::new(stored.job)))
+}
+
+/// Removes a job, wherever it is, and leaves its family alone.
+pub(crate) fn erase(tx: &mut Tx<'_>, stored: &Stored) -> Result<()> {
+    leave(tx, stored)?;
+    if let Some(unique) = held(&stored.job) {
+        free(tx.conn, stored.type_id, unique)?;
+    }
+    remove(tx.conn, stored.job.id.get(), stored.parts)
+}
+
+/// The unique key that a job holds.
+pub(crate) fn held(job: &Job) -> Option<&str> {
+    job.unique.as_deref().filter(|_| !job.state.is_ended())
+}
+
+pub(crate) fn free(conn: &Connection, type_id: i64, unique: &str) -> Result<()> {
+    let free = "DELETE FROM unique_key WHERE type_id = ?1 AND key = ?2";
+    conn.prepare_cached(free)?.execute(params![type_id, unique])?;
+    Ok(())
 }
 
 /// Takes a job out of the queue, the lease or the counter that it is in.
@@ -134,7 +159,8 @@ pub(crate) fn leave(tx: &mut Tx<'_>, stored: &Stored) -> Result<()> {
 
 fn place(stored: &Stored) -> Place {
     let Job { id, priority, run_at, .. } = stored.job;
-    Place { type_id: stored.type_id, rank: row::rank(priority), id: id.get(), run_at }
+    let rank = row::rank(priority, stored.parts);
+    Place { type_id: stored.type_id, rank, id: id.get(), run_at }
 }
 
 /// Removes a job's row and all that belongs to it.
@@ -143,12 +169,13 @@ pub(crate) fn remove(conn: &Connection, id: i64, parts: i64) -> Result<()> {
     remove_parts(conn, id, parts)
 }
 
-fn remove_parts(conn: &Connection, id: i64, parts: i64) -> Result<()> {
+pub(crate) fn remove_parts(conn: &Connection, id: i64, parts: i64) -> Result<()> {
     let tables = [
         (part::PAYLOAD, "DELETE FROM payload WHERE id = ?1"),
         (part::RESULT, "DELETE FROM result WHERE id = ?1"),
         (part::LOG, "DELETE FROM log WHERE id = ?1"),
         (part::PROGRESS, "DELETE FROM progress WHERE id = ?1"),
+        (part::EXTRA, "DELETE FROM extra WHERE id = ?1"),
     ];
     for (part, sql) in tables {
         if parts & part != 0 {

@@ -8,9 +8,10 @@ use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::state::{self, Event};
 use windlass_core::store::{Claim, Claimed, LeaseRef, Pick};
 use windlass_core::time::Timestamp;
-use windlass_core::{Extra, HandlerId, Job, Lease, Payload, Priority, State};
+use windlass_core::{HandlerId, Job, Lease, Payload, Priority, State};
 
 use crate::error::{Failure, Result};
+use crate::extra;
 use crate::queue::{self, Place};
 use crate::row::{self, part};
 use crate::tx::{Counter, Tx};
@@ -19,15 +20,16 @@ use crate::tx::{Counter, Tx};
 /// has enough: SQLite would compile a statement anew for each number that is bound to a limit.
 pub(crate) const FRONT: &str = "
     SELECT rank, id, run_at FROM ready
-     WHERE type_id = ?1 AND rank >= ?2 ORDER BY rank, id";
+     WHERE type_id = ?1 AND rank >= ?2 ORDER BY rank, run_at, id";
 pub(crate) const TAKE_FRONT: &str = "
-    DELETE FROM ready WHERE type_id = ?1 AND rank >= ?2 AND (rank, id) <= (?3, ?4)";
+    DELETE FROM ready
+     WHERE type_id = ?1 AND rank >= ?2 AND (rank, run_at, id) <= (?3, ?4, ?5)";
 const ADD_LEASE: &str = "
     INSERT INTO lease (id, type_id, owner, token, expires_at, attempt, started_at)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 pub(crate) const JOB: &str = "
     SELECT priority, run_at, due_at, attempt, created_at, expires_at, timeout_ms, token,
-           last_code, last_status, unique_key, then_name, payload_bytes, parts, payload
+           last_code, last_status, unique_key, then_name, payload_bytes, parts, payload, parent_id
       FROM job WHERE id = ?1";
 
 pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Vec<Claimed>> {
@@ -89,7 +91,10 @@ pub(crate) fn held(tx: &mut Tx<'_>, lease: &LeaseRef) -> Result<bool> {
 
 /// The handler in force, if any; `None` for a suspended type. Read each time, because another
 /// process may have changed it.
-fn handler_unless_suspended(conn: &Connection, type_id: i64) -> Result<Option<Option<HandlerId>>> {
+pub(crate) fn handler_unless_suspended(
+    conn: &Connection,
+    type_id: i64,
+) -> Result<Option<Option<HandlerId>>> {
     let find = "SELECT suspended, handler_id FROM type WHERE id = ?1";
     let columns = |row: &Row<'_>| Ok((row.get::<_, bool>(0)?, row.get::<_, Option<i64>>(1)?));
     let (suspended, handler) = conn.prepare_cached(find)?.query_row([type_id], columns)?;
@@ -110,7 +115,7 @@ fn take(
 ) -> Result<Vec<i64>> {
     let mut ids = Vec::with_capacity(limit);
     if let Some(floor) = floor {
-        take_from(tx, type_id, row::rank(floor), limit.min(1), now, &mut ids)?;
+        take_from(tx, type_id, row::rank(floor, 0), limit.min(1), now, &mut ids)?;
     }
     take_from(tx, type_id, 0, limit, now, &mut ids)?;
     Ok(ids)
@@ -138,7 +143,9 @@ fn take_from(
             .take(wanted)
             .collect::<rusqlite::Result<Vec<_>>>()?;
         let Some(last) = places.last() else { return Ok(()) };
-        conn.prepare_cached(TAKE_FRONT)?.execute([type_id, rank_min, last.rank, last.id])?;
+        let Place { rank, run_at, id, .. } = *last;
+        let mut take = conn.prepare_cached(TAKE_FRONT)?;
+        take.execute([type_id, rank_min, rank, run_at.ms(), id])?;
         for place in &places {
             if place.run_at <= now {
                 ids.push(place.id);
@@ -175,10 +182,16 @@ impl Starter<'_> {
         let missing = || Failure::corrupt(format!("job {id} is ready but not there"));
         let row = rows.next()?.ok_or_else(missing)?;
         let token = Token::next(claim.boot, row.get::<_, Option<i64>>(7)?.map(Token));
+        let state = state::next(State::Queued, Event::Claim).expect("what is ready is queued");
+        let parts: i64 = row.get(13)?;
+        let mut extra = extra::of_parts(parts, state);
+        if parts & part::EXTRA != 0 {
+            extra::read(self.conn, id, &mut extra)?;
+        }
         let job = Job {
             id: row::job_id(id)?,
             key: pick.key.clone(),
-            state: state::next(State::Queued, Event::Claim).expect("what is ready is queued"),
+            state,
             priority: row::priority(row.get(0)?)?,
             run_at: Timestamp(row.get(1)?),
             due_at: Timestamp(row.get(2)?),
@@ -192,9 +205,9 @@ impl Starter<'_> {
             last: row::ended(row.get(8)?, row.get(9)?)?,
             unique: row.get(10)?,
             then: row::type_name(row, 11)?,
-            parent: None,
-            children: false,
-            extra: Extra::default(),
+            parent: row.get::<_, Option<i64>>(15)?.map(row::job_id).transpose()?,
+            children: parts & part::FAMILY != 0,
+            extra,
             payload_bytes: row.get::<_, i64>(12)? as u64,
             progress: None,
         };
@@ -210,6 +223,22 @@ impl Starter<'_> {
         ])?;
         Ok(Claimed { job, payload, handler })
     }
+}
+
+/// Puts a job under a lease that somebody else made for it.
+pub(crate) fn add_lease(
+    conn: &Connection,
+    id: i64,
+    type_id: i64,
+    lease: &Lease,
+    attempt: u32,
+    started_at: Timestamp,
+) -> Result<()> {
+    let Lease { owner, token, expires_at } = lease;
+    let (owner, expires_at) = (owner.get(), expires_at.ms());
+    let values = params![id, type_id, owner, token.0, expires_at, attempt, started_at.ms()];
+    conn.prepare_cached(ADD_LEASE)?.execute(values)?;
+    Ok(())
 }
 
 /// The payload of a job, from the columns `payload_bytes, parts, payload` that begin at `from`.

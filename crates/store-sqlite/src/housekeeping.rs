@@ -10,7 +10,8 @@ use windlass_core::{Job, State};
 
 use crate::change;
 use crate::error::Result;
-use crate::row::{self, Stored};
+use crate::family;
+use crate::row::{self, Stored, part};
 use crate::settle::{self, End, Said};
 use crate::tx::{Counter, Tx};
 
@@ -28,7 +29,7 @@ pub(crate) const EXPIRED: &str = "
 pub(crate) const QUEUED_OLDEST: &str = "
     SELECT id, due_at FROM job WHERE type_id = ?1 AND state = 0 AND id > ?2 ORDER BY id LIMIT ?3";
 pub(crate) const OUTDATED: &str = "
-    SELECT id, type_id, state, parts FROM job
+    SELECT id, type_id, state, parts, parent_id IS NOT NULL FROM job
      WHERE purge_at IS NOT NULL AND purge_at <= ?1 ORDER BY purge_at LIMIT ?2";
 
 pub(crate) fn job_give_up(tx: &mut Tx<'_>, give_up: &GiveUp) -> Result<Vec<Job>> {
@@ -100,6 +101,7 @@ fn end(tx: &mut Tx<'_>, stored: Stored, state: State, give_up: &GiveUp) -> Resul
             ended: Some(give_up.ended),
             parts,
             unique: job.unique.as_deref(),
+            child: job.parent.is_some(),
         },
     )?;
     Ok(Job { state, last: Some(give_up.ended), finished_at: Some(give_up.now), ..job })
@@ -110,12 +112,17 @@ pub(crate) fn job_purge(tx: &mut Tx<'_>, now: Timestamp, limit: usize) -> Result
     let mut outdated = conn.prepare_cached(OUTDATED)?;
     let rows = outdated
         .query_map(params![now.ms(), limit.min(BATCH_JOBS_MAX) as i64], |row| {
-            Ok([row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?, row.get(3)?])
+            Ok([row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?])
         })?
         .collect::<rusqlite::Result<Vec<_>>>()?;
-    for [id, type_id, state, parts] in &rows {
+    for [id, type_id, state, parts, child] in &rows {
+        let kin = *child != 0 || parts & part::FAMILY != 0;
+        let stored = if kin { row::find(conn, *id)? } else { None };
         change::remove(conn, *id, *parts)?;
         tx.count(*type_id, Counter::of_state(row::state(*state)?), -1);
+        if let Some(stored) = stored {
+            family::after_removal(tx, &stored.job, now)?;
+        }
     }
     purge_keys(tx, now)?;
     Ok(rows.len() as u64)

@@ -1,24 +1,25 @@
 //! Jobs come in, with the idempotency keys, the journal mark and the pieces that belong to them.
 
 use bytes::Bytes;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use windlass_core::name::Tenant;
 use windlass_core::store::{IdempotencyRecord, Insert, Inserted, JournalId, JournalMark};
 use windlass_core::time::Timestamp;
 use windlass_core::{JobId, NewJob, Payload, State, TypeName};
 
 use crate::error::{Failure, Result};
+use crate::extra;
 use crate::queue::{self, Place};
 use crate::row::{self, part};
-use crate::tx::Tx;
+use crate::tx::{Counter, Tx};
 
 /// Payloads above this lie beside the row, so that settling a job does not rewrite them.
 pub(crate) const PAYLOAD_ROW_BYTES_MAX: usize = 2048;
 
 const ADD: &str = "
     INSERT INTO job (id, type_id, state, priority, run_at, due_at, attempt, created_at, expires_at,
-                     timeout_ms, parts, payload_bytes, unique_key, payload, then_name)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+                     timeout_ms, parts, payload_bytes, unique_key, payload, then_name, parent_id)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
     ON CONFLICT (id) DO NOTHING";
 
 pub(crate) fn job_insert(tx: &mut Tx<'_>, insert: &Insert) -> Result<Vec<Inserted>> {
@@ -35,16 +36,19 @@ pub(crate) fn job_insert(tx: &mut Tx<'_>, insert: &Insert) -> Result<Vec<Inserte
     Ok(answers)
 }
 
-/// Adds the job that follows one that ended well.
-pub(crate) fn insert_follow(tx: &mut Tx<'_>, follow: &NewJob) -> Result<()> {
-    let mut new = follow.clone();
+/// Adds a job whose payload is inline even if it is too large for that.
+pub(crate) fn insert_split(tx: &mut Tx<'_>, new: &NewJob) -> Result<Inserted> {
+    let mut new = new.clone();
     let pieces = new.split_payload();
-    if insert_one(tx, &new)? == Inserted::New {
-        for (index, piece) in (0..).zip(&pieces) {
-            payload_put(tx.conn, new.id, index, piece)?;
-        }
+    let inserted = insert_one(tx, &new)?;
+    if inserted == Inserted::New {
+        put_pieces(tx.conn, new.id, &pieces)?;
     }
-    Ok(())
+    Ok(inserted)
+}
+
+pub(crate) fn put_pieces(conn: &Connection, id: JobId, pieces: &[Bytes]) -> Result<()> {
+    (0..).zip(pieces).try_for_each(|(index, piece)| payload_put(conn, id, index, piece))
 }
 
 fn insert_one(tx: &mut Tx<'_>, new: &NewJob) -> Result<Inserted> {
@@ -71,40 +75,87 @@ fn insert_one(tx: &mut Tx<'_>, new: &NewJob) -> Result<Inserted> {
     if let Some(unique) = &new.unique {
         hold(conn, type_id, unique, id)?;
     }
-    let place = Place { type_id, rank: row::rank(new.priority), id, run_at: new.run_at };
-    queue::add(tx, place, new.created_at)?;
+    if let Some(parent) = new.parent {
+        mark_parent(tx, &new.key.tenant, parent)?;
+    }
+    if new.paused {
+        tx.count(type_id, Counter::Paused, 1);
+        return Ok(Inserted::New);
+    }
+    let rank = row::rank(new.priority, extra::parts(&new.extra));
+    queue::add(tx, Place { type_id, rank, id, run_at: new.run_at }, new.created_at)?;
     Ok(Inserted::New)
+}
+
+/// Notes that a job has children.
+pub(crate) fn mark_parent(tx: &mut Tx<'_>, tenant: &Tenant, parent: JobId) -> Result<()> {
+    let mut find = tx.conn.prepare_cached("SELECT type_id, parts FROM job WHERE id = ?1")?;
+    let columns = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
+    let found = find.query_row([parent.get()], columns).optional()?;
+    let Some((type_id, parts)) = found else { return Ok(()) };
+    if parts & part::FAMILY == 0 && tx.types.key(tx.conn, type_id)?.tenant == *tenant {
+        let mark = "UPDATE job SET parts = parts | ?2 WHERE id = ?1";
+        tx.conn.prepare_cached(mark)?.execute([parent.get(), part::FAMILY])?;
+    }
+    Ok(())
 }
 
 /// False when the id is there already.
 fn add(conn: &Connection, type_id: i64, new: &NewJob) -> Result<bool> {
     let id = new.id.get();
-    let (parts, in_row, beside) = match &new.payload {
-        Payload::Inline(bytes) if bytes.len() <= PAYLOAD_ROW_BYTES_MAX => (0, Some(bytes), None),
-        Payload::Inline(bytes) => (part::PAYLOAD, None, Some(bytes)),
-        Payload::Pieces { .. } => (part::PIECES, None, None),
-    };
+    let Lying { part, in_row, beside } = Lying::of(&new.payload);
+    let state = if new.paused { State::Paused } else { State::Queued };
     let added = conn.prepare_cached(ADD)?.execute(params![
         id,
         type_id,
-        row::state_number(State::Queued),
+        row::state_number(state),
         new.priority.get(),
         new.run_at.ms(),
         new.due_at().ms(),
         new.created_at.ms(),
         new.expires_at.map(Timestamp::ms),
         new.timeout.map(row::duration_ms),
-        parts,
+        part | extra::parts(&new.extra),
         new.payload.len() as i64,
         new.unique,
         in_row.map(Bytes::as_ref),
         new.then.as_ref().map(TypeName::as_str),
+        new.parent.map(JobId::get),
     ])?;
-    if let (1, Some(bytes)) = (added, beside) {
+    if added == 1 {
+        put_beside(conn, id, beside)?;
+        extra::write(conn, id, &new.extra, 0)?;
+    }
+    Ok(added == 1)
+}
+
+/// Where a payload lies: in the job's row, beside it, or in pieces.
+pub(crate) struct Lying<'a> {
+    /// What it adds to the job's parts.
+    pub(crate) part: i64,
+    pub(crate) in_row: Option<&'a Bytes>,
+    pub(crate) beside: Option<&'a Bytes>,
+}
+
+impl<'a> Lying<'a> {
+    pub(crate) fn of(payload: &'a Payload) -> Lying<'a> {
+        let (part, in_row, beside) = match payload {
+            Payload::Inline(bytes) if bytes.len() <= PAYLOAD_ROW_BYTES_MAX => {
+                (0, Some(bytes), None)
+            }
+            Payload::Inline(bytes) => (part::PAYLOAD, None, Some(bytes)),
+            Payload::Pieces { .. } => (part::PIECES, None, None),
+        };
+        Lying { part, in_row, beside }
+    }
+}
+
+pub(crate) fn put_beside(conn: &Connection, id: i64, payload: Option<&Bytes>) -> Result<()> {
+    if let Some(bytes) = payload {
         let add = "INSERT INTO payload (id, data) VALUES (?1, ?2)";
         conn.prepare_cached(add)?.execute(params![id, bytes.as_ref()])?;
     }
-    Ok(added == 1)
+    Ok(())
 }
 
 fn is_there(conn: &Connection, id: i64) -> Result<bool> {

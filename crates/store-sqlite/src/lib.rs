@@ -12,6 +12,8 @@
 //! | `reader` | the connections that read |
 //! | `queue` | what waits: ready, deferred, and the way from one to the other |
 //! | `insert`, `claim`, `settle`, `change`, `housekeeping` | the verbs that change jobs |
+//! | `edit`, `take` | decisions: what they see, and how their edits are carried out |
+//! | `family`, `extra` | parents and children, and what else only few jobs have |
 //! | `read`, `row` | the verbs that show them, and their rows |
 //! | `type_row`, `handler`, `sysid` | types, handlers, daemons |
 //! | `error` | SQLite's codes, translated |
@@ -21,7 +23,10 @@
 
 mod change;
 mod claim;
+mod edit;
 mod error;
+mod extra;
+mod family;
 mod handler;
 mod housekeeping;
 mod insert;
@@ -35,6 +40,7 @@ mod reader;
 mod row;
 mod settle;
 mod sysid;
+mod take;
 mod tx;
 mod type_row;
 mod writer;
@@ -244,16 +250,20 @@ impl Store for SqliteStore {
     }
 
     async fn job_delete(&self, tenant: &Tenant, id: JobId) -> Result<Changed, Error> {
-        let tenant = tenant.clone();
-        self.writer.write(SYNCED, 1, move |tx| change::job_delete(tx, &tenant, id)).await
+        let (tenant, now) = (tenant.clone(), self.heard());
+        self.writer.write(SYNCED, 1, move |tx| change::job_delete(tx, &tenant, id, now)).await
     }
 
-    async fn job_decide(&self, _ask: Ask) -> Result<Decided, Error> {
-        Err(Error::Internal("not built".into()))
+    async fn job_decide(&self, ask: Ask) -> Result<Decided, Error> {
+        self.hear(ask.now);
+        let (durability, jobs) = (ask.durability, ask.which.len());
+        self.writer.write(durability, jobs, move |tx| edit::job_decide(tx, &ask)).await
     }
 
-    async fn job_take(&self, _take: Take) -> Result<Took, Error> {
-        Err(Error::Internal("not built".into()))
+    async fn job_take(&self, take: Take) -> Result<Took, Error> {
+        self.hear(take.now);
+        let jobs = take.limit as usize;
+        self.writer.write(RELAXED, jobs, move |tx| take::job_take(tx, &take)).await
     }
 
     async fn query(&self, _ask: SqlAsk) -> Result<SqlAnswer, Error> {

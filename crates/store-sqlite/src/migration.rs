@@ -9,8 +9,11 @@ use windlass_core::store::Error;
 use crate::error::{Failure, Result};
 
 /// Step number n (from 1) leads to version n.
-const STEPS: [&str; 2] =
-    [include_str!("../sql/001_initial.sql"), include_str!("../sql/002_then.sql")];
+const STEPS: [&str; 3] = [
+    include_str!("../sql/001_initial.sql"),
+    include_str!("../sql/002_then.sql"),
+    include_str!("../sql/003_family.sql"),
+];
 
 /// The version that this program reads and writes.
 pub(crate) const VERSION: i64 = STEPS.len() as i64;

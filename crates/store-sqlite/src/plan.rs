@@ -23,7 +23,7 @@ fn check(sql: &str, uses: &str) {
 #[test]
 fn s2_11_a_claim_walks_the_clustered_key_of_what_is_ready() {
     check(claim::FRONT, "ready USING PRIMARY KEY (type_id=? AND rank>?)");
-    check(claim::TAKE_FRONT, "ready USING PRIMARY KEY (type_id=? AND rank>? AND (rank,id)<(?,?))");
+    check(claim::TAKE_FRONT, "ready USING PRIMARY KEY (type_id=? AND rank>? AND (rank,run_at,id)<(?,?,?))");
     check(claim::JOB, "job USING INTEGER PRIMARY KEY (rowid=?)");
 }
 

@@ -1,10 +1,11 @@
-//! The two tables of what waits: `ready` may run now, `deferred` waits for its time. A queued job
-//! without a lease is in exactly one of them.
+//! The tables of what waits: `ready` may run now, `ready_mock` too if somebody asks for mocked
+//! jobs, `deferred` waits for its time. A queued job without a lease is in exactly one of them.
 
 use rusqlite::{Connection, OptionalExtension};
 use windlass_core::time::Timestamp;
 
 use crate::error::Result;
+use crate::row::MOCK_RANK;
 use crate::tx::{Counter, Tx};
 
 /// Deferred jobs that become ready in one step.
@@ -14,12 +15,15 @@ pub(crate) const PROMOTE_JOBS_MAX: usize = 10_000;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) type_id: i64,
+    /// From `MOCK_RANK` on, the job is a mocked one.
     pub(crate) rank: i64,
     pub(crate) id: i64,
     pub(crate) run_at: Timestamp,
 }
 
-const ADD_READY: &str = "INSERT INTO ready (type_id, rank, id, run_at) VALUES (?1, ?2, ?3, ?4)";
+const ADD_READY: &str = "INSERT INTO ready (type_id, rank, run_at, id) VALUES (?1, ?2, ?3, ?4)";
+const ADD_READY_MOCK: &str =
+    "INSERT INTO ready_mock (type_id, rank, run_at, id) VALUES (?1, ?2, ?3, ?4)";
 const ADD_DEFERRED: &str =
     "INSERT INTO deferred (run_at, id, type_id, rank) VALUES (?1, ?2, ?3, ?4)";
 
@@ -31,9 +35,14 @@ pub(crate) const REMOVE_DUE: &str = "DELETE FROM deferred WHERE (run_at, id) <= 
 /// Puts a queued job where it belongs at `now`.
 pub(crate) fn add(tx: &mut Tx<'_>, place: Place, now: Timestamp) -> Result<()> {
     let Place { type_id, rank, id, run_at } = place;
-    if run_at <= now {
+    if run_at <= now && rank >= MOCK_RANK {
+        let mut add = tx.conn.prepare_cached(ADD_READY_MOCK)?;
+        add.execute([type_id, rank - MOCK_RANK, run_at.ms(), id])?;
+        // They are not ready for whoever looks at the numbers.
+        tx.count(type_id, Counter::Deferred, 1);
+    } else if run_at <= now {
         let mut add = tx.conn.prepare_cached(ADD_READY)?;
-        add.execute([type_id, rank, id, run_at.ms()])?;
+        add.execute([type_id, rank, run_at.ms(), id])?;
         tx.count(type_id, Counter::Ready, 1);
     } else {
         let mut add = tx.conn.prepare_cached(ADD_DEFERRED)?;
@@ -43,13 +52,21 @@ pub(crate) fn add(tx: &mut Tx<'_>, place: Place, now: Timestamp) -> Result<()> {
     Ok(())
 }
 
+pub(crate) const REMOVE_READY: &str = "
+    DELETE FROM ready WHERE type_id = ?1 AND rank = ?2 AND run_at = ?3 AND id = ?4";
+const REMOVE_READY_MOCK: &str = "
+    DELETE FROM ready_mock WHERE type_id = ?1 AND rank = ?2 AND run_at = ?3 AND id = ?4";
+
 /// Takes a queued job away, wherever it is.
 pub(crate) fn remove(tx: &mut Tx<'_>, place: Place) -> Result<()> {
     let Place { type_id, rank, id, run_at } = place;
-    let from_ready = "DELETE FROM ready WHERE type_id = ?1 AND rank = ?2 AND id = ?3";
-    let removed = tx.conn.prepare_cached(from_ready)?.execute([type_id, rank, id])?;
+    let (table, rank, counter) = match rank.checked_sub(MOCK_RANK).filter(|rank| *rank >= 0) {
+        Some(rank) => (REMOVE_READY_MOCK, rank, Counter::Deferred),
+        None => (REMOVE_READY, rank, Counter::Ready),
+    };
+    let removed = tx.conn.prepare_cached(table)?.execute([type_id, rank, run_at.ms(), id])?;
     if removed > 0 {
-        tx.count(type_id, Counter::Ready, -1);
+        tx.count(type_id, counter, -1);
         return Ok(());
     }
     let from_deferred = "DELETE FROM deferred WHERE run_at = ?1 AND id = ?2";

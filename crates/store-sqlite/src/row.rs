@@ -8,9 +8,10 @@ use windlass_core::limit::PRIORITY_MAX;
 use windlass_core::name::{Invalid, Tenant, TypeKey, TypeName};
 use windlass_core::outcome::{Code, Status};
 use windlass_core::time::Timestamp;
-use windlass_core::{Extra, Job, JobId, Lease, Priority, State, Sysid};
+use windlass_core::{Job, JobId, Lease, Priority, State, Sysid};
 
 use crate::error::{Failure, Result};
+use crate::extra;
 
 /// What a job has outside of its row, so that nothing is looked for in vain.
 pub(crate) mod part {
@@ -19,6 +20,12 @@ pub(crate) mod part {
     pub(crate) const RESULT: i64 = 4;
     pub(crate) const LOG: i64 = 8;
     pub(crate) const PROGRESS: i64 = 16;
+    /// Other jobs name, or have named, it as their parent.
+    pub(crate) const FAMILY: i64 = 32;
+    pub(crate) const MOCK: i64 = 64;
+    /// Outdated while the job has a lease.
+    pub(crate) const LENT: i64 = 128;
+    pub(crate) const EXTRA: i64 = 256;
 }
 
 /// A job with what only this store knows of it.
@@ -36,7 +43,12 @@ const FIND: &str = "SELECT * FROM job_now WHERE id = ?1";
 pub(crate) fn find(conn: &Connection, id: i64) -> Result<Option<Stored>> {
     let mut statement = conn.prepare_cached(FIND)?;
     let mut rows = statement.query([id])?;
-    rows.next()?.map(stored).transpose()
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let mut stored = stored(row)?;
+    if stored.parts & part::EXTRA != 0 {
+        extra::read(conn, id, &mut stored.job.extra)?;
+    }
+    Ok(Some(stored))
 }
 
 /// The job, if it is this tenant's.
@@ -65,10 +77,11 @@ fn stored(row: &Row<'_>) -> Result<Stored> {
             expires_at: Timestamp(row.get(15)?),
         }),
     };
+    let (state, parts) = (state(row.get(3)?)?, row.get(21)?);
     let job = Job {
         id,
         key,
-        state: state(row.get(3)?)?,
+        state,
         priority: priority(row.get(4)?)?,
         run_at: Timestamp(row.get(5)?),
         due_at: Timestamp(row.get(6)?),
@@ -82,19 +95,23 @@ fn stored(row: &Row<'_>) -> Result<Stored> {
         last: ended(row.get(16)?, row.get(17)?)?,
         unique: row.get(18)?,
         then: type_name(row, 22)?,
-        parent: None,
-        children: false,
-        extra: Extra::default(),
+        parent: row.get::<_, Option<i64>>(23)?.map(job_id).transpose()?,
+        children: parts & part::FAMILY != 0,
+        extra: extra::of_parts(parts, state),
         payload_bytes: row.get::<_, i64>(19)? as u64,
         progress: None,
     };
-    Ok(Stored { job, type_id: row.get(20)?, token, parts: row.get(21)? })
+    Ok(Stored { job, type_id: row.get(20)?, token, parts })
 }
 
-/// Small ranks come first.
-pub(crate) fn rank(priority: Priority) -> i64 {
-    i64::from(PRIORITY_MAX - priority.get())
+/// Small ranks come first. Mocked jobs have theirs apart.
+pub(crate) fn rank(priority: Priority, parts: i64) -> i64 {
+    let mock = if parts & part::MOCK != 0 { MOCK_RANK } else { 0 };
+    i64::from(PRIORITY_MAX - priority.get()) + mock
 }
+
+/// Added to the rank of a mocked job; above all others.
+pub(crate) const MOCK_RANK: i64 = 10_000;
 
 /// The number of a state in a row.
 pub(crate) fn state_number(state: State) -> i64 {

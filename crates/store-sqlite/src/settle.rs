@@ -8,12 +8,14 @@ use windlass_core::limit::LOG_ATTEMPTS_MAX;
 use windlass_core::log::Log;
 use windlass_core::outcome::Json;
 use windlass_core::retry::Verdict;
-use windlass_core::state::{self, Event};
+use windlass_core::state::{self, Ending, Event};
 use windlass_core::store::{LeaseRef, Settled, Settlement};
 use windlass_core::time::Timestamp;
 
 use crate::claim;
 use crate::error::Result;
+use crate::extra;
+use crate::family;
 use crate::insert;
 use crate::queue::{self, Place};
 use crate::row::{self, part};
@@ -21,7 +23,7 @@ use crate::tx::{Counter, Tx};
 
 const LEASED: &str = "
     SELECT l.type_id, l.token, l.expires_at, l.attempt, l.started_at,
-           j.priority, j.parts, j.unique_key
+           j.priority, j.parts, j.unique_key, j.parent_id IS NOT NULL
       FROM lease l JOIN job j ON j.id = l.id WHERE l.id = ?1";
 const END: &str = "
     UPDATE job
@@ -47,6 +49,7 @@ struct Leased {
     rank: i64,
     parts: i64,
     unique: Option<String>,
+    child: bool,
 }
 
 /// How a job ends, whatever ended it.
@@ -62,6 +65,8 @@ pub(crate) struct End<'a> {
     pub(crate) ended: Option<Ended>,
     pub(crate) parts: i64,
     pub(crate) unique: Option<&'a str>,
+    /// It has a parent.
+    pub(crate) child: bool,
 }
 
 pub(crate) fn job_settle(tx: &mut Tx<'_>, settlements: &[Settlement]) -> Result<Vec<Settled>> {
@@ -83,7 +88,10 @@ fn settle_one(
     {
         return Ok(Settled::Stale);
     }
-    drop_lease(tx, id, leased.type_id)?;
+    let waits = waits_for_children(tx.conn, &leased, settlement)?;
+    if !waits {
+        drop_lease(tx, id, leased.type_id)?;
+    }
     if let Some(data) = &settlement.data {
         put_result(tx.conn, id, data)?;
         leased.parts |= part::RESULT;
@@ -94,6 +102,11 @@ fn settle_one(
     }
     let log = Said { attempt: leased.attempt, ended_at: settlement.now, log: &settlement.log };
     leased.parts = log.put(tx.conn, id, leased.parts)?;
+    if waits {
+        // It has not come to its end: what follows it has to wait too.
+        family::pause(tx, settlement, leased.parts)?;
+        return Ok(Settled::Done);
+    }
     match settlement.verdict {
         Verdict::End(ending) => {
             let state = after(Event::End(ending));
@@ -107,6 +120,8 @@ fn settle_one(
         Verdict::Repeat { run_at } => {
             after(Event::Again);
             queue_again(tx, &leased, settlement, 0, run_at)?;
+            let set = "UPDATE job SET due_at = ?2 WHERE id = ?1";
+            tx.conn.prepare_cached(set)?.execute([id, run_at.ms()])?;
         }
         Verdict::Release { run_at } => {
             after(Event::Release);
@@ -114,23 +129,34 @@ fn settle_one(
         }
     }
     if let Some(follow) = &settlement.follow {
-        insert::insert_follow(tx, follow)?;
+        insert::insert_split(tx, follow)?;
     }
     Ok(Settled::Done)
+}
+
+/// Whether the attempt ended well and the job has children that have not ended.
+fn waits_for_children(conn: &Connection, leased: &Leased, by: &Settlement) -> Result<bool> {
+    let well = matches!(by.verdict, Verdict::End(Ending::Finished) | Verdict::Repeat { .. });
+    if !well || leased.parts & part::FAMILY == 0 {
+        return Ok(false);
+    }
+    Ok(family::children(conn, by.lease.id, None)?.pending())
 }
 
 fn find_leased(leased: &mut CachedStatement<'_>, id: i64) -> Result<Option<Leased>> {
     let mut rows = leased.query([id])?;
     let Some(row) = rows.next()? else { return Ok(None) };
+    let parts = row.get(6)?;
     Ok(Some(Leased {
         type_id: row.get(0)?,
         token: Token(row.get(1)?),
         expires_at: Timestamp(row.get(2)?),
         attempt: row.get(3)?,
         started_at: Timestamp(row.get(4)?),
-        rank: row::rank(row::priority(row.get(5)?)?),
-        parts: row.get(6)?,
+        rank: row::rank(row::priority(row.get(5)?)?, parts),
+        parts,
         unique: row.get(7)?,
+        child: row.get(8)?,
     }))
 }
 
@@ -152,6 +178,7 @@ impl Leased {
             ended: by.ended,
             parts: self.parts,
             unique,
+            child: self.child,
         }
     }
 }
@@ -169,12 +196,15 @@ pub(crate) fn end(tx: &mut Tx<'_>, end: &End<'_>) -> Result<()> {
         end.purge_at.ms(),
         end.ended.map(|ended| row::code_number(ended.code)),
         end.ended.map(|ended| ended.status.get()),
-        end.parts,
+        end.parts & !part::LENT,
     ])?;
     tx.count(end.type_id, Counter::of_state(end.state), 1);
     if let Some(unique) = end.unique {
         let free = "DELETE FROM unique_key WHERE type_id = ?1 AND key = ?2 AND id = ?3";
         tx.conn.prepare_cached(free)?.execute(params![end.type_id, unique, end.id])?;
+    }
+    if end.child || end.parts & part::FAMILY != 0 {
+        family::after_end(tx, end.id, end.finished_at, end.purge_at)?;
     }
     Ok(())
 }
@@ -187,6 +217,7 @@ fn queue_again(
     run_at: Timestamp,
 ) -> Result<()> {
     let id = settlement.lease.id.get();
+    let parts = extra::retimed(tx.conn, id, leased.parts)?;
     let mut update = tx.conn.prepare_cached(QUEUE_AGAIN)?;
     update.execute(params![
         id,
@@ -196,7 +227,7 @@ fn queue_again(
         run_at.ms(),
         settlement.ended.map(|ended| row::code_number(ended.code)),
         settlement.ended.map(|ended| ended.status.get()),
-        leased.parts,
+        parts,
     ])?;
     let place = Place { type_id: leased.type_id, rank: leased.rank, id, run_at };
     queue::add(tx, place, settlement.now)

@@ -1,9 +1,10 @@
 //! What an operation works with inside a write transaction. Operations note how their jobs moved
-//! between the counters of a type; the sums are written once per type, just before the commit.
+//! between the counters of a type; the sums are written once per type, just before the commit, and
+//! with them the front of its queue.
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use windlass_core::State;
 use windlass_core::time::Timestamp;
 
@@ -34,6 +35,8 @@ const COUNTERS: usize = 7;
 #[derive(Default)]
 struct Delta {
     counts: [i64; COUNTERS],
+    /// What is ready was touched.
+    front: bool,
     claimed_at: Option<Timestamp>,
 }
 
@@ -58,6 +61,12 @@ const APPLY: &str = "
            cancelled = cancelled + ?8,
            claimed_at = CASE WHEN ?9 > coalesce(claimed_at, ?9 - 1) THEN ?9 ELSE claimed_at END
      WHERE id = ?1";
+pub(crate) const FRONT: &str = "
+    SELECT rank, run_at FROM ready WHERE type_id = ?1 ORDER BY rank, run_at, id LIMIT 1";
+/// Most changes leave the front alone, and then the index over it.
+const APPLY_FRONT: &str = "
+    UPDATE type SET head_rank = ?2, head_run_at = ?3
+     WHERE id = ?1 AND (head_rank IS NOT ?2 OR head_run_at IS NOT ?3)";
 
 impl<'w> Tx<'w> {
     pub(crate) fn new(conn: &'w Connection, types: &'w mut TypeCache) -> Tx<'w> {
@@ -65,13 +74,20 @@ impl<'w> Tx<'w> {
     }
 
     pub(crate) fn count(&mut self, type_id: i64, counter: Counter, jobs: i64) {
-        self.counts.entry(type_id).or_default().counts[counter as usize] += jobs;
+        let delta = self.counts.entry(type_id).or_default();
+        delta.counts[counter as usize] += jobs;
+        delta.front |= counter == Counter::Ready;
     }
 
     pub(crate) fn claimed(&mut self, type_id: i64, jobs: usize, now: Timestamp) {
+        self.count(type_id, Counter::Ready, -(jobs as i64));
+        self.count(type_id, Counter::Running, jobs as i64);
+        self.asked(type_id, now);
+    }
+
+    /// Somebody looks after the jobs of this type.
+    pub(crate) fn asked(&mut self, type_id: i64, now: Timestamp) {
         let delta = self.counts.entry(type_id).or_default();
-        delta.counts[Counter::Ready as usize] -= jobs as i64;
-        delta.counts[Counter::Running as usize] += jobs as i64;
         delta.claimed_at = delta.claimed_at.max(Some(now));
     }
 
@@ -81,11 +97,22 @@ impl<'w> Tx<'w> {
             return Ok(());
         }
         let mut apply = self.conn.prepare_cached(APPLY)?;
-        for (type_id, Delta { counts: c, claimed_at }) in self.counts.drain() {
+        for (type_id, Delta { counts: c, front, claimed_at }) in self.counts.drain() {
             let claimed_at = claimed_at.map(Timestamp::ms);
             apply
                 .execute(params![type_id, c[0], c[1], c[2], c[3], c[4], c[5], c[6], claimed_at])?;
+            if front {
+                apply_front(self.conn, type_id)?;
+            }
         }
         Ok(())
     }
+}
+
+fn apply_front(conn: &Connection, type_id: i64) -> Result<()> {
+    let mut front = conn.prepare_cached(FRONT)?;
+    let place = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
+    let (rank, run_at) = front.query_row([type_id], place).optional()?.unzip();
+    conn.prepare_cached(APPLY_FRONT)?.execute(params![type_id, rank, run_at])?;
+    Ok(())
 }

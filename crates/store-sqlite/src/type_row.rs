@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use windlass_core::handler::TypeSettings;
 use windlass_core::name::{Tenant, TypeKey};
 use windlass_core::record;
@@ -154,6 +154,12 @@ pub(crate) fn settings_get(conn: &Connection, key: &TypeKey) -> Result<TypeSetti
     settings(text.flatten())
 }
 
+/// The settings of the type with this id.
+pub(crate) fn settings_of(conn: &Connection, type_id: i64) -> Result<TypeSettings> {
+    let mut find = conn.prepare_cached("SELECT settings FROM type WHERE id = ?1")?;
+    settings(find.query_row([type_id], |row| row.get(0))?)
+}
+
 fn settings(text: Option<String>) -> Result<TypeSettings> {
     match text {
         None => Ok(TypeSettings::default()),
@@ -195,25 +201,17 @@ pub(crate) fn stats(conn: &Connection, tenant: Option<&Tenant>) -> Result<Vec<Ty
     Ok(stats)
 }
 
-/// Jobs of each priority that are looked at for the oldest one. Within a priority jobs are in the
-/// order of their ids and so nearly in the order in which they came due: looking at the first ones
-/// is exact for short queues and close for long ones, at a cost that does not grow.
-const OLDEST_LOOK_MAX: usize = 64;
-
 fn oldest_ready_at(conn: &Connection, type_id: i64) -> Result<Option<Timestamp>> {
-    let next_rank = "SELECT rank FROM ready WHERE type_id = ?1 AND rank > ?2 ORDER BY rank LIMIT 1";
-    let of_rank = "SELECT run_at FROM ready WHERE type_id = ?1 AND rank = ?2 ORDER BY id";
+    let next_rank = "SELECT rank, run_at FROM ready
+                      WHERE type_id = ?1 AND rank > ?2 ORDER BY rank, run_at, id LIMIT 1";
     let mut next_rank = conn.prepare_cached(next_rank)?;
-    let mut of_rank = conn.prepare_cached(of_rank)?;
     let mut oldest: Option<i64> = None;
     let mut rank: i64 = -1;
+    let columns = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, i64>(1)?));
     // There are no more ranks than priorities.
-    while let Some(next) = next_rank.query_row([type_id, rank], |row| row.get(0)).optional()? {
+    while let Some((next, run_at)) = next_rank.query_row([type_id, rank], columns).optional()? {
         rank = next;
-        for run_at in of_rank.query_map([type_id, rank], |row| row.get(0))?.take(OLDEST_LOOK_MAX) {
-            let run_at = run_at?;
-            oldest = Some(oldest.map_or(run_at, |oldest| oldest.min(run_at)));
-        }
+        oldest = Some(oldest.map_or(run_at, |oldest| oldest.min(run_at)));
     }
     Ok(oldest.map(Timestamp))
 }

@@ -45,7 +45,7 @@ async fn a_newer_layout_is_refused_and_the_file_stays_as_it_is() {
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 9000).unwrap();
     let before = std::fs::read(&path).unwrap();
     let Error::Conflict(message) = refused(&path) else { panic!("{:?}", refused(&path)) };
-    assert!(message.contains("9000") && message.contains("up to 2"), "{message}");
+    assert!(message.contains("9000") && message.contains("up to 3"), "{message}");
     assert!(message.contains("jobs.db"), "{message}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
     let files = std::fs::read_dir(directory.path()).unwrap().count();

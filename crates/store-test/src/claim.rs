@@ -49,11 +49,11 @@ pub async fn s0_5_a_job_is_not_claimed_before_its_time(harness: &dyn Harness) {
 
 pub async fn s2_26_the_oldest_goes_first(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    // The id is the age: neither the order of arrival nor the time they came due matters.
+    // Who has been due the longest, then whose id is the oldest; the order of arrival is nothing.
     let later_due = NewJob { run_at: after(1), ..job(1) };
     store.add([job(5), job(3), job(4), later_due, job(2)]).await;
-    assert_eq!(claimed_numbers(&store.claim("t", 2, after(1)).await), [1, 2]);
-    assert_eq!(claimed_numbers(&store.claim("t", 10, after(1)).await), [3, 4, 5]);
+    assert_eq!(claimed_numbers(&store.claim("t", 2, after(1)).await), [2, 3]);
+    assert_eq!(claimed_numbers(&store.claim("t", 10, after(1)).await), [4, 5, 1]);
 }
 
 pub async fn the_most_urgent_go_first(harness: &dyn Harness) {

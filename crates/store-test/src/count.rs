@@ -168,7 +168,8 @@ pub async fn the_oldest_ready_job_is_the_one_due_the_longest(harness: &dyn Harne
     store.delete(2).await;
     assert_eq!(oldest(40).await, Some(after(20)));
     store.claim("t", 1, after(40)).await;
-    store.cancel(3, after(40)).await;
+    assert_eq!(oldest(40).await, Some(after(30)));
+    store.cancel(1, after(40)).await;
     assert_eq!(oldest(40).await, None);
     assert_eq!(oldest(50).await, Some(after(50)));
 }

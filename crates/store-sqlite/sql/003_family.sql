@@ -1,0 +1,76 @@
+-- Parents and children, what only few jobs have, mocked jobs, and a way to the most urgent job of
+-- all types of a tenant. More of `parts`: 32 has or had children, 64 mocked, 128 lent (queued, and
+-- with a worker), 256 has a row in `extra`. Nobody looks for what these and `parent_id` do not
+-- name, so that all other jobs are as cheap as before.
+ALTER TABLE job ADD COLUMN parent_id INTEGER;
+CREATE INDEX job_child ON job (parent_id, state) WHERE parent_id IS NOT NULL;
+CREATE INDEX job_child_by_type ON job (type_id, state, id) WHERE parent_id IS NOT NULL;
+CREATE INDEX job_mock ON job (type_id, state, id) WHERE parts & 64;
+
+CREATE TABLE extra (
+    id          INTEGER PRIMARY KEY,
+    repeat      TEXT,
+    retry_after TEXT,
+    next_run    TEXT
+);
+
+-- Among equally urgent jobs, the one that has been due the longest goes first.
+CREATE TABLE ready_by_time (
+    type_id INTEGER NOT NULL,
+    rank    INTEGER NOT NULL,
+    run_at  INTEGER NOT NULL,
+    id      INTEGER NOT NULL,
+    PRIMARY KEY (type_id, rank, run_at, id)
+) WITHOUT ROWID;
+INSERT INTO ready_by_time (type_id, rank, run_at, id) SELECT type_id, rank, run_at, id FROM ready;
+DROP TABLE ready;
+ALTER TABLE ready_by_time RENAME TO ready;
+
+-- Mocked jobs that may run now: claims never see them. Those that wait for their time are in
+-- `deferred`, with a rank that is larger by 10000.
+CREATE TABLE ready_mock (
+    type_id INTEGER NOT NULL,
+    rank    INTEGER NOT NULL,
+    run_at  INTEGER NOT NULL,
+    id      INTEGER NOT NULL,
+    PRIMARY KEY (type_id, rank, run_at, id)
+) WITHOUT ROWID;
+
+-- The front of a type's queue, written with its counters.
+ALTER TABLE type ADD COLUMN head_rank INTEGER;
+ALTER TABLE type ADD COLUMN head_run_at INTEGER;
+UPDATE type
+   SET (head_rank, head_run_at) =
+       (SELECT rank, run_at FROM ready WHERE type_id = type.id ORDER BY rank, run_at, id LIMIT 1);
+CREATE INDEX type_head ON type (tenant, head_rank, head_run_at, name)
+ WHERE head_rank IS NOT NULL AND suspended = 0;
+
+DROP VIEW job_now;
+CREATE VIEW job_now AS
+SELECT j.id,
+       t.tenant,
+       t.name,
+       CASE WHEN l.id IS NULL THEN j.state ELSE 1 END AS state,
+       j.priority,
+       j.run_at,
+       j.due_at,
+       coalesce(l.attempt, j.attempt) AS attempt,
+       j.created_at,
+       coalesce(l.started_at, j.started_at) AS started_at,
+       j.finished_at,
+       j.expires_at,
+       j.timeout_ms,
+       l.owner,
+       coalesce(l.token, j.token) AS token,
+       l.expires_at AS lease_expires_at,
+       j.last_code,
+       j.last_status,
+       j.unique_key,
+       j.payload_bytes,
+       j.type_id,
+       j.parts,
+       j.then_name,
+       j.parent_id
+  FROM job j
+  JOIN type t ON t.id = j.type_id
+  LEFT JOIN lease l ON l.id = j.id;

@@ -1,0 +1,92 @@
+//! What native changes of a job do to its parent and its children; the rules are the core's.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use windlass_core::edit::{Children, Edit, Moved};
+use windlass_core::family;
+use windlass_core::limit::ORPHAN_RETENTION;
+use windlass_core::store::Settlement;
+use windlass_core::time::Timestamp;
+use windlass_core::{Job, JobId};
+
+use crate::edit;
+use crate::error::Result;
+use crate::row::{self, Stored};
+use crate::tx::Tx;
+
+pub(crate) const NEXT_STATE: &str = "
+    SELECT state FROM job
+     WHERE parent_id = ?1 AND state > ?2 AND id <> ?3 ORDER BY state LIMIT 1";
+
+/// In which states a parent has children, except one of them.
+pub(crate) fn children(
+    conn: &Connection,
+    parent: JobId,
+    except: Option<JobId>,
+) -> Result<Children> {
+    let mut next = conn.prepare_cached(NEXT_STATE)?;
+    let (except, mut state) = (except.map_or(0, JobId::get), -1);
+    let mut children = Children::default();
+    // There are no more steps than states. A child that runs has the row of a queued one.
+    while let Some(found) =
+        next.query_row([parent.get(), state, except], |row| row.get(0)).optional()?
+    {
+        state = found;
+        children.note(row::state(state)?);
+    }
+    Ok(children)
+}
+
+/// The parent of a job, if it is there.
+pub(crate) fn parent(conn: &Connection, job: &Job) -> Result<Option<Stored>> {
+    match job.parent {
+        None => Ok(None),
+        Some(parent) => row::find_of(conn, &job.key.tenant, parent),
+    }
+}
+
+/// Pauses a job whose attempt ended well, which has its lease still, and sets its children free.
+pub(crate) fn pause(tx: &mut Tx<'_>, by: &Settlement, parts: i64) -> Result<()> {
+    let id = by.lease.id.get();
+    let note = "
+        UPDATE job SET parts = ?2, last_code = coalesce(?3, last_code),
+                       last_status = coalesce(?4, last_status)
+         WHERE id = ?1";
+    let (code, status) = by.ended.map(|e| (row::code_number(e.code), e.status.get())).unzip();
+    tx.conn.prepare_cached(note)?.execute(params![id, parts, code, status])?;
+    let Some(stored) = row::find(tx.conn, id)? else { return Ok(()) };
+    let children = children(tx.conn, stored.job.id, None)?;
+    let edits = family::wait_for_children(&stored.job, children);
+    carry_out(tx, edits.unwrap_or_default(), by.now)
+}
+
+/// The job with this id has just ended.
+pub(crate) fn after_end(
+    tx: &mut Tx<'_>,
+    id: i64,
+    now: Timestamp,
+    purge_at: Timestamp,
+) -> Result<()> {
+    let Some(Stored { job, .. }) = row::find(tx.conn, id)? else { return Ok(()) };
+    let (parent, siblings) = waiting(tx.conn, &job)?;
+    let edits = family::after_end(&job, parent.as_ref(), siblings, purge_at);
+    carry_out(tx, edits, now)
+}
+
+/// This job was just removed.
+pub(crate) fn after_removal(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<()> {
+    let (parent, siblings) = waiting(tx.conn, job)?;
+    let purge_at = now + ORPHAN_RETENTION;
+    carry_out(tx, family::after_removal(job, parent.as_ref(), siblings, purge_at), now)
+}
+
+/// The parent of a job, and its other children.
+fn waiting(conn: &Connection, job: &Job) -> Result<(Option<Job>, Children)> {
+    let Some(parent) = parent(conn, job)? else { return Ok((None, Children::default())) };
+    let siblings = children(conn, parent.job.id, Some(job.id))?;
+    Ok((Some(parent.job), siblings))
+}
+
+fn carry_out(tx: &mut Tx<'_>, edits: Vec<Edit>, now: Timestamp) -> Result<()> {
+    let mut moved = Moved::default();
+    edits.iter().try_for_each(|edit| edit::carry_out(tx, edit, now, &mut moved))
+}
