@@ -22,7 +22,10 @@ pub fn millis_text(at: Timestamp) -> String {
 /// When a job with this `nextRun` is due: the earliest time whose text is not smaller than `text`,
 /// whatever that says. Nothing is before `FIRST`; what is behind all times is due `NEVER`.
 pub fn due_at(text: &str) -> Timestamp {
-    let (mut from, mut to) = (FIRST.ms(), NEVER.ms());
+    let (mut from, mut to) = match second_of(text) {
+        Some(second) => (second.ms(), second.ms() + 1000),
+        None => (FIRST.ms(), NEVER.ms()),
+    };
     while from < to {
         let middle = from + (to - from) / 2;
         if millis_text(Timestamp(middle)).as_str() < text {
@@ -32,6 +35,13 @@ pub fn due_at(text: &str) -> Timestamp {
         }
     }
     Timestamp(from)
+}
+
+/// The second with whose text `text` begins, if there is one: the search begins and ends there.
+fn second_of(text: &str) -> Option<Timestamp> {
+    let second = text.get(.."YYYY-MM-DD HH:MM:SS".len())?;
+    let at = Civil::parse(second)?.timestamp();
+    (seconds_text(at) == second).then_some(at)
 }
 
 #[cfg(test)]
@@ -74,6 +84,11 @@ mod tests {
             ("2020-02-29", "2020-02-29 00:00:00.000"),
             ("2020", "2020-01-01 00:00:00.000"),
             ("2020-02-29 12:34:56.0785", "2020-02-29 12:34:56.079"),
+            ("2020-02-29 12:34:56 x", "2020-02-29 12:34:56.000"),
+            ("2020-02-29 12:34:56x", "2020-02-29 12:34:57.000"),
+            ("2020-02-31 12:34:56", "2020-03-01 00:00:00.000"),
+            ("2020-02-28 24:00:00", "2020-02-29 00:00:00.000"),
+            ("2020-02-2912:34:5678", "2020-03-01 00:00:00.000"),
             // T is behind the space, so that the whole day is smaller.
             ("2020-02-29T12:34:56", "2020-03-01 00:00:00.000"),
             ("2020-02-31", "2020-03-01 00:00:00.000"),
