@@ -45,8 +45,8 @@ pub(crate) fn queue<C: Commands>(
     let Some(share) = background.memory.take(request.bytes()) else { return false };
     let due = Instant::now() + delay;
     let owned = shared.clone();
-    shared.spawn(async move {
-        let _held = (slot, share);
+    shared.spawn(slot, async move {
+        let _share = share;
         if !delay.is_zero() {
             tokio::select! {
                 () = tokio::time::sleep_until(due) => {}

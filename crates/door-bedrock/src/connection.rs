@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -43,15 +44,22 @@ pub(crate) struct Shared<C> {
 }
 
 impl<C: Commands> Shared<C> {
-    /// Something that ends before the door does.
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    /// Something that ends before the door does, and gives its slot back then.
+    pub(crate) fn spawn(
+        &self,
+        slot: OwnedSemaphorePermit,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
         // Tokens of its own: then tasks do not wait for each other when they look at them.
         let cut = self.cut.child_token();
+        // Every future around it would hold room for it once more.
+        let task = Box::pin(task);
         self.tasks.spawn(async move {
             tokio::select! {
                 () = task => {}
                 () = cut.cancelled() => {}
             }
+            drop(slot);
         });
     }
 }

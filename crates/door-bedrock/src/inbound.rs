@@ -136,7 +136,7 @@ impl Inbound {
         match stream.try_read_buf(&mut self.buffer) {
             Ok(0) => self.ended = true,
             Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.free(),
             Err(error) => {
                 tracing::debug!(%error, "a connection ended early");
                 self.ended = true;

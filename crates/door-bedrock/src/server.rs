@@ -77,17 +77,10 @@ async fn accept_all<C: Commands>(
     loop {
         let (mut stream, peer) = accept_one(listener).await;
         if let Ok(slot) = slots.clone().try_acquire_owned() {
-            let talk = converse(shared.clone(), stream, peer);
-            shared.spawn(async move {
-                talk.await;
-                drop(slot);
-            });
+            shared.spawn(slot, converse(shared.clone(), stream, peer));
         } else if let Ok(refusal) = refusals.clone().try_acquire_owned() {
             let silence_max = shared.patience.silence_max;
-            shared.spawn(async move {
-                refuse(&mut stream, silence_max).await;
-                drop(refusal);
-            });
+            shared.spawn(refusal, async move { refuse(&mut stream, silence_max).await });
         }
     }
 }
