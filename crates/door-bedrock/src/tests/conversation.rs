@@ -55,6 +55,22 @@ async fn requests_of_several_megabytes_are_taken() {
 }
 
 #[tokio::test]
+async fn a_large_request_waits_its_turn() {
+    let mut door = FakeDoor::open().await;
+    let mut client = door.client().await;
+    let text = "y".repeat(8 * 1024 * 1024);
+    let requests = format!("Hold\ntext: first\n\nEcho\ntext: {text}\n\nEcho\ntext: last\n\n");
+    let pass = async {
+        door.expect(began("Hold first")).await;
+        door.let_one_pass();
+    };
+    tokio::join!(client.send(&requests), pass);
+    assert_eq!(client.body().await, "first");
+    assert!(client.body().await == text);
+    assert_eq!(client.body().await, "last");
+}
+
+#[tokio::test]
 async fn a_connection_ends_with_the_reply_if_the_client_wants_it_so() {
     let mut door = FakeDoor::open().await;
     let mut client = door.client().await;
