@@ -17,7 +17,7 @@ mod store_lock;
 mod wait;
 
 pub(crate) use api::{Client, Tenant, ids_of, text};
-pub(crate) use bedrock::{Door, JobId, Link, Reply, escaped, id_of, keys_of, request};
+pub(crate) use bedrock::{Door, JobId, Link, Reply, id_of, keys_of, request};
 pub(crate) use command::{Finished, is_alive, run, windlass};
 pub(crate) use daemon::{Cluster, Config, Daemon, refused_start};
 pub(crate) use home::{Home, file_bytes_below, sha256_of, snapshot};
