@@ -105,7 +105,7 @@ fn settle_one(
     if waits {
         // It has not come to its end: what follows it has to wait too.
         family::pause(tx, settlement, leased.parts)?;
-        return Ok(Settled::Done);
+        return Ok(Settled::Paused);
     }
     match settlement.verdict {
         Verdict::End(ending) => {

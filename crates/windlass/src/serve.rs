@@ -17,7 +17,7 @@ use crate::cli::Serve;
 use crate::config::{Config, Given, misspelt};
 use crate::log;
 use crate::signal::Signals;
-use crate::wiring::{self, Running};
+use crate::wiring::{self, Listeners, Running};
 
 /// The data directory holds payloads: it is its owner's alone.
 const DATA_DIR_MODE: u32 = 0o700;
@@ -66,14 +66,20 @@ pub(crate) fn handler_path() -> String {
 }
 
 async fn daemon(config: &Config, log: &log::Guard) -> anyhow::Result<ExitCode> {
-    let listener = bind(config.listen).await?;
+    let listener = bind(config.listen, "--listen").await?;
+    let bedrock = match config.bedrock.listen {
+        Some(listen) => Some(bind(listen, "--bedrock").await?),
+        None => None,
+    };
     prepare(&config.data_dir)?;
     let mut signals = Signals::listen().context("signals cannot be listened to")?;
-    let running = wiring::start(config, listener, handler_path()).await?;
+    let running =
+        wiring::start(config, Listeners { http: listener, bedrock }, handler_path()).await?;
     let status = running.engine.status().await;
     log.first(|| {
         tracing::info!(
             listen = %running.address,
+            bedrock = running.bedrock.map(tracing::field::display),
             sysid = status.sysid.get(),
             version = env!("CARGO_PKG_VERSION"),
             data_dir = %config.data_dir.display(),
@@ -89,13 +95,7 @@ async fn work(mut running: Running, signals: &mut Signals) -> anyhow::Result<Exi
     let asked = tokio::select! {
         asked = signals.next() => asked,
         reason = running.engine.failed() => return Err(give_up(running, reason).await),
-        ended = &mut running.door => {
-            let reason = match ended {
-                Ok(Err(error)) => format!("the HTTP door failed: {error}"),
-                _ => "the HTTP door ended by itself".into(),
-            };
-            return Err(give_up(running, reason).await);
-        }
+        reason = running.doors.ended() => return Err(give_up(running, reason).await),
     };
     tracing::info!(signal = asked.as_str(), "stopping");
     tokio::select! {
@@ -126,11 +126,12 @@ fn warn_of_misspelt_variables() {
     }
 }
 
-async fn bind(listen: SocketAddr) -> anyhow::Result<TcpListener> {
+/// `flag` chooses another address.
+async fn bind(listen: SocketAddr, flag: &str) -> anyhow::Result<TcpListener> {
     TcpListener::bind(listen).await.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => anyhow!(
             "cannot listen on {listen} because another program does; stop it, or choose another \
-             address with --listen"
+             address with {flag}"
         ),
         _ => anyhow!("cannot listen on {listen}: {error}"),
     })
@@ -179,7 +180,7 @@ mod tests {
     async fn a_port_in_use_is_named_with_what_to_do() {
         let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = taken.local_addr().unwrap();
-        let error = bind(address).await.unwrap_err().to_string();
-        assert!(error.contains(&address.to_string()) && error.contains("--listen"), "{error}");
+        let error = bind(address, "--bedrock").await.unwrap_err().to_string();
+        assert!(error.contains(&address.to_string()) && error.contains("--bedrock"), "{error}");
     }
 }

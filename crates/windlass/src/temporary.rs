@@ -8,7 +8,8 @@ use tokio::net::TcpListener;
 
 use crate::config::{Config, LogFormat};
 use crate::signal::Signals;
-use crate::{log, serve, wiring};
+use crate::wiring::{self, Listeners};
+use crate::{log, serve};
 
 /// Nobody waits long for a daemon that has nothing left to do.
 const STOP_GRACE: Duration = Duration::from_secs(1);
@@ -46,8 +47,9 @@ async fn live(
 ) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen().context("signals cannot be listened to")?;
     serve::prepare(&config.data_dir)?;
-    let listener = TcpListener::bind(config.listen).await.context("no port can be had")?;
-    let running = wiring::start(config, listener, serve::handler_path()).await?;
+    let http = TcpListener::bind(config.listen).await.context("no port can be had")?;
+    let listeners = Listeners { http, bedrock: None };
+    let running = wiring::start(config, listeners, serve::handler_path()).await?;
     let url = format!("http://{}", running.address);
     let ended = tokio::select! {
         ended = work(&url) => ended,

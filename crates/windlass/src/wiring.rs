@@ -1,4 +1,4 @@
-//! The parts of a daemon put together: store, runner, engine and door, from one `Config`.
+//! The parts of a daemon put together: store, runner, engine and doors, from one `Config`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use windlass_core::limit::SYSID_MAX;
@@ -23,20 +23,31 @@ use crate::config::Config;
 /// A daemon at work.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
+    pub(crate) bedrock: Option<SocketAddr>,
     pub(crate) engine: Engine,
-    pub(crate) door: JoinHandle<io::Result<()>>,
+    pub(crate) doors: Doors,
     closing: CancellationToken,
 }
 
-/// Opens the store in the data directory, starts the engine and serves HTTP on `listener`.
+/// The doors at work: the name of each, and how it ended.
+pub(crate) struct Doors(JoinSet<(&'static str, io::Result<()>)>);
+
+/// The addresses that are ours.
+pub(crate) struct Listeners {
+    pub(crate) http: TcpListener,
+    pub(crate) bedrock: Option<TcpListener>,
+}
+
+/// Opens the store in the data directory, starts the engine and opens the doors.
 /// `path` is where handlers look for programs.
 pub(crate) async fn start(
     config: &Config,
-    listener: TcpListener,
+    listeners: Listeners,
     path: String,
 ) -> anyhow::Result<Running> {
     install_tls();
-    let address = listener.local_addr().context("the address cannot be read back")?;
+    let address = address_of(&listeners.http)?;
+    let bedrock = listeners.bedrock.as_ref().map(address_of).transpose()?;
     let metrics = Arc::new(Metrics::default());
     let store = open_store(&config.store, &metrics)?;
     let runner = open_runner(config, path)?;
@@ -46,17 +57,57 @@ pub(crate) async fn start(
         .await
         .map_err(|error| anyhow!("the daemon cannot start: {error}"))?;
     let closing = CancellationToken::new();
+    let doors = open_doors(config, listeners, &engine, clock, &closing);
+    Ok(Running { address, bedrock, engine, doors, closing })
+}
+
+fn address_of(listener: &TcpListener) -> anyhow::Result<SocketAddr> {
+    listener.local_addr().context("the address cannot be read back")
+}
+
+fn open_doors(
+    config: &Config,
+    listeners: Listeners,
+    engine: &Engine,
+    clock: Arc<SystemClock>,
+    closing: &CancellationToken,
+) -> Doors {
+    let mut doors = JoinSet::new();
+    let version = env!("CARGO_PKG_VERSION");
+    if let Some(listener) = listeners.bedrock {
+        let options = windlass_door_bedrock::Options {
+            version,
+            clock: clock.clone(),
+            ..windlass_door_bedrock::Options::new(config.bedrock.tenant.clone())
+        };
+        let door = windlass_door_bedrock::Door::new(engine.clone(), options);
+        let serving = door.serve(listener, closing.clone());
+        doors.spawn(async { ("Bedrock", serving.await) });
+    }
     let options = windlass_door_http::Options {
         body_bytes_max: config.http.body_bytes_max,
         header_timeout: config.http.header_timeout,
         body_timeout: config.http.body_timeout,
         connections_max: config.http.connections_max,
-        version: env!("CARGO_PKG_VERSION"),
+        version,
         clock,
     };
-    let served = windlass_door_http::serve(listener, engine.clone(), options, closing.clone());
-    let door = tokio::spawn(served);
-    Ok(Running { address, engine, door, closing })
+    let serving =
+        windlass_door_http::serve(listeners.http, engine.clone(), options, closing.clone());
+    doors.spawn(async { ("HTTP", serving.await) });
+    Doors(doors)
+}
+
+impl Doors {
+    /// Returns when a door ended although nobody closed it, with the reason.
+    pub(crate) async fn ended(&mut self) -> String {
+        match self.0.join_next().await {
+            Some(Ok((name, Err(error)))) => format!("the {name} door failed: {error}"),
+            Some(Ok((name, Ok(())))) => format!("the {name} door ended by itself"),
+            Some(Err(error)) => format!("a door failed: {error}"),
+            None => "all doors have ended".into(),
+        }
+    }
 }
 
 impl Running {
@@ -65,10 +116,8 @@ impl Running {
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
         self.engine.set_picking(false);
         self.closing.cancel();
-        if !self.door.is_finished() {
-            // The door bounds its own end, and whether it was clean changes nothing for the jobs.
-            let _ = (&mut self.door).await;
-        }
+        // Doors bound their own ends, and whether those were clean changes nothing for the jobs.
+        while self.doors.0.join_next().await.is_some() {}
         self.engine.shutdown().await.map_err(|error| anyhow!("the stop was not clean: {error}"))
     }
 }

@@ -8,6 +8,7 @@ Examples:
   windlass add mail 'to=ann@example.org'
   windlass add mail --delay 10m --priority 900 'to=bob@example.org'
   windlass add thumbnail --wait < list-of-files.txt
+  windlass add report --repeat 'cron: 0 9 * * MON-FRI Europe/Vienna' weekly
   seq 1000000 | windlass add count > ids.txt
 
 Lines from standard input are sent in requests of at most 10,000 lines. With --idempotency-key the
@@ -38,6 +39,14 @@ pub(crate) struct Add {
     /// While a job of this type with this key has not ended, add nothing and print its id.
     #[arg(long, value_name = "KEY")]
     pub(crate) unique: Option<String>,
+    /// Run it again by itself, such as 'FINISHED, +1 HOUR', 'SCHEDULED, +1 DAY', DAILY, or
+    /// 'cron: 0 9 * * MON-FRI Europe/Vienna'.
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) repeat: Option<String>,
+    /// Make it a child of this job, which runs, or waits for other children: it runs again when all
+    /// of them have ended.
+    #[arg(long, value_name = "ID")]
+    pub(crate) parent: Option<String>,
     /// When a job ends well, add a job of this type with its result as the payload.
     #[arg(long, value_name = "TYPE")]
     pub(crate) then: Option<String>,

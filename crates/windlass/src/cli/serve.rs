@@ -6,6 +6,9 @@ use clap::{Args, Command};
 
 use crate::config::{CONFIG_ENVIRONMENT, Default, KEYS, Key};
 
+/// Where clients of Bedrock::Jobs look for it; for `--bedrock` without an address.
+const BEDROCK_ADDRESS: &str = "127.0.0.1:8888";
+
 #[derive(Debug, Args)]
 #[command(
     after_help = "Run `windlass help serve` for examples and for every environment variable."
@@ -16,6 +19,13 @@ pub(crate) struct Serve {
     pub(crate) config: Option<PathBuf>,
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<String>,
+    #[arg(
+        long = "bedrock",
+        value_name = "ADDRESS",
+        num_args = 0..=1,
+        default_missing_value = BEDROCK_ADDRESS
+    )]
+    pub(crate) bedrock_listen: Option<String>,
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) data_dir: Option<String>,
     #[arg(long, value_name = "URL")]
@@ -36,6 +46,7 @@ impl Serve {
         let insecure = self.insecure.then(|| "true".to_owned());
         let all = [
             ("listen", &self.listen),
+            ("bedrock.listen", &self.bedrock_listen),
             ("data_dir", &self.data_dir),
             ("store", &self.store),
             ("insecure", &insecure),
@@ -75,6 +86,7 @@ fn keys_help() -> String {
 Examples:
   windlass serve
   windlass serve --listen 127.0.0.1:0 --data-dir /var/lib/windlass --log-format json
+  windlass serve --bedrock
   WINDLASS_SCHEDULER_SLOTS=64 windlass serve --config /etc/windlass.toml
 
 A flag wins over the environment, the environment over the file, the file over the default.
@@ -94,7 +106,21 @@ The file is windlass.toml of the working directory, or the one that --config or
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
+    use clap::{CommandFactory, Parser};
+
+    #[test]
+    fn the_bedrock_door_has_an_address_of_its_own_if_none_is_given() {
+        let flags = |line: &str| {
+            let cli = crate::cli::Cli::try_parse_from(line.split(' ')).unwrap();
+            let crate::cli::Command::Serve(serve) = cli.command else { panic!("it is serve") };
+            serve.flags().into_iter().find(|(name, _)| *name == "bedrock.listen")
+        };
+        let given = |address: &str| Some(("bedrock.listen", address.to_owned()));
+        assert_eq!(flags("windlass serve"), None);
+        assert_eq!(flags("windlass serve --bedrock"), given("127.0.0.1:8888"));
+        assert_eq!(flags("windlass serve --bedrock --insecure"), given("127.0.0.1:8888"));
+        assert_eq!(flags("windlass serve --bedrock 127.0.0.1:0"), given("127.0.0.1:0"));
+    }
 
     #[test]
     fn every_key_with_a_flag_is_a_flag_of_serve_and_no_other() {

@@ -107,6 +107,8 @@ fn options(add: &Add) -> Vec<(&'static str, String)> {
         ("timeout", add.timeout.clone()),
         ("expires", add.expires.clone()),
         ("unique", add.unique.clone()),
+        ("repeat", add.repeat.clone()),
+        ("parent", add.parent.clone()),
         ("then", add.then.clone()),
     ];
     all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()

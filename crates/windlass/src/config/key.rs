@@ -16,9 +16,16 @@ pub(crate) struct Key {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) default: Default,
-    /// Whether `serve` has a flag for it.
-    pub(crate) flag: bool,
+    flag: Flag,
     pub(crate) help: &'static str,
+}
+
+/// The flag of `serve` for a key.
+enum Flag {
+    None,
+    /// Called like the key.
+    OfName,
+    Called(&'static str),
 }
 
 pub(crate) enum Default {
@@ -34,7 +41,11 @@ impl Key {
     }
 
     pub(crate) fn flag(&self) -> Option<String> {
-        self.flag.then(|| format!("--{}", self.name.replace(['.', '_'], "-")))
+        match self.flag {
+            Flag::None => None,
+            Flag::OfName => Some(format!("--{}", self.name.replace(['.', '_'], "-"))),
+            Flag::Called(name) => Some(name.to_owned()),
+        }
     }
 
     pub(crate) fn find(name: &str) -> Option<&'static Key> {
@@ -42,7 +53,7 @@ impl Key {
     }
 
     const fn new(name: &'static str, kind: Kind, default: &'static str) -> Key {
-        Key { name, kind, default: Default::Fixed(default), flag: false, help: "" }
+        Key { name, kind, default: Default::Fixed(default), flag: Flag::None, help: "" }
     }
 
     const fn help(mut self, help: &'static str) -> Key {
@@ -56,7 +67,12 @@ impl Key {
     }
 
     const fn with_flag(mut self) -> Key {
-        self.flag = true;
+        self.flag = Flag::OfName;
+        self
+    }
+
+    const fn with_flag_called(mut self, name: &'static str) -> Key {
+        self.flag = Flag::Called(name);
         self
     }
 }
@@ -92,6 +108,14 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new("listen", Kind::Address, "127.0.0.1:7600")
         .with_flag()
         .help("Address and port of the HTTP door; port 0 picks a free one."),
+    Key::new("bedrock.listen", Kind::Address, "")
+        .computed("no such door")
+        .with_flag_called("--bedrock")
+        .help(
+            "Address and port of the door for clients of Bedrock::Jobs; port 0 picks a free one.",
+        ),
+    Key::new("bedrock.tenant", Kind::Tenant, "default")
+        .help("Whose jobs clients of Bedrock::Jobs work on."),
     Key::new("data_dir", Kind::Text, "windlass-data").with_flag().help(
         "Directory of the journal, of large payloads and of the embedded store; made when it \
          is not there.",

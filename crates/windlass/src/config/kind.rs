@@ -29,6 +29,7 @@ pub(crate) enum Kind {
     Choice(&'static [&'static str]),
     Address,
     Store,
+    Tenant,
     Tenants,
     Size {
         min: u64,
@@ -48,6 +49,7 @@ pub(crate) enum Value {
     Address(SocketAddr),
     /// The file of an embedded store.
     Store(PathBuf),
+    Tenant(Tenant),
     Tenants(Vec<Tenant>),
     Size(u64),
     Paths(Vec<PathBuf>),
@@ -71,6 +73,7 @@ impl Kind {
             Kind::Choice(words) => format!("one of {}", words.join(", ")),
             Kind::Address => "an IP address and a port, such as 127.0.0.1:7600".into(),
             Kind::Store => "sqlite:PATH (this version has no other store)".into(),
+            Kind::Tenant => "the name of a tenant, such as acme".into(),
             Kind::Tenants => "names of tenants, such as acme".into(),
             Kind::Size { min, max } => {
                 let (min, max) = (format_size(*min), format_size(*max));
@@ -104,6 +107,7 @@ impl Kind {
             Kind::Choice(_) => Err(wrong()),
             Kind::Address => read_address(text).map(Value::Address).ok_or_else(wrong),
             Kind::Store => read_store(text).map(Value::Store),
+            Kind::Tenant => read_tenant(text).map(Value::Tenant),
             Kind::Tenants => {
                 let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
                 read_tenants(names).map(Value::Tenants)
@@ -170,9 +174,11 @@ fn read_store(text: &str) -> Result<PathBuf, String> {
 }
 
 fn read_tenants<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<Tenant>, String> {
-    names
-        .map(|name| Tenant::new(name).map_err(|why| format!("{}: {}", shown(name), why.reason)))
-        .collect()
+    names.map(read_tenant).collect()
+}
+
+fn read_tenant(name: &str) -> Result<Tenant, String> {
+    Tenant::new(name).map_err(|why| format!("{}: {}", shown(name), why.reason))
 }
 
 fn read_paths<'a>(paths: impl Iterator<Item = &'a str>) -> Result<Vec<PathBuf>, String> {

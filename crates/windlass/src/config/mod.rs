@@ -31,6 +31,7 @@ const SLOTS_MIN: usize = 8;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
+    pub(crate) bedrock: Bedrock,
     pub(crate) data_dir: PathBuf,
     /// The file of the embedded store.
     pub(crate) store: PathBuf,
@@ -48,6 +49,13 @@ pub(crate) struct Config {
     pub(crate) journal_segment_bytes_max: u64,
     pub(crate) stop_grace: Duration,
     pub(crate) http: Http,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Bedrock {
+    /// The door is there only if it has an address.
+    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) tenant: Tenant,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -164,6 +172,10 @@ impl Config {
         let slots_default = (SLOTS_PER_CORE * cores).max(SLOTS_MIN);
         Config {
             listen: of.address("listen"),
+            bedrock: Bedrock {
+                listen: of.address_if_set("bedrock.listen"),
+                tenant: of.tenant("bedrock.tenant"),
+            },
             store: of.store("store").unwrap_or_else(|| data_dir.join("store.db")),
             data_dir,
             insecure: of.switch("insecure"),
@@ -247,15 +259,18 @@ impl Config {
                 return Err(Error::rule(&settings[key].1, &rule));
             }
         }
-        if !self.listen.ip().is_loopback() && !self.insecure {
-            let listen = self.listen;
-            let source = &settings["listen"].1;
+        let doors = [("listen", Some(self.listen)), ("bedrock.listen", self.bedrock.listen)];
+        for (key, listen) in doors.into_iter().filter_map(|(key, listen)| Some((key, listen?))) {
+            if listen.ip().is_loopback() || self.insecure {
+                continue;
+            }
+            let port = listen.port();
             return Err(Error::rule(
-                source,
+                &settings[key].1,
                 &format!(
                     "{listen} can be reached from other machines and there are no API keys yet, so \
                      it is used only with --insecure; without it, listen on a loopback address \
-                     such as 127.0.0.1:7600"
+                     such as 127.0.0.1:{port}"
                 ),
             ));
         }
@@ -329,6 +344,7 @@ values_of_kind! {
     number, Number, f64;
     span, Span, Duration;
     address, Address, SocketAddr;
+    tenant, Tenant, Tenant;
     tenants, Tenants, Vec<Tenant>;
     size, Size, u64;
     paths, Paths, Vec<PathBuf>;
@@ -344,6 +360,10 @@ impl Resolved<'_> {
 
     fn whole_if_set(&self, name: &str) -> Option<u64> {
         self.0.contains_key(name).then(|| self.whole(name))
+    }
+
+    fn address_if_set(&self, name: &str) -> Option<SocketAddr> {
+        self.0.contains_key(name).then(|| self.address(name))
     }
 
     fn span_if_set(&self, name: &str) -> Option<Duration> {

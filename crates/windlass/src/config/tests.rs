@@ -86,6 +86,17 @@ fn an_address_of_the_network_needs_insecure() {
     assert!(refused.contains("--insecure"), "{refused}");
     assert!(load(&[("listen", "0.0.0.0:7600")], &[("WINDLASS_INSECURE", "true")], "").is_ok());
     assert!(load(&[("listen", "[::1]:7600")], &[], "").is_ok());
+    let refused = load(&[("bedrock.listen", "0.0.0.0:8888")], &[], "").unwrap_err().to_string();
+    assert!(refused.starts_with("--bedrock: 0.0.0.0:8888 can be reached"), "{refused}");
+}
+
+#[test]
+fn there_is_no_bedrock_door_unless_it_has_an_address() {
+    assert_eq!(load(&[], &[], "").unwrap().bedrock.listen, None);
+    let file = "[bedrock]\nlisten = \"localhost:8888\"\ntenant = \"acme\"\n";
+    let bedrock = load(&[], &[], file).unwrap().bedrock;
+    assert_eq!(bedrock.listen, "127.0.0.1:8888".parse().ok());
+    assert_eq!(bedrock.tenant.as_str(), "acme");
 }
 
 #[test]
