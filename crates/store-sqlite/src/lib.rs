@@ -10,6 +10,7 @@
 //! | `open`, `migration` | whose file it is, its layout, how connections are set up |
 //! | `writer`, `tx` | the thread that writes, group commit, what is durable when |
 //! | `reader` | the connections that read |
+//! | `query` | questions in SQL, each on a connection of its own |
 //! | `queue` | what waits: ready, deferred, and the way from one to the other |
 //! | `insert`, `claim`, `settle`, `change`, `housekeeping` | the verbs that change jobs |
 //! | `edit`, `take` | decisions: what they see, and how their edits are carried out |
@@ -34,6 +35,7 @@ mod migration;
 mod open;
 #[cfg(test)]
 mod plan;
+mod query;
 mod queue;
 mod read;
 mod reader;
@@ -67,6 +69,7 @@ use windlass_core::{Job, JobId, Payload, Sysid};
 
 pub use crate::open::{OnCommit, Options};
 
+use crate::query::Questions;
 use crate::queue::PROMOTE_JOBS_MAX;
 use crate::reader::Readers;
 use crate::tx::Tx;
@@ -76,6 +79,7 @@ use crate::writer::Writer;
 pub struct SqliteStore {
     writer: Writer,
     readers: Readers,
+    questions: Questions,
     /// The newest time that a caller has named: about now, without reading a clock.
     heard: AtomicI64,
 }
@@ -89,7 +93,8 @@ impl SqliteStore {
         let conn = open::writer(&options).map_err(translated)?;
         let writer = Writer::start(conn, options.path.clone(), options.on_commit.clone());
         let heard = AtomicI64::new(i64::MIN);
-        Ok(SqliteStore { writer, readers: Readers::new(options), heard })
+        let questions = Questions::new(options.clone());
+        Ok(SqliteStore { writer, readers: Readers::new(options), questions, heard })
     }
 
     fn hear(&self, now: Timestamp) {
@@ -266,8 +271,9 @@ impl Store for SqliteStore {
         self.writer.write(RELAXED, jobs, move |tx| take::job_take(tx, &take)).await
     }
 
-    async fn query(&self, _ask: SqlAsk) -> Result<SqlAnswer, Error> {
-        Err(Error::Internal("not built".into()))
+    async fn query(&self, ask: SqlAsk) -> Result<SqlAnswer, Error> {
+        self.hear(ask.now);
+        self.questions.ask(ask).await
     }
 
     async fn job_give_up(&self, give_up: GiveUp) -> Result<Vec<Job>, Error> {
@@ -377,6 +383,7 @@ impl Store for SqliteStore {
 
     async fn close(&self) {
         // The writer's connection is the last one, so that closing it moves the log into the file.
+        self.questions.stop().await;
         self.readers.stop().await;
         self.writer.stop().await;
     }

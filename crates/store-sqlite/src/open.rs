@@ -80,6 +80,17 @@ pub(crate) fn reader(options: &Options) -> Result<Connection> {
     Ok(connection)
 }
 
+/// A connection for one question in SQL, whose writes are durable. What it sorts and gathers on the
+/// way may be large, and goes to files.
+pub(crate) fn question(options: &Options) -> Result<Connection> {
+    let connection = connect(options, OpenFlags::empty())?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "temp_store", "FILE")?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    set_cache(&connection, READER_CACHE_BYTES)?;
+    Ok(connection)
+}
+
 fn connect(options: &Options, extra: OpenFlags) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | extra;
     let connection = Connection::open_with_flags(&options.path, flags)?;

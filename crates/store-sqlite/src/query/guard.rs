@@ -1,0 +1,195 @@
+//! What a question may do: read and change the view, call functions that do no harm, and nothing
+//! else; within bounds of size and time.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use rusqlite::Connection;
+use rusqlite::config::DbConfig;
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+use rusqlite::limits::Limit;
+
+use super::view;
+
+/// Steps of SQLite's machine between two looks at the clock.
+const STEPS: i32 = 100;
+
+/// Longest value, also of those that only exist on the way to an answer.
+const VALUE_BYTES_MAX: i32 = 32 * 1024 * 1024;
+/// Longest statement.
+pub(super) const TEXT_BYTES_MAX: usize = 1024 * 1024;
+
+const LIMITS: [(Limit, i32); 9] = [
+    (Limit::SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX),
+    (Limit::SQLITE_LIMIT_SQL_LENGTH, TEXT_BYTES_MAX as i32),
+    (Limit::SQLITE_LIMIT_EXPR_DEPTH, 1000),
+    (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 100),
+    (Limit::SQLITE_LIMIT_VDBE_OP, 5_000_000),
+    (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 10_000),
+    (Limit::SQLITE_LIMIT_TRIGGER_DEPTH, 2),
+    (Limit::SQLITE_LIMIT_ATTACHED, 0),
+    (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
+];
+
+/// Functions that depend on nothing but their arguments, the clock and chance. Those whose names
+/// begin with `json` are allowed, too.
+const FUNCTIONS: &str = "
+    abs char coalesce concat concat_ws format glob hex if ifnull iif instr length like likelihood
+    likely lower ltrim max min nullif octet_length printf quote random randomblob replace round
+    rtrim sign soundex substr substring trim typeof unhex unicode unistr unistr_quote unlikely upper
+    zeroblob
+    date time datetime julianday unixepoch strftime timediff
+    current_date current_time current_timestamp
+    avg count group_concat string_agg sum total median percentile percentile_cont percentile_disc
+    row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value
+    nth_value
+    acos acosh asin asinh atan atan2 atanh ceil ceiling cos cosh degrees exp floor ln log log10 log2
+    mod pi pow power radians sin sinh sqrt tan tanh trunc
+    sqlite_version -> ->>";
+
+/// Tables that are made of a function's arguments.
+const TABLE_FUNCTIONS: [&str; 4] = ["json_each", "json_tree", "jsonb_each", "jsonb_tree"];
+
+/// Who may do what, asked by SQLite while it compiles a statement.
+pub(super) struct Guard {
+    /// Name of the inner view, and how the triggers' names begin.
+    secret: String,
+    functions: HashSet<&'static str>,
+    /// All that can be read by name without being made by the question itself, in lower case.
+    tables: HashSet<String>,
+    /// Off while the store itself works on the connection.
+    on: AtomicBool,
+    noted: Mutex<Noted>,
+}
+
+/// What a statement turned out to do.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Noted {
+    /// Changes jobs.
+    pub(super) writes: bool,
+    /// Changes jobs that are there already.
+    pub(super) needs_where: bool,
+    /// What it may not touch, by name.
+    pub(super) denied: Option<String>,
+}
+
+impl Guard {
+    /// Sets the bounds, and guards every statement that is compiled from now on.
+    pub(super) fn set(conn: &mut Connection, secret: String) -> rusqlite::Result<Arc<Guard>> {
+        for (limit, most) in LIMITS {
+            conn.set_limit(limit, most)?;
+        }
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+        let guard = Arc::new(Guard {
+            secret,
+            functions: FUNCTIONS.split_whitespace().collect(),
+            tables: tables(conn)?,
+            on: AtomicBool::new(true),
+            noted: Mutex::default(),
+        });
+        let asked = guard.clone();
+        conn.authorizer(Some(move |context: AuthContext<'_>| asked.answer(&context)))?;
+        Ok(guard)
+    }
+
+    /// Lets the store itself work on the connection.
+    pub(super) fn unguarded<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.on.store(false, Ordering::Relaxed);
+        let done = work();
+        self.on.store(true, Ordering::Relaxed);
+        done
+    }
+
+    /// What was noted since the last time.
+    pub(super) fn take(&self) -> Noted {
+        std::mem::take(&mut *self.noted())
+    }
+
+    fn noted(&self) -> std::sync::MutexGuard<'_, Noted> {
+        // Flags have no state that a panic could leave half-done.
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answer(&self, context: &AuthContext<'_>) -> Authorization {
+        if !self.on.load(Ordering::Relaxed) || self.allows(context) {
+            return Authorization::Allow;
+        }
+        let name = match context.action {
+            AuthAction::Read { table_name, .. }
+            | AuthAction::Insert { table_name }
+            | AuthAction::Update { table_name, .. }
+            | AuthAction::Delete { table_name } => table_name,
+            AuthAction::Function { function_name } => function_name,
+            _ => "",
+        };
+        self.noted().denied.get_or_insert_with(|| name.to_owned());
+        Authorization::Deny
+    }
+
+    fn allows(&self, context: &AuthContext<'_>) -> bool {
+        match context.action {
+            AuthAction::Select | AuthAction::Recursive => true,
+            AuthAction::Read { table_name, column_name } => {
+                self.allows_read(table_name, column_name, context.accessor)
+            }
+            AuthAction::Function { function_name } => {
+                self.functions.contains(function_name)
+                    || function_name.starts_with("json")
+                    || (view::FUNCTIONS.contains(&function_name) && self.is_ours(context.accessor))
+            }
+            AuthAction::Insert { table_name } if is_jobs(table_name) => {
+                self.noted().writes = true;
+                true
+            }
+            AuthAction::Update { table_name, .. } | AuthAction::Delete { table_name }
+                if is_jobs(table_name) =>
+            {
+                let mut noted = self.noted();
+                (noted.writes, noted.needs_where) = (true, true);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn allows_read(&self, table: &str, column: &str, accessor: Option<&str>) -> bool {
+        if is_jobs(table) || table == self.secret || TABLE_FUNCTIONS.contains(&table) {
+            return true;
+        }
+        if view::TABLES.contains(&table) && accessor == Some(&self.secret) {
+            return true;
+        }
+        // No column is read of what only has its rows counted, and that may be a common table
+        // expression: it has no name but the one that the question gave it.
+        let name = table.to_ascii_lowercase();
+        column.is_empty() && !self.tables.contains(&name) && !is_built_in(&name)
+    }
+
+    /// The inner view or a trigger asks.
+    fn is_ours(&self, accessor: Option<&str>) -> bool {
+        accessor.is_some_and(|name| name.starts_with(&self.secret))
+    }
+}
+
+fn is_jobs(table: &str) -> bool {
+    table.eq_ignore_ascii_case("jobs")
+}
+
+fn is_built_in(name: &str) -> bool {
+    name.starts_with("sqlite_") || name.starts_with("pragma_")
+}
+
+/// The names of all tables, views and modules of virtual tables.
+fn tables(conn: &Connection) -> rusqlite::Result<HashSet<String>> {
+    let sql = "SELECT lower(name) FROM main.sqlite_schema
+               UNION SELECT lower(name) FROM temp.sqlite_schema
+               UNION SELECT lower(name) FROM pragma_module_list";
+    conn.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
+}
+
+/// Ends what is under way on the connection when the time is over.
+pub(super) fn end_at(conn: &mut Connection, deadline: Instant) -> rusqlite::Result<()> {
+    conn.progress_handler(STEPS, Some(move || Instant::now() >= deadline))
+}

@@ -1,0 +1,329 @@
+//! Questions in SQL. Each has a connection of its own that ends with it, so that nothing of one
+//! question, and nothing of one tenant, is there when the next one comes.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `text` | statements in a text, and messages that point into them |
+//! | `view` | the table that a question sees, and what it notes of changes |
+//! | `guard` | what a question may do, and for how long |
+//! | `write` | noted changes become edits of the store |
+
+mod guard;
+#[cfg(test)]
+mod plan;
+mod text;
+mod view;
+mod write;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, ErrorCode};
+use tokio::sync::Semaphore;
+use windlass_core::sql::{SqlAnswer, SqlAsk, SqlValue};
+use windlass_core::store::Error;
+
+use crate::error::{Failure, closed};
+use crate::open::{self, Options};
+use crate::tx::Tx;
+use crate::type_row::TypeCache;
+
+use guard::{Guard, TEXT_BYTES_MAX};
+use text::Statement;
+use view::Wishes;
+
+/// Questions that are answered at the same time; others wait.
+const QUESTIONS_MAX: u32 = 4;
+/// Rows of one answer, and the memory that they take.
+const ANSWER_ROWS_MAX: usize = 1_000_000;
+const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+pub(crate) struct Questions {
+    options: Arc<Options>,
+    permits: Arc<Semaphore>,
+}
+
+impl Questions {
+    pub(crate) fn new(options: Options) -> Questions {
+        let permits = Arc::new(Semaphore::new(QUESTIONS_MAX as usize));
+        Questions { options: Arc::new(options), permits }
+    }
+
+    pub(crate) async fn ask(&self, ask: SqlAsk) -> Result<SqlAnswer, Error> {
+        let deadline = Instant::now() + ask.patience;
+        let permit = self.permits.clone().acquire_owned();
+        let Ok(permit) = tokio::time::timeout(ask.patience, permit).await else {
+            return Ok(SqlAnswer::TimedOut);
+        };
+        let permit = permit.map_err(|_| closed())?;
+        let options = self.options.clone();
+        let work = move || {
+            let answer = answer(&options, &ask, deadline);
+            drop(permit);
+            answer.map_err(|failure| failure.translate(&options.path))
+        };
+        match tokio::task::spawn_blocking(work).await {
+            Ok(answer) => answer,
+            Err(ended) => Err(Error::Internal(format!("a question did not end: {ended}"))),
+        }
+    }
+
+    /// Waits for questions under way.
+    pub(crate) async fn stop(&self) {
+        // An error means that another call closed them already.
+        if let Ok(_permits) = self.permits.acquire_many(QUESTIONS_MAX).await {
+            self.permits.close();
+        }
+    }
+}
+
+/// Why a question ends without what it asked for. Nothing has changed then.
+enum Stop {
+    Bad(String),
+    Failed(String),
+    Aborted,
+    TimedOut,
+    Failure(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Stop {
+        match failure {
+            Failure::Store(Error::Conflict(words)) => Stop::Failed(words),
+            Failure::Sqlite(error) => Stop::from(error),
+            failure => Stop::Failure(failure),
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Stop {
+    fn from(error: rusqlite::Error) -> Stop {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::OperationInterrupted | ErrorCode::TooBig) => Stop::TimedOut,
+            _ => Stop::Failure(error.into()),
+        }
+    }
+}
+
+type Step<T> = Result<T, Stop>;
+
+fn answer(options: &Options, ask: &SqlAsk, deadline: Instant) -> Result<SqlAnswer, Failure> {
+    match Question::open(options, ask, deadline).and_then(Question::answer) {
+        Ok(answer) => Ok(answer),
+        Err(Stop::Bad(message)) => Ok(SqlAnswer::Bad(message)),
+        Err(Stop::Failed(words)) => Ok(SqlAnswer::Failed(words)),
+        Err(Stop::Aborted) => Ok(SqlAnswer::Aborted),
+        Err(Stop::TimedOut) => Ok(SqlAnswer::TimedOut),
+        Err(Stop::Failure(failure)) => Err(failure),
+    }
+}
+
+struct Question<'a> {
+    options: &'a Options,
+    ask: &'a SqlAsk,
+    conn: Connection,
+    guard: Arc<Guard>,
+    wishes: Wishes,
+    deadline: Instant,
+}
+
+/// What the statements have done so far.
+#[derive(Default)]
+struct Done {
+    columns: Vec<String>,
+    rows: Vec<Vec<SqlValue>>,
+    written: write::Written,
+}
+
+impl<'a> Question<'a> {
+    fn open(options: &'a Options, ask: &'a SqlAsk, deadline: Instant) -> Step<Question<'a>> {
+        let mut conn = open::question(options)?;
+        // Chance of the operating system's, which nothing that a question sees gives away.
+        let secret = "SELECT 'jobs_' || lower(hex(randomblob(16)))";
+        let secret: String = conn.query_row(secret, [], |row| row.get(0))?;
+        let wishes = Wishes::default();
+        view::make(&conn, &ask.tenant, &secret, &wishes)?;
+        let guard = Guard::set(&mut conn, secret)?;
+        guard::end_at(&mut conn, deadline)?;
+        Ok(Question { options, ask, conn, guard, wishes, deadline })
+    }
+
+    fn answer(mut self) -> Step<SqlAnswer> {
+        let text = &self.ask.text;
+        if text.len() > TEXT_BYTES_MAX || text.contains('\0') {
+            let words = format!("a question has at most {TEXT_BYTES_MAX} bytes, none of them zero");
+            return Err(Stop::Bad(words));
+        }
+        let statements = text::statements(text);
+        let mut writes = false;
+        for statement in &statements {
+            writes |= self.check(statement)?;
+        }
+        let done = self.in_transaction(&statements, writes)?;
+        let Done { columns, rows, written } = done;
+        if !writes {
+            return Ok(SqlAnswer::Rows { columns, rows });
+        }
+        let write::Written { changed, last_id, mut moved } = written;
+        moved.tidy();
+        Ok(SqlAnswer::Wrote { changed, last_id, moved })
+    }
+
+    /// Compiles a statement, so that a wrong one is refused before any has done anything. Whether
+    /// it changes jobs.
+    fn check(&self, statement: &Statement<'_>) -> Step<bool> {
+        self.guard.take();
+        let prepared = self.conn.prepare(statement.text);
+        let noted = self.guard.take();
+        let prepared = prepared.map_err(|error| bad(error, statement, noted.denied.as_deref()))?;
+        let writes = noted.writes && prepared.is_explain() == 0;
+        if !prepared.readonly() && !noted.writes {
+            let message = text::pointed("Parse error: not authorized", statement.text, 0);
+            return Err(Stop::Bad(message));
+        }
+        if writes && noted.needs_where && !statement.has_where && !self.ask.nowhere {
+            return Err(Stop::Aborted);
+        }
+        Ok(writes)
+    }
+
+    /// Runs the statements, all or none. A question that changes jobs has the file's lock from the
+    /// beginning, because a read that becomes a write could not wait for its turn.
+    fn in_transaction(&mut self, statements: &[Statement<'_>], writes: bool) -> Step<Done> {
+        let begin = if writes { "BEGIN IMMEDIATE" } else { "BEGIN" };
+        self.store_does(begin)?;
+        if writes {
+            let hold = Instant::now() + self.hold_max();
+            guard::end_at(&mut self.conn, self.deadline.min(hold))?;
+        }
+        let mut done = Done::default();
+        for statement in statements {
+            self.run(statement, writes, &mut done)?;
+        }
+        // Whatever stops a question before this closes its connection, and so undoes what it did.
+        let began = Instant::now();
+        self.store_does("COMMIT")?;
+        if let Some(on_commit) = self.options.on_commit.as_ref().filter(|_| writes) {
+            on_commit(began.elapsed(), true);
+        }
+        Ok(done)
+    }
+
+    fn store_does(&self, sql: &str) -> Step<()> {
+        Ok(self.guard.unguarded(|| self.conn.execute_batch(sql))?)
+    }
+
+    /// How long a question may keep all others from writing: so long that they need not give up.
+    fn hold_max(&self) -> Duration {
+        self.options.busy_timeout / 2
+    }
+
+    fn run(&self, statement: &Statement<'_>, writes: bool, done: &mut Done) -> Step<()> {
+        let stopped = |error: rusqlite::Error| if writes { failed(error) } else { wrong(error) };
+        let mut prepared = self.conn.prepare(statement.text).map_err(stopped)?;
+        let columns: Vec<_> = prepared.column_names().map(str::to_owned).collect();
+        let width = columns.len();
+        let mut rows = Vec::new();
+        let mut bytes = 0;
+        let mut found = prepared.raw_query();
+        while let Some(row) = found.next().map_err(stopped)? {
+            let mut values = Vec::with_capacity(width);
+            for index in 0..width {
+                let value = row.get_ref(index).map_err(stopped)?;
+                bytes += size_of::<SqlValue>() + length(value);
+                values.push(sql_value(value));
+            }
+            rows.push(values);
+            if rows.len() > ANSWER_ROWS_MAX || bytes > ANSWER_BYTES_MAX {
+                return Err(Stop::TimedOut);
+            }
+        }
+        drop(found);
+        drop(prepared);
+        if width > 0 {
+            (done.columns, done.rows) = (columns, rows);
+        }
+        let wishes = self.wishes.take();
+        if wishes.is_empty() {
+            return Ok(());
+        }
+        let carry_out = || {
+            let mut types = TypeCache::default();
+            let mut tx = Tx::new(&self.conn, &mut types);
+            write::carry_out(&mut tx, self.ask, &wishes, &mut done.written)?;
+            tx.apply_counts()
+        };
+        Ok(self.guard.unguarded(carry_out)?)
+    }
+}
+
+/// A statement that could not be compiled.
+fn bad(error: rusqlite::Error, statement: &Statement<'_>, denied: Option<&str>) -> Stop {
+    let of_question = |message: &str, offset: usize| {
+        Stop::Bad(text::pointed(&format!("Parse error: {message}"), statement.text, offset))
+    };
+    match &error {
+        rusqlite::Error::SqlInputError { msg, offset, .. } => {
+            of_question(msg, usize::try_from(*offset).unwrap_or(0))
+        }
+        rusqlite::Error::SqliteFailure(code, Some(message)) if is_of_question(code.code) => {
+            // SQLite says where only for some; others end with the name that they are about.
+            let named = message.rsplit_once(": ").map_or("", |(_, name)| name);
+            let name = denied.unwrap_or(named);
+            of_question(message, text::place_of(name, statement.text))
+        }
+        rusqlite::Error::MultipleStatement => of_question(&error.to_string(), 0),
+        _ => Stop::from(error),
+    }
+}
+
+/// A statement that reads and could not be carried on.
+fn wrong(error: rusqlite::Error) -> Stop {
+    words_of(error, |words| Stop::Bad(format!("Runtime error: {words}")))
+}
+
+/// A statement that changes jobs and could not be carried on.
+fn failed(error: rusqlite::Error) -> Stop {
+    words_of(error, Stop::Failed)
+}
+
+fn words_of(error: rusqlite::Error, stop: impl FnOnce(String) -> Stop) -> Stop {
+    match error {
+        rusqlite::Error::SqlInputError { msg, .. } => stop(msg),
+        rusqlite::Error::SqliteFailure(code, Some(message)) if is_of_question(code.code) => {
+            stop(message)
+        }
+        error => Stop::from(error),
+    }
+}
+
+/// The question itself is to blame, not the store.
+fn is_of_question(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::Unknown
+            | ErrorCode::AuthorizationForStatementDenied
+            | ErrorCode::ConstraintViolation
+            | ErrorCode::TypeMismatch
+            | ErrorCode::ParameterOutOfRange
+    )
+}
+
+fn length(value: ValueRef<'_>) -> usize {
+    match value {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
+        _ => 0,
+    }
+}
+
+/// Text that is no UTF-8 was a payload; what cannot be shown of it is replaced.
+fn sql_value(value: ValueRef<'_>) -> SqlValue {
+    match value {
+        ValueRef::Null => SqlValue::Null,
+        ValueRef::Integer(number) => SqlValue::Integer(number),
+        ValueRef::Real(number) => SqlValue::Real(number),
+        ValueRef::Text(bytes) => SqlValue::Text(String::from_utf8_lossy(bytes).into_owned()),
+        ValueRef::Blob(bytes) => SqlValue::Blob(bytes.to_vec()),
+    }
+}

@@ -1,0 +1,224 @@
+//! The table that a question sees: a view of one tenant's jobs with Bedrock's columns, and triggers
+//! that note what a statement wants to change.
+//!
+//! `jobs` only repeats an inner view, which alone may read the tables of the store. The inner view
+//! and the triggers have a name that nobody can guess, because SQLite's authorizer knows who reads
+//! only by name, and the name of a common table expression counts there like that of a view.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::functions::{Context, FunctionFlags};
+use rusqlite::types::{Null, Value, ValueRef};
+use rusqlite::{Connection, Result};
+use windlass_core::date_text::{millis_text, seconds_text};
+use windlass_core::name::Tenant;
+use windlass_core::sql::COLUMNS;
+use windlass_core::time::Timestamp;
+use windlass_core::{JobId, State};
+
+use crate::row::{self, part};
+
+/// Functions of the view and of the triggers. Nobody else may call them.
+pub(super) const FUNCTIONS: [&str; 5] =
+    ["windlass_seconds", "windlass_millis", "windlass_put", "windlass_delete", "windlass_insert"];
+
+/// Tables that the view reads.
+pub(super) const TABLES: [&str; 6] = ["job", "type", "lease", "extra", "payload", "piece"];
+
+/// Changes that one statement may wish for, and the bytes of their values.
+const WISHES_MAX: usize = 100_000;
+const WISHES_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The values of a row in the order of the columns; `None` for one that is not to change, or was
+/// not named.
+pub(super) type Values = [Option<Value>; COLUMNS.len()];
+
+/// What a statement wants to become of a job.
+#[derive(Debug)]
+pub(super) enum Wish {
+    Put(Option<JobId>, Box<Values>),
+    Delete(Option<JobId>),
+    Insert(Box<Values>),
+}
+
+/// The wishes of the statement that runs.
+#[derive(Clone, Default)]
+pub(super) struct Wishes(Arc<Mutex<Noted>>);
+
+#[derive(Default)]
+struct Noted {
+    wishes: Vec<Wish>,
+    bytes: usize,
+}
+
+impl Wishes {
+    /// What was noted since the last time.
+    pub(super) fn take(&self) -> Vec<Wish> {
+        std::mem::take(&mut *self.noted()).wishes
+    }
+
+    /// What the function that notes it answers with.
+    fn note(&self, wish: Wish) -> Result<Null> {
+        let mut noted = self.noted();
+        noted.bytes += wish.bytes();
+        if noted.wishes.len() >= WISHES_MAX || noted.bytes > WISHES_BYTES_MAX {
+            let words = format!(
+                "one statement changes at most {WISHES_MAX} jobs, with {WISHES_BYTES_MAX} bytes"
+            );
+            return Err(rusqlite::Error::UserFunctionError(words.into()));
+        }
+        noted.wishes.push(wish);
+        Ok(Null)
+    }
+
+    fn noted(&self) -> std::sync::MutexGuard<'_, Noted> {
+        // A list has no state that a panic could leave half-done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wish {
+    fn bytes(&self) -> usize {
+        let (Wish::Put(_, values) | Wish::Insert(values)) = self else { return 0 };
+        let bytes = |value: &Value| match value {
+            Value::Text(text) => text.len(),
+            Value::Blob(bytes) => bytes.len(),
+            _ => 0,
+        };
+        size_of::<Values>() + values.iter().flatten().map(bytes).sum::<usize>()
+    }
+}
+
+/// Makes the view of the tenant's jobs; `secret` names what nobody is to call.
+pub(super) fn make(
+    conn: &Connection,
+    tenant: &Tenant,
+    secret: &str,
+    wishes: &Wishes,
+) -> Result<()> {
+    add_functions(conn, wishes)?;
+    conn.execute_batch(&format!("{}{}", views(tenant, secret), triggers(secret)))
+}
+
+/// Every table has a column besides its id named, because SQLite asks anew about a table of which
+/// no other one is read, and then does not say that the view is who reads it.
+fn views(tenant: &Tenant, secret: &str) -> String {
+    let columns = COLUMNS.join(", ");
+    let number = |state| row::state_number(state);
+    format!(
+        "CREATE TEMP VIEW {secret} ({columns}) AS
+         SELECT windlass_seconds(j.created_at),
+                j.id,
+                CASE j.state
+                WHEN {queued} THEN
+                    CASE WHEN (SELECT l.token FROM main.lease l WHERE l.id = j.id) THEN 'RUNNING'
+                         WHEN j.parts & {LENT} THEN 'RUNQUEUED'
+                         ELSE 'QUEUED' END
+                WHEN {paused} THEN 'PAUSED'
+                WHEN {finished} THEN 'FINISHED'
+                WHEN {failed} THEN 'FAILED'
+                WHEN {cancelled} THEN 'CANCELLED' END,
+                t.name,
+                CASE WHEN j.parts & {EXTRA} THEN
+                    coalesce((SELECT x.next_run FROM main.extra x WHERE x.id = j.id),
+                             windlass_millis(j.run_at))
+                ELSE windlass_millis(j.run_at) END,
+                windlass_seconds(
+                    coalesce((SELECT l.started_at FROM main.lease l WHERE l.id = j.id),
+                             j.started_at)),
+                CASE WHEN j.parts & {EXTRA} THEN
+                    coalesce((SELECT x.repeat FROM main.extra x WHERE x.id = j.id), '')
+                ELSE '' END,
+                CASE WHEN j.payload_bytes = 0 THEN '{{}}'
+                     WHEN j.parts & {PAYLOAD} THEN
+                         (SELECT CAST(p.data AS TEXT) FROM main.payload p WHERE p.id = j.id)
+                     WHEN j.parts & {PIECES} THEN
+                         (SELECT group_concat(CAST(p.data AS TEXT), '' ORDER BY p.position)
+                            FROM main.piece p WHERE p.id = j.id)
+                     ELSE CAST(j.payload AS TEXT) END,
+                j.priority,
+                CAST(coalesce(j.parent_id, 0) AS INTEGER),
+                CASE WHEN j.parts & {EXTRA} THEN
+                    coalesce((SELECT x.retry_after FROM main.extra x WHERE x.id = j.id), '')
+                ELSE '' END
+           FROM main.job j JOIN main.type t ON t.id = j.type_id
+          WHERE t.tenant = '{tenant}'
+            AND (j.state NOT IN ({finished}, {cancelled}) OR j.parent_id IS NOT NULL);
+         CREATE TEMP VIEW jobs ({columns}) AS SELECT * FROM {secret};",
+        queued = number(State::Queued),
+        paused = number(State::Paused),
+        finished = number(State::Finished),
+        failed = number(State::Failed),
+        cancelled = number(State::Cancelled),
+        LENT = part::LENT,
+        EXTRA = part::EXTRA,
+        PAYLOAD = part::PAYLOAD,
+        PIECES = part::PIECES,
+    )
+}
+
+/// A value that stays as it is goes along as NULL; the bits of the second argument tell that from a
+/// value that becomes NULL.
+fn triggers(secret: &str) -> String {
+    let each = |sql: &dyn Fn(usize, &str) -> String, between: &str| {
+        let parts: Vec<_> = (0..).zip(COLUMNS).map(|(index, column)| sql(index, column)).collect();
+        parts.join(between)
+    };
+    let bits = each(&|index, c| format!("((NEW.{c} IS NOT OLD.{c}) << {index})"), " | ");
+    let new = each(&|_, c| format!("iif(NEW.{c} IS NOT OLD.{c}, NEW.{c}, NULL)"), ", ");
+    let all = each(&|_, c| format!("NEW.{c}"), ", ");
+    format!(
+        "CREATE TEMP TRIGGER {secret}_put INSTEAD OF UPDATE ON jobs
+         BEGIN SELECT windlass_put(OLD.jobID, {bits}, {new}); END;
+         CREATE TEMP TRIGGER {secret}_delete INSTEAD OF DELETE ON jobs
+         BEGIN SELECT windlass_delete(OLD.jobID); END;
+         CREATE TEMP TRIGGER {secret}_insert INSTEAD OF INSERT ON jobs
+         BEGIN SELECT windlass_insert({all}); END;"
+    )
+}
+
+fn add_functions(conn: &Connection, wishes: &Wishes) -> Result<()> {
+    let [seconds, millis, put, delete, insert] = FUNCTIONS;
+    let columns = COLUMNS.len();
+    let pure = FunctionFlags::SQLITE_UTF8
+        | FunctionFlags::SQLITE_DETERMINISTIC
+        | FunctionFlags::SQLITE_INNOCUOUS;
+    conn.create_scalar_function(seconds, 1, pure, |context| Ok(time(context)?.map(seconds_text)))?;
+    conn.create_scalar_function(millis, 1, pure, |context| Ok(time(context)?.map(millis_text)))?;
+    let noting = FunctionFlags::SQLITE_UTF8;
+    let noted = wishes.clone();
+    conn.create_scalar_function(put, columns as i32 + 2, noting, move |context| {
+        let bits: i64 = context.get(1)?;
+        let is_set = |index: usize| bits & (1 << index) != 0;
+        noted.note(Wish::Put(id(context)?, values(context, 2, is_set)?))
+    })?;
+    let noted = wishes.clone();
+    conn.create_scalar_function(delete, 1, noting, move |context| {
+        noted.note(Wish::Delete(id(context)?))
+    })?;
+    let noted = wishes.clone();
+    conn.create_scalar_function(insert, columns as i32, noting, move |context| {
+        let is_set = |index: usize| context.get_raw(index) != ValueRef::Null;
+        noted.note(Wish::Insert(values(context, 0, is_set)?))
+    })
+}
+
+fn time(context: &Context<'_>) -> Result<Option<Timestamp>> {
+    Ok(context.get::<Option<i64>>(0)?.map(Timestamp))
+}
+
+fn id(context: &Context<'_>) -> Result<Option<JobId>> {
+    Ok(JobId::new(context.get(0)?))
+}
+
+fn values(
+    context: &Context<'_>,
+    first: usize,
+    is_set: impl Fn(usize) -> bool,
+) -> Result<Box<Values>> {
+    let mut values = Box::new(Values::default());
+    for (index, value) in values.iter_mut().enumerate().filter(|(index, _)| is_set(*index)) {
+        *value = Some(context.get(first + index)?);
+    }
+    Ok(values)
+}

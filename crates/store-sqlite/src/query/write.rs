@@ -1,0 +1,354 @@
+//! What a statement wishes for becomes edits of the store: values are checked, and a wish that
+//! cannot be granted refuses the whole question.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rusqlite::Connection;
+use rusqlite::types::Value;
+use windlass_core::calendar::Civil;
+use windlass_core::date_text::{NEVER, due_at, millis_text};
+use windlass_core::edit::{Edit, Moved, Put};
+use windlass_core::job::{Ended, Token};
+use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
+use windlass_core::merge::json_get_top;
+use windlass_core::sql::{COLUMNS, SqlAsk};
+use windlass_core::store::Error;
+use windlass_core::{
+    Extra, Job, JobId, Lease, Modifiers, NewJob, Payload, Priority, Repeat, State, Status,
+    Timestamp, TypeKey, TypeName,
+};
+
+use crate::edit;
+use crate::error::{Failure, Result};
+use crate::row::{self, Stored};
+use crate::tx::Tx;
+
+use super::view::{Values, Wish};
+
+/// Longest text of a next run.
+const NEXT_RUN_BYTES_MAX: usize = 255;
+
+const NO_GRANDCHILDREN: &str = "a job with a parent has no children";
+
+/// What a question has changed.
+#[derive(Default)]
+pub(super) struct Written {
+    pub(super) changed: u64,
+    pub(super) last_id: Option<JobId>,
+    pub(super) moved: Moved,
+}
+
+/// Where each column stands in `COLUMNS`.
+mod column {
+    pub(super) const CREATED: usize = 0;
+    pub(super) const JOB_ID: usize = 1;
+    pub(super) const STATE: usize = 2;
+    pub(super) const NAME: usize = 3;
+    pub(super) const NEXT_RUN: usize = 4;
+    pub(super) const LAST_RUN: usize = 5;
+    pub(super) const REPEAT: usize = 6;
+    pub(super) const DATA: usize = 7;
+    pub(super) const PRIORITY: usize = 8;
+    pub(super) const PARENT: usize = 9;
+    pub(super) const RETRY_AFTER: usize = 10;
+}
+
+pub(super) fn carry_out(
+    tx: &mut Tx<'_>,
+    ask: &SqlAsk,
+    wishes: &[Wish],
+    written: &mut Written,
+) -> Result<()> {
+    for wish in wishes {
+        match wish {
+            Wish::Delete(id) => {
+                let stored = find(tx.conn, ask, *id)?;
+                let edit = Edit::Delete(stored.job.id);
+                edit::carry_out(tx, &edit, ask.now, &mut written.moved)?;
+            }
+            Wish::Put(id, values) => {
+                let stored = find(tx.conn, ask, *id)?;
+                put(tx, ask, stored, values, &mut written.moved)?;
+            }
+            Wish::Insert(values) => {
+                written.last_id = Some(insert(tx, ask, values, &mut written.moved)?);
+            }
+        }
+        written.changed += 1;
+    }
+    Ok(())
+}
+
+/// The view showed it in this transaction, so it is there unless an earlier wish of the same
+/// statement removed it.
+fn find(conn: &Connection, ask: &SqlAsk, id: Option<JobId>) -> Result<Stored> {
+    let found = id.map(|id| row::find_of(conn, &ask.tenant, id)).transpose()?.flatten();
+    found.ok_or_else(|| refuse("a job that is to change is gone"))
+}
+
+fn put(
+    tx: &mut Tx<'_>,
+    ask: &SqlAsk,
+    stored: Stored,
+    values: &Values,
+    moved: &mut Moved,
+) -> Result<()> {
+    if values[column::JOB_ID].is_some() {
+        return Err(refuse("the jobID of a job never changes"));
+    }
+    let mut job = stored.job.clone();
+    if let Some(value) = &values[column::CREATED] {
+        let created = time(column::CREATED, value)?;
+        job.created_at = created.ok_or_else(|| null(column::CREATED))?;
+    }
+    if let Some(value) = &values[column::NAME] {
+        job.key.name = type_name(value)?;
+    }
+    if let Some(value) = &values[column::PRIORITY] {
+        job.priority = priority(value)?;
+    }
+    set_extra(&mut job.extra, values)?;
+    if let Some(value) = &values[column::NEXT_RUN] {
+        (job.run_at, job.extra.next_run) = next_run(value)?;
+    }
+    let data = values[column::DATA].as_ref().map(data).transpose()?;
+    if let Some(data) = &data {
+        job.extra.mock = is_mocked(data);
+    }
+    if let Some(value) = &values[column::PARENT] {
+        job.parent = parent(tx.conn, ask, value, &stored.job)?;
+    }
+    if let Some(value) = &values[column::LAST_RUN] {
+        job.started_at = time(column::LAST_RUN, value)?;
+    }
+    if let Some(value) = &values[column::STATE] {
+        let state = text(column::STATE, value)?;
+        set_state(&mut job, &state, ask, stored.token)?;
+    }
+    if job.state == State::Running && job.started_at.is_none() {
+        return Err(refuse("a job that is RUNNING has a lastRun"));
+    }
+    let moves = values[column::STATE].is_some() || values[column::PARENT].is_some();
+    let purge_at = if moves { purge_at(&job, ask) } else { purge_at_now(tx.conn, job.id)? };
+    let put = Put { job, payload: data.map(Bytes::from), purge_at };
+    edit::carry_out(tx, &Edit::Put(Box::new(put)), ask.now, moved)
+}
+
+/// Failed jobs wait for somebody to look at them, and ended children for their parents.
+fn purge_at(job: &Job, ask: &SqlAsk) -> Option<Timestamp> {
+    let gone = matches!(job.state, State::Finished | State::Cancelled) && job.parent.is_none();
+    gone.then_some(ask.purge_at)
+}
+
+fn purge_at_now(conn: &Connection, id: JobId) -> Result<Option<Timestamp>> {
+    let mut find = conn.prepare_cached("SELECT purge_at FROM job WHERE id = ?1")?;
+    Ok(find.query_row([id.get()], |row| row.get::<_, Option<i64>>(0))?.map(Timestamp))
+}
+
+fn set_state(job: &mut Job, state: &str, ask: &SqlAsk, last: Option<Token>) -> Result<()> {
+    let (state, ended) = match state {
+        "QUEUED" | "RUNQUEUED" => {
+            job.extra.lent = state == "RUNQUEUED";
+            job.attempt = 0;
+            (State::Queued, None)
+        }
+        "RUNNING" => {
+            let token = Token::next(ask.boot, last);
+            job.lease = Some(Lease { owner: ask.owner, token, expires_at: NEVER });
+            job.started_at = job.started_at.or(Some(ask.now));
+            job.attempt += 1;
+            (State::Running, None)
+        }
+        "PAUSED" => (State::Paused, None),
+        "FINISHED" => (State::Finished, Some(Status::OK)),
+        "FAILED" => (State::Failed, Some(Status::FAILED)),
+        "CANCELLED" => (State::Cancelled, None),
+        other => {
+            let words =
+                "is none of QUEUED, RUNNING, RUNQUEUED, PAUSED, FINISHED, FAILED, CANCELLED";
+            return Err(refuse(format!("the state '{other}' {words}")));
+        }
+    };
+    job.state = state;
+    job.finished_at = state.is_ended().then_some(ask.now);
+    job.last = ended.map(Ended::from).or(job.last);
+    Ok(())
+}
+
+/// The parent that a job gets.
+fn parent(conn: &Connection, ask: &SqlAsk, value: &Value, job: &Job) -> Result<Option<JobId>> {
+    let parent = find_parent(conn, ask, value)?;
+    if parent.is_some_and(|id| id == job.id) || (parent.is_some() && has_children(conn, job.id)?) {
+        return Err(refuse(NO_GRANDCHILDREN));
+    }
+    Ok(parent)
+}
+
+fn find_parent(conn: &Connection, ask: &SqlAsk, value: &Value) -> Result<Option<JobId>> {
+    let number = match value {
+        Value::Null => 0,
+        value => integer(column::PARENT, value)?,
+    };
+    if number == 0 {
+        return Ok(None);
+    }
+    let id = JobId::new(number);
+    let found = id.map(|id| row::find_of(conn, &ask.tenant, id)).transpose()?.flatten();
+    let found = found.ok_or_else(|| refuse(format!("there is no job {number} to be a parent")))?;
+    if found.job.parent.is_some() {
+        return Err(refuse(NO_GRANDCHILDREN));
+    }
+    Ok(id)
+}
+
+fn has_children(conn: &Connection, id: JobId) -> Result<bool> {
+    let find = "SELECT 1 FROM job WHERE parent_id = ?1";
+    Ok(conn.prepare_cached(find)?.exists([id.get()])?)
+}
+
+/// A new job enters as a plain one, and then becomes what else the statement says of it.
+fn insert(tx: &mut Tx<'_>, ask: &SqlAsk, values: &Values, moved: &mut Moved) -> Result<JobId> {
+    if values[column::JOB_ID].is_some() {
+        return Err(refuse("the jobID of a new job is given by the store"));
+    }
+    let name = values[column::NAME].as_ref().ok_or_else(|| null(column::NAME))?;
+    let key = TypeKey { tenant: ask.tenant.clone(), name: type_name(name)? };
+    let mut extra = Extra::default();
+    set_extra(&mut extra, values)?;
+    let mut run_at = ask.now;
+    if let Some(value) = &values[column::NEXT_RUN] {
+        (run_at, extra.next_run) = next_run(value)?;
+    }
+    let data = values[column::DATA].as_ref().map(data).transpose()?;
+    let data = data.unwrap_or_else(|| "{}".to_owned());
+    extra.mock = is_mocked(&data);
+    let parent = match &values[column::PARENT] {
+        None => None,
+        Some(value) => find_parent(tx.conn, ask, value)?,
+    };
+    let priority = values[column::PRIORITY].as_ref().map(priority).transpose()?;
+    let mut rest = Values::default();
+    for index in [column::CREATED, column::LAST_RUN, column::STATE] {
+        rest[index].clone_from(&values[index]);
+    }
+    // One that is not to be plain is kept out of the queue until it is what it is to be.
+    let is_plain = rest.iter().all(Option::is_none);
+    let id = (ask.ids)()
+        .ok_or_else(|| Error::Unavailable("the clock is too far back for new ids".into()))?;
+    let new = NewJob {
+        id,
+        key,
+        priority: priority.unwrap_or_default(),
+        run_at,
+        created_at: ask.now,
+        expires_at: None,
+        timeout: None,
+        unique: None,
+        then: None,
+        parent,
+        paused: !is_plain,
+        extra,
+        payload: Payload::Inline(data.into()),
+    };
+    edit::carry_out(tx, &Edit::Insert(Box::new(new)), ask.now, moved)?;
+    if !is_plain {
+        rest[column::STATE].get_or_insert_with(|| Value::Text("QUEUED".into()));
+        let stored = find(tx.conn, ask, Some(id))?;
+        put(tx, ask, stored, &rest, moved)?;
+    }
+    Ok(id)
+}
+
+fn set_extra(extra: &mut Extra, values: &Values) -> Result<()> {
+    if let Some(value) = &values[column::REPEAT] {
+        let repeat = text(column::REPEAT, value)?;
+        extra.repeat = match repeat.as_str() {
+            "" => None,
+            repeat => Some(Repeat::parse_bedrock(repeat).map_err(refuse)?.as_str().into()),
+        };
+    }
+    if let Some(value) = &values[column::RETRY_AFTER] {
+        let modifiers = text(column::RETRY_AFTER, value)?;
+        extra.retry_after = match modifiers.as_str() {
+            "" => None,
+            modifiers => Some(Modifiers::parse(modifiers).map_err(refuse)?.as_str().into()),
+        };
+    }
+    Ok(())
+}
+
+/// When a job is due that runs next at this text, and the text where the time would not give it.
+fn next_run(value: &Value) -> Result<(Timestamp, Option<Arc<str>>)> {
+    let text = text(column::NEXT_RUN, value)?;
+    if text.len() > NEXT_RUN_BYTES_MAX {
+        return Err(refuse(format!("a nextRun has at most {NEXT_RUN_BYTES_MAX} bytes")));
+    }
+    let run_at = due_at(&text);
+    Ok((run_at, (millis_text(run_at) != text).then(|| text.into())))
+}
+
+fn data(value: &Value) -> Result<String> {
+    let data = text(column::DATA, value)?;
+    if data.len() > PAYLOAD_INLINE_BYTES_MAX {
+        return Err(refuse(format!("data has at most {PAYLOAD_INLINE_BYTES_MAX} bytes")));
+    }
+    Ok(data)
+}
+
+fn is_mocked(data: &str) -> bool {
+    json_get_top(data, "mockRequest").is_some()
+}
+
+fn type_name(value: &Value) -> Result<TypeName> {
+    TypeName::new(&text(column::NAME, value)?).map_err(|invalid| refuse(invalid.reason))
+}
+
+fn priority(value: &Value) -> Result<Priority> {
+    Priority::new(integer(column::PRIORITY, value)?).map_err(refuse)
+}
+
+fn time(column: usize, value: &Value) -> Result<Option<Timestamp>> {
+    if *value == Value::Null {
+        return Ok(None);
+    }
+    let text = text(column, value)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let civil = Civil::parse(&text);
+    let name = COLUMNS[column];
+    let civil = civil.ok_or_else(|| refuse(format!("{name}: '{text}' is not a date")))?;
+    Ok(Some(civil.timestamp()))
+}
+
+/// A value as a column of texts keeps it.
+fn text(column: usize, value: &Value) -> Result<String> {
+    match value {
+        Value::Null => Err(null(column)),
+        Value::Text(text) => Ok(text.clone()),
+        Value::Integer(number) => Ok(number.to_string()),
+        Value::Real(number) => Ok(number.to_string()),
+        Value::Blob(_) => Err(refuse(format!("{} is a text", COLUMNS[column]))),
+    }
+}
+
+/// A value as a column of whole numbers keeps it.
+fn integer(column: usize, value: &Value) -> Result<i64> {
+    let number = match value {
+        Value::Null => return Err(null(column)),
+        Value::Integer(number) => Some(*number),
+        Value::Text(text) => text.trim().parse().ok(),
+        Value::Real(number) if number.fract() == 0.0 => Some(*number as i64),
+        Value::Real(_) | Value::Blob(_) => None,
+    };
+    number.ok_or_else(|| refuse(format!("{} is a whole number", COLUMNS[column])))
+}
+
+fn null(column: usize) -> Failure {
+    refuse(format!("NOT NULL constraint failed: jobs.{}", COLUMNS[column]))
+}
+
+fn refuse(words: impl ToString) -> Failure {
+    Failure::Store(Error::Conflict(words.to_string()))
+}
