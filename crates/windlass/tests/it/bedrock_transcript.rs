@@ -69,7 +69,7 @@ fn placeholder(line: &str) -> Option<(&str, &str, &str)> {
 fn the_session_on_the_page_goes_as_it_is_shown() {
     let door = Door::start();
     let mut link: Link = door.open();
-    let mut known = HashMap::new();
+    let mut known: HashMap<String, String> = HashMap::new();
     let exchanges = exchanges();
     assert!(exchanges.len() >= 8, "the page shows a whole session");
     for Exchange { request, reply } in exchanges {
