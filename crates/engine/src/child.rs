@@ -20,11 +20,14 @@ pub(crate) async fn insert(
     tenant: &Tenant,
     jobs: Vec<NewJob>,
 ) -> Result<Vec<JobId>, Error> {
-    if let Some(newest) = jobs.iter().filter_map(|job| job.parent).max() {
+    let which = |job: &NewJob| match job.unique.clone() {
+        None => Which::New { only: None, parent: job.parent },
+        Some(unique) => Which::Keyed { name: job.key.name.clone(), unique, parent: job.parent },
+    };
+    let which: Vec<Which> = jobs.iter().map(which).collect();
+    if let Some(newest) = decide::needed(shared, &which) {
         in_store(shared, newest).await?;
     }
-    let which = |job: &NewJob| Which::New { only: None, parent: job.parent };
-    let which = jobs.iter().map(which).collect();
     let refusal: Arc<Mutex<Option<Error>>> = Arc::default();
     let decide: Decide = {
         let refusal = refusal.clone();
@@ -54,6 +57,9 @@ fn enter(new: &NewJob, seen: &Seen) -> Result<Decision, Error> {
         let parent = &seen.parent.as_ref().ok_or_else(unknown)?.job;
         new.paused = family::child_is_paused(parent).map_err(|unfit| unfit_parent(id, unfit))?;
         new.extra.mock |= parent.extra.mock;
+    }
+    if let Some(holder) = &seen.job {
+        return Ok(Decision { edits: Vec::new(), id: Some(holder.job.id) });
     }
     let id = Some(new.id);
     Ok(Decision { edits: vec![Edit::Insert(Box::new(new))], id })

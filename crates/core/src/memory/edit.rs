@@ -67,6 +67,12 @@ impl State {
                 let job = only.as_ref().and_then(|only| self.in_the_way(tenant, only));
                 (job, parent.and_then(|id| self.row(tenant, id)))
             }
+            Which::Keyed { name, unique, parent } => {
+                let key = TypeKey { tenant: tenant.clone(), name: name.clone() };
+                let holder = self.unique_holder(&key, unique);
+                let find = |id: JobId| self.row(tenant, id);
+                (holder.and_then(find), parent.and_then(find))
+            }
         };
         let (of_job, of_parent) = (job.map(|row| &row.job), parent.map(|row| &row.job));
         Seen {

@@ -112,7 +112,7 @@ mod tests {
     fn the_bedrock_door_has_an_address_of_its_own_if_none_is_given() {
         let flags = |line: &str| {
             let cli = crate::cli::Cli::try_parse_from(line.split(' ')).unwrap();
-            let crate::cli::Command::Serve(serve) = cli.command else { panic!("it is serve") };
+            let crate::cli::Action::Serve(serve) = cli.command else { panic!("it is serve") };
             serve.flags().into_iter().find(|(name, _)| *name == "bedrock.listen")
         };
         let given = |address: &str| Some(("bedrock.listen", address.to_owned()));
