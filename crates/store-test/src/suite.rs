@@ -257,6 +257,83 @@ suite! { $
         the_last_ending_counts
         pieces_go_with_their_job
     }
+    decide {
+        a_decision_sees_a_job_with_its_family
+        a_decision_sees_the_newest_token_and_how_long_jobs_are_kept
+        a_decision_sees_only_jobs_of_its_tenant
+        the_only_one_is_the_oldest_that_counts
+        a_put_job_is_what_it_says
+        what_does_not_go_with_a_state_is_gone
+        a_put_job_moves_between_queue_lease_and_end
+        a_lease_that_was_put_is_a_lease
+        result_log_and_progress_stay
+        a_put_payload_replaces_the_old_one_at_every_size
+        a_unique_key_goes_with_its_job
+        an_insert_enters_with_its_parent_marked
+        a_delete_removes_all_that_belongs_to_a_job
+        children_are_moved_in_bulk
+        an_ended_job_without_a_time_to_go_stays
+        later_decisions_see_what_earlier_ones_changed
+        a_refusal_undoes_all_before_it
+        a_refusal_does_not_reach_others
+        what_moved_is_told
+    }
+    take {
+        a_taken_job_is_what_the_decision_made_of_it
+        the_order_is_priority_then_time_then_name_then_id
+        one_after_the_other_gives_the_same_order
+        a_glob_matches_the_whole_name
+        a_list_has_no_patterns
+        no_more_than_the_limit_are_asked_for
+        a_job_that_is_lent_is_queued_for_later
+        only_this_priority
+        large_payloads_are_passed_over
+        a_type_gives_no_more_than_it_has_room_for
+        suspended_types_give_nothing
+        tenants_take_their_own
+        a_job_comes_with_its_parent_or_its_ended_children
+        few_names_are_found_among_very_many
+        whoever_takes_looks_after_a_type
+        takers_never_take_the_same_job
+        a_decision_that_cannot_be_carried_out_takes_nothing
+    }
+    family {
+        a_child_is_not_run_while_its_parent_is
+        a_parent_that_ended_well_waits_for_its_children
+        the_last_child_wakes_its_parent
+        a_child_that_is_tried_again_is_waited_for
+        a_failed_child_wakes_nobody
+        a_given_up_child_wakes_nobody
+        who_waits_may_expire
+        a_cancelled_child_wakes_its_parent
+        a_removed_child_wakes_its_parent
+        a_parent_without_pending_children_ends
+        a_parent_that_fails_leaves_its_children
+        a_cancelled_parent_takes_its_waiting_children_along
+        a_parent_settled_as_cancelled_takes_them_along_too
+        a_removed_parent_leaves_no_child_paused
+        a_purged_parent_leaves_no_child_paused
+        only_a_paused_parent_is_woken
+        a_child_without_its_parent_is_like_any_job
+        words_for_an_old_time_go_with_it
+        what_else_a_job_has_stays_through_its_attempts
+    }
+    repeat {
+        a_repeated_job_waits_for_its_next_time
+        a_job_repeats_after_attempts_that_failed
+        a_repeated_job_keeps_its_unique_key
+        a_job_follows_each_repetition
+        a_parent_repeats_when_its_children_have_ended
+        a_cancelled_one_does_not_repeat
+    }
+    mock {
+        a_mocked_job_is_not_claimed
+        a_mocked_job_counts_as_deferred
+        a_take_that_asks_for_them_gets_them_in_their_place
+        named_types_give_theirs_too
+        a_mocked_job_stays_mocked
+        a_mocked_job_that_nobody_wants_is_given_up
+    }
     tenant {
         jobs_of_another_tenant_cannot_be_read
         jobs_of_another_tenant_cannot_be_settled

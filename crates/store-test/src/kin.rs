@@ -1,0 +1,151 @@
+//! What cases about decisions and families are written with.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use windlass_core::edit::{
+    Ask, Decided, Decision, Edit, Names, Put, Seen, Take, Taking, Took, Which, Whole,
+};
+use windlass_core::job::{Boot, Token};
+use windlass_core::store::{Claimed, Durability, Error};
+use windlass_core::{Extra, Job, Lease, NewJob, State, Timestamp, TypeName};
+
+use crate::fixture::{LEASE, NOW, Subject, acme, id, job_of, sysid};
+
+/// A question about `acme`'s jobs, at `NOW`.
+pub(crate) fn ask(
+    which: Vec<Which>,
+    decide: impl Fn(usize, &Seen) -> Result<Decision, String> + Send + Sync + 'static,
+) -> Ask {
+    let (tenant, durability, now) = (acme(), Durability::Relaxed, NOW);
+    Ask { tenant, which, decide: Arc::new(decide), durability, now }
+}
+
+/// A question whose answer does not depend on what is seen.
+pub(crate) fn edits(edits: Vec<Edit>) -> Ask {
+    let which = vec![Which::New { only: None, parent: None }];
+    ask(which, move |_, _| Ok(Decision { edits: edits.clone(), id: None }))
+}
+
+pub(crate) fn put(job: Job) -> Edit {
+    Edit::Put(Box::new(Put { job, payload: None, purge_at: None }))
+}
+
+pub(crate) fn insert(new: NewJob) -> Edit {
+    Edit::Insert(Box::new(new))
+}
+
+/// A child of this parent; it is paused.
+pub(crate) fn child(number: i64, parent: i64) -> NewJob {
+    NewJob { parent: Some(id(parent)), paused: true, ..job_of("child", number) }
+}
+
+/// The job under a lease of daemon 7 in boot 1.
+pub(crate) fn leased(whole: &Whole, now: Timestamp) -> Job {
+    let token = Token::next(Boot(1), whole.token);
+    Job {
+        state: State::Running,
+        attempt: whole.job.attempt + 1,
+        started_at: Some(now),
+        lease: Some(Lease { owner: sysid(7), token, expires_at: now + LEASE }),
+        ..whole.job.clone()
+    }
+}
+
+/// Takes up to `limit` of `acme`'s due jobs with these names under leases.
+pub(crate) fn take(names: Names, limit: u32, now: Timestamp) -> Take {
+    let decide = move |whole: &Whole| {
+        let put = Put { job: leased(whole, now), payload: None, purge_at: None };
+        Taking { put, give: true }
+    };
+    Take {
+        tenant: acme(),
+        names,
+        priority: None,
+        mocks: false,
+        limit,
+        payload_bytes_max: u64::MAX,
+        room: HashMap::new(),
+        now,
+        decide: Arc::new(decide),
+    }
+}
+
+pub(crate) fn glob(pattern: &str) -> Names {
+    Names::Glob(pattern.into())
+}
+
+pub(crate) fn any_of(names: &[&str]) -> Names {
+    Names::AnyOf(names.iter().map(|name| TypeName::new(name).unwrap()).collect())
+}
+
+pub(crate) fn taken_numbers(took: &Took) -> Vec<i64> {
+    took.given.iter().map(|taken| taken.job.id.get()).collect()
+}
+
+pub(crate) fn next_run(text: &str) -> Extra {
+    Extra { next_run: Some(text.into()), ..Extra::default() }
+}
+
+impl Subject {
+    /// Carries out edits that nothing stands against.
+    pub(crate) async fn edit(&self, list: Vec<Edit>) -> Decided {
+        self.job_decide(edits(list)).await.unwrap()
+    }
+
+    /// What a question that changes nothing is shown.
+    pub(crate) async fn seen(&self, which: Which) -> Seen {
+        let seen = Arc::new(std::sync::Mutex::new(Seen::default()));
+        let shown = seen.clone();
+        let look = ask(vec![which], move |_, seen| {
+            *shown.lock().unwrap() = seen.clone();
+            Ok(Decision::default())
+        });
+        self.job_decide(look).await.unwrap();
+        seen.lock().unwrap().clone()
+    }
+
+    pub(crate) async fn whole(&self, number: i64) -> Whole {
+        self.seen(Which::Job(id(number))).await.job.expect("the job is there")
+    }
+
+    /// Makes the job what `change` makes of it.
+    pub(crate) async fn alter(&self, number: i64, change: impl FnOnce(&mut Job)) -> Decided {
+        let mut job = self.get(number).await;
+        change(&mut job);
+        self.edit(vec![put(job)]).await
+    }
+
+    /// Words with which edits are refused.
+    pub(crate) async fn refused(&self, ask: Ask) -> String {
+        match self.job_decide(ask).await {
+            Err(Error::Conflict(words)) => words,
+            other => panic!("it is not refused: {other:?}"),
+        }
+    }
+
+    pub(crate) async fn take_of(&self, names: Names, limit: u32) -> Vec<i64> {
+        taken_numbers(&self.job_take(take(names, limit, NOW)).await.unwrap())
+    }
+
+    pub(crate) async fn state(&self, number: i64) -> State {
+        self.get(number).await.state
+    }
+
+    /// The states of these jobs.
+    pub(crate) async fn states(&self, jobs: impl IntoIterator<Item = i64>) -> Vec<State> {
+        let mut states = Vec::new();
+        for number in jobs {
+            states.push(self.state(number).await);
+        }
+        states
+    }
+
+    /// Job 1 of the type `parent`, which runs, with children of the type `child`.
+    pub(crate) async fn parent_with(&self, children: impl IntoIterator<Item = i64>) -> Claimed {
+        self.add([job_of("parent", 1)]).await;
+        let claimed = self.claim_one("parent", NOW).await;
+        self.edit(children.into_iter().map(|number| insert(child(number, 1))).collect()).await;
+        claimed
+    }
+}
