@@ -71,14 +71,15 @@ pub trait Store: Send + Sync + 'static {
 
     // ---- run -----------------------------------------------------------------------------
 
-    /// Types with jobs that may run now (due, not leased, not suspended), with their numbers, and
-    /// when the next deferred job of any type comes due. Order is of no meaning.
+    /// Types with jobs that may run now (due, not leased, not suspended, not mocked), with their
+    /// numbers, and when the next deferred job of any type comes due. Order is of no meaning.
     async fn type_waiting(&self, now: Timestamp) -> Result<Waiting, Error>;
 
-    /// Takes due jobs under new leases: for each pick up to `limit`, most urgent first, oldest id
-    /// first among equals; with a `floor`, its first job is the oldest of the most urgent
-    /// priority that is not above the floor. Attempt and token grow. Suspended types give
-    /// nothing. A job goes to one caller only. Payloads come along unless they are in pieces.
+    /// Takes due jobs under new leases: for each pick up to `limit`, most urgent first, then due
+    /// the longest, then the oldest id; with a `floor`, its first job is the first of the most
+    /// urgent priority that is not above the floor. Attempt and token grow. Suspended types and
+    /// mocked jobs are passed over. A job goes to one caller only. Payloads come along unless they
+    /// are in pieces.
     async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error>;
 
     /// Prolongs leases, also expired ones that nobody has broken. Answers with the ones that are
@@ -90,7 +91,8 @@ pub trait Store: Send + Sync + 'static {
     ) -> Result<Vec<LeaseRef>, Error>;
 
     /// Carries out verdicts on running jobs; an answer for each, in order. A stale one changes
-    /// nothing, and no job follows it.
+    /// nothing, and no job follows it. What ends, here and with the calls below, moves its parent
+    /// and its children as `family` says.
     async fn job_settle(
         &self,
         settlements: Vec<Settlement>,
@@ -133,8 +135,8 @@ pub trait Store: Send + Sync + 'static {
 
     // ---- housekeeping --------------------------------------------------------------------
 
-    /// Ends queued jobs that waited past their limit as `failed`, with this status and log line;
-    /// at most `limit`. Answers with the jobs as they are now.
+    /// Ends jobs that waited past their limit as `failed`, with this status and log line; at most
+    /// `limit`. Answers with the jobs as they are now.
     async fn job_give_up(&self, give_up: GiveUp) -> Result<Vec<Job>, Error>;
 
     /// Removes ended jobs whose time to be kept is over, and outdated idempotency keys; at most
@@ -440,7 +442,7 @@ pub struct GiveUp {
 
 #[derive(Debug, Clone)]
 pub enum Overdue {
-    /// Queued jobs whose `expires_at` is not after `now`.
+    /// Queued and paused jobs whose `expires_at` is not after `now`.
     Expired,
     /// Queued jobs of this type that were first due at this time or before, if the type has no
     /// handler and nobody has claimed any of it since.
@@ -479,6 +481,7 @@ pub struct TypeStats {
     pub handler: bool,
     pub suspended: bool,
     pub ready: u64,
+    /// Mocked jobs are among them, also those whose time has come.
     pub deferred: u64,
     pub running: u64,
     pub paused: u64,
