@@ -4,10 +4,12 @@
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 
 /// Bodies that may wait, and that one write takes.
 const WAITING_MAX: usize = 1024;
@@ -36,6 +38,35 @@ impl Appender {
         let (synced, answer) = oneshot::channel();
         self.0.send(Append { body, synced }).await.is_ok() && answer.await.unwrap_or(false)
     }
+}
+
+/// Operations per second, from so many callers who each do the next one after the last; one takes
+/// so many appends, one after the other. Nothing but the disk and the way to its thread.
+pub(crate) async fn rate(
+    dir: &Path,
+    callers: usize,
+    appends: usize,
+    line: Bytes,
+    time: Duration,
+) -> anyhow::Result<f64> {
+    let appender = Appender::start(dir)?;
+    let began = Instant::now();
+    let mut tasks = JoinSet::new();
+    for _ in 0..callers {
+        let (appender, line) = (appender.clone(), line.clone());
+        tasks.spawn(async move {
+            let mut operations = 0u64;
+            while began.elapsed() < time {
+                for _ in 0..appends {
+                    ensure!(appender.append(line.clone()).await, "an append failed");
+                }
+                operations += 1;
+            }
+            Ok(operations)
+        });
+    }
+    let total: u64 = tasks.join_all().await.into_iter().sum::<anyhow::Result<u64>>()?;
+    Ok(total as f64 / began.elapsed().as_secs_f64())
 }
 
 fn write_groups(mut file: File, mut queue: mpsc::Receiver<Append>) {

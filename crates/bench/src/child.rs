@@ -27,7 +27,7 @@ pub(crate) enum Part {
 /// The servers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Windlass, with a runner that does nothing.
+    /// Windlass with both its doors, and a runner that does nothing.
     Windlass,
     /// An HTTP server that reads nothing and always answers the same.
     Empty,
@@ -93,7 +93,10 @@ impl Part {
 /// A server at work; ends with this value.
 pub(crate) struct Server {
     child: std::process::Child,
+    /// Where it speaks HTTP.
     pub(crate) address: SocketAddr,
+    /// Where it speaks Bedrock's language, if it does.
+    bedrock: Option<SocketAddr>,
 }
 
 impl Server {
@@ -104,13 +107,18 @@ impl Server {
         let output = child.stdout.take().expect("the output is a pipe");
         let mut first = String::new();
         BufReader::new(output).read_line(&mut first)?;
-        match first.trim().parse() {
-            Ok(address) => Ok(Server { child, address }),
-            Err(_) => {
+        let mut addresses = first.split_whitespace().map_while(|address| address.parse().ok());
+        match (addresses.next(), addresses.next()) {
+            (Some(address), bedrock) => Ok(Server { child, address, bedrock }),
+            (None, _) => {
                 let status = child.wait()?;
                 anyhow::bail!("{} did not start ({status})", part.name())
             }
         }
+    }
+
+    pub(crate) fn bedrock(&self) -> anyhow::Result<SocketAddr> {
+        self.bedrock.context("this server does not speak Bedrock's language")
     }
 
     pub(crate) fn usage(&self) -> anyhow::Result<Usage> {

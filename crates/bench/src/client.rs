@@ -1,5 +1,6 @@
 //! The client of every server here: HTTP/1.1 over kept-alive connections, nothing allocated for a
-//! request, so that as little as possible of the machine goes to it.
+//! request, so that as little as possible of the machine goes to it. Bedrock's replies have the
+//! same shape but for their first line.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,9 +13,10 @@ use tokio::task::JoinSet;
 
 /// Longest answer that is read.
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
-const BUFFER_BYTES: usize = 64 * 1024;
+/// At first; it grows with the answers.
+const BUFFER_BYTES: usize = 4 * 1024;
 /// A server that does not answer for this long has failed.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 
 /// One thread for the client, so that the servers have the rest of the machine.
 pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
@@ -22,10 +24,18 @@ pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     runtime.context("the client's runtime cannot be started")
 }
 
-/// A whole request, head and body in one buffer.
+/// A whole request with lines, head and body in one buffer.
 pub(crate) fn post(path: &str, body: &[u8]) -> Vec<u8> {
+    post_as("text/plain", path, body)
+}
+
+pub(crate) fn post_json(path: &str, body: &str) -> Vec<u8> {
+    post_as("application/json", path, body.as_bytes())
+}
+
+fn post_as(kind: &str, path: &str, body: &[u8]) -> Vec<u8> {
     let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: text/plain\r\n\
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {kind}\r\n\
          content-length: {}\r\n\r\n",
         body.len()
     );
@@ -50,7 +60,16 @@ impl Connection {
 
     /// Sends a request and reads its answer to the end; the body. Anything but 2xx is an error.
     pub(crate) async fn exchange(&mut self, request: &[u8]) -> anyhow::Result<&[u8]> {
-        self.stream.write_all(request).await?;
+        self.send(request).await?;
+        self.receive().await
+    }
+
+    pub(crate) async fn send(&mut self, request: &[u8]) -> anyhow::Result<()> {
+        Ok(self.stream.write_all(request).await?)
+    }
+
+    /// The body of the answer to what was sent.
+    pub(crate) async fn receive(&mut self) -> anyhow::Result<&[u8]> {
         let mut filled = 0;
         let mut whole = None;
         while whole.is_none_or(|(_, end)| filled < end) {
@@ -67,11 +86,16 @@ impl Connection {
         }
         let (body, end) = whole.expect("the loop ends when the extent is known");
         ensure!(filled == end, "the server sent more than one answer");
-        if self.buffer.get(9) != Some(&b'2') {
+        if !is_success(&self.buffer[..end]) {
             bail!("the server refused: {}", String::from_utf8_lossy(&self.buffer[..end]));
         }
         Ok(&self.buffer[body..end])
     }
+}
+
+/// Whether the code in the first line is one of success.
+fn is_success(answer: &[u8]) -> bool {
+    answer.strip_prefix(b"HTTP/1.1 ").unwrap_or(answer).starts_with(b"2")
 }
 
 /// Where the body of an answer begins and ends, as soon as its head is there.
@@ -151,12 +175,16 @@ mod tests {
         assert_eq!(answered(pieces).await.unwrap(), b"12345");
         let empty = &["HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"];
         assert_eq!(answered(empty).await.unwrap(), b"");
+        let bedrock = &["200 OK\r\nContent-Length: 2\r\n\r\n", "{}"];
+        assert_eq!(answered(bedrock).await.unwrap(), b"{}");
     }
 
     #[tokio::test]
     async fn refusals_and_broken_answers_are_errors() {
         let refusal = &["HTTP/1.1 503 No\r\ncontent-length: 4\r\n\r\nbusy"];
         assert!(answered(refusal).await.unwrap_err().to_string().contains("busy"));
+        let refusal = &["404 No job found\r\nContent-Length: 0\r\n\r\n"];
+        assert!(answered(refusal).await.unwrap_err().to_string().contains("No job found"));
         assert!(answered(&["HTTP/1.1 200 OK\r\n\r\n"]).await.is_err());
         assert!(answered(&["HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nx"]).await.is_err());
     }

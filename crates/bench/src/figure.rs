@@ -32,6 +32,11 @@ impl Figure {
         Figure::new(name, micros(duration), "µs")
     }
 
+    /// A whole number for a name.
+    pub(crate) fn count(number: u64) -> String {
+        thousands(&number.to_string())
+    }
+
     /// The value with as many digits as mean something.
     pub(crate) fn text(&self) -> String {
         let digits = match self.value.abs() {
@@ -69,6 +74,14 @@ pub(crate) struct Samples(Vec<Duration>);
 impl Samples {
     pub(crate) fn push(&mut self, took: Duration) {
         self.0.push(took);
+    }
+
+    pub(crate) fn extend(&mut self, others: Samples) {
+        self.0.extend(others.0);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// The time within which `share` of the operations ended.

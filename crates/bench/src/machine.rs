@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
 /// Ticks of processor time per second, which Linux shows to programs on every machine.
@@ -43,6 +44,8 @@ impl Machine {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Usage {
     pub(crate) cpu: Duration,
+    /// The memory that it has.
+    pub(crate) resident_bytes: u64,
     /// The most memory that it ever had.
     pub(crate) peak_bytes: u64,
 }
@@ -50,7 +53,20 @@ pub(crate) struct Usage {
 /// `process` is a number, or `self`.
 pub(crate) fn usage(process: &str) -> anyhow::Result<Usage> {
     let status = read(&format!("/proc/{process}/status"))?;
-    Ok(Usage { cpu: cpu(process)?, peak_bytes: number_after(&status, "VmHWM:")? * 1024 })
+    let bytes_after = |name| Ok::<_, anyhow::Error>(number_after(&status, name)? * 1024);
+    Ok(Usage {
+        cpu: cpu(process)?,
+        resident_bytes: bytes_after("VmRSS:")?,
+        peak_bytes: bytes_after("VmHWM:")?,
+    })
+}
+
+/// How many files this process and those that it starts may have open, raised as far as it goes.
+pub(crate) fn files_max() -> anyhow::Result<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
+        .context("the number of open files cannot be raised")?;
+    Ok(limit.maximum.unwrap_or(u64::MAX))
 }
 
 /// Processor time of a process so far; also of one that has exited and was not waited for.

@@ -3,22 +3,27 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | `row1` … `row6` | one promise each: what is measured, and beside what |
+//! | `row1` … `row9` | one promise each: what is measured, and beside what |
 //! | `scale` | how much of it is measured |
 //! | `limit`, `append`, `server`, `pipe` | the limits: a synced write, two servers, a bare node |
 //! | `daemon`, `noop`, `context`, `watched` | Windlass itself, and the runners that it is given |
 //! | `queue`, `backlog`, `warm` | jobs that wait, run with nothing to do or in warm contexts |
 //! | `round`, `child`, `client` | servers in processes of their own, and the client of them all |
+//! | `bedrock`, `cycle`, `depth`, `crowd` | jobs that come and go through a door, and who waits for them |
 //! | `figure`, `report`, `machine` | numbers, how they are shown, and where they were taken |
 //!
 //! Nothing here runs for ever: every phase ends after a count or a time.
 
 mod append;
 mod backlog;
+mod bedrock;
 mod child;
 mod client;
 mod context;
+mod crowd;
+mod cycle;
 mod daemon;
+mod depth;
 mod figure;
 mod limit;
 mod machine;
@@ -33,6 +38,7 @@ mod row3;
 mod row4;
 mod row5;
 mod row6;
+mod row9;
 mod scale;
 mod server;
 mod warm;
@@ -54,7 +60,7 @@ use crate::scale::Scale;
 #[command(name = "windlass-bench")]
 struct Args {
     /// Which rows to measure; all of them when none is named.
-    #[arg(value_name = "ROW", value_parser = clap::value_parser!(u8).range(1..=6))]
+    #[arg(value_name = "ROW", value_parser = row_number)]
     rows: Vec<u8>,
     /// Where data goes; on a real disk, never in memory.
     #[arg(long, default_value = "target/bench")]
@@ -75,13 +81,14 @@ struct Args {
 
 type Measure = fn(&Path, &Scale) -> anyhow::Result<Row>;
 
-const ROWS: [(u8, Measure); 6] = [
+const ROWS: [(u8, Measure); 7] = [
     (1, row1::measure),
     (2, row2::measure),
     (3, row3::measure),
     (4, row4::measure),
     (5, row5::measure),
     (6, row6::measure),
+    (9, row9::measure),
 ];
 
 const DOCUMENT: &str = "docs/benchmarks.md";
@@ -93,6 +100,12 @@ fn main() -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     measure(&Args::parse())
+}
+
+fn row_number(text: &str) -> Result<u8, String> {
+    let known = ROWS.map(|(number, _)| number);
+    let number = text.parse().ok().filter(|number| known.contains(number));
+    number.ok_or_else(|| format!("the rows are {}", known.map(|it| it.to_string()).join(", ")))
 }
 
 fn measure(args: &Args) -> anyhow::Result<ExitCode> {

@@ -34,10 +34,11 @@ pub(crate) fn progress(what: &str) {
     eprintln!("… {what}");
 }
 
-/// Tells the parent process where a server listens.
-pub(crate) fn announce(address: SocketAddr) -> anyhow::Result<()> {
+/// Tells the parent process where a server listens, door by door.
+pub(crate) fn announce(addresses: &[SocketAddr]) -> anyhow::Result<()> {
     let mut out = std::io::stdout();
-    writeln!(out, "{address}")?;
+    let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+    writeln!(out, "{}", addresses.join(" "))?;
     out.flush().context("the parent cannot be told where the server listens")
 }
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 
 use crate::child::{Role, Server};
 use crate::client::{self, Connection};
@@ -83,6 +83,13 @@ pub(crate) fn measure(
             lag,
         })
     })
+}
+
+/// Waits until the store has everything; that it takes too long is an error.
+pub(crate) async fn drained(server: &Server, patience: Duration) -> anyhow::Result<()> {
+    let lag = catch_up(server, patience).await?;
+    ensure!(lag.left == 0, "{} jobs did not reach the store in time", lag.left);
+    Ok(())
 }
 
 /// Waits until the store has everything that was accepted.

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 pub(crate) struct Scale {
     pub(crate) name: &'static str,
-    /// Rows 1 and 5: lone operations of each kind.
+    /// Rows 1, 5 and 9: lone operations of each kind.
     pub(crate) lone: usize,
-    /// Rows 2 and 3: rounds of which the median counts, and how long each of them takes.
+    /// Rows 2, 3 and 9: rounds of which the median counts, and how long each of them takes.
     pub(crate) rounds: usize,
     pub(crate) round: Duration,
-    /// Row 2: how long ingest may take to catch up before that is given up.
+    /// Rows 2 and 9: how long ingest may take to catch up before that is given up.
     pub(crate) drain_max: Duration,
     /// Row 4: jobs that contexts run.
     pub(crate) warm: u64,
@@ -18,6 +18,12 @@ pub(crate) struct Scale {
     pub(crate) deep: u64,
     /// Rows 4 and 6: how long each phase takes.
     pub(crate) phase: Duration,
+    /// Row 9: jobs that wait while others come and go, from none to many.
+    pub(crate) queued: [u64; 3],
+    /// Row 9: how long each of these phases takes.
+    pub(crate) queued_phase: Duration,
+    /// Row 9: connections that wait for a job.
+    pub(crate) waiting: u64,
 }
 
 impl Scale {
@@ -33,6 +39,9 @@ impl Scale {
                 shallow: 20_000,
                 deep: 100_000,
                 phase: Duration::from_secs(1),
+                queued: [0, 1000, 20_000],
+                queued_phase: Duration::from_millis(200),
+                waiting: 1000,
             };
         }
         Scale {
@@ -45,6 +54,9 @@ impl Scale {
             shallow: 200_000,
             deep: if full { 10_000_000 } else { 1_000_000 },
             phase: Duration::from_secs(5),
+            queued: [0, 1000, 1_000_000],
+            queued_phase: Duration::from_secs(5),
+            waiting: 10_000,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The HTTP servers, each in a process of its own: Windlass, and the two that it is compared with.
+//! The servers, each in a process of its own: Windlass, and the two that it is compared with.
 //! The latter two accept and speak HTTP exactly as Windlass's door does.
 
 use std::io::Read;
@@ -20,12 +20,17 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use windlass_core::Tenant;
+use windlass_engine::Engine;
+
 use crate::append::Appender;
 use crate::child::Role;
 use crate::noop::NoopRunner;
 use crate::{daemon, report};
 
-/// The path that every request here goes to, and the route that it takes.
+/// Whose jobs are added here.
+pub(crate) const TENANT: &str = "acme";
+/// The path that lone adds go to, and the route that they take.
 pub(crate) const PATH: &str = "/v1/acme/jobs/line";
 const ROUTE: &str = "/v1/{tenant}/jobs/{type}";
 /// As long as the answer of Windlass to an add of one job.
@@ -38,19 +43,18 @@ pub(crate) fn run(role: Role, dir: &Path) -> anyhow::Result<()> {
     let runtime = daemon::runtime()?;
     let served = runtime.block_on(async {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let address = listener.local_addr()?;
+        let mut addresses = vec![listener.local_addr()?];
         let serving = match role {
             Role::Empty => tokio::spawn(serve(listener, empty())),
             Role::Append => tokio::spawn(serve(listener, appending(dir)?)),
             Role::Windlass => {
                 let engine = daemon::start(dir, Arc::new(NoopRunner)).await?;
-                let options = windlass_door_http::Options::default();
-                let never = CancellationToken::new();
-                let door = windlass_door_http::serve(listener, engine, options, never);
-                tokio::spawn(async { door.await.context("the door failed") })
+                let second = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+                addresses.push(second.local_addr()?);
+                tokio::spawn(serve_both(listener, second, engine))
             }
         };
-        report::announce(address)?;
+        report::announce(&addresses)?;
         tokio::select! {
             ended = serving => ended?,
             () = input_ended() => Ok(()),
@@ -58,6 +62,18 @@ pub(crate) fn run(role: Role, dir: &Path) -> anyhow::Result<()> {
     });
     runtime.shutdown_background();
     served
+}
+
+/// Windlass' own doors, with their ordinary settings.
+async fn serve_both(http: TcpListener, bedrock: TcpListener, engine: Engine) -> anyhow::Result<()> {
+    let never = CancellationToken::new();
+    let options = windlass_door_bedrock::Options::new(Tenant::new(TENANT)?);
+    let door = windlass_door_bedrock::Door::new(engine.clone(), options);
+    let second = door.serve(bedrock, never.clone());
+    let options = windlass_door_http::Options::default();
+    let first = windlass_door_http::serve(http, engine, options, never);
+    tokio::try_join!(first, second).context("a door failed")?;
+    Ok(())
 }
 
 async fn input_ended() {

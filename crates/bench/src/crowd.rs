@@ -1,0 +1,131 @@
+//! Workers that wait for a job: what many of them cost while nothing comes, and how soon one of
+//! them has what comes.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::child::{Role, Server};
+use crate::client::Connection;
+use crate::figure::{Samples, micros};
+use crate::{bedrock, cycle, machine};
+
+const NAME: &str = "bench/wait";
+/// Longer than everything here takes.
+const WAIT: Duration = Duration::from_secs(3600);
+/// A wish that was sent has been looked at when the server has used at most this much of its
+/// processor in so long.
+const REST_LOOK: Duration = Duration::from_millis(300);
+const REST_CPU_MAX: Duration = Duration::from_millis(10);
+const REST_PATIENCE: Duration = Duration::from_secs(60);
+const WAKE_PATIENCE: Duration = Duration::from_secs(30);
+/// Files that a server and its client need for other things.
+const SPARE_FILES: u64 = 200;
+/// Jobs that warm up.
+const WARM_UP_JOBS: usize = 20;
+
+pub(crate) struct Crowd {
+    pub(crate) workers: u64,
+    /// Processor time of the server per second in which nothing comes.
+    pub(crate) idle_micros: f64,
+    /// Memory of the server for each worker.
+    pub(crate) worker_bytes: f64,
+    /// From the creation of a job until a worker has it.
+    pub(crate) wakes: Samples,
+}
+
+/// So many workers wait, or as many as the machine allows.
+pub(crate) async fn measure(
+    dir: &Path,
+    workers: u64,
+    idle: Duration,
+    jobs: usize,
+) -> anyhow::Result<Crowd> {
+    let workers = workers.min(machine::files_max()?.saturating_sub(SPARE_FILES));
+    let dir = tempfile::Builder::new().prefix("crowd-").tempdir_in(dir)?;
+    let server = Server::start(Role::Windlass, dir.path())?;
+    let address = server.bedrock()?;
+    let mut boss = Connection::open(address).await?;
+    rest(&server).await?;
+    let before = server.usage()?;
+    let (woken, mut wakes) = mpsc::unbounded_channel();
+    let mut tasks = JoinSet::new();
+    for _ in 0..workers {
+        let worker = Worker::start(address).await?;
+        tasks.spawn(worker.work(woken.clone()));
+    }
+    rest(&server).await?;
+    let waiting = server.usage()?;
+    tokio::time::sleep(idle).await;
+    let idle_cpu = server.usage()?.cpu - waiting.cpu;
+
+    let create = bedrock::create(NAME, &cycle::data(), None);
+    let mut samples = Samples::default();
+    for number in 0..WARM_UP_JOBS + jobs {
+        let began = Instant::now();
+        boss.exchange(&create).await?;
+        let woken = tokio::select! {
+            woken = tokio::time::timeout(WAKE_PATIENCE, wakes.recv()) => woken,
+            Some(failed) = tasks.join_next() => {
+                failed??;
+                continue;
+            }
+        };
+        let at: Instant = woken.context("no worker got the job")?.context("no worker is left")?;
+        if number >= WARM_UP_JOBS {
+            samples.push(at - began);
+        }
+    }
+    tasks.shutdown().await;
+    let grown = waiting.resident_bytes.saturating_sub(before.resident_bytes);
+    Ok(Crowd {
+        workers,
+        idle_micros: micros(idle_cpu) / idle.as_secs_f64(),
+        worker_bytes: grown as f64 / workers as f64,
+        wakes: samples,
+    })
+}
+
+/// Waits until the server has nothing to do.
+async fn rest(server: &Server) -> anyhow::Result<()> {
+    let deadline = Instant::now() + REST_PATIENCE;
+    loop {
+        let before = server.usage()?.cpu;
+        tokio::time::sleep(REST_LOOK).await;
+        if server.usage()?.cpu - before <= REST_CPU_MAX || Instant::now() > deadline {
+            return Ok(());
+        }
+    }
+}
+
+struct Worker {
+    connection: Connection,
+    wish: Vec<u8>,
+}
+
+impl Worker {
+    /// One that waits already.
+    async fn start(address: SocketAddr) -> anyhow::Result<Worker> {
+        let mut connection = Connection::open(address).await?;
+        let wish = bedrock::get_waiting(NAME, WAIT);
+        connection.send(&wish).await?;
+        Ok(Worker { connection, wish })
+    }
+
+    /// Tells when it got a job, as soon as the job is finished and it waits again.
+    async fn work(self, woken: mpsc::UnboundedSender<Instant>) -> anyhow::Result<()> {
+        let Worker { mut connection, wish } = self;
+        loop {
+            let job = bedrock::given(connection.receive().await?)?;
+            let at = Instant::now();
+            connection.exchange(&bedrock::finish(job)).await?;
+            connection.send(&wish).await?;
+            // Whoever does not listen any more needs nothing.
+            let _ = woken.send(at);
+        }
+    }
+}
