@@ -4,7 +4,7 @@
 use rusqlite::Connection;
 
 use crate::open::{self, Options};
-use crate::{change, claim, housekeeping, queue, read, type_row};
+use crate::{change, claim, edit, family, housekeeping, queue, read, take, tx, type_row};
 
 fn plan(conn: &Connection, sql: &str) -> String {
     let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
@@ -23,7 +23,10 @@ fn check(sql: &str, uses: &str) {
 #[test]
 fn s2_11_a_claim_walks_the_clustered_key_of_what_is_ready() {
     check(claim::FRONT, "ready USING PRIMARY KEY (type_id=? AND rank>?)");
-    check(claim::TAKE_FRONT, "ready USING PRIMARY KEY (type_id=? AND rank>? AND (rank,run_at,id)<(?,?,?))");
+    check(
+        claim::TAKE_FRONT,
+        "ready USING PRIMARY KEY (type_id=? AND rank>? AND (rank,run_at,id)<(?,?,?))",
+    );
     check(claim::JOB, "job USING INTEGER PRIMARY KEY (rowid=?)");
 }
 
@@ -31,6 +34,33 @@ fn s2_11_a_claim_walks_the_clustered_key_of_what_is_ready() {
 fn s2_11_a_promotion_walks_the_clustered_key_of_what_is_deferred() {
     check(queue::DUE, "deferred USING PRIMARY KEY (run_at<?)");
     check(queue::REMOVE_DUE, "deferred USING PRIMARY KEY ((run_at,id)<(?,?))");
+}
+
+#[test]
+fn a_take_walks_the_fronts_of_all_queues_and_then_the_queues() {
+    check(take::FRONTS, "type USING COVERING INDEX type_head (tenant=? AND head_rank>?)");
+    check(take::NAMED_FROM, "(tenant=? AND name>?)");
+    let place = "USING PRIMARY KEY (type_id=? AND (rank,run_at,id)>(?,?,?))";
+    check(take::NEXT, &format!("r {place}"));
+    check(take::NEXT_MOCK, &format!("r {place}"));
+    check(take::NEXT_MOCKED_TYPE, "ready_mock USING PRIMARY KEY (type_id>?)");
+    check(tx::FRONT, "ready USING PRIMARY KEY (type_id=?)");
+    check(queue::REMOVE_READY, "(type_id=? AND rank=? AND run_at=? AND id=?)");
+}
+
+#[test]
+fn families_are_found_by_their_parent() {
+    check(family::NEXT_STATE, "COVERING INDEX job_child (parent_id=? AND state>?)");
+    check(edit::CHILDREN, "COVERING INDEX job_child (parent_id=? AND state=?)");
+    check(take::ENDED_CHILDREN, "INDEX job_child (parent_id=? AND state=?)");
+}
+
+#[test]
+fn the_only_one_of_a_type_is_found_by_indexes_of_those_that_count() {
+    check(edit::FIRST, "job_by_type (type_id=? AND state=?)");
+    check(edit::FIRST_CHILD, "job_child_by_type (type_id=? AND state=?)");
+    check(edit::FIRST_MOCK, "job_mock (type_id=? AND state=?)");
+    check(edit::FIRST_MOCK_CHILD, "job_mock (type_id=? AND state=?)");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use windlass_core::store::{
     Durability, IdempotencyRecord, Insert, Inserted, JournalMark, Settled, Settlement, SysidRenew,
     SysidReserve,
 };
-use windlass_core::{Json, NewJob, Payload, TypeName};
+use windlass_core::{Extra, Json, NewJob, Payload, TypeName};
 
 use crate::Harness;
 use crate::fixture::{
@@ -97,6 +97,25 @@ pub async fn s0_62_a_job_that_followed_is_still_there(harness: &dyn Harness) {
     assert_eq!(before.len(), 2);
     let Some(store) = reopened(harness, store).await else { return };
     assert_eq!(store.listed(everything_of(acme())).await, before);
+}
+
+pub async fn families_mocks_and_texts_are_still_there(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let parent = store.parent_with([2, 3]).await;
+    store.settle(settlement(&parent, FINISHED)).await;
+    store.cancel(3, NOW).await;
+    let extra = Extra { mock: true, ..crate::kin::next_run("tomorrow") };
+    store.add([NewJob { extra, ..job(4) }, job(5)]).await;
+    store.alter(5, |job| (job.extra.lent, job.run_at) = (true, after(9))).await;
+    let before = store.listed(everything_of(acme())).await;
+    assert_eq!(before.len(), 5);
+    let Some(store) = reopened(harness, store).await else { return };
+    assert_eq!(store.listed(everything_of(acme())).await, before);
+    assert_eq!(store.take_of(crate::kin::glob("*"), 9).await, [2]);
+    let child = store.get(2).await;
+    let claimed = windlass_core::store::Claimed { job: child, ..parent };
+    assert_eq!(store.settle(settlement(&claimed, FINISHED)).await, Settled::Done);
+    assert_eq!(store.claim_one("parent", NOW).await.job.id, id(1));
 }
 
 pub async fn s0_45_handlers_and_settings_are_still_there(harness: &dyn Harness) {

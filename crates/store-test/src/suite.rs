@@ -262,6 +262,7 @@ suite! { $
         a_decision_sees_the_newest_token_and_how_long_jobs_are_kept
         a_decision_sees_only_jobs_of_its_tenant
         the_only_one_is_the_oldest_that_counts
+        whoever_holds_a_unique_key_is_shown
         a_put_job_is_what_it_says
         what_does_not_go_with_a_state_is_gone
         a_put_job_moves_between_queue_lease_and_end
@@ -366,6 +367,7 @@ suite! { $
         a_running_job_is_still_its_owners
         what_belongs_to_a_job_is_still_there
         s0_62_a_job_that_followed_is_still_there
+        families_mocks_and_texts_are_still_there
         s0_45_handlers_and_settings_are_still_there
         s0_58_numbers_boots_and_marks_are_still_there
         s0_50_tokens_go_on_growing

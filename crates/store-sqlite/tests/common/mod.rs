@@ -134,15 +134,8 @@ pub(crate) fn assert_consistent(path: &Path) {
          WHERE (j.unique_key IS NOT NULL AND j.state < 3)
             <> (SELECT count(*) FROM unique_key u
                  WHERE (u.type_id, u.key, u.id) = (j.type_id, j.unique_key, j.id))";
-    let checks = [
-        wrong_counters,
-        wrong_fronts,
-        misplaced,
-        orphans,
-        beside,
-        beside_nothing,
-        wrong_keys,
-    ];
+    let checks =
+        [wrong_counters, wrong_fronts, misplaced, orphans, beside, beside_nothing, wrong_keys];
     for sql in checks {
         let found: i64 = conn.query_row(sql, [], |row| row.get(0)).unwrap();
         assert_eq!(found, 0, "{sql}");
