@@ -9,7 +9,7 @@
 //! | `daemon`, `noop`, `context`, `watched` | Windlass itself, and the runners that it is given |
 //! | `queue`, `backlog`, `warm` | jobs that wait, run with nothing to do or in warm contexts |
 //! | `round`, `child`, `client` | servers in processes of their own, and the client of them all |
-//! | `bedrock`, `cycle`, `depth`, `crowd` | jobs that come and go through a door, and who waits for them |
+//! | `bedrock`, `cycle`, `depth`, `crowd` | jobs that come and go, and workers that wait |
 //! | `figure`, `report`, `machine` | numbers, how they are shown, and where they were taken |
 //!
 //! Nothing here runs for ever: every phase ends after a count or a time.
