@@ -22,7 +22,7 @@ use crate::wire::json::Object;
 use crate::wire::{Request, Response};
 
 use super::value;
-use super::{Bedrock, Refusal, data};
+use super::{Bedrock, Refusal, data, view};
 
 pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refusal> {
     let mock = request.header("mockRequest").is_some();
@@ -153,7 +153,10 @@ pub(super) fn decision(
 ) -> Result<Decision, Refusal> {
     let parent = match wish.parent {
         None => None,
-        Some(_) => Some(seen.parent.as_ref().ok_or("404 parentJobID does not exist")?),
+        Some(_) => {
+            let there = seen.parent.as_ref().filter(|parent| view::is_there(&parent.job));
+            Some(there.ok_or("404 parentJobID does not exist")?)
+        }
     };
     let fit = parent.map(|parent| family::child_is_paused(&parent.job)).transpose();
     if fit == Err(Unfit::NotOpen) {
