@@ -61,7 +61,7 @@ impl Options {
             tenant,
             connections_max: 20_000,
             idle_max: Duration::from_secs(24 * 60 * 60),
-            silence_max: Duration::from_secs(60),
+            silence_max: Duration::from_secs(30),
             request_max: Duration::from_secs(5 * 60),
             version: env!("CARGO_PKG_VERSION"),
             clock: Arc::new(SystemClock),

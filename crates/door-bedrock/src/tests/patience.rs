@@ -15,7 +15,7 @@ use crate::inbound::{Inbound, Next, Patience};
 use crate::memory::Memory;
 use crate::wire::Limits;
 
-const SILENCE_MAX: Duration = Duration::from_secs(60);
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_is_silent_in_the_middle_of_a_request_is_given_up() {
