@@ -1,5 +1,5 @@
-//! The Bedrock door: clients of Bedrock::Jobs talk to Windlass as they talk to Bedrock. What becomes
-//! of a job is decided by the rules of the core, with Bedrock's texts and details around them.
+//! The Bedrock door: clients of Bedrock::Jobs talk to Windlass as they talk to Bedrock. What
+//! becomes of a job is decided by the rules of the core, with Bedrock's texts and details around.
 //!
 //! | module | owns |
 //! |---|---|
