@@ -90,7 +90,7 @@ pub(crate) async fn add_emitted(
         insert(shared, unique, Vec::new()).await?;
     }
     if !children.is_empty() {
-        child::insert(shared, tenant, children).await?;
+        child::insert(shared, tenant, children, Vec::new()).await?;
     }
     if !entries.is_empty() {
         append(shared, entries, None).await?;
@@ -200,26 +200,30 @@ async fn add_to_store(
     idempotency: Option<&Idempotency>,
 ) -> Result<Vec<JobId>, Error> {
     let now = shared.now();
-    let mut new = Vec::with_capacity(jobs.len());
+    let (mut new, mut spools) = (Vec::with_capacity(jobs.len()), Vec::new());
     for AddJob { payload, options } in jobs {
         let id = shared.journal.make_id().map_err(storage_error)?;
         let payload = match payload {
             AddPayload::Inline(bytes) => Payload::Inline(bytes),
             AddPayload::Spooled(spool) => {
-                put_pieces(shared.store.as_ref(), id, spool.path()).await?;
-                Payload::Pieces { bytes: spool.bytes() }
+                let bytes = spool.bytes();
+                spools.push((id, spool));
+                Payload::Pieces { bytes }
             }
         };
         new.push(new_job(id, key.clone(), payload, options, now));
     }
     if new.iter().any(|job| job.parent.is_some()) {
-        let ids = child::insert(shared, &key.tenant, new).await?;
+        let ids = child::insert(shared, &key.tenant, new, spools).await?;
         // Decisions carry no keys. If the daemon dies between the two, a repeated add is a new one.
         if let Some(note) = idempotency {
             let keys = vec![record_of(&key.tenant, note, ids.clone(), now)];
             insert(shared, Vec::new(), keys).await?;
         }
         return Ok(ids);
+    }
+    for (id, spool) in spools {
+        put_pieces(shared.store.as_ref(), id, spool.path()).await?;
     }
     let ids: Vec<JobId> = new.iter().map(|job| job.id).collect();
     let key_record = |note: &Idempotency| record_of(&key.tenant, note, ids.clone(), now);

@@ -14,6 +14,7 @@ use crate::accept::{storage_error, store_error};
 use crate::api::Error;
 use crate::read;
 use crate::reap;
+use crate::running::RunningJob;
 use crate::settle;
 use crate::shared::Shared;
 
@@ -26,10 +27,13 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
     in_store(shared, id).await?;
     let job = shared.store.job_get(tenant, id).await.map_err(store_error)?;
     let job = job.ok_or(Error::NotFound("job"))?;
-    if job.state == State::Running && shared.running.get(id).is_some() {
+    if job.state == State::Running
+        && let Some(running) = shared.running.get(id)
+    {
         shared.runner.stop(id, Stop::Cancelled);
-        let view = read::job_wait(shared, tenant, id, STOP_PATIENCE).await?;
-        match view.job.state {
+        until_stopped(shared, &running).await;
+        // It may have come to its end by itself, or to that of one attempt.
+        match read::job(shared, tenant, id).await?.job.state {
             State::Cancelled => return Ok(()),
             state if state.is_ended() => return Err(refused("cancelled", state)),
             _ => {}
@@ -46,6 +50,22 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
     shared.announce_room();
     look_for_family(shared, &job);
     Ok(())
+}
+
+/// Waits until the verdict on this run is in the store.
+async fn until_stopped(shared: &Shared, run: &RunningJob) {
+    let watch = shared.job_waiters.watch(&run.job.id);
+    let stopped = async {
+        loop {
+            let changed = watch.next();
+            let now = shared.running.get(run.job.id);
+            if now.is_none_or(|now| now.token != run.token) {
+                return;
+            }
+            changed.await;
+        }
+    };
+    let _ = tokio::time::timeout(STOP_PATIENCE, stopped).await;
 }
 
 pub(crate) async fn retry(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<(), Error> {

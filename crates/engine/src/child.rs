@@ -1,24 +1,53 @@
 //! Child: jobs that name a parent enter the store in one change with a look at that parent, because
 //! what it does decides how they begin, and whether they may.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use windlass_core::edit::{Ask, Decide, Decision, Edit, Seen, Which};
 use windlass_core::family::{self, Unfit};
 use windlass_core::store::Durability;
 use windlass_core::{Invalid, JobId, NewJob, Tenant};
+use windlass_journal::Spool;
 
-use crate::accept::store_error;
+use crate::accept::{put_pieces, store_error};
 use crate::api::Error;
 use crate::change::in_store;
 use crate::decide;
 use crate::shared::Shared;
 
 /// Adds jobs, all or none; for a job whose unique key is held, the answer has the holder's id.
+/// Payloads in pieces come with their ids.
 pub(crate) async fn insert(
     shared: &Shared,
     tenant: &Tenant,
     jobs: Vec<NewJob>,
+    spools: Vec<(JobId, Spool)>,
+) -> Result<Vec<JobId>, Error> {
+    let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+    let mut held: HashMap<JobId, JobId> = HashMap::new();
+    if !spools.is_empty() {
+        // Nobody would ever remove the pieces of a job that does not enter.
+        let answers = ask(shared, tenant, jobs.clone(), look).await?;
+        held.extend(ids.iter().copied().zip(answers).filter(|(id, answer)| id != answer));
+    }
+    for (id, spool) in spools.iter().filter(|(id, _)| !held.contains_key(id)) {
+        put_pieces(shared.store.as_ref(), *id, spool.path()).await?;
+    }
+    let entering = jobs.into_iter().filter(|job| !held.contains_key(&job.id)).collect();
+    let mut entered = ask(shared, tenant, entering, enter).await?.into_iter();
+    let answer = |id: JobId| held.get(&id).copied().or_else(|| entered.next()).unwrap_or(id);
+    Ok(ids.into_iter().map(answer).collect())
+}
+
+type Decides = fn(&NewJob, &Seen) -> Result<Decision, Error>;
+
+/// Decides for each job, with its parent and the holder of its unique key before it.
+async fn ask(
+    shared: &Shared,
+    tenant: &Tenant,
+    jobs: Vec<NewJob>,
+    decides: Decides,
 ) -> Result<Vec<JobId>, Error> {
     let which = |job: &NewJob| match job.unique.clone() {
         None => Which::New { only: None, parent: job.parent },
@@ -32,7 +61,7 @@ pub(crate) async fn insert(
     let decide: Decide = {
         let refusal = refusal.clone();
         Arc::new(move |index, seen| {
-            enter(&jobs[index], seen).map_err(|error| {
+            decides(&jobs[index], seen).map_err(|error| {
                 let words = error.to_string();
                 *refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
                 words
@@ -47,6 +76,11 @@ pub(crate) async fn insert(
     })?;
     decide::tell(shared, &decided.moved);
     Ok(decided.ids.into_iter().flatten().collect())
+}
+
+/// What would become of a job.
+fn look(new: &NewJob, seen: &Seen) -> Result<Decision, Error> {
+    Ok(Decision { edits: Vec::new(), ..enter(new, seen)? })
 }
 
 /// How a job begins that has this parent.

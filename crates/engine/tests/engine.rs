@@ -3,8 +3,12 @@
 #![allow(clippy::unwrap_used, unreachable_pub, reason = "a test's own helpers")]
 
 mod fake;
+#[path = "engine/family.rs"]
+mod family;
 #[path = "engine/result.rs"]
 mod result;
+#[path = "engine/take.rs"]
+mod take;
 
 use std::sync::Arc;
 use std::time::Duration;

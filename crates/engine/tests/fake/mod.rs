@@ -132,7 +132,13 @@ pub struct FakeRunner {
 
 impl FakeRunner {
     pub async fn started(&self, id: JobId) {
-        self.started.subscribe().wait_for(|ids| ids.contains(&id)).await.unwrap();
+        self.started_times(id, 1).await;
+    }
+
+    /// Returns when the job has been started so often.
+    pub async fn started_times(&self, id: JobId, times: usize) {
+        let often = |ids: &Vec<JobId>| ids.iter().filter(|started| **started == id).count();
+        self.started.subscribe().wait_for(|ids| often(ids) >= times).await.unwrap();
     }
 
     pub fn stopped(&self) -> Vec<(JobId, Stop)> {
@@ -224,6 +230,7 @@ impl Runner for FakeRunner {
                 panic!("as the payload says");
             }
             reports.started(job.id).await;
+            self.started.send_modify(|ids| ids.push(job.id));
             if payload == "panic" {
                 panic!("as the payload says");
             }

@@ -1,0 +1,322 @@
+//! Workers that take jobs by name, with a decision of their own, and wait for them.
+
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use windlass_core::date_text::NEVER;
+use windlass_core::edit::{Decide, Decision, Edit, Names, Put, Taking, Took, Which, Whole};
+use windlass_core::job::{Lease, Token};
+use windlass_core::runner::Stop;
+use windlass_core::store::LeaseRef;
+use windlass_core::{
+    AddOptions, Extra, Job, JobId, Payload, Priority, State, Timestamp, TypeKey, TypeName,
+    TypeSettings,
+};
+use windlass_engine::api::{AddJob, TakeWish};
+use windlass_engine::{Engine, Error};
+
+use crate::PATIENCE;
+use crate::fake::{Daemon, handler, jobs, key};
+
+const LEASE: Duration = Duration::from_secs(60);
+
+fn glob(text: &str) -> Names {
+    Names::Glob(text.to_owned())
+}
+
+/// A wish for one job, which then runs under a lease.
+fn wish(engine: &Engine, names: Names, wait: Duration) -> TakeWish {
+    let (owner, boot) = engine.claimant();
+    let decide = move |whole: &Whole, now: Timestamp| {
+        let token = Token::next(boot, whole.token);
+        let job = Job {
+            state: State::Running,
+            lease: Some(Lease { owner, token, expires_at: now + LEASE }),
+            attempt: whole.job.attempt + 1,
+            started_at: Some(now),
+            ..whole.job.clone()
+        };
+        let put = Put { job, payload: Some("taken".into()), purge_at: None };
+        Taking { put, give: true }
+    };
+    TakeWish {
+        tenant: key("acme", "t").tenant,
+        names,
+        priority: None,
+        mocks: false,
+        limit: 1,
+        payload_bytes_max: u64::MAX,
+        wait,
+        decide: Arc::new(decide),
+    }
+}
+
+fn ids(took: &Took) -> Vec<JobId> {
+    took.given.iter().map(|taken| taken.job.id).collect()
+}
+
+async fn take_now(engine: &Engine, name: &str) -> Vec<JobId> {
+    ids(&engine.take(wish(engine, glob(name), Duration::ZERO)).await.unwrap())
+}
+
+/// Ends a job, whoever has it.
+async fn finish(engine: &Engine, id: JobId) {
+    let decide: Decide = Arc::new(|_, seen| {
+        let job = seen.job.as_ref().ok_or("no job")?.job.clone();
+        let job = Job { state: State::Finished, lease: None, ..job };
+        let put = Put { job, payload: None, purge_at: Some(NEVER) };
+        Ok(Decision { edits: vec![Edit::Put(Box::new(put))], id: None })
+    });
+    let tenant = key("acme", "t").tenant;
+    engine.decide(&tenant, vec![Which::Job(id)], decide).await.unwrap();
+}
+
+async fn whole(engine: &Engine, id: JobId) -> Whole {
+    engine.whole(&key("acme", "t").tenant, id).await.unwrap().unwrap()
+}
+
+fn with(options: AddOptions) -> Vec<AddJob> {
+    let mut jobs = jobs(&["x"]);
+    jobs[0].options = options;
+    jobs
+}
+
+#[tokio::test]
+async fn a_waiting_worker_gets_what_it_named_the_moment_it_is_added() {
+    let daemon = Daemon::start(|_| {}).await;
+    let names =
+        |list: &[&str]| Names::AnyOf(list.iter().map(|n| TypeName::new(n).unwrap()).collect());
+    for names in [glob("t"), glob("t*"), glob("[s-u]"), names(&["s", "t"])] {
+        let other = daemon.engine.add(&key("acme", "other"), jobs(&["x"]), None).await.unwrap();
+        let waiting = tokio::spawn({
+            let engine = daemon.engine.clone();
+            async move { engine.take(wish(&engine, names, PATIENCE)).await }
+        });
+        let added = daemon.engine.add(&key("acme", "t"), jobs(&["x"]), None).await.unwrap();
+        let took = waiting.await.unwrap().unwrap();
+        assert_eq!(ids(&took), added.ids);
+        assert_eq!(took.given[0].before.payload, Payload::Inline("x".into()));
+        assert_eq!(take_now(&daemon.engine, "o*").await, other.ids);
+    }
+    assert!(take_now(&daemon.engine, "*").await.is_empty());
+}
+
+#[tokio::test]
+async fn each_job_goes_to_one_of_those_who_wait_and_the_rest_goes_on_waiting() {
+    const WAITING: usize = 300;
+    const FIRST: usize = 100;
+    let daemon = Daemon::start(|_| {}).await;
+    let mut waiting = JoinSet::new();
+    for n in 0..WAITING {
+        let engine = daemon.engine.clone();
+        let names = if n % 2 == 0 { glob("t") } else { glob("t*") };
+        waiting.spawn(async move { engine.take(wish(&engine, names, PATIENCE)).await.unwrap() });
+    }
+    let mut taken = Vec::new();
+    let mut added = Vec::new();
+    for count in [FIRST, WAITING - FIRST] {
+        let payloads = vec!["x"; count];
+        added
+            .extend(daemon.engine.add(&key("acme", "t"), jobs(&payloads), None).await.unwrap().ids);
+        for _ in 0..count {
+            taken.extend(ids(&waiting.join_next().await.unwrap().unwrap()));
+        }
+        assert_eq!(waiting.len(), WAITING - taken.len());
+        assert!(waiting.try_join_next().is_none());
+    }
+    taken.sort();
+    assert_eq!(taken, added);
+}
+
+/// The worker goes away while the store decides on its job.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_went_away_leaves_its_job_as_it_was() {
+    let daemon = Daemon::start(|_| {}).await;
+    let id = daemon.engine.add(&key("acme", "t"), jobs(&["x"]), None).await.unwrap().ids[0];
+    let (reached, until_reached) = oneshot::channel();
+    let (go_on, gate) = mpsc::channel();
+    let gates = Mutex::new(Some((reached, gate)));
+    let plain = wish(&daemon.engine, glob("t"), PATIENCE);
+    let decide = plain.decide.clone();
+    let halting = move |whole: &Whole, now| {
+        if let Some((reached, gate)) = gates.lock().unwrap().take() {
+            reached.send(()).unwrap();
+            gate.recv().unwrap();
+        }
+        decide(whole, now)
+    };
+    let waiting = tokio::spawn({
+        let engine = daemon.engine.clone();
+        let wish = TakeWish { decide: Arc::new(halting), ..plain.clone() };
+        async move { engine.take(wish).await }
+    });
+    until_reached.await.unwrap();
+    waiting.abort();
+    assert!(waiting.await.unwrap_err().is_cancelled());
+    go_on.send(()).unwrap();
+    let took = daemon.engine.take(plain).await.unwrap();
+    let before = &took.given[0].before;
+    assert_eq!((before.job.id, before.job.state, before.job.attempt), (id, State::Queued, 0));
+    assert_eq!(before.payload, Payload::Inline("x".into()));
+    let now = whole(&daemon.engine, id).await;
+    assert_eq!((now.job.state, now.payload), (State::Running, Payload::Inline("taken".into())));
+    assert!(now.token > took.given[0].before.token, "nobody ever has the other's token");
+}
+
+#[tokio::test]
+async fn a_job_that_comes_due_wakes_whoever_waits_for_it() {
+    let daemon = Daemon::start(|_| {}).await;
+    let run_at = Some(daemon.engine.now() + Duration::from_millis(200));
+    let later = with(AddOptions { run_at, ..AddOptions::default() });
+    let added = daemon.engine.add(&key("acme", "t"), later, None).await.unwrap();
+    assert!(take_now(&daemon.engine, "*").await.is_empty());
+    let took = daemon.engine.take(wish(&daemon.engine, glob("*"), PATIENCE)).await.unwrap();
+    assert_eq!(ids(&took), added.ids);
+}
+
+#[tokio::test]
+async fn whoever_waits_longer_than_he_wants_gets_nothing() {
+    let daemon = Daemon::start(|_| {}).await;
+    let short = wish(&daemon.engine, glob("*"), Duration::from_millis(20));
+    assert_eq!(daemon.engine.take(short).await.unwrap(), Took::default());
+    let none = TakeWish { limit: 0, ..wish(&daemon.engine, glob("*"), PATIENCE) };
+    assert!(matches!(daemon.engine.take(none).await, Err(Error::Invalid(_))));
+}
+
+#[tokio::test]
+async fn a_worker_that_wants_one_priority_does_not_keep_others_from_theirs() {
+    let daemon = Daemon::start(|_| {}).await;
+    let urgent = Priority::new(1000).ok();
+    let waiting = |priority| {
+        let engine = daemon.engine.clone();
+        let wish = TakeWish { priority, ..wish(&engine, glob("t"), PATIENCE) };
+        tokio::spawn(async move { engine.take(wish).await.unwrap() })
+    };
+    let (picky, other) = (waiting(urgent), waiting(None));
+    let t = key("acme", "t");
+    let ordinary = daemon.engine.add(&t, jobs(&["x"]), None).await.unwrap();
+    assert_eq!(ids(&other.await.unwrap()), ordinary.ids);
+    let options = AddOptions { priority: urgent.unwrap(), ..AddOptions::default() };
+    let added = daemon.engine.add(&t, with(options), None).await.unwrap();
+    assert_eq!(ids(&picky.await.unwrap()), added.ids);
+}
+
+#[tokio::test]
+async fn mocked_jobs_wake_only_those_who_want_them() {
+    let daemon = Daemon::start(|_| {}).await;
+    let t = key("acme", "t");
+    let waiting = |mocks| {
+        let engine = daemon.engine.clone();
+        let wish = TakeWish { mocks, ..wish(&engine, glob("t"), PATIENCE) };
+        tokio::spawn(async move { engine.take(wish).await.unwrap() })
+    };
+    let (plain, mocked) = (waiting(false), waiting(true));
+    let extra = Extra { mock: true, ..Extra::default() };
+    let options = AddOptions { extra, ..AddOptions::default() };
+    let mock = daemon.engine.add(&t, with(options), None).await.unwrap();
+    assert_eq!(ids(&mocked.await.unwrap()), mock.ids);
+    let added = daemon.engine.add(&t, jobs(&["x"]), None).await.unwrap();
+    assert_eq!(ids(&plain.await.unwrap()), added.ids);
+}
+
+#[tokio::test]
+async fn a_type_gives_no_more_than_its_limit_until_one_of_its_jobs_has_ended() {
+    let daemon = Daemon::start(|_| {}).await;
+    let t = key("acme", "t");
+    let settings = TypeSettings { concurrency: Some(2), ..TypeSettings::default() };
+    daemon.engine.type_settings_put(&t, settings).await.unwrap();
+    let added = daemon.engine.add(&t, jobs(&["x"; 5]), None).await.unwrap();
+    let many = TakeWish { limit: 5, ..wish(&daemon.engine, glob("*"), PATIENCE) };
+    let took = daemon.engine.take(many.clone()).await.unwrap();
+    assert_eq!(ids(&took), added.ids[..2]);
+    assert!(take_now(&daemon.engine, "*").await.is_empty());
+    let waiting = tokio::spawn({
+        let engine = daemon.engine.clone();
+        async move { engine.take(many).await }
+    });
+    finish(&daemon.engine, added.ids[0]).await;
+    assert_eq!(ids(&waiting.await.unwrap().unwrap()), added.ids[2..3]);
+}
+
+#[tokio::test]
+async fn a_type_over_its_rate_gives_the_next_job_when_it_has_rested() {
+    let daemon = Daemon::start(|_| {}).await;
+    let t = key("acme", "t");
+    let settings = TypeSettings { rate: Some(5.0), ..TypeSettings::default() };
+    daemon.engine.type_settings_put(&t, settings).await.unwrap();
+    let added = daemon.engine.add(&t, jobs(&["x"; 7]), None).await.unwrap();
+    let many = TakeWish { limit: 7, ..wish(&daemon.engine, glob("t"), PATIENCE) };
+    assert_eq!(ids(&daemon.engine.take(many.clone()).await.unwrap()), added.ids[..5]);
+    assert_eq!(ids(&daemon.engine.take(many).await.unwrap()), added.ids[5..]);
+}
+
+#[tokio::test]
+async fn a_suspended_type_gives_nothing_until_it_is_resumed() {
+    let daemon = Daemon::start(|_| {}).await;
+    let t = key("acme", "t");
+    daemon.engine.type_suspend(&t, true).await.unwrap();
+    let added = daemon.engine.add(&t, jobs(&["x"]), None).await.unwrap();
+    assert!(take_now(&daemon.engine, "t").await.is_empty());
+    let waiting = tokio::spawn({
+        let engine = daemon.engine.clone();
+        async move { engine.take(wish(&engine, glob("t"), PATIENCE)).await }
+    });
+    daemon.engine.type_suspend(&t, false).await.unwrap();
+    assert_eq!(ids(&waiting.await.unwrap().unwrap()), added.ids);
+}
+
+#[tokio::test]
+async fn leases_that_are_kept_never_run_out() {
+    let daemon = Daemon::start(|_| {}).await;
+    let t = key("acme", "t");
+    let id = daemon.engine.add(&t, jobs(&["x"]), None).await.unwrap().ids[0];
+    assert_eq!(take_now(&daemon.engine, "t").await, [id]);
+    let expires_at = |whole: Whole| whole.job.lease.unwrap().expires_at;
+    let taken = whole(&daemon.engine, id).await;
+    let token = taken.token.unwrap();
+    assert!(expires_at(taken) < NEVER);
+    let lease = LeaseRef { tenant: t.tenant.clone(), id, token };
+    let lost = LeaseRef { token: Token(1), ..lease.clone() };
+    daemon.engine.keep(vec![lease, lost]).await;
+    let kept = async {
+        while expires_at(whole(&daemon.engine, id).await) < NEVER {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, kept).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_decision_that_takes_a_lease_away_stops_the_run() {
+    let daemon = Daemon::start(|_| {}).await;
+    let t = key("acme", "t");
+    daemon.engine.handler_set(&t, handler()).await.unwrap();
+    let id = daemon.engine.add(&t, jobs(&["hang"]), None).await.unwrap().ids[0];
+    daemon.runner.started(id).await;
+    let ending = tokio::spawn({
+        let (engine, tenant) = (daemon.engine.clone(), t.tenant.clone());
+        async move { engine.job_wait(&tenant, id, PATIENCE).await.unwrap() }
+    });
+    finish(&daemon.engine, id).await;
+    assert_eq!(ending.await.unwrap().job.state, State::Finished);
+    assert_eq!(daemon.runner.stopped(), [(id, Stop::LeaseLost)]);
+}
+
+#[tokio::test]
+async fn a_decision_sees_what_was_just_added_and_may_refuse_in_its_own_words() {
+    let daemon = Daemon::start(|_| {}).await;
+    let t: TypeKey = key("acme", "t");
+    let id = daemon.engine.add(&t, jobs(&["x"]), None).await.unwrap().ids[0];
+    let refuse: Decide = Arc::new(|_, seen| Err(format!("it is {}", seen.job.is_some())));
+    let refused = daemon.engine.decide(&t.tenant, vec![Which::Job(id)], refuse.clone()).await;
+    assert_eq!(refused, Err(Error::Conflict("it is true".into())));
+    let others = key("other", "t").tenant;
+    let refused = daemon.engine.decide(&others, vec![Which::Job(id)], refuse).await;
+    assert_eq!(refused, Err(Error::Conflict("it is false".into())));
+    assert_eq!(daemon.engine.whole(&others, id).await.unwrap(), None);
+    let no_sql = daemon.engine.query(&t.tenant, "SELECT 1;".into(), false, PATIENCE).await;
+    assert!(matches!(no_sql, Err(Error::Conflict(_))), "{no_sql:?}");
+}
