@@ -50,15 +50,16 @@ const FUNCTIONS: &str = "
     sqlite_version -> ->>";
 
 /// Tables that are made of a function's arguments.
-const TABLE_FUNCTIONS: [&str; 4] = ["json_each", "json_tree", "jsonb_each", "jsonb_tree"];
+pub(super) const TABLE_FUNCTIONS: [&str; 4] =
+    ["json_each", "json_tree", "jsonb_each", "jsonb_tree"];
 
 /// Who may do what, asked by SQLite while it compiles a statement.
 pub(super) struct Guard {
     /// Name of the inner view, and how the triggers' names begin.
     secret: String,
     functions: HashSet<&'static str>,
-    /// All that can be read by name without being made by the question itself, in lower case.
-    tables: HashSet<String>,
+    /// Names that no question means, in lower case.
+    hidden: HashSet<String>,
     /// Off while the store itself works on the connection.
     on: AtomicBool,
     noted: Mutex<Noted>,
@@ -77,7 +78,11 @@ pub(super) struct Noted {
 
 impl Guard {
     /// Sets the bounds, and guards every statement that is compiled from now on.
-    pub(super) fn set(conn: &mut Connection, secret: String) -> rusqlite::Result<Arc<Guard>> {
+    pub(super) fn set(
+        conn: &mut Connection,
+        secret: String,
+        hidden: &[String],
+    ) -> rusqlite::Result<Arc<Guard>> {
         for (limit, most) in LIMITS {
             conn.set_limit(limit, most)?;
         }
@@ -85,7 +90,7 @@ impl Guard {
         let guard = Arc::new(Guard {
             secret,
             functions: FUNCTIONS.split_whitespace().collect(),
-            tables: tables(conn)?,
+            hidden: hidden.iter().cloned().collect(),
             on: AtomicBool::new(true),
             noted: Mutex::default(),
         });
@@ -164,7 +169,7 @@ impl Guard {
         // No column is read of what only has its rows counted, and that may be a common table
         // expression: it has no name but the one that the question gave it.
         let name = table.to_ascii_lowercase();
-        column.is_empty() && !self.tables.contains(&name) && !is_built_in(&name)
+        column.is_empty() && !self.hidden.contains(&name) && !is_built_in(&name)
     }
 
     /// The inner view or a trigger asks.
@@ -179,14 +184,6 @@ fn is_jobs(table: &str) -> bool {
 
 fn is_built_in(name: &str) -> bool {
     name.starts_with("sqlite_") || name.starts_with("pragma_")
-}
-
-/// The names of all tables, views and modules of virtual tables.
-fn tables(conn: &Connection) -> rusqlite::Result<HashSet<String>> {
-    let sql = "SELECT lower(name) FROM main.sqlite_schema
-               UNION SELECT lower(name) FROM temp.sqlite_schema
-               UNION SELECT lower(name) FROM pragma_module_list";
-    conn.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
 }
 
 /// Ends what is under way on the connection when the time is over.

@@ -29,12 +29,17 @@ use crate::open::{self, Options};
 use crate::tx::Tx;
 use crate::type_row::TypeCache;
 
-use guard::{Guard, TEXT_BYTES_MAX};
+use guard::{Guard, TABLE_FUNCTIONS, TEXT_BYTES_MAX};
 use text::Statement;
-use view::Wishes;
+use view::{Screen, Wishes};
 
 /// Questions that are answered at the same time; others wait.
 const QUESTIONS_MAX: u32 = 4;
+/// Longest time that a question may take, whatever its patience.
+const PATIENCE_MAX: Duration = Duration::from_secs(3600);
+/// A question may keep others from writing for half of the time that they are ready to wait, or for
+/// this if that is longer.
+const HOLD_MIN: Duration = Duration::from_secs(1);
 /// Rows of one answer, and the memory that they take.
 const ANSWER_ROWS_MAX: usize = 1_000_000;
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -51,9 +56,10 @@ impl Questions {
     }
 
     pub(crate) async fn ask(&self, ask: SqlAsk) -> Result<SqlAnswer, Error> {
-        let deadline = Instant::now() + ask.patience;
+        let patience = ask.patience.min(PATIENCE_MAX);
+        let deadline = Instant::now() + patience;
         let permit = self.permits.clone().acquire_owned();
-        let Ok(permit) = tokio::time::timeout(ask.patience, permit).await else {
+        let Ok(permit) = tokio::time::timeout(patience, permit).await else {
             return Ok(SqlAnswer::TimedOut);
         };
         let permit = permit.map_err(|_| closed())?;
@@ -123,6 +129,7 @@ struct Question<'a> {
     options: &'a Options,
     ask: &'a SqlAsk,
     conn: Connection,
+    screen: Screen,
     guard: Arc<Guard>,
     wishes: Wishes,
     deadline: Instant,
@@ -139,14 +146,15 @@ struct Done {
 impl<'a> Question<'a> {
     fn open(options: &'a Options, ask: &'a SqlAsk, deadline: Instant) -> Step<Question<'a>> {
         let mut conn = open::question(options)?;
-        // Chance of the operating system's, which nothing that a question sees gives away.
+        // SQLite's numbers are seeded by the operating system, and none gives away another.
         let secret = "SELECT 'jobs_' || lower(hex(randomblob(16)))";
         let secret: String = conn.query_row(secret, [], |row| row.get(0))?;
         let wishes = Wishes::default();
         view::make(&conn, &ask.tenant, &secret, &wishes)?;
-        let guard = Guard::set(&mut conn, secret)?;
+        let screen = Screen::set(&conn, &TABLE_FUNCTIONS)?;
+        let guard = Guard::set(&mut conn, secret, screen.names())?;
         guard::end_at(&mut conn, deadline)?;
-        Ok(Question { options, ask, conn, guard, wishes, deadline })
+        Ok(Question { options, ask, conn, screen, guard, wishes, deadline })
     }
 
     fn answer(mut self) -> Step<SqlAnswer> {
@@ -177,11 +185,20 @@ impl<'a> Question<'a> {
         let prepared = self.conn.prepare(statement.text);
         let noted = self.guard.take();
         let prepared = prepared.map_err(|error| bad(error, statement, noted.denied.as_deref()))?;
-        let writes = noted.writes && prepared.is_explain() == 0;
-        if !prepared.readonly() && !noted.writes {
-            let message = text::pointed("Parse error: not authorized", statement.text, 0);
-            return Err(Stop::Bad(message));
+        let refuse = |words: &str, place: usize| {
+            let message = format!("Parse error: {words}");
+            Err(Stop::Bad(text::pointed(&message, statement.text, place)))
+        };
+        if prepared.parameter_count() > 0 {
+            return refuse("a question has no parameters", 0);
         }
+        if let Some(place) = text::place_of_schema(view::SCHEMA, statement.text) {
+            return refuse("not authorized", place);
+        }
+        if !prepared.readonly() && !noted.writes {
+            return refuse("not authorized", 0);
+        }
+        let writes = noted.writes && prepared.is_explain() == 0;
         if writes && noted.needs_where && !statement.has_where && !self.ask.nowhere {
             return Err(Stop::Aborted);
         }
@@ -194,8 +211,8 @@ impl<'a> Question<'a> {
         let begin = if writes { "BEGIN IMMEDIATE" } else { "BEGIN" };
         self.store_does(begin)?;
         if writes {
-            let hold = Instant::now() + self.hold_max();
-            guard::end_at(&mut self.conn, self.deadline.min(hold))?;
+            let hold_max = (self.options.busy_timeout / 2).max(HOLD_MIN);
+            guard::end_at(&mut self.conn, self.deadline.min(Instant::now() + hold_max))?;
         }
         let mut done = Done::default();
         for statement in statements {
@@ -212,11 +229,6 @@ impl<'a> Question<'a> {
 
     fn store_does(&self, sql: &str) -> Step<()> {
         Ok(self.guard.unguarded(|| self.conn.execute_batch(sql))?)
-    }
-
-    /// How long a question may keep all others from writing: so long that they need not give up.
-    fn hold_max(&self) -> Duration {
-        self.options.busy_timeout / 2
     }
 
     fn run(&self, statement: &Statement<'_>, writes: bool, done: &mut Done) -> Step<()> {
@@ -254,7 +266,7 @@ impl<'a> Question<'a> {
             write::carry_out(&mut tx, self.ask, &wishes, &mut done.written)?;
             tx.apply_counts()
         };
-        Ok(self.guard.unguarded(carry_out)?)
+        Ok(self.guard.unguarded(|| self.screen.lifted(&self.conn, carry_out))?)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The text of a question: its statements, whether they have a WHERE, and messages that point into
-//! them.
+//! them. It is taken apart as SQLite does it; only of parameters, which a question has none of,
+//! SQLite takes some for longer than they are here.
 
 /// One statement of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +51,7 @@ fn behind_token(bytes: &[u8], at: usize) -> usize {
         [b'[', inner @ ..] => closed_by(inner, b"]") + 1,
         [b'-', b'-', inner @ ..] => closed_by(inner, b"\n") + 2,
         [b'/', b'*', inner @ ..] => closed_by(inner, b"*/") + 2,
+        _ if rest.starts_with(BYTE_ORDER_MARK) => BYTE_ORDER_MARK.len(),
         _ => rest.iter().take_while(|byte| is_of_word(**byte)).count().max(1),
     };
     at + length
@@ -67,8 +69,13 @@ fn is_of_word(byte: u8) -> bool {
 
 /// A space or a comment.
 fn is_silent(bytes: &[u8], at: usize) -> bool {
-    matches!(&bytes[at..], [b' ' | b'\t'..=b'\r', ..] | [b'-', b'-', ..] | [b'/', b'*', ..])
+    let rest = &bytes[at..];
+    matches!(rest, [b' ' | b'\t'..=b'\r', ..] | [b'-', b'-', ..] | [b'/', b'*', ..])
+        || rest.starts_with(BYTE_ORDER_MARK)
 }
+
+/// A space to SQLite, unless it stands within a word.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Characters of a statement that are shown before the place of an error, and in all.
 const SHOWN_BEFORE_MAX: usize = 50;
@@ -95,21 +102,42 @@ pub(super) fn pointed(message: &str, statement: &str, offset: usize) -> String {
 
 /// Where a name stands in a statement, in whatever case; at its beginning if it does not.
 pub(super) fn place_of(name: &str, statement: &str) -> usize {
-    let (name, bytes) = (name.as_bytes(), statement.as_bytes());
-    if name.is_empty() {
-        return 0;
-    }
-    let mut at = 0;
-    while at < bytes.len() {
-        let behind = behind_token(bytes, at);
-        let token = &bytes[at..behind];
-        let inner = token.get(1..token.len() - 1).unwrap_or_default();
-        if token.eq_ignore_ascii_case(name) || inner.eq_ignore_ascii_case(name) {
-            return at;
+    let found = tokens(statement.as_bytes()).find(|(_, token)| is_name(token, name));
+    found.map_or(0, |(at, _)| at)
+}
+
+/// Where a statement names the schema, with a dot behind it.
+pub(super) fn place_of_schema(schema: &str, statement: &str) -> Option<usize> {
+    let mut last = None;
+    for (at, token) in tokens(statement.as_bytes()) {
+        if token == b"." && last.is_some() {
+            return last;
         }
-        at = behind;
+        last = is_name(token, schema).then_some(at);
     }
-    0
+    None
+}
+
+/// The tokens that say something, and where they begin.
+fn tokens(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let mut behind = 0;
+    let all = std::iter::from_fn(move || {
+        let at = behind;
+        (at < bytes.len()).then(|| {
+            behind = behind_token(bytes, at);
+            (at, &bytes[at..behind])
+        })
+    });
+    all.filter(|(at, _)| !is_silent(bytes, *at))
+}
+
+/// Names may be in any case, and in any of the quotes that SQLite knows.
+fn is_name(token: &[u8], name: &str) -> bool {
+    let bare = match token {
+        [b'\'' | b'"' | b'`' | b'[', bare @ .., _] => bare,
+        bare => bare,
+    };
+    !name.is_empty() && bare.eq_ignore_ascii_case(name.as_bytes())
 }
 
 #[cfg(test)]
@@ -168,5 +196,24 @@ mod tests {
         assert_eq!(place_of("job", "SELECT * FROM \"job\""), 14);
         assert_eq!(place_of("none", "SELECT 1"), 0);
         assert_eq!(place_of("", "SELECT ''"), 0);
+    }
+
+    #[test]
+    fn a_schema_is_named_before_a_dot() {
+        let named = [
+            "main.a",
+            "MAIN . a",
+            "\"main\".a",
+            "'Main'.a",
+            "[main].a",
+            "`main`--\n/**/\u{feff}.a",
+        ];
+        for name in named {
+            let text = format!("SELECT * FROM {name}");
+            assert_eq!(place_of_schema("main", &text), Some(14), "{text}");
+        }
+        for text in ["SELECT main FROM jobs", "SELECT 'main.'", "SELECT a.main", "x.a main", "."] {
+            assert_eq!(place_of_schema("main", text), None, "{text}");
+        }
     }
 }

@@ -4,6 +4,10 @@
 //! `jobs` only repeats an inner view, which alone may read the tables of the store. The inner view
 //! and the triggers have a name that nobody can guess, because SQLite's authorizer knows who reads
 //! only by name, and the name of a common table expression counts there like that of a view.
+//!
+//! The authorizer is not asked about everything (not about the columns of a NATURAL JOIN), so a
+//! question must not get as far as naming a table of the store: empty views of the same names
+//! stand before them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,6 +25,9 @@ use crate::row::{self, part};
 /// Functions of the view and of the triggers. Nobody else may call them.
 pub(super) const FUNCTIONS: [&str; 5] =
     ["windlass_seconds", "windlass_millis", "windlass_put", "windlass_delete", "windlass_insert"];
+
+/// Where the tables of the store are. A question may not name it.
+pub(super) const SCHEMA: &str = "main";
 
 /// Tables that the view reads.
 pub(super) const TABLES: [&str; 6] = ["job", "type", "lease", "extra", "payload", "piece"];
@@ -98,6 +105,52 @@ pub(super) fn make(
 ) -> Result<()> {
     add_functions(conn, wishes)?;
     conn.execute_batch(&format!("{}{}", views(tenant, secret), triggers(secret)))
+}
+
+/// Views that hide every table and view of the store, and every table that SQLite itself offers.
+pub(super) struct Screen {
+    names: Vec<String>,
+}
+
+impl Screen {
+    /// Stands from now on.
+    pub(super) fn set(conn: &Connection, except: &[&str]) -> Result<Screen> {
+        let find = "SELECT lower(name) FROM main.sqlite_schema WHERE type IN ('table', 'view')
+                    UNION SELECT lower(name) FROM pragma_module_list";
+        let names = conn.prepare(find)?.query_map([], |row| row.get(0))?.collect::<Result<_>>()?;
+        let mut screen = Screen { names };
+        screen
+            .names
+            .retain(|name| !except.contains(&name.as_str()) && !name.starts_with("sqlite_"));
+        screen.put(conn)?;
+        Ok(screen)
+    }
+
+    /// What is behind it, in lower case.
+    pub(super) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Lets the store itself get at its tables.
+    pub(super) fn lifted<T, E: From<rusqlite::Error>>(
+        &self,
+        conn: &Connection,
+        work: impl FnOnce() -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        conn.execute_batch(&self.each(|name| format!("DROP VIEW temp.\"{name}\";")))?;
+        let done = work()?;
+        self.put(conn)?;
+        Ok(done)
+    }
+
+    fn put(&self, conn: &Connection) -> Result<()> {
+        let put = |name: &str| format!("CREATE TEMP VIEW \"{name}\" AS SELECT NULL WHERE 0;");
+        conn.execute_batch(&self.each(put))
+    }
+
+    fn each(&self, sql: impl Fn(&str) -> String) -> String {
+        self.names.iter().map(|name| sql(name)).collect()
+    }
 }
 
 /// Every table has a column besides its id named, because SQLite asks anew about a table of which

@@ -151,6 +151,10 @@ fn set_state(job: &mut Job, state: &str, ask: &SqlAsk, last: Option<Token>) -> R
         "QUEUED" | "RUNQUEUED" => {
             job.extra.lent = state == "RUNQUEUED";
             job.attempt = 0;
+            if job.state.is_ended() {
+                // As if it were new, so that an old limit does not end it at once.
+                (job.due_at, job.expires_at) = (job.run_at.max(ask.now), None);
+            }
             (State::Queued, None)
         }
         "RUNNING" => {

@@ -348,6 +348,19 @@ async fn statements_see_what_those_before_them_did_and_happen_together() {
 }
 
 #[tokio::test]
+async fn an_ended_job_that_is_queued_again_has_its_time_before_it() {
+    let expires_at = Some(NOW + Duration::from_secs(1));
+    let world = World::holding([NewJob { expires_at, ..job(1) }]).await;
+    assert_eq!(world.changes("UPDATE jobs SET state = 'FAILED' WHERE jobID = 1").await, 1);
+    let now = NOW + Duration::from_secs(3600);
+    let again = "UPDATE jobs SET state = 'QUEUED' WHERE jobID = 1";
+    world.asked(SqlAsk { now, ..world.ask(again) }).await.unwrap();
+    let job = world.job(1).await;
+    assert_eq!((job.due_at, job.expires_at, job.attempt), (now, None, 0));
+    world.close().await;
+}
+
+#[tokio::test]
 async fn a_unique_key_is_held_again_only_when_it_is_free() {
     let keyed = |number| NewJob { unique: Some("k".into()), ..job(number) };
     let world = World::holding([keyed(1)]).await;
