@@ -22,7 +22,7 @@
 //! | `family` | parents and children: who waits for whom |
 //! | `sql` | questions in SQL, for stores that can answer them |
 //! | `glob` | the patterns with which workers name types |
-//! | `store`, `runner` | the seams |
+//! | `store`, `runner`, `launch` | the seams |
 //! | `memory` | the reference store, against which all others are compared |
 //! | `log` | the lines of an attempt, and where each came from |
 //! | `limit` | every bound of the domain, by name |
@@ -39,6 +39,7 @@ pub mod glob;
 pub mod handler;
 pub mod id;
 pub mod job;
+pub mod launch;
 pub mod limit;
 pub mod log;
 pub mod memory;

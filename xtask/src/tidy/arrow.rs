@@ -3,7 +3,7 @@
 use super::SourceFile;
 
 /// Each crate's folder, and the crates of ours that its code may name (its tests may name more).
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("crates/core", &[]),
     ("crates/store-test", &["windlass-core"]),
     ("crates/store-sqlite", &["windlass-core"]),
@@ -12,6 +12,8 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("crates/engine", &["windlass-core", "windlass-journal"]),
     ("crates/door-http", &["windlass-core", "windlass-engine"]),
     ("crates/door-bedrock", &["windlass-core", "windlass-engine"]),
+    ("crates/door-jobd", &["windlass-core"]),
+    ("crates/test-servers", &[]),
     (
         "crates/windlass",
         &[
@@ -21,6 +23,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
             "windlass-store-sqlite",
             "windlass-door-http",
             "windlass-door-bedrock",
+            "windlass-door-jobd",
         ],
     ),
     (

@@ -1,0 +1,70 @@
+//! The seam to running commands for others: a program is started, signalled, waited for, and its
+//! output kept within bounds. What the program does is data; nothing here fails because of it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+/// A command to be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchSpec {
+    pub program: String,
+    pub args: Vec<String>,
+    /// The daemon's own when absent.
+    pub cwd: Option<PathBuf>,
+    /// Beside the daemon's own environment.
+    pub env: Vec<(String, String)>,
+    /// Kept of each of its two streams, from the beginning.
+    pub output_bytes_max: usize,
+    /// Its whole process tree is ended after this.
+    pub time_limit: Option<Duration>,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Launched {
+    /// Absent when a signal ended it, or when it could not be started.
+    pub code: Option<i32>,
+    /// Such as `SIGKILL`.
+    pub signal: Option<String>,
+    pub stdout: Output,
+    pub stderr: Output,
+    pub timed_out: bool,
+    /// Why it could not be started.
+    pub failure: Option<String>,
+}
+
+/// What a command wrote to one stream.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Output {
+    pub bytes: Vec<u8>,
+    /// Bytes that were not kept.
+    pub dropped: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SignalTo {
+    Number(i64),
+    /// Such as `SIGTERM`.
+    Name(String),
+}
+
+pub trait Launcher: Send + Sync + 'static {
+    /// Starts the command at once.
+    fn launch(&self, spec: LaunchSpec) -> Box<dyn Running>;
+}
+
+/// A command that was started. Dropping it does not end it.
+#[async_trait]
+pub trait Running: Send + Sync {
+    /// Sends a signal to the process itself, not to its children; signal 0 only asks. False when it
+    /// has ended or there is no such signal.
+    fn signal(&self, signal: SignalTo) -> bool;
+
+    /// Ends it with everything that it started.
+    fn kill_tree(&self);
+
+    /// Answers when the process has ended and nothing more of its output is to be waited for.
+    async fn wait(&self) -> Launched;
+}
