@@ -79,8 +79,9 @@ async fn every_column_is_shown_as_it_was_set() {
     let world = World::holding([job(1), job(2)]).await;
     let text = "
         UPDATE jobs SET created = '2020-02-03 04:05:06', state = 'PAUSED', name = 'other/name',
-               nextRun = '2021-01-01', lastRun = '2020-02-04 00:00:01', repeat = 'scheduled, +1 day',
-               data = '[1]', priority = 0, parentJobID = 2, retryAfter = '+5 minutes'
+               nextRun = '2021-01-01', lastRun = '2020-02-04 00:00:01',
+               repeat = 'scheduled, +1 day', data = '[1]', priority = 0, parentJobID = 2,
+               retryAfter = '+5 minutes'
          WHERE jobID = 1";
     assert_eq!(world.changes(text).await, 1);
     let all = "SELECT * FROM jobs WHERE jobID = 1";
