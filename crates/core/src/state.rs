@@ -9,8 +9,8 @@
 //!     │ └─ give up ─► failed                   │             │
 //!     └──────────────── rerun ─────────────────┴─────────────┘
 //! ```
-//! `paused` waits: a parent for its children (running ─ pause ─► paused ─ resume ─► queued), a child
-//! for its parent to finish the attempt that made it. What becomes of a family is in `family`.
+//! `paused` waits: a parent for its children (running ─ pause ─► paused ─ resume ─► queued), a
+//! child for its parent to finish the attempt that made it. What becomes of a family is in `family`.
 
 use std::fmt;
 

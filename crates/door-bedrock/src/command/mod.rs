@@ -114,11 +114,10 @@ impl Bedrock {
     }
 
     /// Asks the store with a decision whose refusals are lines of the protocol.
-    async fn decide(
-        &self,
-        which: Vec<Which>,
-        decide: impl Fn(usize, &Seen, Timestamp) -> Result<Decision, Refusal> + Send + Sync + 'static,
-    ) -> Result<Decided, Refusal> {
+    async fn decide<F>(&self, which: Vec<Which>, decide: F) -> Result<Decided, Refusal>
+    where
+        F: Fn(usize, &Seen, Timestamp) -> Result<Decision, Refusal> + Send + Sync + 'static,
+    {
         let now = self.engine.now();
         let decide = move |index: usize, seen: &Seen| {
             decide(index, seen, now).map_err(|refusal| refusal.0.into_owned())
