@@ -6,7 +6,7 @@ use windlass_core::name::TypeKey;
 use windlass_core::state::{self, Event};
 use windlass_core::store::{GiveUp, Overdue};
 use windlass_core::time::Timestamp;
-use windlass_core::{Job, State};
+use windlass_core::{Extra, Job, State};
 
 use crate::change;
 use crate::error::Result;
@@ -104,7 +104,8 @@ fn end(tx: &mut Tx<'_>, stored: Stored, state: State, give_up: &GiveUp) -> Resul
             child: job.parent.is_some(),
         },
     )?;
-    Ok(Job { state, last: Some(give_up.ended), finished_at: Some(give_up.now), ..job })
+    let extra = Extra { lent: false, ..job.extra.clone() };
+    Ok(Job { state, last: Some(give_up.ended), finished_at: Some(give_up.now), extra, ..job })
 }
 
 pub(crate) fn job_purge(tx: &mut Tx<'_>, now: Timestamp, limit: usize) -> Result<u64> {

@@ -1,9 +1,11 @@
 //! What a store answers to an operation, as text in which everything that the contract leaves
 //! open has one form.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use windlass_core::store::{Changed, Claimed, Durability, Error, Insert, Waiting};
+use windlass_core::edit::{Moved, Taken, Took, Whole};
+use windlass_core::store::{Changed, Claimed, Durability, Error, Insert, LeaseRef, Waiting};
 use windlass_core::{Job, State};
 
 use super::op::{Op, Read};
@@ -18,6 +20,16 @@ pub(super) async fn of(store: &Subject, op: &Op, world: &mut World) -> String {
                 world.remember(lease_ref(claimed));
             }
             text(claimed.map(|claimed| claimed.into_iter().map(plain_claimed).collect::<Vec<_>>()))
+        }
+        Op::Take(plan) => {
+            let took = store.job_take(plan.take()).await;
+            for taken in took.iter().flat_map(|took| &took.given) {
+                let Job { id, key, lease, .. } = &taken.job;
+                let (tenant, id) = (key.tenant.clone(), *id);
+                let lease = lease.map(|lease| LeaseRef { tenant, id, token: lease.token });
+                lease.into_iter().for_each(|lease| world.remember(lease));
+            }
+            text(took.map(plain_took))
         }
         Op::Read(read) => of_read(store, read).await,
         op => of_change(store, op).await,
@@ -55,7 +67,14 @@ async fn of_change(store: &Subject, op: &Op) -> String {
             text(store.job_rerun(tenant, *id, *now).await.map(plain_changed))
         }
         Op::Requeue(requeue) => text(store.job_requeue(requeue.clone()).await),
-        Op::Delete(tenant, id) => text(store.job_delete(tenant, *id).await.map(plain_changed)),
+        Op::Delete(tenant, id, now) => {
+            store.type_waiting(*now).await.unwrap();
+            text(store.job_delete(tenant, *id).await.map(plain_changed))
+        }
+        Op::Decide(plan) => {
+            let decided = store.job_decide(plan.ask()).await;
+            text(decided.map(|decided| (decided.ids, plain_moved(decided.moved))))
+        }
         Op::GiveUp(give_up) => text(store.job_give_up(give_up.clone()).await.map(by_id)),
         Op::Purge(now, limit) => text(store.job_purge(*now, *limit).await),
         Op::HandlerPut(id, key, spec, now) => {
@@ -130,6 +149,26 @@ fn plain(mut job: Job) -> Job {
 
 fn plain_claimed(claimed: Claimed) -> Claimed {
     Claimed { job: plain(claimed.job), ..claimed }
+}
+
+fn plain_whole(whole: Whole) -> Whole {
+    Whole { job: plain(whole.job), ..whole }
+}
+
+fn plain_took(took: Took) -> impl Debug {
+    let given = took.given.into_iter().map(|taken| Taken {
+        before: plain_whole(taken.before),
+        job: plain(taken.job),
+        parent: taken.parent.map(plain_whole),
+        ..taken
+    });
+    (given.collect::<Vec<_>>(), took.kept, plain_moved(took.moved))
+}
+
+/// The same types in the same order.
+fn plain_moved(moved: Moved) -> impl Debug {
+    let ready: BTreeMap<_, _> = moved.ready.into_iter().collect();
+    (ready, moved.due, moved.stopped, moved.touched, moved.entered)
 }
 
 fn plain_changed(changed: Changed) -> Changed {

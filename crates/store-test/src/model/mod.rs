@@ -6,6 +6,8 @@
 //! which free sysid it gives), the answers are put into one form first: see `answer`.
 
 mod answer;
+mod decide;
+mod kin;
 mod op;
 mod value;
 mod world;
@@ -14,6 +16,7 @@ use std::sync::Arc;
 
 use windlass_core::memory::MemoryStore;
 use windlass_core::store::{SysidGrant, SysidReserve};
+use windlass_core::{Job, State};
 
 use crate::Harness;
 use crate::fixture::{Subject, everything_of};
@@ -71,6 +74,7 @@ pub async fn run(harness: &dyn Harness, seed: u64, steps: u32) {
         let op = model.world.next(&model.reference).await;
         model.trace.note(format!("{:?}: {op:?}", model.world.now));
         model.step(op).await;
+        model.check_families().await;
         if step % STEPS_BETWEEN_FULL == 0 || step == steps {
             model.compare_everything().await;
             model.reopen(harness).await;
@@ -153,6 +157,21 @@ impl Model {
     fn grant(&self, nth: usize) -> Option<(SysidGrant, SysidGrant)> {
         let count = self.grants.len();
         (count > 0).then(|| self.grants[nth % count])
+    }
+
+    /// Whoever is paused for its children has some to wait for.
+    async fn check_families(&self) {
+        for tenant in value::tenants() {
+            let jobs = self.reference.listed(everything_of(tenant)).await;
+            let waits = |job: &&Job| job.state == State::Paused && job.children;
+            for parent in jobs.iter().filter(waits) {
+                let awaited = |child: &Job| {
+                    let ended = matches!(child.state, State::Finished | State::Cancelled);
+                    child.parent == Some(parent.id) && !ended
+                };
+                assert!(jobs.iter().any(awaited), "{} waits for nobody", parent.id);
+            }
+        }
     }
 
     /// Everything that can be read.

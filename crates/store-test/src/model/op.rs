@@ -10,6 +10,8 @@ use windlass_core::store::{
 };
 use windlass_core::{HandlerId, JobId, NewJob, Tenant, Timestamp, TypeKey};
 
+use super::decide::{DecidePlan, TakePlan};
+
 #[derive(Debug)]
 pub(super) enum Op {
     Insert(Insert),
@@ -23,7 +25,10 @@ pub(super) enum Op {
     Cancel(EndRequest),
     Rerun(Tenant, JobId, Timestamp),
     Requeue(Requeue),
-    Delete(Tenant, JobId),
+    /// It names no time, so the store hears this one first.
+    Delete(Tenant, JobId, Timestamp),
+    Decide(DecidePlan),
+    Take(TakePlan),
     GiveUp(GiveUp),
     Purge(Timestamp, usize),
     HandlerPut(HandlerId, TypeKey, HandlerSpec, Timestamp),

@@ -45,7 +45,7 @@ impl World {
     /// operation needs to know something to be well defined.
     pub(super) async fn next(&mut self, reference: &Subject) -> Op {
         self.now = self.now + self.pause();
-        match self.random.u32(0..100) {
+        match self.random.u32(0..130) {
             0..18 => self.insert(reference).await,
             18..21 => self.insert_large(reference).await,
             21..36 => Op::Claim(self.claim()),
@@ -56,6 +56,8 @@ impl World {
             62..85 => self.change(),
             85..89 => self.sysid_op(),
             89 => Op::Flush,
+            90..112 => self.decide(reference).await,
+            112..120 => self.take(),
             _ => self.read(),
         }
     }
@@ -132,7 +134,7 @@ impl World {
         Op::InsertLarge(new, pieces)
     }
 
-    fn new_job(&mut self) -> NewJob {
+    pub(super) fn new_job(&mut self) -> NewJob {
         NewJob {
             id: self.id(),
             key: self.key(),
@@ -145,7 +147,7 @@ impl World {
             then: self.maybe(|world| world.key().name),
             parent: None,
             paused: false,
-            extra: Default::default(),
+            extra: self.extra(),
             payload: Payload::Inline(Bytes::from(self.text())),
         }
     }
@@ -175,9 +177,10 @@ impl World {
         let settlement = |world: &mut World| {
             let run_at = world.around();
             let endings = [Ending::Finished, Ending::Failed, Ending::Cancelled];
-            let verdict = match world.random.u32(0..6) {
+            let verdict = match world.random.u32(0..7) {
                 0..3 => Verdict::End(endings[world.random.usize(0..3)]),
                 3 | 4 => Verdict::Again { run_at },
+                5 => Verdict::Repeat { run_at },
                 _ => Verdict::Release { run_at },
             };
             let released = matches!(verdict, Verdict::Release { .. });
@@ -208,7 +211,7 @@ impl World {
                 limit: self.random.usize(0..4),
                 now,
             }),
-            7 => Op::Delete(self.tenant(), self.id()),
+            7 => Op::Delete(self.tenant(), self.id(), now),
             8 => Op::GiveUp(self.give_up()),
             9 => Op::Purge(now, NO_LIMIT),
             10 => {

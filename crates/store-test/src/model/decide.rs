@@ -1,0 +1,229 @@
+//! Decisions of the model test: plans that can be shown, and that decide the same for every store.
+//! They keep the rules of families, as whoever uses decisions does.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use windlass_core::edit::{
+    Ask, ChildMove, Decision, Edit, Names, Only, Put, Seen, Take, Taking, Which, Whole,
+};
+use windlass_core::job::{Boot, Token};
+use windlass_core::store::Durability;
+use windlass_core::{
+    Extra, Job, JobId, Lease, NewJob, Priority, State, Sysid, Tenant, Timestamp, TypeName, family,
+};
+
+use crate::fixture::LEASE;
+
+/// What is decided about one job.
+#[derive(Debug, Clone)]
+pub(super) enum Plan {
+    Look(JobId),
+    /// It has a parent, which must be fit.
+    AddChild(NewJob),
+    /// Refused when there is another one of its type.
+    AddOnly(NewJob),
+    /// Like the end of an attempt; refused when nobody has the job.
+    Finish(JobId, Option<Timestamp>),
+    Fail(JobId, Option<Timestamp>),
+    CancelChild(JobId, Option<Timestamp>),
+    Requeue(JobId),
+    /// Under a lease of this owner.
+    Run(JobId, Sysid),
+    Alter(JobId, Box<Alteration>),
+    Delete(JobId),
+    /// Lets ended children go.
+    Detach(JobId, Timestamp),
+    Refuse,
+}
+
+/// What a job has then, whatever its state is.
+#[derive(Debug, Clone)]
+pub(super) struct Alteration {
+    pub(super) name: TypeName,
+    pub(super) priority: Priority,
+    pub(super) run_at: Timestamp,
+    pub(super) unique: Option<String>,
+    pub(super) extra: Extra,
+    /// So many bytes.
+    pub(super) payload: Option<usize>,
+    pub(super) purge_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct DecidePlan {
+    pub(super) tenant: Tenant,
+    pub(super) plans: Vec<Plan>,
+    pub(super) durability: Durability,
+    pub(super) now: Timestamp,
+}
+
+impl DecidePlan {
+    pub(super) fn ask(&self) -> Ask {
+        let (plans, now) = (self.plans.clone(), self.now);
+        Ask {
+            tenant: self.tenant.clone(),
+            which: plans.iter().map(Plan::which).collect(),
+            decide: Arc::new(move |index, seen| plans[index].decide(seen, now)),
+            durability: self.durability,
+            now,
+        }
+    }
+}
+
+impl Plan {
+    fn which(&self) -> Which {
+        match self {
+            Plan::AddChild(new) => Which::New { only: None, parent: new.parent },
+            Plan::AddOnly(new) => {
+                let only = Only { name: new.key.name.clone(), mock: new.extra.mock };
+                Which::New { only: Some(only), parent: None }
+            }
+            Plan::Refuse => Which::New { only: None, parent: None },
+            Plan::Look(id)
+            | Plan::Finish(id, _)
+            | Plan::Fail(id, _)
+            | Plan::CancelChild(id, _)
+            | Plan::Requeue(id)
+            | Plan::Run(id, _)
+            | Plan::Alter(id, _)
+            | Plan::Delete(id)
+            | Plan::Detach(id, _) => Which::Job(*id),
+        }
+    }
+
+    fn decide(&self, seen: &Seen, now: Timestamp) -> Result<Decision, String> {
+        let edits = match self {
+            Plan::AddChild(new) => {
+                let parent = seen.parent.as_ref().ok_or("no parent")?;
+                let paused = family::child_is_paused(&parent.job).map_err(|_| "unfit")?;
+                vec![Edit::Insert(Box::new(NewJob { paused, ..new.clone() }))]
+            }
+            Plan::AddOnly(_) if seen.job.is_some() => return Err("not the only one".into()),
+            Plan::AddOnly(new) => vec![Edit::Insert(Box::new(new.clone()))],
+            Plan::Refuse => return Err("refused".into()),
+            plan => plan.change(seen.job.as_ref().ok_or("no job")?, seen, now)?,
+        };
+        // What was seen is part of the answer, so that it is compared.
+        let id = seen.job.as_ref().or(seen.parent.as_ref()).map(|whole| whole.job.id);
+        Ok(Decision { edits, id })
+    }
+
+    fn change(&self, whole: &Whole, seen: &Seen, now: Timestamp) -> Result<Vec<Edit>, String> {
+        let job = &whole.job;
+        let parent = seen.parent.as_ref().map(|whole| &whole.job);
+        let wake = || parent.and_then(|parent| family::after_child(parent, seen.siblings));
+        let as_state = |state| Job { state, lease: None, ..job.clone() };
+        let is_out = job.state == State::Running || job.extra.lent;
+        let edits = match self {
+            Plan::Finish(..) | Plan::Fail(..) if !is_out => return Err("nobody has it".into()),
+            Plan::Finish(_, purge_at) => match family::wait_for_children(job, seen.children) {
+                Some(edits) => edits,
+                None => {
+                    let ended = put(as_state(State::Finished), *purge_at);
+                    [ended].into_iter().chain(wake()).collect()
+                }
+            },
+            Plan::Fail(_, purge_at) => vec![put(as_state(State::Failed), *purge_at)],
+            Plan::CancelChild(_, purge_at) => {
+                let fit = matches!(job.state, State::Queued | State::Failed) && parent.is_some();
+                if !fit || seen.children.any() {
+                    return Err("not to be cancelled".into());
+                }
+                let resumed = parent.filter(|_| !seen.siblings.active).and_then(family::resume);
+                [put(as_state(State::Cancelled), *purge_at)].into_iter().chain(resumed).collect()
+            }
+            Plan::Requeue(_) => {
+                let extra = Extra { next_run: Some("created".into()), ..job.extra.clone() };
+                let run_at = job.created_at;
+                vec![put(Job { run_at, extra, ..as_state(State::Queued) }, None)]
+            }
+            Plan::Run(_, _) if job.state != State::Queued => return Err("not queued".into()),
+            Plan::Run(_, owner) => vec![put(leased(whole, *owner, now), None)],
+            Plan::Alter(_, to) => vec![to.edit(job)],
+            Plan::Delete(_) => [Edit::Delete(job.id)].into_iter().chain(wake()).collect(),
+            Plan::Detach(_, purge_at) => {
+                let to = ChildMove::Detach { purge_at: *purge_at };
+                let all = |from| Edit::Children { parent: job.id, from, to };
+                vec![all(State::Finished), all(State::Cancelled)]
+            }
+            _ => Vec::new(),
+        };
+        Ok(edits)
+    }
+}
+
+fn put(job: Job, purge_at: Option<Timestamp>) -> Edit {
+    Edit::Put(Box::new(Put { job, payload: None, purge_at }))
+}
+
+fn leased(whole: &Whole, owner: Sysid, now: Timestamp) -> Job {
+    let token = Token::next(Boot(2), whole.token);
+    Job {
+        state: State::Running,
+        attempt: whole.job.attempt + 1,
+        started_at: Some(now),
+        lease: Some(Lease { owner, token, expires_at: now + LEASE }),
+        ..whole.job.clone()
+    }
+}
+
+impl Alteration {
+    fn edit(&self, job: &Job) -> Edit {
+        let mut job = job.clone();
+        job.key.name = self.name.clone();
+        (job.priority, job.run_at) = (self.priority, self.run_at);
+        (job.unique, job.extra) = (self.unique.clone(), self.extra.clone());
+        let payload = self.payload.map(|bytes| Bytes::from(vec![b'p'; bytes]));
+        let purge_at = self.purge_at;
+        Edit::Put(Box::new(Put { job, payload, purge_at }))
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct TakePlan {
+    pub(super) tenant: Tenant,
+    pub(super) names: Names,
+    pub(super) priority: Option<Priority>,
+    pub(super) mocks: bool,
+    pub(super) limit: u32,
+    pub(super) payload_bytes_max: u64,
+    pub(super) room: Vec<(TypeName, u32)>,
+    pub(super) owner: Sysid,
+    /// Until when jobs are lent; the others are leased.
+    pub(super) lend: Option<Timestamp>,
+    /// Jobs with ids that this divides are kept back.
+    pub(super) keep: i64,
+    pub(super) now: Timestamp,
+}
+
+impl TakePlan {
+    pub(super) fn take(&self) -> Take {
+        let plan = self.clone();
+        Take {
+            tenant: self.tenant.clone(),
+            names: self.names.clone(),
+            priority: self.priority,
+            mocks: self.mocks,
+            limit: self.limit,
+            payload_bytes_max: self.payload_bytes_max,
+            room: self.room.iter().cloned().collect(),
+            now: self.now,
+            decide: Arc::new(move |whole| plan.decide(whole)),
+        }
+    }
+
+    fn decide(&self, whole: &Whole) -> Taking {
+        let give = whole.job.id.get() % self.keep != 0;
+        let job = match self.lend.filter(|_| give) {
+            _ if !give => Job { state: State::Failed, ..whole.job.clone() },
+            Some(run_at) => {
+                let extra = Extra { lent: true, ..whole.job.extra.clone() };
+                Job { run_at, started_at: Some(self.now), extra, ..whole.job.clone() }
+            }
+            None => leased(whole, self.owner, self.now),
+        };
+        Taking { put: Put { job, payload: None, purge_at: Some(self.now + LEASE) }, give }
+    }
+}
