@@ -42,6 +42,8 @@ pub(crate) struct WireJob<'a> {
     result: Option<&'a RawValue>,
     /// The id of the job that waits for this one.
     parent: Option<String>,
+    /// Whether other jobs have, or had, this one as their parent.
+    children: bool,
     /// When it runs again by itself.
     repeat: Option<&'a str>,
     /// The type that gets the result as its payload when the job ends with 2xx.
@@ -119,6 +121,7 @@ pub(crate) fn from_job(job: &Job) -> WireJob<'_> {
         exitcode: job.last.map(|ended| ended.status.get()),
         result: None,
         parent: job.parent.map(|id| id.to_string()),
+        children: job.children,
         repeat: job.extra.repeat.as_deref(),
         then: job.then.as_ref().map(TypeName::as_str),
         payload_bytes: job.payload_bytes,
@@ -233,7 +236,7 @@ mod tests {
             "attempt": 2, "run_at": "1970-01-01T00:00:00.000Z",
             "created_at": "1970-01-01T00:00:00.000Z", "started_at": "1970-01-01T00:00:00.001Z",
             "finished_at": null, "expires_at": null, "lock": 3, "code": "error", "exitcode": 500,
-            "result": {"a": 1}, "parent": "6", "repeat": "DAILY", "then": "next", "payload_bytes": 3,
+            "result": {"a": 1}, "parent": "6", "children": false, "repeat": "DAILY", "then": "next", "payload_bytes": 3,
             "progress": null,
         });
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);

@@ -441,6 +441,7 @@ class Batch {
       attempt: entry.attempt,
       priority: entry.priority,
       created_at: entry.created_at,
+      children: entry.children === true,
       progress: (percent, message) => progress(work, percent, message),
     };
     const emitter = (type, value, options) => emit(work, type, value, options);

@@ -13,6 +13,7 @@ final class WindlassJob implements ArrayAccess
         public $attempt,
         public $priority,
         public $created_at,
+        public $children,
     ) {
     }
 
@@ -496,7 +497,9 @@ final class WindlassContext
         self::send('{"kind":"begun","us":' . $us . '}');
         foreach ($request['jobs'] as $place => $entry) {
             ['id' => $id, 'attempt' => $attempt, 'priority' => $priority] = $entry;
-            $job = new WindlassJob($id, $tenant, $type, $attempt, $priority, $entry['created_at']);
+            $at = $entry['created_at'];
+            $children = $entry['children'] ?? false;
+            $job = new WindlassJob($id, $tenant, $type, $attempt, $priority, $at, $children);
             $emit = static function ($type, $payload, $options = null) use ($job): void {
                 self::emit($job, $type, $payload, $options);
             };

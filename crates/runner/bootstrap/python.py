@@ -390,6 +390,7 @@ class Job(Namespace):
         self.attempt = entry["attempt"]
         self.priority = entry["priority"]
         self.created_at = entry["created_at"]
+        self.children = entry.get("children", False)
 
     def progress(self, percent, message=None):
         if State.running is not self:

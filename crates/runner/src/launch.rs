@@ -95,6 +95,9 @@ impl Launch {
             .env("WINDLASS_TYPE", self.job.key.name.as_str())
             .env("WINDLASS_ATTEMPT", self.job.attempt.to_string())
             .env(tree::MARKER, dir.path());
+        if self.job.children {
+            command.env("WINDLASS_CHILDREN", "1");
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! | `check` | which handlers this machine can run, asked when one is set |
 //! | `context` | warm processes that run batch after batch |
 //! | `process` | one attempt in a process: start, feed, capture, limit, verdict |
+//! | `command` | commands that are run for others, as they are |
 //! | `launch` | the command of an attempt and its environment |
 //! | `doctor` | which layers of it are in force on this machine |
 //! | `isolate` | what a process may see, touch and use up |
@@ -21,6 +22,7 @@
 //! Whatever a handler does is data in a `Report`; nothing here fails or panics because of it.
 
 mod check;
+mod command;
 mod context;
 pub mod doctor;
 mod http;
@@ -44,6 +46,7 @@ use async_trait::async_trait;
 use windlass_core::runner::{Batch, Reports, Runner, Stop};
 use windlass_core::{Clock, Handler, HandlerId, HandlerSpec, Invalid, JobId, Lang, TypeKey};
 
+pub use crate::command::CommandLauncher;
 pub use crate::context::Bounds;
 use crate::context::Contexts;
 use crate::context::language::Language;

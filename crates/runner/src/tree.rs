@@ -20,6 +20,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ use crate::proc::{self, Entry};
 
 /// Names the attempt's directory in its environment, by which its processes are known again.
 pub(crate) const MARKER: &str = "WINDLASS_DIR";
+/// The same for a command, which has no directory: a number that no other command has.
+const COMMAND_MARKER: &str = "WINDLASS_COMMAND";
 /// How often the processes of an attempt are looked for and killed before they are given up.
 const ROUNDS_MAX: u32 = 100;
 const ROUND_PAUSE_MIN: Duration = Duration::from_millis(1);
@@ -42,10 +45,13 @@ const DESCENDANTS_MAX: usize = 100_000;
 static SPAWNING: RwLock<()> = RwLock::new(());
 /// Processes that the runners of this daemon started and have not reaped yet.
 static MAINS: Mutex<Option<HashSet<Pid>>> = Mutex::new(None);
+static ADOPTING: AtomicBool = AtomicBool::new(false);
 
 /// From now on orphans of our processes become our children, so that they can be found.
 pub(crate) fn adopt_orphans() -> io::Result<()> {
-    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    ADOPTING.store(true, Ordering::Relaxed);
+    Ok(())
 }
 
 /// A main process that has not been reaped. When this is dropped, all that belongs to the attempt
@@ -60,11 +66,26 @@ pub(crate) struct Main {
 impl Main {
     /// Starts the process of the attempt that has this directory.
     pub(crate) fn start(command: &mut Command, dir: &Path) -> io::Result<Main> {
+        Main::start_marked(command, marker(dir), Some(dir.to_owned()))
+    }
+
+    /// Starts a command that has no directory, but a group of its own.
+    pub(crate) fn start_command(command: &mut Command) -> io::Result<Main> {
+        let number = fastrand::u64(..).to_string();
+        command.env(COMMAND_MARKER, &number);
+        Main::start_marked(command, format!("{COMMAND_MARKER}={number}").into(), None)
+    }
+
+    fn start_marked(
+        command: &mut Command,
+        marker: OsString,
+        dir: Option<PathBuf>,
+    ) -> io::Result<Main> {
         let _spawning = SPAWNING.read().unwrap_or_else(PoisonError::into_inner);
         let child = command.spawn()?;
         let pid = Pid::from_raw(child.id().cast_signed()).expect("a process has an id above 0");
         mains().get_or_insert_default().insert(pid);
-        let tree = Tree { main: pid, dir: dir.to_owned(), marker: marker(dir) };
+        let tree = Tree { main: pid, dir, marker };
         Ok(Main { pid, child, tree, reaped: false })
     }
 
@@ -97,10 +118,11 @@ fn forget(main: Pid) {
     mains().get_or_insert_default().remove(&main);
 }
 
-/// The processes of one attempt.
+/// The processes of one attempt, or of one command.
 pub(crate) struct Tree {
     main: Pid,
-    dir: PathBuf,
+    /// Absent for a command.
+    dir: Option<PathBuf>,
     marker: OsString,
 }
 
@@ -126,8 +148,10 @@ impl Tree {
         let table = proc::table();
         let known = mains().clone().unwrap_or_default();
         let (us, session) = (rustix::process::getpid(), self.main.as_raw_pid());
+        let adopting = ADOPTING.load(Ordering::Relaxed);
         let orphan = |entry: &&Entry| {
-            let stray = entry.parent == Some(us) && !known.contains(&entry.pid);
+            // An orphan that is not adopted may be anybody's child.
+            let stray = !known.contains(&entry.pid) && (entry.parent == Some(us) || !adopting);
             entry.session == session || entry.pid == self.main || stray && self.owns(entry.pid)
         };
         let roots: Vec<Pid> = table.iter().filter(orphan).map(|entry| entry.pid).collect();
@@ -149,7 +173,7 @@ impl Tree {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(ROUND_PAUSE_MAX);
         }
-        tracing::warn!(dir = %self.dir.display(), "processes of an attempt do not go away");
+        tracing::warn!(of = %self.marker.display(), "processes of an attempt do not go away");
     }
 
     /// All that descends from the main process now.
@@ -204,7 +228,7 @@ impl Tree {
     fn owns(&self, pid: Pid) -> bool {
         proc::entry(pid).is_some_and(|entry| entry.session == self.main.as_raw_pid())
             || proc::environ_has(pid, |variable| variable == self.marker.as_bytes())
-            || proc::works_below(pid, &self.dir)
+            || self.dir.as_ref().is_some_and(|dir| proc::works_below(pid, dir))
     }
 }
 

@@ -35,6 +35,8 @@ pub(super) struct RunJob<'a> {
     pub(super) attempt: u32,
     pub(super) priority: u16,
     pub(super) created_at: String,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) children: bool,
     #[serde(flatten)]
     pub(super) payload: RunPayload<'a>,
 }
@@ -175,8 +177,14 @@ mod tests {
         let end = r#""before":null,"beforeEach":"e","afterEach":null,"check":false}"#;
         assert_eq!(text, format!("{start}{end}"));
         let payload = RunPayload::Text { payload: "x" };
-        let job =
-            RunJob { id: "7".into(), attempt: 1, priority: 500, created_at: "now".into(), payload };
+        let job = RunJob {
+            id: "7".into(),
+            attempt: 1,
+            priority: 500,
+            created_at: "now".into(),
+            children: false,
+            payload,
+        };
         let text = serde_json::to_string(&Request::Run { handler: 1, mark: true, jobs: vec![job] });
         let start = r#"{"kind":"run","handler":1,"mark":true,"jobs":[{"id":"7","attempt":1,"#;
         let end = r#""priority":500,"created_at":"now","payload":"x"}]}"#;

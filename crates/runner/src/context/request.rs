@@ -90,6 +90,7 @@ fn run_job<'a>(assignment: &'a Assignment, spilled: Option<&'a Spilled>) -> RunJ
         attempt: job.attempt,
         priority: job.priority.get(),
         created_at: format_time(job.created_at),
+        children: job.children,
         payload,
     }
 }

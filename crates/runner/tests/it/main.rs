@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod check;
+mod command;
 mod confine;
 mod context;
 mod end;

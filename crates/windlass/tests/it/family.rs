@@ -160,19 +160,39 @@ fn children_of_one_add_have_keys_and_large_payloads_like_other_jobs() {
 fn a_handler_emits_children_of_its_own_job_and_sees_their_end() {
     let daemon = Daemon::start(Config::new());
     let tenant = daemon.tenant("a");
-    tenant.handler("child", &json!({"lang": "node", "body": "return 'did ' + payload;"}));
-    let split = "for (const n of [1, 2, 3]) emit('child', String(n), {parent: job.id});";
-    tenant.handler("parent", &json!({"lang": "node", "body": split}));
-    tenant.post("types/child/suspend").expect(200);
-    let id = tenant.add_one("parent", "x");
-    tenant.until_state(&id, "paused");
-    assert_eq!(tenant.list("type=child&state=queued").len(), 3);
-    // What runs again need not be what split the work up.
-    tenant.handler("parent", &json!({"lang": "node", "body": "return 'joined';"}));
-    tenant.post("types/child/resume").expect(200);
-    let job = tenant.until_end(&id);
-    assert_eq!((&job["state"], &job["result"]), (&json!("finished"), &json!("joined")));
-    assert_eq!(tenant.list("type=child&state=finished").len(), 3);
+    tenant.sh("child", "cat");
+    let node = "if (job.children) return 'joined';
+        for (const n of [1, 2, 3]) emit('child', String(n), {parent: job.id});";
+    let python = "if job.children:\n    return 'joined'\nfor n in range(3):\n    \
+                  emit('child', str(n), parent=job.id)";
+    let php = "if ($job->children) return 'joined';
+        foreach ([1, 2, 3] as $n) $emit('child', (string) $n, ['parent' => $job->id]);";
+    for (kind, lang, body) in [("a", "node", node), ("b", "python", python), ("c", "php", php)] {
+        tenant.handler(kind, &json!({"lang": lang, "body": body}));
+        let id = tenant.add_one(kind, "x");
+        let job = tenant.until_end(&id);
+        assert_eq!((&job["state"], &job["result"]), (&json!("finished"), &json!("joined")));
+        let mine = |job: &&Value| job["parent"] == id.as_str() && job["state"] == "finished";
+        assert_eq!(tenant.list("type=child").iter().filter(mine).count(), 3, "{lang}");
+    }
+}
+
+#[test]
+fn a_shell_script_sees_that_it_runs_after_its_children() {
+    let daemon = Daemon::start(Config::new());
+    let tenant = daemon.tenant("a");
+    tenant.sh("t", &daemon.home().holder("seen", "hold"));
+    let id = tenant.add_one("t", "x");
+    tenant.until_state(&id, "running");
+    add(&tenant, "child", &id, &["x"]);
+    tenant.sh("t", "echo children: $WINDLASS_CHILDREN.");
+    daemon.home().let_go("hold");
+    tenant.drain("child", 1);
+    assert_eq!(tenant.until_end(&id)["state"], "finished");
+    assert!(tenant.log(&id).contains("children: 1."), "{}", tenant.log(&id));
+    let alone = tenant.add_one("t", "x");
+    assert_eq!(tenant.until_end(&alone)["state"], "finished");
+    assert!(tenant.log(&alone).contains("children: ."), "{}", tenant.log(&alone));
 }
 
 #[test]

@@ -1,0 +1,256 @@
+//! Commands that are run for others, as they are: in the daemon's own environment, with its rights,
+//! and without the layers that keep handlers apart, because the operator himself names them.
+//!
+//! ```text
+//! launch ─► start ─┬─ read both outputs   until the process exits, its time is over, or it is
+//!                  └─ time limit, kill    ended; then a short grace for what is left in the pipes
+//! ```
+//! What the command leaves running behind it is left alone, and its pipes are read on, so that it
+//! is not ended by writing to them.
+
+mod name;
+mod pipe;
+
+use std::future::pending;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rustix::process::{Signal, WaitId, WaitIdOptions};
+use tokio::io::unix::AsyncFd;
+use tokio::process::{ChildStderr, ChildStdout};
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::time::{sleep, timeout};
+use windlass_core::launch::{LaunchSpec, Launched, Launcher, Running, SignalTo};
+
+use crate::command::pipe::Pipes;
+use crate::launch::is_exhaustion;
+use crate::tree::Main;
+use crate::{Error, os};
+
+/// How often a start is tried when the machine is at a limit.
+const START_TRIES_MAX: u32 = 5;
+const START_PAUSE: Duration = Duration::from_millis(100);
+/// How long a killed process may take to die. Only one that hangs in the kernel takes longer.
+const DEATH_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long output is waited for that others may still write when the process has exited. What it
+/// wrote itself is in the pipes by then.
+const OUTPUT_GRACE: Duration = Duration::from_millis(250);
+/// Ended commands whose pipes are read on because others hold them; of more they are closed.
+const LINGERING_MAX: usize = 512;
+
+/// Runs commands on this machine.
+pub struct CommandLauncher {
+    lingering: Arc<Semaphore>,
+}
+
+impl CommandLauncher {
+    /// Makes this process keep its descriptors to itself and its children's exit codes.
+    pub fn new() -> Result<CommandLauncher, Error> {
+        os::keep_inherited_descriptors().map_err(Error::System)?;
+        os::keep_exit_codes().map_err(Error::System)?;
+        Ok(CommandLauncher { lingering: Arc::new(Semaphore::new(LINGERING_MAX)) })
+    }
+}
+
+impl Launcher for CommandLauncher {
+    /// Must be called within a runtime, which then looks after the process.
+    fn launch(&self, spec: LaunchSpec) -> Box<dyn Running> {
+        let started = Process::start(&spec);
+        let control = Arc::new(Control::default());
+        if let Ok(process) = &started {
+            control.know(process);
+        }
+        let (sender, ended) = watch::channel(None);
+        let (task_control, lingering) = (Arc::clone(&control), Arc::clone(&self.lingering));
+        tokio::spawn(async move {
+            let launched = match start(started, &spec, &task_control).await {
+                Ok(process) => process.supervise(&spec, &task_control, lingering).await,
+                Err(reason) => not_started(&spec, &reason),
+            };
+            sender.send_replace(Some(launched));
+        });
+        Box::new(Launch { control, ended })
+    }
+}
+
+/// What others may ask of a command while it runs.
+#[derive(Default)]
+struct Control {
+    /// Becomes readable when the process exits. Absent until it was started.
+    exit: Mutex<Option<Arc<AsyncFd<OwnedFd>>>>,
+    kill: Notify,
+}
+
+impl Control {
+    fn know(&self, process: &Process) {
+        *self.exit() = Some(Arc::clone(&process.exit));
+    }
+
+    fn exit(&self) -> MutexGuard<'_, Option<Arc<AsyncFd<OwnedFd>>>> {
+        self.exit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Launch {
+    control: Arc<Control>,
+    ended: watch::Receiver<Option<Launched>>,
+}
+
+#[async_trait]
+impl Running for Launch {
+    fn signal(&self, signal: SignalTo) -> bool {
+        let Some(number) = name::number_of(&signal) else {
+            return false;
+        };
+        let Some(exit) = self.control.exit().clone() else {
+            return false;
+        };
+        // The handle means this process for ever, even when another one has got its number.
+        let process = exit.get_ref();
+        let peek = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let alive = matches!(
+            rustix::process::waitid(WaitId::PidFd(std::os::fd::AsFd::as_fd(process)), peek),
+            Ok(None)
+        );
+        match Signal::from_named_raw(number) {
+            Some(signal) => {
+                alive && rustix::process::pidfd_send_signal(process, signal).is_ok()
+            }
+            None => alive && number == 0,
+        }
+    }
+
+    fn kill_tree(&self) {
+        self.control.kill.notify_one();
+    }
+
+    async fn wait(&self) -> Launched {
+        let mut ended = self.ended.clone();
+        let launched = ended.wait_for(Option::is_some).await;
+        let launched = launched.map(|launched| launched.clone()).ok().flatten();
+        launched.unwrap_or_else(|| Launched {
+            failure: Some("the daemon stopped while it ran".into()),
+            ..Launched::default()
+        })
+    }
+}
+
+/// Tries again for a while when the machine was at a limit.
+async fn start(
+    mut started: io::Result<Process>,
+    spec: &LaunchSpec,
+    control: &Control,
+) -> io::Result<Process> {
+    for _ in 1..START_TRIES_MAX {
+        match started {
+            Err(reason) if is_exhaustion(&reason) => sleep(START_PAUSE).await,
+            other => return other,
+        }
+        started = Process::start(spec);
+        if let Ok(process) = &started {
+            control.know(process);
+        }
+    }
+    started
+}
+
+fn not_started(spec: &LaunchSpec, reason: &io::Error) -> Launched {
+    let failure = match reason.raw_os_error() {
+        Some(errno) => format!("spawn {} {}", spec.program, name::of_errno(errno)),
+        None => format!("spawn {}: {reason}", spec.program),
+    };
+    Launched { failure: Some(failure), ..Launched::default() }
+}
+
+struct Process {
+    /// Holds its standard input, which stays open and is never written to.
+    main: Main,
+    exit: Arc<AsyncFd<OwnedFd>>,
+    pipes: Pipes,
+}
+
+impl Process {
+    fn start(spec: &LaunchSpec) -> io::Result<Process> {
+        let mut command = Command::new(&spec.program);
+        command.args(&spec.args).envs(spec.env.iter().map(|(name, value)| (name, value)));
+        if let Some(cwd) = &spec.cwd {
+            command.current_dir(cwd);
+        }
+        // A group of its own: what ends it in one stroke must not end the daemon.
+        command.process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut main = Main::start_command(&mut command)?;
+        let piped = "its outputs are piped";
+        let stdout = ChildStdout::from_std(main.child.stdout.take().expect(piped))?;
+        let stderr = ChildStderr::from_std(main.child.stderr.take().expect(piped))?;
+        let exit = Arc::new(os::exit_of(main.pid())?);
+        Ok(Process { main, exit, pipes: Pipes::new(stdout, stderr, spec.output_bytes_max) })
+    }
+
+    async fn supervise(
+        self,
+        spec: &LaunchSpec,
+        control: &Control,
+        lingering: Arc<Semaphore>,
+    ) -> Launched {
+        let Process { mut main, exit, mut pipes } = self;
+        let limit = async {
+            match spec.time_limit {
+                Some(limit) => sleep(limit).await,
+                None => pending().await,
+            }
+        };
+        let mut limit = std::pin::pin!(limit);
+        let (killed, timed_out) = loop {
+            tokio::select! {
+                _ = exit.readable() => break (false, false),
+                () = control.kill.notified() => break (true, false),
+                () = &mut limit => break (true, true),
+                () = pipes.read(), if pipes.are_open() => {}
+            }
+        };
+        if killed {
+            main.tree.kill();
+        }
+        let dead = wait_for_death(&exit, &mut pipes).await;
+        let _ = timeout(OUTPUT_GRACE, pipes.read_to_end()).await;
+        // One that does not die is killed once more when `main` is dropped.
+        let status = if dead { main.reap().ok() } else { None };
+        let (stdout, stderr) = pipes.taken();
+        if let (true, Ok(permit)) = (pipes.are_open(), lingering.try_acquire_owned()) {
+            tokio::spawn(async move {
+                pipes.read_to_end().await;
+                drop(permit);
+            });
+        }
+        let signal = match status {
+            Some(status) => status.signal(),
+            None => Some(Signal::KILL.as_raw()),
+        };
+        Launched {
+            code: status.and_then(|status| status.code()),
+            signal: signal.map(name::of_signal),
+            stdout,
+            stderr,
+            timed_out,
+            failure: None,
+        }
+    }
+}
+
+/// Reads on meanwhile, because a process may hang in writing. False when it does not die.
+async fn wait_for_death(exit: &AsyncFd<OwnedFd>, pipes: &mut Pipes) -> bool {
+    let mut given_up = std::pin::pin!(sleep(DEATH_WAIT_MAX));
+    loop {
+        tokio::select! {
+            _ = exit.readable() => return true,
+            () = &mut given_up => return false,
+            () = pipes.read(), if pipes.are_open() => {}
+        }
+    }
+}
