@@ -200,7 +200,7 @@ fn a_job_taken_over_bedrock_has_no_time_limit() {
 fn a_handler_of_http_runs_jobs_of_bedrock() {
     let door = Door::start();
     let tenant = tenant(&door);
-    tenant.sh("www-prod/Foo", &door.home().recorder("ran"));
+    tenant.sh("www-prod%2FFoo", &door.home().recorder("ran"));
     let id = door.create(&[("name", "www-prod/Foo"), ("data", "{\"a\":1}")]);
     let job = tenant.until_end(&id.to_string());
     assert_eq!((&job["state"], &job["code"]), (&json!("finished"), &json!("ok")));
@@ -305,12 +305,14 @@ fn repeat_of_http_is_an_option_of_lines_and_takes_cron() {
     tenant.until_known(&[&id]);
     assert_eq!(tenant.job(&id)["repeat"], "STARTED, +1 DAY");
     let cron = "cron: 0 4 * * * Europe/Berlin";
-    let id = add(&tenant, "c", json!({"payload": "x", "repeat": cron}));
+    let first = "2024-01-01T00:00:00.000Z";
+    let id = add(&tenant, "c", json!({"payload": "x", "repeat": cron, "run_at": first}));
     run(&tenant, "c", &id);
     let job = tenant.until_state(&id, "queued");
     assert_eq!(job["repeat"], cron);
     let hour = text(&job["run_at"]);
     assert!(["T02:00:00.000Z", "T03:00:00.000Z"].iter().any(|h| hour.ends_with(h)), "{hour}");
+    assert!(hour > text(&job["started_at"]), "{job}");
 }
 
 #[test]
@@ -414,11 +416,10 @@ fn cancelling_a_parent_over_http_cancels_its_children() {
 fn unique_of_http_and_of_bedrock_are_two_things() {
     let door = Door::start();
     let tenant = tenant(&door);
-    let first = add(&tenant, "t", json!({"payload": "{}", "unique": "key"}));
-    assert_eq!(
-        ids_of(&tenant.post_json("jobs/t", &json!({"jobs": [{"payload": "{}", "unique": "key"}]}))),
-        [first.clone()]
-    );
+    let wish = json!({"jobs": [{"payload": "{}", "unique": "key"}]});
+    let ids = || ids_of(&tenant.post_json("jobs/t", &wish)).remove(0);
+    let first = ids();
+    assert_eq!(ids(), first);
     tenant.until_known(&[&first]);
     assert_eq!(door.create(&[("name", "t"), ("unique", "true")]), number(&first));
     assert_ne!(door.named("t"), number(&first));
@@ -440,4 +441,101 @@ fn two_daemons_have_one_queue() {
     link.send("GetJob", &[("name", "m"), ("Connection", "wait"), ("timeout", "50000")]);
     let id = two.named("m");
     assert_eq!(id_of(&link.receive().ok().json()), id);
+}
+
+#[test]
+fn the_log_tells_the_story_of_a_job_of_bedrock() {
+    let door = Door::start();
+    let id = door.named("n");
+    door.take(id, "n");
+    door.about("FinishJob", id).done();
+    let look = || door.log.story(&id.to_string());
+    let wanted = ["job_entered", "job_started", "job_ended"];
+    until("the log has it all", look, |story| *story == wanted);
+}
+
+#[test]
+fn a_suspended_type_is_not_given_over_bedrock() {
+    let door = Door::start();
+    let tenant = tenant(&door);
+    let id = door.named("n");
+    tenant.post("types/n/suspend").expect(200);
+    door.no_job("n");
+    door.no_job("*");
+    let other = door.named("m");
+    door.take(other, "*");
+    tenant.post("types/n/resume").expect(200);
+    door.take(id, "n");
+}
+
+#[test]
+fn a_lent_job_is_not_pulled_before_its_time() {
+    let door = Door::start();
+    let tenant = tenant(&door);
+    let id = door.create(&[("name", "n"), ("retryAfter", "+1 HOUR")]);
+    door.take(id, "n");
+    assert!(tenant.claim("n", 1, "60s").is_empty());
+    door.set(id, "nextRun = '2024-01-01'");
+    assert_eq!(tenant.until_claimed("n", "60s")["id"], id.to_string());
+}
+
+#[test]
+fn a_payload_that_is_no_text_does_not_break_a_reply() {
+    let door = Door::start();
+    let tenant = tenant(&door);
+    let headers = [("Content-Type", "application/octet-stream")];
+    let bytes = [0xff, 0, 0xfe, b'"', b'\\', 10, 0xc3];
+    let answer = door.daemon.call("POST", &tenant.path("jobs/t"), &headers, &bytes).expect(201);
+    let id = ids_of(&answer).remove(0);
+    tenant.until_known(&[&id]);
+    assert!(door.job(number(&id))["data"].is_string());
+    let look = || door.call("GetJob", &[("name", "t")]);
+    let job = until("it can be taken", look, |reply| reply.line == "200 OK").json();
+    assert_eq!(id_of(&job), number(&id));
+    door.sql("SELECT * FROM jobs;");
+    door.about("FinishJob", number(&id)).done();
+    let payload = tenant.get(&format!("jobs/{id}/payload")).expect(200).body;
+    assert_eq!(payload, bytes, "over HTTP it is as it was");
+}
+
+#[test]
+fn a_large_payload_of_http_is_given_over_bedrock() {
+    let door = Door::start();
+    let tenant = tenant(&door);
+    let data = format!("{{\"a\":\"{}\"}}", "x".repeat(20 << 20));
+    let id = tenant.add_one("t", &data);
+    let look = || door.call("GetJob", &[("name", "t")]);
+    let reply = until("it can be taken", look, |reply| reply.line == "200 OK");
+    assert!(reply.text().contains(&format!("\"data\":{data},\"jobID\":{id},")));
+    door.about("FinishJob", number(&id)).done();
+}
+
+/// Ended jobs are purged at once here, but not those that their parent has not seen.
+#[test]
+fn ended_children_are_kept_until_their_parent_has_seen_them() {
+    let config = Config::new().set("job.retention", "\"0s\"");
+    let door = Door::start_with(config.set("job.purge_interval", "\"50ms\""));
+    let tenant = tenant(&door);
+    let parent = door.named("p");
+    door.take(parent, "p");
+    let names = ["done", "cancelled", "rest"];
+    let children = names.map(|name| door.child(parent, name));
+    door.about("FinishJob", parent).done();
+    door.take(children[0], "done");
+    door.about_with("FinishJob", children[0], &[("data", "{\"result\":1}")]).done();
+    door.about("CancelJob", children[1]).done();
+    for _ in 0..3 {
+        let other = tenant.add_one("other", "x");
+        run(&tenant, "other", &other);
+        let look = || tenant.get(&format!("jobs/{other}")).status;
+        until("a job that ended later is purged", look, |status| *status == 404);
+    }
+    door.take(children[2], "rest");
+    door.about("FinishJob", children[2]).done();
+    let again = door.take(parent, "p");
+    let cancelled = json!([{"data": {}, "jobID": children[1]}]);
+    assert_eq!(again["cancelledChildJobs"], cancelled);
+    let finished = again["finishedChildJobs"].as_array().unwrap();
+    assert!(finished.contains(&json!({"data": {"result": 1}, "jobID": children[0]})), "{again}");
+    assert_eq!(finished.len(), 2, "{again}");
 }

@@ -1,8 +1,11 @@
 //! CreateJob over Bedrock: every check in its order, what is stored, and what a child becomes.
 
+use std::collections::HashSet;
+use std::thread;
+
 use serde_json::{Value, json};
 
-use crate::harness::{Door, JobId};
+use crate::harness::{Door, JobId, Link, id_of};
 
 const NOT_AN_OBJECT: &str = "402 Data is not a valid JSON Object";
 const WRONG_STATE: &str =
@@ -597,4 +600,43 @@ fn retry_after_goes_with_repeat_and_with_unique() {
     let row = door.row(id);
     assert_eq!((&row["retryAfter"], &row["repeat"]), (&json!("+1 HOUR"), &json!("HOURLY")));
     assert_eq!(door.create(&headers), id);
+}
+
+#[test]
+fn clients_that_create_a_unique_job_at_once_get_the_same_one() {
+    const CLIENTS: usize = 8;
+    const ROUNDS: usize = 20;
+    let door = Door::start();
+    let address = door.address;
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            thread::spawn(move || {
+                let mut link = Link::open(address).unwrap();
+                let mut create = |round: usize| {
+                    let name = format!("u{round}");
+                    let reply = link.call("CreateJob", &[("name", &name), ("unique", "true")]);
+                    id_of(&reply.ok().json())
+                };
+                (0..ROUNDS).map(&mut create).collect::<Vec<JobId>>()
+            })
+        })
+        .collect();
+    let seen: HashSet<Vec<JobId>> = clients.into_iter().map(|c| c.join().unwrap()).collect();
+    assert_eq!(seen.len(), 1, "{seen:?}");
+    assert_eq!(door.value("(SELECT COUNT(*) FROM jobs)"), ROUNDS);
+}
+
+#[test]
+fn large_data_is_kept_byte_for_byte() {
+    let door = Door::start();
+    let data = format!("{{\"a\": \"{}\"}}", "x/é\\n".repeat(600_000));
+    let id = door.create(&[("name", "n"), ("data", &data)]);
+    let length = door.value(&format!("(SELECT LENGTH(data) FROM jobs WHERE jobID = {id})"));
+    assert_eq!(length, data.chars().count());
+    let found = "(SELECT COUNT(*) FROM jobs WHERE JSON_EXTRACT(data, '$.a') GLOB 'x/é*')";
+    assert_eq!(door.value(found), 1);
+    let text = door.call("GetJob", &[("name", "n")]).ok().text();
+    assert!(text.contains(&format!("\"data\":{data},\"jobID\":{id},")), "byte for byte");
+    door.about("RetryJob", id).done();
+    assert_eq!(door.take(id, "n")["data"], serde_json::from_str::<Value>(&data).unwrap());
 }

@@ -492,3 +492,18 @@ fn the_last_child_wakes_its_parent_at_once() {
     assert_eq!((&row["state"], &row["nextRun"]), (&json!("QUEUED"), &paused["nextRun"]));
     door.take(parent, "p");
 }
+
+#[test]
+fn a_new_name_that_is_no_type_is_malformed() {
+    let door = Door::start();
+    let id = running(&door, &[("name", "n")]);
+    let before = door.row(id);
+    for bad in ["a|b", "a\nb", &"n".repeat(256)] {
+        door.about_with("RetryJob", id, &[("name", bad)]).fails("402 Malformed name");
+        let wish = [("jobIDs", &*id.to_string()), ("name", bad)];
+        door.call("RequeueJobs", &wish).fails("402 Malformed name");
+        let query = format!("UPDATE jobs SET name = '{bad}' WHERE jobID = {id};");
+        assert_eq!(door.call("Query", &[("query", &query)]).line, "502 Query failed");
+    }
+    assert_eq!(door.row(id), before);
+}

@@ -1,8 +1,10 @@
 //! GetJob and GetJobs over Bedrock: errors, which jobs match and in which order, what is replied.
 
+use std::thread;
+
 use serde_json::{Value, json};
 
-use crate::harness::{Door, JobId, Random, id_of, keys_of};
+use crate::harness::{Door, JobId, Link, Random, id_of, keys_of};
 
 const PAST: &str = "2024-01-01 00:00:00";
 const NINE: [&str; 9] =
@@ -576,4 +578,72 @@ fn with_one_kind_of_ended_children_the_other_list_is_empty() {
     let job = door.get_jobs("p", 1).remove(0);
     assert_eq!(job["finishedChildJobs"], json!([]));
     assert_eq!(job["cancelledChildJobs"], json!([{"data": {}, "jobID": child}]));
+}
+
+#[test]
+fn parallel_takers_never_get_a_job_twice() {
+    const TAKERS: usize = 8;
+    const JOBS: usize = 600;
+    let door = Door::start();
+    let jobs: Vec<Value> = (0..JOBS).map(|n| json!({"name": format!("n/{}", n % 7)})).collect();
+    let made = door.call("CreateJobs", &[("jobs", &json!(jobs).to_string())]).ok().json();
+    let address = door.address;
+    let takers: Vec<_> = (0..TAKERS)
+        .map(|taker| {
+            thread::spawn(move || {
+                let mut link = Link::open(address).unwrap();
+                let count = (1 + taker % 3).to_string();
+                let mut taken = Vec::new();
+                loop {
+                    let reply = link.call("GetJobs", &[("name", "n/*"), ("numResults", &count)]);
+                    if reply.line == "404 No job found" {
+                        return taken;
+                    }
+                    taken.extend(ids(reply.ok().json()["jobs"].as_array().unwrap()));
+                }
+            })
+        })
+        .collect();
+    let mut taken: Vec<JobId> = takers.into_iter().flat_map(|t| t.join().unwrap()).collect();
+    let mut made: Vec<JobId> = serde_json::from_value(made["jobIDs"].clone()).unwrap();
+    taken.sort_unstable();
+    made.sort_unstable();
+    assert_eq!(taken, made);
+}
+
+/// Data that no row of a table would like to hold goes through every command unharmed.
+#[test]
+fn large_data_survives_every_command() {
+    let door = Door::start();
+    let text = "x".repeat(1 << 20);
+    let data = format!("{{\"a\":\"{text}\"}}");
+    let whole = |id: JobId| door.job(id)["data"]["a"] == *text;
+    let headers = [("name", "n"), ("data", data.as_str()), ("retryAfter", "+1 HOUR")];
+    let id = door.create(&headers);
+    assert_eq!(door.take(id, "n")["data"], json!({"a": text}), "given");
+    assert_eq!(door.job(id)["data"]["retryAfterCount"], 1);
+    assert!(whole(id), "taken");
+    let headers = [("jobIDs", &*id.to_string()), ("decrementFailures", "true")];
+    door.call("RequeueJobs", &headers).done();
+    assert!(whole(id), "requeued");
+    door.take(id, "n");
+    door.about("RetryJob", id).done();
+    assert!(whole(id), "retried");
+    assert_eq!(door.job(id)["data"], json!({"a": text}), "without its count");
+    let unique = [("name", "n"), ("unique", "true"), ("data", "{\"b\":1}")];
+    assert_eq!(door.create(&unique), id);
+    assert_eq!(door.job(id)["data"], json!({"a": text, "b": 1}), "patched");
+    door.take(id, "n");
+    let child = door.child(id, "c");
+    door.about("FinishJob", id).done();
+    assert!(whole(id), "paused");
+    assert_eq!(door.take(child, "c")["parentData"]["a"], *text);
+    door.about_with("FinishJob", child, &[("data", &data)]).done();
+    let again = door.take(id, "n");
+    assert_eq!(again["finishedChildJobs"], json!([{"data": {"a": text}, "jobID": child}]));
+    assert_eq!(again["data"]["a"], *text);
+    door.set(id, "data = JSON_SET(data, '$.c', 2)");
+    assert!(whole(id), "changed by a query");
+    door.about("FailJob", id).done();
+    assert!(whole(id), "failed");
 }

@@ -29,7 +29,7 @@ struct Model {
 }
 
 impl Model {
-    fn children<'a>(&'a self, parent: JobId) -> impl Iterator<Item = (JobId, &'a Job)> {
+    fn children(&self, parent: JobId) -> impl Iterator<Item = (JobId, &Job)> {
         let own = move |(_, job): &(&JobId, &Job)| job.parent == Some(parent);
         self.jobs.iter().filter(own).map(|(id, job)| (*id, job))
     }
@@ -143,10 +143,9 @@ impl Model {
         }
         let parent = self.jobs.remove(&id).unwrap().parent;
         let waits = |id: &JobId| self.jobs.get(id).is_some_and(|job| job.state == "PAUSED");
-        if let Some(parent) = parent.filter(waits) {
-            if self.children(parent).all(|(_, child)| ENDED.contains(&child.state)) {
-                self.set(parent, "QUEUED");
-            }
+        let alone = |id: &JobId| self.children(*id).all(|(_, job)| ENDED.contains(&job.state));
+        if let Some(parent) = parent.filter(waits).filter(alone) {
+            self.set(parent, "QUEUED");
         }
         OK
     }

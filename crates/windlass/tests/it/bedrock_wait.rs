@@ -274,6 +274,30 @@ fn who_is_gone_takes_no_job_with_it() {
     }
 }
 
+/// A reply that no buffer on the way can hold, and a client that reads none or little of it.
+#[test]
+fn jobs_of_a_large_reply_that_nobody_took_come_back() {
+    const JOBS: usize = 24;
+    let door = patient();
+    let data = format!("{{\"a\":\"{}\"}}", "x".repeat(1 << 20));
+    for _ in 0..JOBS {
+        door.create(&[("name", "n"), ("data", &data), ("retryAfter", "+1 HOUR")]);
+    }
+    for read in [false, true] {
+        let mut link = door.open();
+        link.send("GetJobs", &[("name", "n"), ("numResults", "100")]);
+        if read {
+            link.line_of_reply();
+        }
+        drop(link);
+        let back = "(SELECT COUNT(*) FROM jobs WHERE state = 'QUEUED' AND \
+                    COALESCE(JSON_EXTRACT(data, '$.retryAfterCount'), 0) = 0)";
+        let look = || door.value(back);
+        until("all are back", look, |count| *count == JOBS);
+    }
+    assert_eq!(door.get_jobs("n", 100).len(), JOBS);
+}
+
 /// The reply is never read: the connection is cut while the job is on its way.
 #[test]
 fn a_reply_that_cannot_be_written_gives_its_job_back() {

@@ -7,7 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Config, Daemon, Door, field, id_of, refused_start, request, until};
+use crate::harness::{
+    Config, Daemon, Door, StoreLock, field, id_of, refused_start, request, until,
+};
 
 /// Microseconds since the epoch, some seconds from now.
 fn micros_in(seconds: i64) -> String {
@@ -448,4 +450,42 @@ fn every_connection_gets_its_own_replies() {
         .collect();
     let ids: HashSet<i64> = clients.into_iter().flat_map(|c| c.join().unwrap()).collect();
     assert_eq!(ids.len(), CLIENTS * ROUNDS);
+}
+
+/// Another process holds the store for longer than the client has patience: the client hears of
+/// it, and a job that was taken too late for it is there for the next one.
+#[test]
+fn a_command_that_takes_too_long_is_a_timeout() {
+    let door = Door::start();
+    let id = door.named("n");
+    let lock = StoreLock::take(&door.home().store());
+    for (verb, more) in [("GetJob", None), ("GetJobs", Some(("numResults", "3")))] {
+        let mut headers = vec![("name", "n"), ("timeout", "300")];
+        headers.extend(more);
+        let line = door.open().call(verb, &headers).line;
+        assert!(line.starts_with("555 Timeout"), "{verb}: {line}");
+    }
+    let headers = [("name", "late"), ("timeout", "300")];
+    let line = door.open().call("CreateJob", &headers).line;
+    assert!(line.starts_with("555 Timeout"), "{line}");
+    drop(lock);
+    let look = || door.call("GetJob", &[("name", "n")]);
+    let reply = until("the job can be taken", look, |reply| reply.line == "200 OK");
+    assert_eq!(id_of(&reply.json()), id);
+}
+
+#[test]
+fn a_stop_does_not_wait_for_clients() {
+    let mut door = Door::start();
+    let id = door.named("n");
+    let mut waits = door.open();
+    waits.send("GetJob", &[("name", "x"), ("Connection", "wait"), ("timeout", "50000")]);
+    let mut half = door.open();
+    half.raw(b"CreateJob\r\nname: ");
+    let _idle = door.open();
+    door.take(id, "n");
+    assert!(door.daemon.terminate().success());
+    if let Ok(reply) = waits.try_receive() {
+        assert_eq!(reply.line, "404 No job found");
+    }
 }

@@ -132,8 +132,11 @@ impl Link {
         }
     }
 
-    /// Everything until the door closes the connection, in whatever way.
+    /// Everything until the door closes the connection, in whatever way. It may take as long as
+    /// anything may, and then some: the door has patience of its own.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
+        let long = Some(DEADLINE * 3);
+        self.stream.get_ref().set_read_timeout(long).expect("a time-out can be set");
         let mut rest = Vec::new();
         if let Err(e) = self.stream.read_to_end(&mut rest) {
             assert_eq!(e.kind(), ErrorKind::ConnectionReset, "the door closes: {e}");
@@ -144,6 +147,12 @@ impl Link {
     /// Says that nothing more will be sent; replies can still be received.
     pub(crate) fn half_close(&mut self) {
         let _ = self.stream.get_mut().shutdown(Shutdown::Write);
+    }
+
+    /// The first line of a reply whose rest is left where it is.
+    #[track_caller]
+    pub(crate) fn line_of_reply(&mut self) -> String {
+        self.line().unwrap_or_else(|e| panic!("a reply begins: {e}"))
     }
 
     fn line(&mut self) -> io::Result<String> {
