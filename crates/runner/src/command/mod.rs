@@ -13,7 +13,7 @@ mod pipe;
 
 use std::future::pending;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -113,14 +113,10 @@ impl Running for Launch {
         // The handle means this process for ever, even when another one has got its number.
         let process = exit.get_ref();
         let peek = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        let alive = matches!(
-            rustix::process::waitid(WaitId::PidFd(std::os::fd::AsFd::as_fd(process)), peek),
-            Ok(None)
-        );
+        let exited = rustix::process::waitid(WaitId::PidFd(process.as_fd()), peek);
+        let alive = matches!(exited, Ok(None));
         match Signal::from_named_raw(number) {
-            Some(signal) => {
-                alive && rustix::process::pidfd_send_signal(process, signal).is_ok()
-            }
+            Some(signal) => alive && rustix::process::pidfd_send_signal(process, signal).is_ok(),
             None => alive && number == 0,
         }
     }

@@ -52,7 +52,12 @@ struct Pipe<S> {
 
 impl<S: AsyncRead + Unpin> Pipe<S> {
     fn new(stream: S, bytes_max: usize) -> Pipe<S> {
-        Pipe { stream: Some(stream), buffer: vec![0; READ_BYTES], kept: Output::default(), bytes_max }
+        Pipe {
+            stream: Some(stream),
+            buffer: vec![0; READ_BYTES],
+            kept: Output::default(),
+            bytes_max,
+        }
     }
 
     fn is_open(&self) -> bool {
@@ -85,7 +90,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_beginning_is_kept_and_the_rest_is_counted() {
-        for (written, kept, dropped) in [(&b""[..], &b""[..], 0), (b"abc", b"abc", 0), (b"abcde", b"abc", 2)]
+        for (written, kept, dropped) in
+            [(&b""[..], &b""[..], 0), (b"abc", b"abc", 0), (b"abcde", b"abc", 2)]
         {
             let mut pipe = Pipe::new(written, 3);
             while pipe.is_open() {

@@ -1,13 +1,13 @@
 //! Commands that are run for others: what they answer, how they are ended, what they leave behind.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use windlass_core::launch::{LaunchSpec, Launched, Launcher, Running, SignalTo};
 use windlass_runner::CommandLauncher;
 
-use crate::harness::{LONG, until};
+use crate::harness::{LONG, lines_of, until_gone};
 
 const OUTPUT_BYTES_MAX: usize = 1000;
 
@@ -36,18 +36,6 @@ async fn run(spec: LaunchSpec) -> Launched {
 
 async fn end_of(running: &dyn Running) -> Launched {
     tokio::time::timeout(LONG, running.wait()).await.expect("it ends")
-}
-
-/// The number that a process has written to this file, which is there when the line is complete.
-async fn number_in(file: &Path) -> u32 {
-    let complete = || fs::read_to_string(file).is_ok_and(|text| text.ends_with('\n'));
-    until("the file is written", complete).await;
-    fs::read_to_string(file).unwrap().trim().parse().unwrap()
-}
-
-fn is_alive(process: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
 }
 
 #[tokio::test]
@@ -111,7 +99,7 @@ async fn standard_input_stays_open_and_empty() {
     let dir = tempfile::tempdir().unwrap();
     let started = dir.path().join("started");
     let running = launch(sh(&format!("echo $$ > {}; cat", started.display())));
-    number_in(&started).await;
+    lines_of(&started, 1).await;
     assert!(running.signal(SignalTo::Number(0)));
     assert!(running.signal(SignalTo::Name("SIGTERM".into())));
     assert_eq!(end_of(&*running).await.signal.as_deref(), Some("SIGTERM"));
@@ -121,10 +109,13 @@ async fn standard_input_stays_open_and_empty() {
 async fn a_signal_reaches_the_process_itself_and_nothing_when_it_has_ended() {
     let dir = tempfile::tempdir().unwrap();
     let started = dir.path().join("started");
-    let script = format!("trap 'echo caught; exit 7' USR1; echo $$ > {}; \
-                          while :; do sleep 0.01; done", started.display());
+    let script = format!(
+        "trap 'echo caught; exit 7' USR1; echo $$ > {}; \
+                          while :; do sleep 0.01; done",
+        started.display()
+    );
     let running = launch(sh(&script));
-    number_in(&started).await;
+    lines_of(&started, 1).await;
     assert!(!running.signal(SignalTo::Number(99)));
     assert!(!running.signal(SignalTo::Name("SIGNONSENSE".into())));
     assert!(running.signal(SignalTo::Name("SIGUSR1".into())));
@@ -154,14 +145,15 @@ async fn at_the_time_limit_the_whole_tree_is_ended() {
         near.display(),
         far.display(),
     ));
-    spec.time_limit = Some(Duration::from_secs(1));
+    spec.time_limit = Some(Duration::from_secs(3));
     let running = launch(spec);
-    let (near, far) = (number_in(&near).await, number_in(&far).await);
+    let (near, far) = (lines_of(&near, 1).await, lines_of(&far, 1).await);
     let launched = end_of(&*running).await;
     assert!(launched.timed_out);
     assert_eq!((launched.code, launched.signal.as_deref()), (None, Some("SIGKILL")));
     assert_eq!(launched.stdout.bytes, b"begun\n");
-    until("both children are gone", || !is_alive(near) && !is_alive(far)).await;
+    until_gone(&near[0]).await;
+    until_gone(&far[0]).await;
 }
 
 #[tokio::test]
@@ -170,11 +162,11 @@ async fn it_can_be_ended_with_all_that_it_started() {
     let child = dir.path().join("child");
     let script = format!("sh -c 'echo $$ > {}; sleep 1000' & trap '' TERM; wait", child.display());
     let running = launch(sh(&script));
-    let child = number_in(&child).await;
+    let child = lines_of(&child, 1).await;
     running.kill_tree();
     let launched = end_of(&*running).await;
     assert_eq!((launched.signal.as_deref(), launched.timed_out), (Some("SIGKILL"), false));
-    until("its child is gone", || !is_alive(child)).await;
+    until_gone(&child[0]).await;
 }
 
 #[tokio::test]
@@ -190,7 +182,7 @@ async fn what_stays_in_the_background_neither_holds_the_command_nor_is_ended_by_
     assert_eq!((launched.code, &launched.stdout.bytes[..]), (Some(0), &b"early\n"[..]));
     // It can still write to the pipe that it was given.
     fs::write(go, "").unwrap();
-    number_in(&left).await;
+    lines_of(&left, 1).await;
 }
 
 #[tokio::test]
@@ -204,5 +196,5 @@ async fn dropping_it_does_not_end_it() {
     );
     drop(launch(sh(&script)));
     fs::write(go, "").unwrap();
-    number_in(&done).await;
+    lines_of(&done, 1).await;
 }
