@@ -236,7 +236,8 @@ mod tests {
             "attempt": 2, "run_at": "1970-01-01T00:00:00.000Z",
             "created_at": "1970-01-01T00:00:00.000Z", "started_at": "1970-01-01T00:00:00.001Z",
             "finished_at": null, "expires_at": null, "lock": 3, "code": "error", "exitcode": 500,
-            "result": {"a": 1}, "parent": "6", "children": false, "repeat": "DAILY", "then": "next", "payload_bytes": 3,
+            "result": {"a": 1}, "parent": "6", "children": false, "repeat": "DAILY",
+            "then": "next", "payload_bytes": 3,
             "progress": null,
         });
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);

@@ -109,7 +109,8 @@ pub(crate) fn a_job_knows_itself(lang: Lang) {
     );
     let end = Context::loaded(lang, body).run_one("p");
     let expected = json!({"id": "0", "tenant": "acme", "type": "mail", "attempt": 1,
-        "priority": 500, "created_at": "2026-11-15T22:23:32.000Z", "payload": "p"});
+        "priority": 500, "created_at": "2026-11-15T22:23:32.000Z", "children": false,
+        "payload": "p"});
     assert_eq!(end["data"], expected);
 }
 
