@@ -244,6 +244,7 @@ impl Put {
         }
         let lent = job.extra.lent && job.state == State::Queued;
         Ok(Job {
+            id: before.id,
             lease: job.lease.filter(|_| running),
             started_at: job.started_at.or(running.then_some(now)),
             finished_at: ended.then(|| job.finished_at.unwrap_or(now)),

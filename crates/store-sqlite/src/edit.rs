@@ -69,8 +69,8 @@ fn seen(tx: &mut Tx<'_>, tenant: &Tenant, which: &Which) -> Result<Seen> {
     if let Some(Stored { job, .. }) = job.as_ref().filter(|stored| stored.job.children) {
         seen.children = family::children(conn, job.id, None)?;
     }
-    seen.job = job.map(|job| whole(conn, job)).transpose()?;
-    seen.parent = parent.map(|parent| whole(conn, parent)).transpose()?;
+    seen.job = job.map(|job| whole(conn, &job)).transpose()?;
+    seen.parent = parent.map(|parent| whole(conn, &parent)).transpose()?;
     Ok(seen)
 }
 
@@ -114,15 +114,15 @@ fn in_the_way(tx: &mut Tx<'_>, tenant: &Tenant, only: &Only) -> Result<Option<St
 }
 
 /// The job with its payload.
-pub(crate) fn whole(conn: &Connection, stored: Stored) -> Result<Whole> {
+pub(crate) fn whole(conn: &Connection, stored: &Stored) -> Result<Whole> {
     let Stored { job, type_id, token, .. } = stored;
     let find = "SELECT payload_bytes, parts, payload FROM job WHERE id = ?1";
     let mut find = conn.prepare_cached(find)?;
     let mut rows = find.query([job.id.get()])?;
     let missing = || Failure::corrupt(format!("job {} has no payload", job.id));
     let payload = claim::payload(conn, job.id.get(), rows.next()?.ok_or_else(missing)?, 0)?;
-    let retention = type_row::settings_of(conn, type_id)?.retention;
-    Ok(Whole { job, payload, token, retention })
+    let retention = type_row::settings_of(conn, *type_id)?.retention;
+    Ok(Whole { job: job.clone(), payload, token: *token, retention })
 }
 
 /// Carries out one edit at `now`, and notes what others have to hear of it.
@@ -134,7 +134,12 @@ pub(crate) fn carry_out(
 ) -> Result<()> {
     match edit {
         Edit::Insert(new) => enter(tx, new, now, moved),
-        Edit::Put(change) => put(tx, change, now, moved).map(drop),
+        Edit::Put(change) => {
+            let id = change.job.id;
+            let missing = || refused(format!("there is no job {id}"));
+            let stored = row::find(tx.conn, id.get())?.ok_or_else(missing)?;
+            put(tx, &stored, change, now, moved).map(drop)
+        }
         Edit::Delete(id) => {
             if let Some(stored) = row::find(tx.conn, id.get())? {
                 moved.note_gone(&stored.job);
@@ -172,23 +177,26 @@ fn move_children(
     for id in change::ids(tx.conn, CHILDREN, [parent.get(), row::state_number(in_row)])? {
         let Some(stored) = row::find(tx.conn, id)? else { continue };
         if stored.job.state == from {
-            put(tx, &to.put(&stored.job, now), now, moved)?;
+            put(tx, &stored, &to.put(&stored.job, now), now, moved)?;
         }
     }
     Ok(())
 }
 
 /// Makes a job what this says; answers with the job as it is then.
-pub(crate) fn put(tx: &mut Tx<'_>, change: &Put, now: Timestamp, moved: &mut Moved) -> Result<Job> {
+pub(crate) fn put(
+    tx: &mut Tx<'_>,
+    stored: &Stored,
+    change: &Put,
+    now: Timestamp,
+    moved: &mut Moved,
+) -> Result<Job> {
     let conn = tx.conn;
-    let id = change.job.id;
-    let Some(stored) = row::find(conn, id.get())? else {
-        return Err(refused(format!("there is no job {id}")));
-    };
+    let id = stored.job.id;
     let job = change.tidied(&stored.job, now)?;
     let type_id = tx.types.ensure(conn, &job.key)?;
-    hold(conn, &stored, &job, type_id)?;
-    change::leave(tx, &stored)?;
+    hold(conn, stored, &job, type_id)?;
+    change::leave(tx, stored)?;
     if job.parent != stored.job.parent
         && let Some(parent) = job.parent
     {
