@@ -1,0 +1,1 @@
+//! Private database servers for tests: real ones, on free loopback ports, gone with the process.
