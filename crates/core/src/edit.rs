@@ -333,3 +333,61 @@ impl fmt::Debug for Take {
         f.debug_struct("Take").field("tenant", &self.tenant).field("names", &self.names).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::Sysid;
+    use crate::job::Lease;
+    use crate::job::tests::running_job;
+
+    const NOW: Timestamp = Timestamp(50);
+
+    fn job(state: State) -> Job {
+        let owner = Sysid::new(1).unwrap();
+        let lease = Lease { owner, token: Token(1), expires_at: NOW };
+        let lease = (state == State::Running).then_some(lease);
+        Job { state, lease, ..running_job(1, Timestamp(40)) }
+    }
+
+    #[test]
+    fn a_job_has_only_what_goes_with_its_state() {
+        let odd = |state| {
+            let extra = Extra { lent: true, ..Extra::default() };
+            Job { state, extra, payload_bytes: 9, ..job(State::Running) }
+        };
+        for state in State::ALL {
+            let put = Put { job: odd(state), payload: Some(Bytes::from("abc")), purge_at: None };
+            let kept = put.tidied(&job(State::Queued), NOW).unwrap();
+            assert_eq!(kept.lease.is_some(), state == State::Running, "{state}");
+            assert_eq!(kept.extra.lent, state == State::Queued, "{state}");
+            assert_eq!(kept.finished_at, state.is_ended().then_some(NOW), "{state}");
+            assert_eq!(kept.payload_bytes, 3);
+            let same = Put { payload: None, ..put };
+            assert_eq!(same.tidied(&job(State::Queued), NOW).unwrap().payload_bytes, 0);
+        }
+        let unleased = Job { state: State::Running, ..job(State::Queued) };
+        let put = |job| Put { job, payload: None, purge_at: None };
+        assert!(matches!(put(unleased).tidied(&job(State::Queued), NOW), Err(Error::Internal(_))));
+        let stolen = Job { key: TypeKey::new("globex", "t").unwrap(), ..job(State::Queued) };
+        assert!(matches!(put(stolen).tidied(&job(State::Queued), NOW), Err(Error::Conflict(_))));
+    }
+
+    #[test]
+    fn a_job_is_told_of_once_and_is_ready_only_when_it_became_so() {
+        let changed = |before: &Job, after: &Job| {
+            let mut moved = Moved::default();
+            moved.note_changed(before, after, NOW);
+            moved.note_changed(after, after, NOW);
+            moved.tidy();
+            (moved.ready.values().sum::<u64>(), moved.due, moved.stopped.len(), moved.touched.len())
+        };
+        let (queued, running) = (job(State::Queued), job(State::Running));
+        let later = Job { run_at: Timestamp(60), ..queued.clone() };
+        assert_eq!(changed(&queued, &queued), (0, None, 0, 1));
+        assert_eq!(changed(&later, &queued), (1, None, 0, 1));
+        assert_eq!(changed(&queued, &later), (0, Some(Timestamp(60)), 0, 1));
+        assert_eq!(changed(&running, &queued), (1, None, 1, 1));
+        assert_eq!(changed(&running, &running), (0, None, 0, 1));
+    }
+}

@@ -172,4 +172,29 @@ mod tests {
             assert_eq!(after_child(&parent(state), PENDING), None, "{state}");
         }
     }
+
+    #[test]
+    fn what_ends_or_goes_moves_its_family() {
+        let (purge_at, waits, none) = (Timestamp(99), parent(State::Paused), Children::default());
+        let moves = |from| {
+            let to = ChildMove::Cancel { purge_at };
+            Edit::Children { parent: waits.id, from, to }
+        };
+        for state in State::ALL {
+            let ended = Job { children: true, ..parent(state) };
+            let edits = after_end(&ended, Some(&waits), none, purge_at);
+            let woken = resume(&waits).unwrap();
+            let expected = match state {
+                State::Finished => vec![woken],
+                State::Cancelled => vec![moves(State::Queued), moves(State::Paused), woken],
+                _ => Vec::new(),
+            };
+            assert_eq!(edits, expected, "{state}");
+            assert_eq!(after_end(&parent(state), None, none, purge_at), [], "{state}");
+            let gone = after_removal(&ended, Some(&waits), none, purge_at);
+            assert_eq!(gone, [moves(State::Paused), resume(&waits).unwrap()], "{state}");
+            let not_last = after_removal(&parent(state), Some(&waits), PENDING, purge_at);
+            assert_eq!(not_last, [], "{state}");
+        }
+    }
 }
