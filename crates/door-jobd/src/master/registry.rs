@@ -1,0 +1,273 @@
+//! Which workers are there, what they serve, and which pokes nobody could take yet. Pure: a worker's
+//! connection is whatever the caller puts in.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::wanted::{Scope, Wanted};
+
+#[derive(Debug)]
+pub(crate) struct Worker<P> {
+    /// Of its connection.
+    pub(crate) id: u64,
+    pub(crate) name: String,
+    pub(crate) address: String,
+    pub(crate) port: u16,
+    /// None: it did not say, so it is taken to serve whatever no other worker serves.
+    pub(crate) targets: Option<Vec<String>>,
+    pub(crate) peer: P,
+}
+
+/// A worker and what it is to be asked about.
+pub(crate) type Errand<P> = (Arc<Worker<P>>, Scope);
+
+#[derive(Debug)]
+pub(crate) struct Registry<P> {
+    /// In the order of their registration.
+    workers: Vec<Arc<Worker<P>>>,
+    remembered: Wanted,
+}
+
+impl<P> Registry<P> {
+    pub(crate) fn new() -> Self {
+        Self { workers: Vec::new(), remembered: Wanted::default() }
+    }
+
+    pub(crate) fn workers(&self) -> &[Arc<Worker<P>>] {
+        &self.workers
+    }
+
+    /// Enters a worker, or replaces what its connection said before. Answers what it is to be polled
+    /// for, because it was poked while nobody served it.
+    pub(crate) fn register(&mut self, mut worker: Worker<P>) -> Option<Errand<P>> {
+        if let Some(targets) = &mut worker.targets {
+            drop_repeated(targets);
+        }
+        let worker = Arc::new(worker);
+        match self.workers.iter_mut().find(|known| known.id == worker.id) {
+            Some(known) => *known = Arc::clone(&worker),
+            None => self.workers.push(Arc::clone(&worker)),
+        }
+        let scope = self.take_remembered(&worker)?;
+        Some((worker, scope))
+    }
+
+    pub(crate) fn remove(&mut self, id: u64) -> Option<Arc<Worker<P>>> {
+        let place = self.workers.iter().position(|worker| worker.id == id)?;
+        Some(self.workers.remove(place))
+    }
+
+    /// Whom to poll for what. Targets that no worker names are remembered.
+    pub(crate) fn poke(&mut self, wanted: &Wanted) -> Vec<Errand<P>> {
+        if wanted.is_everything() {
+            self.remembered.add_everything();
+        }
+        let named: HashSet<&str> =
+            self.workers.iter().flat_map(|worker| worker.names()).map(String::as_str).collect();
+        for name in wanted.names().filter(|name| !named.contains(name)) {
+            self.remembered.add(name);
+        }
+        let errand = |worker: &Arc<Worker<P>>| {
+            let scope = match &worker.targets {
+                Some(targets) => wanted.part(targets)?,
+                None => Scope::Everything,
+            };
+            Some((Arc::clone(worker), scope))
+        };
+        self.workers.iter().filter_map(errand).collect()
+    }
+
+    /// Keeps for the next registration what a worker could not be told.
+    pub(crate) fn remember(&mut self, scope: &Scope) {
+        self.remembered.add_scope(scope);
+    }
+
+    /// Whom to tell of a request about these targets, or about all.
+    pub(crate) fn share(&self, targets: Option<&[String]>) -> Vec<Errand<P>> {
+        let Some(asked) = targets else {
+            let all = self.workers.iter().map(|worker| (Arc::clone(worker), Scope::Everything));
+            return all.collect();
+        };
+        let wanted: HashSet<&String> = asked.iter().collect();
+        let errand = |worker: &Arc<Worker<P>>| {
+            let part: Vec<String> = match &worker.targets {
+                Some(targets) => {
+                    targets.iter().filter(|name| wanted.contains(name)).cloned().collect()
+                }
+                None => asked.to_vec(),
+            };
+            (!part.is_empty()).then(|| (Arc::clone(worker), Scope::Only(part)))
+        };
+        self.workers.iter().filter_map(errand).collect()
+    }
+
+    /// All workers that may have a job of this target.
+    pub(crate) fn serving(&self, target: &str) -> Vec<Arc<Worker<P>>> {
+        self.filter(|worker| worker.targets.is_none() || worker.serves(target))
+    }
+
+    /// The workers that may be told to run a job of this target: those that name it, or else those
+    /// that named nothing.
+    pub(crate) fn runners(&self, target: &str) -> Vec<Arc<Worker<P>>> {
+        let naming = self.filter(|worker| worker.serves(target));
+        if naming.is_empty() { self.filter(|worker| worker.targets.is_none()) } else { naming }
+    }
+
+    fn filter(&self, fits: impl Fn(&Worker<P>) -> bool) -> Vec<Arc<Worker<P>>> {
+        self.workers.iter().filter(|worker| fits(worker)).cloned().collect()
+    }
+
+    fn take_remembered(&mut self, worker: &Worker<P>) -> Option<Scope> {
+        if self.remembered.is_empty() {
+            return None;
+        }
+        // What everything stands for is not known name by name, nor what such a worker serves: both
+        // stay remembered for those who come later.
+        let Some(targets) = &worker.targets else { return Some(Scope::Everything) };
+        let scope = self.remembered.part(targets)?;
+        targets.iter().for_each(|target| self.remembered.remove(target));
+        Some(scope)
+    }
+}
+
+impl<P> Worker<P> {
+    fn names(&self) -> &[String] {
+        self.targets.as_deref().unwrap_or_default()
+    }
+
+    fn serves(&self, target: &str) -> bool {
+        self.names().iter().any(|name| name == target)
+    }
+}
+
+/// Keeps the first of each name.
+fn drop_repeated(names: &mut Vec<String>) {
+    let mut seen = HashSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(list: &[&str]) -> Vec<String> {
+        list.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn wanted(list: &[&str]) -> Wanted {
+        list.iter().copied().collect()
+    }
+
+    fn worker(id: u64, targets: Option<&[&str]>) -> Worker<()> {
+        Worker {
+            id,
+            name: format!("w{id}"),
+            address: "127.0.0.1".to_owned(),
+            port: 1,
+            targets: targets.map(names),
+            peer: (),
+        }
+    }
+
+    /// Workers 1, 2, ... with these targets.
+    fn registry(workers: &[Option<&[&str]>]) -> Registry<()> {
+        let mut registry = Registry::new();
+        for (id, targets) in (1..).zip(workers) {
+            assert!(registry.register(worker(id, *targets)).is_none());
+        }
+        registry
+    }
+
+    fn seen(errands: Vec<Errand<()>>) -> Vec<(u64, Scope)> {
+        errands.into_iter().map(|(worker, scope)| (worker.id, scope)).collect()
+    }
+
+    fn ids(workers: &[Arc<Worker<()>>]) -> Vec<u64> {
+        workers.iter().map(|worker| worker.id).collect()
+    }
+
+    fn only(list: &[&str]) -> Scope {
+        Scope::Only(names(list))
+    }
+
+    #[test]
+    fn a_poke_goes_to_every_worker_with_its_own_targets() {
+        let mut registry = registry(&[Some(&["a", "b"]), Some(&["b", "c"]), Some(&["d"])]);
+        let errands = seen(registry.poke(&wanted(&["c", "b"])));
+        assert_eq!(errands, [(1, only(&["b"])), (2, only(&["b", "c"]))]);
+        assert!(registry.remembered.is_empty());
+    }
+
+    #[test]
+    fn a_poke_that_nobody_serves_waits_for_the_worker_that_does() {
+        let mut registry = registry(&[Some(&["a"])]);
+        assert_eq!(seen(registry.poke(&wanted(&["a", "b", "c"]))), [(1, only(&["a"]))]);
+        assert!(registry.register(worker(2, Some(&["d"]))).is_none());
+        let (known, scope) = registry.register(worker(3, Some(&["x", "b"]))).unwrap();
+        assert_eq!((known.id, scope), (3, only(&["b"])));
+        assert!(registry.register(worker(4, Some(&["b"]))).is_none(), "it was told once");
+        assert!(registry.register(worker(5, Some(&["c"]))).is_some());
+    }
+
+    #[test]
+    fn a_second_registration_replaces_the_first_in_its_place() {
+        let mut registry = registry(&[Some(&["a"]), Some(&["b"])]);
+        registry.poke(&wanted(&["late"]));
+        let (_, scope) = registry.register(worker(1, Some(&["a", "late", "a"]))).unwrap();
+        assert_eq!(scope, only(&["late"]));
+        assert_eq!(ids(registry.workers()), [1, 2]);
+        assert_eq!(registry.workers()[0].targets, Some(names(&["a", "late"])));
+    }
+
+    #[test]
+    fn a_lost_worker_is_no_longer_asked_and_what_it_missed_is_told_to_the_next() {
+        let mut registry = registry(&[Some(&["a"]), Some(&["b"])]);
+        assert_eq!(registry.remove(1).map(|worker| worker.id), Some(1));
+        assert!(registry.remove(1).is_none());
+        assert!(registry.serving("a").is_empty());
+        registry.remember(&only(&["a"]));
+        let (_, scope) = registry.register(worker(3, Some(&["a"]))).unwrap();
+        assert_eq!(scope, only(&["a"]));
+    }
+
+    #[test]
+    fn a_worker_that_names_nothing_is_polled_for_everything_and_nothing_is_forgotten() {
+        let mut registry = registry(&[None]);
+        assert_eq!(seen(registry.poke(&wanted(&["a"]))), [(1, Scope::Everything)]);
+        let (_, scope) = registry.register(worker(2, None)).unwrap();
+        assert_eq!(scope, Scope::Everything);
+        let (_, scope) = registry.register(worker(3, Some(&["a"]))).unwrap();
+        assert_eq!(scope, only(&["a"]));
+        assert!(registry.register(worker(4, None)).is_none());
+    }
+
+    #[test]
+    fn too_many_unserved_targets_poll_every_worker_that_comes() {
+        let mut registry = registry(&[]);
+        let mut flood = Wanted::default();
+        flood.add_everything();
+        assert!(registry.poke(&flood).is_empty());
+        for id in 1..3 {
+            let (_, scope) = registry.register(worker(id, Some(&["a"]))).unwrap();
+            assert_eq!(scope, Scope::Everything);
+        }
+    }
+
+    #[test]
+    fn a_request_is_shared_with_those_whom_it_concerns() {
+        let registry = registry(&[Some(&["a", "b"]), Some(&["c"]), None]);
+        let all = seen(registry.share(None));
+        assert_eq!(all, [1, 2, 3].map(|id| (id, Scope::Everything)));
+        let some = seen(registry.share(Some(&names(&["x", "b"]))));
+        assert_eq!(some, [(1, only(&["b"])), (3, only(&["x", "b"]))]);
+    }
+
+    #[test]
+    fn a_job_is_run_by_a_worker_that_names_its_target_before_one_that_names_nothing() {
+        let registry = registry(&[Some(&["a"]), None, Some(&["a", "b"])]);
+        assert_eq!(ids(&registry.runners("a")), [1, 3]);
+        assert_eq!(ids(&registry.runners("z")), [2]);
+        assert_eq!(ids(&registry.serving("b")), [2, 3]);
+        assert!(super::Registry::<()>::new().runners("a").is_empty());
+    }
+}
