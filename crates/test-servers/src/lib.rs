@@ -1,1 +1,27 @@
-//! Private database servers for tests: real ones, on free loopback ports, gone with the process.
+//! Private database servers for tests: real ones, on free loopback ports, with data directories of
+//! their own, gone with the process that started them, however it ends.
+//!
+//! [`mariadb`] and [`postgres`] are shared by all tests of a process, each in a database of its own.
+//! A test that kills or stops a server starts one for itself.
+
+mod guard;
+mod install;
+mod kind;
+mod server;
+
+use std::sync::OnceLock;
+
+pub use kind::Kind;
+pub use server::Server;
+
+/// The MariaDB that the tests of this process share.
+pub fn mariadb() -> &'static Server {
+    static SHARED: OnceLock<Server> = OnceLock::new();
+    SHARED.get_or_init(|| Server::start_for_speed(Kind::MariaDb))
+}
+
+/// The PostgreSQL that the tests of this process share.
+pub fn postgres() -> &'static Server {
+    static SHARED: OnceLock<Server> = OnceLock::new();
+    SHARED.get_or_init(|| Server::start_for_speed(Kind::Postgres))
+}

@@ -1,0 +1,44 @@
+//! Ends a server and removes its files when this process is gone, also when it was killed.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use std::os::unix::process::CommandExt;
+
+/// Waits for the end of its input, which is the end of us; then no server is left in the folder, and
+/// then no folder. `$0` is the folder, `pid` in it the process.
+const SCRIPT: &str = r#"
+trap '' INT TERM HUP QUIT
+while read -r line; do :; done
+if read -r pid < "$0/pid"; then
+    while kill -9 "$pid" 2>&-; do sleep 0.05; done
+fi
+rm -rf "$0"
+"#;
+
+/// A small process that outlives us for a moment. Dropping it lets it do its work and awaits it.
+pub(crate) struct Guard {
+    watcher: Child,
+}
+
+impl Guard {
+    /// Its own process group, because whoever interrupts the tests means the tests.
+    pub(crate) fn of(folder: &Path) -> Self {
+        let watcher = Command::new("sh")
+            .args(["-c", SCRIPT])
+            .arg(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn();
+        Self { watcher: watcher.expect("sh can be started") }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        drop(self.watcher.stdin.take());
+        let _ = self.watcher.wait();
+    }
+}
