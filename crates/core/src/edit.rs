@@ -68,6 +68,7 @@ pub struct Seen {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Whole {
     pub job: Job,
+    /// In one buffer up to `WHOLE_BYTES_MAX`.
     pub payload: Payload,
     /// Of the newest claim, also when its lease is gone.
     pub token: Option<Token>,

@@ -17,6 +17,8 @@ pub const PRIORITY_DEFAULT: u16 = 500;
 pub const PAYLOAD_INLINE_BYTES_MAX: usize = 1024 * 1024;
 /// Size of one piece of a large payload; the last one may be shorter, none is empty.
 pub const PAYLOAD_PIECE_BYTES: usize = 256 * 1024;
+/// Payloads up to this are shown to decisions in one buffer, however they are kept.
+pub const WHOLE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Largest result data of one job.
 pub const RESULT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Log kept of one attempt, from its end, unless configured.

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use crate::edit::{Ask, ChildMove, Children, Decided, Edit, Moved, Only, Put, Seen, Which, Whole};
 use crate::id::JobId;
 use crate::job::{Job, NewJob, Payload};
+use crate::limit::WHOLE_BYTES_MAX;
 use crate::name::{Tenant, TypeKey};
 use crate::state::State as JobState;
 use crate::store::{Error, Inserted};
@@ -96,8 +97,19 @@ impl State {
 
     pub(super) fn whole(&self, row: &Row) -> Whole {
         let retention = self.types.get(&row.job.key).and_then(|of| of.settings.retention);
-        let (job, payload, token) = (row.job.clone(), row.payload.clone(), row.token_newest);
+        let (job, payload, token) = (row.job.clone(), self.in_one(row), row.token_newest);
         Whole { job, payload, token, retention }
+    }
+
+    /// The payload in one buffer, unless it is too large for that.
+    pub(super) fn in_one(&self, row: &Row) -> Payload {
+        match &row.payload {
+            Payload::Pieces { bytes } if *bytes <= WHOLE_BYTES_MAX => {
+                let pieces = self.pieces.range((row.job.id, 0)..=(row.job.id, u32::MAX));
+                Payload::Inline(pieces.flat_map(|(_, piece)| piece.iter().copied()).collect())
+            }
+            as_it_is => as_it_is.clone(),
+        }
     }
 
     pub(super) fn carry_out(

@@ -86,6 +86,6 @@ impl State {
         }
         let wanted = |row: &&Row| row.job.parent == Some(parent.id) && row.job.state == state;
         let rows = self.jobs.values().filter(wanted).take(CHILDREN_SHOWN_MAX);
-        rows.map(|row| (row.job.id, row.payload.clone())).collect()
+        rows.map(|row| (row.job.id, self.in_one(row))).collect()
     }
 }

@@ -173,7 +173,7 @@ pub(super) fn decision(
                         different parent";
             return Err(line.into());
         }
-        if data::text(&existing.payload) == wish.data() {
+        if data::text(&existing.payload).is_some_and(|text| text == wish.data()) {
             return Ok(Decision { edits: Vec::new(), id: Some(existing.job.id) });
         }
     }
@@ -217,11 +217,12 @@ fn overwritten(
     if !wish.overwrite {
         return Decision { edits: Vec::new(), id };
     }
-    let old = data::text(&existing.payload);
-    let merged = merge_patch(&old, &wish.data()).unwrap_or_else(|| wish.data());
+    let merge = |old: &str| merge_patch(old, &wish.data()).unwrap_or_else(|| wish.data());
+    let merged = data::text(&existing.payload).map(|old| merge(&old));
     let repeat = repeat.filter(|_| !wish.mock).map(|repeat| Arc::from(repeat.as_str()));
-    let extra = Extra { repeat, mock: data::is_mocked(&merged), ..existing.job.extra.clone() };
+    let mock = merged.as_deref().map_or(existing.job.extra.mock, data::is_mocked);
+    let extra = Extra { repeat, mock, ..existing.job.extra.clone() };
     let job = Job { priority, extra, ..existing.job.clone() };
-    let put = Put { job, payload: Some(data::bytes(merged)), purge_at: None };
+    let put = Put { job, payload: merged.map(data::bytes), purge_at: None };
     Decision { edits: vec![Edit::Put(Box::new(put))], id }
 }

@@ -16,13 +16,18 @@ const MOCK: &str = "mockRequest";
 const RETRY_COUNT: &str = "retryAfterCount";
 const ORIGINAL_NEXT_RUN: &str = "originalNextRun";
 
-/// The payload as text. What another door stored may be no UTF-8 and no JSON.
-pub(super) fn text(payload: &Payload) -> Cow<'_, str> {
+/// The payload as text, or nothing when it is too large to be looked at: then it must stay as it
+/// is. What another door stored may be no UTF-8 and no JSON.
+pub(super) fn text(payload: &Payload) -> Option<Cow<'_, str>> {
     match payload {
-        Payload::Inline(bytes) => String::from_utf8_lossy(bytes),
-        // Only jobs whose payload fits into a reply are handed out and shown whole.
-        Payload::Pieces { .. } => Cow::Borrowed(""),
+        Payload::Inline(bytes) => Some(String::from_utf8_lossy(bytes)),
+        Payload::Pieces { .. } => None,
     }
+}
+
+/// The same for a reply.
+pub(super) fn shown(payload: &Payload) -> Cow<'_, str> {
+    text(payload).unwrap_or_default()
 }
 
 /// Whether it may be the data of a new job: `{}`, or an object that is not empty.

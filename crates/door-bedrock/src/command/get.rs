@@ -4,18 +4,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::Instant;
 
 use windlass_core::calendar::{Civil, Modifiers};
 use windlass_core::date_text::{due_at, seconds_text};
 use windlass_core::edit::{Names, Put, Taken, Taking, Took, Whole};
 use windlass_core::job::{Boot, Token};
-use windlass_core::limit::BATCH_JOBS_MAX;
+use windlass_core::limit::{BATCH_JOBS_MAX, WHOLE_BYTES_MAX};
 use windlass_core::repeat::{Bases, Repeat};
 use windlass_core::store::LeaseRef;
 use windlass_core::{Job, JobId, Lease, Payload, Priority, State, Sysid, Timestamp, TypeName};
-use windlass_engine::PayloadReader;
 use windlass_engine::api::TakeWish;
 
 use crate::execute::{Call, Given, Reply};
@@ -29,8 +27,6 @@ use super::{Bedrock, Refusal, data, view};
 
 /// Times that a job is handed out without a report before it is given up.
 const LENT_MAX: i64 = 10;
-/// Jobs with larger data are not handed out here.
-const DATA_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// How long a job is a worker's before it is known that the worker got it. After that, it is the
 /// worker's until it reports: a daemon that dies in between leaves nothing that runs for ever.
 const DELIVERY_LEASE: Duration = Duration::from_secs(60);
@@ -91,28 +87,19 @@ async fn take(
         priority,
         mocks: ["mockRequest", "getMockedJobs"].iter().any(|name| request.header(name).is_some()),
         limit,
-        payload_bytes_max: DATA_BYTES_MAX,
+        payload_bytes_max: WHOLE_BYTES_MAX,
         wait: if waits { wait } else { Duration::ZERO },
         decide: Arc::new(move |whole, now| {
             hand_out.decide(whole, crashed.matches(whole.job.key.name.as_str()), now)
         }),
     };
     // A worker that hangs up while it waits gets nothing; dropping the wish takes nothing.
-    let mut took = tokio::select! {
+    let took = tokio::select! {
         took = door.engine.take(wish) => took?,
         () = call.gone.cancelled(), if waits => Took::default(),
     };
     if took.given.is_empty() && took.kept == 0 {
         return Err("404 No job found".into());
-    }
-    for taken in &mut took.given {
-        fill_in(door, &mut taken.before).await?;
-        if let Some(parent) = &mut taken.parent {
-            fill_in(door, parent).await?;
-        }
-        for (id, payload) in taken.finished.iter_mut().chain(&mut taken.cancelled) {
-            fill_in_payload(door, *id, payload).await?;
-        }
     }
     Ok(took)
 }
@@ -126,23 +113,10 @@ fn parse_names(names: &str) -> Names {
     Names::Glob(names.to_owned())
 }
 
-/// Brings data together that is too large for one piece.
-pub(super) async fn fill_in(door: &Bedrock, whole: &mut Whole) -> Result<(), Refusal> {
-    fill_in_payload(door, whole.job.id, &mut whole.payload).await
-}
-
-async fn fill_in_payload(door: &Bedrock, id: JobId, payload: &mut Payload) -> Result<(), Refusal> {
-    if let Payload::Pieces { .. } = payload {
-        let reader = door.engine.job_payload(&door.tenant, id).await?;
-        *payload = Payload::Inline(read(reader).await?);
-    }
-    Ok(())
-}
-
 fn object(taken: &Taken) -> Object {
     let mut job = view::given(&taken.before);
     if let Some(parent) = taken.before.job.parent {
-        let parent_data = taken.parent.as_ref().map(|parent| data::text(&parent.payload));
+        let parent_data = taken.parent.as_ref().map(|parent| data::shown(&parent.payload));
         job = job
             .number("parentJobID", parent.get())
             .text("parentData", &parent_data.unwrap_or_default());
@@ -157,7 +131,7 @@ fn object(taken: &Taken) -> Object {
 
 fn children(children: &[(JobId, Payload)]) -> String {
     let child = |(id, payload): &(JobId, Payload)| {
-        Object::new().text("data", &data::text(payload)).number("jobID", id.get()).compose()
+        Object::new().text("data", &data::shown(payload)).number("jobID", id.get()).compose()
     };
     array(children.iter().map(child))
 }
@@ -185,7 +159,7 @@ impl HandOut {
             job.extra.lent = false;
             return Taking { put: Put { job, payload: None, purge_at: None }, give: true };
         };
-        let text = data::text(&whole.payload);
+        let text = data::shown(&whole.payload);
         let count = data::retry_count(&text);
         if count >= LENT_MAX {
             return give_up(&whole.job, now, false);
@@ -221,13 +195,4 @@ fn counted(job: &Job, text: &str, count: i64) -> String {
 
 fn give_up(job: &Job, now: Timestamp, give: bool) -> Taking {
     Taking { put: Put { job: failed(job, now), payload: None, purge_at: None }, give }
-}
-
-/// The whole of a payload that lies in pieces.
-async fn read(mut reader: PayloadReader) -> Result<Bytes, Refusal> {
-    let mut whole = Vec::new();
-    while let Some(piece) = reader.next().await? {
-        whole.extend_from_slice(&piece);
-    }
-    Ok(whole.into())
 }

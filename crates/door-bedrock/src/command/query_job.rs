@@ -5,13 +5,12 @@ use windlass_core::edit::Whole;
 use crate::execute::Reply;
 use crate::wire::{Request, Response};
 
-use super::{Bedrock, Refusal, get, value, view};
+use super::{Bedrock, Refusal, value, view};
 
 pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refusal> {
     let id = value::job_id(request)?;
     let whole = door.engine.whole(&door.tenant, id).await?;
     let there = |whole: &Whole| view::is_there(&whole.job);
-    let mut whole = whole.filter(there).ok_or("404 No job with this jobID")?;
-    get::fill_in(door, &mut whole).await?;
+    let whole = whole.filter(there).ok_or("404 No job with this jobID")?;
     Ok(Response::json(view::queried(&whole)).into())
 }

@@ -62,9 +62,10 @@ impl Report {
             return Err("502 Failed to update job retryAfterCount".into());
         }
         let old = data::text(&whole.payload);
-        let text = data::without_retry_count(given.unwrap_or(&old));
+        let text = data::without_retry_count(given.or(old.as_deref()).unwrap_or_default());
         let ends_for_good = given.is_some_and(data::asks_for_deletion);
-        let payload = (text != old).then(|| data::bytes(text.as_str()));
+        let changed = given.is_some() || old.is_some_and(|old| old != text);
+        let payload = changed.then(|| data::bytes(text.as_str()));
         let mut job = Job { lease: None, ..job.clone() };
         job.extra.lent = false;
         Ok(Reported {

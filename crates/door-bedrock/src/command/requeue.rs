@@ -71,7 +71,9 @@ fn requeued(whole: &Whole, name: Option<&TypeName>, decrement: bool) -> Decision
         job.key.name = name.clone();
     }
     let payload = decrement
-        .then(|| data::bytes(data::with_retry_count_decremented(&data::text(&whole.payload))));
+        .then(|| data::text(&whole.payload))
+        .flatten()
+        .map(|text| data::bytes(data::with_retry_count_decremented(&text)));
     let put = Put { job, payload, purge_at: None };
     Decision { edits: vec![Edit::Put(Box::new(put))], id: None }
 }

@@ -62,7 +62,7 @@ pub(super) fn given(whole: &Whole) -> Object {
     let job = &whole.job;
     Object::new()
         .text("created", &seconds_text(job.created_at))
-        .text("data", &data::text(&whole.payload))
+        .text("data", &data::shown(&whole.payload))
         .number("jobID", job.id.get())
         .text("lastRun", &job.started_at.map(seconds_text).unwrap_or_default())
         .text("name", job.key.name.as_str())
