@@ -13,7 +13,8 @@
 //! | `query` | questions in SQL, each on a connection of its own |
 //! | `queue` | what waits: ready, deferred, and the way from one to the other |
 //! | `insert`, `claim`, `settle`, `change`, `housekeeping` | the verbs that change jobs |
-//! | `edit`, `take` | decisions: what they see, and how their edits are carried out |
+//! | `edit`, `put` | decisions: what they see, and how their edits are carried out |
+//! | `take`, `search` | due jobs by name: which ones, and what becomes of them |
 //! | `family`, `extra` | parents and children, and what else only few jobs have |
 //! | `read`, `row` | the verbs that show them, and their rows |
 //! | `type_row`, `handler`, `sysid` | types, handlers, daemons |
@@ -35,11 +36,13 @@ mod migration;
 mod open;
 #[cfg(test)]
 mod plan;
+mod put;
 mod query;
 mod queue;
 mod read;
 mod reader;
 mod row;
+mod search;
 mod settle;
 mod sysid;
 mod take;

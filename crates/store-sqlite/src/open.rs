@@ -36,7 +36,7 @@ const READERS: usize = 4;
 const READER_CACHE_BYTES: usize = 8 * 1024 * 1024;
 
 /// Enough that no statement of this crate is ever compiled twice on one connection.
-const STATEMENTS_MAX: usize = 128;
+const STATEMENTS_MAX: usize = 256;
 
 /// Pages in the write-ahead log before a commit moves them into the file: pages that change again
 /// and again move once.

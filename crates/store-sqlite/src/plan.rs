@@ -4,7 +4,7 @@
 use rusqlite::Connection;
 
 use crate::open::{self, Options};
-use crate::{change, claim, edit, family, housekeeping, queue, read, take, tx, type_row};
+use crate::{change, claim, edit, family, housekeeping, queue, read, search, take, tx, type_row};
 
 fn plan(conn: &Connection, sql: &str) -> String {
     let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
@@ -38,12 +38,12 @@ fn s2_11_a_promotion_walks_the_clustered_key_of_what_is_deferred() {
 
 #[test]
 fn a_take_walks_the_fronts_of_all_queues_and_then_the_queues() {
-    check(take::FRONTS, "type USING COVERING INDEX type_head (tenant=? AND head_rank>?)");
-    check(take::NAMED_FROM, "(tenant=? AND name>?)");
+    check(search::FRONTS, "type USING COVERING INDEX type_head (tenant=? AND head_rank>?)");
+    check(search::NAMED_FROM, "(tenant=? AND name>?)");
     let place = "USING PRIMARY KEY (type_id=? AND (rank,run_at,id)>(?,?,?))";
-    check(take::NEXT, &format!("r {place}"));
-    check(take::NEXT_MOCK, &format!("r {place}"));
-    check(take::NEXT_MOCKED_TYPE, "ready_mock USING PRIMARY KEY (type_id>?)");
+    check(search::NEXT, &format!("r {place}"));
+    check(search::NEXT_MOCK, &format!("r {place}"));
+    check(search::NEXT_MOCKED_TYPE, "ready_mock USING PRIMARY KEY (type_id>?)");
     check(tx::FRONT, "ready USING PRIMARY KEY (type_id=?)");
     check(queue::REMOVE_READY, "(type_id=? AND rank=? AND run_at=? AND id=?)");
 }

@@ -1,30 +1,19 @@
-//! Due jobs are handed out by name. Which ones is found by a merge: each type's queue is in order
-//! already, and the fronts of all of a tenant's queues are in an index, so that what it costs does
-//! not depend on how many jobs wait.
+//! Due jobs are handed out by name.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
-use std::sync::Arc;
-
-use rusqlite::{Connection, OptionalExtension, Row, params};
-use windlass_core::edit::{Names, Take, Taken, Took};
-use windlass_core::glob::Pattern;
-use windlass_core::limit::{BATCH_JOBS_MAX, CHILDREN_SHOWN_MAX};
-use windlass_core::{Job, JobId, Payload, State, TypeKey, TypeName};
+use rusqlite::Connection;
+use windlass_core::edit::{Take, Taken, Took};
+use windlass_core::limit::CHILDREN_SHOWN_MAX;
+use windlass_core::{Job, JobId, Payload, State};
 
 use crate::claim;
 use crate::edit;
 use crate::error::{Failure, Result};
 use crate::family;
+use crate::put;
 use crate::queue;
 use crate::row;
+use crate::search::Search;
 use crate::tx::Tx;
-
-/// Ready jobs that one take looks at: those that are too large are passed over.
-const LOOK_MAX: usize = 2 * BATCH_JOBS_MAX;
-/// Fronts of queues with other names that are passed over, before the types are looked for by
-/// the beginning of their names.
-const FRONTS_MAX: usize = 1000;
 
 pub(crate) fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Took> {
     queue::promote_all(tx, take.now)?;
@@ -44,7 +33,7 @@ fn take_one(tx: &mut Tx<'_>, id: i64, take: &Take, took: &mut Took) -> Result<()
     let stored = row::find(tx.conn, id)?.ok_or_else(missing)?;
     let before = edit::whole(tx.conn, &stored)?;
     let taking = (take.decide)(&before);
-    let job = edit::put(tx, &stored, &taking.put, take.now, &mut took.moved)?;
+    let job = put::put(tx, &stored, &taking.put, take.now, &mut took.moved)?;
     if !taking.give {
         took.kept += 1;
         return Ok(());
@@ -71,245 +60,8 @@ fn ended_children(conn: &Connection, job: &Job, state: State) -> Result<Vec<(Job
     let mut rows = find.query(values)?;
     while let Some(row) = rows.next()? {
         let id = row.get(3)?;
-        children.push((row::job_id(id)?, claim::payload(conn, id, row, 0)?));
+        let (id, payload) = (row::job_id(id)?, claim::payload(conn, id, row, 0)?);
+        children.push((id, edit::in_one(conn, id, payload)?));
     }
     Ok(children)
-}
-
-/// The queue of a type, or that of its mocked jobs.
-struct Source {
-    type_id: i64,
-    name: Arc<str>,
-    mock: bool,
-    /// Behind which place it goes on: rank, time, id.
-    behind: [i64; 3],
-}
-
-/// A job that is next in its queue, in the order in which jobs are handed out: rank, time, name,
-/// id. The last number is that of its source.
-type Next = Reverse<(i64, i64, Arc<str>, i64, usize)>;
-
-struct Search<'a> {
-    conn: &'a Connection,
-    take: &'a Take,
-    /// Only this one.
-    rank: Option<i64>,
-    sources: Vec<Source>,
-    nexts: BinaryHeap<Next>,
-    /// Jobs that may still be looked at.
-    looks: usize,
-    /// How many more jobs types give that do not give all.
-    room: HashMap<Arc<str>, u32>,
-    /// Types whose fronts are still to come.
-    pattern: Option<Pattern>,
-}
-
-pub(crate) const NEXT: &str = "
-    SELECT r.rank, r.run_at, r.id, j.payload_bytes
-      FROM ready r CROSS JOIN job j ON j.id = r.id
-     WHERE r.type_id = ?1 AND (r.rank, r.run_at, r.id) > (?2, ?3, ?4)
-     ORDER BY r.rank, r.run_at, r.id LIMIT 1";
-pub(crate) const NEXT_MOCK: &str = "
-    SELECT r.rank, r.run_at, r.id, j.payload_bytes
-      FROM ready_mock r CROSS JOIN job j ON j.id = r.id
-     WHERE r.type_id = ?1 AND (r.rank, r.run_at, r.id) > (?2, ?3, ?4)
-     ORDER BY r.rank, r.run_at, r.id LIMIT 1";
-pub(crate) const NEXT_MOCKED_TYPE: &str = "
-    SELECT type_id FROM ready_mock WHERE type_id > ?1 ORDER BY type_id LIMIT 1";
-pub(crate) const FRONTS: &str = "
-    SELECT id, name, head_rank, head_run_at FROM type INDEXED BY type_head
-     WHERE tenant = ?1 AND head_rank IS NOT NULL AND suspended = 0
-     ORDER BY head_rank, head_run_at, name";
-pub(crate) const NAMED_FROM: &str = "
-    SELECT id, name, head_rank IS NOT NULL AND suspended = 0 FROM type
-     WHERE tenant = ?1 AND name >= ?2 ORDER BY name";
-
-impl<'a> Search<'a> {
-    fn new<'w: 'a>(tx: &mut Tx<'w>, take: &'a Take) -> Result<Search<'a>> {
-        let room = take.room.iter().map(|(name, room)| (Arc::from(name.as_str()), *room));
-        let mut search = Search {
-            conn: tx.conn,
-            take,
-            rank: take.priority.map(|priority| row::rank(priority, 0)),
-            sources: Vec::new(),
-            nexts: BinaryHeap::new(),
-            looks: LOOK_MAX,
-            room: room.collect(),
-            pattern: None,
-        };
-        match &take.names {
-            Names::AnyOf(names) => search.open_named(tx, names)?,
-            Names::Glob(text) => {
-                let pattern = Pattern::new(text);
-                if pattern.is_literal() {
-                    let name = TypeName::new(&pattern.prefix()).ok();
-                    search.open_named(tx, name.as_slice())?;
-                } else {
-                    if take.mocks {
-                        search.open_mocked(tx, &pattern)?;
-                    }
-                    search.pattern = Some(pattern);
-                }
-            }
-        }
-        Ok(search)
-    }
-
-    fn open_named(&mut self, tx: &mut Tx<'_>, names: &[TypeName]) -> Result<()> {
-        let mut opened = HashSet::new();
-        for name in names.iter().filter(|name| opened.insert(*name)) {
-            let key = TypeKey { tenant: self.take.tenant.clone(), name: name.clone() };
-            let Some(type_id) = tx.types.find(self.conn, &key)? else { continue };
-            if claim::handler_unless_suspended(self.conn, type_id)?.is_none() {
-                continue;
-            }
-            self.open(type_id, name.as_str(), false)?;
-            if self.take.mocks {
-                self.open(type_id, name.as_str(), true)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Types with mocked jobs are few, those of other tenants included.
-    fn open_mocked(&mut self, tx: &mut Tx<'_>, pattern: &Pattern) -> Result<()> {
-        let mut next = self.conn.prepare_cached(NEXT_MOCKED_TYPE)?;
-        let mut last = i64::MIN;
-        while let Some(type_id) = next.query_row([last], |row| row.get(0)).optional()? {
-            last = type_id;
-            let key = tx.types.key(self.conn, type_id)?;
-            if key.tenant == self.take.tenant
-                && pattern.matches(key.name.as_str())
-                && claim::handler_unless_suspended(self.conn, type_id)?.is_some()
-            {
-                self.open(type_id, key.name.as_str(), true)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn open(&mut self, type_id: i64, name: &str, mock: bool) -> Result<()> {
-        let behind = [self.rank.unwrap_or(i64::MIN), i64::MIN, i64::MIN];
-        self.sources.push(Source { type_id, name: Arc::from(name), mock, behind });
-        self.advance(self.sources.len() - 1)
-    }
-
-    /// Finds what is next in a queue.
-    fn advance(&mut self, source: usize) -> Result<()> {
-        let Source { type_id, name, mock, behind } = &mut self.sources[source];
-        if self.room.get(name) == Some(&0) {
-            return Ok(());
-        }
-        let mut find = self.conn.prepare_cached(if *mock { NEXT_MOCK } else { NEXT })?;
-        let columns = |row: &Row<'_>| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]);
-        while self.looks > 0 {
-            let [rank, run_at, id] = *behind;
-            let found = find.query_row([*type_id, rank, run_at, id], columns).optional()?;
-            let Some([rank, run_at, id, bytes]) = found else { return Ok(()) };
-            if self.rank.is_some_and(|only| only != rank) {
-                return Ok(());
-            }
-            self.looks -= 1;
-            if run_at > self.take.now.ms() {
-                // The clock of whoever made it ready is ahead; and so it is for all behind it.
-                *behind = [rank, i64::MAX, i64::MAX];
-            } else {
-                *behind = [rank, run_at, id];
-                if bytes as u64 <= self.take.payload_bytes_max {
-                    self.nexts.push(Reverse((rank, run_at, name.clone(), id, source)));
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The jobs that are asked for, in order, each with its type.
-    fn run(mut self) -> Result<Vec<(i64, i64)>> {
-        let mut fronts = self.conn.prepare_cached(FRONTS)?;
-        let mut fronts = match self.pattern.is_some() {
-            true => Some(fronts.query([self.take.tenant.as_str()])?),
-            false => None,
-        };
-        let mut front = self.next_front(&mut fronts)?;
-        let mut wanted = Vec::new();
-        while wanted.len() < self.take.limit as usize {
-            while let Some(Front { type_id, name, rank, run_at }) = &front {
-                let before =
-                    |Reverse(next): &Next| (*rank, *run_at, name) <= (next.0, next.1, &next.2);
-                if !self.nexts.peek().is_none_or(before) {
-                    break;
-                }
-                self.open(*type_id, name, false)?;
-                front = self.next_front(&mut fronts)?;
-            }
-            let Some(Reverse((.., name, id, source))) = self.nexts.pop() else { break };
-            // Its other queue may have used up the room meanwhile.
-            let room = self.room.get_mut(&name);
-            if room.as_ref().is_some_and(|room| **room == 0) {
-                continue;
-            }
-            room.into_iter().for_each(|room| *room -= 1);
-            wanted.push((id, self.sources[source].type_id));
-            self.advance(source)?;
-        }
-        Ok(wanted)
-    }
-
-    /// The best front of a queue that was not looked at, if its name is asked for.
-    fn next_front(&mut self, fronts: &mut Option<rusqlite::Rows<'_>>) -> Result<Option<Front>> {
-        let (Some(rows), Some(pattern)) = (fronts.as_mut(), &self.pattern) else { return Ok(None) };
-        let mut passed = 0;
-        while let Some(row) = rows.next()? {
-            let front = Front::read(row)?;
-            if self.rank.is_some_and(|only| front.rank > only) {
-                break;
-            }
-            if pattern.matches(&front.name) {
-                return Ok(Some(front));
-            }
-            passed += 1;
-            if passed == FRONTS_MAX && !pattern.prefix().is_empty() {
-                let pattern = pattern.clone();
-                self.open_prefixed(&pattern)?;
-                break;
-            }
-        }
-        *fronts = None;
-        Ok(None)
-    }
-
-    /// Every type whose name begins as the pattern does.
-    fn open_prefixed(&mut self, pattern: &Pattern) -> Result<()> {
-        let prefix = pattern.prefix();
-        let opened = self.sources.iter().filter(|source| !source.mock);
-        let opened: HashSet<i64> = opened.map(|source| source.type_id).collect();
-        let mut named = self.conn.prepare_cached(NAMED_FROM)?;
-        let mut rows = named.query(params![self.take.tenant.as_str(), prefix])?;
-        while let Some(row) = rows.next()? {
-            let (type_id, name) = (row.get(0)?, row.get::<_, String>(1)?);
-            if !name.starts_with(&prefix) {
-                break;
-            }
-            if row.get(2)? && pattern.matches(&name) && !opened.contains(&type_id) {
-                self.open(type_id, &name, false)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The front of a type's queue.
-struct Front {
-    type_id: i64,
-    name: Arc<str>,
-    rank: i64,
-    run_at: i64,
-}
-
-impl Front {
-    fn read(row: &Row<'_>) -> Result<Front> {
-        let (rank, run_at) = (row.get(2)?, row.get(3)?);
-        Ok(Front { type_id: row.get(0)?, name: row.get(1)?, rank, run_at })
-    }
 }

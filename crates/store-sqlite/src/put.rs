@@ -1,0 +1,146 @@
+//! A job becomes what an edit says: its row is written anew, and it moves between the queue, the
+//! leases and the ended jobs.
+
+use bytes::Bytes;
+use rusqlite::{Connection, params};
+use windlass_core::edit::{Moved, Put};
+use windlass_core::time::Timestamp;
+use windlass_core::{Job, JobId, Payload, State, TypeName};
+
+use crate::change;
+use crate::claim;
+use crate::edit;
+use crate::error::Result;
+use crate::extra;
+use crate::insert::{self, Lying};
+use crate::queue::{self, Place};
+use crate::row::{self, Stored, part};
+use crate::tx::{Counter, Tx};
+
+/// Makes a job what this says; answers with the job as it is then.
+pub(crate) fn put(
+    tx: &mut Tx<'_>,
+    stored: &Stored,
+    change: &Put,
+    now: Timestamp,
+    moved: &mut Moved,
+) -> Result<Job> {
+    let conn = tx.conn;
+    let id = stored.job.id;
+    let job = change.tidied(&stored.job, now)?;
+    let type_id = tx.types.ensure(conn, &job.key)?;
+    hold(conn, stored, &job, type_id)?;
+    change::leave(tx, stored)?;
+    if job.parent != stored.job.parent
+        && let Some(parent) = job.parent
+    {
+        insert::mark_parent(tx, &job.key.tenant, parent)?;
+    }
+    extra::write(conn, id.get(), &job.extra, stored.parts)?;
+    let family = if job.children { part::FAMILY } else { 0 };
+    let kept = part::PAYLOAD | part::PIECES | part::RESULT | part::LOG | part::PROGRESS;
+    let mut parts = (stored.parts & kept) | extra::parts(&job.extra) | family;
+    if let Some(payload) = &change.payload {
+        parts = put_payload(conn, id, payload.clone(), parts)?;
+    }
+    let purge_at = change.purge_at.filter(|_| job.state.is_ended());
+    let token = job.lease.map(|lease| lease.token).or(stored.token);
+    let after = Stored { job, type_id, token, parts };
+    write(conn, &after, purge_at)?;
+    arrive(tx, &after, now)?;
+    moved.note_changed(&stored.job, &after.job, now);
+    Ok(after.job)
+}
+
+/// Lets go of the unique key that a job held, and takes the one that it is to hold.
+fn hold(conn: &Connection, before: &Stored, after: &Job, type_id: i64) -> Result<()> {
+    let held = change::held(&before.job).map(|unique| (before.type_id, unique));
+    let wanted = change::held(after).map(|unique| (type_id, unique));
+    if held == wanted {
+        return Ok(());
+    }
+    if let Some((type_id, unique)) = wanted
+        && let Some(holder) = insert::holder(conn, type_id, unique)?
+    {
+        return Err(edit::held_by(holder));
+    }
+    if let Some((type_id, unique)) = held {
+        change::free(conn, type_id, unique)?;
+    }
+    if let Some((type_id, unique)) = wanted {
+        insert::hold(conn, type_id, unique, after.id.get())?;
+    }
+    Ok(())
+}
+
+/// Replaces the payload; answers with the job's parts as they are then.
+fn put_payload(conn: &Connection, id: JobId, payload: Bytes, parts: i64) -> Result<i64> {
+    let places = part::PAYLOAD | part::PIECES;
+    change::remove_parts(conn, id.get(), parts & places)?;
+    let (payload, pieces) = Payload::Inline(payload).split();
+    let Lying { part, in_row, beside } = Lying::of(&payload);
+    insert::put_pieces(conn, id, &pieces)?;
+    insert::put_beside(conn, id.get(), beside)?;
+    let set = "UPDATE job SET payload = ?2 WHERE id = ?1";
+    conn.prepare_cached(set)?.execute(params![id.get(), in_row.map(Bytes::as_ref)])?;
+    Ok((parts & !places) | part)
+}
+
+const WRITE: &str = "
+    UPDATE job
+       SET type_id = ?2, state = ?3, priority = ?4, run_at = ?5, due_at = ?6, attempt = ?7,
+           created_at = ?8, started_at = ?9, finished_at = ?10, expires_at = ?11, timeout_ms = ?12,
+           token = ?13, last_code = ?14, last_status = ?15, purge_at = ?16, parts = ?17,
+           payload_bytes = ?18, unique_key = ?19, then_name = ?20, parent_id = ?21
+     WHERE id = ?1";
+
+fn write(conn: &Connection, stored: &Stored, purge_at: Option<Timestamp>) -> Result<()> {
+    let Stored { job, type_id, token, parts } = stored;
+    let state = if job.state == State::Running { State::Queued } else { job.state };
+    conn.prepare_cached(WRITE)?.execute(params![
+        job.id.get(),
+        type_id,
+        row::state_number(state),
+        job.priority.get(),
+        job.run_at.ms(),
+        job.due_at.ms(),
+        job.attempt,
+        job.created_at.ms(),
+        job.started_at.map(Timestamp::ms),
+        job.finished_at.map(Timestamp::ms),
+        job.expires_at.map(Timestamp::ms),
+        job.timeout.map(row::duration_ms),
+        token.map(|token| token.0),
+        job.last.map(|ended| row::code_number(ended.code)),
+        job.last.map(|ended| ended.status.get()),
+        purge_at.map(Timestamp::ms),
+        parts,
+        job.payload_bytes as i64,
+        job.unique,
+        job.then.as_ref().map(TypeName::as_str),
+        job.parent.map(JobId::get),
+    ])?;
+    Ok(())
+}
+
+/// Puts a job that is nowhere into the queue, the lease or the counter that it belongs to.
+fn arrive(tx: &mut Tx<'_>, stored: &Stored, now: Timestamp) -> Result<()> {
+    let Stored { job, type_id, parts, .. } = stored;
+    let (id, type_id) = (job.id.get(), *type_id);
+    match (job.state, job.lease) {
+        (State::Queued, _) => {
+            let rank = row::rank(job.priority, *parts);
+            queue::add(tx, Place { type_id, rank, id, run_at: job.run_at }, now)
+        }
+        (State::Running, Some(lease)) => {
+            let started_at = job.started_at.unwrap_or(now);
+            claim::add_lease(tx.conn, id, type_id, &lease, job.attempt, started_at)?;
+            tx.count(type_id, Counter::Running, 1);
+            Ok(())
+        }
+        (state, _) => {
+            tx.count(type_id, Counter::of_state(state), 1);
+            Ok(())
+        }
+    }
+}
