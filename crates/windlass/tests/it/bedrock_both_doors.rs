@@ -431,7 +431,9 @@ fn two_daemons_have_one_queue() {
     let one = Door::start_with(config.clone());
     let two = Door::start_with(config);
     let id = one.create(&[("name", "n"), ("retryAfter", "+1 HOUR")]);
-    two.take(id, "n");
+    // A job is durable when it is answered; the other daemon sees it a moment later.
+    let look = || two.call("GetJob", &[("name", "n")]).line;
+    until("the other daemon has it", look, |line| line == "200 OK");
     one.no_job("n");
     assert_eq!(one.state(id), "RUNQUEUED");
     one.about("FinishJob", id).done();

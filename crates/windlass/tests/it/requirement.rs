@@ -8,17 +8,26 @@ use std::path::{Path, PathBuf};
 const RANGES: [(&str, &[(u32, u32)]); 2] =
     [("S0", &[(1, 63)]), ("S2", &[(1, 9), (11, 30), (32, 40)])];
 
+/// The sections of the contract of Bedrock::Jobs, and what Windlass adds.
+const BEDROCK: [&str; 30] = [
+    "1.1", "1.2", "1.3", "1.4", "2", "3", "4", "5.1", "5.2", "5.3", "5.4", "5.5", "5.6", "5.7",
+    "5.8", "5.9", "5.10", "5.11", "5.12", "5.13", "5.14", "6", "7", "8.1", "8.2", "9.1", "9.2",
+    "9.3", "9.4", "9.5",
+];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The rows `| S0-1 | what | tests |` by their number.
+/// The rows `| S0-1 | what | tests |` by their number. A test may be named with its module.
 fn rows() -> BTreeMap<String, String> {
     let text = fs::read_to_string(root().join("docs/requirements.md")).unwrap();
     let mut rows = BTreeMap::new();
     for line in text.lines() {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        if cells.len() >= 5 && (cells[1].starts_with("S0-") || cells[1].starts_with("S2-")) {
+        let numbered =
+            ["S0-", "S2-", "B-"].iter().any(|head| line.starts_with(&format!("| {head}")));
+        if cells.len() >= 5 && numbered {
             let before = rows.insert(cells[1].to_owned(), cells[3].to_owned());
             assert!(before.is_none(), "{} has two rows", cells[1]);
         }
@@ -33,9 +42,12 @@ fn functions_below(dir: &Path, names: &mut HashSet<String>) {
             functions_below(&path, names);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = fs::read_to_string(&path).unwrap();
+            let module = path.file_stem().unwrap().to_string_lossy();
             for rest in text.split("fn ").skip(1) {
                 let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
-                names.insert(rest[..end.unwrap_or(rest.len())].to_owned());
+                let name = &rest[..end.unwrap_or(rest.len())];
+                names.insert(format!("{module}::{name}"));
+                names.insert(name.to_owned());
             }
         }
     }
@@ -50,6 +62,7 @@ fn every_requirement_has_a_row() {
             wanted.extend((*first..=*last).map(|number| format!("{family}-{number}")));
         }
     }
+    wanted.extend(BEDROCK.map(|section| format!("B-{section}")));
     let mut missing: Vec<&String> = wanted.iter().filter(|key| !rows.contains_key(*key)).collect();
     missing.sort();
     assert!(missing.is_empty(), "no row for {missing:?}");
@@ -71,4 +84,28 @@ fn every_test_that_is_named_exists() {
         }
     }
     assert!(named > 0);
+}
+
+/// No test of the Bedrock door is left out of the table.
+#[test]
+fn every_test_of_the_bedrock_door_proves_a_row() {
+    let rows = rows();
+    let named: HashSet<&str> =
+        rows.values().flat_map(|tests| tests.split('`').skip(1).step_by(2)).collect();
+    let mut missing = Vec::new();
+    for entry in fs::read_dir(root().join("crates/windlass/tests/it")).unwrap().flatten() {
+        let path = entry.path();
+        let module = path.file_stem().unwrap().to_string_lossy().into_owned();
+        if !module.starts_with("bedrock_") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        for rest in text.split("#[test]\nfn ").skip(1) {
+            let name = format!("{module}::{}", rest.split('(').next().unwrap());
+            if !named.contains(name.as_str()) {
+                missing.push(name);
+            }
+        }
+    }
+    assert!(missing.is_empty(), "no row names {missing:?}");
 }
