@@ -2,6 +2,10 @@
 //! many workers, and a command line for both. Programs, configuration files, protocol and tables are
 //! those of jobd, so that it can be exchanged in place.
 
+pub mod ctl;
+pub mod log;
+pub mod master;
+pub mod net;
 pub mod secret;
 pub mod table;
 pub mod wire;

@@ -1,0 +1,248 @@
+//! The log in jobd's form: lines with a local time on the console, coloured, and in a file that is
+//! put aside when it is full. Passwords cannot get here: they are `Secret`s.
+
+use std::fmt::{self, Display};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::Zoned;
+
+/// A log file is put aside when it has reached this size.
+const FILE_BYTES_MAX: u64 = 50 * 1024 * 1024;
+/// Files put aside, as `F.1` to `F.5`; the oldest goes.
+const FILES_MAX: usize = 5;
+/// The longest text of a line; messages may be much longer.
+const TEXT_BYTES_MAX: usize = 16 * 1024;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    Trace,
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+impl Level {
+    pub fn parse(text: &str) -> Result<Level, String> {
+        match text {
+            "trace" => Ok(Level::Trace),
+            "debug" => Ok(Level::Debug),
+            "info" => Ok(Level::Info),
+            "warn" => Ok(Level::Warn),
+            "error" => Ok(Level::Error),
+            _ => Err(format!("Level {text} is not allowed.")),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Level::Trace => "TRACE",
+            Level::Debug => "DEBUG",
+            Level::Info => "INFO",
+            Level::Warn => "WARN",
+            Level::Error => "ERROR",
+        }
+    }
+
+    /// Its number among the colours of terminals.
+    fn colour(self) -> u8 {
+        match self {
+            Level::Trace => 34,
+            Level::Debug => 36,
+            Level::Info => 32,
+            Level::Warn => 33,
+            Level::Error => 91,
+        }
+    }
+}
+
+/// What the console shows of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// `[2026-11-15T17:48:56.065] [INFO] server - text`, as daemons do.
+    Timed,
+    /// `INFO [jobctl] text`, as commands do.
+    Plain,
+}
+
+/// As the configuration has it; levels are checked when the log is opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogConfig {
+    pub file: Option<PathBuf>,
+    pub level_file: String,
+    pub level_console: String,
+}
+
+/// A cheap handle with the name of whoever writes.
+#[derive(Clone)]
+pub struct Log {
+    sinks: Arc<Sinks>,
+    name: Arc<str>,
+}
+
+struct Sinks {
+    console: Option<(Level, Form)>,
+    file: Option<(Level, Mutex<LogFile>)>,
+}
+
+impl Log {
+    /// Fails with the words of section "levels" and "files" of the configuration.
+    pub fn open(config: &LogConfig, form: Form, name: &str) -> Result<Log, String> {
+        let console = Some((Level::parse(&config.level_console)?, form));
+        let file = match &config.file {
+            None => None,
+            Some(path) => {
+                let level = Level::parse(&config.level_file)?;
+                Some((level, Mutex::new(LogFile::open(path, FILE_BYTES_MAX)?)))
+            }
+        };
+        Ok(Log { sinks: Arc::new(Sinks { console, file }), name: name.into() })
+    }
+
+    /// A log that nobody reads.
+    pub fn quiet() -> Log {
+        Log { sinks: Arc::new(Sinks { console: None, file: None }), name: "".into() }
+    }
+
+    /// The same log under another name.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Log {
+        Log { sinks: self.sinks.clone(), name: name.into() }
+    }
+
+    pub fn trace(&self, text: impl Display) {
+        self.write(Level::Trace, &text);
+    }
+
+    pub fn debug(&self, text: impl Display) {
+        self.write(Level::Debug, &text);
+    }
+
+    pub fn info(&self, text: impl Display) {
+        self.write(Level::Info, &text);
+    }
+
+    pub fn warn(&self, text: impl Display) {
+        self.write(Level::Warn, &text);
+    }
+
+    pub fn error(&self, text: impl Display) {
+        self.write(Level::Error, &text);
+    }
+
+    fn write(&self, level: Level, text: &dyn Display) {
+        let console = self.sinks.console.filter(|(least, _)| level >= *least);
+        let file = self.sinks.file.as_ref().filter(|(least, _)| level >= *least);
+        if console.is_none() && file.is_none() {
+            return;
+        }
+        let (text, time) = (cut(text), Zoned::now());
+        // A log that cannot be written must not end the work.
+        if let Some((_, form)) = console {
+            let line = coloured(form, level, &self.name, &time, &text);
+            let _ = io::stdout().lock().write_all(line.as_bytes());
+        }
+        if let Some((_, file)) = file {
+            let line = format!("{}{text}\n", head(level, &self.name, &time));
+            let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+            let _ = file.write(line.as_bytes());
+        }
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Log({})", self.name)
+    }
+}
+
+fn head(level: Level, name: &str, time: &Zoned) -> String {
+    let (time, level) = (time.strftime("%Y-%m-%dT%H:%M:%S%.3f"), level.name());
+    format!("[{time}] [{level}] {name} - ")
+}
+
+fn coloured(form: Form, level: Level, name: &str, time: &Zoned, text: &str) -> String {
+    let colour = level.colour();
+    match form {
+        Form::Timed => format!("\x1b[{colour}m{}\x1b[39m{text}\n", head(level, name, time)),
+        Form::Plain => format!("\x1b[{colour}m{} [{name}]\x1b[39m {text}\n", level.name()),
+    }
+}
+
+/// The text, or as much of it as a line may have.
+fn cut(text: &dyn Display) -> String {
+    let mut bounded = Bounded(String::new());
+    if fmt::write(&mut bounded, format_args!("{text}")).is_err() {
+        bounded.0.push('…');
+    }
+    bounded.0
+}
+
+/// Refuses what is beyond the bound, so that a long text is not even written out.
+struct Bounded(String);
+
+impl fmt::Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = TEXT_BYTES_MAX - self.0.len();
+        let end = text.floor_char_boundary(room);
+        self.0.push_str(&text[..end]);
+        if end < text.len() { Err(fmt::Error) } else { Ok(()) }
+    }
+}
+
+struct LogFile {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+    bytes_max: u64,
+}
+
+impl LogFile {
+    fn open(path: &Path, bytes_max: u64) -> Result<LogFile, String> {
+        let shown = path.display();
+        let existed = path.exists();
+        let opened = append_to(path).map_err(|error| {
+            if existed {
+                format!("file '{shown}' is not writable:{error}")
+            } else {
+                format!("failed to create file '{shown}': {error}")
+            }
+        })?;
+        let (file, bytes) = opened;
+        Ok(LogFile { path: path.to_owned(), file, bytes, bytes_max })
+    }
+
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.bytes >= self.bytes_max {
+            self.put_aside()?;
+        }
+        self.file.write_all(line)?;
+        self.bytes += line.len() as u64;
+        Ok(())
+    }
+
+    fn put_aside(&mut self) -> io::Result<()> {
+        for number in (1..FILES_MAX).rev() {
+            // Gaps are normal: the first files are not there yet.
+            let _ = std::fs::rename(self.aside(number), self.aside(number + 1));
+        }
+        std::fs::rename(&self.path, self.aside(1))?;
+        (self.file, self.bytes) = append_to(&self.path)?;
+        Ok(())
+    }
+
+    fn aside(&self, number: usize) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(format!(".{number}"));
+        path.into()
+    }
+}
+
+fn append_to(path: &Path) -> io::Result<(File, u64)> {
+    let file = OpenOptions::new().append(true).create(true).open(path)?;
+    let bytes = file.metadata()?.len();
+    Ok((file, bytes))
+}

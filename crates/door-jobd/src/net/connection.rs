@@ -1,0 +1,207 @@
+//! One connection from its beginning to its end.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::outbound;
+use super::peer::{Handler, Peer};
+use crate::log::Log;
+use crate::secret::Secret;
+use crate::wire::{self, ANSWER_BYTES_MAX, MESSAGE_BYTES_MAX, Message, Request, Splitter};
+
+/// Requests of one peer that may be under way; more are refused.
+pub(super) const REQUESTS_MAX: usize = 4096;
+/// The least that is read at once.
+const READ_BYTES_MIN: usize = 4 * 1024;
+/// The most that a buffer grows at once.
+const READ_BYTES_MAX: usize = 1024 * 1024;
+
+/// Opens a connection. Our first request carries the password; the other side needs none.
+pub async fn connect(
+    host: &str,
+    port: u16,
+    password: Option<Secret>,
+    handler: Arc<dyn Handler>,
+    log: &Log,
+) -> io::Result<Peer> {
+    let stream = TcpStream::connect((host, port)).await?;
+    stream.set_nodelay(true)?;
+    let peer = Peer::new(stream.peer_addr()?, password, log);
+    peer.log().debug("connection established");
+    let never = CancellationToken::new();
+    tokio::spawn(converse(stream, peer.clone(), handler, None, never));
+    Ok(peer)
+}
+
+/// Talks until either side has enough. `password` is what the first request must carry; after
+/// `closing`, nothing more is read, and what is under way is answered.
+pub(super) async fn converse(
+    mut stream: TcpStream,
+    peer: Peer,
+    handler: Arc<dyn Handler>,
+    password: Option<Secret>,
+    closing: CancellationToken,
+) {
+    let mut reader = Reader {
+        peer: peer.clone(),
+        handler: handler.clone(),
+        password,
+        splitter: Splitter::default(),
+        under_way: TaskTracker::new(),
+    };
+    let mut end = End::Now;
+    let reading = async {
+        end = tokio::select! {
+            end = reader.read_all(&stream) => end,
+            () = closing.cancelled() => End::Answers,
+        };
+        if peer.end_asks() {
+            handler.closed(&peer);
+        }
+        if end == End::Answers {
+            reader.under_way.close();
+            reader.under_way.wait().await;
+        }
+        peer.outbound().finish();
+    };
+    let both = async { tokio::join!(reading, peer.outbound().write_all(&stream)).1 };
+    let cut = tokio::select! {
+        () = peer.closed() => true,
+        written = both => written
+            .inspect_err(|error| peer.log().debug(format_args!("cannot write: {error}")))
+            .is_err(),
+    };
+    if peer.end_asks() {
+        handler.closed(&peer);
+    }
+    if !cut && end != End::Now {
+        outbound::close(&mut stream).await;
+    }
+    peer.outbound().finish();
+    peer.close();
+    peer.log().debug("socket closed");
+}
+
+/// How a connection ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// When all that is under way has been answered.
+    Answers,
+    /// After what has been said already.
+    Said,
+    Now,
+}
+
+struct Reader {
+    peer: Peer,
+    handler: Arc<dyn Handler>,
+    /// None when the peer may do everything.
+    password: Option<Secret>,
+    splitter: Splitter,
+    under_way: TaskTracker,
+}
+
+impl Reader {
+    async fn read_all(&mut self, stream: &TcpStream) -> End {
+        loop {
+            match self.read(stream).await {
+                Ok(0) => return End::Answers,
+                Ok(_) => self.peer.hear(),
+                Err(error) => {
+                    self.peer.log().warn(format_args!("socket error: {error}"));
+                    self.peer.close();
+                    return End::Now;
+                }
+            }
+            if let Err(end) = self.take_messages().await {
+                return end;
+            }
+        }
+    }
+
+    async fn read(&mut self, stream: &TcpStream) -> io::Result<usize> {
+        loop {
+            stream.readable().await?;
+            let buffer = self.splitter.buffer();
+            let room = buffer.len().clamp(READ_BYTES_MIN, READ_BYTES_MAX);
+            buffer.reserve(room);
+            match stream.try_read_buf(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return read,
+            }
+        }
+    }
+
+    async fn take_messages(&mut self) -> Result<(), End> {
+        loop {
+            let bytes_max = if self.peer.is_asked() { ANSWER_BYTES_MAX } else { MESSAGE_BYTES_MAX };
+            match self.splitter.next(bytes_max) {
+                Ok(Some(message)) => self.take(&message).await?,
+                Ok(None) => return Ok(()),
+                Err(wire::TooLong) => {
+                    self.peer.log().error("closing a connection: message is too long");
+                    self.refuse(0, "message is too long");
+                    return Err(End::Said);
+                }
+            }
+        }
+    }
+
+    async fn take(&mut self, message: &[u8]) -> Result<(), End> {
+        match wire::parse(message) {
+            Message::Request(request) => self.take_request(request).await?,
+            Message::Response(response) => self.peer.answered(response.no, response.result),
+            Message::Ping => self.peer.send(wire::PONG.to_vec()),
+            Message::Pong => {}
+            Message::Malformed(error) => {
+                self.peer.log().error(&error);
+                self.refuse(0, &error);
+            }
+            // What it says is not logged: a password may be in it.
+            Message::Broken => self.peer.log().error("failed to parse data as JSON"),
+        }
+        Ok(())
+    }
+
+    async fn take_request(&mut self, request: Request) -> Result<(), End> {
+        if let Some(password) = &self.password {
+            let given = request.password.as_ref().and_then(Secret::reveal);
+            if !given.is_some_and(|given| password.matches(given)) {
+                self.peer.log().warn("closing a connection: invalid password");
+                self.refuse(request.no, "invalid password");
+                return Err(End::Said);
+            }
+            self.password = None;
+        }
+        if self.under_way.len() >= REQUESTS_MAX {
+            self.refuse(request.no, "too many requests at once");
+            return Ok(());
+        }
+        let Request { no, kind, data, .. } = request;
+        self.peer.log().debug(format_args!("request {no}: {kind} {data}"));
+        let (peer, handler) = (self.peer.clone(), self.handler.clone());
+        let mut answering = Box::pin(async move {
+            let result = handler.handle(&peer, &kind, data).await;
+            peer.send(wire::response(no, &result));
+        });
+        // Most requests are answered at once; only those that wait need a task of their own.
+        if poll_once(answering.as_mut()).await.is_pending() {
+            self.under_way.spawn(answering);
+        }
+        Ok(())
+    }
+
+    fn refuse(&self, no: wire::RequestNo, error: &str) {
+        self.peer.send(wire::response(no, &Err(error.to_owned())));
+    }
+}
+
+async fn poll_once(mut future: Pin<&mut (impl Future<Output = ()> + Send)>) -> Poll<()> {
+    std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
+}

@@ -1,0 +1,156 @@
+//! What waits to be written to a connection, within a bound.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+/// What may wait behind the message that is being written, which may have any length.
+pub(super) const WAITING_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// The longest time in which the other side takes nothing of what waits for it.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// After the last answer, what still comes is thrown away for this long: a socket that is closed
+/// with unread bytes in it is reset, and the other side may never see the answer.
+const LINGER_TIME_MAX: Duration = Duration::from_secs(5);
+/// And not more bytes than this.
+const LINGER_BYTES_MAX: usize = 1024 * 1024 * 1024;
+const LINGER_READ_BYTES: usize = 64 * 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct Outbound {
+    queue: Mutex<Queue>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    messages: VecDeque<Vec<u8>>,
+    /// Of all of them but the first.
+    waiting_bytes: usize,
+    /// The first one has been taken and is not written yet.
+    writing: bool,
+    finished: bool,
+}
+
+/// The other side does not read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Full;
+
+impl Outbound {
+    /// Messages that come after the end are dropped.
+    pub(super) fn push(&self, message: Vec<u8>) -> Result<(), Full> {
+        let mut queue = self.lock();
+        if queue.finished {
+            return Ok(());
+        }
+        if queue.writing || !queue.messages.is_empty() {
+            if queue.waiting_bytes > WAITING_BYTES_MAX {
+                return Err(Full);
+            }
+            queue.waiting_bytes += message.len();
+        }
+        queue.messages.push_back(message);
+        drop(queue);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// Nothing more comes after what is waiting.
+    pub(super) fn finish(&self) {
+        self.lock().finished = true;
+        self.changed.notify_one();
+    }
+
+    /// Writes everything until `finish`.
+    pub(super) async fn write_all(&self, stream: &TcpStream) -> io::Result<()> {
+        loop {
+            match self.take() {
+                Some(message) => write(stream, &message).await?,
+                None if self.lock().finished => return Ok(()),
+                None => self.changed.notified().await,
+            }
+        }
+    }
+
+    fn take(&self) -> Option<Vec<u8>> {
+        let mut queue = self.lock();
+        let message = queue.messages.pop_front();
+        // The first of a queue is not counted, and neither is the one being written.
+        if let (true, Some(message)) = (queue.writing, &message) {
+            queue.waiting_bytes -= message.len();
+        }
+        queue.writing = message.is_some();
+        message
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn write(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match stream.try_write(bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                tokio::time::timeout(SILENCE_MAX, stream.writable()).await??;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Says that this was the last message, and lets the other side read it.
+pub(super) async fn close(stream: &mut TcpStream) {
+    if stream.shutdown().await.is_err() {
+        return;
+    }
+    let drain = async {
+        let (mut scratch, mut bytes) = (vec![0; LINGER_READ_BYTES], 0);
+        while bytes < LINGER_BYTES_MAX && stream.readable().await.is_ok() {
+            match stream.try_read(&mut scratch) {
+                Ok(0) => break,
+                Ok(read) => bytes += read,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => break,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(LINGER_TIME_MAX, drain).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_message_may_have_any_length_and_few_may_wait_behind_it() {
+        let outbound = Outbound::default();
+        assert_eq!(outbound.push(vec![0; WAITING_BYTES_MAX + 10]), Ok(()));
+        assert_eq!(outbound.push(vec![1; 4]), Ok(()));
+        assert_eq!(outbound.push(vec![2; WAITING_BYTES_MAX]), Ok(()));
+        assert_eq!(outbound.push(vec![3; 4]), Err(Full));
+        // The first one is being written: still not more.
+        assert_eq!(outbound.take().map(|message| message[0]), Some(0));
+        assert_eq!(outbound.push(vec![3; 4]), Err(Full));
+        assert_eq!(outbound.take().map(|message| message[0]), Some(1));
+        assert_eq!(outbound.take().map(|message| message[0]), Some(2));
+        assert_eq!(outbound.push(vec![3; 4]), Ok(()));
+        assert_eq!(outbound.take().map(|message| message[0]), Some(3));
+        assert_eq!(outbound.take(), None);
+        assert_eq!(outbound.lock().waiting_bytes, 0);
+    }
+
+    #[test]
+    fn nothing_is_kept_after_the_end() {
+        let outbound = Outbound::default();
+        outbound.finish();
+        assert_eq!(outbound.push(vec![1]), Ok(()));
+        assert_eq!(outbound.take(), None);
+    }
+}

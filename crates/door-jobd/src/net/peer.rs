@@ -1,0 +1,244 @@
+//! The other side of a connection, as everybody else sees it: somebody who can be asked, pinged and
+//! left, and who asks a handler.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::outbound::Outbound;
+use crate::log::Log;
+use crate::secret::Secret;
+use crate::wire::{self, Json, Numbers, RequestNo};
+
+/// Requests of ours that may wait for the answer of one peer.
+pub(super) const ASKS_MAX: usize = 10_000;
+/// A peer of whom nothing has come during so many pings is gone.
+const SILENT_PINGS_MAX: u32 = 2;
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// Answers the requests of peers.
+#[async_trait]
+pub trait Handler: Send + Sync + 'static {
+    /// Several of one peer may be under way. An error is told to the peer as it is.
+    async fn handle(&self, peer: &Peer, kind: &str, data: Json) -> Result<Json, String>;
+
+    /// The peer cannot be asked any more. Told once.
+    fn closed(&self, _peer: &Peer) {}
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AskError {
+    #[error("Socket is closed")]
+    Closed,
+    #[error("no answer within {} seconds", .0.as_secs_f32())]
+    Late(Duration),
+    #[error("too many requests wait for an answer")]
+    TooMany,
+    /// The peer's own words.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// A cheap handle.
+#[derive(Clone)]
+pub struct Peer(Arc<Inner>);
+
+struct Inner {
+    id: u64,
+    addr: SocketAddr,
+    log: Log,
+    outbound: Outbound,
+    asks: Mutex<Asks>,
+    /// How often something came.
+    heard: AtomicU64,
+    /// The connection ends at once.
+    cut: CancellationToken,
+}
+
+struct Asks {
+    numbers: Numbers,
+    waiting: HashMap<u32, oneshot::Sender<Result<Json, AskError>>>,
+    /// Sent with the first request.
+    password: Option<Secret>,
+    ended: bool,
+}
+
+impl Peer {
+    pub(super) fn new(addr: SocketAddr, password: Option<Secret>, log: &Log) -> Peer {
+        let asks =
+            Asks { numbers: Numbers::new(), waiting: HashMap::new(), password, ended: false };
+        Peer(Arc::new(Inner {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            addr,
+            log: log.named(&format!("<Connection {addr}>")),
+            outbound: Outbound::default(),
+            asks: Mutex::new(asks),
+            heard: AtomicU64::new(0),
+            cut: CancellationToken::new(),
+        }))
+    }
+
+    /// Different for all peers of this process.
+    pub fn id(&self) -> u64 {
+        self.0.id
+    }
+
+    pub fn addr(&self) -> SocketAddr {
+        self.0.addr
+    }
+
+    /// Sends a request at once; its answer may be awaited, or not.
+    pub fn ask(&self, kind: &str, data: Option<Json>) -> Answer {
+        let (sender, receiver) = oneshot::channel();
+        let mut answer = Answer { peer: self.clone(), no: None, receiver };
+        let mut asks = self.asks();
+        let refusal = if asks.ended {
+            Some(AskError::Closed)
+        } else if asks.waiting.len() >= ASKS_MAX {
+            Some(AskError::TooMany)
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            let _ = sender.send(Err(refusal));
+            return answer;
+        }
+        let mut no = asks.numbers.take();
+        // Ends, because fewer wait than there are numbers.
+        while asks.waiting.contains_key(&no) {
+            no = asks.numbers.take();
+        }
+        asks.waiting.insert(no, sender);
+        let message = wire::request(no, kind, data.as_ref(), asks.password.take().as_ref());
+        drop(asks);
+        let data = data.unwrap_or_default();
+        self.0.log.debug(format_args!("request {no} to the peer: {kind} {data}"));
+        self.send(message);
+        answer.no = Some(no);
+        answer
+    }
+
+    /// Pings until the connection ends, and ends it when nothing comes back.
+    pub async fn ping_every(&self, interval: Duration) {
+        let (mut heard, mut silent) = (self.heard(), 0);
+        loop {
+            if silent >= SILENT_PINGS_MAX {
+                self.0.log.warn("the peer does not answer pings");
+                return self.close();
+            }
+            self.send(wire::PING.to_vec());
+            tokio::select! {
+                () = self.0.cut.cancelled() => return,
+                () = tokio::time::sleep(interval) => {}
+            }
+            let now = self.heard();
+            silent = if now == heard { silent + 1 } else { 0 };
+            heard = now;
+        }
+    }
+
+    /// Ends the connection at once.
+    pub fn close(&self) {
+        self.0.cut.cancel();
+    }
+
+    /// Waits for the end of the connection.
+    pub async fn closed(&self) {
+        self.0.cut.cancelled().await;
+    }
+
+    pub(super) fn log(&self) -> &Log {
+        &self.0.log
+    }
+
+    pub(super) fn outbound(&self) -> &Outbound {
+        &self.0.outbound
+    }
+
+    pub(super) fn send(&self, message: Vec<u8>) {
+        if self.0.outbound.push(message).is_err() {
+            self.0.log.warn("closing a connection whose peer does not read");
+            self.close();
+        }
+    }
+
+    pub(super) fn hear(&self) {
+        self.0.heard.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn heard(&self) -> u64 {
+        self.0.heard.load(Ordering::Relaxed)
+    }
+
+    /// Whether somebody waits for an answer of the peer.
+    pub(super) fn is_asked(&self) -> bool {
+        !self.asks().waiting.is_empty()
+    }
+
+    pub(super) fn answered(&self, no: RequestNo, result: Result<Json, String>) {
+        let waiting = u32::try_from(no).ok().and_then(|no| self.asks().waiting.remove(&no));
+        match waiting {
+            Some(sender) => {
+                // Whoever asked may have stopped waiting.
+                let _ = sender.send(result.map_err(AskError::Refused));
+            }
+            None => self.0.log.warn(format_args!("received an unexpected response: {no}")),
+        }
+    }
+
+    /// All who wait hear that there will be no answer. True for the first time.
+    pub(super) fn end_asks(&self) -> bool {
+        let mut asks = self.asks();
+        let first = !asks.ended;
+        asks.ended = true;
+        // Without their senders, those who wait find the connection closed.
+        asks.waiting.clear();
+        first
+    }
+
+    fn asks(&self) -> MutexGuard<'_, Asks> {
+        self.0.asks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The answer to a request of ours.
+pub struct Answer {
+    peer: Peer,
+    /// None when it was not sent.
+    no: Option<u32>,
+    receiver: oneshot::Receiver<Result<Json, AskError>>,
+}
+
+impl Answer {
+    /// Waits for it, but not longer.
+    pub async fn within(self, limit: Duration) -> Result<Json, AskError> {
+        tokio::time::timeout(limit, self).await.unwrap_or(Err(AskError::Late(limit)))
+    }
+}
+
+impl Future for Answer {
+    type Output = Result<Json, AskError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let received = Pin::new(&mut self.receiver).poll(context);
+        received.map(|answer| answer.unwrap_or(Err(AskError::Closed)))
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if let Some(no) = self.no {
+            self.peer.asks().waiting.remove(&no);
+        }
+    }
+}

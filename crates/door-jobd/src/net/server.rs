@@ -1,0 +1,117 @@
+//! The listening side: how many connections there are, who may ask, and how they end.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::connection::converse;
+use super::peer::{Handler, Peer};
+use crate::log::Log;
+use crate::secret::Secret;
+
+/// Connections beyond this are closed at once.
+const CONNECTIONS_MAX: usize = 8192;
+/// Pause after the machine refused to accept (mostly: no free file descriptor).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Who may ask.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Everybody, when there is none.
+    pub password: Option<Secret>,
+    /// Whether 127.0.0.1, and no other address, needs no password.
+    pub always_allow_localhost: bool,
+}
+
+impl Access {
+    /// The password that a peer has to give.
+    fn password_for(&self, addr: IpAddr) -> Option<Secret> {
+        let is_localhost = addr == IpAddr::V4(Ipv4Addr::LOCALHOST);
+        if self.always_allow_localhost && is_localhost { None } else { self.password.clone() }
+    }
+}
+
+pub struct Server {
+    listener: TcpListener,
+    access: Access,
+    log: Log,
+    connections_max: usize,
+}
+
+impl Server {
+    pub async fn bind(host: &str, port: u16, access: Access, log: &Log) -> io::Result<Server> {
+        let listener = TcpListener::bind((host, port)).await?;
+        let log = log.named("server");
+        log.info(format_args!("server is listening on {}", listener.local_addr()?));
+        Ok(Server { listener, access, log, connections_max: CONNECTIONS_MAX })
+    }
+
+    pub fn addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop` is cancelled. Then nobody is listened to any more, and requests under way
+    /// get `grace` to be answered.
+    pub async fn serve(self, handler: Arc<dyn Handler>, stop: CancellationToken, grace: Duration) {
+        let Server { listener, access, log, connections_max } = self;
+        let slots = Arc::new(Semaphore::new(connections_max));
+        let (tasks, cut) = (TaskTracker::new(), CancellationToken::new());
+        loop {
+            let (stream, addr) = tokio::select! {
+                () = stop.cancelled() => break,
+                accepted = accept(&listener, &log) => accepted,
+            };
+            let Ok(slot) = slots.clone().try_acquire_owned() else {
+                log.warn(format_args!("too many connections, closing the one from {addr}"));
+                continue;
+            };
+            log.info(format_args!("new connection from {addr}"));
+            let peer = Peer::new(addr, None, &log);
+            let password = access.password_for(addr.ip());
+            // Tokens of its own: then tasks do not wait for each other when they look at them.
+            let (closing, cut) = (stop.child_token(), cut.child_token());
+            let talk = Box::pin(converse(stream, peer.clone(), handler.clone(), password, closing));
+            tasks.spawn(async move {
+                let _slot = slot;
+                let mut talk = talk;
+                tokio::select! {
+                    () = &mut talk => return,
+                    () = cut.cancelled() => peer.close(),
+                }
+                talk.await;
+            });
+        }
+        drop(listener);
+        tasks.close();
+        if tokio::time::timeout(grace, tasks.wait()).await.is_err() {
+            log.warn(format_args!("cutting off {} connections that do not end", tasks.len()));
+            cut.cancel();
+            tasks.wait().await;
+        }
+    }
+}
+
+/// Errors of one connection do not concern the others; a machine without file descriptors gets time
+/// to find some.
+async fn accept(listener: &TcpListener, log: &Log) -> (TcpStream, SocketAddr) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, addr)) => {
+                // Answers are written whole; waiting for more to send would only delay them.
+                if stream.set_nodelay(true).is_ok() {
+                    return (stream, addr);
+                }
+            }
+            Err(error) => {
+                log.error(format_args!("cannot accept a connection: {error}"));
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Connections over loopback, with a handler made for the tests.
