@@ -171,6 +171,8 @@ pub struct Moved {
     pub touched: Vec<JobId>,
     /// Jobs that entered.
     pub entered: Vec<(JobId, TypeKey)>,
+    /// Jobs that a worker had and has no more, each as it was and as it is.
+    pub back: Vec<(Job, Job)>,
 }
 
 /// Asks for due jobs by name, most urgent first, then the one that is due the longest, then by
@@ -291,6 +293,9 @@ impl Moved {
 
     pub fn note_changed(&mut self, before: &Job, after: &Job, now: Timestamp) {
         self.note_lease(before, after.lease.map(|lease| lease.token));
+        if before.is_out() && !after.is_out() {
+            self.back.push((before.clone(), after.clone()));
+        }
         let place = |job: &Job| (job.state, job.run_at, job.extra.mock, job.key.clone());
         if after.state == State::Queued && place(before) != place(after) {
             self.note_queued(&after.key, after.run_at, now);

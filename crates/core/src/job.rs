@@ -168,6 +168,11 @@ pub struct Job {
 }
 
 impl Job {
+    /// A worker has it, under a lease or lent.
+    pub fn is_out(&self) -> bool {
+        self.state == State::Running || (self.state == State::Queued && self.extra.lent)
+    }
+
     /// The type of the job that follows if this one ends with this status.
     pub fn followed_by(&self, status: Status) -> Option<&TypeName> {
         self.then.as_ref().filter(|_| status.code() == Code::Ok)

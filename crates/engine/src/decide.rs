@@ -9,7 +9,7 @@ use windlass_core::edit::{Ask, Decide, Decided, Decision, Moved, Seen, Which, Wh
 use windlass_core::runner::Stop;
 use windlass_core::sql::{SqlAnswer, SqlAsk};
 use windlass_core::store::Durability;
-use windlass_core::{JobId, Tenant, TypeKey};
+use windlass_core::{Job, JobId, Tenant, TypeKey};
 
 use crate::accept::store_error;
 use crate::api::Error;
@@ -129,10 +129,24 @@ fn count(shared: &Shared, moved: &Moved, took: Duration) {
     }
 }
 
+/// An attempt that a worker made is over: it ended the job or a round of it, or the job goes back.
+fn came_back(shared: &Shared, before: &Job, after: &Job) {
+    let over = after.state.is_ended() || after.attempt == 0;
+    match after.last.filter(|_| over) {
+        Some(ended) => {
+            let run = shared.now().since(before.started_at.unwrap_or_default());
+            shared.metrics.ended(&before.key, ended.code, false);
+            event::ended(before, ended, run, after.state.as_str());
+        }
+        None => event::returned(before, after.state.as_str()),
+    }
+}
+
 /// What moved, for all who care: the log, runs that lost their lease, waiting requests, the
 /// scheduler, the dispatcher and waiting workers.
 pub(crate) fn tell(shared: &Shared, moved: &Moved) {
     moved.entered.iter().for_each(|(id, key)| event::entered(*id, key));
+    moved.back.iter().for_each(|(before, after)| came_back(shared, before, after));
     for id in &moved.stopped {
         if shared.running.get(*id).is_some() {
             shared.running.set_lost(*id);

@@ -24,7 +24,7 @@ pub(super) fn decision(
     now: Timestamp,
 ) -> Result<Decision, Refusal> {
     let whole = view::found(seen)?;
-    if !view::is_out(&whole.job) {
+    if !whole.job.is_out() {
         return Err("405 Can only fail RUNNING or RUNQUEUED jobs".into());
     }
     let mut job = failed(&whole.job, now);

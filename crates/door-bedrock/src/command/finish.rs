@@ -27,7 +27,8 @@ pub(super) fn decision(
     now: Timestamp,
     retention: Duration,
 ) -> Result<Decision, Refusal> {
-    let reported = report.on(seen, now, retention)?;
+    let mut reported = report.on(seen, now, retention)?;
+    reported.put.job.last = Some(Ended::from(Status::OK));
     let mut edits = reported.dissolve();
     if let Some(waiting) = family::wait_for_children(&reported.put.job, seen.children) {
         edits.extend(with_payload(waiting, reported.put));
@@ -53,7 +54,6 @@ fn ended(reported: Reported<'_>) -> Result<Vec<Edit>, Refusal> {
     let Reported { seen, is_child, mut put, purge_at, now, .. } = reported;
     put.job.state = State::Finished;
     put.job.finished_at = Some(now);
-    put.job.last = Some(Ended::from(Status::OK));
     if is_child {
         // Its parent is to see it, whenever that may be.
         put.purge_at = None;

@@ -172,7 +172,7 @@ impl World {
             self.take(1000).await;
             // Children last come first, so that parents find them gone.
             let mut out: Vec<Job> = self.jobs().await;
-            out.retain(view::is_out);
+            out.retain(Job::is_out);
             out.sort_by_key(|job| job.parent.is_none());
             for job in out {
                 self.finish(job.id, true).await;

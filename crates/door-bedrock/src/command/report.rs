@@ -46,7 +46,7 @@ impl Report {
     ) -> Result<Reported<'a>, Refusal> {
         let whole = view::found(seen)?;
         let job = &whole.job;
-        if !view::is_out(job) && !job.extra.mock {
+        if !job.is_out() && !job.extra.mock {
             return Err("405 Can only retry/finish RUNNING and RUNQUEUED jobs".into());
         }
         let parent = seen.parent.as_ref().map(|parent| &parent.job);

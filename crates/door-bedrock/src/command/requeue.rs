@@ -43,7 +43,7 @@ pub(super) async fn undelivered(door: &Bedrock, given: Vec<Given>) {
     let take_back = move |index: usize, seen: &Seen, _| {
         let same = |whole: &&Whole| {
             let (now, then) = (&whole.job, &given[index]);
-            view::is_out(now)
+            now.is_out()
                 && now.started_at == then.started_at
                 && now.lease.map(|lease| lease.token) == then.lease.map(|lease| lease.token)
         };

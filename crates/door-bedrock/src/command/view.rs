@@ -23,15 +23,6 @@ pub(super) fn found(seen: &Seen) -> Result<&Whole, Refusal> {
     there.ok_or_else(|| "404 No job with this jobID".into())
 }
 
-/// A worker has it: RUNNING or RUNQUEUED.
-pub(super) fn is_out(job: &Job) -> bool {
-    job.state == State::Running || is_runqueued(job)
-}
-
-pub(super) fn is_runqueued(job: &Job) -> bool {
-    job.state == State::Queued && job.extra.lent
-}
-
 fn state(job: &Job) -> &'static str {
     match job.state {
         State::Queued if job.extra.lent => "RUNQUEUED",
