@@ -12,6 +12,7 @@ use windlass_core::{
 
 use crate::accept::{storage_error, store_error};
 use crate::api::Error;
+use crate::event;
 use crate::read;
 use crate::reap;
 use crate::running::RunningJob;
@@ -43,7 +44,7 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
     let now = shared.now();
     let end = EndRequest { tenant: tenant.clone(), id, now, purge_at: policy.purge_at(now) };
     changed(shared.store.job_cancel(end).await.map_err(store_error)?, "cancelled")?;
-    tracing::info!(event = "job_cancelled", %id, %tenant, r#type = %job.key.name);
+    event::cancelled(&job);
     shared.running.set_lost(id);
     shared.runner.stop(id, Stop::Cancelled);
     shared.job_waiters.wake(&id);

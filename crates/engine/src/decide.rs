@@ -16,6 +16,7 @@ use crate::api::Error;
 use crate::change::in_store;
 use crate::event;
 use crate::shared::Shared;
+use crate::story::Story;
 
 /// Shows jobs to a decision and carries its edits out; durable when this returns. It is done, and
 /// told, also when the caller stops waiting.
@@ -31,10 +32,13 @@ pub(crate) async fn decide(
         if let Some(newest) = needed(&shared, &which) {
             in_store(&shared, newest).await?;
         }
+        let story = Story::default();
+        let decide = story.watch(decide);
         let (durability, now) = (Durability::Synced, shared.now());
         let ask = Ask { tenant, which, decide, durability, now };
         let decided = shared.store.job_decide(ask).await.map_err(store_error)?;
         count(&shared, &decided.moved, began.elapsed());
+        story.tell(&shared);
         tell(&shared, &decided.moved);
         Ok(decided)
     })

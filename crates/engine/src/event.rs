@@ -42,6 +42,15 @@ pub(crate) fn ended(job: &Job, ended: Ended, run: Duration, what: &'static str) 
     );
 }
 
+pub(crate) fn cancelled(job: &Job) {
+    tracing::info!(
+        event = "job_cancelled",
+        id = %job.id,
+        tenant = %job.key.tenant,
+        r#type = %job.key.name,
+    );
+}
+
 /// An attempt that does not count: handed back, or lost to another owner.
 pub(crate) fn returned(job: &Job, why: &'static str) {
     tracing::info!(

@@ -24,6 +24,7 @@ use crate::hunger::{Pattern, Wants};
 use crate::pull::look_afresh;
 use crate::schedule;
 use crate::shared::Shared;
+use crate::story::Story;
 
 /// How long a take waits for jobs that were just added to reach the store.
 const FRESH_PATIENCE: Duration = Duration::from_millis(500);
@@ -101,9 +102,17 @@ async fn take_now(shared: &Shared, wish: &TakeWish) -> Result<Took, Error> {
     };
     let room = room(shared, wish, &limited).await?;
     let now = shared.now();
+    let story = Story::default();
     let decide: TakeDecide = {
-        let decide = wish.decide.clone();
-        Arc::new(move |whole| decide(whole, now))
+        let (decide, story) = (wish.decide.clone(), story.clone());
+        Arc::new(move |whole| {
+            let taking = decide(whole, now);
+            // Of those that are given, the log tells that they start.
+            if !taking.give {
+                story.note(&whole.job, &taking.put.job);
+            }
+            taking
+        })
     };
     let take = Take {
         tenant: wish.tenant.clone(),
@@ -135,6 +144,7 @@ async fn take_now(shared: &Shared, wish: &TakeWish) -> Result<Took, Error> {
             scheduler.spend_rate(key, u64::from(jobs), now);
         }
     }
+    story.tell(shared);
     decide::tell(shared, &took.moved);
     Ok(took)
 }
