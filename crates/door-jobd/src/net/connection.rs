@@ -189,6 +189,7 @@ impl Reader {
         let mut answering = Box::pin(async move {
             let result = handler.handle(&peer, &kind, data).await;
             peer.send(wire::response(no, &result));
+            handler.answered(&peer, &kind);
         });
         // Most requests are answered at once; only those that wait need a task of their own.
         if poll_once(answering.as_mut()).await.is_pending() {

@@ -31,6 +31,9 @@ pub trait Handler: Send + Sync + 'static {
     /// Several of one peer may be under way. An error is told to the peer as it is.
     async fn handle(&self, peer: &Peer, kind: &str, data: Json) -> Result<Json, String>;
 
+    /// A request of this kind has been answered: what is sent to the peer now comes after it.
+    fn answered(&self, _peer: &Peer, _kind: &str) {}
+
     /// The peer cannot be asked any more. Told once.
     fn closed(&self, _peer: &Peer) {}
 }
