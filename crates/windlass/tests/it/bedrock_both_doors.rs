@@ -541,3 +541,38 @@ fn ended_children_are_kept_until_their_parent_has_seen_them() {
     assert!(finished.contains(&json!({"data": {"result": 1}, "jobID": children[0]})), "{again}");
     assert_eq!(finished.len(), 2, "{again}");
 }
+
+#[test]
+fn a_parent_with_a_handler_waits_for_its_children_and_runs_again() {
+    let door = Door::start();
+    let tenant = tenant(&door);
+    let home = door.home();
+    tenant.sh("p", &home.holder("parents", "hold"));
+    tenant.sh("c", &home.recorder("children"));
+    let parent = add(&tenant, "p", json!({"payload": "x"}));
+    until("the parent runs", || home.lines("parents").len(), |lines| *lines == 1);
+    let child = add(&tenant, "c", json!({"payload": "y", "parent": parent}));
+    tenant.until_state(&child, "paused");
+    assert!(home.lines("children").is_empty());
+    home.let_go("hold");
+    assert_eq!(tenant.until_end(&child)["state"], "finished");
+    assert_eq!(tenant.until_end(&parent)["state"], "finished");
+    assert_eq!(home.lines("parents"), [format!("{parent} x"), format!("{parent} x")]);
+    assert_eq!(home.lines("children"), [format!("{child} y")]);
+}
+
+#[test]
+fn a_job_that_repeats_goes_on_after_it_failed() {
+    let door = Door::start_with(Config::new().set("retry.attempts", "1"));
+    let tenant = tenant(&door);
+    for (status, code) in [(400, "failed"), (500, "error")] {
+        let kind = format!("t{status}");
+        let id = add(&tenant, &kind, json!({"payload": "x", "repeat": "FINISHED, +1 HOUR"}));
+        let job = tenant.until_claimed(&kind, "60s");
+        tenant.finish(&job, status).expect(200);
+        let job = tenant.until_state(&id, "queued");
+        assert_eq!((&job["code"], &job["exitcode"]), (&json!(code), &json!(status)), "{job}");
+        assert_eq!(job["attempt"], 0, "{job}");
+        assert_eq!(tenant.type_row(&kind)["deferred"], 1);
+    }
+}

@@ -642,7 +642,7 @@ fn large_data_survives_every_command() {
     let again = door.take(id, "n");
     assert_eq!(again["finishedChildJobs"], json!([{"data": {"a": text}, "jobID": child}]));
     assert_eq!(again["data"]["a"], *text);
-    door.set(id, "data = JSON_SET(data, '$.c', 2)");
+    door.set(id, "priority = 1000, lastRun = '2024-01-01 00:00:00'");
     assert!(whole(id), "changed by a query");
     door.about("FailJob", id).done();
     assert!(whole(id), "failed");
