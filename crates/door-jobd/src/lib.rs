@@ -2,9 +2,12 @@
 //! many workers, and a command line for both. Programs, configuration files, protocol and tables are
 //! those of jobd, so that it can be exchanged in place.
 
+pub mod config;
 pub mod ctl;
+pub mod ini;
 pub mod log;
 pub mod master;
+mod memory_usage;
 pub mod net;
 pub mod secret;
 pub mod table;

@@ -163,6 +163,16 @@ impl Object {
         }
     }
 
+    pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut Json> {
+        self.find(name).ok().map(|place| &mut self.entries[place].1)
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) -> Option<Json> {
+        let place = self.find(name).ok()?;
+        self.indexes -= usize::from(place < self.indexes);
+        Some(self.entries.remove(place).1)
+    }
+
     /// Takes a value out, leaving null.
     pub(super) fn take(&mut self, name: &str) -> Option<Json> {
         let place = self.find(name).ok()?;

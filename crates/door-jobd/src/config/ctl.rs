@@ -1,0 +1,75 @@
+//! What the command line is told by its file.
+
+use std::path::Path;
+
+use super::ConfigError;
+use super::keys::Keys;
+use crate::secret::Secret;
+
+const HOST: &str = "127.0.0.1";
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CtlConfig {
+    /// Whether it speaks to a master.
+    pub master: bool,
+    pub password: Option<Secret>,
+    pub log_level: String,
+    pub host: String,
+    /// None for the usual one of a worker or a master.
+    pub port: Option<u16>,
+}
+
+impl CtlConfig {
+    pub fn read(path: &Path) -> Result<CtlConfig, ConfigError> {
+        CtlConfig::parse(&super::read(path)?)
+    }
+
+    pub fn parse(text: &str) -> Result<CtlConfig, ConfigError> {
+        let keys = Keys::parse(text);
+        Ok(CtlConfig {
+            master: keys.switch("master"),
+            password: keys.password(),
+            log_level: keys.level("log_level")?,
+            host: keys.text("host")?.unwrap_or_else(|| HOST.to_owned()),
+            port: keys.port("port")?.filter(|port| *port != 0),
+        })
+    }
+}
+
+impl Default for CtlConfig {
+    /// As an empty file has it.
+    fn default() -> CtlConfig {
+        CtlConfig {
+            master: false,
+            password: None,
+            log_level: "warn".to_owned(),
+            host: HOST.to_owned(),
+            port: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_has_a_default_and_is_used() {
+        assert_eq!(CtlConfig::parse(""), Ok(CtlConfig::default()));
+        let text = "master=1\nhost=h\nport=5\npassword=pw\nlog_level=trace\nhostname=other";
+        let expected = CtlConfig {
+            master: true,
+            password: Some(Secret::new("pw")),
+            log_level: "trace".to_owned(),
+            host: "h".to_owned(),
+            port: Some(5),
+        };
+        assert_eq!(CtlConfig::parse(text), Ok(expected));
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        let error = CtlConfig::parse("port=x").unwrap_err().to_string();
+        assert_eq!(error, "config parsing error: 'port' must be an integer");
+    }
+}

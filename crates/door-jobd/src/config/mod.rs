@@ -1,0 +1,63 @@
+//! The configuration files of jobd, jobd-master and jobctl, read with their defaults and the words in
+//! which mistakes are told. Keys are checked in a fixed order, and the first mistake counts.
+
+mod ctl;
+mod keys;
+mod master;
+mod worker;
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+pub use ctl::CtlConfig;
+pub use master::MasterConfig;
+pub use worker::{LauncherConfig, MasterAddress, WorkerConfig};
+
+/// A mistake in a file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("config parsing error: {0}")]
+pub struct ConfigError(String);
+
+impl<T: Into<String>> From<T> for ConfigError {
+    fn from(text: T) -> ConfigError {
+        ConfigError(text.into())
+    }
+}
+
+fn read(path: &Path) -> Result<String, ConfigError> {
+    let shown = path.display();
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(format!("file {shown} not found").into())
+        }
+        Err(error) => Err(format!("file {shown} cannot be read: {error}").into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_missing_or_no_file_is_said_so() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("jobd.conf");
+        let missing = format!("config parsing error: file {} not found", path.display());
+        assert_eq!(WorkerConfig::read(&path).unwrap_err().to_string(), missing);
+        assert_eq!(MasterConfig::read(&path).unwrap_err().to_string(), missing);
+        assert_eq!(CtlConfig::read(&path).unwrap_err().to_string(), missing);
+        let error = MasterConfig::read(home.path()).unwrap_err().to_string();
+        let unreadable =
+            format!("config parsing error: file {} cannot be read: ", home.path().display());
+        assert!(error.starts_with(&unreadable), "{error}");
+    }
+
+    #[test]
+    fn a_file_is_read() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("jobd-master.conf");
+        std::fs::write(&path, b"host=0.0.0.0\nport=7081\nlog_file=\xff\n").unwrap();
+        assert_eq!(MasterConfig::read(&path).unwrap().port, 7081);
+    }
+}
