@@ -9,14 +9,13 @@ use windlass_core::edit::{Ask, Decide, Decided, Decision, Moved, Seen, Which, Wh
 use windlass_core::runner::Stop;
 use windlass_core::sql::{SqlAnswer, SqlAsk};
 use windlass_core::store::Durability;
-use windlass_core::{Job, JobId, Tenant, TypeKey};
+use windlass_core::{Job, JobId, State, Tenant, TypeKey};
 
 use crate::accept::store_error;
 use crate::api::Error;
 use crate::change::in_store;
 use crate::event;
 use crate::shared::Shared;
-use crate::story::Story;
 
 /// Shows jobs to a decision and carries its edits out; durable when this returns. It is done, and
 /// told, also when the caller stops waiting.
@@ -32,13 +31,10 @@ pub(crate) async fn decide(
         if let Some(newest) = needed(&shared, &which) {
             in_store(&shared, newest).await?;
         }
-        let story = Story::default();
-        let decide = story.watch(decide);
         let (durability, now) = (Durability::Synced, shared.now());
         let ask = Ask { tenant, which, decide, durability, now };
         let decided = shared.store.job_decide(ask).await.map_err(store_error)?;
         count(&shared, &decided.moved, began.elapsed());
-        story.tell(&shared);
         tell(&shared, &decided.moved);
         Ok(decided)
     })
@@ -136,11 +132,14 @@ fn count(shared: &Shared, moved: &Moved, took: Duration) {
 /// An attempt that a worker made is over: it ended the job or a round of it, or the job goes back.
 fn came_back(shared: &Shared, before: &Job, after: &Job) {
     let over = after.state.is_ended() || after.attempt == 0;
+    let held = shared.now().since(before.started_at.unwrap_or_else(|| shared.now()));
+    shared.metrics.held(held);
     match after.last.filter(|_| over) {
         Some(ended) => {
-            let run = shared.now().since(before.started_at.unwrap_or_default());
+            let repeats = after.state == State::Queued && after.extra.repeat.is_some();
+            let what = if repeats { "repeats" } else { after.state.as_str() };
             shared.metrics.ended(&before.key, ended.code, false);
-            event::ended(before, ended, run, after.state.as_str());
+            event::ended(before, ended, held, what);
         }
         None => event::returned(before, after.state.as_str()),
     }

@@ -15,7 +15,7 @@
 //! | `settle`, `follow` | verdicts into the store, with the jobs that follow |
 //! | `progress` | how far running jobs have come |
 //! | `pull` | workers outside take jobs under leases that they renew, and report |
-//! | `take`, `decide`, `story` | doors take and change jobs by pure decisions of their own |
+//! | `take`, `decide` | doors take and change jobs by pure decisions of their own |
 //! | `hunger`, `answer` | workers that wait for jobs by name, or go away while they do |
 //! | `lease`, `keep`, `reap`, `purge` | what keeps the house in order |
 //! | `read`, `list`, `change` | everything else that doors ask for |
@@ -58,7 +58,6 @@ mod service;
 mod settle;
 mod shared;
 mod start;
-mod story;
 mod take;
 mod waiter;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use windlass_core::edit::{
-    Ask, Decide, Decision, Edit, Names, Put, Seen, Take, TakeDecide, Taken, Took, Which,
+    Ask, Decide, Decision, Edit, Moved, Names, Put, Seen, Take, TakeDecide, Taken, Took, Which,
 };
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::store::Durability;
@@ -24,7 +24,6 @@ use crate::hunger::{Pattern, Wants};
 use crate::pull::look_afresh;
 use crate::schedule;
 use crate::shared::Shared;
-use crate::story::Story;
 
 /// How long a take waits for jobs that were just added to reach the store.
 const FRESH_PATIENCE: Duration = Duration::from_millis(500);
@@ -102,17 +101,9 @@ async fn take_now(shared: &Shared, wish: &TakeWish) -> Result<Took, Error> {
     };
     let room = room(shared, wish, &limited).await?;
     let now = shared.now();
-    let story = Story::default();
     let decide: TakeDecide = {
-        let (decide, story) = (wish.decide.clone(), story.clone());
-        Arc::new(move |whole| {
-            let taking = decide(whole, now);
-            // Of those that are given, the log tells that they start.
-            if !taking.give {
-                story.note(&whole.job, &taking.put.job);
-            }
-            taking
-        })
+        let decide = wish.decide.clone();
+        Arc::new(move |whole| decide(whole, now))
     };
     let take = Take {
         tenant: wish.tenant.clone(),
@@ -144,7 +135,6 @@ async fn take_now(shared: &Shared, wish: &TakeWish) -> Result<Took, Error> {
             scheduler.spend_rate(key, u64::from(jobs), now);
         }
     }
-    story.tell(shared);
     decide::tell(shared, &took.moved);
     Ok(took)
 }
@@ -212,7 +202,8 @@ async fn hand_back(shared: &Shared, given: Vec<Taken>) {
     let (durability, now) = (Durability::Relaxed, shared.now());
     let ask = Ask { tenant, which, decide, durability, now };
     match shared.store.job_decide(ask).await {
-        Ok(decided) => decide::tell(shared, &decided.moved),
+        // Nobody was told that they started.
+        Ok(decided) => decide::tell(shared, &Moved { back: Vec::new(), ..decided.moved }),
         Err(error) => tracing::warn!(%error, "jobs of a worker that went away wait for their time"),
     }
 }
