@@ -576,3 +576,30 @@ fn a_job_that_repeats_goes_on_after_it_failed() {
         assert_eq!(tenant.type_row(&kind)["deferred"], 1);
     }
 }
+
+/// Limits of attempts, of their age and of their time are for what Windlass runs by itself; a job
+/// of Bedrock waits for ever, runs for ever and is tried for ever.
+#[test]
+fn limits_of_attempts_are_not_for_jobs_of_bedrock() {
+    let config = Config::new().set("retry.attempts", "2").set("retry.age", "\"1s\"");
+    let door = Door::start_with(config.set("job.timeout", "\"1s\""));
+    let tenant = tenant(&door);
+    let (waits, runs) = (door.named("waits"), door.named("runs"));
+    door.take(runs, "runs");
+    let lent = door.create(&[("name", "lent"), ("retryAfter", "+1 HOUR")]);
+    door.take(lent, "lent");
+    // A job of HTTP that is never tried is given up meanwhile.
+    let given_up = tenant.add_one("other", "x");
+    assert_eq!(tenant.until_end(&given_up)["state"], "failed");
+    door.assert_states(&[(waits, "QUEUED"), (runs, "RUNNING"), (lent, "RUNQUEUED")]);
+    for _ in 0..5 {
+        door.about("RetryJob", runs).done();
+        door.take(runs, "runs");
+        door.call("RequeueJobs", &[("jobIDs", &lent.to_string())]).done();
+        door.take(lent, "lent");
+    }
+    door.take(waits, "waits");
+    for id in [waits, runs, lent] {
+        door.about("FinishJob", id).done();
+    }
+}

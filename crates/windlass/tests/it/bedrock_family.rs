@@ -1,8 +1,10 @@
 //! Parents and children over Bedrock: the seed's story, and every transition of the contract.
 
+use std::thread;
+
 use serde_json::{Value, json};
 
-use crate::harness::{Door, JobId};
+use crate::harness::{Door, JobId, Link};
 
 /// A job in one of the two states of what a worker has.
 #[track_caller]
@@ -292,4 +294,60 @@ fn a_parent_with_hundreds_of_children_is_resumed_by_the_last() {
     }
     let again = door.take(parent, "p");
     assert_eq!(again["finishedChildJobs"].as_array().map(Vec::len), Some(CHILDREN));
+}
+
+#[test]
+fn children_that_end_at_once_resume_their_parent_once() {
+    const ROUNDS: usize = 10;
+    const CHILDREN: usize = 8;
+    let door = Door::start();
+    let address = door.address;
+    for _ in 0..ROUNDS {
+        let parent = taken(&door, "p", "RUNNING", &[]);
+        let children: Vec<JobId> = (0..CHILDREN).map(|_| door.child(parent, "c")).collect();
+        door.about("FinishJob", parent).done();
+        assert_eq!(door.get_jobs("c", CHILDREN - 2).len(), CHILDREN - 2);
+        let enders: Vec<_> = children
+            .into_iter()
+            .map(|child| {
+                let verb = if door.state(child) == "RUNNING" { "FinishJob" } else { "CancelJob" };
+                let mut link = Link::open(address).unwrap();
+                thread::spawn(move || link.call(verb, &[("jobID", &child.to_string())]).done())
+            })
+            .collect();
+        for ender in enders {
+            ender.join().unwrap();
+        }
+        let again = door.take(parent, "p");
+        assert_eq!(again["finishedChildJobs"].as_array().map(Vec::len), Some(CHILDREN - 2));
+        assert_eq!(again["cancelledChildJobs"].as_array().map(Vec::len), Some(2));
+        door.about("FinishJob", parent).done();
+        door.assert_gone(parent);
+    }
+}
+
+/// A child comes while its parent ends: it is either under a parent that waits, or refused.
+#[test]
+fn a_child_that_comes_late_is_never_left_behind() {
+    const ROUNDS: usize = 40;
+    let door = Door::start();
+    let mut link = door.open();
+    let mut both = [0, 0];
+    for _ in 0..ROUNDS {
+        let parent = taken(&door, "p", "RUNNING", &[]);
+        link.send("CreateJob", &[("name", "c"), ("parentJobID", &parent.to_string())]);
+        door.about("FinishJob", parent).done();
+        let reply = link.receive();
+        if reply.line == "200 OK" {
+            both[0] += 1;
+            let child = reply.json()["jobID"].as_i64().unwrap();
+            door.assert_states(&[(parent, "PAUSED"), (child, "QUEUED")]);
+            end(&door, child, "c");
+            end(&door, parent, "p");
+        } else {
+            both[1] += 1;
+            assert_eq!(reply.line, "404 parentJobID does not exist");
+        }
+        assert!(door.sql("SELECT jobID FROM jobs;").is_empty(), "{both:?}");
+    }
 }
