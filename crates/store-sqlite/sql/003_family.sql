@@ -1,11 +1,19 @@
 -- Parents and children, what only few jobs have, mocked jobs, and a way to the most urgent job of
 -- all types of a tenant. More of `parts`: 32 has or had children, 64 mocked, 128 lent (queued, and
--- with a worker), 256 has a row in `extra`. Nobody looks for what these and `parent_id` do not
--- name, so that all other jobs are as cheap as before.
+-- with a worker), 256 has a row in `extra`, 512 has a parent. Nobody looks for what these do not
+-- name, and no index of `job` is for them, so that all other jobs are as cheap as before.
 ALTER TABLE job ADD COLUMN parent_id INTEGER;
-CREATE INDEX job_child ON job (parent_id, state) WHERE parent_id IS NOT NULL;
-CREATE INDEX job_child_by_type ON job (type_id, state, id) WHERE parent_id IS NOT NULL;
-CREATE INDEX job_mock ON job (type_id, state, id) WHERE parts & 64;
+
+-- Children and mocked jobs, with the state in their rows, to be found by parent and by type.
+CREATE TABLE aside (
+    id        INTEGER PRIMARY KEY,
+    type_id   INTEGER NOT NULL,
+    mock      INTEGER NOT NULL,
+    state     INTEGER NOT NULL,
+    parent_id INTEGER
+);
+CREATE INDEX aside_by_parent ON aside (parent_id, state) WHERE parent_id IS NOT NULL;
+CREATE INDEX aside_by_type ON aside (type_id, mock, state, id);
 
 CREATE TABLE extra (
     id          INTEGER PRIMARY KEY,

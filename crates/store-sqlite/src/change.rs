@@ -8,6 +8,7 @@ use windlass_core::store::{Changed, EndRequest, Requeue};
 use windlass_core::time::Timestamp;
 use windlass_core::{Job, JobId, State};
 
+use crate::aside;
 use crate::error::Result;
 use crate::extra;
 use crate::family;
@@ -39,7 +40,6 @@ pub(crate) fn job_cancel(tx: &mut Tx<'_>, request: &EndRequest) -> Result<Change
             ended: None,
             parts: stored.parts,
             unique: stored.job.unique.as_deref(),
-            child: stored.job.parent.is_some(),
         },
     )?;
     Ok(Changed::Done(Box::new(stored.job)))
@@ -81,6 +81,7 @@ fn rerun(tx: &mut Tx<'_>, stored: Stored, now: Timestamp) -> Result<Changed> {
     let parts = extra::retimed(tx.conn, id, parts & !gone)?;
     let mut update = tx.conn.prepare_cached(RERUN)?;
     update.execute(params![id, row::state_number(state), now.ms(), parts])?;
+    aside::set_state(tx.conn, id, parts, state)?;
     tx.count(*type_id, Counter::of_state(job.state), -1);
     queue::add(tx, Place { run_at: now, ..place(&stored) }, now)?;
     Ok(Changed::Done(Box::new(stored.job)))
@@ -185,7 +186,7 @@ pub(crate) fn remove_parts(conn: &Connection, id: i64, parts: i64) -> Result<()>
     if parts & part::PIECES != 0 {
         insert::remove_pieces(conn, id)?;
     }
-    Ok(())
+    aside::remove(conn, id, parts)
 }
 
 /// The ids that a statement with these parameters finds.

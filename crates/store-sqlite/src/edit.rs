@@ -78,15 +78,12 @@ pub(crate) const FIRST: &str = "
     SELECT id FROM job INDEXED BY job_by_type
      WHERE type_id = ?1 AND state = ?2 AND parts & 64 = 0 ORDER BY id LIMIT 1";
 pub(crate) const FIRST_CHILD: &str = "
-    SELECT id FROM job INDEXED BY job_child_by_type
-     WHERE type_id = ?1 AND state = ?2 AND parent_id IS NOT NULL AND parts & 64 = 0
-     ORDER BY id LIMIT 1";
+    SELECT id FROM aside WHERE type_id = ?1 AND mock = 0 AND state = ?2 ORDER BY id LIMIT 1";
 pub(crate) const FIRST_MOCK: &str = "
-    SELECT id FROM job INDEXED BY job_mock
-     WHERE type_id = ?1 AND state = ?2 AND parts & 64 ORDER BY id LIMIT 1";
+    SELECT id FROM aside WHERE type_id = ?1 AND mock = 1 AND state = ?2 ORDER BY id LIMIT 1";
 pub(crate) const FIRST_MOCK_CHILD: &str = "
-    SELECT id FROM job INDEXED BY job_mock
-     WHERE type_id = ?1 AND state = ?2 AND parts & 64 AND parent_id IS NOT NULL
+    SELECT id FROM aside INDEXED BY aside_by_type
+     WHERE type_id = ?1 AND mock = 1 AND state = ?2 AND parent_id IS NOT NULL
      ORDER BY id LIMIT 1";
 
 /// The job with the smallest id that counts where there is to be only one of its type.
@@ -178,7 +175,7 @@ fn enter(tx: &mut Tx<'_>, new: &NewJob, now: Timestamp, moved: &mut Moved) -> Re
 }
 
 pub(crate) const CHILDREN: &str = "
-    SELECT id FROM job WHERE parent_id = ?1 AND state = ?2 ORDER BY id";
+    SELECT id FROM aside WHERE parent_id = ?1 AND state = ?2 ORDER BY id";
 
 fn move_children(
     tx: &mut Tx<'_>,

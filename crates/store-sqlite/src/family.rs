@@ -14,7 +14,7 @@ use crate::row::{self, Stored};
 use crate::tx::Tx;
 
 pub(crate) const NEXT_STATE: &str = "
-    SELECT state FROM job
+    SELECT state FROM aside
      WHERE parent_id = ?1 AND state > ?2 AND id <> ?3 ORDER BY state LIMIT 1";
 
 /// In which states a parent has children, except one of them.

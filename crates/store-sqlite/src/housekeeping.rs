@@ -29,7 +29,7 @@ pub(crate) const EXPIRED: &str = "
 pub(crate) const QUEUED_OLDEST: &str = "
     SELECT id, due_at FROM job WHERE type_id = ?1 AND state = 0 AND id > ?2 ORDER BY id LIMIT ?3";
 pub(crate) const OUTDATED: &str = "
-    SELECT id, type_id, state, parts, parent_id IS NOT NULL FROM job
+    SELECT id, type_id, state, parts FROM job
      WHERE purge_at IS NOT NULL AND purge_at <= ?1 ORDER BY purge_at LIMIT ?2";
 
 pub(crate) fn job_give_up(tx: &mut Tx<'_>, give_up: &GiveUp) -> Result<Vec<Job>> {
@@ -101,7 +101,6 @@ fn end(tx: &mut Tx<'_>, stored: Stored, state: State, give_up: &GiveUp) -> Resul
             ended: Some(give_up.ended),
             parts,
             unique: job.unique.as_deref(),
-            child: job.parent.is_some(),
         },
     )?;
     let extra = Extra { lent: false, ..job.extra.clone() };
@@ -113,11 +112,11 @@ pub(crate) fn job_purge(tx: &mut Tx<'_>, now: Timestamp, limit: usize) -> Result
     let mut outdated = conn.prepare_cached(OUTDATED)?;
     let rows = outdated
         .query_map(params![now.ms(), limit.min(BATCH_JOBS_MAX) as i64], |row| {
-            Ok([row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?])
+            Ok([row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?, row.get(3)?])
         })?
         .collect::<rusqlite::Result<Vec<_>>>()?;
-    for [id, type_id, state, parts, child] in &rows {
-        let kin = *child != 0 || parts & part::FAMILY != 0;
+    for [id, type_id, state, parts] in &rows {
+        let kin = parts & (part::FAMILY | part::CHILD) != 0;
         let stored = if kin { row::find(conn, *id)? } else { None };
         change::remove(conn, *id, *parts)?;
         tx.count(*type_id, Counter::of_state(row::state(*state)?), -1);

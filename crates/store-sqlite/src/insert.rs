@@ -7,6 +7,7 @@ use windlass_core::store::{IdempotencyRecord, Insert, Inserted, JournalId, Journ
 use windlass_core::time::Timestamp;
 use windlass_core::{JobId, NewJob, Payload, State, TypeName};
 
+use crate::aside::Aside;
 use crate::error::{Failure, Result};
 use crate::extra;
 use crate::queue::{self, Place};
@@ -104,6 +105,8 @@ pub(crate) fn mark_parent(tx: &mut Tx<'_>, tenant: &Tenant, parent: JobId) -> Re
 fn add(conn: &Connection, type_id: i64, new: &NewJob) -> Result<bool> {
     let id = new.id.get();
     let Lying { part, in_row, beside } = Lying::of(&new.payload);
+    let child = if new.parent.is_some() { part::CHILD } else { 0 };
+    let parts = part | extra::parts(&new.extra) | child;
     let state = if new.paused { State::Paused } else { State::Queued };
     let added = conn.prepare_cached(ADD)?.execute(params![
         id,
@@ -115,7 +118,7 @@ fn add(conn: &Connection, type_id: i64, new: &NewJob) -> Result<bool> {
         new.created_at.ms(),
         new.expires_at.map(Timestamp::ms),
         new.timeout.map(row::duration_ms),
-        part | extra::parts(&new.extra),
+        parts,
         new.payload.len() as i64,
         new.unique,
         in_row.map(Bytes::as_ref),
@@ -125,6 +128,7 @@ fn add(conn: &Connection, type_id: i64, new: &NewJob) -> Result<bool> {
     if added == 1 {
         put_beside(conn, id, beside)?;
         extra::write(conn, id, &new.extra, 0)?;
+        Aside { id, type_id, state, parent: new.parent, parts }.write(conn, 0)?;
     }
     Ok(added == 1)
 }

@@ -15,7 +15,7 @@
 //! | `insert`, `claim`, `settle`, `change`, `housekeeping` | the verbs that change jobs |
 //! | `edit`, `put` | decisions: what they see, and how their edits are carried out |
 //! | `take`, `search` | due jobs by name: which ones, and what becomes of them |
-//! | `family`, `extra` | parents and children, and what else only few jobs have |
+//! | `family`, `extra`, `aside` | parents and children, and what else only few jobs have |
 //! | `read`, `row` | the verbs that show them, and their rows |
 //! | `type_row`, `handler`, `sysid` | types, handlers, daemons |
 //! | `error` | SQLite's codes, translated |
@@ -23,6 +23,7 @@
 //! Several daemons of one machine may open the same file: every write takes the file's lock first
 //! and reads what it depends on under it, and nothing is cached that another process could change.
 
+mod aside;
 mod change;
 mod claim;
 mod edit;

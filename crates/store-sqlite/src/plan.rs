@@ -50,17 +50,17 @@ fn a_take_walks_the_fronts_of_all_queues_and_then_the_queues() {
 
 #[test]
 fn families_are_found_by_their_parent() {
-    check(family::NEXT_STATE, "COVERING INDEX job_child (parent_id=? AND state>?)");
-    check(edit::CHILDREN, "COVERING INDEX job_child (parent_id=? AND state=?)");
-    check(take::ENDED_CHILDREN, "INDEX job_child (parent_id=? AND state=?)");
+    check(family::NEXT_STATE, "COVERING INDEX aside_by_parent (parent_id=? AND state>?)");
+    check(edit::CHILDREN, "COVERING INDEX aside_by_parent (parent_id=? AND state=?)");
+    check(take::ENDED_CHILDREN, "INDEX aside_by_parent (parent_id=? AND state=?)");
 }
 
 #[test]
 fn the_only_one_of_a_type_is_found_by_indexes_of_those_that_count() {
     check(edit::FIRST, "job_by_type (type_id=? AND state=?)");
-    check(edit::FIRST_CHILD, "job_child_by_type (type_id=? AND state=?)");
-    check(edit::FIRST_MOCK, "job_mock (type_id=? AND state=?)");
-    check(edit::FIRST_MOCK_CHILD, "job_mock (type_id=? AND state=?)");
+    check(edit::FIRST_CHILD, "COVERING INDEX aside_by_type (type_id=? AND mock=? AND state=?)");
+    check(edit::FIRST_MOCK, "COVERING INDEX aside_by_type (type_id=? AND mock=? AND state=?)");
+    check(edit::FIRST_MOCK_CHILD, "aside_by_type (type_id=? AND mock=? AND state=?)");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use windlass_core::edit::{Moved, Put};
 use windlass_core::time::Timestamp;
 use windlass_core::{Job, JobId, Payload, State, TypeName};
 
+use crate::aside::Aside;
 use crate::change;
 use crate::claim;
 use crate::edit;
@@ -38,15 +39,16 @@ pub(crate) fn put(
     }
     extra::write(conn, id.get(), &job.extra, stored.parts)?;
     let family = if job.children { part::FAMILY } else { 0 };
+    let child = if job.parent.is_some() { part::CHILD } else { 0 };
     let kept = part::PAYLOAD | part::PIECES | part::RESULT | part::LOG | part::PROGRESS;
-    let mut parts = (stored.parts & kept) | extra::parts(&job.extra) | family;
+    let mut parts = (stored.parts & kept) | extra::parts(&job.extra) | family | child;
     if let Some(payload) = &change.payload {
         parts = put_payload(conn, id, payload.clone(), parts)?;
     }
     let purge_at = change.purge_at.filter(|_| job.state.is_ended());
     let token = job.lease.map(|lease| lease.token).or(stored.token);
     let after = Stored { job, type_id, token, parts };
-    write(conn, &after, purge_at)?;
+    write(conn, &after, stored.parts, purge_at)?;
     arrive(tx, &after, now)?;
     moved.note_changed(&stored.job, &after.job, now);
     Ok(after.job)
@@ -94,11 +96,18 @@ const WRITE: &str = "
            payload_bytes = ?18, unique_key = ?19, then_name = ?20, parent_id = ?21
      WHERE id = ?1";
 
-fn write(conn: &Connection, stored: &Stored, purge_at: Option<Timestamp>) -> Result<()> {
+fn write(
+    conn: &Connection,
+    stored: &Stored,
+    parts_before: i64,
+    purge_at: Option<Timestamp>,
+) -> Result<()> {
     let Stored { job, type_id, token, parts } = stored;
     let state = if job.state == State::Running { State::Queued } else { job.state };
+    let (id, type_id, parts) = (job.id.get(), *type_id, *parts);
+    Aside { id, type_id, state, parent: job.parent, parts }.write(conn, parts_before)?;
     conn.prepare_cached(WRITE)?.execute(params![
-        job.id.get(),
+        id,
         type_id,
         row::state_number(state),
         job.priority.get(),

@@ -26,6 +26,8 @@ pub(crate) mod part {
     /// Outdated while the job has a lease.
     pub(crate) const LENT: i64 = 128;
     pub(crate) const EXTRA: i64 = 256;
+    /// It has a parent.
+    pub(crate) const CHILD: i64 = 512;
 }
 
 /// A job with what only this store knows of it.

@@ -12,6 +12,7 @@ use windlass_core::state::{self, Ending, Event};
 use windlass_core::store::{LeaseRef, Settled, Settlement};
 use windlass_core::time::Timestamp;
 
+use crate::aside;
 use crate::claim;
 use crate::error::Result;
 use crate::extra;
@@ -23,7 +24,7 @@ use crate::tx::{Counter, Tx};
 
 const LEASED: &str = "
     SELECT l.type_id, l.token, l.expires_at, l.attempt, l.started_at,
-           j.priority, j.parts, j.unique_key, j.parent_id IS NOT NULL
+           j.priority, j.parts, j.unique_key
       FROM lease l JOIN job j ON j.id = l.id WHERE l.id = ?1";
 const END: &str = "
     UPDATE job
@@ -49,7 +50,6 @@ struct Leased {
     rank: i64,
     parts: i64,
     unique: Option<String>,
-    child: bool,
 }
 
 /// How a job ends, whatever ended it.
@@ -65,8 +65,6 @@ pub(crate) struct End<'a> {
     pub(crate) ended: Option<Ended>,
     pub(crate) parts: i64,
     pub(crate) unique: Option<&'a str>,
-    /// It has a parent.
-    pub(crate) child: bool,
 }
 
 pub(crate) fn job_settle(tx: &mut Tx<'_>, settlements: &[Settlement]) -> Result<Vec<Settled>> {
@@ -156,7 +154,6 @@ fn find_leased(leased: &mut CachedStatement<'_>, id: i64) -> Result<Option<Lease
         rank: row::rank(row::priority(row.get(5)?)?, parts),
         parts,
         unique: row.get(7)?,
-        child: row.get(8)?,
     }))
 }
 
@@ -178,7 +175,6 @@ impl Leased {
             ended: by.ended,
             parts: self.parts,
             unique,
-            child: self.child,
         }
     }
 }
@@ -203,7 +199,8 @@ pub(crate) fn end(tx: &mut Tx<'_>, end: &End<'_>) -> Result<()> {
         let free = "DELETE FROM unique_key WHERE type_id = ?1 AND key = ?2 AND id = ?3";
         tx.conn.prepare_cached(free)?.execute(params![end.type_id, unique, end.id])?;
     }
-    if end.child || end.parts & part::FAMILY != 0 {
+    aside::set_state(tx.conn, end.id, end.parts, end.state)?;
+    if end.parts & (part::FAMILY | part::CHILD) != 0 {
         family::after_end(tx, end.id, end.finished_at, end.purge_at)?;
     }
     Ok(())

@@ -47,8 +47,9 @@ fn take_one(tx: &mut Tx<'_>, id: i64, take: &Take, took: &mut Took) -> Result<()
 }
 
 pub(crate) const ENDED_CHILDREN: &str = "
-    SELECT payload_bytes, parts, payload, id FROM job
-     WHERE parent_id = ?1 AND state = ?2 ORDER BY id LIMIT ?3";
+    SELECT j.payload_bytes, j.parts, j.payload, a.id
+      FROM aside a CROSS JOIN job j ON j.id = a.id
+     WHERE a.parent_id = ?1 AND a.state = ?2 ORDER BY a.id LIMIT ?3";
 
 fn ended_children(conn: &Connection, job: &Job, state: State) -> Result<Vec<(JobId, Payload)>> {
     let mut children = Vec::new();

@@ -80,14 +80,9 @@ pub(crate) fn done(claimed: &Claimed) -> Settlement {
     }
 }
 
-/// What must hold in every file, whenever its process ended: the pages are whole, the counters of
-/// every type agree with its rows, and so does the front of its queue, every queued job is in one
-/// queue or under a lease, and what lies beside a job is named by its parts.
-pub(crate) fn assert_consistent(path: &Path) {
-    let conn = Connection::open(path).unwrap();
-    let check: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
-    assert_eq!(check, "ok");
-    let wrong_counters = "
+/// Each finds what is wrong in a file; see `assert_consistent`.
+const CHECKS: [&str; 8] = [
+    "
         SELECT count(*) FROM type t
          WHERE ready     <> (SELECT count(*) FROM ready r WHERE r.type_id = t.id)
             OR deferred  <> (SELECT count(*) FROM deferred d WHERE d.type_id = t.id)
@@ -96,13 +91,13 @@ pub(crate) fn assert_consistent(path: &Path) {
             OR paused    <> (SELECT count(*) FROM job j WHERE j.type_id = t.id AND state = 2)
             OR finished  <> (SELECT count(*) FROM job j WHERE j.type_id = t.id AND state = 3)
             OR failed    <> (SELECT count(*) FROM job j WHERE j.type_id = t.id AND state = 4)
-            OR cancelled <> (SELECT count(*) FROM job j WHERE j.type_id = t.id AND state = 5)";
-    let wrong_fronts = "
+            OR cancelled <> (SELECT count(*) FROM job j WHERE j.type_id = t.id AND state = 5)",
+    "
         SELECT count(*) FROM type t
          WHERE (head_rank, head_run_at) IS NOT (
                SELECT rank, run_at FROM ready r WHERE r.type_id = t.id
-                ORDER BY rank, run_at, id LIMIT 1)";
-    let misplaced = "
+                ORDER BY rank, run_at, id LIMIT 1)",
+    "
         SELECT count(*) FROM job j
          WHERE (state = 0) <> ((SELECT count(*) FROM ready r
                                  WHERE r.id = j.id AND NOT j.parts & 64
@@ -116,27 +111,43 @@ pub(crate) fn assert_consistent(path: &Path) {
                                  WHERE d.id = j.id AND (type_id, run_at) = (j.type_id, j.run_at)
                                    AND rank = 1000 - j.priority
                                             + CASE WHEN j.parts & 64 THEN 10000 ELSE 0 END)
-                             + (SELECT count(*) FROM lease l WHERE l.id = j.id))";
-    let orphans = "
+                             + (SELECT count(*) FROM lease l WHERE l.id = j.id))",
+    "
         SELECT count(*) FROM (SELECT id FROM ready UNION ALL SELECT id FROM deferred
                               UNION ALL SELECT id FROM ready_mock
                               UNION ALL SELECT id FROM lease)
-         WHERE id NOT IN (SELECT id FROM job)";
-    let beside = "
+         WHERE id NOT IN (SELECT id FROM job)",
+    "
         SELECT count(*) FROM job j
          WHERE (j.parts & 1 <> 0) <> (SELECT count(*) FROM payload p WHERE p.id = j.id)
-            OR (j.parts & 256 <> 0) <> (SELECT count(*) FROM extra e WHERE e.id = j.id)";
-    let beside_nothing = "
-        SELECT count(*) FROM (SELECT id FROM payload UNION ALL SELECT id FROM extra)
-         WHERE id NOT IN (SELECT id FROM job)";
-    let wrong_keys = "
+            OR (j.parts & 256 <> 0) <> (SELECT count(*) FROM extra e WHERE e.id = j.id)",
+    "
+        SELECT count(*) FROM (SELECT id FROM payload UNION ALL SELECT id FROM extra
+                              UNION ALL SELECT id FROM aside)
+         WHERE id NOT IN (SELECT id FROM job)",
+    "
         SELECT count(*) FROM job j
          WHERE (j.unique_key IS NOT NULL AND j.state < 3)
             <> (SELECT count(*) FROM unique_key u
-                 WHERE (u.type_id, u.key, u.id) = (j.type_id, j.unique_key, j.id))";
-    let checks =
-        [wrong_counters, wrong_fronts, misplaced, orphans, beside, beside_nothing, wrong_keys];
-    for sql in checks {
+                 WHERE (u.type_id, u.key, u.id) = (j.type_id, j.unique_key, j.id))",
+    "
+        SELECT count(*) FROM job j
+         WHERE (j.parts & 512 <> 0) <> (j.parent_id IS NOT NULL)
+            OR (j.parts & 576 <> 0) <> (SELECT count(*) FROM aside a WHERE a.id = j.id)
+            OR EXISTS (SELECT 1 FROM aside a
+                        WHERE a.id = j.id
+                          AND (a.type_id, a.mock, a.state, coalesce(a.parent_id, 0))
+                           <> (j.type_id, j.parts & 64 <> 0, j.state, coalesce(j.parent_id, 0)))",
+];
+
+/// What must hold in every file, whenever its process ended: the pages are whole, the counters of
+/// every type agree with its rows, and so does the front of its queue, every queued job is in one
+/// queue or under a lease, and what lies beside a job is named by its parts.
+pub(crate) fn assert_consistent(path: &Path) {
+    let conn = Connection::open(path).unwrap();
+    let check: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(check, "ok");
+    for sql in CHECKS {
         let found: i64 = conn.query_row(sql, [], |row| row.get(0)).unwrap();
         assert_eq!(found, 0, "{sql}");
     }
