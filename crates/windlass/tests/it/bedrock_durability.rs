@@ -227,3 +227,40 @@ fn work(address: std::net::SocketAddr, name: &str, stop: &AtomicBool) -> Done {
     }
     done
 }
+
+#[test]
+fn a_stop_leaves_what_runs_running() {
+    let mut door = start();
+    let ran = door.named("n");
+    door.take(ran, "n");
+    let lent = door.create(&[("name", "l"), ("retryAfter", "+1 HOUR")]);
+    door.take(lent, "l");
+    let before = [door.row(ran), door.row(lent)];
+    assert!(door.daemon.terminate().success());
+    door.again();
+    assert_eq!([door.row(ran), door.row(lent)], before);
+    door.about("FinishJob", ran).done();
+    door.about("FinishJob", lent).done();
+}
+
+/// What a dead daemon ran itself runs again on another; what it had given to a worker is still
+/// with that worker.
+#[test]
+fn jobs_that_a_dead_daemon_gave_away_stay_with_their_workers() {
+    let config = Config::new().set("lease.duration", "\"1s\"");
+    let mut dies = Door::start_with(config.clone());
+    let tenant = dies.tenant("default");
+    tenant.sh("held", &dies.home().holder("held", "hold"));
+    let held = tenant.add_one("held", "x");
+    until("it runs", || dies.home().lines("held").len(), |runs| *runs == 1);
+    let id = dies.named("n");
+    dies.take(id, "n");
+    let lives = Door::start_with(config);
+    dies.daemon.kill9();
+    until("it runs again", || lives.home().lines("held").len(), |runs| *runs == 2);
+    assert_eq!(lives.state(id), "RUNNING");
+    lives.no_job("n");
+    lives.about("FinishJob", id).done();
+    lives.home().let_go("hold");
+    assert_eq!(lives.tenant("default").until_end(&held)["state"], "finished");
+}

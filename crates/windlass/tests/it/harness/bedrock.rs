@@ -213,6 +213,11 @@ impl Door {
     /// Ends the daemon at once, as a crash would, and starts it again.
     pub(crate) fn crash(&mut self) {
         self.daemon.kill9();
+        self.again();
+    }
+
+    /// Starts the daemon again after its end.
+    pub(crate) fn again(&mut self) {
         self.daemon.restart();
         self.address = address_of(&self.daemon);
         self.link = Mutex::new(None);
