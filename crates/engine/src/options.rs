@@ -31,6 +31,8 @@ pub struct Options {
     pub fairness: Fairness,
     /// Run jobs of these tenants only; all when `None`.
     pub tenants: Option<Vec<Tenant>>,
+    /// Jobs of this tenant wait for a worker as long as it takes, also when nobody handles them.
+    pub patient: Option<Tenant>,
     /// Batches that run at once.
     pub slots: usize,
     /// Further slots that only tenants with fewer than `tenant_slots_min` running batches may use,
@@ -65,6 +67,7 @@ impl Options {
             sysid: None,
             fairness: Fairness::Tenant,
             tenants: None,
+            patient: None,
             slots: 16,
             slots_reserved: 16,
             tenant_slots_min: 2,

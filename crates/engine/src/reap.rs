@@ -117,6 +117,9 @@ impl Reap {
         for stats in shared.store.type_stats(None).await? {
             let TypeStats { key, handler: false, suspended: false, .. } = &stats else { continue };
             let Some(oldest) = stats.oldest_ready_at else { continue };
+            if shared.options.patient.as_ref() == Some(&key.tenant) {
+                continue;
+            }
             let settings = shared.store.type_settings_get(key).await?;
             let policy = Policy::of(None, &settings, &shared.options);
             let due_until = now - policy.retry.age;

@@ -301,6 +301,27 @@ async fn s0_46_a_types_own_age_limit_counts_for_jobs_that_nobody_handles() {
     assert_eq!(view.job.state, State::Queued);
 }
 
+/// Both jobs are too old; only one of them is looked for.
+#[tokio::test]
+async fn jobs_of_a_patient_tenant_wait_as_long_as_it_takes() {
+    let store = Arc::new(MemoryStore::new());
+    let (hasty, patient) = (key("hasty", "t"), key("patient", "t"));
+    let adjust = |options: &mut Options| {
+        options.retry = RetryPolicy { age: Duration::from_millis(1), ..RetryPolicy::default() };
+        options.patient = Some(patient.tenant.clone());
+    };
+    // Started by somebody else, so that the first look finds both.
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let waits = daemon.engine.add(&patient, jobs(&["x"]), None).await.unwrap().ids[0];
+    let given_up = daemon.engine.add(&hasty, jobs(&["x"]), None).await.unwrap().ids[0];
+    assert_eq!(daemon.engine.types(&hasty.tenant).await.unwrap().len(), 1);
+    let data = daemon.abandon().await;
+    let daemon = Daemon::start_in(data, store, adjust).await;
+    assert_eq!(ended(&daemon, &hasty, given_up).await, State::Failed);
+    let view = daemon.engine.job(&patient.tenant, waits).await.unwrap();
+    assert_eq!(view.job.state, State::Queued);
+}
+
 #[tokio::test]
 async fn cancelling_a_running_job_stops_it_first() {
     let daemon = Daemon::start(|_| {}).await;

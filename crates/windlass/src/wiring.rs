@@ -185,6 +185,8 @@ fn engine_options(config: &Config) -> windlass_engine::Options {
         sysid: config.sysid,
         fairness: config.scheduler.fairness,
         tenants: (!tenants.is_empty()).then(|| tenants.clone()),
+        // Whoever works with Bedrock expects his jobs to wait, however long his workers are away.
+        patient: config.bedrock.listen.map(|_| config.bedrock.tenant.clone()),
         slots: config.scheduler.slots,
         slots_reserved: config.scheduler.slots_reserved,
         tenant_slots_min: config.scheduler.tenant_slots_min,
