@@ -12,3 +12,4 @@ pub mod net;
 pub mod secret;
 pub mod table;
 pub mod wire;
+pub mod worker;

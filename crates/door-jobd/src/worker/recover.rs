@@ -1,0 +1,100 @@
+//! Leases: those of the jobs that this worker holds are renewed, and the rows of workers that are
+//! gone are taken care of.
+//!
+//! After an outage of the database every lease may have run out, also those of workers that live
+//! and are about to renew them. So rows are recovered only when the database has answered for a
+//! whole lease, and therefore not at the very start either.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::{ROWS_AT_ONCE_MAX, Worker};
+use crate::table::{TableError, Was};
+
+/// Leases are renewed so many times before they would run out.
+const RENEWALS: u32 = 3;
+/// The longest pause between two recoveries.
+const RECOVER_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Calls of one recovery; what is left is for the next one.
+const RECOVER_CALLS_MAX: u32 = 1000;
+
+/// Renews the leases of all that is held.
+pub(super) async fn renew_all(worker: &Worker) {
+    let pause = worker.rules.lease / RENEWALS;
+    let mut away = false;
+    loop {
+        sleep(pause).await;
+        match renew(worker).await {
+            Ok(()) => away = false,
+            Err(error) => {
+                if !std::mem::replace(&mut away, true) {
+                    worker.log.error(format_args!("leases cannot be renewed: {error}"));
+                }
+                worker.database_was_away();
+            }
+        }
+    }
+}
+
+async fn renew(worker: &Worker) -> Result<(), TableError> {
+    let ids = worker.state().held_ids();
+    for some in ids.chunks(ROWS_AT_ONCE_MAX) {
+        let lost = worker.table.renew(some, worker.rules.lease).await?;
+        let (waiting, running) = worker.state().lost(&lost);
+        if waiting + running > 0 {
+            worker.log.warn(format_args!(
+                "{waiting} waiting and {running} running jobs are not ours any more"
+            ));
+            worker.changed();
+        }
+    }
+    Ok(())
+}
+
+/// Takes care of what workers left that are gone, as long as this one lives.
+pub(super) async fn recover_all(worker: &Worker) {
+    let lease = worker.rules.lease;
+    let pause = lease.min(RECOVER_PAUSE_MAX);
+    let mut next = Instant::now() + lease;
+    loop {
+        tokio::time::sleep_until(next).await;
+        next = match worker.away_at() {
+            Some(away_at) if away_at + lease > Instant::now() => away_at + lease,
+            _ => {
+                if let Err(error) = recover(worker).await {
+                    worker.log.error(format_args!("lost jobs cannot be looked for: {error}"));
+                    worker.database_was_away();
+                }
+                Instant::now() + pause
+            }
+        };
+    }
+}
+
+async fn recover(worker: &Worker) -> Result<(), TableError> {
+    let reason = "the worker that ran this job was lost, and how the job ended is not known";
+    for _ in 0..RECOVER_CALLS_MAX {
+        let now = worker.seconds();
+        let (held, interrupted) = (worker.state().held_ids(), worker.rules.interrupted);
+        let recovered = worker.table.recover(&held, interrupted, now, reason).await?;
+        for row in &recovered.back {
+            worker.log.warn(format_args!("job {} of a lost worker waits again", row.id));
+        }
+        for id in &recovered.failed {
+            worker.log.warn(format_args!("job {id} ran on a lost worker and has failed"));
+        }
+        let waiting = recovered.back.into_iter().filter(|row| row.was == Was::Waiting);
+        let mut targets: Vec<String> = waiting.map(|row| row.target).collect();
+        targets.sort();
+        targets.dedup();
+        if !targets.is_empty() {
+            worker.poll(Some(&targets));
+            worker.poke(targets);
+        }
+        if !recovered.more {
+            break;
+        }
+    }
+    Ok(())
+}

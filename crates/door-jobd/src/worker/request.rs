@@ -1,0 +1,144 @@
+//! What can be asked of a worker, with the words in which it answers.
+
+use windlass_core::launch::SignalTo;
+
+use super::{Worker, manual};
+use crate::memory_usage;
+use crate::wire::check::{self, Field, Kind};
+use crate::wire::{Json, Object};
+
+const TARGET: Field = Field::required("target", &[Kind::String]);
+const CONCURRENCY: Field = Field::required("concurrency", &[Kind::Integer]);
+
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asker {
+    Client,
+    /// It may not know yet which targets were removed, so those are passed over.
+    Master,
+}
+
+pub(super) async fn answer(
+    worker: &Worker,
+    asker: Asker,
+    kind: &str,
+    data: Json,
+) -> Result<Json, String> {
+    match kind {
+        "poll" => {
+            worker.poll(targets(worker, asker, &data)?.as_deref());
+            done()
+        }
+        "pause" => {
+            let targets = targets(worker, asker, &data)?;
+            worker.state().queue.set_paused(targets.as_deref(), true);
+            done()
+        }
+        "continue" => {
+            let targets = targets(worker, asker, &data)?;
+            worker.state().queue.set_paused(targets.as_deref(), false);
+            worker.go_on();
+            done()
+        }
+        "status" => Ok(status(worker)),
+        "add-target" => {
+            let (target, concurrency) = target_and_concurrency(&data)?;
+            worker.state().queue.add(target, concurrency)?;
+            worker.targets_changed();
+            done()
+        }
+        "remove-target" => {
+            check::fields(&data, &[TARGET])?;
+            worker.state().queue.remove(text(&data, "target"))?;
+            worker.targets_changed();
+            done()
+        }
+        "set-target-concurrency" => {
+            let (target, concurrency) = target_and_concurrency(&data)?;
+            worker.state().queue.set_concurrency(target, concurrency)?;
+            worker.go_on();
+            done()
+        }
+        "run-manual" => manual::run(worker, &data).await,
+        "send-signal" => Ok(send_signals(worker, &data)),
+        _ => Err(format!("unknown request type: '{kind}'")),
+    }
+}
+
+fn done() -> Result<Json, String> {
+    Ok("ok".into())
+}
+
+/// The targets that a request names: none when it means all.
+fn targets(worker: &Worker, asker: Asker, data: &Json) -> Result<Option<Vec<String>>, String> {
+    let Some(mut targets) = check::targets(data)? else { return Ok(None) };
+    let state = worker.state();
+    match asker {
+        Asker::Master => targets.retain(|target| state.queue.has(target)),
+        Asker::Client => {
+            if let Some(unknown) = targets.iter().find(|target| !state.queue.has(target)) {
+                return Err(format!("invalid target '{unknown}'"));
+            }
+        }
+    }
+    Ok(Some(targets))
+}
+
+fn target_and_concurrency(data: &Json) -> Result<(&str, u32), String> {
+    check::fields(data, &[TARGET, CONCURRENCY])?;
+    let concurrency = data.get("concurrency").and_then(Json::as_f64).unwrap_or(0.0);
+    if concurrency <= 0.0 {
+        return Err("Invalid concurrency value.".to_owned());
+    }
+    // A larger number becomes the largest one.
+    Ok((text(data, "target"), concurrency as u32))
+}
+
+fn text<'a>(data: &'a Json, name: &str) -> &'a str {
+    data.get(name).and_then(Json::as_str).unwrap_or_default()
+}
+
+fn status(worker: &Worker) -> Json {
+    let state = worker.state();
+    let targets = state.queue.seen().into_iter().map(|seen| {
+        let target = Json::from([
+            ("paused", seen.paused.into()),
+            ("concurrency", seen.concurrency.into()),
+            ("length", seen.length.into()),
+        ]);
+        (seen.name, target)
+    });
+    let targets: Object = targets.collect();
+    let awaited = state.awaited();
+    drop(state);
+    Json::from([
+        ("targets", targets.into()),
+        ("jobPromisesCount", awaited.into()),
+        ("memoryUsage", memory_usage::read()),
+    ])
+}
+
+/// A list is read as an object whose names are the places.
+fn send_signals(worker: &Worker, data: &Json) -> Json {
+    let state = worker.state();
+    let send = |id: &str, signal: &Json| {
+        let signal = match signal {
+            Json::Number(_) => signal.as_i64().map(SignalTo::Number),
+            Json::String(name) => Some(SignalTo::Name(name.clone())),
+            _ => None,
+        };
+        let id = id.parse().ok();
+        id.zip(signal).is_some_and(|(id, signal)| state.signal(id, signal))
+    };
+    let sent: Object = match data.get("jobs") {
+        Some(Json::Object(jobs)) => {
+            jobs.iter().map(|(id, signal)| (id.to_owned(), send(id, signal))).collect()
+        }
+        Some(Json::Array(jobs)) => {
+            let jobs = jobs.iter().enumerate().map(|(place, signal)| (place.to_string(), signal));
+            jobs.map(|(id, signal)| (id.clone(), send(&id, signal))).collect()
+        }
+        _ => Object::new(),
+    };
+    sent.into()
+}

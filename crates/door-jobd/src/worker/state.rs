@@ -1,0 +1,415 @@
+//! Every job that a worker holds, from the moment it is accepted until its end is in the table.
+//!
+//! ```text
+//! accepted ─► Queued ─► Starting ─► Running ─► Ended ─► gone
+//!                └────────┴── not ours any more, or handed back ──► gone
+//! ```
+//! While a job is held its lease is renewed. Whoever waits for it is told when it ends or is gone.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use windlass_core::launch::{Running, SignalTo};
+
+use super::queue::Queue;
+use crate::table::{End, Row};
+use crate::wire::Json;
+
+/// Ends that wait for the database, and the bytes of their output; with more nothing is started.
+pub(super) const ENDS_MAX: usize = 10_000;
+pub(super) const END_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Written at once, after at least one.
+const WRITE_ENDS_MAX: usize = super::ROWS_AT_ONCE_MAX;
+const WRITE_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// What a client that waits for a job is told: how it ended, or why it did not run.
+pub(super) type Told = Result<Json, String>;
+
+pub(super) struct State {
+    pub(super) queue: Queue,
+    held: HashMap<u64, Held>,
+    /// Ids that a client asked for and that are being accepted.
+    asked: HashSet<u64>,
+    ends: VecDeque<End>,
+    /// Also of those that are being written.
+    unwritten: usize,
+    unwritten_bytes: usize,
+    /// Rows that were accepted again while their job still runs: they only have to be marked.
+    again: Vec<Row>,
+    /// Jobs are ended instead of awaited, because the worker stops.
+    killing: bool,
+}
+
+struct Held {
+    row: Row,
+    phase: Phase,
+    waiter: Option<oneshot::Sender<Told>>,
+}
+
+enum Phase {
+    Queued,
+    Starting,
+    Running(Arc<dyn Running>),
+    Ended,
+}
+
+impl State {
+    pub(super) fn new(queue: Queue) -> State {
+        State {
+            queue,
+            held: HashMap::new(),
+            asked: HashSet::new(),
+            ends: VecDeque::new(),
+            unwritten: 0,
+            unwritten_bytes: 0,
+            again: Vec::new(),
+            killing: false,
+        }
+    }
+
+    /// An error when a client waits for this job.
+    pub(super) fn refuse_awaited(&self, id: u64) -> Result<(), String> {
+        let waits = self.held.get(&id).is_some_and(|held| held.waiter.is_some());
+        if waits || self.asked.contains(&id) {
+            return Err(format!("another client is already waiting for job {id}"));
+        }
+        Ok(())
+    }
+
+    /// Claims ids for a client before they are looked for, until `asked`.
+    pub(super) fn ask(&mut self, ids: &[u64]) {
+        self.asked.extend(ids);
+    }
+
+    pub(super) fn asked(&mut self, ids: &[u64]) {
+        for id in ids {
+            self.asked.remove(id);
+        }
+    }
+
+    /// Clients that wait for jobs.
+    pub(super) fn awaited(&self) -> usize {
+        self.asked.len() + self.held.values().filter(|held| held.waiter.is_some()).count()
+    }
+
+    /// Takes what a fetch accepted. Answers the rows that have to go back.
+    pub(super) fn fetched(&mut self, targets: &[String], rows: Vec<Row>, more: bool) -> Vec<Row> {
+        let rows = self.hold(rows.into_iter().map(|row| (row, None)).collect());
+        let back = self.queue.fetched(targets, rows, more);
+        self.release(&back);
+        back
+    }
+
+    /// Takes rows that clients wait for. Answers those that have to go back.
+    pub(super) fn accepted(&mut self, rows: Vec<(Row, oneshot::Sender<Told>)>) -> Vec<Row> {
+        let rows = self.hold(rows.into_iter().map(|(row, waiter)| (row, Some(waiter))).collect());
+        let back = self.queue.push(rows);
+        self.release(&back);
+        back
+    }
+
+    /// Answers the rows that are new here. One that is not was taken from us when its lease ran
+    /// out, while its job still runs, and has come back: that run counts.
+    fn hold(&mut self, rows: Vec<(Row, Option<oneshot::Sender<Told>>)>) -> Vec<Row> {
+        let mut new = Vec::new();
+        for (row, waiter) in rows {
+            if let Some(held) = self.held.get_mut(&row.id) {
+                held.waiter = waiter.or(held.waiter.take());
+                self.again.push(row);
+            } else {
+                new.push(row.clone());
+                self.held.insert(row.id, Held { row, phase: Phase::Queued, waiter });
+            }
+        }
+        new
+    }
+
+    fn release(&mut self, rows: &[Row]) {
+        let closed = self.queue.is_closed();
+        let reason = if closed { "the worker stops" } else { "its target is not served any more" };
+        for row in rows {
+            self.gone(row.id, reason);
+        }
+    }
+
+    /// The jobs that begin now, at most so many.
+    pub(super) fn starting(&mut self, count_max: usize) -> Vec<Row> {
+        let full = self.unwritten >= ENDS_MAX || self.unwritten_bytes >= END_BYTES_MAX;
+        let mut rows = std::mem::take(&mut self.again);
+        if !full {
+            let startable = self.queue.take_startable(count_max.saturating_sub(rows.len()));
+            for row in &startable {
+                if let Some(held) = self.held.get_mut(&row.id) {
+                    held.phase = Phase::Starting;
+                }
+            }
+            rows.extend(startable);
+        }
+        rows
+    }
+
+    /// Whether a job that is marked as running is still to be launched.
+    pub(super) fn is_starting(&self, id: u64) -> bool {
+        self.held.get(&id).is_some_and(|held| matches!(held.phase, Phase::Starting))
+    }
+
+    /// A job was launched.
+    pub(super) fn running(&mut self, id: u64, running: &Arc<dyn Running>) {
+        if let Some(held) = self.held.get_mut(&id) {
+            held.phase = Phase::Running(Arc::clone(running));
+        }
+        if self.killing {
+            running.kill_tree();
+        }
+    }
+
+    /// A job that was about to start does not. Answers whether a postponed fetch is due.
+    pub(super) fn not_started(&mut self, row: &Row, reason: &str) -> bool {
+        self.gone(row.id, reason);
+        self.queue.ended(&row.target)
+    }
+
+    /// A job ended. Answers whether a postponed fetch is due.
+    pub(super) fn ended(&mut self, end: End, told: Told) -> bool {
+        let mut due = false;
+        if let Some(held) = self.held.get_mut(&end.id) {
+            held.phase = Phase::Ended;
+            if let Some(waiter) = held.waiter.take() {
+                // The client may have left.
+                let _ = waiter.send(told);
+            }
+            due = self.queue.ended(&held.row.target);
+        }
+        self.unwritten += 1;
+        self.unwritten_bytes += bytes(&end);
+        self.ends.push_back(end);
+        due
+    }
+
+    /// Takes some ends to be written. Exactly these are given to `written` later.
+    pub(super) fn take_ends(&mut self) -> Vec<End> {
+        let (mut taken, mut total) = (Vec::new(), 0);
+        while let Some(end) = self.ends.front() {
+            total += bytes(end);
+            let full = taken.len() == WRITE_ENDS_MAX || total > WRITE_BYTES_MAX;
+            if full && !taken.is_empty() {
+                break;
+            }
+            taken.extend(self.ends.pop_front());
+        }
+        taken
+    }
+
+    pub(super) fn written(&mut self, ends: &[End]) {
+        for end in ends {
+            self.unwritten -= 1;
+            self.unwritten_bytes -= bytes(end);
+            self.held.remove(&end.id);
+        }
+    }
+
+    /// Ids whose leases are to be renewed.
+    pub(super) fn held_ids(&self) -> Vec<u64> {
+        self.held.keys().copied().collect()
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Whether rows may be accepted at this moment.
+    pub(super) fn is_accepting(&self) -> bool {
+        self.queue.is_fetching() || !self.asked.is_empty()
+    }
+
+    pub(super) fn runs_any(&self) -> bool {
+        let runs = |held: &Held| matches!(held.phase, Phase::Starting | Phase::Running(_));
+        self.held.values().any(runs)
+    }
+
+    /// These are not ours any more. Jobs that wait are forgotten; those that run go on, and the
+    /// table decides about their ends. Answers how many of each.
+    pub(super) fn lost(&mut self, ids: &[u64]) -> (usize, usize) {
+        let queued =
+            |id: &&u64| self.held.get(id).is_some_and(|held| matches!(held.phase, Phase::Queued));
+        let forgotten: HashSet<u64> = ids.iter().filter(queued).copied().collect();
+        let running = |id: &&u64| {
+            self.held.get(id).is_some_and(|held| matches!(held.phase, Phase::Running(_)))
+        };
+        let runs = ids.iter().filter(running).count();
+        self.queue.forget(&forgotten);
+        for id in &forgotten {
+            self.gone(*id, "the job was given to another worker");
+        }
+        (forgotten.len(), runs)
+    }
+
+    /// Nothing is started any more. Answers the rows that go back.
+    pub(super) fn close(&mut self) -> Vec<Row> {
+        let back = self.queue.close();
+        for row in &back {
+            self.gone(row.id, "the worker stops");
+        }
+        back
+    }
+
+    pub(super) fn signal(&self, id: u64, signal: SignalTo) -> bool {
+        match self.held.get(&id).map(|held| &held.phase) {
+            Some(Phase::Running(running)) => running.signal(signal),
+            _ => false,
+        }
+    }
+
+    /// Ends all that runs. Answers how many that are.
+    pub(super) fn kill(&mut self) -> usize {
+        self.killing = true;
+        let mut killed = 0;
+        for held in self.held.values() {
+            if let Phase::Running(running) = &held.phase {
+                running.kill_tree();
+                killed += 1;
+            }
+        }
+        killed
+    }
+
+    pub(super) fn is_killing(&self) -> bool {
+        self.killing
+    }
+
+    fn gone(&mut self, id: u64, reason: &str) {
+        if let Some(waiter) = self.held.remove(&id).and_then(|held| held.waiter) {
+            let _ = waiter.send(Err(reason.to_owned()));
+        }
+    }
+}
+
+fn bytes(end: &End) -> usize {
+    end.stdout.bytes.len() + end.stderr.bytes.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_core::launch::Output;
+
+    use super::*;
+    use crate::table::Was;
+
+    fn state(concurrency: u32) -> State {
+        State::new(Queue::new([("a".to_owned(), concurrency)]))
+    }
+
+    fn row(id: u64) -> Row {
+        Row { id, target: "a".into(), was: Was::Manual }
+    }
+
+    fn end(id: u64, output_bytes: usize) -> End {
+        End {
+            id,
+            ok: true,
+            code: Some(0),
+            signal: None,
+            stdout: Output { bytes: vec![0; output_bytes], dropped: 0 },
+            stderr: Output::default(),
+            note: None,
+            finished_at: 0,
+        }
+    }
+
+    fn ids(rows: &[Row]) -> Vec<u64> {
+        rows.iter().map(|row| row.id).collect()
+    }
+
+    /// Lets a job wait for its turn with somebody who waits for it.
+    fn await_job(state: &mut State, id: u64) -> oneshot::Receiver<Told> {
+        let (waiter, told) = oneshot::channel();
+        state.ask(&[id]);
+        assert!(state.accepted(vec![(row(id), waiter)]).is_empty());
+        state.asked(&[id]);
+        told
+    }
+
+    #[test]
+    fn only_one_client_waits_for_a_job_until_it_has_ended() {
+        let mut state = state(5);
+        state.ask(&[1, 2]);
+        let refused = Err("another client is already waiting for job 2".to_owned());
+        assert_eq!((state.refuse_awaited(2), state.refuse_awaited(3)), (refused.clone(), Ok(())));
+        assert!(state.is_accepting());
+        state.asked(&[1, 2]);
+        let mut told = await_job(&mut state, 2);
+        assert_eq!((state.refuse_awaited(2), state.awaited()), (refused, 1));
+        assert!(!state.is_accepting());
+        state.starting(9);
+        state.ended(end(2, 0), Ok("told".into()));
+        assert_eq!(told.try_recv(), Ok(Ok("told".into())));
+        assert_eq!((state.refuse_awaited(2), state.awaited()), (Ok(()), 0));
+    }
+
+    #[test]
+    fn a_job_is_held_until_its_end_is_written() {
+        let mut state = state(5);
+        state.fetched(&[], vec![row(1)], false);
+        assert_eq!(ids(&state.starting(9)), [1]);
+        assert!(state.is_starting(1) && state.runs_any());
+        state.ended(end(1, 0), Ok(Json::Null));
+        assert!(!state.runs_any());
+        let ends = state.take_ends();
+        assert_eq!(state.held_ids(), [1]);
+        state.written(&ends);
+        assert!(state.is_idle() && state.take_ends().is_empty());
+    }
+
+    #[test]
+    fn nothing_starts_while_too_much_waits_for_the_database() {
+        let mut state = state(10);
+        state.fetched(&[], (1..=3).map(row).collect(), false);
+        assert_eq!(state.starting(2).len(), 2);
+        state.ended(end(1, END_BYTES_MAX), Ok(Json::Null));
+        state.ended(end(2, WRITE_BYTES_MAX), Ok(Json::Null));
+        assert!(state.starting(9).is_empty());
+        let first = state.take_ends();
+        assert_eq!(first.len(), 1, "one end is taken however large it is");
+        assert!(state.starting(9).is_empty(), "being written is not yet written");
+        state.written(&first);
+        assert_eq!(ids(&state.starting(9)), [3]);
+    }
+
+    #[test]
+    fn a_row_that_comes_back_while_its_job_runs_is_not_run_twice() {
+        let mut state = state(1);
+        state.fetched(&[], vec![row(1)], false);
+        state.starting(9);
+        state.ended(end(1, 0), Ok(Json::Null));
+        state.fetched(&[], vec![row(1)], false);
+        assert_eq!(ids(&state.starting(9)), [1]);
+        assert!(!state.is_starting(1));
+    }
+
+    #[test]
+    fn lost_jobs_are_forgotten_when_they_wait_and_go_on_when_they_run() {
+        let mut state = state(1);
+        let mut told = await_job(&mut state, 1);
+        state.fetched(&[], vec![row(2)], false);
+        assert_eq!(state.lost(&[1, 7]), (1, 0));
+        assert_eq!(told.try_recv(), Ok(Err("the job was given to another worker".into())));
+        assert_eq!(ids(&state.starting(9)), [2]);
+        assert_eq!(state.lost(&[2]), (0, 0));
+        assert_eq!(state.held_ids(), [2]);
+    }
+
+    #[test]
+    fn what_is_closed_gives_back_what_waits_and_what_comes() {
+        let mut state = state(1);
+        state.fetched(&[], vec![row(1)], false);
+        state.starting(9);
+        let mut told = await_job(&mut state, 2);
+        assert_eq!(ids(&state.close()), [2]);
+        assert_eq!(told.try_recv(), Ok(Err("the worker stops".into())));
+        assert_eq!(ids(&state.fetched(&[], vec![row(3)], false)), [3]);
+        assert_eq!(state.held_ids(), [1]);
+        state.not_started(&row(1), "the worker stops");
+        assert!(state.is_idle());
+    }
+}

@@ -1,0 +1,69 @@
+//! The way to the end: nothing new is begun, what waits is handed back, what runs gets some time,
+//! and what ended is written.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::state::State;
+use super::{Stop, Worker};
+
+/// How long the database may take for what is under way and for the last results.
+pub(super) const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
+/// The same when the end is wanted at once.
+pub(super) const WRITE_TIME_SHORT: Duration = Duration::from_secs(1);
+/// How long killed jobs may take to be gone.
+const DEATH_TIME_MAX: Duration = Duration::from_secs(15);
+/// All of it together, without what running jobs get.
+pub(super) const TIME_MAX: Duration = Duration::from_secs(40);
+
+/// Answers the targets of which jobs went back.
+pub(super) async fn stop(worker: &Arc<Worker>, stop: &Stop) -> Vec<String> {
+    let back = worker.state().close();
+    worker.go_on();
+    worker.changed();
+    let mut targets: Vec<String> = back.iter().map(|row| row.target.clone()).collect();
+    targets.sort();
+    targets.dedup();
+    let orderly = async {
+        worker.hand_back(&back).await;
+        // What is being accepted at this moment is handed back by whoever accepts it.
+        let _ = timeout(WRITE_TIME_MAX, until(worker, |state| !state.is_accepting())).await;
+        let ended = until(worker, |state| !state.runs_any());
+        timeout(worker.rules.shutdown_timeout, ended).await.is_ok()
+    };
+    let all_ended = tokio::select! {
+        all_ended = orderly => all_ended,
+        () = stop.now.cancelled() => false,
+    };
+    if !all_ended {
+        let killed = worker.state().kill();
+        if killed > 0 {
+            worker.log.warn(format_args!("ending {killed} jobs that still run"));
+        }
+        let _ = timeout(DEATH_TIME_MAX, until(worker, |state| !state.runs_any())).await;
+    }
+    let time_max = if stop.now.is_cancelled() { WRITE_TIME_SHORT } else { WRITE_TIME_MAX };
+    if timeout(time_max, until(worker, State::is_idle)).await.is_err() {
+        let left = worker.state().held_ids().len();
+        worker.log.error(format_args!(
+            "the results of {left} jobs are not in the database; their rows are recovered when \
+             their leases have run out"
+        ));
+    }
+    targets
+}
+
+/// Waits until the state is so.
+async fn until(worker: &Worker, is_so: impl Fn(&State) -> bool) {
+    let mut changed = std::pin::pin!(worker.changed.notified());
+    loop {
+        changed.as_mut().enable();
+        if is_so(&worker.state()) {
+            return;
+        }
+        changed.as_mut().await;
+        changed.set(worker.changed.notified());
+    }
+}
