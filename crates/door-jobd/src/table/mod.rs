@@ -5,17 +5,22 @@
 //! told from those of one that lives. Leases are measured by the clock of the database, because
 //! those of the workers may differ. Where that table may not be created, everything else works.
 
+mod fit;
+mod mysql;
+mod pool;
+mod postgres;
+mod session;
+mod sql;
+mod sqlite;
 mod url;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use windlass_core::launch::Output;
 
 pub use url::{Server, Storage};
-
-/// Ids that one statement names.
-pub const IDS_AT_ONCE_MAX: usize = 500;
 
 /// Who accepts: a worker's name, and a number that no other start of it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -167,11 +172,13 @@ pub trait Table: Send + Sync + 'static {
     /// Keeps rows ours for another lease. Answers the ids that are no longer ours.
     async fn renew(&self, ids: &[u64], lease: Duration) -> Result<Vec<u64>, TableError>;
 
-    /// Takes care of the rows whose marks have run out; `now` in UNIX seconds, `reason` for the
-    /// `stderr` of jobs that fail by it. After an outage of the database all leases may have run
-    /// out, also those of workers that live: wait for one lease before asking.
+    /// Takes care of the rows whose marks have run out, but for those that we hold; `now` in UNIX
+    /// seconds, `reason` for the `stderr` of jobs that fail by it. After an outage of the database
+    /// all leases may have run out, also those of workers that live: wait for one lease before
+    /// asking.
     async fn recover(
         &self,
+        held: &[u64],
         interrupted: Interrupted,
         now: i64,
         reason: &str,
@@ -179,4 +186,22 @@ pub trait Table: Send + Sync + 'static {
 
     /// Closes the connections; nothing is asked after it.
     async fn close(&self);
+}
+
+/// The adapter for the database that has the table. Connects to nothing yet.
+pub fn open(storage: &Storage, owner: Owner) -> Arc<dyn Table> {
+    match storage {
+        Storage::Mysql(server) => {
+            let backend = mysql::Mysql::new(server);
+            Arc::new(sql::SqlTable::new(Box::new(backend), &server.table, owner))
+        }
+        Storage::Postgres(server) => {
+            let backend = postgres::Postgres::new(server);
+            Arc::new(sql::SqlTable::new(Box::new(backend), &server.table, owner))
+        }
+        Storage::Sqlite { path, table } => {
+            let backend = sqlite::Sqlite::new(path);
+            Arc::new(sql::SqlTable::new(Box::new(backend), table, owner))
+        }
+    }
 }

@@ -1,0 +1,66 @@
+//! A few connections to a database server, made when needed and kept while they are sound. Each
+//! transaction has one for itself, so that a fetch and a result never share one.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::session::Fault;
+
+/// Transactions at a time.
+const CONNECTIONS_MAX: usize = 4;
+
+pub(super) struct Pool<C> {
+    idle: Arc<Mutex<Vec<C>>>,
+    places: Arc<Semaphore>,
+}
+
+/// A connection on loan. It goes back only by `keep`; a connection whose transaction did not end
+/// well is closed, which undoes the transaction.
+pub(super) struct Loan<C> {
+    connection: Option<C>,
+    idle: Arc<Mutex<Vec<C>>>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl<C> Pool<C> {
+    pub(super) fn new() -> Self {
+        Self { idle: Arc::default(), places: Arc::new(Semaphore::new(CONNECTIONS_MAX)) }
+    }
+
+    /// A place, and an idle connection if there is one.
+    pub(super) async fn place(&self) -> Result<Loan<C>, Fault> {
+        let closed = |_| Fault::Away("the connections were closed".into());
+        let place = Arc::clone(&self.places).acquire_owned().await.map_err(closed)?;
+        let mut loan = Loan { connection: None, idle: Arc::clone(&self.idle), _place: place };
+        loan.take_idle();
+        Ok(loan)
+    }
+
+    /// Idle connections go, and no more are lent.
+    pub(super) fn close(&self) -> Vec<C> {
+        self.places.close();
+        std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<C> Loan<C> {
+    /// Changes an idle connection that turned out to be dead for the next.
+    pub(super) fn take_idle(&mut self) {
+        self.connection = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    }
+
+    pub(super) fn connection(&mut self) -> Option<&mut C> {
+        self.connection.as_mut()
+    }
+
+    pub(super) fn put(&mut self, connection: C) -> &mut C {
+        self.connection.insert(connection)
+    }
+
+    pub(super) fn keep(mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! The table in any SQL database: what is asked becomes a transaction, a transaction that clashed is
+//! tried again, and one whose end was not heard is mended by the next.
+//!
+//! In every transaction the rows of the table are locked first, in the order of their ids, then the
+//! marks: so workers do not wait for each other in a circle.
+
+mod accept;
+mod lease;
+mod names;
+mod run;
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+use super::fit::Shape;
+use super::session::{Backend, Fault, Session, Value};
+use super::{
+    End, Fetched, Interrupted, Manual, Owner, Recovered, Row, Table, TableError, Unwritten, Was,
+};
+use names::Names;
+
+/// Ids that one statement names.
+const IDS_AT_ONCE_MAX: usize = 500;
+
+/// How often a transaction is tried that met others.
+const CLASH_TRIES_MAX: u32 = 10;
+
+/// A transaction that takes longer is given up with its connection: the server may be frozen.
+const TRANSACTION_TIME_MAX: Duration = Duration::from_secs(60);
+
+pub(in crate::table) struct SqlTable {
+    backend: Box<dyn Backend>,
+    place: Place,
+    looked: OnceCell<Found>,
+    /// Rows that we may have accepted without hearing it.
+    doubtful: Mutex<Vec<Row>>,
+}
+
+/// Whose table, and how it is called.
+struct Place {
+    names: Names,
+    owner: Owner,
+}
+
+/// What `prepare` found.
+struct Found {
+    shape: Shape,
+    /// Whether there is a table of marks.
+    marks: bool,
+}
+
+/// All that a transaction knows.
+struct Scene<'a> {
+    names: &'a Names,
+    owner: &'a Owner,
+    shape: &'a Shape,
+    marks: bool,
+}
+
+/// One transaction, which may be carried out several times until one attempt holds.
+#[async_trait]
+trait Work: Sync {
+    type Done: Send;
+
+    async fn carry_out(
+        &self,
+        scene: &Scene<'_>,
+        session: &mut dyn Session,
+    ) -> Result<Self::Done, Fault>;
+
+    /// The rows that are accepted when this is committed.
+    fn accepted(&self, _done: &Self::Done) -> Vec<Row> {
+        Vec::new()
+    }
+}
+
+impl SqlTable {
+    pub(in crate::table) fn new(backend: Box<dyn Backend>, table: &str, owner: Owner) -> Self {
+        let names = Names::new(table, backend.dialect());
+        let owner = Owner { boot: owner.boot & i64::MAX.unsigned_abs(), ..owner };
+        Self {
+            backend,
+            place: Place { names, owner },
+            looked: OnceCell::new(),
+            doubtful: Mutex::default(),
+        }
+    }
+
+    async fn transact<W: Work>(&self, work: &W) -> Result<W::Done, TableError> {
+        let found = self.found().await?;
+        let scene = Scene {
+            names: &self.place.names,
+            owner: &self.place.owner,
+            shape: &found.shape,
+            marks: found.marks,
+        };
+        for tried in 1.. {
+            match self.attempt(work, &scene).await {
+                Err(Fault::Clash(_)) if tried < CLASH_TRIES_MAX => {
+                    let pause = fastrand::u64(1..=20) * u64::from(tried);
+                    tokio::time::sleep(Duration::from_millis(pause)).await;
+                }
+                done => return done.map_err(TableError::from),
+            }
+        }
+        Err(TableError::Away("others were in the way".into()))
+    }
+
+    async fn attempt<W: Work>(&self, work: &W, scene: &Scene<'_>) -> Result<W::Done, Fault> {
+        let attempt = async {
+            let mut session = self.backend.begin().await?;
+            let done = work.carry_out(scene, &mut *session).await?;
+            let doubt = Doubt { rows: work.accepted(&done), about: &self.doubtful };
+            session.commit().await?;
+            doubt.dispel();
+            Ok(done)
+        };
+        let late = |_| Fault::Away("the database did not answer in time".into());
+        timeout(TRANSACTION_TIME_MAX, attempt).await.map_err(late)?
+    }
+
+    /// Rows whose acceptance was not heard go back first, so that they are found again.
+    async fn mend(&self) -> Result<(), TableError> {
+        let doubtful = {
+            let mut doubtful = self.doubtful.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *doubtful)
+        };
+        if doubtful.is_empty() {
+            return Ok(());
+        }
+        if !self.found().await?.marks {
+            tracing::warn!(rows = doubtful.len(), "it is not known whether rows were accepted");
+            return Ok(());
+        }
+        let handed = self.hand_back(&doubtful).await;
+        if handed.is_err() {
+            self.doubtful.lock().unwrap_or_else(PoisonError::into_inner).extend(doubtful);
+        }
+        handed
+    }
+
+    async fn found(&self) -> Result<&Found, TableError> {
+        let look = || async {
+            let looking = self.look();
+            let late = |_| Fault::Away("the database did not answer in time".into());
+            timeout(TRANSACTION_TIME_MAX, looking).await.map_err(late)?
+        };
+        self.looked.get_or_try_init(look).await.map_err(TableError::from)
+    }
+
+    async fn look(&self) -> Result<Found, Fault> {
+        let names = &self.place.names;
+        let shape = self.backend.look(names.schema.as_deref(), &names.bare).await?;
+        let mut session = self.backend.begin().await?;
+        session.rows(&names.probe(), Vec::new()).await?;
+        session.commit().await?;
+        let marks = match self.make_marks().await {
+            Ok(()) => true,
+            Err(Fault::Refused(told)) => {
+                tracing::warn!(
+                    "without the table {} the rows of a worker that is killed stay accepted or \
+                     running; it could not be made: {told}",
+                    names.marks
+                );
+                false
+            }
+            Err(fault) => return Err(fault),
+        };
+        Ok(Found { shape, marks })
+    }
+
+    /// Who may not make it may still be allowed to use it.
+    async fn make_marks(&self) -> Result<(), Fault> {
+        let names = &self.place.names;
+        let mut session = self.backend.begin().await?;
+        let there = session.rows(&names.probe_marks(), Vec::new()).await;
+        drop(session);
+        match there {
+            Err(Fault::Refused(_)) => {}
+            known => return known.map(|_| ()),
+        }
+        let mut session = self.backend.begin().await?;
+        session.run(&names.make_marks(), Vec::new()).await?;
+        session.commit().await
+    }
+}
+
+/// Between asking for a commit and hearing of it, also when whoever waits for it goes away.
+struct Doubt<'a> {
+    rows: Vec<Row>,
+    about: &'a Mutex<Vec<Row>>,
+}
+
+impl Doubt<'_> {
+    fn dispel(mut self) {
+        self.rows.clear();
+    }
+}
+
+impl Drop for Doubt<'_> {
+    fn drop(&mut self) {
+        if !self.rows.is_empty() {
+            let rows = std::mem::take(&mut self.rows);
+            self.about.lock().unwrap_or_else(PoisonError::into_inner).extend(rows);
+        }
+    }
+}
+
+impl Scene<'_> {
+    /// Locks rows by their ids, waiting for others or passing over what they have locked.
+    async fn lock_rows(
+        &self,
+        session: &mut dyn Session,
+        ids: &[u64],
+        wait: bool,
+    ) -> Result<Vec<Locked>, Fault> {
+        let mut locked = Vec::new();
+        let lock = if wait { self.names.dialect.lock } else { self.shape.skip };
+        for ids in ids.chunks(IDS_AT_ONCE_MAX) {
+            let rows = session.rows(&self.names.lock_rows(ids, lock), Vec::new()).await?;
+            locked.extend(rows.iter().filter_map(|row| Locked::read(row)));
+        }
+        Ok(locked)
+    }
+
+    /// Which of these ids have our mark; all, where there are no marks.
+    async fn ours(&self, session: &mut dyn Session, ids: Vec<u64>) -> Result<Vec<u64>, Fault> {
+        if !self.marks || ids.is_empty() {
+            return Ok(ids);
+        }
+        let mut ours = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(IDS_AT_ONCE_MAX) {
+            let rows = session.rows(&self.names.our_marks(ids, self.owner), Vec::new()).await?;
+            ours.extend(rows.iter().filter_map(|row| row.first().and_then(Value::id)));
+        }
+        ours.sort_unstable();
+        Ok(ours)
+    }
+
+    async fn mark(
+        &self,
+        session: &mut dyn Session,
+        ids: &[u64],
+        was: Was,
+        lease: Duration,
+    ) -> Result<(), Fault> {
+        for ids in ids.chunks(IDS_AT_ONCE_MAX).filter(|_| self.marks) {
+            let sql = self.names.mark(ids, self.owner, was, lease);
+            session.run(&sql, Vec::new()).await?;
+        }
+        Ok(())
+    }
+
+    async fn unmark(&self, session: &mut dyn Session, ids: &[u64]) -> Result<(), Fault> {
+        for ids in ids.chunks(IDS_AT_ONCE_MAX).filter(|_| self.marks) {
+            session.run(&self.names.unmark(ids), Vec::new()).await?;
+        }
+        Ok(())
+    }
+
+    /// `set` is the part of an UPDATE after SET.
+    async fn update(
+        &self,
+        session: &mut dyn Session,
+        ids: &[u64],
+        set: &str,
+    ) -> Result<(), Fault> {
+        for ids in ids.chunks(IDS_AT_ONCE_MAX) {
+            session.run(&self.names.update(ids, set), Vec::new()).await?;
+        }
+        Ok(())
+    }
+}
+
+/// A row that nobody else changes until our transaction ends.
+struct Locked {
+    id: u64,
+    status: String,
+    target: String,
+    finished_at: Option<u64>,
+}
+
+impl Locked {
+    fn read(row: &[Value]) -> Option<Self> {
+        let [id, status, target, finished_at] = row else { return None };
+        Some(Self {
+            id: id.id()?,
+            status: status.text(),
+            target: target.text(),
+            finished_at: finished_at.id(),
+        })
+    }
+}
+
+fn ids_of(rows: &[Row]) -> Vec<u64> {
+    rows.iter().map(|row| row.id).collect()
+}
+
+impl Was {
+    fn status(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Manual => "manual",
+        }
+    }
+
+    fn read(text: &str) -> Self {
+        if text == "manual" { Self::Manual } else { Self::Waiting }
+    }
+}
+
+#[async_trait]
+impl Table for SqlTable {
+    async fn prepare(&self) -> Result<(), TableError> {
+        self.found().await.map(|_| ())
+    }
+
+    async fn fetch(
+        &self,
+        targets: &[String],
+        limit: u32,
+        lease: Duration,
+    ) -> Result<Fetched, TableError> {
+        self.mend().await?;
+        self.transact(&accept::Fetch { targets, limit: limit as usize, lease }).await
+    }
+
+    async fn accept_manual(
+        &self,
+        ids: &[u64],
+        targets: &[String],
+        lease: Duration,
+    ) -> Result<Vec<Manual>, TableError> {
+        self.mend().await?;
+        self.transact(&accept::AcceptManual { ids, targets, lease }).await
+    }
+
+    async fn start(&self, ids: &[u64], now: i64) -> Result<Vec<u64>, TableError> {
+        self.transact(&run::Start { ids, now }).await
+    }
+
+    async fn finish(&self, ends: &[End]) -> Result<Vec<Unwritten>, TableError> {
+        self.finish_all(ends).await
+    }
+
+    async fn hand_back(&self, rows: &[Row]) -> Result<(), TableError> {
+        self.transact(&lease::HandBack { rows }).await
+    }
+
+    async fn renew(&self, ids: &[u64], lease: Duration) -> Result<Vec<u64>, TableError> {
+        self.transact(&lease::Renew { ids, lease }).await
+    }
+
+    async fn recover(
+        &self,
+        held: &[u64],
+        interrupted: Interrupted,
+        now: i64,
+        reason: &str,
+    ) -> Result<Recovered, TableError> {
+        self.mend().await?;
+        self.transact(&lease::Recover { held, interrupted, now, reason }).await
+    }
+
+    async fn close(&self) {
+        self.backend.close().await;
+    }
+}

@@ -1,0 +1,177 @@
+//! Jobs start and end.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use windlass_core::launch::Output;
+
+use super::super::fit;
+use super::super::session::{Fault, Session, Value};
+use super::super::{End, TableError, Unwritten};
+use super::{Locked, Scene, SqlTable, Work};
+
+/// Ends that are equal but for their ids become one statement, when their output is this short.
+const ALIKE_BYTES_MAX: usize = 1024;
+
+/// Ids of one such statement. Lists are filled up to a power of two, so that there are few
+/// different statements and the database keeps them.
+const ALIKE_MAX: usize = 64;
+
+pub(super) struct Start<'a> {
+    pub ids: &'a [u64],
+    pub now: i64,
+}
+
+#[async_trait]
+impl Work for Start<'_> {
+    type Done = Vec<u64>;
+
+    async fn carry_out(
+        &self,
+        scene: &Scene<'_>,
+        session: &mut dyn Session,
+    ) -> Result<Vec<u64>, Fault> {
+        let mut ids = self.ids.to_vec();
+        ids.sort_unstable();
+        let there = scene.lock_rows(session, &ids, true).await?;
+        let there = there.iter().map(|row| row.id).collect();
+        let ours = scene.ours(session, there).await?;
+        let now = self.now;
+        let set = format!("status = 'running', result = 'ok', time_started = {now}");
+        scene.update(session, &ours, &set).await?;
+        Ok(ours)
+    }
+}
+
+impl SqlTable {
+    /// All in one transaction; when the database refuses that, one by one, and then without the
+    /// output: a row that cannot be written would run for ever.
+    pub(super) async fn finish_all(&self, ends: &[End]) -> Result<Vec<Unwritten>, TableError> {
+        match self.transact(&Finish { ends }).await {
+            Err(TableError::Refused(_)) => {}
+            done => return done,
+        }
+        let mut unwritten = Vec::new();
+        for end in ends {
+            match self.finish_one(end).await {
+                Ok(some) => unwritten.extend(some),
+                Err(TableError::Refused(told)) => unwritten.push(Unwritten::Refused(end.id, told)),
+                Err(away) => return Err(away),
+            }
+        }
+        Ok(unwritten)
+    }
+
+    async fn finish_one(&self, end: &End) -> Result<Vec<Unwritten>, TableError> {
+        let told = match self.transact(&Finish { ends: std::slice::from_ref(end) }).await {
+            Err(TableError::Refused(told)) => told,
+            done => return done,
+        };
+        let why = format!("[the output could not be stored: {told}]");
+        let note = end.note.as_ref().map_or(why.clone(), |note| format!("{note}\n{why}"));
+        let (stdout, stderr) = (Output::default(), Output::default());
+        let bare = End { stdout, stderr, note: Some(note), ..end.clone() };
+        self.transact(&Finish { ends: &[bare] }).await
+    }
+}
+
+struct Finish<'a> {
+    ends: &'a [End],
+}
+
+/// What an end writes, but for the id.
+#[derive(PartialEq, Eq, Hash)]
+struct Written {
+    ok: bool,
+    finished_at: i64,
+    code: Option<i64>,
+    signal: Option<String>,
+    stderr: String,
+    stdout: String,
+}
+
+#[async_trait]
+impl Work for Finish<'_> {
+    type Done = Vec<Unwritten>;
+
+    async fn carry_out(
+        &self,
+        scene: &Scene<'_>,
+        session: &mut dyn Session,
+    ) -> Result<Vec<Unwritten>, Fault> {
+        let mut ids: Vec<u64> = self.ends.iter().map(|end| end.id).collect();
+        ids.sort_unstable();
+        let locked = scene.lock_rows(session, &ids, true).await?;
+        let there = locked.iter().map(|row| row.id).collect();
+        let ours = scene.ours(session, there).await?;
+        let is_ours = |end: &&End| ours.contains(&end.id);
+        let mut alike: HashMap<Written, Vec<u64>> = HashMap::new();
+        for end in self.ends.iter().filter(is_ours) {
+            let written = written(scene, end);
+            if written.stdout.len() + written.stderr.len() > ALIKE_BYTES_MAX {
+                write(scene, session, written, &[end.id]).await?;
+            } else {
+                alike.entry(written).or_default().push(end.id);
+            }
+        }
+        for (written, ids) in alike {
+            write(scene, session, written, &ids).await?;
+        }
+        scene.unmark(session, &ours).await?;
+        let lost = self.ends.iter().filter(|end| !is_ours(end) && !was_written(end, &locked));
+        Ok(lost.map(|end| Unwritten::Lost(end.id)).collect())
+    }
+}
+
+/// By an earlier attempt whose success we did not hear of.
+fn was_written(end: &End, locked: &[Locked]) -> bool {
+    locked.iter().any(|row| {
+        let finished_at = u64::try_from(end.finished_at).ok();
+        row.id == end.id && row.status == "done" && row.finished_at == finished_at
+    })
+}
+
+fn written(scene: &Scene<'_>, end: &End) -> Written {
+    let shape = scene.shape;
+    let (stdout, stderr) = fit::outputs(shape, &end.stdout, &end.stderr, end.note.as_deref());
+    Written {
+        ok: end.ok,
+        finished_at: end.finished_at,
+        code: fit::code(shape, end.code),
+        signal: end.signal.as_ref().map(|signal| fit::name(&shape.signal, signal)),
+        stderr,
+        stdout,
+    }
+}
+
+async fn write(
+    scene: &Scene<'_>,
+    session: &mut dyn Session,
+    written: Written,
+    ids: &[u64],
+) -> Result<(), Fault> {
+    let result = if written.ok { "ok" } else { "fail" };
+    let values = [
+        Value::Int(written.finished_at),
+        Value::from(written.code),
+        Value::from(written.signal),
+        Value::Text(written.stderr),
+        Value::Text(written.stdout),
+    ];
+    let set = format!(
+        "status = 'done', result = '{result}', time_finished = ?, return_code = ?, sig = {}, \
+         stderr = {}, stdout = {}",
+        scene.shape.signal.sql(),
+        scene.shape.stderr.sql(),
+        scene.shape.stdout.sql()
+    );
+    for ids in ids.chunks(ALIKE_MAX) {
+        let places = ids.len().next_power_of_two();
+        let last = ids.last().copied().unwrap_or_default();
+        let ids = ids.iter().copied().chain(std::iter::repeat(last)).take(places);
+        let ids = ids.map(Value::from);
+        let sql = scene.names.update_places(places, &set);
+        session.run(&sql, values.iter().cloned().chain(ids).collect()).await?;
+    }
+    Ok(())
+}
