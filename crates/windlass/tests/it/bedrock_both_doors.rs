@@ -583,14 +583,14 @@ fn a_job_that_repeats_goes_on_after_it_failed() {
 fn limits_of_attempts_are_not_for_jobs_of_bedrock() {
     let config = Config::new().set("retry.attempts", "2").set("retry.age", "\"1s\"");
     let door = Door::start_with(config.set("job.timeout", "\"1s\""));
-    let tenant = tenant(&door);
+    let other = door.tenant("other");
     let (waits, runs) = (door.named("waits"), door.named("runs"));
     door.take(runs, "runs");
     let lent = door.create(&[("name", "lent"), ("retryAfter", "+1 HOUR")]);
     door.take(lent, "lent");
-    // A job of HTTP that is never tried is given up meanwhile.
-    let given_up = tenant.add_one("other", "x");
-    assert_eq!(tenant.until_end(&given_up)["state"], "failed");
+    // A job of a tenant without Bedrock that is never tried is given up meanwhile.
+    let given_up = other.add_one("other", "x");
+    assert_eq!(other.until_end(&given_up)["state"], "failed");
     door.assert_states(&[(waits, "QUEUED"), (runs, "RUNNING"), (lent, "RUNQUEUED")]);
     for _ in 0..5 {
         door.about("RetryJob", runs).done();

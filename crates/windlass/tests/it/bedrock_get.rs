@@ -647,3 +647,45 @@ fn large_data_survives_every_command() {
     door.about("FailJob", id).done();
     assert!(whole(id), "failed");
 }
+
+/// Jobs by chance: what is given, and in which order, is what SQL says about the same table.
+#[test]
+fn jobs_are_chosen_as_sql_would_choose_them() {
+    const JOBS: usize = 120;
+    const ROUNDS: usize = 40;
+    const NAMES: [&str; 5] = ["a/x", "a/y", "b/x", "b", "A/x"];
+    const TIMES: [&str; 6] = [
+        "2024-01-01 00:00:00",
+        "2024-01-01 00:00:01",
+        "2024-01-01 00:00:00.001",
+        "2023-12-31 23:59:59.999",
+        "2024-01-01 00:01:00",
+        "2999-01-01 00:00:00",
+    ];
+    let door = Door::start();
+    let mut random = Random::new(2024);
+    for _ in 0..JOBS {
+        let priority = ["0", "250", "500", "750", "850", "1000"][random.below(6) as usize];
+        let name = NAMES[random.below(5) as usize];
+        let first = TIMES[random.below(6) as usize];
+        door.create(&[("name", name), ("jobPriority", priority), ("firstRun", first)]);
+    }
+    for round in 0..ROUNDS {
+        let pattern = ["*", "a/*", "?/x", "[A-Z]*", "b", "a/x"][random.below(6) as usize];
+        let count = 1 + random.below(4) as usize;
+        let query = format!(
+            "SELECT jobID FROM jobs WHERE state = 'QUEUED' AND name GLOB '{pattern}' AND \
+             nextRun <= STRFTIME('%Y-%m-%d %H:%M:%f', 'now') \
+             ORDER BY priority DESC, nextRun, name, jobID LIMIT {count};"
+        );
+        let wanted: Vec<JobId> =
+            door.sql(&query).iter().map(|row| row["jobID"].as_i64().unwrap()).collect();
+        let wish = [("name", pattern), ("numResults", &count.to_string())];
+        let reply = door.call("GetJobs", &wish);
+        let seen = match reply.line.as_str() {
+            "404 No job found" => Vec::new(),
+            _ => ids(reply.ok().json()["jobs"].as_array().unwrap()),
+        };
+        assert_eq!(seen, wanted, "round {round}: {pattern}");
+    }
+}
