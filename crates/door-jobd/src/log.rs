@@ -217,7 +217,8 @@ impl LogFile {
 
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
         if self.bytes >= self.bytes_max {
-            self.put_aside()?;
+            // Where files may not be renamed, one that is too long is better than none.
+            let _ = self.put_aside();
         }
         self.file.write_all(line)?;
         self.bytes += line.len() as u64;
@@ -245,4 +246,101 @@ fn append_to(path: &Path) -> io::Result<(File, u64)> {
     let file = OpenOptions::new().append(true).create(true).open(path)?;
     let bytes = file.metadata()?.len();
     Ok((file, bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time() -> Zoned {
+        "2026-11-15T17:48:56.065+00:00[UTC]".parse().unwrap()
+    }
+
+    fn config(file: Option<&Path>, level_file: &str, level_console: &str) -> LogConfig {
+        let (level_file, level_console) = (level_file.to_owned(), level_console.to_owned());
+        LogConfig { file: file.map(Path::to_owned), level_file, level_console }
+    }
+
+    #[test]
+    fn lines_have_the_form_of_the_original() {
+        let head = head(Level::Info, "server", &time());
+        assert_eq!(head, "[2026-11-15T17:48:56.065] [INFO] server - ");
+        assert_eq!(
+            coloured(Form::Timed, Level::Info, "server", &time(), "text"),
+            "\x1b[32m[2026-11-15T17:48:56.065] [INFO] server - \x1b[39mtext\n"
+        );
+        assert_eq!(
+            coloured(Form::Plain, Level::Error, "jobctl", &time(), "text"),
+            "\x1b[91mERROR [jobctl]\x1b[39m text\n"
+        );
+    }
+
+    #[test]
+    fn levels_are_checked_only_where_they_count() {
+        for level in ["trace", "debug", "info", "warn", "error"] {
+            assert!(Log::open(&config(None, "bad", level), Form::Timed, "x").is_ok(), "{level}");
+        }
+        for level in ["fatal", "WARN", "", "off", "null"] {
+            let error = Log::open(&config(None, "warn", level), Form::Timed, "x").unwrap_err();
+            assert_eq!(error, format!("Level {level} is not allowed."));
+        }
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("log");
+        let error = Log::open(&config(Some(&file), "bad", "warn"), Form::Timed, "x").unwrap_err();
+        assert_eq!(error, "Level bad is not allowed.");
+        assert!(!file.exists());
+    }
+
+    #[test]
+    fn a_file_gets_what_its_level_allows() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("log");
+        std::fs::write(&file, "before\n").unwrap();
+        let log = Log::open(&config(Some(&file), "info", "error"), Form::Timed, "one").unwrap();
+        log.debug("not this");
+        log.info("first");
+        log.named("two").warn(format_args!("{}", "second"));
+        let text = std::fs::read_to_string(&file).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert_eq!(lines[0], "before");
+        assert!(lines[1].ends_with("] [INFO] one - first"), "{text}");
+        assert!(lines[2].ends_with("] [WARN] two - second"), "{text}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_said_so() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("no").join("log");
+        let error = Log::open(&config(Some(&path), "warn", "warn"), Form::Timed, "x").unwrap_err();
+        let expected = format!("failed to create file '{}': ", path.display());
+        assert!(error.starts_with(&expected), "{error}");
+        let error = Log::open(&config(Some(home.path()), "warn", "warn"), Form::Timed, "x");
+        let expected = format!("file '{}' is not writable:", home.path().display());
+        assert!(error.as_ref().is_err_and(|error| error.starts_with(&expected)), "{error:?}");
+    }
+
+    #[test]
+    fn a_full_file_is_put_aside_and_the_oldest_goes() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("log");
+        let mut file = LogFile::open(&path, 4).unwrap();
+        for line in b'a'..=b'h' {
+            file.write(&[line; 4]).unwrap();
+        }
+        let read = |name: &str| std::fs::read_to_string(home.path().join(name)).ok();
+        assert_eq!(read("log").as_deref(), Some("hhhh"));
+        assert_eq!(read("log.1").as_deref(), Some("gggg"));
+        assert_eq!(read("log.5").as_deref(), Some("cccc"));
+        assert_eq!(read("log.6"), None);
+    }
+
+    #[test]
+    fn long_texts_are_cut() {
+        assert_eq!(cut(&"short"), "short");
+        assert_eq!(cut(&"x".repeat(TEXT_BYTES_MAX)), "x".repeat(TEXT_BYTES_MAX));
+        let long = cut(&format!("x{}", "é".repeat(TEXT_BYTES_MAX)));
+        assert!(long.len() <= TEXT_BYTES_MAX + '…'.len_utf8());
+        assert!(long.ends_with("é…"));
+    }
 }

@@ -169,3 +169,6 @@ fn target(name: &str, value: &Json) -> Result<(String, u32), ConfigError> {
         concurrency => Ok((name.to_owned(), u32::try_from(concurrency).unwrap_or(u32::MAX))),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -61,6 +61,10 @@ pub(super) async fn converse(
             end = reader.read_all(&stream) => end,
             () = closing.cancelled() => End::Answers,
         };
+        if closing.is_cancelled() && reader.under_way.is_empty() && peer.outbound().is_empty() {
+            // Nobody waits for anything, so nobody has to be waited for.
+            end = End::Now;
+        }
         if peer.end_asks() {
             handler.closed(&peer);
         }
@@ -70,12 +74,15 @@ pub(super) async fn converse(
         }
         peer.outbound().finish();
     };
-    let both = async { tokio::join!(reading, peer.outbound().write_all(&stream)).1 };
+    let writing = async {
+        if let Err(error) = peer.outbound().write_all(&stream).await {
+            peer.log().warn(format_args!("socket error: {error}"));
+            peer.close();
+        }
+    };
     let cut = tokio::select! {
         () = peer.closed() => true,
-        written = both => written
-            .inspect_err(|error| peer.log().debug(format_args!("cannot write: {error}")))
-            .is_err(),
+        _ = async { tokio::join!(reading, writing) } => false,
     };
     if peer.end_asks() {
         handler.closed(&peer);
@@ -140,6 +147,9 @@ impl Reader {
 
     async fn take_messages(&mut self) -> Result<(), End> {
         loop {
+            if self.peer.is_closed() {
+                return Err(End::Now);
+            }
             let bytes_max = if self.peer.is_asked() { ANSWER_BYTES_MAX } else { MESSAGE_BYTES_MAX };
             match self.splitter.next(bytes_max) {
                 Ok(Some(message)) => self.take(&message).await?,

@@ -15,7 +15,7 @@ pub(super) const WAITING_BYTES_MAX: usize = 64 * 1024 * 1024;
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// After the last answer, what still comes is thrown away for this long: a socket that is closed
 /// with unread bytes in it is reset, and the other side may never see the answer.
-const LINGER_TIME_MAX: Duration = Duration::from_secs(5);
+const LINGER_TIME_MAX: Duration = Duration::from_secs(2);
 /// And not more bytes than this.
 const LINGER_BYTES_MAX: usize = 1024 * 1024 * 1024;
 const LINGER_READ_BYTES: usize = 64 * 1024;
@@ -63,6 +63,11 @@ impl Outbound {
     pub(super) fn finish(&self) {
         self.lock().finished = true;
         self.changed.notify_one();
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        let queue = self.lock();
+        queue.messages.is_empty() && !queue.writing
     }
 
     /// Writes everything until `finish`.

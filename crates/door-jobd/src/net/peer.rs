@@ -160,6 +160,10 @@ impl Peer {
         self.0.cut.cancelled().await;
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.0.cut.is_cancelled()
+    }
+
     pub(super) fn log(&self) -> &Log {
         &self.0.log
     }

@@ -31,7 +31,7 @@ pub struct Access {
 
 impl Access {
     /// The password that a peer has to give.
-    fn password_for(&self, addr: IpAddr) -> Option<Secret> {
+    pub(super) fn password_for(&self, addr: IpAddr) -> Option<Secret> {
         let is_localhost = addr == IpAddr::V4(Ipv4Addr::LOCALHOST);
         if self.always_allow_localhost && is_localhost { None } else { self.password.clone() }
     }
@@ -50,6 +50,11 @@ impl Server {
         let log = log.named("server");
         log.info(format_args!("server is listening on {}", listener.local_addr()?));
         Ok(Server { listener, access, log, connections_max: CONNECTIONS_MAX })
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_connections_max(self, connections_max: usize) -> Server {
+        Server { connections_max, ..self }
     }
 
     pub fn addr(&self) -> io::Result<SocketAddr> {

@@ -1,1 +1,0 @@
-//! Connections over loopback, with a handler made for the tests.
