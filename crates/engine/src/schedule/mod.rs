@@ -5,7 +5,7 @@
 //! one tenant or type delays that one and no other. Numbers of waiting jobs are estimates: adds
 //! raise them at once, claims lower them, and each look at the store puts them right.
 //!
-//! The store picks within a type: the most urgent job, the oldest among equals. Now and then a
+//! The store picks within a type: the most urgent job, then what is due the longest. Now and then a
 //! pick has a floor, which gives less urgent jobs their turn.
 
 mod draw;

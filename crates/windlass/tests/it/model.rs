@@ -95,14 +95,14 @@ impl Model {
         }
     }
 
-    /// Whatever is handed out must be due, oldest first, and not suspended. That all of it is
+    /// Whatever is handed out must be due, in its order, and not suspended. That all of it is
     /// handed out in the end is the other tests' concern: ingest may be on its way.
     fn claim(&mut self) {
         let kind = TYPES[self.random.below(2) as usize];
         let limit = 1 + self.random.below(3) as usize;
         let claimed = self.tenant().claim(kind, limit, "600s");
         assert!(claimed.len() <= limit);
-        let mut last = String::new();
+        let mut last = (String::new(), String::new());
         for job in claimed {
             let id = text(&job["id"]);
             let expected = self.jobs.get_mut(&id).unwrap_or_else(|| panic!("{id} is unknown"));
@@ -110,13 +110,14 @@ impl Model {
             assert!(due, "{id} was claimed but is {expected:?}");
             let index = TYPES.iter().position(|name| *name == kind).expect("a known type");
             assert!(!self.suspended[index], "{id} was claimed but {kind} is suspended");
-            assert!(last < id, "oldest first");
+            let place = (text(&job["run_at"]), id.clone());
+            assert!(last < place, "what is due the longest comes first, then the oldest");
             expected.state = "running";
             expected.attempt += 1;
             expected.token = Some(job["token"].clone());
             assert_eq!(job["payload"], expected.payload.as_str());
             assert_eq!(job["attempt"], expected.attempt);
-            last = id;
+            last = place;
         }
     }
 
