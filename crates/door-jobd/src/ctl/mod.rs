@@ -1,6 +1,205 @@
 //! `jobctl`: one command to a worker or a master, its answer as a table or as JSON.
 
+mod args;
 mod command;
 mod show;
 mod signal;
 mod table;
+#[cfg(test)]
+mod tests;
+mod usage;
+
+use std::io::{self, BufRead, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use self::args::Args;
+use self::command::{Command, Mode};
+use self::show::Shown;
+use crate::config::CtlConfig;
+use crate::log::{Form, Log, LogConfig};
+use crate::net::{self, AskError, Handler, Peer};
+use crate::secret::Secret;
+use crate::wire::Json;
+
+/// The program whose commands these are, in the version that was taken as the model.
+const VERSION: &str = "1.12.0";
+const CONFIG_FILE: &str = ".jobctl.conf";
+const WORKER_PORT: u16 = 7080;
+const MASTER_PORT: u16 = 7081;
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
+/// For all answers that do not wait for jobs. A master gives its own workers less.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
+
+const DONE: u8 = 0;
+const FAILED: u8 = 1;
+
+/// Runs one command; `args` are the words after the program's name, `home` is where the
+/// configuration file is looked for. Answers the exit code.
+pub fn run(args: &[String], home: Option<PathBuf>) -> u8 {
+    match Args::parse(args) {
+        Ok(args) => start(args, home).unwrap_or_else(|error| {
+            complain(&error);
+            FAILED
+        }),
+        Err(error) => {
+            complain(&error);
+            FAILED
+        }
+    }
+}
+
+/// Errors of this are told on standard error; those of the command are lines of the log.
+fn start(args: Args, home: Option<PathBuf>) -> Result<u8, String> {
+    if args.version {
+        print(VERSION);
+        return Ok(DONE);
+    }
+    let Some((name, words)) = args.words.split_first().filter(|_| !args.help) else {
+        print(usage::USAGE.trim_end());
+        return Ok(DONE);
+    };
+    let path = args.config.as_ref().map(PathBuf::from);
+    let path = path.or_else(|| home.map(|home| home.join(CONFIG_FILE)));
+    let mut target = Target::read(&args, path.as_deref())?;
+    if args.ask_password {
+        let password = ask_password(&mut io::stdin().lock(), &mut io::stdout().lock());
+        target.password = Some(password.map_err(|error| format!("cannot read: {error}"))?);
+    }
+    let log = LogConfig {
+        file: None,
+        level_file: target.log_level.clone(),
+        level_console: target.log_level.clone(),
+    };
+    let log = Log::open(&log, Form::Plain, "jobctl")?;
+    // With JSON, nothing else may stand on standard output.
+    let log = if args.json { Log::quiet() } else { log };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
+    let answer = runtime.block_on(execute(&target, name, words, &log));
+    let (text, code) = if args.json { json_of(answer) } else { text_of(answer, &log) };
+    text.iter().for_each(|text| print(text));
+    Ok(code)
+}
+
+/// Whom to speak to, and how.
+struct Target {
+    mode: Mode,
+    host: String,
+    port: String,
+    password: Option<Secret>,
+    log_level: String,
+}
+
+impl Target {
+    /// What the file says, and what the options say instead. A missing file says nothing.
+    fn read(args: &Args, path: Option<&Path>) -> Result<Target, String> {
+        let config = match path.filter(|path| path.exists()) {
+            Some(path) => CtlConfig::read(path).map_err(|error| error.to_string())?,
+            None => CtlConfig::default(),
+        };
+        let (mode, usual_port) = if args.master || config.master {
+            (Mode::Master, MASTER_PORT)
+        } else {
+            (Mode::Worker, WORKER_PORT)
+        };
+        let port = || config.port.unwrap_or(usual_port).to_string();
+        Ok(Target {
+            mode,
+            host: args.host.clone().unwrap_or(config.host),
+            port: args.port.clone().unwrap_or_else(port),
+            password: config.password,
+            log_level: args.log_level.clone().unwrap_or(config.log_level),
+        })
+    }
+}
+
+/// A command and what was answered to it.
+type Answered = Result<(Command, Json), String>;
+
+async fn execute(target: &Target, name: &str, words: &[String], log: &Log) -> Answered {
+    let mode = if target.mode == Mode::Master { "master" } else { "worker" };
+    log.info(format_args!("Working mode: {mode}"));
+    let command = Command::find(target.mode, name);
+    let command = command.ok_or_else(|| format!("Unsupported command: '{name}'"))?;
+    let peer =
+        connect(target, log).await.map_err(|error| format!("Connection failure: {error}"))?;
+    log.info("Successfully connected.");
+    let ask = command.ask(words)?;
+    let answer = peer.ask(ask.kind, ask.data);
+    let answer =
+        if command.is_patient() { answer.await } else { answer.within(ANSWER_TIME_MAX).await };
+    peer.close();
+    match answer {
+        Ok(data) => Ok((command, data)),
+        Err(AskError::Refused(error)) => Err(format!("Worker error: {error}")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+async fn connect(target: &Target, log: &Log) -> Result<Peer, String> {
+    let Target { host, port, password, .. } = target;
+    let number = port.parse().map_err(|_| format!("'{port}' is not a port number"))?;
+    let connecting = net::connect(host, number, password.clone(), Arc::new(Nobody), log);
+    match tokio::time::timeout(CONNECT_TIME_MAX, connecting).await {
+        Ok(Ok(peer)) => Ok(peer),
+        Ok(Err(error)) => Err(format!("{host}:{port}: {error}")),
+        Err(_) => Err(format!("{host}:{port}: no answer")),
+    }
+}
+
+/// Nobody asks the command line.
+struct Nobody;
+
+#[async_trait]
+impl Handler for Nobody {
+    async fn handle(&self, _: &Peer, kind: &str, _: Json) -> Result<Json, String> {
+        Err(format!("unknown request type: '{kind}'"))
+    }
+}
+
+fn ask_password(input: &mut impl BufRead, output: &mut impl Write) -> io::Result<Secret> {
+    output.write_all(b"Enter password: ")?;
+    output.flush()?;
+    let mut line = String::new();
+    input.read_line(&mut line)?;
+    Ok(Secret::new(line.trim_end_matches(['\r', '\n'])))
+}
+
+/// What is printed of the answer, and the exit code. Errors are lines of the log.
+fn text_of(answer: Answered, log: &Log) -> (Option<String>, u8) {
+    match answer {
+        Ok((command, data)) => {
+            let Shown { text, warnings, failed } = show::show(command, &data);
+            warnings.iter().for_each(|warning| log.warn(warning));
+            (Some(text), if failed { FAILED } else { DONE })
+        }
+        Err(error) => {
+            log.error(error);
+            (None, FAILED)
+        }
+    }
+}
+
+/// The same for programs: one line, whatever happened.
+fn json_of(answer: Answered) -> (Option<String>, u8) {
+    match answer {
+        Ok((command, data)) => {
+            let failed = show::show(command, &data).failed;
+            (Some(data.to_string()), if failed { FAILED } else { DONE })
+        }
+        Err(error) => (Some(Json::from([("error", Json::from(error))]).to_string()), FAILED),
+    }
+}
+
+/// Whoever reads may have left; that is no reason to fail.
+fn print(text: &str) {
+    let _ = writeln!(io::stdout(), "{text}");
+}
+
+fn complain(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}

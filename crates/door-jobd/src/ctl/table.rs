@@ -13,8 +13,8 @@ pub(crate) fn table(columns: &[&str], rows: &[Vec<String>]) -> String {
             cells.flat_map(|cell| cell.split('\n')).map(width).fold(width(head), usize::max)
         })
         .collect();
-    let heads = columns.iter().map(|head| head.to_uppercase()).collect();
-    let dashes = widths.iter().map(|width| "-".repeat(*width)).collect();
+    let heads: Vec<String> = columns.iter().map(|head| head.to_uppercase()).collect();
+    let dashes: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
     let mut lines = Vec::new();
     push_row(&mut lines, &widths, &heads);
     push_row(&mut lines, &widths, &dashes);
@@ -27,7 +27,7 @@ pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-fn push_row(lines: &mut Vec<String>, widths: &[usize], row: &Vec<String>) {
+fn push_row(lines: &mut Vec<String>, widths: &[usize], row: &[String]) {
     let cells: Vec<Vec<&str>> = row.iter().map(|cell| cell.split('\n').collect()).collect();
     let height = cells.iter().map(Vec::len).max().unwrap_or_default();
     for line in 0..height {

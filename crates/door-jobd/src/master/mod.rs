@@ -1,7 +1,82 @@
-//! The master: workers register with it, clients speak to all of them through it.
+//! The master: workers register with it, clients speak to all of them through it. It keeps nothing
+//! on disk: workers come back by themselves when it starts again.
 
 mod manual;
 mod registry;
+mod request;
 mod signal;
+#[cfg(test)]
+mod tests;
 mod throttle;
 mod wanted;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use self::registry::Registry;
+use self::throttle::Throttle;
+use crate::config::MasterConfig;
+use crate::log::Log;
+use crate::net::{Peer, Server};
+
+/// What requests under way get to be answered when the master is stopped.
+const STOP_GRACE: Duration = Duration::from_secs(2);
+/// How long a worker may take to answer. Only `run-manual` has no such limit: its jobs take the time
+/// they take, and pings find out when the worker is gone.
+const WORKER_ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// A cheap handle.
+#[derive(Clone)]
+struct Master(Arc<Inner>);
+
+struct Inner {
+    state: Mutex<State>,
+    /// A poke is held back.
+    poked: Notify,
+    ping_interval: Duration,
+    worker_answer_time_max: Duration,
+    log: Log,
+}
+
+struct State {
+    registry: Registry<Peer>,
+    throttle: Throttle,
+}
+
+/// Listens and serves until `stop` is cancelled. An error, such as a port in use, is a sentence.
+pub async fn run(config: MasterConfig, log: Log, stop: CancellationToken) -> Result<(), String> {
+    let (host, port) = (&config.host, config.port);
+    let server = Server::bind(host, port, config.access.clone(), &log)
+        .await
+        .map_err(|error| format!("cannot listen on {host}:{port}: {error}"))?;
+    serve(server, Master::new(&config, WORKER_ANSWER_TIME_MAX, &log), stop).await;
+    Ok(())
+}
+
+async fn serve(server: Server, master: Master, stop: CancellationToken) {
+    let serving = server.serve(Arc::new(master.clone()), stop, STOP_GRACE);
+    tokio::select! {
+        () = serving => {}
+        () = master.release_pokes() => {}
+    }
+}
+
+impl Master {
+    fn new(config: &MasterConfig, worker_answer_time_max: Duration, log: &Log) -> Master {
+        let throttle = Throttle::new(config.poke_throttle_interval);
+        Master(Arc::new(Inner {
+            state: Mutex::new(State { registry: Registry::new(), throttle }),
+            poked: Notify::new(),
+            ping_interval: config.ping_interval,
+            worker_answer_time_max,
+            log: log.named("master"),
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -25,45 +25,60 @@ pub(crate) type Errand<P> = (Arc<Worker<P>>, Scope);
 pub(crate) struct Registry<P> {
     /// In the order of their registration.
     workers: Vec<Arc<Worker<P>>>,
+    /// Those that know that they are registered. Others may not listen yet, so what they are to be
+    /// polled for is remembered until they do.
+    ready: HashSet<u64>,
     remembered: Wanted,
 }
 
 impl<P> Registry<P> {
     pub(crate) fn new() -> Self {
-        Self { workers: Vec::new(), remembered: Wanted::default() }
+        Self { workers: Vec::new(), ready: HashSet::new(), remembered: Wanted::default() }
     }
 
     pub(crate) fn workers(&self) -> &[Arc<Worker<P>>] {
         &self.workers
     }
 
-    /// Enters a worker, or replaces what its connection said before. Answers what it is to be polled
-    /// for, because it was poked while nobody served it.
-    pub(crate) fn register(&mut self, mut worker: Worker<P>) -> Option<Errand<P>> {
+    /// Enters a worker, or replaces what its connection said before. True for the first time.
+    pub(crate) fn register(&mut self, mut worker: Worker<P>) -> bool {
         if let Some(targets) = &mut worker.targets {
             drop_repeated(targets);
         }
         let worker = Arc::new(worker);
-        match self.workers.iter_mut().find(|known| known.id == worker.id) {
-            Some(known) => *known = Arc::clone(&worker),
-            None => self.workers.push(Arc::clone(&worker)),
+        let known = self.workers.iter_mut().find(|known| known.id == worker.id);
+        let is_new = known.is_none();
+        match known {
+            Some(known) => *known = worker,
+            None => self.workers.push(worker),
         }
+        is_new
+    }
+
+    /// The worker has been told that it is registered. Answers what it is to be polled for, because
+    /// that was poked while nobody served it.
+    pub(crate) fn set_ready(&mut self, id: u64) -> Option<Errand<P>> {
+        let worker = self.workers.iter().find(|worker| worker.id == id).cloned()?;
+        self.ready.insert(id);
         let scope = self.take_remembered(&worker)?;
         Some((worker, scope))
     }
 
     pub(crate) fn remove(&mut self, id: u64) -> Option<Arc<Worker<P>>> {
+        self.ready.remove(&id);
         let place = self.workers.iter().position(|worker| worker.id == id)?;
         Some(self.workers.remove(place))
     }
 
-    /// Whom to poll for what. Targets that no worker names are remembered.
+    /// Whom to poll for what. Targets that no worker names, or only one that may not listen yet, are
+    /// remembered.
     pub(crate) fn poke(&mut self, wanted: &Wanted) -> Vec<Errand<P>> {
         if wanted.is_everything() {
             self.remembered.add_everything();
         }
+        let ready = || self.workers.iter().filter(|worker| self.ready.contains(&worker.id));
         let named: HashSet<&str> =
-            self.workers.iter().flat_map(|worker| worker.names()).map(String::as_str).collect();
+            ready().flat_map(|worker| worker.names()).map(String::as_str).collect();
         for name in wanted.names().filter(|name| !named.contains(name)) {
             self.remembered.add(name);
         }
@@ -74,7 +89,7 @@ impl<P> Registry<P> {
             };
             Some((Arc::clone(worker), scope))
         };
-        self.workers.iter().filter_map(errand).collect()
+        ready().filter_map(errand).collect()
     }
 
     /// Keeps for the next registration what a worker could not be told.
@@ -173,9 +188,15 @@ mod tests {
     fn registry(workers: &[Option<&[&str]>]) -> Registry<()> {
         let mut registry = Registry::new();
         for (id, targets) in (1..).zip(workers) {
-            assert!(registry.register(worker(id, *targets)).is_none());
+            assert!(enter(&mut registry, id, *targets).is_none());
         }
         registry
+    }
+
+    /// Registers a worker; answers what it is polled for then.
+    fn enter(registry: &mut Registry<()>, id: u64, targets: Option<&[&str]>) -> Option<Scope> {
+        registry.register(worker(id, targets));
+        registry.set_ready(id).map(|(_, scope)| scope)
     }
 
     fn seen(errands: Vec<Errand<()>>) -> Vec<(u64, Scope)> {
@@ -202,19 +223,29 @@ mod tests {
     fn a_poke_that_nobody_serves_waits_for_the_worker_that_does() {
         let mut registry = registry(&[Some(&["a"])]);
         assert_eq!(seen(registry.poke(&wanted(&["a", "b", "c"]))), [(1, only(&["a"]))]);
-        assert!(registry.register(worker(2, Some(&["d"]))).is_none());
-        let (known, scope) = registry.register(worker(3, Some(&["x", "b"]))).unwrap();
-        assert_eq!((known.id, scope), (3, only(&["b"])));
-        assert!(registry.register(worker(4, Some(&["b"]))).is_none(), "it was told once");
-        assert!(registry.register(worker(5, Some(&["c"]))).is_some());
+        assert_eq!(enter(&mut registry, 2, Some(&["d"])), None);
+        assert_eq!(enter(&mut registry, 3, Some(&["x", "b"])), Some(only(&["b"])));
+        assert_eq!(enter(&mut registry, 4, Some(&["b"])), None, "it was told once");
+        assert_eq!(enter(&mut registry, 5, Some(&["c"])), Some(only(&["c"])));
+    }
+
+    #[test]
+    fn a_worker_is_not_polled_before_it_knows_that_it_is_registered() {
+        let mut registry = registry(&[]);
+        assert!(registry.register(worker(1, Some(&["a"]))));
+        assert!(!registry.register(worker(1, Some(&["a"]))));
+        assert!(registry.poke(&wanted(&["a"])).is_empty());
+        let (told, scope) = registry.set_ready(1).unwrap();
+        assert_eq!((told.id, scope), (1, only(&["a"])));
+        assert!(registry.set_ready(2).is_none());
     }
 
     #[test]
     fn a_second_registration_replaces_the_first_in_its_place() {
         let mut registry = registry(&[Some(&["a"]), Some(&["b"])]);
         registry.poke(&wanted(&["late"]));
-        let (_, scope) = registry.register(worker(1, Some(&["a", "late", "a"]))).unwrap();
-        assert_eq!(scope, only(&["late"]));
+        let scope = enter(&mut registry, 1, Some(&["a", "late", "a"]));
+        assert_eq!(scope, Some(only(&["late"])));
         assert_eq!(ids(registry.workers()), [1, 2]);
         assert_eq!(registry.workers()[0].targets, Some(names(&["a", "late"])));
     }
@@ -226,19 +257,16 @@ mod tests {
         assert!(registry.remove(1).is_none());
         assert!(registry.serving("a").is_empty());
         registry.remember(&only(&["a"]));
-        let (_, scope) = registry.register(worker(3, Some(&["a"]))).unwrap();
-        assert_eq!(scope, only(&["a"]));
+        assert_eq!(enter(&mut registry, 3, Some(&["a"])), Some(only(&["a"])));
     }
 
     #[test]
     fn a_worker_that_names_nothing_is_polled_for_everything_and_nothing_is_forgotten() {
         let mut registry = registry(&[None]);
         assert_eq!(seen(registry.poke(&wanted(&["a"]))), [(1, Scope::Everything)]);
-        let (_, scope) = registry.register(worker(2, None)).unwrap();
-        assert_eq!(scope, Scope::Everything);
-        let (_, scope) = registry.register(worker(3, Some(&["a"]))).unwrap();
-        assert_eq!(scope, only(&["a"]));
-        assert!(registry.register(worker(4, None)).is_none());
+        assert_eq!(enter(&mut registry, 2, None), Some(Scope::Everything));
+        assert_eq!(enter(&mut registry, 3, Some(&["a"])), Some(only(&["a"])));
+        assert_eq!(enter(&mut registry, 4, None), None);
     }
 
     #[test]
@@ -248,8 +276,7 @@ mod tests {
         flood.add_everything();
         assert!(registry.poke(&flood).is_empty());
         for id in 1..3 {
-            let (_, scope) = registry.register(worker(id, Some(&["a"]))).unwrap();
-            assert_eq!(scope, Scope::Everything);
+            assert_eq!(enter(&mut registry, id, Some(&["a"])), Some(Scope::Everything));
         }
     }
 
@@ -268,6 +295,6 @@ mod tests {
         assert_eq!(ids(&registry.runners("a")), [1, 3]);
         assert_eq!(ids(&registry.runners("z")), [2]);
         assert_eq!(ids(&registry.serving("b")), [2, 3]);
-        assert!(super::Registry::<()>::new().runners("a").is_empty());
+        assert!(Registry::<()>::new().runners("a").is_empty());
     }
 }

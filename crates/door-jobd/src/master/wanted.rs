@@ -78,6 +78,14 @@ impl Wanted {
     }
 }
 
+impl From<&Scope> for Wanted {
+    fn from(scope: &Scope) -> Self {
+        let mut wanted = Self::default();
+        wanted.add_scope(scope);
+        wanted
+    }
+}
+
 impl<'a> FromIterator<&'a str> for Wanted {
     fn from_iter<I: IntoIterator<Item = &'a str>>(names: I) -> Self {
         let mut wanted = Self::default();
