@@ -12,6 +12,7 @@ const REPLACEMENT: char = '\u{FFFD}';
 /// What fits into the table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Shape {
+    pub target: Room,
     pub stdout: Room,
     pub stderr: Room,
     pub signal: Room,
@@ -29,8 +30,6 @@ pub(super) struct Room {
     pub bytes_max: Option<usize>,
     pub chars_max: Option<usize>,
     pub alphabet: Alphabet,
-    /// Wraps the value in SQL, with `?` for it; `?` alone when empty.
-    pub wrap: String,
 }
 
 /// Which characters a column can have.
@@ -42,6 +41,8 @@ pub(super) enum Alphabet {
     ThreeBytes,
     /// PostgreSQL: all but NUL.
     NoNul,
+    /// Those that every table of western Europe has.
+    Latin,
     Ascii,
 }
 
@@ -51,18 +52,20 @@ impl Alphabet {
             Self::All => true,
             Self::ThreeBytes => c.len_utf8() <= 3,
             Self::NoNul => c != '\0',
+            Self::Latin => c.is_ascii() || ('\u{A0}'..='\u{FF}').contains(&c),
             Self::Ascii => c.is_ascii() && c != '\0',
         }
     }
 
     fn replacement(self) -> char {
-        if self == Self::Ascii { '?' } else { REPLACEMENT }
+        if matches!(self, Self::Ascii | Self::Latin) { '?' } else { REPLACEMENT }
     }
 }
 
 impl Room {
-    pub(super) fn sql(&self) -> &str {
-        if self.wrap.is_empty() { "?" } else { &self.wrap }
+    /// Whether a row may have this name at all.
+    pub(super) fn can_have(&self, text: &str) -> bool {
+        text.chars().all(|c| self.alphabet.has(c))
     }
 
     /// How many bytes of `text` from its beginning fit.
@@ -75,7 +78,7 @@ impl Room {
     }
 
     fn read(&self, text: &str) -> String {
-        if text.chars().all(|c| self.alphabet.has(c)) {
+        if self.can_have(text) {
             return text.to_owned();
         }
         let replacement = self.alphabet.replacement();
@@ -160,7 +163,8 @@ fn tail(text: &str, cut: u64, note: &str) -> String {
         tail = format!("\n[cut: {cut} bytes]");
     }
     if !note.is_empty() {
-        let apart = if tail.is_empty() && (text.is_empty() || text.ends_with('\n')) { "" } else { "\n" };
+        let apart =
+            if tail.is_empty() && (text.is_empty() || text.ends_with('\n')) { "" } else { "\n" };
         tail = format!("{tail}{apart}{note}");
     }
     tail
@@ -222,6 +226,7 @@ mod tests {
             (Alphabet::All, "a\0\u{1F600}ü"),
             (Alphabet::ThreeBytes, "a\0\u{FFFD}ü"),
             (Alphabet::NoNul, "a\u{FFFD}\u{1F600}ü"),
+            (Alphabet::Latin, "a\0?ü"),
             (Alphabet::Ascii, "a???"),
         ];
         for (alphabet, wanted) in cases {

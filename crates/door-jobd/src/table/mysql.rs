@@ -146,6 +146,7 @@ impl Backend for Mysql {
         for column in &columns {
             let [name, ..] = column.as_slice() else { continue };
             match name.text().to_ascii_lowercase().as_str() {
+                "target" => shape.target = room(column),
                 "stdout" => shape.stdout = room(column),
                 "stderr" => shape.stderr = room(column),
                 "sig" => shape.signal = room(column),
@@ -256,11 +257,10 @@ fn room(column: &[Value]) -> Room {
     match charset.as_str() {
         "" | "utf8mb4" => {}
         "utf8" | "utf8mb3" => room.alphabet = Alphabet::ThreeBytes,
-        "ascii" => room.alphabet = Alphabet::Ascii,
-        other => {
-            // Characters that it does not have become question marks; it may need more bytes than
-            // we count, but never more than four for one.
-            room.wrap = format!("CONVERT(? USING {other})");
+        "latin1" => room.alphabet = Alphabet::Latin,
+        _ => {
+            // It may need up to four bytes for what we count as one.
+            room.alphabet = Alphabet::Ascii;
             room.bytes_max = room.bytes_max.map(|bytes| bytes / 4);
         }
     }

@@ -38,7 +38,8 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 const PACKET_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Locks are waited for this long; the rest is for reading and writing as expected.
-const SETTINGS: &str = "SET lock_timeout = '5s'; SET default_transaction_isolation = 'read committed'";
+const SETTINGS: &str =
+    "SET lock_timeout = '5s'; SET default_transaction_isolation = 'read committed'";
 
 const DIALECT: Dialect = Dialect {
     quote: '"',
@@ -119,7 +120,8 @@ impl Backend for Postgres {
                        WHERE table_schema = COALESCE(?, current_schema()) AND table_name = ?";
         let schema = Value::from(schema.map(str::to_owned));
         let columns = session.rows(columns, vec![schema, Value::Text(table.into())]).await?;
-        let encoding = session.rows("SELECT current_setting('server_encoding')", Vec::new()).await?;
+        let encoding =
+            session.rows("SELECT current_setting('server_encoding')", Vec::new()).await?;
         let utf8 = encoding.first().and_then(|row| row.first()).is_some_and(|e| e.text() == "UTF8");
         let alphabet = if utf8 { Alphabet::NoNul } else { Alphabet::Ascii };
         let mut shape = Shape {
@@ -132,6 +134,7 @@ impl Backend for Postgres {
             let chars_max = chars.id().and_then(|chars| usize::try_from(chars).ok());
             let room = Room { chars_max, alphabet, ..Room::default() };
             match name.text().as_str() {
+                "target" => shape.target = room,
                 "stdout" => shape.stdout = room,
                 "stderr" => shape.stderr = room,
                 "sig" => shape.signal = room,
@@ -259,6 +262,9 @@ mod tests {
 
     #[test]
     fn places_are_numbered_but_not_in_quotes() {
-        assert_eq!(numbered("a = ? AND \"b?\" = '?' OR c = ?"), "a = $1 AND \"b?\" = '?' OR c = $2");
+        assert_eq!(
+            numbered("a = ? AND \"b?\" = '?' OR c = ?"),
+            "a = $1 AND \"b?\" = '?' OR c = $2"
+        );
     }
 }

@@ -139,9 +139,10 @@ impl Session for SqliteSession {
         self.with(move |connection| {
             let mut statement = connection.prepare_cached(&sql)?;
             let columns = statement.column_count();
-            let rows = statement.query_map(params_from_iter(values.iter().map(parameter)), |row| {
-                (0..columns).map(|at| row.get_ref(at).map(value)).collect()
-            })?;
+            let rows = statement
+                .query_map(params_from_iter(values.iter().map(parameter)), |row| {
+                    (0..columns).map(|at| row.get_ref(at).map(value)).collect()
+                })?;
             rows.collect()
         })
         .await
@@ -151,7 +152,8 @@ impl Session for SqliteSession {
         let sql = sql.to_owned();
         self.with(move |connection| {
             let mut statement = connection.prepare_cached(&sql)?;
-            statement.execute(params_from_iter(values.iter().map(parameter)))?;
+            let mut rows = statement.query(params_from_iter(values.iter().map(parameter)))?;
+            while rows.next()?.is_some() {}
             Ok(())
         })
         .await

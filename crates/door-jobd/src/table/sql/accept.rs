@@ -72,8 +72,10 @@ impl Fetch<'_> {
         if limit == 0 {
             return Ok(ids);
         }
-        for targets in self.targets.chunks(TARGETS_AT_ONCE_MAX) {
-            let values = targets.iter().cloned().map(Value::Text).collect();
+        let room = &scene.shape.target;
+        let targets = self.targets.iter().filter(|target| room.can_have(target));
+        for targets in targets.collect::<Vec<_>>().chunks(TARGETS_AT_ONCE_MAX) {
+            let values = targets.iter().map(|target| Value::Text((*target).clone())).collect();
             let sql = scene.names.waiting(targets.len(), after, limit);
             let rows = session.rows(&sql, values).await?;
             ids.extend(rows.iter().filter_map(|row| row.first().and_then(Value::id)));

@@ -149,9 +149,8 @@ impl Recover<'_> {
         let (_, stderr) = fit::outputs(scene.shape, &nothing, &nothing, Some(self.reason));
         let set = format!(
             "status = 'done', result = 'fail', time_finished = {}, return_code = NULL, \
-             sig = NULL, stderr = {}",
-            self.now,
-            scene.shape.stderr.sql()
+             sig = NULL, stderr = ?",
+            self.now
         );
         for id in &recovered.failed {
             let sql = scene.names.update(&[*id], &set);

@@ -155,9 +155,7 @@ impl SqlTable {
     async fn look(&self) -> Result<Found, Fault> {
         let names = &self.place.names;
         let shape = self.backend.look(names.schema.as_deref(), &names.bare).await?;
-        let mut session = self.backend.begin().await?;
-        session.rows(&names.probe(), Vec::new()).await?;
-        session.commit().await?;
+        self.alone(&names.probe()).await?;
         let marks = match self.make_marks().await {
             Ok(()) => true,
             Err(Fault::Refused(told)) => {
@@ -173,18 +171,26 @@ impl SqlTable {
         Ok(Found { shape, marks })
     }
 
-    /// Who may not make it may still be allowed to use it.
+    /// Who may not make it may still be allowed to use it, and who makes it at the same time as
+    /// another may be refused.
     async fn make_marks(&self) -> Result<(), Fault> {
         let names = &self.place.names;
-        let mut session = self.backend.begin().await?;
-        let there = session.rows(&names.probe_marks(), Vec::new()).await;
-        drop(session);
-        match there {
-            Err(Fault::Refused(_)) => {}
-            known => return known.map(|_| ()),
+        if self.alone(&names.probe_marks()).await.is_ok() {
+            return Ok(());
         }
+        match self.alone(&names.make_marks()).await {
+            Err(Fault::Refused(told)) => match self.alone(&names.probe_marks()).await {
+                Err(Fault::Refused(_)) => Err(Fault::Refused(told)),
+                known => known,
+            },
+            made => made,
+        }
+    }
+
+    /// One statement in a transaction of its own.
+    async fn alone(&self, sql: &str) -> Result<(), Fault> {
         let mut session = self.backend.begin().await?;
-        session.run(&names.make_marks(), Vec::new()).await?;
+        session.run(sql, Vec::new()).await?;
         session.commit().await
     }
 }
@@ -263,12 +269,7 @@ impl Scene<'_> {
     }
 
     /// `set` is the part of an UPDATE after SET.
-    async fn update(
-        &self,
-        session: &mut dyn Session,
-        ids: &[u64],
-        set: &str,
-    ) -> Result<(), Fault> {
+    async fn update(&self, session: &mut dyn Session, ids: &[u64], set: &str) -> Result<(), Fault> {
         for ids in ids.chunks(IDS_AT_ONCE_MAX) {
             session.run(&self.names.update(ids, set), Vec::new()).await?;
         }

@@ -70,7 +70,7 @@ impl Names {
         )
     }
 
-    /// Waiting rows after an id, for as many targets as there are values; each target is looked up
+    /// Waiting rows after an id, for as many targets as there are places for values; each is looked up
     /// by itself, so that an index on status, target and id is read in order.
     pub(super) fn waiting(&self, targets: usize, after: u64, limit: usize) -> String {
         let one = format!(

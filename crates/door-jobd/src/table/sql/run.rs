@@ -159,11 +159,8 @@ async fn write(
         Value::Text(written.stdout),
     ];
     let set = format!(
-        "status = 'done', result = '{result}', time_finished = ?, return_code = ?, sig = {}, \
-         stderr = {}, stdout = {}",
-        scene.shape.signal.sql(),
-        scene.shape.stderr.sql(),
-        scene.shape.stdout.sql()
+        "status = 'done', result = '{result}', time_finished = ?, return_code = ?, sig = ?, \
+         stderr = ?, stdout = ?"
     );
     for ids in ids.chunks(ALIKE_MAX) {
         let places = ids.len().next_power_of_two();

@@ -1,0 +1,262 @@
+//! A table of jobs in a database of its own, workers on it, and a look at it from outside.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use windlass_core::launch::Output;
+use windlass_door_jobd::table::{self, End, Fetched, Owner, Storage, Table};
+use windlass_test_servers::{Kind, Server, mariadb, postgres};
+
+/// Long enough for no test to see it end.
+pub(crate) const LEASE: Duration = Duration::from_secs(3600);
+
+/// A lease that has run out as soon as it is given.
+pub(crate) const NO_LEASE: Duration = Duration::ZERO;
+
+/// No ids.
+pub(crate) const NOBODY: [u64; 0] = [];
+
+/// The table of the original, to the letter.
+const MYSQL: &str = "CREATE TABLE `jobs` (
+  `id` int(10) UNSIGNED NOT NULL AUTO_INCREMENT,
+  `target` char(16) NOT NULL,
+  `time_created` int(10) UNSIGNED NOT NULL,
+  `time_started` int(10) UNSIGNED NOT NULL DEFAULT 0,
+  `time_finished` int(10) UNSIGNED NOT NULL DEFAULT 0,
+  `status` enum('waiting','manual','accepted','running','done','ignored') NOT NULL DEFAULT 'waiting',
+  `result` enum('ok','fail') DEFAULT NULL,
+  `return_code` tinyint(3) UNSIGNED DEFAULT NULL,
+  `sig` char(10) DEFAULT NULL,
+  `stdout` mediumtext DEFAULT NULL,
+  `stderr` mediumtext DEFAULT NULL,
+  PRIMARY KEY (`id`),
+  KEY `status_target_idx` (`status`, `target`, `id`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8";
+
+/// The files that document the other two.
+const POSTGRES: &str = include_str!("../../../src/table/postgres.rs");
+const SQLITE: &str = include_str!("../../../src/table/sqlite.rs");
+
+/// The SQL that stands in the documentation of a module.
+fn documented(source: &str) -> String {
+    let lines = source.lines().skip_while(|line| !line.contains("```sql")).skip(1);
+    let lines = lines.take_while(|line| !line.contains("```"));
+    lines.map(|line| line.trim_start_matches("//!").to_owned() + "\n").collect()
+}
+
+/// Where the table is.
+enum Place {
+    Shared(&'static Server),
+    Own(Server),
+    File(TempDir),
+}
+
+pub(crate) struct World {
+    place: Place,
+    database: String,
+}
+
+/// Declares one test for each database.
+macro_rules! everywhere {
+    ($($name:ident)*) => {$(
+        mod $name {
+            use crate::harness::World;
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn mysql() {
+                super::$name(World::mysql()).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn postgres() {
+                super::$name(World::postgres()).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn sqlite() {
+                super::$name(World::sqlite()).await;
+            }
+        }
+    )*};
+}
+pub(crate) use everywhere;
+
+impl World {
+    pub(crate) fn mysql() -> Self {
+        Self::on(Place::Shared(mariadb()), MYSQL)
+    }
+
+    pub(crate) fn postgres() -> Self {
+        Self::on(Place::Shared(postgres()), &documented(POSTGRES))
+    }
+
+    pub(crate) fn sqlite() -> Self {
+        Self::on(Place::File(TempDir::new().unwrap()), &documented(SQLITE))
+    }
+
+    /// On a server that the test may kill.
+    pub(crate) fn mortal(kind: Kind) -> Self {
+        let own = Place::Own(Server::start(kind));
+        match kind {
+            Kind::MariaDb => Self::on(own, MYSQL),
+            Kind::Postgres => Self::on(own, &documented(POSTGRES)),
+        }
+    }
+
+    pub(crate) fn mysql_with(replace: &[(&str, &str)]) -> Self {
+        let change = |sql: String, (old, new): &(&str, &str)| {
+            assert!(sql.contains(old), "{old}");
+            sql.replace(old, new)
+        };
+        let sql = replace.iter().fold(MYSQL.to_owned(), change);
+        Self::on(Place::Shared(mariadb()), &sql)
+    }
+
+    fn on(place: Place, table: &str) -> Self {
+        let database = match &place {
+            Place::Shared(server) => server.new_database(),
+            Place::Own(server) => server.new_database(),
+            Place::File(folder) => folder.path().join("jobs.db").display().to_string(),
+        };
+        let world = Self { place, database };
+        world.sql(table);
+        world
+    }
+
+    pub(crate) fn server(&self) -> &Server {
+        match &self.place {
+            Place::Shared(server) => server,
+            Place::Own(server) => server,
+            Place::File(_) => panic!("a file has no server"),
+        }
+    }
+
+    pub(crate) fn database(&self) -> &str {
+        &self.database
+    }
+
+    pub(crate) fn is_mysql(&self) -> bool {
+        !matches!(self.place, Place::File(_)) && self.server().kind() == Kind::MariaDb
+    }
+
+    pub(crate) fn is_postgres(&self) -> bool {
+        !matches!(self.place, Place::File(_)) && self.server().kind() == Kind::Postgres
+    }
+
+    pub(crate) fn url(&self) -> String {
+        match &self.place {
+            Place::Shared(server) => server.url(&self.database),
+            Place::Own(server) => server.url(&self.database),
+            Place::File(_) => format!("sqlite://{}", self.database),
+        }
+    }
+
+    pub(crate) fn worker(&self, name: &str) -> Arc<dyn Table> {
+        static BOOT: AtomicU64 = AtomicU64::new(1);
+        let boot = BOOT.fetch_add(1, Ordering::Relaxed);
+        let storage = Storage::parse(&self.url(), None).unwrap();
+        table::open(&storage, Owner { name: name.into(), boot })
+    }
+
+    /// Lines of fields with tabs between, as the client of the database shows them.
+    pub(crate) fn sql(&self, sql: &str) -> String {
+        match &self.place {
+            Place::Shared(server) => server.sql(&self.database, sql),
+            Place::Own(server) => server.sql(&self.database, sql),
+            Place::File(_) => self.sqlite_sql(sql),
+        }
+    }
+
+    fn sqlite_sql(&self, sql: &str) -> String {
+        let file = rusqlite::Connection::open(&self.database).unwrap();
+        file.busy_timeout(Duration::from_secs(30)).unwrap();
+        if !sql.starts_with("SELECT") {
+            file.execute_batch(sql).unwrap();
+            return String::new();
+        }
+        let mut statement = file.prepare(sql).unwrap();
+        let columns = statement.column_count();
+        let mut rows = statement.query([]).unwrap();
+        let mut lines = String::new();
+        while let Some(row) = rows.next().unwrap() {
+            let field = |at| match row.get_ref(at).unwrap() {
+                rusqlite::types::ValueRef::Null => "NULL".to_owned(),
+                rusqlite::types::ValueRef::Integer(number) => number.to_string(),
+                other => String::from_utf8_lossy(other.as_bytes().unwrap()).into_owned(),
+            };
+            let fields: Vec<String> = (0..columns).map(field).collect();
+            writeln!(lines, "{}", fields.join("\t")).unwrap();
+        }
+        lines
+    }
+
+    /// Rows of these targets; their ids are 1, 2, 3 …
+    pub(crate) fn add(&self, status: &str, targets: &[&str]) {
+        let row = |target: &&str| format!("('{target}', 1, '{status}')");
+        for targets in targets.chunks(1000) {
+            let rows: Vec<String> = targets.iter().map(row).collect();
+            let rows = rows.join(", ");
+            self.sql(&format!("INSERT INTO jobs (target, time_created, status) VALUES {rows}"));
+        }
+    }
+
+    /// `id status`, by id.
+    pub(crate) fn statuses(&self) -> Vec<(u64, String)> {
+        let lines = self.sql("SELECT id, status FROM jobs ORDER BY id");
+        let read = |line: &str| {
+            let (id, status) = line.split_once('\t').unwrap();
+            (id.parse().unwrap(), status.to_owned())
+        };
+        lines.lines().map(read).collect()
+    }
+
+    pub(crate) fn status(&self, id: u64) -> String {
+        self.one("status", id)
+    }
+
+    /// One field; `NULL` in every database when it has no value.
+    pub(crate) fn one(&self, column: &str, id: u64) -> String {
+        let text = if self.is_mysql() { "CHAR" } else { "TEXT" };
+        let field = format!("COALESCE(CAST({column} AS {text}), 'NULL')");
+        let line = self.sql(&format!("SELECT {field} FROM jobs WHERE id = {id}"));
+        line.strip_suffix('\n').unwrap_or(&line).to_owned()
+    }
+
+    pub(crate) fn marks(&self) -> String {
+        self.sql("SELECT id, owner, was FROM jobs_windlass ORDER BY id")
+    }
+}
+
+pub(crate) fn names(targets: &[&str]) -> Vec<String> {
+    targets.iter().map(|target| (*target).to_owned()).collect()
+}
+
+pub(crate) fn ids(fetched: &Fetched) -> Vec<u64> {
+    fetched.rows.iter().map(|row| row.id).collect()
+}
+
+/// A job that went well and said nothing.
+pub(crate) fn end(id: u64) -> End {
+    End {
+        id,
+        ok: true,
+        code: Some(0),
+        signal: None,
+        stdout: Output::default(),
+        stderr: Output::default(),
+        note: None,
+        finished_at: 1_700_000_000,
+    }
+}
+
+pub(crate) fn output(bytes: &[u8]) -> Output {
+    Output { bytes: bytes.to_vec(), dropped: 0 }
+}
+
+/// Pauses between two looks at something observable.
+pub(crate) async fn pause() {
+    tokio::time::sleep(Duration::from_millis(20)).await;
+}
