@@ -27,8 +27,8 @@ use crate::shared::Shared;
 
 /// How long a take waits for jobs that were just added to reach the store.
 const FRESH_PATIENCE: Duration = Duration::from_millis(500);
-/// Types whose settings a take reads one by one; when there are more, it waits for a look.
-const SETTINGS_READS_MAX: usize = 16;
+/// New types that a take asks about one by one; when there are more, it waits for a look.
+const NEW_TYPES_MAX: usize = 16;
 
 /// Takes jobs; waits for some when there are none. A caller that goes away at any moment leaves no
 /// job behind that nobody knows of: what was taken for it goes back.
@@ -92,7 +92,7 @@ fn is_empty(took: &Took) -> bool {
 }
 
 async fn take_now(shared: &Shared, wish: &TakeWish) -> Result<Took, Error> {
-    learn_settings(shared, wish).await?;
+    learn_types(shared, wish).await?;
     let limited = limited_types(shared, wish);
     // Two who count at the same time would both take the last place.
     let _counting = match limited.iter().any(|(_, settings, _)| settings.concurrency.is_some()) {
@@ -139,17 +139,20 @@ async fn take_now(shared: &Shared, wish: &TakeWish) -> Result<Took, Error> {
     Ok(took)
 }
 
-/// A type that has just come into being may have settings that the scheduler does not know yet.
-async fn learn_settings(shared: &Shared, wish: &TakeWish) -> Result<(), Error> {
+/// A type that has just come into being may have settings that the scheduler does not know yet. It
+/// is asked about once: where jobs are taken as fast as they come, no look would ever tell of it.
+async fn learn_types(shared: &Shared, wish: &TakeWish) -> Result<(), Error> {
     let mut unknown = shared.scheduler().unknown_of(&wish.tenant);
     unknown.retain(|key| is_wanted(&wish.names, &key.name));
-    if unknown.len() > SETTINGS_READS_MAX || *shared.looks.borrow() == 0 {
+    if unknown.len() > NEW_TYPES_MAX || *shared.looks.borrow() == 0 {
         look_afresh(shared).await;
         return Ok(());
     }
     for key in unknown {
         let settings = shared.store.type_settings_get(&key).await.map_err(store_error)?;
-        shared.scheduler().learn(&key, settings);
+        let handler = shared.store.handler_get(&key, None).await.map_err(store_error)?;
+        shared.scheduler().learn(&key, settings, handler.map(|handler| handler.id));
+        shared.dispatch_wake.notify_one();
     }
     Ok(())
 }

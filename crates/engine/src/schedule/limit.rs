@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use windlass_core::{Tenant, Timestamp, TypeKey, TypeName, TypeSettings};
+use windlass_core::{HandlerId, Tenant, Timestamp, TypeKey, TypeName, TypeSettings};
 
 use super::{Entry, Scheduler, burst};
 
@@ -13,7 +13,7 @@ use super::{Entry, Scheduler, burst};
 pub(super) struct Remembered {
     /// With a limit of their own.
     limited: Types,
-    /// With jobs, and settings that nobody has told yet.
+    /// With jobs, and nobody has told yet how they are run.
     pub unknown: Types,
     /// Over their rate before, and not any more.
     pub rested: HashSet<TypeKey>,
@@ -45,18 +45,26 @@ impl Types {
 }
 
 impl Scheduler {
-    /// Types with jobs whose settings are not known.
+    /// Types with jobs of which no look at the store has told yet.
     pub(crate) fn unknown_of(&self, tenant: &Tenant) -> Vec<TypeKey> {
         self.remembered.unknown.of(tenant).collect()
     }
 
-    /// The settings of a type of which no look at the store has told yet.
-    pub(crate) fn learn(&mut self, key: &TypeKey, settings: TypeSettings) {
+    /// How a type is run of which no look at the store has told yet.
+    pub(crate) fn learn(
+        &mut self,
+        key: &TypeKey,
+        settings: TypeSettings,
+        handler: Option<HandlerId>,
+    ) {
         if self.remembered.unknown.remove(key)
-            && let Some(entry) = self.types.get_mut(key)
+            && let Some(entry) = self.types.get_mut(key).filter(|entry| !entry.known)
         {
+            entry.known = true;
             entry.settings = Arc::new(settings);
+            entry.set_handler(handler);
             self.remember(key);
+            self.reopen(key);
         }
     }
 

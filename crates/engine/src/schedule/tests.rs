@@ -277,3 +277,46 @@ fn an_idle_type_is_remembered_with_its_handler_and_a_new_one_asks_for_a_look() {
     assert!(scheduler.select(NOW, &HashSet::new(), &mut rng).is_some());
     assert!(!scheduler.note(&key("a", "new"), 1));
 }
+
+#[test]
+fn a_new_type_is_asked_about_once_and_then_known() {
+    let mut scheduler = scheduler(Fairness::Tenant, vec![]);
+    let (t, other) = (key("a", "t"), key("b", "t"));
+    assert!(!scheduler.note(&t, 1) && !scheduler.note(&other, 1));
+    assert_eq!(scheduler.unknown_of(&t.tenant), std::slice::from_ref(&t));
+    let settings = TypeSettings { concurrency: Some(3), ..TypeSettings::default() };
+    scheduler.learn(&t, settings, handler());
+    assert!(scheduler.unknown_of(&t.tenant).is_empty() && scheduler.note(&t, 1));
+    let limited = scheduler.limited_of(&t.tenant, NOW);
+    assert_eq!((limited.len(), limited[0].1.concurrency, limited[0].2), (1, Some(3), false));
+    let mut rng = fastrand::Rng::with_seed(3);
+    assert!(scheduler.select(NOW, &HashSet::new(), &mut rng).is_some(), "its handler runs it");
+    // A look that does not tell of a type that waits does not make it known.
+    scheduler.look_begins();
+    scheduler.note(&other, 1);
+    scheduler.look_ends(vec![]);
+    assert_eq!(scheduler.unknown_of(&other.tenant), [other]);
+    scheduler.set_settings(&t, TypeSettings::default());
+    assert!(scheduler.limited_of(&t.tenant, NOW).is_empty());
+}
+
+#[test]
+fn those_who_wait_may_hope_for_no_more_than_a_type_gives() {
+    let limited = |name, concurrency, rate| WaitingType {
+        settings: TypeSettings { concurrency, rate, ..TypeSettings::default() },
+        ..waiting("a", name, 50)
+    };
+    let types = vec![limited("free", None, None), limited("two", Some(2), None)];
+    let types: Vec<_> = types.into_iter().chain([limited("slow", None, Some(5.0))]).collect();
+    let keys: Vec<TypeKey> = types.iter().map(|of| of.key.clone()).collect();
+    let [free, two, slow]: [TypeKey; 3] = keys.clone().try_into().unwrap();
+    let mut scheduler = scheduler(Fairness::Tenant, types);
+    let hope = [(free.clone(), 50), (two.clone(), 2), (slow.clone(), 5)];
+    assert_eq!(scheduler.hope_for(keys.clone()), hope);
+    scheduler.spend_rate(&slow, 5, NOW);
+    assert_eq!(scheduler.hope_for(keys), hope[..2], "it rests");
+    assert!(scheduler.take_rested(NOW).is_empty());
+    let later = NOW + Duration::from_secs(1);
+    assert_eq!(scheduler.take_rested(later), [(slow, 5)]);
+    assert!(scheduler.take_rested(later).is_empty(), "it is told once");
+}
