@@ -81,7 +81,7 @@ pub(super) async fn converse(
         }
     };
     let cut = tokio::select! {
-        () = peer.closed() => true,
+        () = peer.cut() => true,
         _ = async { tokio::join!(reading, writing) } => false,
     };
     if peer.end_asks() {
@@ -147,7 +147,7 @@ impl Reader {
 
     async fn take_messages(&mut self) -> Result<(), End> {
         loop {
-            if self.peer.is_closed() {
+            if self.peer.is_cut() {
                 return Err(End::Now);
             }
             let bytes_max = if self.peer.is_asked() { ANSWER_BYTES_MAX } else { MESSAGE_BYTES_MAX };

@@ -64,6 +64,8 @@ struct Inner {
     asks: Mutex<Asks>,
     /// How often something came.
     heard: AtomicU64,
+    /// The peer cannot be asked any more.
+    ended: CancellationToken,
     /// The connection ends at once.
     cut: CancellationToken,
 }
@@ -73,13 +75,11 @@ struct Asks {
     waiting: HashMap<u32, oneshot::Sender<Result<Json, AskError>>>,
     /// Sent with the first request.
     password: Option<Secret>,
-    ended: bool,
 }
 
 impl Peer {
     pub(super) fn new(addr: SocketAddr, password: Option<Secret>, log: &Log) -> Peer {
-        let asks =
-            Asks { numbers: Numbers::new(), waiting: HashMap::new(), password, ended: false };
+        let asks = Asks { numbers: Numbers::new(), waiting: HashMap::new(), password };
         Peer(Arc::new(Inner {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             addr,
@@ -87,6 +87,7 @@ impl Peer {
             outbound: Outbound::default(),
             asks: Mutex::new(asks),
             heard: AtomicU64::new(0),
+            ended: CancellationToken::new(),
             cut: CancellationToken::new(),
         }))
     }
@@ -105,7 +106,7 @@ impl Peer {
         let (sender, receiver) = oneshot::channel();
         let mut answer = Answer { peer: self.clone(), no: None, receiver };
         let mut asks = self.asks();
-        let refusal = if asks.ended {
+        let refusal = if self.0.ended.is_cancelled() {
             Some(AskError::Closed)
         } else if asks.waiting.len() >= ASKS_MAX {
             Some(AskError::TooMany)
@@ -141,7 +142,7 @@ impl Peer {
             }
             self.send(wire::PING.to_vec());
             tokio::select! {
-                () = self.0.cut.cancelled() => return,
+                () = self.closed() => return,
                 () = tokio::time::sleep(interval) => {}
             }
             let now = self.heard();
@@ -155,12 +156,17 @@ impl Peer {
         self.0.cut.cancel();
     }
 
-    /// Waits for the end of the connection.
+    /// Waits until the peer cannot be asked any more. Answers to its own requests may still be due.
     pub async fn closed(&self) {
+        self.0.ended.cancelled().await;
+    }
+
+    /// Waits for `close`.
+    pub(super) async fn cut(&self) {
         self.0.cut.cancelled().await;
     }
 
-    pub(super) fn is_closed(&self) -> bool {
+    pub(super) fn is_cut(&self) -> bool {
         self.0.cut.is_cancelled()
     }
 
@@ -206,8 +212,8 @@ impl Peer {
     /// All who wait hear that there will be no answer. True for the first time.
     pub(super) fn end_asks(&self) -> bool {
         let mut asks = self.asks();
-        let first = !asks.ended;
-        asks.ended = true;
+        let first = !self.0.ended.is_cancelled();
+        self.0.ended.cancel();
         // Without their senders, those who wait find the connection closed.
         asks.waiting.clear();
         first

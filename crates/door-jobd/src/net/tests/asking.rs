@@ -64,6 +64,17 @@ async fn when_the_connection_ends_there_is_no_answer() {
 }
 
 #[tokio::test]
+async fn a_connection_counts_as_closed_although_answers_are_due() {
+    let (peer, mut client, fake) = pair(None).await;
+    client.send(r#"[0,{"no":1,"type":"wait"}]"#).await;
+    fake.waiting(1).await;
+    client.half_close().await;
+    within(peer.closed()).await;
+    fake.gate.add_permits(1);
+    assert_eq!(client.receive().await, r#"[1,{"no":1,"data":"waited"}]"#);
+}
+
+#[tokio::test]
 async fn closing_ends_a_connection_at_once() {
     let (peer, mut client, fake) = pair(None).await;
     let answer = peer.ask("poll", None);

@@ -24,7 +24,7 @@ use crate::wire::{END, Json};
 /// Longer than anything takes here.
 const LONG: Duration = Duration::from_secs(30);
 
-/// Bytes of a big answer.
+/// Bytes of something big to read.
 const BIG: usize = 8 * 1024 * 1024;
 
 /// Answers a few requests, and counts.
@@ -75,7 +75,11 @@ impl Handler for Fake {
                 Ok("waited".into())
             }
             "ask back" => peer.ask("name", None).await.map_err(|error| error.to_string()),
-            "big" => Ok("x".repeat(BIG).into()),
+            "big" => {
+                // Written out by hand, because that is fast.
+                peer.send(vec![b'x'; BIG]);
+                Ok("sent".into())
+            }
             other => Err(format!("unknown request type: '{other}'")),
         }
     }
