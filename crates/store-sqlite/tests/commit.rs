@@ -13,9 +13,10 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
+use windlass_core::edit::{Ask, Decision, Edit, Seen, Which};
 use windlass_core::handler::{HandlerOptions, HandlerSpec, Lang};
 use windlass_core::store::{Durability, EndRequest, Error, Inserted};
-use windlass_core::{Store, TypeKey};
+use windlass_core::{NewJob, Priority, Store, TypeKey};
 use windlass_store_sqlite::{Options, SqliteStore};
 
 use common::{NOW, assert_consistent, claim, done, id, insert, job, key, tenant};
@@ -166,6 +167,45 @@ async fn an_operation_that_fails_half_way_does_not_spoil_its_neighbours() {
     let stats = watched.store.type_stats(None).await.unwrap();
     assert_eq!(stats.len(), 1, "the type of the failed call is gone");
     assert_eq!(stats[0].ready, NEIGHBOURS as u64);
+    watched.store.close().await;
+    assert_consistent(&watched.path);
+}
+
+#[tokio::test]
+async fn a_decision_that_refuses_half_way_leaves_nothing_among_its_neighbours() {
+    const NEIGHBOURS: i64 = 20;
+    let watched = Watched::new(PATIENT);
+    let urgent = |number| NewJob { priority: Priority::new(1000).unwrap(), ..job(number) };
+    let other = watched.locked_by_another();
+    let mut calls = JoinSet::new();
+    for number in 1..=NEIGHBOURS {
+        let store = watched.store.clone();
+        calls.spawn(async move {
+            store.job_insert(insert(vec![job(number)], Durability::Relaxed)).await.unwrap();
+            true
+        });
+        let store = watched.store.clone();
+        let new_type = TypeKey::new("acme", &format!("new {number}")).unwrap();
+        let edits = [urgent(100 + number), NewJob { key: new_type, ..urgent(200 + number) }];
+        let edits: Vec<Edit> = edits.into_iter().map(|new| Edit::Insert(Box::new(new))).collect();
+        let decide = move |index: usize, _: &Seen| match index {
+            0 => Ok(Decision { edits: edits.clone(), id: None }),
+            _ => Err("no".to_owned()),
+        };
+        let which = vec![Which::Job(id(1)), Which::Job(id(1))];
+        let (tenant, durability, decide) = (tenant(), Durability::Relaxed, Arc::new(decide));
+        let ask = Ask { tenant, which, decide, durability, now: NOW };
+        calls.spawn(async move { store.job_decide(ask).await.is_ok() });
+    }
+    tokio::task::yield_now().await;
+    other.execute_batch("ROLLBACK").unwrap();
+    let done = calls.join_all().await.into_iter().filter(|done| *done).count();
+    assert_eq!(done, NEIGHBOURS as usize, "decisions refuse, inserts do not");
+
+    let stats = watched.store.type_stats(None).await.unwrap();
+    assert_eq!((stats.len(), stats[0].ready), (1, NEIGHBOURS as u64));
+    let first = claim(&*watched.store, 1).await.remove(0);
+    assert_eq!(first.job.id, id(1), "none of the urgent ones is there");
     watched.store.close().await;
     assert_consistent(&watched.path);
 }

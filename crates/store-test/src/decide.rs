@@ -257,6 +257,7 @@ pub async fn a_put_payload_replaces_the_old_one_at_every_size(harness: &dyn Harn
         } else {
             assert_eq!((kept, piece), (Some(Payload::Inline(payload.clone())), None));
         }
+        assert_eq!(store.whole(1).await.payload, Payload::Inline(payload), "it is shown whole");
         store.alter(1, |job| job.attempt += 1).await;
         assert_eq!(store.get(1).await.payload_bytes, bytes as u64, "no new one, no change");
     }

@@ -168,7 +168,9 @@ fn plain_took(took: Took) -> impl Debug {
 /// The same types in the same order.
 fn plain_moved(moved: Moved) -> impl Debug {
     let ready: BTreeMap<_, _> = moved.ready.into_iter().collect();
-    (ready, moved.due, moved.stopped, moved.touched, moved.entered)
+    let back = moved.back.into_iter().map(|(before, after)| (plain(before), plain(after)));
+    let back: Vec<(Job, Job)> = back.collect();
+    (ready, moved.due, moved.stopped, moved.touched, moved.entered, back)
 }
 
 fn plain_changed(changed: Changed) -> Changed {
