@@ -9,6 +9,7 @@
 //! | `wiring` | the parts of a daemon put together |
 //! | `client` | the commands that talk to a daemon |
 //! | `source` | a handler's file taken apart |
+//! | `jobd` | the programs `jobd`, `jobd-master` and `jobctl` |
 //! | `doctor` | how handlers are kept apart on this machine |
 //! | `demo` | a queue that shows itself |
 //! | `temporary` | the daemon that it uses, gone when it ends |
@@ -19,6 +20,7 @@ mod client;
 mod config;
 mod demo;
 mod doctor;
+mod jobd;
 mod log;
 mod output;
 mod serve;
@@ -34,6 +36,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 
 use crate::cli::Action;
+use crate::jobd::Program;
 
 /// Refused or failed.
 const FAILED: u8 = 1;
@@ -41,6 +44,11 @@ const FAILED: u8 = 1;
 const MISUSED: u8 = 2;
 
 fn main() -> ExitCode {
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let words: Vec<String> = words.collect();
+    if let Some((program, words)) = jobd::program_of(&words) {
+        return jobd::run(program, words);
+    }
     let cli = match cli::parse() {
         Ok(cli) => cli,
         Err(answer) => {
@@ -54,6 +62,9 @@ fn main() -> ExitCode {
         Action::Demo => demo::run(),
         Action::Doctor(flags) => doctor::run(&flags, cli.target.json),
         Action::Completions { shell } => completions(shell),
+        Action::Jobd { words } => Ok(jobd::run(Program::Worker, &words)),
+        Action::JobdMaster { words } => Ok(jobd::run(Program::Master, &words)),
+        Action::Jobctl { words } => Ok(jobd::run(Program::Ctl, &words)),
         action => ask(&cli.target, action),
     };
     ended.unwrap_or_else(|error| failed(&error))

@@ -9,7 +9,7 @@ use windlass_core::launch::{LaunchSpec, Launched, Output, Running};
 
 use super::retry::Failures;
 use super::state::Told;
-use super::{ROWS_AT_ONCE_MAX, Rules, Worker, manual};
+use super::{ROWS_AT_ONCE_MAX, Rules, STOPS, Worker, manual};
 use crate::table::{End, Row, Unwritten};
 
 /// What is replaced by a job's id in the command.
@@ -38,7 +38,7 @@ pub(super) async fn start_all(worker: &Arc<Worker>) {
                 launch(worker, rows, &started.into_iter().collect());
             }
             None => {
-                let back = give_up(worker, rows, "the worker stops");
+                let back = give_up(worker, rows, STOPS);
                 worker.hand_back(&back).await;
             }
         }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use windlass_core::launch::Output;
 
-use super::Worker;
 use super::retry::Failures;
 use super::state::Told;
+use super::{STOPS, Worker};
 use crate::table::{End, Manual, TableError};
 use crate::wire::{Json, Object};
 
@@ -15,7 +15,6 @@ use crate::wire::{Json, Object};
 const ANSWER_OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How long the database may be away before the client is told.
 const AWAY_MAX: Duration = Duration::from_secs(10);
-const STOPS: &str = "the worker stops";
 
 /// Runs the jobs of these ids and answers when all have ended. They go on when the client leaves.
 pub(super) async fn run(worker: &Worker, data: &Json) -> Result<Json, String> {

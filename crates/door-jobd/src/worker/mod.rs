@@ -53,6 +53,9 @@ const ROWS_AT_ONCE_MAX: usize = 500;
 /// How often rows are tried to be handed back; then their lease runs out.
 const HAND_BACK_TRIES_MAX: u32 = 5;
 
+/// Why something is not done any more.
+const STOPS: &str = "the worker stops";
+
 /// How jobs are run.
 #[derive(Debug, Clone, Default)]
 struct Rules {

@@ -2,7 +2,7 @@
 
 use windlass_core::launch::SignalTo;
 
-use super::{Worker, manual};
+use super::{STOPS, Worker, manual};
 use crate::memory_usage;
 use crate::wire::check::{self, Field, Kind};
 use crate::wire::{Json, Object};
@@ -26,7 +26,12 @@ pub(super) async fn answer(
 ) -> Result<Json, String> {
     match kind {
         "poll" => {
-            worker.poll(targets(worker, asker, &data)?.as_deref());
+            let targets = targets(worker, asker, &data)?;
+            if worker.state().queue.is_closed() {
+                // Whoever asks can find another worker.
+                return Err(STOPS.to_owned());
+            }
+            worker.poll(targets.as_deref());
             done()
         }
         "pause" => {

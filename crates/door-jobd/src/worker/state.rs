@@ -12,6 +12,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use windlass_core::launch::{Running, SignalTo};
 
+use super::STOPS;
 use super::queue::Queue;
 use crate::table::{End, Row};
 use crate::wire::Json;
@@ -110,13 +111,15 @@ impl State {
     }
 
     /// Answers the rows that are new here. One that is not was taken from us when its lease ran
-    /// out, while its job still runs, and has come back: that run counts.
+    /// out, and has come back: its place in the queue counts, or the run that is under way.
     fn hold(&mut self, rows: Vec<(Row, Option<oneshot::Sender<Told>>)>) -> Vec<Row> {
         let mut new = Vec::new();
         for (row, waiter) in rows {
             if let Some(held) = self.held.get_mut(&row.id) {
                 held.waiter = waiter.or(held.waiter.take());
-                self.again.push(row);
+                if !matches!(held.phase, Phase::Queued) {
+                    self.again.push(row);
+                }
             } else {
                 new.push(row.clone());
                 self.held.insert(row.id, Held { row, phase: Phase::Queued, waiter });
@@ -127,7 +130,7 @@ impl State {
 
     fn release(&mut self, rows: &[Row]) {
         let closed = self.queue.is_closed();
-        let reason = if closed { "the worker stops" } else { "its target is not served any more" };
+        let reason = if closed { STOPS } else { "its target is not served any more" };
         for row in rows {
             self.gone(row.id, reason);
         }
@@ -249,7 +252,7 @@ impl State {
     pub(super) fn close(&mut self) -> Vec<Row> {
         let back = self.queue.close();
         for row in &back {
-            self.gone(row.id, "the worker stops");
+            self.gone(row.id, STOPS);
         }
         back
     }
@@ -380,7 +383,8 @@ mod tests {
     fn a_row_that_comes_back_while_its_job_runs_is_not_run_twice() {
         let mut state = state(1);
         state.fetched(&[], vec![row(1)], false);
-        state.starting(9);
+        state.fetched(&[], vec![row(1)], false);
+        assert_eq!(ids(&state.starting(9)), [1]);
         state.ended(end(1, 0), Ok(Json::Null));
         state.fetched(&[], vec![row(1)], false);
         assert_eq!(ids(&state.starting(9)), [1]);

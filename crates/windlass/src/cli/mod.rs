@@ -101,6 +101,27 @@ pub(crate) enum Action {
         /// The shell that the script is for.
         shell: Shell,
     },
+    /// Be jobd: run the jobs of a table that others fill.
+    #[command(disable_help_flag = true)]
+    Jobd {
+        /// As those of jobd; without any, they are explained.
+        #[arg(value_name = "OPTIONS", allow_hyphen_values = true, trailing_var_arg = true)]
+        words: Vec<String>,
+    },
+    /// Be jobd-master: speak to many jobd workers.
+    #[command(disable_help_flag = true)]
+    JobdMaster {
+        /// As those of jobd-master; without any, they are explained.
+        #[arg(value_name = "OPTIONS", allow_hyphen_values = true, trailing_var_arg = true)]
+        words: Vec<String>,
+    },
+    /// Be jobctl: control jobd and jobd-master.
+    #[command(disable_help_flag = true)]
+    Jobctl {
+        /// As those of jobctl; without any, they are explained.
+        #[arg(value_name = "WORDS", allow_hyphen_values = true, trailing_var_arg = true)]
+        words: Vec<String>,
+    },
 }
 
 /// Reads the command line; on wrong usage, or when help is asked for, clap has the answer.
@@ -112,7 +133,7 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
 /// The whole command, with what is made from the table of keys.
 pub(crate) fn command() -> Command {
     let mut command = Cli::command().mut_subcommand("serve", serve::with_keys);
-    for local in ["serve", "demo", "completions"] {
+    for local in ["serve", "demo", "completions", "jobd", "jobd-master", "jobctl"] {
         command = command.mut_subcommand(local, |command| refusing(command, &TARGET));
     }
     // It talks to no daemon, and prints JSON all the same.

@@ -37,9 +37,13 @@ pub(crate) async fn run(target: &Target, action: Action) -> anyhow::Result<ExitC
         Action::Jobs(command) => jobs::run(&daemon, show, command).await,
         Action::Types(command) => types::run(&daemon, show, command).await,
         Action::Status => status::run(&daemon, show).await,
-        Action::Serve(_) | Action::Doctor(_) | Action::Demo | Action::Completions { .. } => {
-            unreachable!("these talk to no daemon")
-        }
+        Action::Serve(_)
+        | Action::Doctor(_)
+        | Action::Demo
+        | Action::Completions { .. }
+        | Action::Jobd { .. }
+        | Action::JobdMaster { .. }
+        | Action::Jobctl { .. } => unreachable!("these talk to no daemon of Windlass"),
     }?;
     Ok(ExitCode::SUCCESS)
 }

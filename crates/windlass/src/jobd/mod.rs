@@ -1,0 +1,146 @@
+//! `jobd`, `jobd-master` and `jobctl`: their command lines, and the parts they are made of. Their
+//! mistakes are told in the words of those programs.
+
+mod args;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use windlass_core::time::SystemClock;
+use windlass_door_jobd::config::{MasterConfig, WorkerConfig};
+use windlass_door_jobd::log::{Form, Log, LogConfig};
+use windlass_door_jobd::table::{self, Owner};
+use windlass_door_jobd::worker::{self, Parts, Stop};
+use windlass_door_jobd::{ctl, master};
+use windlass_runner::CommandLauncher;
+
+use self::args::Asked;
+pub(crate) use self::args::{Program, program_of};
+use crate::signal::Signals;
+use crate::{FAILED, output, serve};
+
+/// What the originals say; those who ask want to know whether this speaks with them.
+const VERSION: &str = "1.12.0";
+/// How long the end of a daemon may take when its work is done.
+const END_TIME_MAX: Duration = Duration::from_secs(2);
+
+const WORKER_CONFIG: &str = "/etc/jobd.conf";
+const WORKER_USAGE: &str = "\
+Usage: jobd OPTIONS
+
+Runs the jobs of a table when it is told to look there.
+
+Options:
+    --config PATH   Default: /etc/jobd.conf
+    --help          Print this.
+    --version       Print the version.
+";
+const MASTER_CONFIG: &str = "/etc/jobd-master.conf";
+const MASTER_USAGE: &str = "\
+Usage: jobd-master OPTIONS
+
+Speaks to many jobd workers for their clients.
+
+Options:
+    --config PATH   Default: /etc/jobd-master.conf
+    --help          Print this.
+    --version       Print the version.
+";
+
+/// Runs one of the programs with the words that follow its name.
+pub(crate) fn run(program: Program, words: &[String]) -> ExitCode {
+    let ended = match program {
+        Program::Ctl => return ExitCode::from(ctl::run(words, std::env::home_dir())),
+        Program::Worker => daemon(words, WORKER_CONFIG, WORKER_USAGE, run_worker),
+        Program::Master => daemon(words, MASTER_CONFIG, MASTER_USAGE, run_master),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(said) => {
+            said.into_iter().for_each(|sentence| output::note(&format!("{sentence}\n")));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// A failure, with the sentence for standard error unless the log has it.
+type Failed = Option<String>;
+
+fn daemon(
+    words: &[String],
+    default_config: &str,
+    usage: &str,
+    run: impl FnOnce(&Path) -> Result<(), Failed>,
+) -> Result<(), Failed> {
+    let print = |text: &str| output::print(text).map_err(|error| Some(error.to_string()));
+    match Asked::read(words, default_config).map_err(Some)? {
+        Asked::Usage => print(usage),
+        Asked::Version => print(&format!("{VERSION}\n")),
+        Asked::Run(config) => run(&config),
+    }
+}
+
+fn run_worker(path: &Path) -> Result<(), Failed> {
+    let config = WorkerConfig::read(path).map_err(|error| Some(error.to_string()))?;
+    let log = open_log(&config.log, "jobd")?;
+    let owner = Owner { name: config.name.clone(), boot: fastrand::u64(..) };
+    let parts = Parts {
+        table: table::open(&config.storage, owner),
+        launcher: Arc::new(CommandLauncher::new().map_err(|error| Some(error.to_string()))?),
+        clock: Arc::new(SystemClock),
+        log: log.clone(),
+    };
+    let stop = Stop::default();
+    live(&log, &stop.asked.clone(), &stop.now.clone(), worker::run(config, parts, stop))
+}
+
+fn run_master(path: &Path) -> Result<(), Failed> {
+    let config = MasterConfig::read(path).map_err(|error| Some(error.to_string()))?;
+    let log = open_log(&config.log, "jobd-master")?;
+    let stop = CancellationToken::new();
+    live(&log, &stop, &CancellationToken::new(), master::run(config, log.clone(), stop.clone()))
+}
+
+fn open_log(config: &LogConfig, name: &str) -> Result<Log, Failed> {
+    let log = Log::open(config, Form::Timed, name).map_err(Some)?;
+    let panics = log.clone();
+    std::panic::set_hook(Box::new(move |panic| {
+        panics.error(format_args!("a part of the daemon panicked: {panic}"));
+    }));
+    Ok(log)
+}
+
+/// Runs a daemon to its end. The first signal asks it to stop, the second one at once.
+fn live(
+    log: &Log,
+    asked: &CancellationToken,
+    now: &CancellationToken,
+    daemon: impl Future<Output = Result<(), String>>,
+) -> Result<(), Failed> {
+    let failed = |reason: String| {
+        log.error(reason);
+        None
+    };
+    let runtime = serve::runtime(serve::cores()).map_err(|error| failed(format!("{error:#}")))?;
+    let ended = runtime.block_on(async {
+        let mut signals = Signals::listen().map_err(|error| error.to_string())?;
+        let mut daemon = std::pin::pin!(daemon);
+        tokio::select! {
+            ended = &mut daemon => return ended,
+            signal = signals.next() => {
+                log.info(format_args!("{} received", signal.as_str()));
+                asked.cancel();
+            }
+        }
+        tokio::select! {
+            ended = &mut daemon => return ended,
+            _ = signals.again() => now.cancel(),
+        }
+        daemon.await
+    });
+    runtime.shutdown_timeout(END_TIME_MAX);
+    ended.map_err(failed)
+}
