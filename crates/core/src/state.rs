@@ -10,7 +10,8 @@
 //!     └──────────────── rerun ─────────────────┴─────────────┘
 //! ```
 //! `paused` waits: a parent for its children (running ─ pause ─► paused ─ resume ─► queued), a
-//! child for its parent to finish the attempt that made it. What becomes of a family is in `family`.
+//! child for its parent to finish the attempt that made it. What becomes of a family is in
+//! `family`.
 
 use std::fmt;
 
