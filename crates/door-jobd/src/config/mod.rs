@@ -60,4 +60,18 @@ mod tests {
         std::fs::write(&path, b"host=0.0.0.0\nport=7081\nlog_file=\xff\n").unwrap();
         assert_eq!(MasterConfig::read(&path).unwrap().port, 7081);
     }
+
+    #[test]
+    fn the_examples_that_are_shipped_are_read() {
+        let worker = include_str!("../../../../packaging/config/jobd.conf");
+        let targets = WorkerConfig::parse(worker).unwrap().targets;
+        assert_eq!(
+            targets.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+            ["low", "normal", "high"]
+        );
+        let master = include_str!("../../../../packaging/config/jobd-master.conf");
+        assert_eq!(MasterConfig::parse(master).unwrap().port, 7081);
+        let ctl = include_str!("../../../../packaging/config/jobctl.conf");
+        assert_eq!(CtlConfig::parse(ctl), Ok(CtlConfig::default()));
+    }
 }

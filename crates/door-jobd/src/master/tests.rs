@@ -1,5 +1,6 @@
 //! The master over loopback, with workers that follow a script.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -409,4 +410,54 @@ async fn a_port_in_use_ends_the_master() {
     let error = run(config, Log::quiet(), CancellationToken::new()).await.unwrap_err();
     let expected = format!("cannot listen on {}: ", stage.addr);
     assert!(error.starts_with(&expected), "{error}");
+}
+
+/// Compares a message with what the page shows; a name in braces stands for a number, and for the
+/// same one each time.
+fn compare(shown: &str, seen: &str, known: &mut HashMap<String, String>) {
+    let (mut shown_rest, mut seen_rest) = (shown, seen);
+    while let Some((before, name, after)) = placeholder(shown_rest) {
+        let tail = seen_rest.strip_prefix(before);
+        seen_rest = tail.unwrap_or_else(|| panic!("{seen} is not as shown: {shown}"));
+        let digits = seen_rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (value, rest) = seen_rest.split_at(digits);
+        let first = known.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+        assert!(!value.is_empty() && value == first, "{name} in {seen}");
+        (seen_rest, shown_rest) = (rest, after);
+    }
+    assert_eq!(seen_rest, shown_rest, "the end of {seen}");
+}
+
+/// Text, a name in braces, text.
+fn placeholder(line: &str) -> Option<(&str, &str, &str)> {
+    line.match_indices('{').find_map(|(start, _)| {
+        let (name, after) = line[start + 1..].split_once('}')?;
+        let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase());
+        is_name.then_some((&line[..start], name, after))
+    })
+}
+
+#[tokio::test]
+async fn the_session_of_the_page_is_what_happens() {
+    const PAGE: &str = include_str!("../../../../docs/protocols/jobd.md");
+    let session = PAGE.split_once("```transcript master\n").unwrap().1.split_once("```").unwrap().0;
+    let stage = Stage::new().await;
+    let (mut client, mut worker) = (stage.connect().await, stage.connect().await);
+    let mut known: HashMap<String, String> = HashMap::new();
+    for line in session.lines() {
+        let (who, rest) = line.split_once(' ').unwrap();
+        let peer = if who == "W" { &mut worker } else { &mut client };
+        match rest.split_once(' ').unwrap() {
+            (">", shown) => {
+                let mut message = shown.to_owned();
+                for (name, value) in &known {
+                    message = message.replace(&format!("{{{name}}}"), value);
+                }
+                peer.write(&[message]).await;
+            }
+            (_, shown) => compare(shown, &peer.read().await.unwrap(), &mut known),
+        }
+        // Memory is never twice the same.
+        known.retain(|name, _| !["rss", "total", "used"].contains(&name.as_str()));
+    }
 }
