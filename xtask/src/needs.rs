@@ -20,11 +20,20 @@ const PROGRAMS: [(&str, &str); 5] = [
 const LANGUAGES: [(&str, &str); 3] =
     [("node", "nodejs"), ("/usr/bin/python3", "python3"), ("php", "php-cli")];
 
+/// The same for the database servers, of which the tests start private ones. Debian keeps some of
+/// their programs off the search path.
+const SERVERS: [(&str, &str); 2] = [
+    ("/usr/sbin/mariadbd", "mariadb-server"),
+    ("/usr/lib/postgresql/*/bin/postgres", "postgresql"),
+];
+
 /// Installs what is missing; where that is not possible, says the command that does it.
 pub(crate) fn install() -> Result<()> {
     let programs = PROGRAMS.iter().filter(|(program, _)| !is_there(program));
     let languages = LANGUAGES.iter().filter(|(program, _)| !answers(program));
-    let missing: Vec<&str> = programs.chain(languages).map(|(_, package)| *package).collect();
+    let servers = SERVERS.iter().filter(|(program, _)| !is_installed(program));
+    let all = programs.chain(languages).chain(servers);
+    let missing: Vec<&str> = all.map(|(_, package)| *package).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -46,9 +55,9 @@ pub(crate) fn install() -> Result<()> {
     Ok(())
 }
 
-/// Nobody is there to answer its questions.
+/// Nobody is there to answer its questions, and no server is to run but those of the tests.
 fn apt_get(arguments: &[&str]) -> Result<()> {
-    let quiet = ["DEBIAN_FRONTEND=noninteractive", "apt-get"];
+    let quiet = ["DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1", "apt-get"];
     shell::step("env", &[&quiet[..], arguments].concat())
 }
 
@@ -63,6 +72,16 @@ fn is_there(program: &str) -> bool {
         .stdout(Stdio::null())
         .status();
     looked.is_ok_and(|status| status.success())
+}
+
+/// With `*` for a version, or on the search path.
+fn is_installed(place: &str) -> bool {
+    let looked = Command::new("sh")
+        .args(["-c", "ls $0", place])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    looked.is_ok_and(|status| status.success()) || place.rsplit('/').next().is_some_and(is_there)
 }
 
 fn answers(program: &str) -> bool {

@@ -1,5 +1,7 @@
 //! One suite for the table in every database: MariaDB and PostgreSQL on private servers, and SQLite.
 
+#![allow(clippy::unwrap_used)]
+
 mod harness;
 
 mod fetch;
