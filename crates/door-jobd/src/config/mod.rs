@@ -1,4 +1,4 @@
-//! The configuration files of jobd, jobd-master and jobctl, read with their defaults and the words in
+//! The configuration files of jobd, jobd-master and jobctl, with their defaults and the words in
 //! which mistakes are told. Keys are checked in a fixed order, and the first mistake counts.
 
 mod ctl;

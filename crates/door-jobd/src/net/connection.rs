@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::memory::{Memory, Share};
 use super::outbound;
 use super::peer::{Handler, Peer};
 use crate::log::Log;
@@ -34,25 +35,34 @@ pub async fn connect(
     stream.set_nodelay(true)?;
     let peer = Peer::new(stream.peer_addr()?, password, log);
     peer.log().debug("connection established");
-    let never = CancellationToken::new();
-    tokio::spawn(converse(stream, peer.clone(), handler, None, never));
+    let terms = Terms { password: None, closing: CancellationToken::new(), memory: Memory::new() };
+    tokio::spawn(converse(stream, peer.clone(), handler, terms));
     Ok(peer)
 }
 
-/// Talks until either side has enough. `password` is what the first request must carry; after
-/// `closing`, nothing more is read, and what is under way is answered.
+/// What a connection is held to.
+pub(super) struct Terms {
+    /// What the first request must carry; none when the peer may do everything.
+    pub password: Option<Secret>,
+    /// After this nothing more is read, and what is under way is answered.
+    pub closing: CancellationToken,
+    pub memory: Memory,
+}
+
+/// Talks until either side has enough.
 pub(super) async fn converse(
     mut stream: TcpStream,
     peer: Peer,
     handler: Arc<dyn Handler>,
-    password: Option<Secret>,
-    closing: CancellationToken,
+    terms: Terms,
 ) {
+    let Terms { password, closing, memory } = terms;
     let mut reader = Reader {
         peer: peer.clone(),
         handler: handler.clone(),
         password,
         splitter: Splitter::default(),
+        share: Share::new(memory),
         under_way: TaskTracker::new(),
     };
     let mut end = End::Now;
@@ -111,6 +121,7 @@ struct Reader {
     /// None when the peer may do everything.
     password: Option<Secret>,
     splitter: Splitter,
+    share: Share,
     under_way: TaskTracker,
 }
 
@@ -153,12 +164,9 @@ impl Reader {
             let bytes_max = if self.peer.is_asked() { ANSWER_BYTES_MAX } else { MESSAGE_BYTES_MAX };
             match self.splitter.next(bytes_max) {
                 Ok(Some(message)) => self.take(&message).await?,
-                Ok(None) => return Ok(()),
-                Err(wire::TooLong) => {
-                    self.peer.log().error("closing a connection: message is too long");
-                    self.refuse(0, "message is too long");
-                    return Err(End::Said);
-                }
+                Ok(None) if self.share.set(self.splitter.buffer().len()) => return Ok(()),
+                Ok(None) => return Err(self.leave("too many long messages at once")),
+                Err(wire::TooLong) => return Err(self.leave("message is too long")),
             }
         }
     }
@@ -206,6 +214,13 @@ impl Reader {
             self.under_way.spawn(answering);
         }
         Ok(())
+    }
+
+    /// The last thing that is said.
+    fn leave(&self, error: &str) -> End {
+        self.peer.log().error(format_args!("closing a connection: {error}"));
+        self.refuse(0, error);
+        End::Said
     }
 
     fn refuse(&self, no: wire::RequestNo, error: &str) {

@@ -2,6 +2,7 @@
 //! which its master asks it.
 
 mod connection;
+mod memory;
 mod outbound;
 mod peer;
 mod server;

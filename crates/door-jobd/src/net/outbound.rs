@@ -11,6 +11,8 @@ use tokio::sync::Notify;
 
 /// What may wait behind the message that is being written, which may have any length.
 pub(super) const WAITING_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// What even the shortest message takes while it waits.
+const MESSAGE_BYTES_MIN: usize = 64;
 /// The longest time in which the other side takes nothing of what waits for it.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// After the last answer, what still comes is thrown away for this long: a socket that is closed
@@ -51,7 +53,7 @@ impl Outbound {
             if queue.waiting_bytes > WAITING_BYTES_MAX {
                 return Err(Full);
             }
-            queue.waiting_bytes += message.len();
+            queue.waiting_bytes += cost(&message);
         }
         queue.messages.push_back(message);
         drop(queue);
@@ -86,7 +88,7 @@ impl Outbound {
         let message = queue.messages.pop_front();
         // The first of a queue is not counted, and neither is the one being written.
         if let (true, Some(message)) = (queue.writing, &message) {
-            queue.waiting_bytes -= message.len();
+            queue.waiting_bytes -= cost(message);
         }
         queue.writing = message.is_some();
         message
@@ -95,6 +97,10 @@ impl Outbound {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn cost(message: &[u8]) -> usize {
+    message.len() + MESSAGE_BYTES_MIN
 }
 
 async fn write(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
@@ -149,6 +155,13 @@ mod tests {
         assert_eq!(outbound.take().map(|message| message[0]), Some(3));
         assert_eq!(outbound.take(), None);
         assert_eq!(outbound.lock().waiting_bytes, 0);
+    }
+
+    #[test]
+    fn short_messages_are_not_free() {
+        let outbound = Outbound::default();
+        let pushed = (0..WAITING_BYTES_MAX).take_while(|_| outbound.push(vec![0]).is_ok()).count();
+        assert!(pushed <= WAITING_BYTES_MAX / MESSAGE_BYTES_MIN, "{pushed}");
     }
 
     #[test]

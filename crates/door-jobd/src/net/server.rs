@@ -10,7 +10,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::connection::converse;
+use super::connection::{Terms, converse};
+use super::memory::Memory;
 use super::peer::{Handler, Peer};
 use crate::log::Log;
 use crate::secret::Secret;
@@ -42,6 +43,7 @@ pub struct Server {
     access: Access,
     log: Log,
     connections_max: usize,
+    memory: Memory,
 }
 
 impl Server {
@@ -49,7 +51,8 @@ impl Server {
         let listener = TcpListener::bind((host, port)).await?;
         let log = log.named("server");
         log.info(format_args!("server is listening on {}", listener.local_addr()?));
-        Ok(Server { listener, access, log, connections_max: CONNECTIONS_MAX })
+        let (connections_max, memory) = (CONNECTIONS_MAX, Memory::new());
+        Ok(Server { listener, access, log, connections_max, memory })
     }
 
     #[cfg(test)]
@@ -57,14 +60,19 @@ impl Server {
         Server { connections_max, ..self }
     }
 
+    #[cfg(test)]
+    pub(super) fn with_memory(self, memory: Memory) -> Server {
+        Server { memory, ..self }
+    }
+
     pub fn addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop` is cancelled. Then nobody is listened to any more, and requests under way
-    /// get `grace` to be answered.
+    /// Serves until `stop` is cancelled. Then nobody is listened to any more, and requests under
+    /// way get `grace` to be answered.
     pub async fn serve(self, handler: Arc<dyn Handler>, stop: CancellationToken, grace: Duration) {
-        let Server { listener, access, log, connections_max } = self;
+        let Server { listener, access, log, connections_max, memory } = self;
         let slots = Arc::new(Semaphore::new(connections_max));
         let (tasks, cut) = (TaskTracker::new(), CancellationToken::new());
         loop {
@@ -78,10 +86,11 @@ impl Server {
             };
             log.info(format_args!("new connection from {addr}"));
             let peer = Peer::new(addr, None, &log);
-            let password = access.password_for(addr.ip());
             // Tokens of its own: then tasks do not wait for each other when they look at them.
             let (closing, cut) = (stop.child_token(), cut.child_token());
-            let talk = Box::pin(converse(stream, peer.clone(), handler.clone(), password, closing));
+            let password = access.password_for(addr.ip());
+            let terms = Terms { password, closing, memory: memory.clone() };
+            let talk = Box::pin(converse(stream, peer.clone(), handler.clone(), terms));
             tasks.spawn(async move {
                 let _slot = slot;
                 let mut talk = talk;

@@ -69,3 +69,26 @@ async fn only_so_many_connections_are_open() {
     drop(first);
     served.fake.closed(1).await;
 }
+
+#[tokio::test]
+async fn messages_that_are_not_whole_share_their_memory() {
+    let log = Log::quiet();
+    let server = Server::bind("127.0.0.1", 0, Access::default(), &log).await.unwrap();
+    let memory = memory::Memory::with_bytes(4 * memory::UNIT_BYTES);
+    let served = Served::serve(server.with_memory(memory), LONG);
+    let piece = vec![b' '; 3 * memory::UNIT_BYTES];
+    let mut first = served.client().await;
+    first.send_bytes(&piece).await;
+    // The server has seen all of it: it reads in order, and answers what comes after it.
+    first.check("[2]", "[3]").await;
+    first.send_bytes(&piece).await;
+    let mut second = served.client().await;
+    second.send_bytes(&piece).await;
+    second.send_bytes(&piece).await;
+    let refused = r#"[1,{"no":0,"error":"too many long messages at once"}]"#;
+    assert_eq!(second.receive().await, refused);
+    second.is_at_end().await;
+    // Short ones need none of it.
+    served.client().await.check("[2]", "[3]").await;
+    first.check("[2]", "[3]").await;
+}

@@ -104,7 +104,10 @@ impl Served {
 
     async fn start_with(access: Access, log: &Log, grace: Duration, connections: usize) -> Served {
         let server = Server::bind("127.0.0.1", 0, access, log).await.unwrap();
-        let server = server.with_connections_max(connections);
+        Served::serve(server.with_connections_max(connections), grace)
+    }
+
+    fn serve(server: Server, grace: Duration) -> Served {
         let (addr, fake) = (server.addr().unwrap(), Fake::new());
         let stop = CancellationToken::new();
         let task = tokio::spawn(server.serve(fake.clone(), stop.clone(), grace));
