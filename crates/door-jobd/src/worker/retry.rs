@@ -8,7 +8,7 @@ use crate::log::Log;
 use crate::table::TableError;
 
 const PAUSE_MIN: Duration = Duration::from_millis(50);
-const PAUSE_MAX: Duration = Duration::from_secs(3);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The failures of one activity in a row.
 pub(super) struct Failures {

@@ -184,6 +184,17 @@ mod tests {
     }
 
     #[test]
+    fn the_programs_of_jobd_are_listed_and_their_words_left_alone() {
+        let help = parse("windlass --help").unwrap_err().to_string();
+        for name in ["jobd ", "jobd-master ", "jobctl "] {
+            assert!(help.contains(&format!("\n  {name}")), "{help}");
+        }
+        let line = "windlass --tenant x jobctl --port 1 --help list-targets --x";
+        let Action::Jobctl { words } = parse(line).unwrap().command else { panic!("{line}") };
+        assert_eq!(words, ["--port", "1", "--help", "list-targets", "--x"]);
+    }
+
+    #[test]
     fn the_help_of_serve_names_every_environment_variable() {
         for line in ["windlass help serve", "windlass serve --help"] {
             let help = parse(line).unwrap_err().to_string();
