@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 
 use std::os::unix::process::CommandExt;
 
-/// Waits for the end of its input, which is the end of us; then no server is left in the folder, and
-/// then no folder. `$0` is the folder, `pid` in it the process.
+/// Waits for the end of its input, which is the end of us; then the server goes, and its folder.
+/// `$0` is the folder, `pid` in it the process.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP QUIT
 while read -r line; do :; done

@@ -65,13 +65,15 @@ fn install(kind: Kind) -> Folder {
     );
     fs::write(init_file(&data), init).expect("a file below the temporary folder");
     let mut command = kind.install(&data);
-    become_user(kind, &mut command);
+    become_user(kind, &mut command, &folder);
     run(&mut command);
     folder
 }
 
-/// These servers refuse to run as root; whoever is not root runs them as himself.
-pub(crate) fn become_user(kind: Kind, command: &mut Command) {
+/// These servers refuse to run as root; whoever is not root runs them as himself. Their user may not
+/// be allowed to write where we have temporary files.
+pub(crate) fn become_user(kind: Kind, command: &mut Command, folder: &Folder) {
+    command.env("TMPDIR", &folder.path);
     if let Some((user, group)) = ids(kind) {
         command.uid(user).gid(group);
     }

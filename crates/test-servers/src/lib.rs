@@ -1,8 +1,8 @@
 //! Private database servers for tests: real ones, on free loopback ports, with data directories of
 //! their own, gone with the process that started them, however it ends.
 //!
-//! [`mariadb`] and [`postgres`] are shared by all tests of a process, each in a database of its own.
-//! A test that kills or stops a server starts one for itself.
+//! [`mariadb`] and [`postgres`] are shared by all tests of a process, each in a database of its
+//! own. A test that kills or stops a server starts one for itself.
 
 mod guard;
 mod install;

@@ -47,7 +47,7 @@ impl Server {
         let folder = installed(kind);
         let port = free_port();
         let server = Self { kind, port, durable, process: Mutex::new(None), folder };
-        server.resume_after_end();
+        server.restart();
         server
     }
 
@@ -114,11 +114,6 @@ impl Server {
         self.end(wanted);
     }
 
-    /// Starts it again after it was ended, on the same port with the same data.
-    pub fn restart(&self) {
-        self.resume_after_end();
-    }
-
     /// It keeps its connections but does nothing, until it is thawed.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
@@ -144,8 +139,9 @@ impl Server {
         let _ = fs::remove_file(self.pid_file());
     }
 
-    /// A start may fail because processes of the one that was killed are still ending.
-    fn resume_after_end(&self) {
+    /// Starts it again after it was ended, on the same port with the same data. A try may fail
+    /// because processes of the one that was killed are still ending.
+    pub fn restart(&self) {
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         assert!(process.is_none(), "it runs");
         let began = Instant::now();
@@ -164,7 +160,7 @@ impl Server {
     fn spawn(&self) -> Child {
         let log = File::create(self.log()).expect("a log in the server's folder");
         let mut command: Command = self.kind.serve(&self.folder.data(), self.port, self.durable);
-        become_user(self.kind, &mut command);
+        become_user(self.kind, &mut command, &self.folder);
         command.current_dir("/").stdin(Stdio::null());
         command.stdout(log.try_clone().expect("a second handle")).stderr(log);
         let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));

@@ -1,5 +1,9 @@
 //! Servers come up, keep what they acknowledged when killed, and are gone with their process.
 
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+
 use windlass_test_servers::{Kind, Server, mariadb, postgres};
 
 #[test]
@@ -30,4 +34,42 @@ fn a_killed_server_keeps_what_it_acknowledged() {
         server.restart();
         assert_eq!(server.sql(&database, "SELECT a FROM t"), "7\n");
     }
+}
+
+/// Whether this process is the one that is killed.
+const VICTIM: &str = "WINDLASS_TEST_VICTIM";
+
+#[test]
+fn a_process_that_is_killed_leaves_nothing() {
+    if std::env::var_os(VICTIM).is_some() {
+        let servers = [Kind::MariaDb, Kind::Postgres].map(Server::start);
+        println!("\nports {} {}", servers[0].port(), servers[1].port());
+        loop {
+            std::thread::park();
+        }
+    }
+    let folder = std::env::temp_dir().join(format!("windlass-victim-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let mut victim = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_process_that_is_killed_leaves_nothing", "--nocapture"])
+        .env(VICTIM, "1")
+        .env("TMPDIR", &folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let lines = BufReader::new(victim.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let told = lines.into_iter().find(|line| line.starts_with("ports ")).unwrap();
+    let ports: Vec<u16> = told.split(' ').skip(1).map(|port| port.parse().unwrap()).collect();
+    let answers = |port: &&u16| TcpStream::connect(("127.0.0.1", **port)).is_ok();
+    assert_eq!(ports.iter().filter(answers).count(), 2);
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    // Folders go last.
+    while std::fs::read_dir(&folder).unwrap().next().is_some() {
+        std::thread::yield_now();
+    }
+    assert_eq!(ports.iter().filter(answers).count(), 0);
+    std::fs::remove_dir(&folder).unwrap();
 }
