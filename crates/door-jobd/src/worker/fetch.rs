@@ -1,5 +1,5 @@
-//! Fetches jobs when they are wanted, one fetch at a time. A poll is never lost: what fails is asked
-//! for again until the database answers.
+//! Fetches jobs when they are wanted, one fetch at a time. A poll is never lost: what fails is
+//! asked for again until the database answers.
 
 use std::time::Duration;
 

@@ -121,7 +121,7 @@ async fn accept(worker: &Worker, ids: &[u64]) -> Result<Vec<Manual>, TableError>
     }
 }
 
-/// How a job ended, as its client is told.
+/// How a job ended, as its client is told: in the words of the row.
 pub(super) fn told(end: &End) -> Json {
     let mut stderr = text(&end.stderr);
     if let Some(note) = &end.note {
@@ -129,7 +129,6 @@ pub(super) fn told(end: &End) -> Json {
             stderr.push('\n');
         }
         stderr.push_str(note);
-        stderr.push('\n');
     }
     Json::from([
         ("result", if end.ok { "ok" } else { "fail" }.into()),
@@ -143,7 +142,7 @@ pub(super) fn told(end: &End) -> Json {
 fn text(output: &Output) -> String {
     let mut text = String::from_utf8_lossy(&output.bytes).into_owned();
     if output.dropped > 0 {
-        text.push_str(&format!("\n[{} more bytes were not kept]\n", output.dropped));
+        text.push_str(&format!("\n[cut: {} bytes]", output.dropped));
     }
     text
 }
@@ -218,7 +217,7 @@ mod tests {
     fn a_client_is_told_the_output_with_what_we_have_to_say() {
         let told = told(&end(b"e\xff", Some("why")));
         let expected = "{\"result\":\"fail\",\"code\":null,\"signal\":\"SIGKILL\",\
-             \"stdout\":\"out\\n[2 more bytes were not kept]\\n\",\"stderr\":\"e\u{fffd}\\nwhy\\n\"}";
+             \"stdout\":\"out\\n[cut: 2 bytes]\",\"stderr\":\"e\u{fffd}\\nwhy\"}";
         assert_eq!(told.to_string(), expected);
     }
 

@@ -1,8 +1,8 @@
 //! The connection to the master, on which the master asks.
 //!
-//! The worker listens from the moment it is connected, because polls that the master remembered come
-//! before the answer to the registration. Whenever the connection ends, in whatever phase, another
-//! one is made after a pause.
+//! The worker listens from the moment it is connected, because polls that the master remembered
+//! come before the answer to the registration. Whenever the connection ends, in whatever phase,
+//! another one is made after a pause.
 //!
 //! When the targets change, a second connection is registered with the new ones, and then the first
 //! is left, as soon as all that was asked on it is answered. Every master understands that, and no

@@ -1,6 +1,9 @@
 //! Jobs from the table to their ends, through outages and a stop.
 
-use super::*;
+use std::sync::Arc;
+
+use super::harness::{CONFIG, Fixture, LONG, json, until};
+use crate::table::{Row, Was};
 
 const SHORT_LEASE: &str = "name=w1\nhost=127.0.0.1\nport=1\nstorage=sqlite:///none\n\
     launcher=run {id}\nlease=3\n[targets]\nlow=1\n";

@@ -1,9 +1,12 @@
 //! A worker and its master.
 
+use std::sync::Arc;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::*;
+use super::harness::{CONFIG, Fixture, LONG, json, until};
+use crate::wire::Json;
 
 /// A worker whose master is at this address.
 async fn worker_of(listener: &TcpListener) -> Fixture {

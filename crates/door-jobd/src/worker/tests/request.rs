@@ -1,6 +1,8 @@
 //! Requests and their exact answers.
 
-use super::*;
+use windlass_core::launch::SignalTo;
+
+use super::harness::{Fixture, LONG, json, until};
 
 fn ok() -> Result<String, String> {
     Ok(r#""ok""#.to_owned())
