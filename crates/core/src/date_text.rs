@@ -37,6 +37,50 @@ pub fn due_at(text: &str) -> Timestamp {
     Timestamp(from)
 }
 
+/// Orders jobs that are due in the same millisecond, smallest number first: by their texts, of
+/// which a job without one has that of its time, and then those that were lent behind the others.
+/// 0 for a job without a text that was not lent.
+pub fn tie(text: Option<&str>, run_at: Timestamp, lent: bool) -> i64 {
+    let before = text.map_or(0, |text| before(text, run_at));
+    before << 1 | i64::from(lent)
+}
+
+/// Characters of a text that count, from where it leaves the texts of the times around it.
+const TIE_CHARS: usize = 9;
+/// Bits of one of them.
+const TIE_CHAR_BITS: u32 = 6;
+
+/// How far a text is before that of its time: a negative number of 60 bits. The texts of all jobs
+/// that are due at `run_at` lie between those of that time and of the millisecond before, so the
+/// longer the beginning that a text shares with one of them, the closer it is to that one.
+fn before(text: &str, run_at: Timestamp) -> i64 {
+    let (last, own) = (millis_text(Timestamp(run_at.ms().saturating_sub(1))), millis_text(run_at));
+    if text >= own.as_str() {
+        return 0;
+    }
+    let (to_last, to_own) = (shared(text, &last), shared(text, &own));
+    let (shared, group) = if to_last > to_own && text > last.as_str() {
+        (to_last, last.len() - to_last)
+    } else {
+        (to_own, last.len() + 1 + to_own)
+    };
+    let rest = text.bytes().skip(shared).map(tie_char).chain(std::iter::repeat(0));
+    let number = rest.take(TIE_CHARS).fold(group as i64, |n, char| n << TIE_CHAR_BITS | char);
+    number - (1 << ((TIE_CHARS as u32 + 1) * TIE_CHAR_BITS))
+}
+
+/// Of a byte, what matters for the order of texts of times: controls are like a space, and small
+/// letters all alike. 0 is for the end of a text.
+fn tie_char(byte: u8) -> i64 {
+    let (first, most) = (b' ' - 1, (1 << TIE_CHAR_BITS) - 1);
+    i64::from(byte.saturating_sub(first).clamp(1, most))
+}
+
+/// How many bytes two texts have in common at their beginnings.
+fn shared(one: &str, other: &str) -> usize {
+    one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count()
+}
+
 /// The second with whose text `text` begins, if there is one: the search begins and ends there.
 fn second_of(text: &str) -> Option<Timestamp> {
     let second = text.get(.."YYYY-MM-DD HH:MM:SS".len())?;
@@ -97,6 +141,64 @@ mod tests {
             ("12:00", "1300-01-01 00:00:00.000"),
         ] {
             assert_eq!(due_text(text), due, "{text}");
+        }
+    }
+
+    #[test]
+    fn jobs_of_one_millisecond_are_in_the_order_of_their_texts() {
+        for texts in [
+            ["", " ", "+1", "-", "0", "0000", "0000-01-01 00:00", "0000-01-01 00:00:00.000"]
+                .as_slice(),
+            &["1", "10", "1000", "1000-01-01 "],
+            &[
+                "2023-12-31 23:59:59.9990",
+                "2023-12-31 23:59:59.9991",
+                "2023-12-31 23:59:59Z",
+                "2023-12-31 23:59:60",
+                "2023-12-31 24:00",
+                "2023-12-31T",
+                "2023-12-31T00:00",
+                "2023-12-31T12:34:55",
+                "2023-12-31T12:34:56",
+                "2023-12-31Z",
+                "2023-12-32",
+                "2023-13",
+                "2024",
+                "2024-01-01",
+                "2024-01-01 00:00",
+                "2024-01-01 00:00:00",
+                "2024-01-01 00:00:00.00",
+                "2024-01-01 00:00:00.000",
+            ],
+            &["2020-02-29 12:34:56.0785", "2020-02-29 12:34:56.079"],
+        ] {
+            let due: Vec<Timestamp> = texts.iter().map(|text| due_at(text)).collect();
+            assert!(due.iter().all(|at| *at == due[0]), "{texts:?}");
+            let ties = texts
+                .iter()
+                .flat_map(|text| [false, true].map(|lent| tie(Some(text), due[0], lent)));
+            let ties: Vec<i64> = ties.collect();
+            assert!(ties.is_sorted_by(|a, b| a < b), "{texts:?} {ties:?}");
+            assert!(ties.iter().all(|number| *number <= 1));
+        }
+    }
+
+    #[test]
+    fn a_job_without_a_text_has_that_of_its_time() {
+        for at in [FIRST, Timestamp(-1), Timestamp(0), Timestamp(1_582_979_696_078)] {
+            for lent in [false, true] {
+                assert_eq!(tie(None, at, lent), i64::from(lent));
+                assert_eq!(tie(Some(&millis_text(at)), at, lent), i64::from(lent));
+            }
+            assert!(tie(Some(&seconds_text(at)), at, true) < 0);
+        }
+    }
+
+    #[test]
+    fn every_text_has_a_number_at_every_time() {
+        let times = [i64::MIN, FIRST.ms(), 0, NEVER.ms(), i64::MAX].map(Timestamp);
+        for text in ["", "0", "1970", "é", "tomorrow", "9999-12-31T", "\u{0}", "\u{10ffff}"] {
+            assert!(times.iter().all(|at| tie(Some(text), *at, true) <= 1), "{text}");
         }
     }
 

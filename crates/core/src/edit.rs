@@ -175,8 +175,8 @@ pub struct Moved {
     pub back: Vec<(Job, Job)>,
 }
 
-/// Asks for due jobs by name, most urgent first, then the one that is due the longest, then by
-/// name, then by id. Suspended types give nothing.
+/// Asks for due jobs by name, most urgent first, then the one that is due the longest (among those
+/// of one millisecond by `Extra::tie`), then by name, then by id. Suspended types give nothing.
 #[derive(Clone)]
 pub struct Take {
     pub tenant: Tenant,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::date_text;
 use crate::id::{JobId, Sysid};
 use crate::limit::{PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PIECE_BYTES, PRIORITY_DEFAULT, PRIORITY_MAX};
 use crate::name::{Invalid, TypeKey, TypeName};
@@ -79,6 +80,12 @@ pub struct Extra {
 impl Extra {
     pub fn is_none(&self) -> bool {
         *self == Extra::default()
+    }
+
+    /// Which one goes first of jobs that are equally urgent and due in the same millisecond: the
+    /// smallest. Hardly any job has another one than 0; see `date_text::tie`.
+    pub fn tie(&self, run_at: Timestamp) -> i64 {
+        date_text::tie(self.next_run.as_deref(), run_at, self.lent)
     }
 }
 

@@ -76,10 +76,10 @@ pub trait Store: Send + Sync + 'static {
     async fn type_waiting(&self, now: Timestamp) -> Result<Waiting, Error>;
 
     /// Takes due jobs under new leases: for each pick up to `limit`, most urgent first, then due
-    /// the longest, then the oldest id; with a `floor`, its first job is the first of the most
-    /// urgent priority that is not above the floor. Attempt and token grow. Suspended types and
-    /// mocked jobs are passed over. A job goes to one caller only. Payloads come along unless they
-    /// are in pieces.
+    /// the longest (among those of one millisecond by `Extra::tie`), then the oldest id; with a
+    /// `floor`, its first job is the first of the most urgent priority that is not above the
+    /// floor. Attempt and token grow. Suspended types and mocked jobs are passed over. A job goes
+    /// to one caller only. Payloads come along unless they are in pieces.
     async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error>;
 
     /// Prolongs leases, also expired ones that nobody has broken. Answers with the ones that are

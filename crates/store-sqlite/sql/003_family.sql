@@ -22,17 +22,21 @@ CREATE TABLE extra (
     next_run    TEXT
 );
 
--- Among equally urgent jobs, the one that has been due the longest goes first.
+-- Among equally urgent jobs, the one that has been due the longest goes first. `tie` is for those
+-- that are due in the same millisecond; it is 0 for all but a few, and takes no space then.
 CREATE TABLE ready_by_time (
     type_id INTEGER NOT NULL,
     rank    INTEGER NOT NULL,
     run_at  INTEGER NOT NULL,
+    tie     INTEGER NOT NULL,
     id      INTEGER NOT NULL,
-    PRIMARY KEY (type_id, rank, run_at, id)
+    PRIMARY KEY (type_id, rank, run_at, tie, id)
 ) WITHOUT ROWID;
-INSERT INTO ready_by_time (type_id, rank, run_at, id) SELECT type_id, rank, run_at, id FROM ready;
+INSERT INTO ready_by_time (type_id, rank, run_at, tie, id)
+SELECT type_id, rank, run_at, 0, id FROM ready;
 DROP TABLE ready;
 ALTER TABLE ready_by_time RENAME TO ready;
+ALTER TABLE deferred ADD COLUMN tie INTEGER NOT NULL DEFAULT 0;
 
 -- Mocked jobs that may run now: claims never see them. Those that wait for their time are in
 -- `deferred`, with a rank that is larger by 10000.
@@ -40,17 +44,20 @@ CREATE TABLE ready_mock (
     type_id INTEGER NOT NULL,
     rank    INTEGER NOT NULL,
     run_at  INTEGER NOT NULL,
+    tie     INTEGER NOT NULL,
     id      INTEGER NOT NULL,
-    PRIMARY KEY (type_id, rank, run_at, id)
+    PRIMARY KEY (type_id, rank, run_at, tie, id)
 ) WITHOUT ROWID;
 
 -- The front of a type's queue, written with its counters.
 ALTER TABLE type ADD COLUMN head_rank INTEGER;
 ALTER TABLE type ADD COLUMN head_run_at INTEGER;
+ALTER TABLE type ADD COLUMN head_tie INTEGER;
 UPDATE type
-   SET (head_rank, head_run_at) =
-       (SELECT rank, run_at FROM ready WHERE type_id = type.id ORDER BY rank, run_at, id LIMIT 1);
-CREATE INDEX type_head ON type (tenant, head_rank, head_run_at, name)
+   SET (head_rank, head_run_at, head_tie) =
+       (SELECT rank, run_at, tie FROM ready
+         WHERE type_id = type.id ORDER BY rank, run_at, tie LIMIT 1);
+CREATE INDEX type_head ON type (tenant, head_rank, head_run_at, head_tie, name)
  WHERE head_rank IS NOT NULL AND suspended = 0;
 
 DROP VIEW job_now;

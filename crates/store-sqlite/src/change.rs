@@ -83,7 +83,7 @@ fn rerun(tx: &mut Tx<'_>, stored: Stored, now: Timestamp) -> Result<Changed> {
     update.execute(params![id, row::state_number(state), now.ms(), parts])?;
     aside::set_state(tx.conn, id, parts, state)?;
     tx.count(*type_id, Counter::of_state(job.state), -1);
-    queue::add(tx, Place { run_at: now, ..place(&stored) }, now)?;
+    queue::add(tx, Place { run_at: now, tie: 0, ..place(&stored) }, now)?;
     Ok(Changed::Done(Box::new(stored.job)))
 }
 
@@ -158,10 +158,11 @@ pub(crate) fn leave(tx: &mut Tx<'_>, stored: &Stored) -> Result<()> {
     }
 }
 
-fn place(stored: &Stored) -> Place {
+/// Where a queued job is.
+pub(crate) fn place(stored: &Stored) -> Place {
     let Job { id, priority, run_at, .. } = stored.job;
-    let rank = row::rank(priority, stored.parts);
-    Place { type_id: stored.type_id, rank, id: id.get(), run_at }
+    let (rank, tie) = (row::rank(priority, stored.parts), stored.job.extra.tie(run_at));
+    Place { type_id: stored.type_id, rank, run_at, tie, id: id.get() }
 }
 
 /// Removes a job's row and all that belongs to it.

@@ -19,11 +19,11 @@ use crate::tx::{Counter, Tx};
 /// `?2` is the smallest rank that is looked at: 0, or that of the floor. The reader stops when it
 /// has enough: SQLite would compile a statement anew for each number that is bound to a limit.
 pub(crate) const FRONT: &str = "
-    SELECT rank, id, run_at FROM ready
-     WHERE type_id = ?1 AND rank >= ?2 ORDER BY rank, run_at, id";
+    SELECT rank, run_at, tie, id FROM ready
+     WHERE type_id = ?1 AND rank >= ?2 ORDER BY rank, run_at, tie, id";
 pub(crate) const TAKE_FRONT: &str = "
     DELETE FROM ready
-     WHERE type_id = ?1 AND rank >= ?2 AND (rank, run_at, id) <= (?3, ?4, ?5)";
+     WHERE type_id = ?1 AND rank >= ?2 AND (rank, run_at, tie, id) <= (?3, ?4, ?5, ?6)";
 const ADD_LEASE: &str = "
     INSERT INTO lease (id, type_id, owner, token, expires_at, attempt, started_at)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
@@ -137,15 +137,15 @@ fn take_from(
         let wanted = limit - ids.len();
         let places = front
             .query_map([type_id, rank_min], |row| {
-                let run_at = Timestamp(row.get(2)?);
-                Ok(Place { type_id, rank: row.get(0)?, id: row.get(1)?, run_at })
+                let (rank, run_at) = (row.get(0)?, Timestamp(row.get(1)?));
+                Ok(Place { type_id, rank, run_at, tie: row.get(2)?, id: row.get(3)? })
             })?
             .take(wanted)
             .collect::<rusqlite::Result<Vec<_>>>()?;
         let Some(last) = places.last() else { return Ok(()) };
-        let Place { rank, run_at, id, .. } = *last;
+        let Place { rank, run_at, tie, id, .. } = *last;
         let mut take = conn.prepare_cached(TAKE_FRONT)?;
-        take.execute([type_id, rank_min, rank, run_at.ms(), id])?;
+        take.execute([type_id, rank_min, rank, run_at.ms(), tie, id])?;
         for place in &places {
             if place.run_at <= now {
                 ids.push(place.id);

@@ -25,7 +25,7 @@ fn s2_11_a_claim_walks_the_clustered_key_of_what_is_ready() {
     check(claim::FRONT, "ready USING PRIMARY KEY (type_id=? AND rank>?)");
     check(
         claim::TAKE_FRONT,
-        "ready USING PRIMARY KEY (type_id=? AND rank>? AND (rank,run_at,id)<(?,?,?))",
+        "ready USING PRIMARY KEY (type_id=? AND rank>? AND (rank,run_at,tie,id)<(?,?,?,?))",
     );
     check(claim::JOB, "job USING INTEGER PRIMARY KEY (rowid=?)");
 }
@@ -40,12 +40,12 @@ fn s2_11_a_promotion_walks_the_clustered_key_of_what_is_deferred() {
 fn a_take_walks_the_fronts_of_all_queues_and_then_the_queues() {
     check(search::FRONTS, "type USING COVERING INDEX type_head (tenant=? AND head_rank>?)");
     check(search::NAMED_FROM, "(tenant=? AND name>?)");
-    let place = "USING PRIMARY KEY (type_id=? AND (rank,run_at,id)>(?,?,?))";
+    let place = "USING PRIMARY KEY (type_id=? AND (rank,run_at,tie,id)>(?,?,?,?))";
     check(search::NEXT, &format!("r {place}"));
     check(search::NEXT_MOCK, &format!("r {place}"));
     check(search::NEXT_MOCKED_TYPE, "ready_mock USING PRIMARY KEY (type_id>?)");
     check(tx::FRONT, "ready USING PRIMARY KEY (type_id=?)");
-    check(queue::REMOVE_READY, "(type_id=? AND rank=? AND run_at=? AND id=?)");
+    check(queue::REMOVE_READY, "(type_id=? AND rank=? AND run_at=? AND tie=? AND id=?)");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::edit;
 use crate::error::Result;
 use crate::extra;
 use crate::insert::{self, Lying};
-use crate::queue::{self, Place};
+use crate::queue;
 use crate::row::{self, Stored, part};
 use crate::tx::{Counter, Tx};
 
@@ -134,13 +134,10 @@ fn write(
 
 /// Puts a job that is nowhere into the queue, the lease or the counter that it belongs to.
 fn arrive(tx: &mut Tx<'_>, stored: &Stored, now: Timestamp) -> Result<()> {
-    let Stored { job, type_id, parts, .. } = stored;
+    let Stored { job, type_id, .. } = stored;
     let (id, type_id) = (job.id.get(), *type_id);
     match (job.state, job.lease) {
-        (State::Queued, _) => {
-            let rank = row::rank(job.priority, *parts);
-            queue::add(tx, Place { type_id, rank, id, run_at: job.run_at }, now)
-        }
+        (State::Queued, _) => queue::add(tx, change::place(stored), now),
         (State::Running, Some(lease)) => {
             let started_at = job.started_at.unwrap_or(now);
             claim::add_lease(tx.conn, id, type_id, &lease, job.attempt, started_at)?;

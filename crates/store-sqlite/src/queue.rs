@@ -17,54 +17,59 @@ pub(crate) struct Place {
     pub(crate) type_id: i64,
     /// From `MOCK_RANK` on, the job is a mocked one.
     pub(crate) rank: i64,
-    pub(crate) id: i64,
     pub(crate) run_at: Timestamp,
+    /// Among those of the same time; see `Extra::tie`.
+    pub(crate) tie: i64,
+    pub(crate) id: i64,
 }
 
-const ADD_READY: &str = "INSERT INTO ready (type_id, rank, run_at, id) VALUES (?1, ?2, ?3, ?4)";
+const ADD_READY: &str =
+    "INSERT INTO ready (type_id, rank, run_at, tie, id) VALUES (?1, ?2, ?3, ?4, ?5)";
 const ADD_READY_MOCK: &str =
-    "INSERT INTO ready_mock (type_id, rank, run_at, id) VALUES (?1, ?2, ?3, ?4)";
+    "INSERT INTO ready_mock (type_id, rank, run_at, tie, id) VALUES (?1, ?2, ?3, ?4, ?5)";
 const ADD_DEFERRED: &str =
-    "INSERT INTO deferred (run_at, id, type_id, rank) VALUES (?1, ?2, ?3, ?4)";
+    "INSERT INTO deferred (run_at, id, type_id, rank, tie) VALUES (?1, ?2, ?3, ?4, ?5)";
 
 pub(crate) const DUE: &str = "
-    SELECT run_at, id, type_id, rank FROM deferred
+    SELECT run_at, id, type_id, rank, tie FROM deferred
      WHERE run_at <= ?1 ORDER BY run_at, id";
 pub(crate) const REMOVE_DUE: &str = "DELETE FROM deferred WHERE (run_at, id) <= (?1, ?2)";
 
 /// Puts a queued job where it belongs at `now`.
 pub(crate) fn add(tx: &mut Tx<'_>, place: Place, now: Timestamp) -> Result<()> {
-    let Place { type_id, rank, id, run_at } = place;
+    let Place { type_id, rank, run_at, tie, id } = place;
     if run_at <= now && rank >= MOCK_RANK {
         let mut add = tx.conn.prepare_cached(ADD_READY_MOCK)?;
-        add.execute([type_id, rank - MOCK_RANK, run_at.ms(), id])?;
+        add.execute([type_id, rank - MOCK_RANK, run_at.ms(), tie, id])?;
         // They are not ready for whoever looks at the numbers.
         tx.count(type_id, Counter::Deferred, 1);
     } else if run_at <= now {
         let mut add = tx.conn.prepare_cached(ADD_READY)?;
-        add.execute([type_id, rank, run_at.ms(), id])?;
+        add.execute([type_id, rank, run_at.ms(), tie, id])?;
         tx.count(type_id, Counter::Ready, 1);
     } else {
         let mut add = tx.conn.prepare_cached(ADD_DEFERRED)?;
-        add.execute([run_at.ms(), id, type_id, rank])?;
+        add.execute([run_at.ms(), id, type_id, rank, tie])?;
         tx.count(type_id, Counter::Deferred, 1);
     }
     Ok(())
 }
 
 pub(crate) const REMOVE_READY: &str = "
-    DELETE FROM ready WHERE type_id = ?1 AND rank = ?2 AND run_at = ?3 AND id = ?4";
+    DELETE FROM ready
+     WHERE type_id = ?1 AND rank = ?2 AND run_at = ?3 AND tie = ?4 AND id = ?5";
 const REMOVE_READY_MOCK: &str = "
-    DELETE FROM ready_mock WHERE type_id = ?1 AND rank = ?2 AND run_at = ?3 AND id = ?4";
+    DELETE FROM ready_mock
+     WHERE type_id = ?1 AND rank = ?2 AND run_at = ?3 AND tie = ?4 AND id = ?5";
 
 /// Takes a queued job away, wherever it is.
 pub(crate) fn remove(tx: &mut Tx<'_>, place: Place) -> Result<()> {
-    let Place { type_id, rank, id, run_at } = place;
+    let Place { type_id, rank, run_at, tie, id } = place;
     let (table, rank, counter) = match rank.checked_sub(MOCK_RANK).filter(|rank| *rank >= 0) {
         Some(rank) => (REMOVE_READY_MOCK, rank, Counter::Deferred),
         None => (REMOVE_READY, rank, Counter::Ready),
     };
-    let removed = tx.conn.prepare_cached(table)?.execute([type_id, rank, run_at.ms(), id])?;
+    let removed = tx.conn.prepare_cached(table)?.execute([type_id, rank, run_at.ms(), tie, id])?;
     if removed > 0 {
         tx.count(type_id, counter, -1);
         return Ok(());
@@ -98,8 +103,8 @@ pub(crate) fn promote(tx: &mut Tx<'_>, now: Timestamp) -> Result<usize> {
     let mut due = conn.prepare_cached(DUE)?;
     let places = due
         .query_map([now.ms()], |row| {
-            let run_at = Timestamp(row.get(0)?);
-            Ok(Place { run_at, id: row.get(1)?, type_id: row.get(2)?, rank: row.get(3)? })
+            let (run_at, id) = (Timestamp(row.get(0)?), row.get(1)?);
+            Ok(Place { type_id: row.get(2)?, rank: row.get(3)?, run_at, tie: row.get(4)?, id })
         })?
         .take(PROMOTE_JOBS_MAX)
         .collect::<rusqlite::Result<Vec<_>>>()?;

@@ -28,13 +28,13 @@ struct Source {
     type_id: i64,
     name: Arc<str>,
     mock: bool,
-    /// Behind which place it goes on: rank, time, id.
-    behind: [i64; 3],
+    /// Behind which place it goes on: rank, time, tie, id.
+    behind: [i64; 4],
 }
 
-/// A job that is next in its queue, in the order in which jobs are handed out: rank, time, name,
-/// id. The last number is that of its source.
-type Next = Reverse<(i64, i64, Arc<str>, i64, usize)>;
+/// A job that is next in its queue, in the order in which jobs are handed out: rank, time, tie,
+/// name, id. The last number is that of its source.
+type Next = Reverse<(i64, i64, i64, Arc<str>, i64, usize)>;
 
 pub(crate) struct Search<'a> {
     conn: &'a Connection,
@@ -52,21 +52,21 @@ pub(crate) struct Search<'a> {
 }
 
 pub(crate) const NEXT: &str = "
-    SELECT r.rank, r.run_at, r.id, j.payload_bytes
+    SELECT r.rank, r.run_at, r.tie, r.id, j.payload_bytes
       FROM ready r CROSS JOIN job j ON j.id = r.id
-     WHERE r.type_id = ?1 AND (r.rank, r.run_at, r.id) > (?2, ?3, ?4)
-     ORDER BY r.rank, r.run_at, r.id LIMIT 1";
+     WHERE r.type_id = ?1 AND (r.rank, r.run_at, r.tie, r.id) > (?2, ?3, ?4, ?5)
+     ORDER BY r.rank, r.run_at, r.tie, r.id LIMIT 1";
 pub(crate) const NEXT_MOCK: &str = "
-    SELECT r.rank, r.run_at, r.id, j.payload_bytes
+    SELECT r.rank, r.run_at, r.tie, r.id, j.payload_bytes
       FROM ready_mock r CROSS JOIN job j ON j.id = r.id
-     WHERE r.type_id = ?1 AND (r.rank, r.run_at, r.id) > (?2, ?3, ?4)
-     ORDER BY r.rank, r.run_at, r.id LIMIT 1";
+     WHERE r.type_id = ?1 AND (r.rank, r.run_at, r.tie, r.id) > (?2, ?3, ?4, ?5)
+     ORDER BY r.rank, r.run_at, r.tie, r.id LIMIT 1";
 pub(crate) const NEXT_MOCKED_TYPE: &str = "
     SELECT type_id FROM ready_mock WHERE type_id > ?1 ORDER BY type_id LIMIT 1";
 pub(crate) const FRONTS: &str = "
-    SELECT id, name, head_rank, head_run_at FROM type INDEXED BY type_head
+    SELECT id, name, head_rank, head_run_at, head_tie FROM type INDEXED BY type_head
      WHERE tenant = ?1 AND head_rank IS NOT NULL AND suspended = 0
-     ORDER BY head_rank, head_run_at, name";
+     ORDER BY head_rank, head_run_at, head_tie, name";
 pub(crate) const NAMED_FROM: &str = "
     SELECT id, name, head_rank IS NOT NULL AND suspended = 0 FROM type
      WHERE tenant = ?1 AND name >= ?2 ORDER BY name";
@@ -136,7 +136,7 @@ impl<'a> Search<'a> {
     }
 
     fn open(&mut self, type_id: i64, name: &str, mock: bool) -> Result<()> {
-        let behind = [self.rank.unwrap_or(i64::MIN), i64::MIN, i64::MIN];
+        let behind = [self.rank.unwrap_or(i64::MIN), i64::MIN, i64::MIN, i64::MIN];
         self.sources.push(Source { type_id, name: Arc::from(name), mock, behind });
         self.advance(self.sources.len() - 1)
     }
@@ -148,22 +148,25 @@ impl<'a> Search<'a> {
             return Ok(());
         }
         let mut find = self.conn.prepare_cached(if *mock { NEXT_MOCK } else { NEXT })?;
-        let columns = |row: &Row<'_>| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]);
+        let columns = |row: &Row<'_>| {
+            Ok(([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?], row.get::<_, i64>(4)?))
+        };
         while self.looks > 0 {
-            let [rank, run_at, id] = *behind;
-            let found = find.query_row([*type_id, rank, run_at, id], columns).optional()?;
-            let Some([rank, run_at, id, bytes]) = found else { return Ok(()) };
+            let [rank, run_at, tie, id] = *behind;
+            let found = find.query_row([*type_id, rank, run_at, tie, id], columns).optional()?;
+            let Some((place, bytes)) = found else { return Ok(()) };
+            let [rank, run_at, tie, id] = place;
             if self.rank.is_some_and(|only| only != rank) {
                 return Ok(());
             }
             self.looks -= 1;
             if run_at > self.take.now.ms() {
                 // The clock of whoever made it ready is ahead; and so it is for all behind it.
-                *behind = [rank, i64::MAX, i64::MAX];
+                *behind = [rank, i64::MAX, i64::MAX, i64::MAX];
             } else {
-                *behind = [rank, run_at, id];
+                *behind = place;
                 if bytes as u64 <= self.take.payload_bytes_max {
-                    self.nexts.push(Reverse((rank, run_at, name.clone(), id, source)));
+                    self.nexts.push(Reverse((rank, run_at, tie, name.clone(), id, source)));
                     return Ok(());
                 }
             }
@@ -181,9 +184,10 @@ impl<'a> Search<'a> {
         let mut front = self.next_front(&mut fronts)?;
         let mut wanted = Vec::new();
         while wanted.len() < self.take.limit as usize {
-            while let Some(Front { type_id, name, rank, run_at }) = &front {
-                let before =
-                    |Reverse(next): &Next| (*rank, *run_at, name) <= (next.0, next.1, &next.2);
+            while let Some(Front { type_id, name, place }) = &front {
+                let before = |Reverse((rank, run_at, tie, next, ..)): &Next| {
+                    (place, name) <= (&[*rank, *run_at, *tie], next)
+                };
                 if !self.nexts.peek().is_none_or(before) {
                     break;
                 }
@@ -209,7 +213,7 @@ impl<'a> Search<'a> {
         let mut passed = 0;
         while let Some(row) = rows.next()? {
             let front = Front::read(row)?;
-            if self.rank.is_some_and(|only| front.rank > only) {
+            if self.rank.is_some_and(|only| front.place[0] > only) {
                 break;
             }
             if pattern.matches(&front.name) {
@@ -250,13 +254,13 @@ impl<'a> Search<'a> {
 struct Front {
     type_id: i64,
     name: Arc<str>,
-    rank: i64,
-    run_at: i64,
+    /// Rank, time, tie.
+    place: [i64; 3],
 }
 
 impl Front {
     fn read(row: &Row<'_>) -> Result<Front> {
-        let (rank, run_at) = (row.get(2)?, row.get(3)?);
-        Ok(Front { type_id: row.get(0)?, name: row.get(1)?, rank, run_at })
+        let place = [row.get(2)?, row.get(3)?, row.get(4)?];
+        Ok(Front { type_id: row.get(0)?, name: row.get(1)?, place })
     }
 }

@@ -226,7 +226,7 @@ fn queue_again(
         settlement.ended.map(|ended| ended.status.get()),
         parts,
     ])?;
-    let place = Place { type_id: leased.type_id, rank: leased.rank, id, run_at };
+    let place = Place { type_id: leased.type_id, rank: leased.rank, run_at, tie: 0, id };
     queue::add(tx, place, settlement.now)
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use windlass_core::State;
 use windlass_core::time::Timestamp;
 
@@ -62,11 +62,12 @@ const APPLY: &str = "
            claimed_at = CASE WHEN ?9 > coalesce(claimed_at, ?9 - 1) THEN ?9 ELSE claimed_at END
      WHERE id = ?1";
 pub(crate) const FRONT: &str = "
-    SELECT rank, run_at FROM ready WHERE type_id = ?1 ORDER BY rank, run_at, id LIMIT 1";
+    SELECT rank, run_at, tie FROM ready
+     WHERE type_id = ?1 ORDER BY rank, run_at, tie LIMIT 1";
 /// Most changes leave the front alone, and then the index over it.
 const APPLY_FRONT: &str = "
-    UPDATE type SET head_rank = ?2, head_run_at = ?3
-     WHERE id = ?1 AND (head_rank IS NOT ?2 OR head_run_at IS NOT ?3)";
+    UPDATE type SET head_rank = ?2, head_run_at = ?3, head_tie = ?4
+     WHERE id = ?1 AND (head_rank, head_run_at, head_tie) IS NOT (?2, ?3, ?4)";
 
 impl<'w> Tx<'w> {
     pub(crate) fn new(conn: &'w Connection, types: &'w mut TypeCache) -> Tx<'w> {
@@ -111,8 +112,9 @@ impl<'w> Tx<'w> {
 
 fn apply_front(conn: &Connection, type_id: i64) -> Result<()> {
     let mut front = conn.prepare_cached(FRONT)?;
-    let place = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
-    let (rank, run_at) = front.query_row([type_id], place).optional()?.unzip();
-    conn.prepare_cached(APPLY_FRONT)?.execute(params![type_id, rank, run_at])?;
+    let place = |row: &Row<'_>| Ok([row.get(0)?, row.get(1)?, row.get(2)?].map(Some));
+    let front: Option<[Option<i64>; 3]> = front.query_row([type_id], place).optional()?;
+    let [rank, run_at, tie] = front.unwrap_or_default();
+    conn.prepare_cached(APPLY_FRONT)?.execute(params![type_id, rank, run_at, tie])?;
     Ok(())
 }

@@ -203,7 +203,7 @@ pub(crate) fn stats(conn: &Connection, tenant: Option<&Tenant>) -> Result<Vec<Ty
 
 fn oldest_ready_at(conn: &Connection, type_id: i64) -> Result<Option<Timestamp>> {
     let next_rank = "SELECT rank, run_at FROM ready
-                      WHERE type_id = ?1 AND rank > ?2 ORDER BY rank, run_at, id LIMIT 1";
+                      WHERE type_id = ?1 AND rank > ?2 ORDER BY rank, run_at LIMIT 1";
     let mut next_rank = conn.prepare_cached(next_rank)?;
     let mut oldest: Option<i64> = None;
     let mut rank: i64 = -1;

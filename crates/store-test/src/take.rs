@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use windlass_core::edit::{Put, Take, Taking, Whole};
+use windlass_core::date_text::{millis_text, seconds_text};
+use windlass_core::edit::{Edit, Put, Take, Taking, Whole};
 use windlass_core::store::{GiveUp, Overdue};
 use windlass_core::{Extra, Job, NewJob, Payload, State, TypeKey, TypeName};
 
@@ -11,7 +12,7 @@ use crate::fixture::{
     FINISHED, NOW, Subject, after, give_up_expired, globex, id, job, job_of, key, priority,
     settlement,
 };
-use crate::kin::{any_of, glob, leased, put, take, taken_numbers};
+use crate::kin::{any_of, glob, leased, next_run, put, take, taken_numbers};
 
 fn urgent(name: &str, number: i64, urgency: i64) -> NewJob {
     NewJob { priority: priority(urgency), ..job_of(name, number) }
@@ -49,6 +50,52 @@ pub async fn the_order_is_priority_then_time_then_name_then_id(harness: &dyn Har
         .await;
     let all = taken_numbers(&store.job_take(take(glob("*"), 100, after(9))).await.unwrap());
     assert_eq!(all, [4, 7, 6, 2, 9, 1, 3, 5, 8]);
+}
+
+pub async fn jobs_of_one_millisecond_go_by_their_texts_and_then_what_was_lent(
+    harness: &dyn Harness,
+) {
+    let store = Subject::fresh(harness).await;
+    let due = after(10);
+    let texts = [
+        ("a", 1, None),
+        ("b", 2, Some(millis_text(due))),
+        ("b", 3, None),
+        ("b", 4, Some(seconds_text(due))),
+        ("a", 5, Some(seconds_text(due))),
+        ("b", 6, Some(seconds_text(due)[..16].into())),
+        ("a", 7, Some(seconds_text(due)[..16].into())),
+    ];
+    let order = [6, 7, 5, 4, 2, 3, 1];
+    // Made ready by a promotion, by an edit, and by entering.
+    let add = async |run_at, now| {
+        let jobs = texts.clone().map(|(name, number, text)| NewJob {
+            run_at,
+            created_at: now,
+            extra: text.map_or_else(Extra::default, |text| next_run(&text)),
+            ..job_of(name, number)
+        });
+        store.add(jobs).await;
+        for lent in [1, 7] {
+            store.alter(lent, |job| job.extra.lent = true).await;
+        }
+    };
+    let remove = async || store.edit(order.map(|n| Edit::Delete(id(n))).into()).await;
+    add(due, NOW).await;
+    let all = store.job_take(take(glob("*"), 9, due)).await.unwrap();
+    assert_eq!(taken_numbers(&all), order);
+    remove().await;
+    add(due, due).await;
+    for number in order {
+        let one = store.job_take(take(glob("?"), 1, due)).await.unwrap();
+        assert_eq!(taken_numbers(&one), [number]);
+    }
+    remove().await;
+    add(due, due).await;
+    let claimed = store.claim("b", 9, due).await;
+    assert_eq!(claimed.iter().map(|c| c.job.id.get()).collect::<Vec<_>>(), [6, 4, 2, 3]);
+    let claimed = store.claim("a", 9, due).await;
+    assert_eq!(claimed.iter().map(|c| c.job.id.get()).collect::<Vec<_>>(), [7, 5, 1]);
 }
 
 pub async fn one_after_the_other_gives_the_same_order(harness: &dyn Harness) {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::id::JobId;
-use crate::job::{Job, Lease, Progress, Token};
+use crate::job::{Job, Lease, Priority, Progress, Token};
 use crate::limit::LOG_ATTEMPTS_MAX;
 use crate::log::Log;
 use crate::name::TypeKey;
@@ -129,7 +129,7 @@ impl State {
             .filter(|job| job.key == pick.key && job.is_queued() && job.run_at <= now)
             .filter(|job| !job.extra.mock)
             .collect();
-        due.sort_by_key(|job| (Reverse(job.priority), job.run_at, job.id));
+        due.sort_by_key(|job| (job.turn(), job.id));
         let under = |job: &&Job| pick.floor.is_some_and(|floor| job.priority <= floor);
         if let Some(first) = due.iter().position(under) {
             due[..=first].rotate_right(1);
@@ -193,5 +193,10 @@ impl Row {
 impl Job {
     fn is_queued(&self) -> bool {
         self.state == JobState::Queued
+    }
+
+    /// Whose is smaller goes first.
+    pub(super) fn turn(&self) -> (Reverse<Priority>, Timestamp, i64) {
+        (Reverse(self.priority), self.run_at, self.extra.tie(self.run_at))
     }
 }

@@ -1,6 +1,5 @@
 //! Due jobs are handed out by name.
 
-use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use crate::edit::{Names, Take, Taken, Took};
@@ -55,7 +54,7 @@ impl State {
     fn wanted(&self, take: &Take) -> Vec<JobId> {
         let rows = self.jobs.values().filter(|row| self.is_wanted(row, take));
         let mut jobs: Vec<&Job> = rows.map(|row| &row.job).collect();
-        jobs.sort_by_key(|job| (Reverse(job.priority), job.run_at, &job.key.name, job.id));
+        jobs.sort_by_key(|job| (job.turn(), &job.key.name, job.id));
         let mut given: HashMap<&TypeName, u32> = HashMap::new();
         jobs.retain(|job| {
             let given = given.entry(&job.key.name).or_default();

@@ -94,9 +94,9 @@ const CHECKS: [&str; 8] = [
             OR cancelled <> (SELECT count(*) FROM job j WHERE j.type_id = t.id AND state = 5)",
     "
         SELECT count(*) FROM type t
-         WHERE (head_rank, head_run_at) IS NOT (
-               SELECT rank, run_at FROM ready r WHERE r.type_id = t.id
-                ORDER BY rank, run_at, id LIMIT 1)",
+         WHERE (head_rank, head_run_at, head_tie) IS NOT (
+               SELECT rank, run_at, tie FROM ready r WHERE r.type_id = t.id
+                ORDER BY rank, run_at, tie, id LIMIT 1)",
     "
         SELECT count(*) FROM job j
          WHERE (state = 0) <> ((SELECT count(*) FROM ready r
