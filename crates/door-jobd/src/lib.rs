@@ -1,6 +1,6 @@
 //! The jobd door: a worker that runs the jobs of a table which others fill, a master that speaks to
-//! many workers, and a command line for both. Programs, configuration files, protocol and tables are
-//! those of jobd, so that it can be exchanged in place.
+//! many workers, and a command line for both. Programs, configuration files, protocol and tables
+//! are those of jobd, so that it can be exchanged in place.
 
 pub mod config;
 pub mod ctl;
