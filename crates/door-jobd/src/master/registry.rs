@@ -1,7 +1,7 @@
 //! Which workers are there, what they serve, and which pokes nobody could take yet. Pure: a worker's
 //! connection is whatever the caller puts in.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::wanted::{Scope, Wanted};
@@ -21,6 +21,14 @@ pub(crate) struct Worker<P> {
 /// A worker and what it is to be asked about.
 pub(crate) type Errand<P> = (Arc<Worker<P>>, Scope);
 
+/// A poll that is to be sent, and to be settled when it has been answered or has failed.
+#[derive(Debug)]
+pub(crate) struct Poll<P> {
+    pub(crate) worker: Arc<Worker<P>>,
+    pub(crate) scope: Scope,
+    pub(crate) ticket: u64,
+}
+
 #[derive(Debug)]
 pub(crate) struct Registry<P> {
     /// In the order of their registration.
@@ -29,11 +37,21 @@ pub(crate) struct Registry<P> {
     /// polled for is remembered until they do.
     ready: HashSet<u64>,
     remembered: Wanted,
+    /// Polls that may still fail, by their tickets. Whoever comes meanwhile is told of them too: it
+    /// may be the same worker, whose lost connection nobody has noticed yet.
+    unanswered: HashMap<u64, Scope>,
+    last_ticket: u64,
 }
 
 impl<P> Registry<P> {
     pub(crate) fn new() -> Self {
-        Self { workers: Vec::new(), ready: HashSet::new(), remembered: Wanted::default() }
+        Self {
+            workers: Vec::new(),
+            ready: HashSet::new(),
+            remembered: Wanted::default(),
+            unanswered: HashMap::new(),
+            last_ticket: 0,
+        }
     }
 
     pub(crate) fn workers(&self) -> &[Arc<Worker<P>>] {
@@ -57,11 +75,11 @@ impl<P> Registry<P> {
 
     /// The worker has been told that it is registered. Answers what it is to be polled for, because
     /// that was poked while nobody served it.
-    pub(crate) fn set_ready(&mut self, id: u64) -> Option<Errand<P>> {
+    pub(crate) fn set_ready(&mut self, id: u64) -> Option<Poll<P>> {
         let worker = self.workers.iter().find(|worker| worker.id == id).cloned()?;
         self.ready.insert(id);
         let scope = self.take_remembered(&worker)?;
-        Some((worker, scope))
+        Some(self.issue((worker, scope)))
     }
 
     pub(crate) fn remove(&mut self, id: u64) -> Option<Arc<Worker<P>>> {
@@ -72,7 +90,7 @@ impl<P> Registry<P> {
 
     /// Whom to poll for what. Targets that no worker names, or only one that may not listen yet, are
     /// remembered.
-    pub(crate) fn poke(&mut self, wanted: &Wanted) -> Vec<Errand<P>> {
+    pub(crate) fn poke(&mut self, wanted: &Wanted) -> Vec<Poll<P>> {
         if wanted.is_everything() {
             self.remembered.add_everything();
         }
@@ -89,12 +107,16 @@ impl<P> Registry<P> {
             };
             Some((Arc::clone(worker), scope))
         };
-        ready().filter_map(errand).collect()
+        let errands: Vec<Errand<P>> = ready().filter_map(errand).collect();
+        errands.into_iter().map(|errand| self.issue(errand)).collect()
     }
 
-    /// Keeps for the next registration what a worker could not be told.
-    pub(crate) fn remember(&mut self, scope: &Scope) {
-        self.remembered.add_scope(scope);
+    /// A poll that did not get through is remembered for the next worker that can take it.
+    pub(crate) fn settle(&mut self, ticket: u64, got_through: bool) {
+        let scope = self.unanswered.remove(&ticket);
+        if let Some(scope) = scope.filter(|_| !got_through) {
+            self.remembered.add_scope(&scope);
+        }
     }
 
     /// Whom to tell of a request about these targets, or about all.
@@ -132,16 +154,25 @@ impl<P> Registry<P> {
         self.workers.iter().filter(|worker| fits(worker)).cloned().collect()
     }
 
+    fn issue(&mut self, (worker, scope): Errand<P>) -> Poll<P> {
+        self.last_ticket += 1;
+        self.unanswered.insert(self.last_ticket, scope.clone());
+        Poll { worker, scope, ticket: self.last_ticket }
+    }
+
     fn take_remembered(&mut self, worker: &Worker<P>) -> Option<Scope> {
-        if self.remembered.is_empty() {
-            return None;
+        let mut wanted: Wanted = self.unanswered.values().collect();
+        let Some(targets) = &worker.targets else {
+            // What such a worker serves is not known, so it all stays remembered for others.
+            let is_owed = !self.remembered.is_empty() || !wanted.is_empty();
+            return is_owed.then_some(Scope::Everything);
+        };
+        if let Some(remembered) = self.remembered.part(targets) {
+            // What everything stands for is not known name by name: it stays for those who come.
+            targets.iter().for_each(|target| self.remembered.remove(target));
+            wanted.add_scope(&remembered);
         }
-        // What everything stands for is not known name by name, nor what such a worker serves: both
-        // stay remembered for those who come later.
-        let Some(targets) = &worker.targets else { return Some(Scope::Everything) };
-        let scope = self.remembered.part(targets)?;
-        targets.iter().for_each(|target| self.remembered.remove(target));
-        Some(scope)
+        wanted.part(targets)
     }
 }
 
@@ -196,7 +227,16 @@ mod tests {
     /// Registers a worker; answers what it is polled for then.
     fn enter(registry: &mut Registry<()>, id: u64, targets: Option<&[&str]>) -> Option<Scope> {
         registry.register(worker(id, targets));
-        registry.set_ready(id).map(|(_, scope)| scope)
+        let poll = registry.set_ready(id)?;
+        registry.settle(poll.ticket, true);
+        Some(poll.scope)
+    }
+
+    /// Pokes; answers who is polled for what, when all answer.
+    fn poke(registry: &mut Registry<()>, list: &[&str]) -> Vec<(u64, Scope)> {
+        let polls = registry.poke(&wanted(list));
+        polls.iter().for_each(|poll| registry.settle(poll.ticket, true));
+        polls.into_iter().map(|poll| (poll.worker.id, poll.scope)).collect()
     }
 
     fn seen(errands: Vec<Errand<()>>) -> Vec<(u64, Scope)> {
@@ -214,7 +254,7 @@ mod tests {
     #[test]
     fn a_poke_goes_to_every_worker_with_its_own_targets() {
         let mut registry = registry(&[Some(&["a", "b"]), Some(&["b", "c"]), Some(&["d"])]);
-        let errands = seen(registry.poke(&wanted(&["c", "b"])));
+        let errands = poke(&mut registry, &["c", "b"]);
         assert_eq!(errands, [(1, only(&["b"])), (2, only(&["b", "c"]))]);
         assert!(registry.remembered.is_empty());
     }
@@ -222,7 +262,7 @@ mod tests {
     #[test]
     fn a_poke_that_nobody_serves_waits_for_the_worker_that_does() {
         let mut registry = registry(&[Some(&["a"])]);
-        assert_eq!(seen(registry.poke(&wanted(&["a", "b", "c"]))), [(1, only(&["a"]))]);
+        assert_eq!(poke(&mut registry, &["a", "b", "c"]), [(1, only(&["a"]))]);
         assert_eq!(enter(&mut registry, 2, Some(&["d"])), None);
         assert_eq!(enter(&mut registry, 3, Some(&["x", "b"])), Some(only(&["b"])));
         assert_eq!(enter(&mut registry, 4, Some(&["b"])), None, "it was told once");
@@ -234,16 +274,16 @@ mod tests {
         let mut registry = registry(&[]);
         assert!(registry.register(worker(1, Some(&["a"]))));
         assert!(!registry.register(worker(1, Some(&["a"]))));
-        assert!(registry.poke(&wanted(&["a"])).is_empty());
-        let (told, scope) = registry.set_ready(1).unwrap();
-        assert_eq!((told.id, scope), (1, only(&["a"])));
+        assert!(poke(&mut registry, &["a"]).is_empty());
+        let poll = registry.set_ready(1).unwrap();
+        assert_eq!((poll.worker.id, poll.scope), (1, only(&["a"])));
         assert!(registry.set_ready(2).is_none());
     }
 
     #[test]
     fn a_second_registration_replaces_the_first_in_its_place() {
         let mut registry = registry(&[Some(&["a"]), Some(&["b"])]);
-        registry.poke(&wanted(&["late"]));
+        poke(&mut registry, &["late"]);
         let scope = enter(&mut registry, 1, Some(&["a", "late", "a"]));
         assert_eq!(scope, Some(only(&["late"])));
         assert_eq!(ids(registry.workers()), [1, 2]);
@@ -251,19 +291,40 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_worker_is_no_longer_asked_and_what_it_missed_is_told_to_the_next() {
+    fn a_lost_worker_is_no_longer_asked() {
         let mut registry = registry(&[Some(&["a"]), Some(&["b"])]);
         assert_eq!(registry.remove(1).map(|worker| worker.id), Some(1));
         assert!(registry.remove(1).is_none());
         assert!(registry.serving("a").is_empty());
-        registry.remember(&only(&["a"]));
+        assert!(poke(&mut registry, &["a"]).is_empty());
+    }
+
+    #[test]
+    fn a_poll_that_did_not_get_through_is_told_to_the_next() {
+        let mut registry = registry(&[Some(&["a"])]);
+        let polls = registry.poke(&wanted(&["a"]));
+        registry.settle(polls[0].ticket, false);
+        assert_eq!(enter(&mut registry, 2, Some(&["b", "a"])), Some(only(&["a"])));
+        assert_eq!(enter(&mut registry, 3, Some(&["a"])), None);
+    }
+
+    #[test]
+    fn a_poll_that_may_still_fail_is_told_to_everybody_who_comes() {
+        let mut registry = registry(&[Some(&["a"])]);
+        poke(&mut registry, &["late"]);
+        let polls = registry.poke(&wanted(&["a"]));
+        assert_eq!(enter(&mut registry, 2, Some(&["late", "a"])), Some(only(&["late", "a"])));
         assert_eq!(enter(&mut registry, 3, Some(&["a"])), Some(only(&["a"])));
+        assert_eq!(enter(&mut registry, 4, None), Some(Scope::Everything));
+        assert_eq!(enter(&mut registry, 5, Some(&["b"])), None);
+        registry.settle(polls[0].ticket, true);
+        assert_eq!(enter(&mut registry, 6, Some(&["a"])), None);
     }
 
     #[test]
     fn a_worker_that_names_nothing_is_polled_for_everything_and_nothing_is_forgotten() {
         let mut registry = registry(&[None]);
-        assert_eq!(seen(registry.poke(&wanted(&["a"]))), [(1, Scope::Everything)]);
+        assert_eq!(poke(&mut registry, &["a"]), [(1, Scope::Everything)]);
         assert_eq!(enter(&mut registry, 2, None), Some(Scope::Everything));
         assert_eq!(enter(&mut registry, 3, Some(&["a"])), Some(only(&["a"])));
         assert_eq!(enter(&mut registry, 4, None), None);

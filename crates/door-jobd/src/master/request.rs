@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 
-use super::registry::{Errand, Worker};
+use super::registry::{Poll, Worker};
 use super::wanted::{Scope, Wanted};
 use super::{Master, manual, signal};
 use crate::memory_usage;
@@ -28,13 +28,16 @@ impl Handler for Master {
 
     fn answered(&self, peer: &Peer, kind: &str) {
         if kind == "register-worker" {
-            let errand = self.state().registry.set_ready(peer.id());
-            errand.into_iter().for_each(|errand| self.poll(errand));
+            let poll = self.state().registry.set_ready(peer.id());
+            poll.into_iter().for_each(|poll| self.poll(poll));
         }
     }
 
     fn closed(&self, peer: &Peer) {
-        self.forget(peer);
+        if let Some(worker) = self.state().registry.remove(peer.id()) {
+            let (name, addr) = (&worker.name, peer.addr());
+            self.0.log.info(format_args!("worker '{name}' at {addr} is gone"));
+        }
     }
 }
 
@@ -90,13 +93,13 @@ impl Master {
     }
 
     fn poll_all(&self, wanted: &Wanted) {
-        let errands = self.state().registry.poke(wanted);
-        errands.into_iter().for_each(|errand| self.poll(errand));
+        let polls = self.state().registry.poke(wanted);
+        polls.into_iter().for_each(|poll| self.poll(poll));
     }
 
     /// Sends a poll. One that was refused, because the worker no longer serves a target, is repeated
-    /// for everything; one that did not get through goes to whoever serves it now or next.
-    fn poll(&self, (worker, scope): Errand<Peer>) {
+    /// for everything; one that did not get through goes to the next worker that serves it.
+    fn poll(&self, Poll { worker, scope, ticket }: Poll<Peer>) {
         let limit = self.0.worker_answer_time_max;
         let first = worker.peer.ask("poll", Some(data_of(&scope)));
         let master = self.clone();
@@ -106,32 +109,13 @@ impl Master {
                 let again = worker.peer.ask("poll", Some(data_of(&Scope::Everything)));
                 answer = again.within(limit).await;
             }
-            if let Err(error) = answer {
-                master.poll_failed(&worker, &scope, &error);
+            if let Err(error) = &answer {
+                let name = &worker.name;
+                master.0.log.warn(format_args!("poll of worker '{name}': {error}"));
             }
+            let got_through = matches!(answer, Ok(_) | Err(AskError::Refused(_)));
+            master.state().registry.settle(ticket, got_through);
         });
-    }
-
-    fn poll_failed(&self, worker: &Worker<Peer>, scope: &Scope, error: &AskError) {
-        let name = &worker.name;
-        self.0.log.warn(format_args!("poll of worker '{name}': {error}"));
-        match error {
-            AskError::Refused(_) => {}
-            // It may be back already, and would not be told by what is only remembered. Without the
-            // lost worker there are fewer to ask each time, so this ends.
-            AskError::Closed => {
-                self.forget(&worker.peer);
-                self.poll_all(&Wanted::from(scope));
-            }
-            AskError::Late(_) | AskError::TooMany => self.state().registry.remember(scope),
-        }
-    }
-
-    fn forget(&self, peer: &Peer) {
-        if let Some(worker) = self.state().registry.remove(peer.id()) {
-            let (name, addr) = (&worker.name, peer.addr());
-            self.0.log.info(format_args!("worker '{name}' at {addr} is gone"));
-        }
     }
 
     async fn pass_on(&self, kind: &str, data: &Json) -> Result<Json, String> {

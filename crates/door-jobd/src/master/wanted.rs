@@ -78,10 +78,10 @@ impl Wanted {
     }
 }
 
-impl From<&Scope> for Wanted {
-    fn from(scope: &Scope) -> Self {
+impl<'a> FromIterator<&'a Scope> for Wanted {
+    fn from_iter<I: IntoIterator<Item = &'a Scope>>(scopes: I) -> Self {
         let mut wanted = Self::default();
-        wanted.add_scope(scope);
+        scopes.into_iter().for_each(|scope| wanted.add_scope(scope));
         wanted
     }
 }
