@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 
 use crate::cli::Serve;
@@ -42,10 +43,21 @@ pub(crate) fn run(flags: &Serve) -> anyhow::Result<ExitCode> {
     std::panic::set_hook(Box::new(|panic| {
         tracing::error!(%panic, "a part of the daemon panicked");
     }));
+    allow_open_files();
     let ended = runtime.block_on(daemon(&config, &log));
     runtime.shutdown_background();
     drop(log);
     ended
+}
+
+/// Thousands of workers may wait, each on a connection of its own: as many files may be open as the
+/// system lets us. Handlers are given a limit of their own.
+fn allow_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "the number of open files cannot be raised");
+    }
 }
 
 pub(crate) fn cores() -> usize {
