@@ -111,7 +111,6 @@ impl Reported<'_> {
         let at = self.next_time().unwrap_or(now);
         let mut put = queued(self.put, at, &seconds_text(at));
         put.job.attempt = 0;
-        put.job.due_at = at;
         put
     }
 
@@ -137,6 +136,7 @@ fn is_lent_by_rule(job: &Job) -> bool {
 pub(super) fn queued(mut put: Put, at: Timestamp, text: &str) -> Put {
     put.job.state = State::Queued;
     put.job.run_at = at;
+    put.job.due_at = at;
     put.job.finished_at = None;
     put.job.extra.next_run = Some(Arc::from(text));
     put

@@ -65,6 +65,7 @@ fn requeued(whole: &Whole, name: Option<&TypeName>, decrement: bool) -> Decision
     job.lease = None;
     job.finished_at = None;
     job.run_at = due_at(&text);
+    job.due_at = job.run_at;
     job.extra.next_run = Some(Arc::from(text));
     job.extra.lent = false;
     if let Some(name) = name {

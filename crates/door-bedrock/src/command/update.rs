@@ -41,6 +41,7 @@ fn decision(update: &Update, seen: &Seen, now: Timestamp) -> Result<Decision, Re
     let data = data::updated(&update.data, job.extra.mock);
     if let Some(text) = update.next_run(&job, now) {
         job.run_at = due_at(&text);
+        job.due_at = job.run_at;
         job.extra.next_run = Some(Arc::from(text));
     }
     if update.clear_repeat {
