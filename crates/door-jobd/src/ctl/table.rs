@@ -1,5 +1,5 @@
-//! Text tables: columns joined by ` | `, upper-case heads above dashes, cells padded to the width of
-//! their column. A cell may have several lines.
+//! Text tables: columns joined by ` | `, upper-case heads above dashes, cells padded to the width
+//! of their column. A cell may have several lines.
 
 const SPLITTER: &str = " | ";
 

@@ -24,8 +24,8 @@ use crate::net::{Peer, Server};
 
 /// What requests under way get to be answered when the master is stopped.
 const STOP_GRACE: Duration = Duration::from_secs(2);
-/// How long a worker may take to answer. Only `run-manual` has no such limit: its jobs take the time
-/// they take, and pings find out when the worker is gone.
+/// How long a worker may take to answer. Only `run-manual` has no such limit: its jobs take the
+/// time they take, and pings find out when the worker is gone.
 const WORKER_ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// A cheap handle.

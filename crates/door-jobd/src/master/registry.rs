@@ -1,5 +1,5 @@
-//! Which workers are there, what they serve, and which pokes nobody could take yet. Pure: a worker's
-//! connection is whatever the caller puts in.
+//! Which workers are there, what they serve, and which pokes nobody could take yet. Pure: a
+//! worker's connection is whatever the caller puts in.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -88,8 +88,8 @@ impl<P> Registry<P> {
         Some(self.workers.remove(place))
     }
 
-    /// Whom to poll for what. Targets that no worker names, or only one that may not listen yet, are
-    /// remembered.
+    /// Whom to poll for what. Targets that no worker names, or only one that may not listen yet,
+    /// are remembered.
     pub(crate) fn poke(&mut self, wanted: &Wanted) -> Vec<Poll<P>> {
         if wanted.is_everything() {
             self.remembered.add_everything();
