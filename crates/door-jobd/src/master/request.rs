@@ -98,7 +98,8 @@ impl Master {
     }
 
     /// Sends a poll. One that was refused, because the worker no longer serves a target, is
-    /// repeated for everything; one that did not get through goes to the next worker that serves it.
+    /// repeated for everything; one that did not get through goes to the next worker that
+    /// serves it.
     fn poll(&self, Poll { worker, scope, ticket }: Poll<Peer>) {
         let limit = self.0.worker_answer_time_max;
         let first = worker.peer.ask("poll", Some(data_of(&scope)));
