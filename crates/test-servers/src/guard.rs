@@ -6,12 +6,13 @@ use std::process::{Child, Command, Stdio};
 use std::os::unix::process::CommandExt;
 
 /// Waits for the end of its input, which is the end of us; then the server goes, and its folder.
-/// `$0` is the folder, `pid` in it the process.
+/// `$0` is the folder, `pid` in it the process. One that has ended may still be listed where nobody
+/// collects orphans, as in a container.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP QUIT
 while read -r line; do :; done
 if read -r pid < "$0/pid"; then
-    while kill -9 "$pid" 2>&-; do sleep 0.05; done
+    while kill -9 "$pid" 2>&- && ! grep -q '^State:.Z' "/proc/$pid/status"; do sleep 0.05; done
 fi
 rm -rf "$0"
 "#;

@@ -1,9 +1,11 @@
 //! Filled data directories. Filling one takes seconds, so it is done once for a process and copied.
 
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
-use std::{fs, io};
+use std::time::Duration;
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -12,10 +14,18 @@ use crate::Kind;
 use crate::guard::Guard;
 use crate::kind::{PASSWORD, USER, init_file};
 
+/// The file that is locked in a folder in use.
+const LOCK: &str = "lock";
+
+/// A folder without a lock may be one that is just being made.
+const SWEEP_AGE: Duration = Duration::from_secs(60);
+
 /// A folder that belongs to a server: its data, its log, the number of its process.
 pub(crate) struct Folder {
     pub path: PathBuf,
     _guard: Guard,
+    /// Locked while this process lives.
+    _lock: File,
 }
 
 impl Folder {
@@ -24,14 +34,38 @@ impl Folder {
     }
 
     fn new(kind: Kind) -> io::Result<Self> {
-        let name = format!("windlass-{}-{:016x}", kind.scheme(), fastrand::u64(..));
+        let name = format!("{}{:016x}", prefix(kind), fastrand::u64(..));
+        sweep(kind);
         let path = std::env::temp_dir().join(name);
         fs::create_dir(&path)?;
         let guard = Guard::of(&path);
+        let lock = File::create(path.join(LOCK))?;
+        lock.lock()?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
-        let folder = Self { path, _guard: guard };
+        let folder = Self { path, _guard: guard, _lock: lock };
         give_to(kind, &folder.path)?;
         Ok(folder)
+    }
+}
+
+fn prefix(kind: Kind) -> String {
+    format!("windlass-{}-", kind.scheme())
+}
+
+/// Removes folders whose process is gone and whose guard could not do it: all processes of a
+/// container end with its first.
+fn sweep(kind: Kind) {
+    let prefix = prefix(kind);
+    for folder in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let path = folder.path();
+        let lock = path.join(LOCK);
+        let age = fs::metadata(&lock).and_then(|lock| lock.modified()).ok();
+        let is_old = age.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > SWEEP_AGE);
+        let is_ours = folder.file_name().to_string_lossy().starts_with(&prefix);
+        let is_free = || File::open(&lock).is_ok_and(|lock| lock.try_lock().is_ok());
+        if is_ours && is_old && is_free() {
+            let _ = fs::remove_dir_all(path);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use windlass_test_servers::{Kind, Server, mariadb, postgres};
 
@@ -48,7 +49,7 @@ fn a_process_that_is_killed_leaves_nothing() {
             std::thread::park();
         }
     }
-    let folder = std::env::temp_dir().join(format!("windlass-victim-{}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!("windlass-victim-{:016x}", fastrand::u64(..)));
     std::fs::create_dir(&folder).unwrap();
     let mut victim = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "a_process_that_is_killed_leaves_nothing", "--nocapture"])
@@ -66,8 +67,10 @@ fn a_process_that_is_killed_leaves_nothing() {
     assert_eq!(ports.iter().filter(answers).count(), 2);
     victim.kill().unwrap();
     victim.wait().unwrap();
-    // Folders go last.
+    // Folders go last. Nothing tells when, so it is looked at again and again.
+    let began = Instant::now();
     while std::fs::read_dir(&folder).unwrap().next().is_some() {
+        assert!(began.elapsed() < Duration::from_secs(60), "the folders are still there");
         std::thread::yield_now();
     }
     assert_eq!(ports.iter().filter(answers).count(), 0);
