@@ -62,6 +62,10 @@ const CLASHES: [u16; 3] = [1205, 1213, 1020];
 const PASSING: [u16; 14] =
     [1021, 1040, 1047, 1053, 1077, 1114, 1158, 1159, 1160, 1161, 1203, 1290, 1317, 1836];
 
+/// Whether there is a binary log, and of what.
+const BINARY_LOG: &str =
+    "SHOW SESSION VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format')";
+
 /// How a server says that it does not know some syntax.
 const SYNTAX: u16 = 1064;
 
@@ -91,9 +95,9 @@ impl Mysql {
             connection.query_drop(lock_wait).await?;
             // Without gaps being locked workers do not meet where no row is. A binary log of
             // statements does not allow it.
-            let log = "SELECT @@log_bin AND @@binlog_format = 'STATEMENT'";
-            let statements: Option<Option<u8>> = connection.query_first(log).await?;
-            if statements.flatten() != Some(1) {
+            let log: Vec<(String, String)> = connection.query(BINARY_LOG).await?;
+            let is = |value: &str| log.iter().any(|(_, set)| set.eq_ignore_ascii_case(value));
+            if !(is("ON") && is("STATEMENT")) {
                 let level = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
                 connection.query_drop(level).await?;
             }

@@ -1,4 +1,4 @@
-//! Where the table is: `storage = mysql://…`, `postgres://…` or `sqlite://…`, or the `mysql_*` keys.
+//! Where the table is: `storage = mysql://…`, `postgres://…`, `sqlite://…`, or the `mysql_*` keys.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! One suite for the table in every database: MariaDB and PostgreSQL on private servers, and SQLite.
+//! One suite for the table in every database: private servers of MariaDB and PostgreSQL, SQLite.
 
 #![allow(clippy::unwrap_used)]
 

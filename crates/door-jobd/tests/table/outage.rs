@@ -1,5 +1,5 @@
-//! The server is killed in the middle of a load, restarted, frozen: nothing is accepted twice, nothing
-//! is lost, and callers hear that it is away.
+//! The server is killed in the middle of a load and started again: nothing is accepted twice,
+//! nothing is lost, and callers hear that it is away.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -75,8 +75,9 @@ impl Fetch<'_> {
         let room = &scene.shape.target;
         let targets = self.targets.iter().filter(|target| room.can_have(target));
         for targets in targets.collect::<Vec<_>>().chunks(TARGETS_AT_ONCE_MAX) {
-            let values = targets.iter().map(|target| Value::Text((*target).clone())).collect();
-            let sql = scene.names.waiting(targets.len(), after, limit);
+            let value = |target: &&String| [Value::Text((*target).clone()), Value::from(after)];
+            let values = targets.iter().flat_map(value).collect();
+            let sql = scene.names.waiting(targets.len(), limit);
             let rows = session.rows(&sql, values).await?;
             ids.extend(rows.iter().filter_map(|row| row.first().and_then(Value::id)));
         }

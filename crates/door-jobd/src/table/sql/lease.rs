@@ -31,7 +31,7 @@ impl Work for HandBack<'_> {
         let ours = scene.ours(session, accepted).await?;
         for was in [Was::Waiting, Was::Manual] {
             let rows = self.rows.iter().filter(|row| row.was == was);
-            let ids = rows.map(|row| row.id).filter(|id| ours.contains(id));
+            let ids = rows.map(|row| row.id).filter(|id| ours.binary_search(id).is_ok());
             let ids: Vec<u64> = ids.collect();
             scene.update(session, &ids, &format!("status = '{}'", was.status())).await?;
         }

@@ -1,5 +1,5 @@
-//! The table in any SQL database: what is asked becomes a transaction, a transaction that clashed is
-//! tried again, and one whose end was not heard is mended by the next.
+//! The table in any SQL database: what is asked becomes a transaction, a transaction that clashed
+//! is tried again, and one whose end was not heard is mended by the next.
 //!
 //! In every transaction the rows of the table are locked first, in the order of their ids, then the
 //! marks: so workers do not wait for each other in a circle.

@@ -22,8 +22,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// `table` may be `schema.table`, and may be quoted already, as it was written into SQL as it is
-    /// before us.
+    /// `table` may be `schema.table` and quoted already: the original writes it into its SQL as it
+    /// is.
     pub(super) fn new(table: &str, dialect: Dialect) -> Self {
         let parts: Vec<&str> = table.split('.').map(|part| part.trim_matches(['`', '"'])).collect();
         let (bare, schema) = match parts.split_last() {
@@ -70,12 +70,12 @@ impl Names {
         )
     }
 
-    /// Waiting rows after an id, for as many targets as there are places for values; each is looked up
-    /// by itself, so that an index on status, target and id is read in order.
-    pub(super) fn waiting(&self, targets: usize, after: u64, limit: usize) -> String {
+    /// Waiting rows of so many targets. Each target is looked up by itself, so that an index on
+    /// status, target and id is read in order. The values are each target and the id before.
+    pub(super) fn waiting(&self, targets: usize, limit: usize) -> String {
         let one = format!(
-            "SELECT id FROM (SELECT id FROM {} WHERE status = 'waiting' AND target = ? AND id > \
-             {after} ORDER BY id LIMIT {limit}) AS part",
+            "SELECT id FROM (SELECT id FROM {} WHERE status = 'waiting' AND target = ? AND id > ? \
+             ORDER BY id LIMIT {limit}) AS part",
             self.table
         );
         let all = vec![one; targets].join(" UNION ALL ");

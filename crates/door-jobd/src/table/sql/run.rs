@@ -104,7 +104,7 @@ impl Work for Finish<'_> {
         let locked = scene.lock_rows(session, &ids, true).await?;
         let there = locked.iter().map(|row| row.id).collect();
         let ours = scene.ours(session, there).await?;
-        let is_ours = |end: &&End| ours.contains(&end.id);
+        let is_ours = |end: &&End| ours.binary_search(&end.id).is_ok();
         let mut alike: HashMap<Written, Vec<u64>> = HashMap::new();
         for end in self.ends.iter().filter(is_ours) {
             let written = written(scene, end);

@@ -19,14 +19,15 @@ pub(crate) const NO_LEASE: Duration = Duration::ZERO;
 /// No ids.
 pub(crate) const NOBODY: [u64; 0] = [];
 
-/// The table of the original, to the letter.
+/// The table of the original.
 const MYSQL: &str = "CREATE TABLE `jobs` (
   `id` int(10) UNSIGNED NOT NULL AUTO_INCREMENT,
   `target` char(16) NOT NULL,
   `time_created` int(10) UNSIGNED NOT NULL,
   `time_started` int(10) UNSIGNED NOT NULL DEFAULT 0,
   `time_finished` int(10) UNSIGNED NOT NULL DEFAULT 0,
-  `status` enum('waiting','manual','accepted','running','done','ignored') NOT NULL DEFAULT 'waiting',
+  `status` enum('waiting','manual','accepted','running','done','ignored')
+    NOT NULL DEFAULT 'waiting',
   `result` enum('ok','fail') DEFAULT NULL,
   `return_code` tinyint(3) UNSIGNED DEFAULT NULL,
   `sig` char(10) DEFAULT NULL,
