@@ -24,7 +24,8 @@ const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// A reservation that is not committed within this time is read again.
 const RESERVATION: Duration = Duration::from_secs(120);
 /// A batch of so many jobs means that adds come thick and fast. Then ingest lets some more gather:
-/// few large transactions leave the processors to the adds, and nobody sees the difference.
+/// few large transactions leave the processors to the adds, and nobody sees the difference, as
+/// long as nobody waits for one of these jobs.
 const GATHER_FROM_RECORDS: usize = 8;
 const GATHER_PAUSE: Duration = Duration::from_millis(10);
 /// Pauses while the store does not take anything.
@@ -41,6 +42,8 @@ pub(crate) struct Ingest {
     backoff: Backoff,
     /// Bytes moved since segments were last dropped.
     moved_bytes: u64,
+    /// Lets more gather before the next batch.
+    gathers: bool,
 }
 
 impl Ingest {
@@ -51,7 +54,7 @@ impl Ingest {
         stop: CancellationToken,
     ) -> Ingest {
         let backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
-        Ingest { shared, journal, sysid, stop, backoff, moved_bytes: 0 }
+        Ingest { shared, journal, sysid, stop, backoff, moved_bytes: 0, gathers: false }
     }
 
     /// Moves the next batch; how many jobs it had.
@@ -122,6 +125,18 @@ impl Ingest {
         Ok(Some(position))
     }
 
+    /// A pause, unless somebody waits for a job that is not in the store yet.
+    async fn gather(&self) {
+        if !self.shared.hunger.is_empty() {
+            return;
+        }
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            () = self.shared.ingest_wanted.notified() => {}
+            () = tokio::time::sleep(GATHER_PAUSE) => {}
+        }
+    }
+
     /// Lets go of segments that are wholly in the store: only after a synced commit says so.
     async fn drop_segments(&mut self) -> Result<(), Error> {
         let stats = self.journal.stats();
@@ -144,6 +159,9 @@ impl Service for Ingest {
     }
 
     async fn pass(&mut self) -> Next {
+        if std::mem::take(&mut self.gathers) {
+            self.gather().await;
+        }
         tokio::select! {
             () = self.stop.cancelled() => return Next::OnWake,
             () = self.journal.readable() => {}
@@ -152,8 +170,8 @@ impl Service for Ingest {
             Ok(moved) => {
                 self.backoff.reset();
                 let waiting = self.journal.stats().unread_records as usize;
-                let gather = moved >= GATHER_FROM_RECORDS && waiting < BATCH_RECORDS_MAX;
-                if gather { Next::After(GATHER_PAUSE) } else { Next::Now }
+                self.gathers = moved >= GATHER_FROM_RECORDS && waiting < BATCH_RECORDS_MAX;
+                Next::Now
             }
             Err(error) => {
                 let pause = self.backoff.pause();

@@ -65,6 +65,8 @@ pub(crate) struct Shared {
     pub looks: watch::Sender<u64>,
     /// How far our own journal is in the store.
     pub ingested: watch::Sender<Option<JobId>>,
+    /// Told when somebody waits for that.
+    pub ingest_wanted: Notify,
     /// Not older than anything that our journal still had to ingest when the engine started.
     pub backlog_newest: Option<JobId>,
     /// The last id that was answered to an add through the journal.
@@ -121,6 +123,7 @@ impl Shared {
             next_due: watch::Sender::new(None),
             looks: watch::Sender::new(0),
             ingested: watch::Sender::new(position),
+            ingest_wanted: Notify::new(),
             failure: watch::Sender::new(None),
             options,
         };
@@ -204,8 +207,13 @@ impl Shared {
     pub(crate) async fn ingested_up_to(&self, id: JobId, patience: Duration) -> bool {
         let target = id.get().min(self.appended.load(Ordering::SeqCst));
         let mut ingested = self.ingested.subscribe();
-        let arrived = ingested.wait_for(|at| at.map_or(0, JobId::get) >= target);
-        target == 0 || tokio::time::timeout(patience, arrived).await.is_ok_and(|seen| seen.is_ok())
+        let is_there = |at: &Option<JobId>| at.map_or(0, JobId::get) >= target;
+        if is_there(&ingested.borrow()) {
+            return true;
+        }
+        self.ingest_wanted.notify_one();
+        let arrived = ingested.wait_for(is_there);
+        tokio::time::timeout(patience, arrived).await.is_ok_and(|seen| seen.is_ok())
     }
 
     /// The newest id that was answered, for waits that mean "everything until now".
