@@ -66,10 +66,22 @@ async fn a_missing_file_is_refused_and_not_made() {
 #[tokio::test]
 async fn without_the_right_to_make_a_table_there_are_no_marks() {
     let world = World::mysql();
+    works_without_marks(&world, "SELECT, UPDATE").await;
+    assert_eq!(world.sql("SHOW TABLES"), "jobs\n");
+}
+
+#[tokio::test]
+async fn without_the_right_to_write_marks_there_are_none() {
+    let world = World::mysql();
+    works_without_marks(&world, "SELECT, UPDATE, CREATE").await;
+    assert_eq!(world.marks(), "");
+}
+
+async fn works_without_marks(world: &World, rights: &str) {
     let database = world.database();
     world.sql(&format!(
         "CREATE USER u_{database} IDENTIFIED BY 'pw'; \
-         GRANT SELECT, UPDATE ON {database}.jobs TO u_{database}"
+         GRANT {rights} ON {database}.* TO u_{database}"
     ));
     let port = world.server().port();
     let worker = open(&format!("mysql://u_{database}:pw@127.0.0.1:{port}/{database}"));
@@ -87,7 +99,6 @@ async fn without_the_right_to_make_a_table_there_are_no_marks() {
     worker.hand_back(&fetched.rows).await.unwrap();
     let statuses = [1, 2, 3, 4].map(|id| world.status(id));
     assert_eq!(statuses, ["done", "waiting", "waiting", "done"]);
-    assert_eq!(world.sql("SHOW TABLES"), "jobs\n");
 }
 
 /// The original writes the name into its SQL as it is, so all of these work there.

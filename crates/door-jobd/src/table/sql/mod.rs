@@ -155,13 +155,13 @@ impl SqlTable {
     async fn look(&self) -> Result<Found, Fault> {
         let names = &self.place.names;
         let shape = self.backend.look(names.schema.as_deref(), &names.bare).await?;
-        self.alone(&names.probe()).await?;
+        self.try_all(&[names.probe()]).await?;
         let marks = match self.make_marks().await {
             Ok(()) => true,
             Err(Fault::Refused(told)) => {
                 tracing::warn!(
                     "without the table {} the rows of a worker that is killed stay accepted or \
-                     running; it could not be made: {told}",
+                     running; it cannot be made or used: {told}",
                     names.marks
                 );
                 false
@@ -175,22 +175,22 @@ impl SqlTable {
     /// another may be refused.
     async fn make_marks(&self) -> Result<(), Fault> {
         let names = &self.place.names;
-        if self.alone(&names.probe_marks()).await.is_ok() {
+        if self.try_all(&names.probe_marks()).await.is_ok() {
             return Ok(());
         }
-        match self.alone(&names.make_marks()).await {
-            Err(Fault::Refused(told)) => match self.alone(&names.probe_marks()).await {
-                Err(Fault::Refused(_)) => Err(Fault::Refused(told)),
-                known => known,
-            },
-            made => made,
+        let made = self.try_all(&[names.make_marks()]).await;
+        match (made, self.try_all(&names.probe_marks()).await) {
+            (Err(Fault::Refused(told)), Err(Fault::Refused(_))) => Err(Fault::Refused(told)),
+            (_, usable) => usable,
         }
     }
 
-    /// One statement in a transaction of its own.
-    async fn alone(&self, sql: &str) -> Result<(), Fault> {
+    /// Statements in a transaction of their own.
+    async fn try_all(&self, statements: &[String]) -> Result<(), Fault> {
         let mut session = self.backend.begin().await?;
-        session.run(sql, Vec::new()).await?;
+        for statement in statements {
+            session.run(statement, Vec::new()).await?;
+        }
         session.commit().await
     }
 }

@@ -56,8 +56,14 @@ impl Names {
         )
     }
 
-    pub(super) fn probe_marks(&self) -> String {
-        format!("SELECT id, owner, boot, lease_until, was FROM {} WHERE 1 = 0", self.marks)
+    /// Fail when a right on the marks is missing, and change nothing.
+    pub(super) fn probe_marks(&self) -> [String; 3] {
+        let (marks, columns) = (&self.marks, "id, owner, boot, lease_until, was");
+        [
+            format!("INSERT INTO {marks} ({columns}) SELECT {columns} FROM {marks} WHERE 1 = 0"),
+            format!("UPDATE {marks} SET owner = owner WHERE 1 = 0"),
+            format!("DELETE FROM {marks} WHERE 1 = 0"),
+        ]
     }
 
     pub(super) fn make_marks(&self) -> String {
