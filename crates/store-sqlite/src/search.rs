@@ -182,7 +182,7 @@ impl<'a> Search<'a> {
             false => None,
         };
         let mut front = self.next_front(&mut fronts)?;
-        let mut wanted = Vec::new();
+        let (mut wanted, mut passed) = (Vec::new(), 0);
         while wanted.len() < self.take.limit as usize {
             while let Some(Front { type_id, name, place }) = &front {
                 let before = |Reverse((rank, run_at, tie, next, ..)): &Next| {
@@ -191,7 +191,15 @@ impl<'a> Search<'a> {
                 if !self.nexts.peek().is_none_or(before) {
                     break;
                 }
-                self.open(*type_id, name, false)?;
+                if self.pattern.as_ref().is_some_and(|pattern| pattern.matches(name)) {
+                    self.open(*type_id, name, false)?;
+                    passed = 0;
+                } else {
+                    passed += 1;
+                }
+                if passed == FRONTS_MAX && self.open_prefixed()? {
+                    fronts = None;
+                }
                 front = self.next_front(&mut fronts)?;
             }
             let Some(Reverse((.., name, id, source))) = self.nexts.pop() else { break };
@@ -207,32 +215,21 @@ impl<'a> Search<'a> {
         Ok(wanted)
     }
 
-    /// The best front of a queue that was not looked at, if its name is asked for.
-    fn next_front(&mut self, fronts: &mut Option<rusqlite::Rows<'_>>) -> Result<Option<Front>> {
-        let (Some(rows), Some(pattern)) = (fronts.as_mut(), &self.pattern) else { return Ok(None) };
-        let mut passed = 0;
-        while let Some(row) = rows.next()? {
-            let front = Front::read(row)?;
-            if self.rank.is_some_and(|only| front.place[0] > only) {
-                break;
-            }
-            if pattern.matches(&front.name) {
-                return Ok(Some(front));
-            }
-            passed += 1;
-            if passed == FRONTS_MAX && !pattern.prefix().is_empty() {
-                let pattern = pattern.clone();
-                self.open_prefixed(&pattern)?;
-                break;
-            }
-        }
-        *fronts = None;
-        Ok(None)
+    /// The best front of a queue that was not looked at, whatever its name. Those behind a job that
+    /// is found already are left unread.
+    fn next_front(&self, fronts: &mut Option<rusqlite::Rows<'_>>) -> Result<Option<Front>> {
+        let Some(rows) = fronts.as_mut() else { return Ok(None) };
+        let front = rows.next()?.map(Front::read).transpose()?;
+        Ok(front.filter(|front| self.rank.is_none_or(|only| front.place[0] <= only)))
     }
 
-    /// Every type whose name begins as the pattern does.
-    fn open_prefixed(&mut self, pattern: &Pattern) -> Result<()> {
+    /// Every type whose name begins as the pattern does; false when the pattern begins with any.
+    fn open_prefixed(&mut self) -> Result<bool> {
+        let Some(pattern) = self.pattern.clone() else { return Ok(false) };
         let prefix = pattern.prefix();
+        if prefix.is_empty() {
+            return Ok(false);
+        }
         let opened = self.sources.iter().filter(|source| !source.mock);
         let opened: HashSet<i64> = opened.map(|source| source.type_id).collect();
         let mut named = self.conn.prepare_cached(NAMED_FROM)?;
@@ -246,7 +243,7 @@ impl<'a> Search<'a> {
                 self.open(type_id, &name, false)?;
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -222,6 +222,7 @@ impl Thread {
     fn begin(&mut self, durability: Durability) -> Result<()> {
         if self.synchronous != Some(durability) {
             self.synchronous = None;
+            // Not from the cache: SQLite carries this one out when it compiles it.
             self.conn.execute_batch(match durability {
                 Durability::Synced => "PRAGMA synchronous = FULL",
                 Durability::Relaxed => "PRAGMA synchronous = NORMAL",
