@@ -195,9 +195,9 @@ mod tests {
         let room = Room { bytes_max: Some(20), ..Room::default() };
         let text = "äääääääääääääääääääää";
         let cut = fitted(&room, text.as_bytes(), 0, None);
-        assert_eq!(cut, "ä\n[cut: 40 bytes]");
+        assert_eq!(cut, "ää\n[cut: 38 bytes]");
         let room = Room { chars_max: Some(18), ..Room::default() };
-        assert_eq!(fitted(&room, text.as_bytes(), 0, None), "ä\n[cut: 40 bytes]");
+        assert_eq!(fitted(&room, text.as_bytes(), 0, None), "ää\n[cut: 38 bytes]");
         let tiny = Room { bytes_max: Some(3), ..Room::default() };
         assert_eq!(fitted(&tiny, b"abcdefgh", 0, None).len(), 3);
     }

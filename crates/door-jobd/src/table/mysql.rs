@@ -32,6 +32,9 @@ use super::url::Server;
 
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 
+/// For saying goodbye to a server that may be frozen.
+const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
+
 /// Prepared statements that a connection keeps.
 const STATEMENTS_MAX: usize = 64;
 
@@ -167,7 +170,7 @@ impl Backend for Mysql {
 
     async fn close(&self) {
         for connection in self.pool.close() {
-            let _ = connection.disconnect().await;
+            let _ = timeout(CLOSE_TIME_MAX, connection.disconnect()).await;
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use windlass_door_jobd::table::{self, Owner, Storage, Table, TableError};
 
-use crate::harness::{LEASE, NO_LEASE, NOBODY, World, end, everywhere, ids, names};
+use crate::harness::{
+    LEASE, NO_LEASE, NOBODY, World, documented_tables, end, everywhere, ids, names,
+};
 
 everywhere! {
     a_missing_table_is_refused
@@ -75,6 +77,30 @@ async fn without_the_right_to_write_marks_there_are_none() {
     let world = World::mysql();
     works_without_marks(&world, "SELECT, UPDATE, CREATE").await;
     assert_eq!(world.marks(), "");
+}
+
+#[test]
+fn the_guide_has_the_tables_that_are_tested() {
+    let guide = include_str!("../../../../docs/guide/moving-from-jobd.md");
+    assert!(documented_tables().iter().all(|table| guide.contains(table)));
+}
+
+/// As the guide has them: on the table itself, and on that of the marks before it is there.
+#[tokio::test]
+async fn rights_on_two_tables_are_enough() {
+    let world = World::mysql();
+    let (database, port) = (world.database(), world.server().port());
+    world.sql(&format!(
+        "CREATE USER u_{database} IDENTIFIED BY 'pw'; \
+         GRANT SELECT, UPDATE ON {database}.jobs TO u_{database}; \
+         GRANT CREATE, SELECT, INSERT, UPDATE, DELETE ON {database}.jobs_windlass TO u_{database}"
+    ));
+    world.add("waiting", &["a"]);
+    let worker = open(&format!("mysql://u_{database}:pw@127.0.0.1:{port}/{database}"));
+    worker.fetch(&names(&["a"]), 1, LEASE).await.unwrap();
+    assert_eq!(world.marks(), "1\tw\twaiting\n");
+    assert_eq!(worker.start(&[1], 1).await.unwrap(), [1]);
+    assert_eq!(worker.finish(&[end(1)]).await.unwrap(), []);
 }
 
 async fn works_without_marks(world: &World, rights: &str) {

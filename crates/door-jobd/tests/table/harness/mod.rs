@@ -41,11 +41,16 @@ const MYSQL: &str = "CREATE TABLE `jobs` (
 const POSTGRES: &str = include_str!("../../../src/table/postgres.rs");
 const SQLITE: &str = include_str!("../../../src/table/sqlite.rs");
 
+/// The tables of PostgreSQL and SQLite as the code documents them.
+pub(crate) fn documented_tables() -> [String; 2] {
+    [documented(POSTGRES), documented(SQLITE)]
+}
+
 /// The SQL that stands in the documentation of a module.
 fn documented(source: &str) -> String {
     let lines = source.lines().skip_while(|line| !line.contains("```sql")).skip(1);
     let lines = lines.take_while(|line| !line.contains("```"));
-    lines.map(|line| line.trim_start_matches("//!").to_owned() + "\n").collect()
+    lines.map(|line| line.trim_start_matches("//! ").to_owned() + "\n").collect()
 }
 
 /// Where the table is.
