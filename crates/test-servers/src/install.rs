@@ -104,8 +104,8 @@ fn install(kind: Kind) -> Folder {
     folder
 }
 
-/// These servers refuse to run as root; whoever is not root runs them as himself. Their user may not
-/// be allowed to write where we have temporary files.
+/// These servers refuse to run as root; whoever is not root runs them as himself. Their user may
+/// not be allowed to write where we have temporary files.
 pub(crate) fn become_user(kind: Kind, command: &mut Command, folder: &Folder) {
     command.env("TMPDIR", &folder.path);
     if let Some((user, group)) = ids(kind) {
