@@ -71,7 +71,6 @@ fn a_killed_worker_leaves_no_row_stuck() {
     home.reaches(queued_manual, "accepted");
     worker.kill();
     let next = home.worker(&home.conf().set("lease", 3).set("name", "another"));
-    home.reaches(queued, "waiting");
     home.reaches(queued_manual, "manual");
     for id in [running, manual] {
         let row = home.done(id);
@@ -81,8 +80,11 @@ fn a_killed_worker_leaves_no_row_stuck() {
     home.open("g");
     home.open("m");
     let mut client = next.client();
-    client.ok("poll", Value::Null);
-    home.done(queued);
+    until("what was queued runs", || {
+        client.ok("poll", Value::Null);
+        home.base.status(queued) == "done"
+    });
+    assert_eq!(home.base.row(queued).stdout.as_deref(), Some("x\n"));
     let told = client.ask("run-manual", json!({"ids": [queued_manual]}));
     assert_eq!(told["jobs"][queued_manual.to_string()]["stdout"], "y\n");
 }
@@ -117,10 +119,11 @@ fn rows_of_a_live_worker_are_left_to_it() {
     worker.client().ok("poll", Value::Null);
     home.began("g");
     home.reaches(running, "running");
-    let mut dead = home.worker(&home.conf().set("lease", 3));
+    let other = [("elsewhere", "1")];
+    let mut dead = home.worker(&home.conf().set("lease", 3).targets(&other));
     let mut client = dead.client();
     client.ok("pause", Value::Null);
-    let accepted = home.waiting("low", "echo x");
+    let accepted = home.waiting("elsewhere", "echo x");
     client.ok("poll", Value::Null);
     home.reaches(accepted, "accepted");
     dead.kill();

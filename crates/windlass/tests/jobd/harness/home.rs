@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tempfile::TempDir;
 
-use super::{Base, Conf, Daemon, Row, free_port, until, until_some};
+use super::{Base, Conf, Daemon, Row, free_port, until_some, wait_for};
 
 pub(crate) struct Home {
     pub(crate) base: Base,
@@ -151,7 +151,12 @@ impl Home {
     }
 
     pub(crate) fn reaches(&self, id: u64, status: &str) {
-        until(&format!("job {id} becomes {status}"), || self.base.status(id) == status);
+        let mut seen = String::new();
+        let reached = wait_for(|| {
+            seen = self.base.status(id);
+            seen == status
+        });
+        assert!(reached, "job {id} does not become {status}, it is {seen}");
     }
 
     /// The lines that jobs left in this file.

@@ -12,4 +12,4 @@ pub(crate) use client::{Client, error_zero};
 pub(crate) use conf::Conf;
 pub(crate) use daemon::{Daemon, Ended, free_port, program, run};
 pub(crate) use home::Home;
-pub(crate) use wait::{PATIENCE, until, until_some};
+pub(crate) use wait::{PATIENCE, until, until_some, wait_for};

@@ -12,6 +12,18 @@ pub(crate) fn until(what: &str, mut happened: impl FnMut() -> bool) {
     until_some(what, || happened().then_some(()));
 }
 
+/// Whether it happened in time.
+pub(crate) fn wait_for(mut happened: impl FnMut() -> bool) -> bool {
+    let began = Instant::now();
+    while !happened() {
+        if began.elapsed() > PATIENCE {
+            return false;
+        }
+        thread::sleep(PAUSE);
+    }
+    true
+}
+
 pub(crate) fn until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
