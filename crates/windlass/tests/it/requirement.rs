@@ -15,6 +15,13 @@ const BEDROCK: [&str; 30] = [
     "9.3", "9.4", "9.5",
 ];
 
+/// The sections of the contract of jobd, and what Windlass adds.
+const JOBD: [&str; 36] = [
+    "1.1", "1.2", "1.3", "2", "3.1", "3.2", "4", "5.1", "5.2", "6.1", "6.2", "7", "8.1", "8.2",
+    "9.1", "9.2", "9.3", "9.4", "9.5", "9.6", "9.7", "9.8", "9.9", "9.10", "9.11", "9.12", "9.13",
+    "9.14", "9.15", "9.16", "9.17", "9.18", "9.19", "12.1", "12.2", "12.3",
+];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -26,7 +33,7 @@ fn rows() -> BTreeMap<String, String> {
     for line in text.lines() {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         let numbered =
-            ["S0-", "S2-", "B-"].iter().any(|head| line.starts_with(&format!("| {head}")));
+            ["S0-", "S2-", "B-", "J-"].iter().any(|head| line.starts_with(&format!("| {head}")));
         if cells.len() >= 5 && numbered {
             let before = rows.insert(cells[1].to_owned(), cells[3].to_owned());
             assert!(before.is_none(), "{} has two rows", cells[1]);
@@ -63,6 +70,7 @@ fn every_requirement_has_a_row() {
         }
     }
     wanted.extend(BEDROCK.map(|section| format!("B-{section}")));
+    wanted.extend(JOBD.map(|section| format!("J-{section}")));
     let mut missing: Vec<&String> = wanted.iter().filter(|key| !rows.contains_key(*key)).collect();
     missing.sort();
     assert!(missing.is_empty(), "no row for {missing:?}");
@@ -86,24 +94,26 @@ fn every_test_that_is_named_exists() {
     assert!(named > 0);
 }
 
-/// No test of the Bedrock door is left out of the table.
+/// No test of the Bedrock door or of the jobd door is left out of the table.
 #[test]
-fn every_test_of_the_bedrock_door_proves_a_row() {
+fn every_test_of_a_door_proves_a_row() {
     let rows = rows();
     let named: HashSet<&str> =
         rows.values().flat_map(|tests| tests.split('`').skip(1).step_by(2)).collect();
     let mut missing = Vec::new();
-    for entry in fs::read_dir(root().join("crates/windlass/tests/it")).unwrap().flatten() {
-        let path = entry.path();
-        let module = path.file_stem().unwrap().to_string_lossy().into_owned();
-        if !module.starts_with("bedrock_") {
-            continue;
-        }
-        let text = fs::read_to_string(&path).unwrap();
-        for rest in text.split("#[test]\nfn ").skip(1) {
-            let name = format!("{module}::{}", rest.split('(').next().unwrap());
-            if !named.contains(name.as_str()) {
-                missing.push(name);
+    for (folder, head) in [("it", "bedrock_"), ("jobd", "")] {
+        let folder = root().join("crates/windlass/tests").join(folder);
+        for path in fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()) {
+            let module = path.file_stem().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() || !module.starts_with(head) {
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            for rest in text.split("#[test]\nfn ").skip(1) {
+                let name = format!("{module}::{}", rest.split('(').next().unwrap());
+                if !named.contains(name.as_str()) {
+                    missing.push(name);
+                }
             }
         }
     }

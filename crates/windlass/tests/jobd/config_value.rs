@@ -156,3 +156,23 @@ fn warn_is_the_level_without_a_word() {
     home.done(id);
     assert!(!worker.console().contains("INFO"), "{}", worker.console());
 }
+
+#[test]
+fn a_log_of_fifty_megabytes_is_put_aside() {
+    const MEGABYTES: usize = 50;
+    let home = Home::new();
+    let log = home.path("log");
+    std::fs::write(&log, "x".repeat(MEGABYTES * 1024 * 1024)).unwrap();
+    let conf = home.conf().set("log_file", log.display()).set("log_level_file", "trace");
+    let worker = home.worker(&conf);
+    let mut client = worker.client();
+    until("a new file is begun", || {
+        client.ok("poll", Value::Null);
+        std::fs::metadata(&log).is_ok_and(|file| file.len() < 1_000_000)
+    });
+    let kept = std::fs::read_dir(home.folder()).unwrap().flatten().any(|file| {
+        let name = file.file_name().to_string_lossy().into_owned();
+        name.starts_with("log.") && file.metadata().unwrap().len() >= 50 * 1024 * 1024
+    });
+    assert!(kept, "the old one is kept beside it");
+}

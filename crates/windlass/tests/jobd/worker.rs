@@ -182,6 +182,43 @@ fn status_lists_targets_in_the_order_of_config_then_of_adding() {
     assert!(places.is_sorted(), "{text}");
 }
 
+/// As the keys of an object of JavaScript.
+#[test]
+fn status_lists_integer_like_names_first() {
+    let home = Home::new();
+    let worker = home.worker(&home.conf().targets(&[("low", "1"), ("10", "2"), ("9", "3")]));
+    let mut client = worker.client();
+    client.ok("add-target", json!({"target": "1", "concurrency": 4}));
+    let text = client.exchange(r#"[0,{"no":1,"type":"status"}]"#);
+    let places = ["\"1\":", "\"9\":", "\"10\":", "\"low\":"].map(|name| text.find(name).unwrap());
+    assert!(places.is_sorted(), "{text}");
+}
+
+/// In the original, a target of this name makes a poll of it mean all targets.
+#[test]
+fn a_target_called_null_is_refused_or_means_itself() {
+    let home = Home::new();
+    let (_worker, mut client) = worker(&home);
+    let added = client.begin("add-target", json!({"target": "null", "concurrency": 1}));
+    if client.answer(added).get("error").is_some() {
+        return;
+    }
+    let own = home.waiting("null", "echo x");
+    let other = home.waiting("low", "echo x");
+    client.ok("poll", json!({"targets": ["null"]}));
+    home.done(own);
+    assert_eq!(home.base.status(other), "waiting");
+}
+
+#[test]
+fn an_empty_name_is_accepted_at_run_time() {
+    let home = Home::new();
+    let (_worker, mut client) = worker(&home);
+    client.ok("add-target", json!({"target": "", "concurrency": 1}));
+    client.ok("poll", json!({"targets": [""]}));
+    client.ok("remove-target", json!({"target": ""}));
+}
+
 #[test]
 fn run_manual_answers_with_jobs_and_errors() {
     let home = Home::new();
