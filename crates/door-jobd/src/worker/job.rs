@@ -8,7 +8,7 @@ use std::time::Duration;
 use windlass_core::launch::{LaunchSpec, Launched, Output, Running};
 
 use super::retry::Failures;
-use super::state::Told;
+use super::state::{State, Told};
 use super::{ROWS_AT_ONCE_MAX, Rules, STOPS, Worker, manual};
 use crate::table::{End, Row, Unwritten};
 
@@ -38,7 +38,7 @@ pub(super) async fn start_all(worker: &Arc<Worker>) {
                 launch(worker, rows, &started.into_iter().collect());
             }
             None => {
-                let back = give_up(worker, rows, STOPS);
+                let back = give_up(worker, rows, STOPS, State::goes_back);
                 worker.hand_back(&back).await;
             }
         }
@@ -51,7 +51,7 @@ fn launch(worker: &Arc<Worker>, rows: Vec<Row>, started: &HashSet<u64>) {
     for row in &lost {
         worker.log.warn(format_args!("job {} is not ours any more and is not run", row.id));
     }
-    give_up(worker, lost, "the job was given to another worker");
+    give_up(worker, lost, "the job was given to another worker", |_, _| ());
     for row in ours {
         if worker.state().is_starting(row.id) {
             tokio::spawn(run(Arc::clone(worker), row.id));
@@ -59,8 +59,14 @@ fn launch(worker: &Arc<Worker>, rows: Vec<Row>, started: &HashSet<u64>) {
     }
 }
 
-/// These jobs are not started. Answers them without those that run already.
-fn give_up(worker: &Worker, mut rows: Vec<Row>, reason: &str) -> Vec<Row> {
+/// These jobs are not started. Answers them without those that run already; `then` is told of them
+/// in the same moment.
+fn give_up(
+    worker: &Worker,
+    mut rows: Vec<Row>,
+    reason: &str,
+    then: impl FnOnce(&mut State, &[Row]),
+) -> Vec<Row> {
     let mut state = worker.state();
     rows.retain(|row| state.is_starting(row.id));
     for row in &rows {
@@ -68,6 +74,7 @@ fn give_up(worker: &Worker, mut rows: Vec<Row>, reason: &str) -> Vec<Row> {
             worker.fetch.notify_one();
         }
     }
+    then(&mut state, &rows);
     drop(state);
     worker.changed();
     rows

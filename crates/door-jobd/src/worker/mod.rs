@@ -203,7 +203,8 @@ impl Worker {
         }
     }
 
-    /// Gives rows back that were accepted and are not run here.
+    /// Gives rows back that were accepted and are not run here. The state knows of them already, so
+    /// that the worker does not end before they are back.
     async fn hand_back(&self, rows: &[Row]) {
         let mut failures = retry::Failures::new(&self.log, "handing jobs back");
         for some in rows.chunks(ROWS_AT_ONCE_MAX) {
@@ -214,6 +215,8 @@ impl Worker {
                 }
             }
         }
+        self.state().went_back(rows);
+        self.changed();
     }
 }
 

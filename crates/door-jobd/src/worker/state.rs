@@ -38,6 +38,8 @@ pub(super) struct State {
     unwritten_bytes: usize,
     /// Rows that were accepted again while their job still runs: they only have to be marked.
     again: Vec<Row>,
+    /// Rows on their way back to the table.
+    going_back: usize,
     /// Jobs are ended instead of awaited, because the worker stops.
     killing: bool,
 }
@@ -65,6 +67,7 @@ impl State {
             unwritten: 0,
             unwritten_bytes: 0,
             again: Vec::new(),
+            going_back: 0,
             killing: false,
         }
     }
@@ -99,6 +102,7 @@ impl State {
         let rows = self.hold(rows.into_iter().map(|row| (row, None)).collect());
         let back = self.queue.fetched(targets, rows, more);
         self.release(&back);
+        self.going_back += back.len();
         back
     }
 
@@ -107,6 +111,7 @@ impl State {
         let rows = self.hold(rows.into_iter().map(|(row, waiter)| (row, Some(waiter))).collect());
         let back = self.queue.push(rows);
         self.release(&back);
+        self.going_back += back.len();
         back
     }
 
@@ -218,7 +223,16 @@ impl State {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.held.is_empty()
+        self.held.is_empty() && self.going_back == 0
+    }
+
+    /// These are about to be handed back, until `went_back`.
+    pub(super) fn goes_back(&mut self, rows: &[Row]) {
+        self.going_back += rows.len();
+    }
+
+    pub(super) fn went_back(&mut self, rows: &[Row]) {
+        self.going_back = self.going_back.saturating_sub(rows.len());
     }
 
     /// Whether rows may be accepted at this moment.
@@ -254,6 +268,7 @@ impl State {
         for row in &back {
             self.gone(row.id, STOPS);
         }
+        self.going_back += back.len();
         back
     }
 
