@@ -429,6 +429,10 @@ mod tests {
         assert_eq!(ids(&state.fetched(&[], vec![row(3)], false)), [3]);
         assert_eq!(state.held_ids(), [1]);
         state.not_started(&row(1), "the worker stops");
+        assert!(!state.is_idle(), "rows are on their way back");
+        state.went_back(&[row(2)]);
+        assert!(!state.is_idle(), "one is left");
+        state.went_back(&[row(3)]);
         assert!(state.is_idle());
     }
 }
