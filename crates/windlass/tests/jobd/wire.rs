@@ -326,7 +326,10 @@ fn the_requests_of_the_php_client_have_their_bytes() {
             r#"[1,{"no":775952,"data":{"7":false,"9":false}}]"#,
         ),
         (
-            r#"[0,{"no":5,"type":"set-target-concurrency","data":{"target":"low","concurrency":2}}]"#,
+            concat!(
+                r#"[0,{"no":5,"type":"set-target-concurrency","#,
+                r#""data":{"target":"low","concurrency":2}}]"#
+            ),
             r#"[1,{"no":5,"data":"ok"}]"#,
         ),
     ];
