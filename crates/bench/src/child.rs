@@ -6,13 +6,15 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::jobd::Program;
 use crate::machine::{self, Usage};
-use crate::{backlog, server, warm};
+use crate::{backlog, jobd, poke, server, spawn, warm};
 
 /// What a process of its own does.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,6 +24,11 @@ pub(crate) enum Part {
     Backlog,
     /// Windlass without a door, with handlers in warm contexts.
     Warm,
+    Jobd(Program),
+    /// Commands that are run without a table.
+    Spawn,
+    /// Such a command: it says that it has started.
+    Tell,
 }
 
 /// The servers.
@@ -36,21 +43,29 @@ pub(crate) enum Role {
 }
 
 impl Part {
-    const ALL: [Part; 5] = [
+    const ALL: [Part; 9] = [
         Part::Serve(Role::Windlass),
         Part::Serve(Role::Empty),
         Part::Serve(Role::Append),
         Part::Backlog,
         Part::Warm,
+        Part::Jobd(Program::Worker),
+        Part::Jobd(Program::Master),
+        Part::Spawn,
+        Part::Tell,
     ];
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Part::Serve(Role::Windlass) => "serve-windlass",
             Part::Serve(Role::Empty) => "serve-empty",
             Part::Serve(Role::Append) => "serve-append",
             Part::Backlog => "run-backlog",
             Part::Warm => "run-warm",
+            Part::Jobd(Program::Worker) => "serve-jobd",
+            Part::Jobd(Program::Master) => "serve-jobd-master",
+            Part::Spawn => "run-commands",
+            Part::Tell => "tell-start",
         }
     }
 
@@ -67,6 +82,9 @@ impl Part {
             Part::Serve(role) => server::run(role, &dir),
             Part::Backlog => backlog::run(&dir, &serde_json::from_slice(plan)?),
             Part::Warm => warm::run(&dir, &serde_json::from_slice(plan)?),
+            Part::Jobd(program) => jobd::run(program, &dir),
+            Part::Spawn => spawn::run(&serde_json::from_slice(plan)?),
+            Part::Tell => poke::tell(std::str::from_utf8(plan)?),
         }
     }
 
@@ -85,7 +103,7 @@ impl Part {
     ) -> anyhow::Result<T> {
         let mut command = self.command(dir)?;
         let output = command.arg(serde_json::to_string(plan)?).stderr(Stdio::inherit()).output()?;
-        ensure!(output.status.success(), "the child that runs the queue failed");
+        ensure!(output.status.success(), "the child failed: {}", self.name());
         serde_json::from_slice(&output.stdout).context("the child said something else than figures")
     }
 }
@@ -101,8 +119,11 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(role: Role, dir: &Path) -> anyhow::Result<Server> {
+        Server::begin(Part::Serve(role), dir)
+    }
+
+    pub(crate) fn begin(part: Part, dir: &Path) -> anyhow::Result<Server> {
         // The child ends when its input does, so it never outlives this process.
-        let part = Part::Serve(role);
         let mut child = part.command(dir)?.stdin(Stdio::piped()).spawn()?;
         let output = child.stdout.take().expect("the output is a pipe");
         let mut first = String::new();
@@ -123,6 +144,11 @@ impl Server {
 
     pub(crate) fn usage(&self) -> anyhow::Result<Usage> {
         machine::usage(&self.child.id().to_string())
+    }
+
+    /// Processor time of what it started.
+    pub(crate) fn children_cpu(&self) -> anyhow::Result<Duration> {
+        Ok(machine::family(&self.child.id().to_string())?.cpu)
     }
 }
 

@@ -3,13 +3,14 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | `row1` … `row9` | one promise each: what is measured, and beside what |
+//! | `row1` … `row10` | one promise each: what is measured, and beside what |
 //! | `scale` | how much of it is measured |
 //! | `limit`, `append`, `server`, `pipe` | the limits: a synced write, two servers, a bare node |
 //! | `daemon`, `noop`, `context`, `watched` | Windlass itself, and the runners that it is given |
 //! | `queue`, `backlog`, `warm` | jobs that wait, run with nothing to do or in warm contexts |
 //! | `round`, `child`, `client` | servers in processes of their own, and the client of them all |
 //! | `bedrock`, `cycle`, `depth`, `crowd` | jobs that come and go, and workers that wait |
+//! | `database`, `jobd`, `spawn`, `poke` | jobd on a real MariaDB, and commands without it |
 //! | `figure`, `report`, `machine` | numbers, how they are shown, and where they were taken |
 //!
 //! Nothing here runs for ever: every phase ends after a count or a time.
@@ -23,16 +24,20 @@ mod context;
 mod crowd;
 mod cycle;
 mod daemon;
+mod database;
 mod depth;
 mod figure;
+mod jobd;
 mod limit;
 mod machine;
 mod noop;
 mod pipe;
+mod poke;
 mod queue;
 mod report;
 mod round;
 mod row1;
+mod row10;
 mod row2;
 mod row3;
 mod row4;
@@ -41,6 +46,7 @@ mod row6;
 mod row9;
 mod scale;
 mod server;
+mod spawn;
 mod warm;
 mod watched;
 
@@ -81,7 +87,7 @@ struct Args {
 
 type Measure = fn(&Path, &Scale) -> anyhow::Result<Row>;
 
-const ROWS: [(u8, Measure); 7] = [
+const ROWS: [(u8, Measure); 8] = [
     (1, row1::measure),
     (2, row2::measure),
     (3, row3::measure),
@@ -89,6 +95,7 @@ const ROWS: [(u8, Measure); 7] = [
     (5, row5::measure),
     (6, row6::measure),
     (9, row9::measure),
+    (10, row10::measure),
 ];
 
 const DOCUMENT: &str = "docs/benchmarks.md";

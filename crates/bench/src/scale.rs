@@ -4,9 +4,10 @@ use std::time::Duration;
 
 pub(crate) struct Scale {
     pub(crate) name: &'static str,
-    /// Rows 1, 5 and 9: lone operations of each kind.
+    /// Rows 1, 5, 9 and 10: lone operations of each kind.
     pub(crate) lone: usize,
-    /// Rows 2, 3 and 9: rounds of which the median counts, and how long each of them takes.
+    /// Rows 2, 3, 9 and 10: rounds of which the median counts, and how long each of them takes,
+    /// but in row 10.
     pub(crate) rounds: usize,
     pub(crate) round: Duration,
     /// Rows 2 and 9: how long ingest may take to catch up before that is given up.
@@ -24,6 +25,8 @@ pub(crate) struct Scale {
     pub(crate) queued_phase: Duration,
     /// Row 9: connections that wait for a job.
     pub(crate) waiting: u64,
+    /// Row 10: rows of the table that are run in a round.
+    pub(crate) commands: u64,
 }
 
 impl Scale {
@@ -42,6 +45,7 @@ impl Scale {
                 queued: [0, 1000, 20_000],
                 queued_phase: Duration::from_millis(200),
                 waiting: 1000,
+                commands: 300,
             };
         }
         Scale {
@@ -57,6 +61,7 @@ impl Scale {
             queued: [0, 1000, 1_000_000],
             queued_phase: Duration::from_secs(5),
             waiting: 10_000,
+            commands: 3000,
         }
     }
 }

@@ -76,7 +76,8 @@ async fn serve_both(http: TcpListener, bedrock: TcpListener, engine: Engine) -> 
     Ok(())
 }
 
-async fn input_ended() {
+/// Answers when the input of this process ends, and with it the parent.
+pub(crate) async fn input_ended() {
     // A thread of its own, as no runtime thread should wait for a pipe.
     let reading = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
     // However reading ended, nobody is there any more.

@@ -67,6 +67,12 @@ impl Server {
         PASSWORD
     }
 
+    /// The number of its process while it runs.
+    pub fn process_id(&self) -> Option<u32> {
+        let process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        process.as_ref().map(Child::id)
+    }
+
     /// A new, empty database; answers its name.
     pub fn new_database(&self) -> String {
         let name = format!("test_{:016x}", fastrand::u64(..));

@@ -35,6 +35,8 @@ const ARROWS: [(&str, &[&str]); 14] = [
             "windlass-store-sqlite",
             "windlass-door-http",
             "windlass-door-bedrock",
+            "windlass-door-jobd",
+            "windlass-test-servers",
         ],
     ),
     ("fuzz", &["windlass-door-bedrock"]),

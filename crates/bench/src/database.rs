@@ -1,0 +1,117 @@
+//! A private MariaDB with durable commits, and tables in it such as jobd has.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Opts};
+
+use windlass_test_servers::{Kind, Server};
+
+use crate::machine::{self, Machine};
+
+/// Whose rows they all are.
+pub(crate) const TARGET: &str = "bench";
+/// How often is looked whether all rows are done.
+const LOOK_PAUSE: Duration = Duration::from_millis(2);
+
+/// The table as those have it who use jobd.
+const COLUMNS: &str = "(
+  id INT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  target CHAR(16) NOT NULL,
+  time_created INT UNSIGNED NOT NULL,
+  time_started INT UNSIGNED NOT NULL DEFAULT 0,
+  time_finished INT UNSIGNED NOT NULL DEFAULT 0,
+  status ENUM('waiting','manual','accepted','running','done','ignored')
+    NOT NULL DEFAULT 'waiting',
+  result ENUM('ok','fail') DEFAULT NULL,
+  return_code TINYINT UNSIGNED DEFAULT NULL,
+  sig CHAR(10) DEFAULT NULL,
+  stdout MEDIUMTEXT DEFAULT NULL,
+  stderr MEDIUMTEXT DEFAULT NULL,
+  KEY status_target_idx (status, target, id)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8";
+
+pub(crate) struct Database {
+    server: Server,
+    name: String,
+}
+
+impl Database {
+    /// Where there is no MariaDB this says what installs it. Its user may not be allowed to enter
+    /// the directory of the other rows; so its data is below the temporary one.
+    pub(crate) fn start() -> anyhow::Result<Database> {
+        let temporary = std::env::temp_dir();
+        ensure!(
+            !Machine::look(&temporary)?.in_memory(),
+            "{} is kept in memory, where a sync costs nothing; choose a disk with TMPDIR",
+            temporary.display()
+        );
+        let server = Server::start(Kind::MariaDb);
+        let name = server.new_database();
+        Ok(Database { server, name })
+    }
+
+    /// The keys of a worker's configuration that lead to this table.
+    pub(crate) fn config(&self, table: &Table) -> String {
+        let Database { server, name } = self;
+        format!(
+            "mysql_host=127.0.0.1\nmysql_port={}\nmysql_user={}\nmysql_password={}\n\
+             mysql_database={name}\nmysql_table={}\n",
+            server.port(),
+            server.user(),
+            server.password(),
+            table.name
+        )
+    }
+
+    pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
+        let process = self.server.process_id().context("MariaDB does not run any more")?;
+        machine::cpu(&process.to_string())
+    }
+
+    pub(crate) async fn table(&self, name: &'static str) -> anyhow::Result<Table> {
+        let mut connection = Conn::new(Opts::from_url(&self.server.url(&self.name))?).await?;
+        connection.query_drop(format!("CREATE TABLE {name} {COLUMNS}")).await?;
+        Ok(Table { name, connection, added: 0 })
+    }
+}
+
+/// A table, seen by those who add jobs to it.
+pub(crate) struct Table {
+    name: &'static str,
+    connection: Conn,
+    added: u64,
+}
+
+impl Table {
+    /// Adds rows that wait.
+    pub(crate) async fn add(&mut self, rows: u64) -> anyhow::Result<()> {
+        let name = self.name;
+        let add = format!(
+            "INSERT INTO {name} (target, time_created) \
+             SELECT '{TARGET}', UNIX_TIMESTAMP() FROM seq_1_to_{rows}"
+        );
+        self.connection.query_drop(add).await.context("rows cannot be added")?;
+        self.added += rows;
+        Ok(())
+    }
+
+    /// Waits until all rows are done, and looks whether they ended as they should.
+    pub(crate) async fn done(&mut self, patience: Duration) -> anyhow::Result<Duration> {
+        let began = Instant::now();
+        let left = format!(
+            "SELECT id FROM {} WHERE status IN ('waiting', 'accepted', 'running') LIMIT 1",
+            self.name
+        );
+        while self.connection.query_first::<u64, _>(&left).await?.is_some() {
+            ensure!(began.elapsed() < patience, "the rows are not done after {patience:?}");
+            tokio::time::sleep(LOOK_PAUSE).await;
+        }
+        let took = began.elapsed();
+        let ok = format!("SELECT COUNT(*) FROM {} WHERE result = 'ok'", self.name);
+        let ok: Option<u64> = self.connection.query_first(ok).await?;
+        ensure!(ok == Some(self.added), "{ok:?} of {} jobs ended well", self.added);
+        Ok(took)
+    }
+}

@@ -1,0 +1,113 @@
+//! From a poke to the start of the command: through the master, the worker and the table. The
+//! command is this program itself, and the first thing that it does is to say that it runs.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use tokio::net::UdpSocket;
+
+use windlass_core::launch::Launcher;
+use windlass_runner::CommandLauncher;
+
+use crate::child::Part;
+use crate::database::Database;
+use crate::figure::Samples;
+use crate::jobd::{self, Daemon, Program};
+use crate::spawn;
+
+const WARM_UP_JOBS: usize = 20;
+/// A command that has not said anything by then never will.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the command does.
+pub(crate) fn tell(address: &str) -> anyhow::Result<()> {
+    let socket = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    socket.send_to(&[], address)?;
+    Ok(())
+}
+
+pub(crate) struct Starts {
+    /// From the poke to the start of its job.
+    pub(crate) poked: Samples,
+    /// The same command, started by the runner alone.
+    pub(crate) alone: Samples,
+}
+
+pub(crate) async fn measure(
+    dir: &Path,
+    database: &Database,
+    jobs: usize,
+) -> anyhow::Result<Starts> {
+    let ear = Ear::open().await?;
+    let command = ear.command()?;
+    let mut table = database.table("pokes").await?;
+    let [master_dir, worker_dir] = ["master", "worker"].map(|name| dir.join(name));
+    std::fs::create_dir(&master_dir)?;
+    std::fs::create_dir(&worker_dir)?;
+    // Otherwise only two pokes a second are passed on at once.
+    let unthrottled = "poke_throttle_interval=0\n";
+    let master = Daemon::start(Program::Master, &master_dir, unthrottled).await?;
+    let launcher = format!("{} {{id}}", command.join(" "));
+    let config = database.config(&table);
+    let config = jobd::worker_config(&launcher, &config, Some(master.server.address));
+    let _worker = Daemon::start(Program::Worker, &worker_dir, &config).await?;
+
+    let mut poked = Samples::default();
+    for number in 0..WARM_UP_JOBS + jobs {
+        table.add(1).await?;
+        let began = Instant::now();
+        let (answered, told) = tokio::join!(master.tell_of_jobs("poke"), ear.hear());
+        answered?;
+        if number >= WARM_UP_JOBS {
+            poked.push(told? - began);
+        }
+        table.done(PATIENCE).await?;
+    }
+    Ok(Starts { poked, alone: alone(&ear, &command, jobs).await? })
+}
+
+async fn alone(ear: &Ear, command: &[String], commands: usize) -> anyhow::Result<Samples> {
+    let launcher = CommandLauncher::new()?;
+    let (program, args) = command.split_first().context("a command has a program")?;
+    let mut samples = Samples::default();
+    for number in 0..WARM_UP_JOBS + commands {
+        let began = Instant::now();
+        let running = launcher.launch(spawn::spec(program, args.to_vec()));
+        let told = ear.hear().await?;
+        if number >= WARM_UP_JOBS {
+            samples.push(told - began);
+        }
+        running.wait().await;
+    }
+    Ok(samples)
+}
+
+/// Hears commands that start.
+struct Ear {
+    socket: UdpSocket,
+    address: SocketAddr,
+}
+
+impl Ear {
+    async fn open() -> anyhow::Result<Ear> {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = socket.local_addr()?;
+        Ok(Ear { socket, address })
+    }
+
+    /// The words of a command that tells this ear.
+    fn command(&self) -> anyhow::Result<[String; 4]> {
+        let program = std::env::current_exe().context("this program cannot find itself")?;
+        let program = program.to_str().context("this program's path is not UTF-8")?.to_owned();
+        ensure!(!program.contains(' '), "a launcher cannot have a space in its path: {program}");
+        Ok([program, Part::Tell.name().into(), ".".into(), self.address.to_string()])
+    }
+
+    async fn hear(&self) -> anyhow::Result<Instant> {
+        let heard = tokio::time::timeout(PATIENCE, self.socket.recv(&mut [0])).await;
+        heard.context("the command did not start")??;
+        Ok(Instant::now())
+    }
+}
