@@ -134,6 +134,10 @@ pub(crate) fn in_one(conn: &Connection, id: JobId, payload: Payload) -> Result<P
         let Some(piece) = read::payload_piece(conn, id, index)? else { break };
         whole.extend_from_slice(&piece);
     }
+    // A decision may write back what it is shown: a part must not become the whole.
+    if whole.len() as u64 != bytes {
+        return Err(Failure::corrupt(format!("a piece of the payload of job {id} is missing")));
+    }
     Ok(Payload::Inline(whole.into()))
 }
 

@@ -13,8 +13,10 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use tempfile::TempDir;
+use windlass_core::edit::{Ask, Decision, Edit, Seen, Which};
+use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
 use windlass_core::store::{Durability, Error, Inserted, SysidReserve};
-use windlass_core::{State, Store};
+use windlass_core::{NewJob, Payload, State, Store};
 use windlass_store_sqlite::{Options, SqliteStore};
 
 use common::{NOW, assert_consistent, claim, done, id, insert, job, tenant};
@@ -318,4 +320,39 @@ async fn a_log_that_was_cut_anywhere_leaves_a_consistent_file() {
         newest_before = newest;
     }
     assert_eq!(newest_before, BATCHES * 10);
+}
+
+/// A decision may write back what it is shown, so that a part must never pass for the whole.
+#[tokio::test]
+async fn a_payload_that_lacks_a_piece_is_shown_to_no_decision() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("jobs.db");
+    let store = open(&path).unwrap();
+    let bytes = PAYLOAD_INLINE_BYTES_MAX as u64 + 1;
+    let pieces = [PAYLOAD_INLINE_BYTES_MAX, 1];
+    for (index, size) in (0..).zip(pieces) {
+        store.payload_put(id(1), index, vec![b'x'; size].into()).await.unwrap();
+    }
+    let large = NewJob { payload: Payload::Pieces { bytes }, ..job(1) };
+    store.job_insert(insert(vec![large], Durability::Synced)).await.unwrap();
+    let ask = || Ask {
+        tenant: tenant(),
+        which: vec![Which::Job(id(1))],
+        decide: Arc::new(move |_, seen: &Seen| {
+            let shown = seen.job.as_ref().map(|whole| whole.payload.len());
+            assert_eq!(shown, Some(bytes), "the whole of it or nothing");
+            Ok(Decision { edits: vec![Edit::Delete(id(1))], id: None })
+        }),
+        durability: Durability::Synced,
+        now: NOW,
+    };
+    let other = Connection::open(&path).unwrap();
+    other.execute("DELETE FROM piece WHERE position = 1", []).unwrap();
+    let answer = store.job_decide(ask()).await;
+    assert!(matches!(&answer, Err(Error::Corrupt(why)) if why.contains("piece")), "{answer:?}");
+    assert!(store.job_get(&tenant(), id(1)).await.unwrap().is_some(), "nothing changed");
+    store.payload_put(id(1), 1, vec![b'x'].into()).await.unwrap();
+    store.job_decide(ask()).await.unwrap();
+    assert_eq!(store.job_get(&tenant(), id(1)).await.unwrap(), None);
+    store.close().await;
 }
