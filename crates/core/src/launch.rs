@@ -68,3 +68,23 @@ pub trait Running: Send + Sync {
     /// Answers when the process has ended and nothing more of its output is to be waited for.
     async fn wait(&self) -> Launched;
 }
+
+/// A moment of the clock that all processes of a machine share and that goes on while it sleeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BootTime(pub Duration);
+
+/// Ends what was started under its mark when whoever started it dies, hangs, or can no longer say
+/// that it may go on.
+pub trait Fence: Send + Sync + 'static {
+    /// The variable that everything under this fence must have in its environment.
+    fn mark(&self) -> (String, String);
+
+    /// What was started may go on for the fence's time from this moment.
+    fn tick(&self, at: BootTime);
+
+    /// How often it has ended everything because no tick came in time.
+    fn fired(&self) -> u64;
+
+    /// The process that watches.
+    fn process_id(&self) -> Option<u32>;
+}

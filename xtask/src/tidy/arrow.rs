@@ -3,7 +3,7 @@
 use super::SourceFile;
 
 /// Each crate's folder, and the crates of ours that its code may name (its tests may name more).
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("crates/core", &[]),
     ("crates/store-test", &["windlass-core"]),
     ("crates/store-sqlite", &["windlass-core"]),
@@ -13,6 +13,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("crates/door-http", &["windlass-core", "windlass-engine"]),
     ("crates/door-bedrock", &["windlass-core", "windlass-engine"]),
     ("crates/door-jobd", &["windlass-core"]),
+    ("crates/door-disbatch", &["windlass-core"]),
     ("crates/test-servers", &[]),
     (
         "crates/windlass",
@@ -24,6 +25,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
             "windlass-door-http",
             "windlass-door-bedrock",
             "windlass-door-jobd",
+            "windlass-door-disbatch",
         ],
     ),
     (

@@ -1,0 +1,53 @@
+//! What the status of a task means.
+
+/// It was being worked on, and nobody knows how it ended.
+pub const ORPHANED: i32 = -6;
+pub const CANCELLED: i32 = -5;
+/// It waits for a time or for other tasks.
+pub const BLOCKED: i32 = -4;
+pub const QUEUED: i32 = -2;
+/// A node has taken it and not yet started it.
+pub const CLAIMED: i32 = -1;
+pub const RUNNING: i32 = 0;
+pub const SUCCEEDED: i32 = 1;
+/// Every number above it is a failure too, a plugin's own.
+pub const FAILED: i32 = 2;
+
+/// The statuses that count against limits.
+pub const ACTIVE: [i32; 2] = [CLAIMED, RUNNING];
+
+/// The class in which a task is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    Queued,
+    Running,
+    Completed,
+    /// Counted as queued by the original, although no node will ever take it.
+    Orphaned,
+}
+
+impl Class {
+    pub fn of(status: i64) -> Self {
+        match status {
+            -6 => Self::Orphaned,
+            ..=-2 => Self::Queued,
+            -1 | 0 => Self::Running,
+            1.. => Self::Completed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_has_one_class() {
+        let classes = [-7, -6, -5, -2, -1, 0, 1, 2, 900].map(Class::of);
+        use Class::{Completed, Orphaned, Queued, Running};
+        assert_eq!(
+            classes,
+            [Queued, Orphaned, Queued, Queued, Running, Running, Completed, Completed, Completed]
+        );
+    }
+}
