@@ -1,18 +1,21 @@
 //! What the tests need on the machine, and how it gets there.
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::shell;
 
 /// A program, and the Debian package that has it.
-const PROGRAMS: [(&str, &str); 5] = [
+const PROGRAMS: [(&str, &str); 7] = [
     ("sh", "dash"),
     ("awk", "mawk"),
     ("grep", "grep"),
     ("sha256sum", "coreutils"),
     ("mount", "mount"),
+    ("chromium", "chromium"),
+    ("chromedriver", "chromium-driver"),
 ];
 
 /// The same for the languages of handlers. These are started, because what has the name of a
@@ -27,13 +30,26 @@ const SERVERS: [(&str, &str); 2] = [
     ("/usr/lib/postgresql/*/bin/postgres", "postgresql"),
 ];
 
+/// The server with MongoDB's wire protocol is a Python package. It gets a virtual environment below
+/// the user's cache directory, where `crates/test-servers` looks for it.
+const MONGODB: &str = "SecantusDB==0.7.0b3";
+const MONGODB_PLACE: &str = "windlass/secantusdb-0.7.0b3";
+
 /// Installs what is missing; where that is not possible, says the command that does it.
 pub(crate) fn install() -> Result<()> {
+    install_packages()?;
+    install_mongodb()
+}
+
+fn install_packages() -> Result<()> {
     let programs = PROGRAMS.iter().filter(|(program, _)| !is_there(program));
     let languages = LANGUAGES.iter().filter(|(program, _)| !answers(program));
     let servers = SERVERS.iter().filter(|(program, _)| !is_installed(program));
     let all = programs.chain(languages).chain(servers);
-    let missing: Vec<&str> = all.map(|(_, package)| *package).collect();
+    let mut missing: Vec<&str> = all.map(|(_, package)| *package).collect();
+    if !can_make_environments() {
+        missing.push("python3-venv");
+    }
     if missing.is_empty() {
         return Ok(());
     }
@@ -53,6 +69,41 @@ pub(crate) fn install() -> Result<()> {
         bail!("{error:#}; {by_hand}");
     }
     Ok(())
+}
+
+fn install_mongodb() -> Result<()> {
+    let place = cache_directory()?.join(MONGODB_PLACE);
+    if place.join("bin/secantusd-py").is_file() {
+        return Ok(());
+    }
+    let place = place.display().to_string();
+    shell::say(&format!("the tests need {MONGODB}: installing into {place}"));
+    let pip = format!("{place}/bin/pip");
+    let made = shell::step("python3", &["-m", "venv", &place])
+        .and_then(|()| shell::step(&pip, &["install", "--pre", MONGODB]));
+    if let Err(error) = made {
+        bail!("{error:#}; run: python3 -m venv {place} && {pip} install --pre {MONGODB}");
+    }
+    Ok(())
+}
+
+fn cache_directory() -> Result<PathBuf> {
+    let named = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    if let Some(named) = named.filter(|path| path.is_absolute()) {
+        return Ok(named);
+    }
+    let home = std::env::home_dir().context("no home directory, and no XDG_CACHE_HOME")?;
+    Ok(home.join(".cache"))
+}
+
+/// Debian has a Python without the parts that make virtual environments.
+fn can_make_environments() -> bool {
+    let tried = Command::new("python3")
+        .args(["-c", "import ensurepip, venv"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    tried.is_ok_and(|status| status.success())
 }
 
 /// Nobody is there to answer its questions, and no server is to run but those of the tests.

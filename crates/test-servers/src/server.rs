@@ -1,36 +1,19 @@
-//! One running server: started, asked, killed, started again.
+//! One running SQL server: asked, killed, started again.
 
-use std::fs::{self, File};
-use std::net::TcpListener;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Stdio;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use crate::Kind;
-use crate::install::{Folder, become_user, installed};
+use crate::host::Host;
+use crate::install::installed;
 use crate::kind::{PASSWORD, USER};
-
-/// A machine that is busy with other tests may need this long to start a server.
-const START_TIME_MAX: Duration = Duration::from_secs(120);
-
-/// Between two looks at whether it is there.
-const PAUSE: Duration = Duration::from_millis(30);
-
-/// Ports below those which the system gives to outgoing connections, so that a server finds its own
-/// free when it starts again.
-const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// A private server. It ends when this is dropped or the process ends.
 pub struct Server {
     kind: Kind,
-    port: u16,
     durable: bool,
-    process: Mutex<Option<Child>>,
-    folder: Folder,
+    host: Host,
 }
 
 impl Server {
@@ -44,9 +27,7 @@ impl Server {
     }
 
     fn begin(kind: Kind, durable: bool) -> Self {
-        let folder = installed(kind);
-        let port = free_port();
-        let server = Self { kind, port, durable, process: Mutex::new(None), folder };
+        let server = Self { kind, durable, host: Host::new(installed(kind)) };
         server.restart();
         server
     }
@@ -56,7 +37,7 @@ impl Server {
     }
 
     pub fn port(&self) -> u16 {
-        self.port
+        self.host.port
     }
 
     pub fn user(&self) -> &'static str {
@@ -69,8 +50,7 @@ impl Server {
 
     /// The number of its process while it runs.
     pub fn process_id(&self) -> Option<u32> {
-        let process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-        process.as_ref().map(Child::id)
+        self.host.process_id()
     }
 
     /// A new, empty database; answers its name.
@@ -83,7 +63,7 @@ impl Server {
 
     /// `mysql://user:password@host:port/database` or the same for PostgreSQL.
     pub fn url(&self, database: &str) -> String {
-        let (scheme, port) = (self.kind.scheme(), self.port);
+        let (scheme, port) = (self.kind.scheme(), self.port());
         format!("{scheme}://{USER}:{PASSWORD}@127.0.0.1:{port}/{database}")
     }
 
@@ -100,7 +80,7 @@ impl Server {
     ///
     /// What the client said when the server is away or refuses.
     pub fn try_sql(&self, database: &str, sql: &str) -> Result<String, String> {
-        let mut client = self.kind.client(self.port, database, sql);
+        let mut client = self.kind.client(self.port(), database, sql);
         client.current_dir("/").stdin(Stdio::null());
         let done = client.output().map_err(|error| error.to_string())?;
         if !done.status.success() {
@@ -111,87 +91,28 @@ impl Server {
 
     /// Ends it at once, as a power cut or the kernel would.
     pub fn kill(&self) {
-        self.end(Signal::KILL);
+        self.host.end(Signal::KILL);
     }
 
     /// Ends it as an administrator does.
     pub fn stop(&self) {
         let wanted = if self.kind == Kind::Postgres { Signal::INT } else { Signal::TERM };
-        self.end(wanted);
+        self.host.end(wanted);
     }
 
     /// It keeps its connections but does nothing, until it is thawed.
     pub fn freeze(&self) {
-        self.signal(Signal::STOP);
+        self.host.signal(Signal::STOP);
     }
 
     pub fn thaw(&self) {
-        self.signal(Signal::CONT);
+        self.host.signal(Signal::CONT);
     }
 
-    fn signal(&self, signal: Signal) {
-        let process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(child) = &*process {
-            let _ = kill_process(Pid::from_child(child), signal);
-        }
-    }
-
-    fn end(&self, signal: Signal) {
-        self.signal(signal);
-        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(mut child) = process.take() {
-            let _ = child.wait();
-        }
-        let _ = fs::remove_file(self.pid_file());
-    }
-
-    /// Starts it again after it was ended, on the same port with the same data. A try may fail
-    /// because processes of the one that was killed are still ending.
+    /// Starts it again after it was ended, on the same port with the same data.
     pub fn restart(&self) {
-        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-        assert!(process.is_none(), "it runs");
-        let began = Instant::now();
-        let mut child = self.spawn();
-        while let Err(told) = self.try_sql(self.kind.first_database(), "SELECT 1") {
-            let log = || fs::read_to_string(self.log()).unwrap_or_default();
-            assert!(began.elapsed() < START_TIME_MAX, "no answer: {told}{}", log());
-            thread::sleep(PAUSE);
-            if child.try_wait().is_ok_and(|ended| ended.is_some()) {
-                child = self.spawn();
-            }
-        }
-        *process = Some(child);
+        let serve = || self.kind.serve(&self.host.data(), self.port(), self.durable);
+        let ask = || self.try_sql(self.kind.first_database(), "SELECT 1").map(drop);
+        self.host.start(serve, ask);
     }
-
-    fn spawn(&self) -> Child {
-        let log = File::create(self.log()).expect("a log in the server's folder");
-        let mut command: Command = self.kind.serve(&self.folder.data(), self.port, self.durable);
-        become_user(self.kind, &mut command, &self.folder);
-        command.current_dir("/").stdin(Stdio::null());
-        command.stdout(log.try_clone().expect("a second handle")).stderr(log);
-        let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        fs::write(self.pid_file(), format!("{}\n", child.id())).expect("a pid file");
-        child
-    }
-
-    fn pid_file(&self) -> PathBuf {
-        self.folder.path.join("pid")
-    }
-
-    fn log(&self) -> PathBuf {
-        self.folder.path.join("log")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-fn free_port() -> u16 {
-    const TRIES: usize = 1000;
-    let tried = (0..TRIES).map(|_| fastrand::u16(PORTS));
-    let mut free = tried.filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
-    free.next().expect("a free port")
 }

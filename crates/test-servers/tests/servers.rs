@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use windlass_test_servers::{Kind, Server, mariadb, postgres};
+use windlass_test_servers::{Kind, MongoDb, Server, mariadb, mongodb, postgres};
 
 #[test]
 fn databases_are_new_and_shared_servers_are_one() {
@@ -37,6 +37,25 @@ fn a_killed_server_keeps_what_it_acknowledged() {
     }
 }
 
+/// What a driver does with it is tested where one is used: in the Disbatch door.
+#[test]
+fn a_mongodb_is_one_for_all_or_ones_own() {
+    assert!(std::ptr::eq(mongodb(), mongodb()));
+    assert_ne!(mongodb().new_database(), mongodb().new_database());
+    assert!(mongodb().url().starts_with("mongodb://"), "{}", mongodb().url());
+    let own = MongoDb::start();
+    let (url, process) = (own.url(), own.process_id());
+    assert_ne!(url, mongodb().url());
+    own.freeze();
+    own.kill();
+    assert!(TcpStream::connect(("127.0.0.1", own.port())).is_err());
+    own.restart();
+    assert_eq!(own.url(), url);
+    assert_ne!(own.process_id(), process);
+    own.stop();
+    assert_eq!(own.process_id(), None);
+}
+
 /// Whether this process is the one that is killed.
 const VICTIM: &str = "WINDLASS_TEST_VICTIM";
 
@@ -44,7 +63,8 @@ const VICTIM: &str = "WINDLASS_TEST_VICTIM";
 fn a_process_that_is_killed_leaves_nothing() {
     if std::env::var_os(VICTIM).is_some() {
         let servers = [Kind::MariaDb, Kind::Postgres].map(Server::start);
-        println!("\nports {} {}", servers[0].port(), servers[1].port());
+        let mongodb = MongoDb::start();
+        println!("\nports {} {} {}", servers[0].port(), servers[1].port(), mongodb.port());
         loop {
             std::thread::park();
         }
@@ -64,7 +84,7 @@ fn a_process_that_is_killed_leaves_nothing() {
     let told = lines.into_iter().find(|line| line.starts_with("ports ")).unwrap();
     let ports: Vec<u16> = told.split(' ').skip(1).map(|port| port.parse().unwrap()).collect();
     let answers = |port: &&u16| TcpStream::connect(("127.0.0.1", **port)).is_ok();
-    assert_eq!(ports.iter().filter(answers).count(), 2);
+    assert_eq!(ports.iter().filter(answers).count(), 3);
     victim.kill().unwrap();
     victim.wait().unwrap();
     // Folders go last. Nothing tells when, so it is looked at again and again.

@@ -1,0 +1,179 @@
+//! A server that speaks MongoDB's wire protocol: SecantusDB, over WiredTiger, from a virtual
+//! environment in the user's cache directory.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::folder::Folder;
+use crate::host::Host;
+
+/// What is installed into the virtual environment, by this name.
+const PACKAGE: &str = "SecantusDB==0.7.0b3";
+
+/// The virtual environment, below the user's cache directory.
+const ENVIRONMENT: &str = "windlass/secantusdb-0.7.0b3";
+
+/// Names a real MongoDB that the tests share instead of a private server.
+const REAL: &str = "WINDLASS_TEST_MONGODB";
+
+/// For the first answer of a server that has its port already.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// `hello` to the database `admin`, as one `OP_MSG` of the wire protocol.
+const HELLO: &[u8] = b"\x38\0\0\0\x01\0\0\0\0\0\0\0\xdd\x07\0\0\0\0\0\0\0\
+    \x23\0\0\0\x01hello\0\0\0\0\0\0\0\xf0\x3f\x02$db\0\x06\0\0\0admin\0\0";
+
+/// A server for tests: one of ours, or a real one that somebody named.
+pub struct MongoDb {
+    place: Place,
+}
+
+enum Place {
+    Own { host: Host, durable: bool },
+    Named(String),
+}
+
+impl MongoDb {
+    /// A private wire server that keeps what it acknowledged when it is killed. Always the wire
+    /// server, also where a real one is named: a test that kills needs a process of its own.
+    #[expect(clippy::print_stderr, reason = "whoever named a server is told where it is not used")]
+    pub fn start() -> Self {
+        let server = Self::begin(true);
+        if named().is_some() {
+            eprintln!("this test stops its server: not {REAL}, but {}", server.describe());
+        }
+        server
+    }
+
+    /// The one that a process shares: the named one, or a wire server.
+    pub(crate) fn shared() -> Self {
+        match named() {
+            Some(url) => Self { place: Place::Named(url) },
+            None => Self::begin(false),
+        }
+    }
+
+    fn begin(durable: bool) -> Self {
+        let folder = Folder::new("mongodb", None).expect("a folder below the temporary one");
+        let server = Self { place: Place::Own { host: Host::new(folder), durable } };
+        server.restart();
+        server
+    }
+
+    /// The address for clients, without a database.
+    pub fn url(&self) -> String {
+        match &self.place {
+            Place::Own { host, .. } => {
+                format!("mongodb://127.0.0.1:{}/?directConnection=true", host.port)
+            }
+            Place::Named(url) => url.clone(),
+        }
+    }
+
+    /// What the tests ran on, for their output.
+    pub fn describe(&self) -> String {
+        match &self.place {
+            Place::Own { .. } => format!("a private {PACKAGE}"),
+            Place::Named(_) => format!("the server that {REAL} names"),
+        }
+    }
+
+    /// A name that no database has; the first write makes it.
+    pub fn new_database(&self) -> String {
+        format!("test_{:016x}", fastrand::u64(..))
+    }
+
+    pub fn port(&self) -> u16 {
+        self.host().port
+    }
+
+    /// The number of its process while it runs.
+    pub fn process_id(&self) -> Option<u32> {
+        self.host().process_id()
+    }
+
+    /// Ends it at once, as a power cut or the kernel would.
+    pub fn kill(&self) {
+        self.host().end(Signal::KILL);
+    }
+
+    /// Ends it as an administrator does.
+    pub fn stop(&self) {
+        self.host().end(Signal::TERM);
+    }
+
+    /// It keeps its connections but does nothing, until it is thawed.
+    pub fn freeze(&self) {
+        self.host().signal(Signal::STOP);
+    }
+
+    pub fn thaw(&self) {
+        self.host().signal(Signal::CONT);
+    }
+
+    /// Starts it again after it was ended, on the same port with the same data.
+    pub fn restart(&self) {
+        let Place::Own { host, durable } = &self.place else { self.refuse() };
+        host.start(|| serve(host, *durable), || ask(host.port));
+    }
+
+    fn host(&self) -> &Host {
+        match &self.place {
+            Place::Own { host, .. } => host,
+            Place::Named(_) => self.refuse(),
+        }
+    }
+
+    fn refuse(&self) -> ! {
+        panic!("{} is not ours to start or stop: use MongoDb::start()", self.describe())
+    }
+}
+
+fn named() -> Option<String> {
+    std::env::var(REAL).ok().filter(|url| !url.is_empty())
+}
+
+fn serve(host: &Host, durable: bool) -> Command {
+    let environment = environment();
+    let program = environment.join("bin/secantusd-py");
+    let folder = environment.display();
+    assert!(
+        program.is_file(),
+        "the tests need {PACKAGE}; run: \
+         python3 -m venv {folder} && {folder}/bin/pip install --pre {PACKAGE}"
+    );
+    let mut command = Command::new(program);
+    command.args(["--host", "127.0.0.1", "--port", &host.port.to_string()]);
+    command.arg("--storage-path").arg(host.data());
+    command.args(["--log-level", "WARNING", "--cache-size", "256M"]);
+    if durable {
+        command.arg("--sync-on-commit");
+    }
+    command
+}
+
+/// Below `XDG_CACHE_HOME`, or `.cache` in the home directory.
+fn environment() -> PathBuf {
+    let named = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = named.filter(|path| path.is_absolute()).unwrap_or_else(|| {
+        let home = std::env::home_dir().expect("a home directory, or XDG_CACHE_HOME");
+        home.join(".cache")
+    });
+    cache.join(ENVIRONMENT)
+}
+
+fn ask(port: u16) -> Result<(), String> {
+    let greet = || {
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
+        stream.write_all(HELLO)?;
+        stream.read_exact(&mut [0; 16])
+    };
+    greet().map_err(|error: std::io::Error| error.to_string())
+}
