@@ -4,5 +4,8 @@
 //!
 //! What we add stands below the field `windlass` of a document; no other field means anything new.
 
+pub mod config;
 pub mod dialect;
+pub mod relaxed;
+pub mod secret;
 pub mod status;

@@ -1,0 +1,166 @@
+//! How the database is reached: `mongohost`, `database`, `attributes`, `auth`.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::keys::{Keys, flag_of, kind};
+use crate::secret::Secret;
+
+/// The users that Disbatch has in MongoDB, one for each of its programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum User {
+    Den,
+    Web,
+    TaskRunner,
+    Plugin,
+    Balance,
+}
+
+impl User {
+    pub const ALL: [User; 5] =
+        [User::Den, User::Web, User::TaskRunner, User::Plugin, User::Balance];
+
+    /// Its name in the database and in `auth`.
+    pub fn name(self) -> &'static str {
+        match self {
+            User::Den => "disbatchd",
+            User::Web => "disbatch_web",
+            User::TaskRunner => "task_runner",
+            User::Plugin => "plugin",
+            User::Balance => "queuebalance",
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub struct Connection {
+    /// A `mongodb://` or `mongodb+srv://` address; it may hold a password.
+    pub uri: Secret,
+    pub database: String,
+    pub auth: Auth,
+    /// Whether the server is spoken to over TLS, beside what the address says of that.
+    pub tls: Option<ServerTls>,
+}
+
+/// The address without what stands before its `@`.
+impl fmt::Debug for Connection {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut all = out.debug_struct("Connection");
+        all.field("uri", &self.shown_uri()).field("database", &self.database);
+        all.field("auth", &self.auth).field("tls", &self.tls).finish()
+    }
+}
+
+impl Connection {
+    /// The address as it may be shown: without user and password.
+    pub fn shown_uri(&self) -> String {
+        let uri = self.uri.reveal();
+        let Some((scheme, rest)) = uri.split_once("://") else { return "hidden".into() };
+        let hosts_end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(hosts_end);
+        // A password that is not encoded may hold any sign.
+        let hosts = match (authority.rsplit_once('@'), path.contains('@')) {
+            (_, true) => return format!("{scheme}://hidden"),
+            (Some((_, hosts)), false) => hosts,
+            (None, false) => authority,
+        };
+        format!("{scheme}://{hosts}")
+    }
+
+    /// The address without user and password, for a program that logs in by itself.
+    pub(super) fn without_login(&self) -> String {
+        let uri = self.uri.reveal();
+        match (uri.split_once("://"), uri.rsplit_once('@')) {
+            (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://{rest}"),
+            _ => uri.to_owned(),
+        }
+    }
+
+    /// None when the file has no password for it: then there is no login.
+    pub fn password(&self, user: User) -> Option<&Secret> {
+        self.auth.0.iter().find(|(named, _)| *named == user).map(|(_, password)| password)
+    }
+}
+
+/// The passwords of the database's users.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Auth(pub(crate) Vec<(User, Secret)>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerTls {
+    pub ca_file: Option<PathBuf>,
+    /// False: any certificate will do.
+    pub verify: bool,
+}
+
+pub(super) fn read(keys: Keys<'_>, warnings: &mut Vec<String>) -> Result<Connection, String> {
+    let uri = uri_of(keys.required("mongohost", "\"mongodb://localhost:27017\"")?)?;
+    let database = keys.required("database", "\"disbatch\"")?.to_owned();
+    if database.contains(['/', '\\', '.', ' ', '"', '$', '\0']) {
+        return Err(
+            "`database` must be a name without any of the signs / \\ . \" $ or spaces".into()
+        );
+    }
+    let auth = read_auth(keys, warnings)?;
+    Ok(Connection { uri: Secret::new(uri), database, auth, tls: read_attributes(keys, warnings)? })
+}
+
+/// The driver of Perl also takes a host alone.
+fn uri_of(text: &str) -> Result<String, String> {
+    const EXPECTED: &str = "`mongohost` must be an address such as mongodb://localhost:27017";
+    let uri = if text.contains("://") { text.to_owned() } else { format!("mongodb://{text}") };
+    match mongodb::options::ConnectionString::parse(&uri) {
+        Ok(_) => Ok(uri),
+        // What the driver says may quote a password.
+        Err(_) if uri.contains('@') => {
+            Err(format!("{EXPECTED}, with signs of a password such as @ : / % as %40 %3A %2F %25"))
+        }
+        Err(error) => Err(format!("{EXPECTED}: {}", *error.kind)),
+    }
+}
+
+fn read_auth(keys: Keys<'_>, warnings: &mut Vec<String>) -> Result<Auth, String> {
+    let Some(keys) = keys.below("auth", "auth")? else { return Ok(Auth::default()) };
+    keys.warn_unknown(&User::ALL.map(User::name), warnings);
+    let mut passwords = Vec::new();
+    for user in User::ALL {
+        if let Some(password) = keys.text(user.name())? {
+            passwords.push((user, Secret::new(password)));
+        }
+    }
+    Ok(Auth(passwords))
+}
+
+/// Of the options for the driver, only `ssl`; the others are part of an address.
+fn read_attributes(
+    keys: Keys<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<Option<ServerTls>, String> {
+    let Some(keys) = keys.below("attributes", "attributes")? else { return Ok(None) };
+    for (key, _) in keys.iter().filter(|(key, _)| *key != "ssl") {
+        warnings.push(format!(
+            "{} is not used: options of the connection belong into the address `mongohost`",
+            keys.name(key)
+        ));
+    }
+    let whole = ServerTls { ca_file: None, verify: true };
+    let Some(value) = keys.get("ssl") else { return Ok(None) };
+    if let Some(wanted) = flag_of(value) {
+        return Ok(wanted.then_some(whole));
+    }
+    let Value::Object(_) = value else {
+        return Err(format!("`attributes.ssl` must be true or an object, not {}", kind(value)));
+    };
+    let Some(ssl) = keys.below("ssl", "attributes.ssl")? else { return Ok(None) };
+    ssl.warn_unknown(&["SSL_ca_file", "SSL_verify_mode"], warnings);
+    let verify = match ssl.get("SSL_verify_mode") {
+        None => true,
+        Some(mode) => {
+            let wrong = || format!("{} must be 0 or 1", ssl.name("SSL_verify_mode"));
+            mode.as_u64().ok_or_else(wrong)? != 0
+        }
+    };
+    Ok(Some(ServerTls { ca_file: ssl.path("SSL_ca_file")?, verify }))
+}

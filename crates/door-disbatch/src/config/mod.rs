@@ -1,0 +1,153 @@
+//! The configuration file of Disbatch's programs: every key, its default, and the words in which
+//! mistakes are told. One file serves node, task runner and command interface.
+
+mod access;
+mod connection;
+mod files;
+mod keys;
+mod overlay;
+mod plugin;
+mod read;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tracing::level_filters::LevelFilter;
+
+pub use self::access::{Access, Tls};
+pub use self::connection::{Auth, Connection, ServerTls, User};
+pub use self::files::{plugin_file, task_runner_file, write_files};
+pub use self::overlay::overlay;
+pub use self::plugin::{Plugin, PluginKind, Plugins};
+use crate::dialect::Dialect;
+use crate::relaxed::Mistake;
+
+/// Where Disbatch's programs look when they are not told.
+pub const DEFAULT_PATH: &str = "/etc/disbatch/config.json";
+
+/// All settings. Nothing of it is printed with a password or a token in it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// The file that it was read from.
+    pub path: PathBuf,
+    pub connection: Connection,
+    /// The name of this node; the host's when the file has none.
+    pub node: String,
+    /// None: told from what is in the database.
+    pub dialect: Option<Dialect>,
+    pub plugins: Plugins,
+    /// Ids of queues as text. When there are any, no other queue is served.
+    pub active_queues: Vec<String>,
+    /// Ids of queues as text, not served; without meaning when there are `active_queues`.
+    pub ignore_queues: Vec<String>,
+    /// Tasks that this node starts in a pass at most.
+    pub node_increase: Option<u32>,
+    /// Tasks of one queue that this node starts in a pass at most.
+    pub queue_increase: Option<u32>,
+    pub gfs: Gfs,
+    pub quiet: bool,
+    pub testing: bool,
+    pub temp_dir: PathBuf,
+    pub temp_dir_mode: u32,
+    pub heartbeat: Duration,
+    pub orphan_after: Duration,
+    /// None: running tasks of foreign nodes are never orphaned.
+    pub orphan_foreign: Option<Duration>,
+    pub stop_timeout: Duration,
+    /// Where the command interface listens.
+    pub listen: SocketAddr,
+    pub access: Access,
+    pub tls: Option<Tls>,
+    pub web_root: Option<PathBuf>,
+    pub dashboard: Dashboard,
+    pub monitoring: bool,
+    pub balance: BalanceSettings,
+    pub pre_hook: Option<Hook>,
+    /// The packages, such as `Disbatch::Web::V3`.
+    pub web_extensions: Vec<String>,
+    pub log_level: LevelFilter,
+    source: Source,
+}
+
+/// The file as it stood there, for the files that are made from it.
+#[derive(Clone, PartialEq)]
+struct Source(Map<String, Value>);
+
+impl fmt::Debug for Source {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Source(hidden)")
+    }
+}
+
+impl Config {
+    /// Reads a file; the texts beside the settings are warnings for the log.
+    pub fn read(path: &Path) -> Result<(Self, Vec<String>), ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError::Unreadable { path: path.into(), error })?;
+        Self::parse(&text, path)
+    }
+
+    /// Reads the text of a file.
+    pub fn parse(text: &str, path: &Path) -> Result<(Self, Vec<String>), ConfigError> {
+        read::config(text, path)
+    }
+}
+
+/// Whether output is kept in GridFS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gfs {
+    Never,
+    Always,
+    /// What is too large for a document.
+    Auto,
+}
+
+/// What the web page is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dashboard {
+    pub refresh_ms: u64,
+    /// A node is shown as living when its timestamp is not older.
+    pub live_window_ms: u64,
+}
+
+/// How the balancer of queues works, when it does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BalanceSettings {
+    pub enabled: bool,
+    /// Each change of a limit is logged.
+    pub log: bool,
+    /// Each step is logged.
+    pub verbose: bool,
+    /// What would be changed is only logged.
+    pub pretend: bool,
+}
+
+/// What is run before each pass of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hook {
+    /// A program of ours, or a package of Perl that we cannot run.
+    pub name: String,
+    /// Whether a failure of it ends the node.
+    pub fatal: bool,
+}
+
+impl Hook {
+    /// None when it is a package of Perl.
+    pub fn program(&self) -> Option<&Path> {
+        Some(Path::new(&self.name)).filter(|path| path.is_absolute())
+    }
+}
+
+/// Why a file is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("the configuration {} cannot be read: {error}", path.display())]
+    Unreadable { path: PathBuf, error: std::io::Error },
+    #[error("the configuration {} is not JSON: {mistake}", path.display())]
+    Syntax { path: PathBuf, mistake: Mistake },
+    #[error("the configuration {}: {why}", path.display())]
+    Wrong { path: PathBuf, why: String },
+}

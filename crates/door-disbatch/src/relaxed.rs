@@ -1,0 +1,146 @@
+//! Relaxed JSON as Disbatch's files have it: comments from `#` to the end of the line, a comma
+//! behind the last entry, and tabs inside of strings. What is relaxed is blanked out first, so that
+//! lines and columns of an error are those of the file.
+
+use serde_json::Value;
+
+/// Why a text is not relaxed JSON, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {why}")]
+pub struct Mistake {
+    pub line: usize,
+    /// In bytes, from 1.
+    pub column: usize,
+    pub why: String,
+}
+
+pub fn parse(text: &str) -> Result<Value, Mistake> {
+    serde_json::from_str(&strict(text)).map_err(|error| {
+        let said = error.to_string();
+        // The place is told by our own fields.
+        let why = said.rsplit_once(" at line ").map_or(said.as_str(), |(why, _)| why);
+        Mistake { line: error.line(), column: error.column(), why: why.to_owned() }
+    })
+}
+
+/// The same text in strict JSON, with everything at its place.
+fn strict(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut before = Before::Opening;
+    let mut comma = None;
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '#' => skip_comment(&mut characters, &mut out),
+            '"' => {
+                copy_string(&mut characters, &mut out);
+                (before, comma) = (Before::Value, None);
+            }
+            ',' => {
+                comma = (before == Before::Value).then_some(out.len());
+                before = Before::Opening;
+                out.push(',');
+            }
+            ']' | '}' => {
+                if let Some(place) = comma.take() {
+                    out.replace_range(place..=place, " ");
+                }
+                before = Before::Value;
+                out.push(character);
+            }
+            space if space.is_ascii_whitespace() => out.push(space),
+            other => {
+                comma = None;
+                let opens = matches!(other, '[' | '{' | ':');
+                before = if opens { Before::Opening } else { Before::Value };
+                out.push(other);
+            }
+        }
+    }
+    out
+}
+
+/// What stands before a place, of those that matter to a comma there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// A bracket, a colon, another comma, or nothing: a comma here is a mistake.
+    Opening,
+    Value,
+}
+
+fn skip_comment(characters: &mut std::str::Chars<'_>, out: &mut String) {
+    out.push(' ');
+    for character in characters.by_ref() {
+        if character == '\n' {
+            out.push('\n');
+            return;
+        }
+        // As many bytes as were there.
+        out.extend(std::iter::repeat_n(' ', character.len_utf8()));
+    }
+}
+
+/// Copies a string, its opening quote read already, up to its closing quote.
+fn copy_string(characters: &mut std::str::Chars<'_>, out: &mut String) {
+    out.push('"');
+    while let Some(character) = characters.next() {
+        match character {
+            '\t' => out.push_str("\\t"),
+            '\\' => {
+                out.push('\\');
+                out.extend(characters.next());
+            }
+            other => out.push(other),
+        }
+        if character == '"' {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn strict_json_stays_what_it_is() {
+        let text = r##"{"a": [1, 2.5, -3e2, null, true, "x # y, ]", "\"#\\"], "é": {}, "b": []}"##;
+        assert_eq!(strict(text), text);
+        assert_eq!(parse(text).unwrap(), serde_json::from_str::<Value>(text).unwrap());
+    }
+
+    #[test]
+    fn comments_trailing_commas_and_tabs_are_read() {
+        let text = "# first, [\n{ # ü \"\n \"a\": [1, 2, # two\n ], \n\"t\":\"x\ty\", \"o\": {\"b\":1,},\n}\n#";
+        assert_eq!(parse(text).unwrap(), json!({"a": [1, 2], "t": "x\ty", "o": {"b": 1}}));
+    }
+
+    #[test]
+    fn only_one_comma_behind_a_value_may_be_too_many() {
+        for text in ["[,]", "[1,,]", "{,}", "{\"a\":,}", "[1],", ",", "{\"a\":1,,}", "[# c\n,]"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_tells_where_it_is() {
+        for (text, line, column) in [
+            ("{\n  # ä comment\n  \"a\": 1\n  \"b\": 2\n}", 4, 3),
+            ("{\"a\": tru}", 1, 10),
+            ("", 1, 0),
+            ("{\"a\": 1,}}", 1, 10),
+            ("{\"a\": \"never ended", 1, 18),
+        ] {
+            let mistake = parse(text).unwrap_err();
+            assert_eq!((mistake.line, mistake.column), (line, column), "{text}: {mistake}");
+            assert!(!mistake.why.contains(" at line "), "{mistake}");
+        }
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_is_refused() {
+        let text = "[".repeat(100_000);
+        assert!(parse(&text).unwrap_err().why.contains("recursion limit"));
+    }
+}
