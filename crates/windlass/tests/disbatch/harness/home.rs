@@ -1,0 +1,169 @@
+//! A test's own folder and database in one of the two dialects, and the interface on it.
+
+use std::fs;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, DateTime, Document, doc};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{Http, Mongo, Program, free_port, mongohost, until, windlass};
+
+/// A plugin that every config of the tests allows.
+pub(crate) const DEMO: &str = "Disbatch::Plugin::Demo";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Seed,
+    Released,
+}
+
+impl Dialect {
+    /// The word of the config.
+    pub(crate) fn word(self) -> &'static str {
+        if self == Self::Seed { "seed" } else { "released" }
+    }
+
+    /// A queue's field for its plugin.
+    pub(crate) fn plugin(self) -> &'static str {
+        if self == Self::Seed { "constructor" } else { "plugin" }
+    }
+
+    /// A queue's field for its limit.
+    pub(crate) fn limit(self) -> &'static str {
+        if self == Self::Seed { "maxthreads" } else { "threads" }
+    }
+
+    /// A task's field for its arguments.
+    pub(crate) fn params(self) -> &'static str {
+        if self == Self::Seed { "parameters" } else { "params" }
+    }
+
+    /// What `node` of a task says that nobody has claimed.
+    pub(crate) fn nobody(self) -> Bson {
+        if self == Self::Seed { Bson::Int32(-1) } else { Bson::Null }
+    }
+}
+
+pub(crate) struct Home {
+    pub(crate) mongo: Mongo,
+    pub(crate) dialect: Dialect,
+    folder: TempDir,
+}
+
+/// A home in each of the dialects.
+pub(crate) fn both() -> [Home; 2] {
+    [Home::new(Dialect::Seed), Home::new(Dialect::Released)]
+}
+
+impl Home {
+    pub(crate) fn new(dialect: Dialect) -> Self {
+        Self { mongo: Mongo::new(), dialect, folder: TempDir::new().unwrap() }
+    }
+
+    pub(crate) fn seed() -> Self {
+        Self::new(Dialect::Seed)
+    }
+
+    pub(crate) fn released() -> Self {
+        Self::new(Dialect::Released)
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder().join(name)
+    }
+
+    /// A config that both a node and an interface can start with.
+    pub(crate) fn config(&self) -> Value {
+        json!({
+            "mongohost": mongohost(),
+            "database": self.mongo.name(),
+            "dialect": self.dialect.word(),
+            "listen": format!("127.0.0.1:{}", free_port()),
+            "plugins": {DEMO: {"program": "/bin/true", "type": "nomongo"}},
+        })
+    }
+
+    pub(crate) fn write(&self, config: &Value) -> PathBuf {
+        let file = self.path(&format!("config-{:08x}.json", fastrand::u32(..)));
+        fs::write(&file, config.to_string()).unwrap();
+        file
+    }
+
+    /// An interface with the usual config.
+    pub(crate) fn dci(&self) -> Dci {
+        self.dci_with(json!({}))
+    }
+
+    /// An interface whose config has these keys over the usual ones.
+    pub(crate) fn dci_with(&self, keys: Value) -> Dci {
+        let mut config = self.config();
+        for (key, value) in keys.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        self.dci_of(&config)
+    }
+
+    /// An interface with exactly this config.
+    pub(crate) fn dci_of(&self, config: &Value) -> Dci {
+        let file = self.write(config);
+        let command = windlass(&["dci", "--config", file.to_str().unwrap()]);
+        let mut program = Program::spawn(command, self.folder());
+        let port = config["listen"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
+        until("the interface listens", || {
+            assert!(program.alive(), "it ended: {}", program.console());
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        Dci { program, port, config: file, http: Http::new(port) }
+    }
+
+    /// A queue of the demo plugin, as a foreign interface would have made it.
+    pub(crate) fn queue(&self, name: &str) -> ObjectId {
+        self.queue_with(name, doc! {})
+    }
+
+    pub(crate) fn queue_with(&self, name: &str, more: Document) -> ObjectId {
+        let mut queue = doc! {"name": name, self.dialect.plugin(): DEMO};
+        if self.dialect == Dialect::Seed {
+            queue.extend(doc! {"count_todo": 0, "count_total": 0});
+        }
+        queue.extend(more);
+        self.mongo.insert("queues", queue)
+    }
+
+    /// A task with this status, as a foreign interface would have made it.
+    pub(crate) fn task(&self, queue: ObjectId, status: i32) -> ObjectId {
+        self.task_with(queue, status, doc! {})
+    }
+
+    pub(crate) fn task_with(&self, queue: ObjectId, status: i32, more: Document) -> ObjectId {
+        let node = if status <= -2 { self.dialect.nobody() } else { Bson::from("elsewhere") };
+        let mut task = doc! {
+            "queue": queue, "status": status, "node": node, self.dialect.params(): {"commands": "a"},
+            "ctime": DateTime::now(), "mtime": DateTime::now(),
+            "stdout": Bson::Null, "stderr": Bson::Null,
+        };
+        task.extend(more);
+        self.mongo.insert("tasks", task)
+    }
+}
+
+/// A running command interface.
+pub(crate) struct Dci {
+    pub(crate) program: Program,
+    pub(crate) port: u16,
+    pub(crate) config: PathBuf,
+    pub(crate) http: Http,
+}
+
+impl Dci {
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+}

@@ -1,0 +1,15 @@
+//! What the tests stand on: databases, programs, requests, and waiting with bounded patience.
+
+mod home;
+mod http;
+mod mongo;
+mod process;
+mod proxy;
+mod wait;
+
+pub(crate) use home::{DEMO, Dci, Dialect, Home, both};
+pub(crate) use http::{Answer, Http, form, oid};
+pub(crate) use mongo::{Mongo, mongohost};
+pub(crate) use process::{Ended, Program, free_port, run, windlass};
+pub(crate) use proxy::Proxy;
+pub(crate) use wait::{PATIENCE, until, until_some};

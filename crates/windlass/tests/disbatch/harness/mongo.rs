@@ -1,0 +1,94 @@
+//! A test's own database, filled and looked at through the wire protocol.
+
+use std::sync::LazyLock;
+
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Document, doc};
+use mongodb::options::IndexOptions;
+use mongodb::{Client, Collection, IndexModel};
+use tokio::runtime::Runtime;
+
+/// The driver has only asynchronous calls; the tests wait for each of them.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+
+static CLIENT: LazyLock<Client> =
+    LazyLock::new(|| RUNTIME.block_on(Client::with_uri_str(mongohost())).unwrap());
+
+/// What `mongohost` of a config says for the server that all tests share.
+pub(crate) fn mongohost() -> String {
+    windlass_test_servers::mongodb().url()
+}
+
+pub(crate) struct Mongo {
+    name: String,
+}
+
+impl Mongo {
+    pub(crate) fn new() -> Self {
+        Self { name: windlass_test_servers::mongodb().new_database() }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn collection(&self, name: &str) -> Collection<Document> {
+        CLIENT.database(&self.name).collection(name)
+    }
+
+    /// Puts a document in; answers its `_id`.
+    pub(crate) fn insert(&self, collection: &str, document: Document) -> ObjectId {
+        let done =
+            RUNTIME.block_on(async { self.collection(collection).insert_one(document).await });
+        done.unwrap().inserted_id.as_object_id().unwrap()
+    }
+
+    pub(crate) fn insert_many(&self, collection: &str, documents: Vec<Document>) {
+        RUNTIME
+            .block_on(async { self.collection(collection).insert_many(documents).await })
+            .unwrap();
+    }
+
+    pub(crate) fn one(&self, collection: &str, filter: Document) -> Option<Document> {
+        RUNTIME.block_on(async { self.collection(collection).find_one(filter).await }).unwrap()
+    }
+
+    #[track_caller]
+    pub(crate) fn get(&self, collection: &str, id: ObjectId) -> Document {
+        self.one(collection, doc! {"_id": id}).unwrap_or_else(|| panic!("no {id} in {collection}"))
+    }
+
+    /// All that match, in the order of their ids.
+    pub(crate) fn all(&self, collection: &str, filter: Document) -> Vec<Document> {
+        RUNTIME.block_on(async {
+            let collection = self.collection(collection);
+            let mut found = collection.find(filter).sort(doc! {"_id": 1}).await.unwrap();
+            let mut documents = Vec::new();
+            while found.advance().await.unwrap() {
+                documents.push(found.deserialize_current().unwrap());
+            }
+            documents
+        })
+    }
+
+    pub(crate) fn count(&self, collection: &str, filter: Document) -> usize {
+        self.all(collection, filter).len()
+    }
+
+    /// Sets fields of one document.
+    pub(crate) fn set(&self, collection: &str, id: ObjectId, fields: Document) {
+        self.update(collection, doc! {"_id": id}, doc! {"$set": fields});
+    }
+
+    pub(crate) fn update(&self, collection: &str, filter: Document, update: Document) {
+        RUNTIME
+            .block_on(async { self.collection(collection).update_one(filter, update).await })
+            .unwrap();
+    }
+
+    pub(crate) fn index(&self, collection: &str, keys: Document, unique: bool) {
+        let options = IndexOptions::builder().unique(unique.then_some(true)).build();
+        let index = IndexModel::builder().keys(keys).options(options).build();
+        RUNTIME.block_on(async { self.collection(collection).create_index(index).await }).unwrap();
+    }
+}
