@@ -85,6 +85,10 @@ pub trait Fence: Send + Sync + 'static {
     /// How often it has ended everything because no tick came in time.
     fn fired(&self) -> u64;
 
-    /// The process that watches.
+    /// The process that watches. Absent while none does; then nothing may be started.
     fn process_id(&self) -> Option<u32>;
+
+    /// Ends everything under the mark of a fence that has died together with its owner, by the
+    /// value of that mark. It takes a while, in which the caller is blocked.
+    fn end_left_by(&self, value: &str);
 }

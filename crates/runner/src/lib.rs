@@ -7,6 +7,7 @@
 //! | `context` | warm processes that run batch after batch |
 //! | `process` | one attempt in a process: start, feed, capture, limit, verdict |
 //! | `command` | commands that are run for others, as they are |
+//! | `fence` | a process that ends what a node started when the node itself cannot |
 //! | `launch` | the command of an attempt and its environment |
 //! | `doctor` | which layers of it are in force on this machine |
 //! | `isolate` | what a process may see, touch and use up |
@@ -25,6 +26,7 @@ mod check;
 mod command;
 mod context;
 pub mod doctor;
+pub mod fence;
 mod http;
 mod http_batch;
 mod isolate;
@@ -88,6 +90,8 @@ pub enum Error {
          5.13 with landlock among the security modules (lsm=landlock,… on its command line)"
     )]
     Landlock(std::io::Error),
+    #[error("the process that guards what is started cannot be started: {0}")]
+    Fence(std::io::Error),
     #[error("the HTTP client cannot be set up: {0}")]
     Http(String),
 }

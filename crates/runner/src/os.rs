@@ -1,6 +1,6 @@
 //! The calls to the operating system that have no safe form: keeping inherited descriptors from
-//! handlers, and waiting for the exit of a process as for any other event. All `unsafe` of the
-//! crate is here and in `isolate::hook`.
+//! handlers, which signals are heard, and waiting for the exit of a process as for any other event.
+//! All `unsafe` of the crate is here and in `isolate::hook`.
 
 use std::fs;
 use std::io;
@@ -46,6 +46,23 @@ pub(crate) fn keep_exit_codes() -> io::Result<()> {
         let default: libc::sigaction = std::mem::zeroed();
         if libc::sigaction(libc::SIGCHLD, &default, std::ptr::null_mut()) != 0 {
             return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// From now on this process takes no notice of the signals that ask programs to end.
+#[allow(unsafe_code)]
+pub(crate) fn ignore_requests_to_end() -> io::Result<()> {
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
+        // SAFETY: a zeroed `sigaction` is a valid one, the pointer is valid for the call, and no
+        // handler is installed by it.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = libc::SIG_IGN;
+            if libc::sigaction(signal, &action, std::ptr::null_mut()) != 0 {
+                return Err(io::Error::last_os_error());
+            }
         }
     }
     Ok(())

@@ -237,18 +237,27 @@ pub(crate) fn kill_leftovers(dir_prefix: &Path) {
     let start = marker(dir_prefix);
     let carries = |variable: &[u8]| variable.starts_with(start.as_bytes());
     for round in 0..ROUNDS_MAX {
-        let mut found = proc::pids().unwrap_or_default();
-        found.retain(|pid| proc::environ_has(*pid, carries));
-        if found.is_empty() {
+        let killed = kill_marked(carries);
+        if killed == 0 {
             return;
         }
         if round == 0 {
-            tracing::warn!(processes = found.len(), "killing what an earlier daemon left running");
+            tracing::warn!(processes = killed, "killed what an earlier daemon left running");
         }
-        let found = stop_all(|| with_descendants(found.clone(), &proc::table()));
-        signal_all(&found, Signal::KILL);
         std::thread::sleep(ROUND_PAUSE_MIN);
     }
+}
+
+/// Kills all that has such a variable in its environment, and all that descends from it. Returns
+/// how many processes that were; what was just being started may have been missed.
+pub(crate) fn kill_marked(carries: impl Fn(&[u8]) -> bool) -> usize {
+    let found = stop_all(|| {
+        let mut marked = proc::pids().unwrap_or_default();
+        marked.retain(|pid| proc::environ_has(*pid, &carries));
+        if marked.is_empty() { marked } else { with_descendants(marked, &proc::table()) }
+    });
+    signal_all(&found, Signal::KILL);
+    found.len()
 }
 
 /// Reaps the zombie if it is an orphan. Returns whether to look again: when it could not be

@@ -11,6 +11,7 @@
 //! | `source` | a handler's file taken apart |
 //! | `jobd` | the programs `jobd`, `jobd-master` and `jobctl` |
 //! | `doctor` | how handlers are kept apart on this machine |
+//! | `fence` | the process that guards what a node has started |
 //! | `demo` | a queue that shows itself |
 //! | `temporary` | the daemon that it uses, gone when it ends |
 //! | `log`, `output`, `signal` | the edges: standard error, the terminal, TERM and INT |
@@ -20,6 +21,7 @@ mod client;
 mod config;
 mod demo;
 mod doctor;
+mod fence;
 mod jobd;
 mod log;
 mod output;
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Action::Jobd { words } => Ok(jobd::run(Program::Worker, &words)),
         Action::JobdMaster { words } => Ok(jobd::run(Program::Master, &words)),
         Action::Jobctl { words } => Ok(jobd::run(Program::Ctl, &words)),
+        Action::Fence { words } => fence::run(&words),
         action => ask(&cli.target, action),
     };
     ended.unwrap_or_else(|error| failed(&error))

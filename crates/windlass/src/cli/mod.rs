@@ -115,6 +115,12 @@ pub(crate) enum Action {
         #[arg(value_name = "OPTIONS", allow_hyphen_values = true, trailing_var_arg = true)]
         words: Vec<String>,
     },
+    /// Guard what a node has started.
+    #[command(hide = true, disable_help_flag = true)]
+    Fence {
+        #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
+        words: Vec<String>,
+    },
     /// Be jobctl: control jobd and jobd-master.
     #[command(disable_help_flag = true)]
     Jobctl {

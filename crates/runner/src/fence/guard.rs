@@ -1,0 +1,153 @@
+//! The fence's own side: it waits for ticks, and ends what carries its mark when they stop.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use windlass_core::launch::BootTime;
+
+use super::{FIRED, MARK, Order, READY, TICK_BYTES, boot_time};
+use crate::{os, tree};
+
+/// How long it goes on looking after the node's death, for what was just being started.
+const LOOK_AFTER_DEATH: Duration = Duration::from_secs(1);
+/// When it gives up what does not die; only what hangs in the kernel takes that long.
+const END_TIME_MAX: Duration = Duration::from_secs(60);
+/// How often it looks while nothing may run.
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
+const ROUND_PAUSE: Duration = Duration::from_millis(2);
+/// How often it looks and kills at once when a tick is missed; later looks find the rest.
+const ROUNDS_MAX: u32 = 100;
+/// It wakes up at least this often, because its waits do not count the time that a machine sleeps.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+/// Ticks that are read at once.
+const TICKS_MAX: usize = 512;
+
+/// Is a fence until the node's end of its standard input is closed and all is ended. The words are
+/// those that follow its own word on the command line.
+pub fn guard(words: &[String]) -> io::Result<()> {
+    let order = Order::read(words)?;
+    // What ends the node by its terminal must not end this process. One that leads a session
+    // already is out of the terminal's reach.
+    let _ = rustix::process::setsid();
+    os::ignore_requests_to_end()?;
+    // It must not keep a directory or a mount in use.
+    std::env::set_current_dir("/")?;
+    report(READY);
+    let mark = Mark::new(&order.boot);
+    watch(&order, &mark);
+    mark.end_for_good();
+    Ok(())
+}
+
+/// Returns when the node is gone.
+fn watch(order: &Order, mark: &Mark) {
+    let mut tick = order.tick;
+    let mut fired = false;
+    while let Some(newest) = newest_tick() {
+        tick = tick.max(newest);
+        let left = (tick.0 + order.limit).checked_sub(boot_time().0);
+        let pause = match left.filter(|left| !left.is_zero()) {
+            Some(left) => {
+                fired = false;
+                left.min(WAIT_MAX)
+            }
+            None if fired => {
+                mark.end_once();
+                LOOK_PAUSE
+            }
+            None => {
+                // The node must know before it sees what it started die.
+                report(FIRED);
+                fired = true;
+                let ended = mark.end_all();
+                tracing::error!(processes = ended, "no tick in time: ended what the node started");
+                LOOK_PAUSE
+            }
+        };
+        wait(pause);
+    }
+}
+
+/// The newest of all ticks that wait in the pipe, or time 0 when there is none. `None` at its end.
+fn newest_tick() -> Option<BootTime> {
+    let mut newest = 0;
+    let mut bytes = [0; TICKS_MAX * TICK_BYTES];
+    while wait(Duration::ZERO) {
+        // Not through the buffer of the standard library, which would hide ticks from the wait.
+        match rustix::io::read(io::stdin(), &mut bytes) {
+            Ok(0) => return None,
+            // Ticks are written whole, and the room is a multiple of them.
+            Ok(count) => {
+                let ticks = bytes[..count].chunks_exact(TICK_BYTES);
+                let ticks = ticks.filter_map(|tick| tick.try_into().ok().map(u64::from_le_bytes));
+                newest = ticks.fold(newest, u64::max);
+            }
+            Err(Errno::INTR) => {}
+            // Without its pipe it knows nothing of the node any more.
+            Err(_) => return None,
+        }
+    }
+    Some(BootTime(Duration::from_millis(newest)))
+}
+
+/// Whether the pipe has something, or has ended, within this time.
+fn wait(time: Duration) -> bool {
+    let stdin = io::stdin();
+    let mut pipe = [PollFd::new(&stdin, PollFlags::IN)];
+    let time =
+        Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() };
+    rustix::event::poll(&mut pipe, Some(&time)).is_ok_and(|ready| ready > 0)
+}
+
+/// A node that does not read, or is gone, cannot be told anything.
+fn report(what: u8) {
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(&[what]).and_then(|()| out.flush());
+}
+
+/// What all that it must end has in its environment.
+pub(super) struct Mark(String);
+
+impl Mark {
+    pub(super) fn new(boot: &str) -> Mark {
+        Mark(format!("{MARK}={boot}"))
+    }
+
+    fn end_once(&self) -> usize {
+        tree::kill_marked(|variable| variable == self.0.as_bytes())
+    }
+
+    /// Until nothing is found any more. Returns how many were found in all.
+    pub(super) fn end_all(&self) -> usize {
+        let mut ended = 0;
+        for _ in 0..ROUNDS_MAX {
+            let found = self.end_once();
+            if found == 0 {
+                break;
+            }
+            ended += found;
+            std::thread::sleep(ROUND_PAUSE);
+        }
+        ended
+    }
+
+    /// The same, and then looks on for a while.
+    fn end_for_good(&self) {
+        let begin = boot_time().0;
+        let mut ended = 0;
+        loop {
+            let found = self.end_all();
+            ended += found;
+            let since = boot_time().0.saturating_sub(begin);
+            if found == 0 && since >= LOOK_AFTER_DEATH || since >= END_TIME_MAX {
+                break;
+            }
+            std::thread::sleep(LOOK_PAUSE / 2);
+        }
+        if ended > 0 {
+            tracing::error!(processes = ended, "the node is gone: ended what it had started");
+        }
+    }
+}
