@@ -61,6 +61,8 @@ pub struct Config {
     pub listen: SocketAddr,
     pub access: Access,
     pub tls: Option<Tls>,
+    /// The collections that tasks may be made from; None: any but Disbatch's own and the server's.
+    pub task_collections: Option<Vec<String>>,
     pub web_root: Option<PathBuf>,
     pub dashboard: Dashboard,
     pub monitoring: bool,

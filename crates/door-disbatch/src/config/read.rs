@@ -24,7 +24,7 @@ const DASHBOARD: Dashboard = Dashboard { refresh_ms: 30_000, live_window_ms: 15_
 const WEB_EXTENSIONS: [&str; 2] = ["Disbatch::Web::Tasks", "Disbatch::Web::V3"];
 
 /// Every key that may stand in a file.
-const KEYS: [&str; 34] = [
+const KEYS: [&str; 35] = [
     "activequeues",
     "attributes",
     "auth",
@@ -49,6 +49,7 @@ const KEYS: [&str; 34] = [
     "queue_increase",
     "quiet",
     "stop_timeout",
+    "task_collections",
     "task_runner",
     "temp_dir",
     "temp_dir_mode",
@@ -124,6 +125,7 @@ fn settings(
         listen,
         access,
         tls,
+        task_collections: task_collections(keys)?,
         web_root: keys.path("web_root")?,
         dashboard: dashboard(keys, warnings)?,
         monitoring: keys.flag("monitoring")?.unwrap_or(false),
@@ -212,6 +214,11 @@ fn temp_dir_mode(keys: Keys<'_>) -> Result<u32, String> {
     let Some(text) = keys.text("temp_dir_mode")? else { return Ok(TEMP_DIR_MODE) };
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
     mode.ok_or_else(|| "`temp_dir_mode` must be octal digits in a text, such as \"0755\"".into())
+}
+
+fn task_collections(keys: Keys<'_>) -> Result<Option<Vec<String>>, String> {
+    const KEY: &str = "task_collections";
+    keys.get(KEY).map(|_| keys.texts(KEY)).transpose()
 }
 
 fn dashboard(keys: Keys<'_>, warnings: &mut Vec<String>) -> Result<Dashboard, String> {
