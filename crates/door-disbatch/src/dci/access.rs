@@ -1,0 +1,285 @@
+//! Who may come in: users with a password, given as it is or as an argon2 hash, and bearer tokens.
+//!
+//! What was found right is remembered, so that a hash is not computed for each request; what is
+//! wrong costs time and one of a few places, so that guessing stays slow whatever the number of
+//! connections. A guess waits for its place before it is looked at: an answer in time says nothing.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use argon2::password_hash::PasswordVerifier;
+use argon2::password_hash::phc::PasswordHash;
+use axum::http::{HeaderMap, StatusCode, header};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest, Sha256};
+use subtle::{Choice, ConstantTimeEq};
+use tokio::sync::Semaphore;
+
+use super::error::Failure;
+use crate::config::Access;
+
+/// Credentials that are checked at once, and wrong ones that are paid for.
+const PLACES: usize = 8;
+/// How long a wrong one keeps its place.
+const WRONG_DELAY: Duration = Duration::from_millis(500);
+/// How long a request waits for a place.
+const PLACE_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Right credentials that are remembered; then it begins anew.
+const PROVEN_MAX: usize = 1024;
+
+type Print = [u8; 32];
+
+/// Guards everything but the page's own files.
+#[derive(Clone)]
+pub(crate) struct Guard(Option<Arc<Inner>>);
+
+struct Inner {
+    known: Known,
+    /// Prints of credentials that were right.
+    proven: Mutex<HashSet<Print>>,
+    places: Semaphore,
+}
+
+struct Known {
+    salt: Print,
+    users: Vec<(Print, Password)>,
+    tokens: Vec<Print>,
+}
+
+enum Password {
+    Plain(Print),
+    Hash(String),
+}
+
+impl Guard {
+    /// A hash that cannot be read is a mistake in the configuration.
+    pub(crate) fn new(access: &Access) -> Result<Guard, String> {
+        if access.is_open() {
+            return Ok(Guard(None));
+        }
+        let mut salt = Print::default();
+        let random = rustls::crypto::ring::default_provider().secure_random;
+        random.fill(&mut salt).map_err(|_| "the machine gives no random numbers".to_owned())?;
+        let mut known = Known { salt, users: Vec::new(), tokens: Vec::new() };
+        for (name, secret) in &access.users {
+            let password = if secret.reveal().starts_with("$argon2") {
+                let hash = secret.reveal();
+                PasswordHash::new(hash)
+                    .map_err(|error| format!("the argon2 hash of user '{name}': {error}"))?;
+                Password::Hash(hash.to_owned())
+            } else {
+                Password::Plain(known.print(secret.reveal().as_bytes()))
+            };
+            known.users.push((known.print(name.as_bytes()), password));
+        }
+        known.tokens =
+            access.tokens.iter().map(|token| known.print(token.reveal().as_bytes())).collect();
+        let (proven, places) = (Mutex::default(), Semaphore::new(PLACES));
+        Ok(Guard(Some(Arc::new(Inner { known, proven, places }))))
+    }
+
+    pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<(), Failure> {
+        let Some(inner) = &self.0 else { return Ok(()) };
+        let Some(given) = headers.get(header::AUTHORIZATION) else {
+            return Err(refused("log in, as a user or with a token"));
+        };
+        let print = inner.known.print(given.as_bytes());
+        if inner.proven().contains(&print) {
+            return Ok(());
+        }
+        let place = tokio::time::timeout(PLACE_WAIT_MAX, inner.places.acquire()).await;
+        let Ok(Ok(_place)) = place else {
+            let message = "too many wrong logins; try again in a moment";
+            return Err(Failure::new(StatusCode::TOO_MANY_REQUESTS, message));
+        };
+        let Some(credentials) = Credentials::read(given.as_bytes()) else {
+            return Err(refused("the header Authorization is neither Basic nor Bearer"));
+        };
+        let checking = Arc::clone(inner);
+        let right = tokio::task::spawn_blocking(move || checking.known.check(&credentials)).await;
+        if !right.unwrap_or(false) {
+            tokio::time::sleep(WRONG_DELAY).await;
+            return Err(refused("unknown user, wrong password or wrong token"));
+        }
+        let mut proven = inner.proven();
+        if proven.len() >= PROVEN_MAX {
+            proven.clear();
+        }
+        proven.insert(print);
+        Ok(())
+    }
+}
+
+impl Inner {
+    fn proven(&self) -> std::sync::MutexGuard<'_, HashSet<Print>> {
+        self.proven.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    /// Prints have one length and say nothing to who does not know the salt, so that neither
+    /// length nor content of a secret shows in the time of a comparison.
+    fn print(&self, text: &[u8]) -> Print {
+        Sha256::new().chain_update(self.salt).chain_update(text).finalize().into()
+    }
+
+    fn check(&self, credentials: &Credentials) -> bool {
+        match credentials {
+            Credentials::Token(token) => {
+                let given = self.print(token);
+                let any = self
+                    .tokens
+                    .iter()
+                    .fold(Choice::from(0), |any, token| any | token.ct_eq(&given));
+                any.into()
+            }
+            Credentials::User { name, password } => {
+                let name = self.print(name);
+                let user = self.users.iter().find(|(known, _)| known.ct_eq(&name).into());
+                match user {
+                    Some((_, Password::Plain(known))) => known.ct_eq(&self.print(password)).into(),
+                    Some((_, Password::Hash(hash))) => is_hash_of(hash, password),
+                    None => {
+                        // An unknown name takes as long as a known one.
+                        let hash = self.users.iter().find_map(|(_, known)| match known {
+                            Password::Hash(hash) => Some(hash),
+                            Password::Plain(_) => None,
+                        });
+                        hash.map(|hash| is_hash_of(hash, password));
+                        false
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn is_hash_of(hash: &str, password: &[u8]) -> bool {
+    let Ok(hash) = PasswordHash::new(hash) else { return false };
+    argon2::Argon2::default().verify_password(password, &hash).is_ok()
+}
+
+enum Credentials {
+    User { name: Vec<u8>, password: Vec<u8> },
+    Token(Vec<u8>),
+}
+
+impl Credentials {
+    fn read(header: &[u8]) -> Option<Credentials> {
+        let space = header.iter().position(|byte| *byte == b' ')?;
+        let (scheme, value) = (&header[..space], header[space..].trim_ascii());
+        if scheme.eq_ignore_ascii_case(b"bearer") {
+            return Some(Credentials::Token(value.to_vec()));
+        }
+        if !scheme.eq_ignore_ascii_case(b"basic") {
+            return None;
+        }
+        let mut name = STANDARD.decode(value).ok()?;
+        let colon = name.iter().position(|byte| *byte == b':')?;
+        let password = name.split_off(colon + 1);
+        name.pop();
+        Some(Credentials::User { name, password })
+    }
+}
+
+fn refused(why: &str) -> Failure {
+    Failure::new(StatusCode::UNAUTHORIZED, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secret::Secret;
+    use argon2::password_hash::PasswordHasher;
+    use axum::http::HeaderValue;
+
+    fn guard() -> Guard {
+        let quick = argon2::Params::new(8, 1, 1, None).unwrap();
+        let hasher =
+            argon2::Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, quick);
+        let hash = hasher.hash_password_with_salt(b"geheim", b"0123456789abcdef");
+        let hash: argon2::password_hash::phc::PasswordHash = hash.unwrap();
+        let users = vec![
+            ("anna".to_owned(), Secret::new("pa:ss")),
+            ("otto".to_owned(), Secret::new(hash.to_string())),
+        ];
+        Guard::new(&Access { users, tokens: vec![Secret::new("t0"), Secret::new("t1")] }).unwrap()
+    }
+
+    async fn status(guard: &Guard, authorization: Option<&str>) -> u16 {
+        let mut headers = HeaderMap::new();
+        if let Some(value) = authorization {
+            headers.insert(header::AUTHORIZATION, HeaderValue::from_str(value).unwrap());
+        }
+        guard.admit(&headers).await.err().map_or(200, |failure| failure.status.as_u16())
+    }
+
+    fn basic(user: &str, password: &str) -> String {
+        format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn users_and_tokens_come_in_and_nobody_else() {
+        let guard = guard();
+        for right in [basic("anna", "pa:ss"), basic("otto", "geheim"), "bearer t1".to_owned()] {
+            assert_eq!(status(&guard, Some(&right)).await, 200, "{right}");
+            assert_eq!(status(&guard, Some(&right)).await, 200, "{right}");
+        }
+        let wrong = [
+            basic("anna", "pass"),
+            basic("anna", ""),
+            basic("otto", "pa:ss"),
+            basic("otto", "$argon2id$"),
+            basic("egon", "geheim"),
+            basic("", ""),
+            "Basic !".to_owned(),
+            format!("Basic {}", STANDARD.encode("anna")),
+            "Bearer t2".to_owned(),
+            "Bearer ".to_owned(),
+            "Digest x".to_owned(),
+            "t1".to_owned(),
+        ];
+        for wrong in wrong {
+            assert_eq!(status(&guard, Some(&wrong)).await, 401, "{wrong}");
+        }
+        assert_eq!(status(&guard, None).await, 401);
+    }
+
+    #[tokio::test]
+    async fn without_users_and_tokens_everybody_comes_in() {
+        let open = Guard::new(&Access::default()).unwrap();
+        assert_eq!(status(&open, None).await, 200);
+        assert_eq!(status(&open, Some("Basic !")).await, 200);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn guesses_wait_for_each_other_and_do_not_keep_out_who_is_known() {
+        let guard = guard();
+        let right = basic("anna", "pa:ss");
+        assert_eq!(status(&guard, Some(&right)).await, 200);
+        let guesses = PLACES * 1000;
+        let begun = tokio::time::Instant::now();
+        let guessing = futures_util::future::join_all((0..guesses).map(|guess| {
+            let guard = guard.clone();
+            async move { status(&guard, Some(&format!("Bearer {guess}"))).await }
+        }));
+        let mut guessing = std::pin::pin!(guessing);
+        assert!(futures_util::poll!(guessing.as_mut()).is_pending());
+        assert_eq!(status(&guard, Some(&right)).await, 200);
+        let answers = guessing.await;
+        let looked_at = answers.iter().filter(|status| **status == 401).count();
+        let turns = begun.elapsed().as_millis() / WRONG_DELAY.as_millis();
+        assert!(looked_at <= PLACES * (turns as usize + 1), "{looked_at} in {turns} turns");
+        assert!(answers.iter().all(|status| matches!(status, 401 | 429)));
+        assert!(answers.contains(&429));
+    }
+
+    #[test]
+    fn a_hash_that_is_none_is_told_at_once() {
+        let users = vec![("anna".to_owned(), Secret::new("$argon2id$nonsense"))];
+        let refused = Guard::new(&Access { users, tokens: Vec::new() }).err().unwrap();
+        assert!(refused.contains("'anna'") && !refused.contains("nonsense"), "{refused}");
+    }
+}

@@ -1,0 +1,96 @@
+//! Answers: JSON, and what MongoDB answered under the names that its Perl driver has for it, because
+//! that is what clients of the original look for.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use mongodb::bson::oid::ObjectId;
+use serde_json::{Value, json};
+
+const INTERNAL: &str = r#"{"error":"the answer cannot be written as JSON"}"#;
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    status: StatusCode,
+    value: Value,
+    pretty: bool,
+}
+
+impl Answer {
+    pub(crate) fn new(value: Value) -> Answer {
+        Answer { status: StatusCode::OK, value, pretty: false }
+    }
+
+    pub(crate) fn status(self, status: StatusCode) -> Answer {
+        Answer { status, ..self }
+    }
+
+    /// For people: one field a line.
+    pub(crate) fn pretty(self, pretty: bool) -> Answer {
+        Answer { pretty, ..self }
+    }
+}
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        let text = if self.pretty {
+            serde_json::to_string_pretty(&self.value)
+        } else {
+            serde_json::to_string(&self.value)
+        };
+        let (status, text) = match text {
+            Ok(text) => (self.status, text),
+            Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, INTERNAL.to_owned()),
+        };
+        let json = HeaderValue::from_static("application/json");
+        (status, [(header::CONTENT_TYPE, json)], text).into_response()
+    }
+}
+
+/// `{"MongoDB::UpdateResult": {..}}`.
+pub(crate) fn updated(matched: u64, modified: u64) -> Value {
+    json!({ "MongoDB::UpdateResult": {
+        "acknowledged": 1,
+        "matched_count": matched,
+        "modified_count": modified,
+        "upserted_id": null,
+        "write_errors": [],
+        "write_concern_errors": [],
+    } })
+}
+
+/// `{"MongoDB::InsertOneResult": {..}, "id": ..}`.
+pub(crate) fn inserted_one(id: ObjectId) -> Value {
+    json!({
+        "MongoDB::InsertOneResult": {
+            "acknowledged": 1,
+            "inserted_id": id.to_hex(),
+            "write_errors": [],
+            "write_concern_errors": [],
+        },
+        "id": id.to_hex(),
+    })
+}
+
+/// `{"MongoDB::InsertManyResult": {..}}`.
+pub(crate) fn inserted_many(ids: &[ObjectId]) -> Value {
+    let inserted = ids.iter().enumerate();
+    let inserted = inserted.map(|(index, id)| json!({ "index": index, "_id": id.to_hex() }));
+    let inserted: Vec<Value> = inserted.collect();
+    json!({ "MongoDB::InsertManyResult": {
+        "acknowledged": 1,
+        "inserted_count": inserted.len(),
+        "inserted": inserted,
+        "write_errors": [],
+        "write_concern_errors": [],
+    } })
+}
+
+/// `{"MongoDB::DeleteResult": {..}}`.
+pub(crate) fn deleted(count: u64) -> Value {
+    json!({ "MongoDB::DeleteResult": {
+        "acknowledged": 1,
+        "deleted_count": count,
+        "write_errors": [],
+        "write_concern_errors": [],
+    } })
+}

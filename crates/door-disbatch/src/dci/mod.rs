@@ -1,0 +1,157 @@
+//! The command interface: Disbatch's HTTP routes, with a login, for people and programs that look
+//! after queues, nodes and tasks.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `server`, `stream` | connections and TLS |
+//! | `around`, `access`, `site`, `page` | what holds for every request, and the files |
+//! | `route`, `param`, `body`, `answer`, `error` | the form of routes, questions and answers |
+//! | the others | a route, or a few that belong together |
+
+mod access;
+mod answer;
+mod around;
+mod body;
+mod error;
+mod info;
+mod page;
+mod param;
+mod route;
+mod server;
+mod site;
+mod stream;
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use mongodb::bson::DateTime;
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use self::access::Guard;
+use self::body::Memory;
+use self::route::Routes;
+use crate::config::Config;
+use crate::database::{Clock, Database, DbError, User};
+use crate::dialect::Dialect;
+
+/// How long the time and the dialect of the database are taken as known.
+const KNOWN_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Serves the address of the configuration until `stop` is cancelled.
+pub async fn run(config: Config, stop: CancellationToken) -> Result<(), String> {
+    let database = Database::connect(&config.connection, User::Web).await;
+    let database = database.map_err(|error| error.to_string())?;
+    let listen = config.listen;
+    let listener = TcpListener::bind(listen).await.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!("cannot listen on {listen} because another program does")
+        }
+        _ => format!("cannot listen on {listen}: {error}"),
+    })?;
+    serve(listener, config, database, stop).await
+}
+
+/// Serves an address that is listened on already, until `stop` is cancelled.
+pub async fn serve(
+    listener: TcpListener,
+    config: Config,
+    database: Database,
+    stop: CancellationToken,
+) -> Result<(), String> {
+    server::may_listen(&listener, config.tls.is_some())?;
+    let tls = config.tls.as_ref().map(server::tls).transpose()?;
+    let (routes, listed) = routes().finish();
+    let dci = Dci::new(config, database, listed)?;
+    let router: Router = around::wrap(routes, &dci).with_state(dci.clone());
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    tracing::info!(
+        database = dci.config().connection.database,
+        "listening on {scheme}://{address}"
+    );
+    server::serve(listener, tls, router, stop).await;
+    Ok(())
+}
+
+/// Every route. A file of routes has a function that adds its own.
+fn routes() -> Routes {
+    let routes = Routes::default();
+    info::add(routes)
+}
+
+/// What every request may need; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Dci(Arc<Inner>);
+
+struct Inner {
+    config: Config,
+    database: Database,
+    clock: Clock,
+    known: Mutex<Known>,
+    guard: Guard,
+    memory: Memory,
+    routes: Value,
+}
+
+/// What was last seen in the database, and when.
+#[derive(Default)]
+struct Known {
+    time_at: Option<Instant>,
+    dialect: Option<(Dialect, Instant)>,
+}
+
+impl Dci {
+    fn new(config: Config, database: Database, routes: Value) -> Result<Dci, String> {
+        let guard = Guard::new(&config.access)?;
+        let (clock, known, memory) = (Clock::system(), Mutex::default(), Memory::default());
+        Ok(Dci(Arc::new(Inner { config, database, clock, known, guard, memory, routes })))
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.0.config
+    }
+
+    pub(crate) fn database(&self) -> &Database {
+        &self.0.database
+    }
+
+    /// What time it is for the database, whatever the clock of this host says.
+    pub(crate) async fn now(&self) -> Result<DateTime, DbError> {
+        let asked_at = self.known().time_at;
+        if asked_at.is_none_or(|at| at.elapsed() > KNOWN_TIME_MAX) {
+            self.0.clock.learn(self.database().server_time().await?);
+            self.known().time_at = Some(Instant::now());
+        }
+        Ok(self.0.clock.now())
+    }
+
+    /// The dialect in force. While the database is empty it is looked at each time: whoever comes
+    /// first decides.
+    pub(crate) async fn dialect(&self) -> Result<Dialect, DbError> {
+        if let Some((dialect, at)) = self.known().dialect
+            && at.elapsed() <= KNOWN_TIME_MAX
+        {
+            return Ok(dialect);
+        }
+        let (dialect, may_change) = self.database().dialect(self.config().dialect).await?;
+        self.known().dialect = (!may_change).then(|| (dialect, Instant::now()));
+        Ok(dialect)
+    }
+
+    fn guard(&self) -> &Guard {
+        &self.0.guard
+    }
+
+    fn memory(&self) -> &Memory {
+        &self.0.memory
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

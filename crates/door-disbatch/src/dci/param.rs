@@ -1,0 +1,233 @@
+//! The parameters of a request: a form body, else a JSON body, else the query. Keys that begin with
+//! a dot are options, which say how to answer.
+
+use axum::extract::{FromRequest, Request};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use percent_encoding::percent_decode;
+use serde_json::{Map, Value};
+
+use super::Dci;
+use super::answer::Answer;
+use super::body;
+use super::error::Failure;
+
+#[derive(Debug, PartialEq)]
+pub(crate) struct Params {
+    /// An object, unless a JSON body is something else. Values of forms and queries are strings; a
+    /// key that stands there more than once has an array of them.
+    pub(crate) sent: Value,
+    /// The keys with a dot, dot included.
+    pub(crate) options: Map<String, Value>,
+}
+
+impl Params {
+    fn new(sent: Value) -> Params {
+        let Value::Object(all) = sent else { return Params { sent, options: Map::new() } };
+        let (options, fields) = all.into_iter().partition(|(key, _)| key.starts_with('.'));
+        Params { sent: Value::Object(fields), options }
+    }
+
+    /// The parameters by name.
+    pub(crate) fn fields(&self) -> Result<&Map<String, Value>, Failure> {
+        let refused = || Failure::bad("the parameters must be a JSON object");
+        self.sent.as_object().ok_or_else(refused)
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Value> {
+        self.sent.get(name)
+    }
+
+    /// Whether an option is set: `.pretty`, `.pretty=1`, `{".pretty": true}`.
+    pub(crate) fn flag(&self, option: &str) -> bool {
+        self.options.get(option).is_some_and(is_true)
+    }
+
+    /// An answer as its options ask for it.
+    pub(crate) fn answer(&self, value: Value) -> Answer {
+        Answer::new(value).pretty(self.flag(".pretty"))
+    }
+}
+
+/// What a flag means; everything that Perl holds for false, and the word, is false.
+pub(crate) fn is_true(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(set) => *set,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !matches!(text.as_str(), "" | "0" | "false"),
+        Value::Array(_) | Value::Object(_) => true,
+    }
+}
+
+/// A whole number that is not negative, as a number or, as forms have it, in digits.
+pub(crate) fn count_of(value: &Value) -> Option<i64> {
+    match value {
+        Value::Number(number) => number.as_i64().filter(|count| *count >= 0),
+        Value::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+impl FromRequest<Dci> for Params {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, dci: &Dci) -> Result<Params, Failure> {
+        let kind = kind(request.headers())?;
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let looking = matches!(*request.method(), Method::GET | Method::HEAD);
+        if looking && matches!(kind, Kind::Absent | Kind::Other) {
+            return read(kind, &[], &query);
+        }
+        let body = body::read(request.into_body(), dci.memory()).await?;
+        read(kind, &body.bytes, &query)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Absent,
+    Form,
+    Json,
+    Other,
+}
+
+fn kind(headers: &HeaderMap) -> Result<Kind, Failure> {
+    if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        let message = "bodies are taken as they are, without a content encoding";
+        return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+    }
+    let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(Kind::Absent) };
+    let essence = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
+    let is = |name: &str| essence.trim_ascii().eq_ignore_ascii_case(name.as_bytes());
+    Ok(match () {
+        () if is("application/x-www-form-urlencoded") => Kind::Form,
+        () if is("application/json") => Kind::Json,
+        () => Kind::Other,
+    })
+}
+
+fn read(kind: Kind, body: &[u8], query: &str) -> Result<Params, Failure> {
+    if body.is_empty() {
+        return Ok(Params::new(pairs(query.as_bytes())?));
+    }
+    let sent = match kind {
+        Kind::Form => pairs(body)?,
+        Kind::Json => serde_json::from_slice(body)
+            .map_err(|error| Failure::bad(format!("the body is not JSON: {error}")))?,
+        // See `site` for why nothing else is guessed at.
+        Kind::Absent | Kind::Other => {
+            let message = "send parameters as application/json or \
+                           application/x-www-form-urlencoded";
+            return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+        }
+    };
+    Ok(Params::new(sent))
+}
+
+/// `a=1&b=2&b=3`, decoded. An option without a value is set.
+fn pairs(text: &[u8]) -> Result<Value, Failure> {
+    let mut fields = Map::new();
+    for pair in text.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()) {
+        let mut parts = pair.splitn(2, |byte| *byte == b'=');
+        let key = decode(parts.next().unwrap_or_default())?;
+        let value = match parts.next() {
+            Some(value) => Value::String(decode(value)?),
+            None if key.starts_with('.') => Value::Bool(true),
+            None => Value::String(String::new()),
+        };
+        match fields.get_mut(&key) {
+            None => drop(fields.insert(key, value)),
+            Some(Value::Array(values)) => values.push(value),
+            Some(first) => *first = Value::Array(vec![first.take(), value]),
+        }
+    }
+    Ok(Value::Object(fields))
+}
+
+fn decode(text: &[u8]) -> Result<String, Failure> {
+    let spaced: Vec<u8> =
+        text.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
+    let decoded = percent_decode(&spaced).decode_utf8();
+    let refused = |_| Failure::bad("a parameter is not UTF-8");
+    decoded.map(|text| text.into_owned()).map_err(refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderValue;
+    use serde_json::json;
+
+    fn params(kind: Kind, body: &str, query: &str) -> Params {
+        read(kind, body.as_bytes(), query).unwrap()
+    }
+
+    #[test]
+    fn a_form_goes_before_the_query() {
+        let read = params(Kind::Form, "name=a+b&x=%C3%A9&x=2&x=3&e=", "name=other");
+        assert_eq!(read.sent, json!({ "name": "a b", "x": ["é", "2", "3"], "e": "" }));
+        assert!(read.options.is_empty());
+    }
+
+    #[test]
+    fn a_json_body_goes_before_the_query_and_need_not_be_an_object() {
+        let read = params(Kind::Json, r#"{"a": [1], ".pretty": true}"#, "a=2");
+        assert_eq!(read.sent, json!({ "a": [1] }));
+        assert!(read.flag(".pretty"));
+        let array = params(Kind::Json, "[{}]", "");
+        assert_eq!(array.sent, json!([{}]));
+        assert_eq!(array.fields().unwrap_err().status.as_u16(), 400);
+    }
+
+    #[test]
+    fn without_a_body_the_query_counts_whatever_the_content_type() {
+        for kind in [Kind::Absent, Kind::Form, Kind::Json, Kind::Other] {
+            let read = params(kind, "", "queue=q&.limit=5&.count&.epoch=0");
+            assert_eq!(read.sent, json!({ "queue": "q" }));
+            assert_eq!(read.options.get(".limit"), Some(&json!("5")));
+            assert!(read.flag(".count") && !read.flag(".epoch") && !read.flag(".full"));
+        }
+        assert_eq!(params(Kind::Absent, "", "").sent, json!({}));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_with_the_reason() {
+        let refused = |kind, body: &str| {
+            let failure = read(kind, body.as_bytes(), "").unwrap_err();
+            (failure.status.as_u16(), failure.body["error"].as_str().unwrap().to_owned())
+        };
+        let (status, error) = refused(Kind::Json, "{\"a\": ");
+        assert_eq!(status, 400);
+        assert!(error.starts_with("the body is not JSON: EOF"), "{error}");
+        assert_eq!(refused(Kind::Form, "a=%ff").0, 400);
+        assert_eq!(refused(Kind::Other, "x").0, 415);
+        assert_eq!(refused(Kind::Absent, "x").0, 415);
+        let deep = "[".repeat(100_000);
+        assert_eq!(refused(Kind::Json, &deep).0, 400);
+    }
+
+    #[test]
+    fn content_types_have_parameters_and_any_case() {
+        let of = |text| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(text));
+            kind(&headers).unwrap()
+        };
+        assert_eq!(of("Application/JSON; charset=utf-8"), Kind::Json);
+        assert_eq!(of("application/x-www-form-urlencoded"), Kind::Form);
+        assert_eq!(of("text/plain"), Kind::Other);
+        assert_eq!(kind(&HeaderMap::new()).unwrap(), Kind::Absent);
+    }
+
+    #[test]
+    fn counts_are_numbers_or_digits() {
+        for (value, count) in [(json!(5), Some(5)), (json!("0"), Some(0)), (json!("12"), Some(12))]
+        {
+            assert_eq!(count_of(&value), count);
+        }
+        for value in [json!(-1), json!(1.5), json!("-1"), json!(""), json!(null), json!([1])] {
+            assert_eq!(count_of(&value), None, "{value}");
+        }
+        assert_eq!(count_of(&json!("99999999999999999999")), None);
+    }
+}

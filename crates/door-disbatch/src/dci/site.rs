@@ -1,0 +1,67 @@
+//! Requests that a page of another site makes its reader's browser send.
+//!
+//! Any page can make a browser send forms to this address, with the login that the browser keeps
+//! for it. The page does not see the answers, so only requests that change something matter. Every
+//! browser says where such a request comes from: `Sec-Fetch-Site`, or `Origin` where that is not
+//! known. A page can set neither. Programs that are no browsers send neither, and need not.
+//! A body must be a form or JSON (see `param`): the other kind that a page may send without being
+//! asked, plain text, is refused, and JSON it may not send without asking first.
+
+use axum::http::{HeaderMap, HeaderName, Method, header};
+
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+pub(crate) fn is_forged(method: &Method, headers: &HeaderMap) -> bool {
+    if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
+        return false;
+    }
+    // Behind a proxy the host that the browser meant may have another name here, so that what the
+    // browser itself found goes first.
+    if let Some(site) = headers.get(FETCH_SITE) {
+        return site != "same-origin" && site != "none";
+    }
+    let Some(origin) = headers.get(header::ORIGIN) else { return false };
+    let host = headers.get(header::HOST).map(|host| host.as_bytes()).unwrap_or_default();
+    let origin = origin.as_bytes();
+    let scheme = [&b"https://"[..], b"http://"].into_iter().find(|text| origin.starts_with(text));
+    let authority = scheme.map(|scheme| &origin[scheme.len()..]);
+    !authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderValue;
+
+    fn forged(method: Method, given: &[(&'static str, &'static str)]) -> bool {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, HeaderValue::from_static("dci.example:8080"));
+        for (name, value) in given {
+            headers.insert(*name, HeaderValue::from_static(value));
+        }
+        is_forged(&method, &headers)
+    }
+
+    #[test]
+    fn pages_of_other_sites_may_look_but_not_change() {
+        for site in ["cross-site", "same-site"] {
+            assert!(forged(Method::POST, &[("sec-fetch-site", site)]));
+            assert!(forged(Method::DELETE, &[("sec-fetch-site", site)]));
+            assert!(!forged(Method::GET, &[("sec-fetch-site", site)]));
+        }
+        assert!(!forged(Method::POST, &[("sec-fetch-site", "same-origin")]));
+        assert!(!forged(Method::POST, &[("sec-fetch-site", "none")]));
+    }
+
+    #[test]
+    fn older_browsers_name_the_origin() {
+        for other in ["http://evil.example", "null", "https://dci.example", "file://", ""] {
+            assert!(forged(Method::POST, &[("origin", other)]), "{other}");
+        }
+        assert!(!forged(Method::POST, &[("origin", "http://dci.example:8080")]));
+        assert!(!forged(Method::POST, &[("origin", "https://DCI.example:8080")]));
+        assert!(!forged(Method::POST, &[]));
+        let proxied = [("origin", "https://outside"), ("sec-fetch-site", "same-origin")];
+        assert!(!forged(Method::POST, &proxied));
+    }
+}
