@@ -3,13 +3,14 @@
 use std::fs;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-use super::{Http, Mongo, Program, free_port, mongohost, until, windlass};
+use super::{Http, Mongo, Program, free_port, until, windlass};
 
 /// A plugin that every config of the tests allows.
 pub(crate) const DEMO: &str = "Disbatch::Plugin::Demo";
@@ -50,6 +51,8 @@ impl Dialect {
 pub(crate) struct Home {
     pub(crate) mongo: Mongo,
     pub(crate) dialect: Dialect,
+    /// What the config of a node lists: programs and how they are handed a task.
+    pub(super) plugins: Mutex<Map<String, Value>>,
     folder: TempDir,
 }
 
@@ -60,7 +63,17 @@ pub(crate) fn both() -> [Home; 2] {
 
 impl Home {
     pub(crate) fn new(dialect: Dialect) -> Self {
-        Self { mongo: Mongo::new(), dialect, folder: TempDir::new().unwrap() }
+        Self::with(Mongo::new(), dialect)
+    }
+
+    /// With a server of its own.
+    pub(crate) fn own(dialect: Dialect) -> Self {
+        Self::with(Mongo::own(), dialect)
+    }
+
+    fn with(mongo: Mongo, dialect: Dialect) -> Self {
+        let folder = TempDir::new().unwrap();
+        Self { mongo, dialect, folder, plugins: Mutex::default() }
     }
 
     pub(crate) fn seed() -> Self {
@@ -82,7 +95,7 @@ impl Home {
     /// A config that both a node and an interface can start with.
     pub(crate) fn config(&self) -> Value {
         json!({
-            "mongohost": mongohost(),
+            "mongohost": self.mongo.host(),
             "database": self.mongo.name(),
             "dialect": self.dialect.word(),
             "listen": format!("127.0.0.1:{}", free_port()),

@@ -1,5 +1,6 @@
 //! What the tests stand on: databases, programs, requests, and waiting with bounded patience.
 
+mod den;
 mod home;
 mod http;
 mod mongo;
@@ -7,6 +8,7 @@ mod process;
 mod proxy;
 mod wait;
 
+pub(crate) use den::{ORPHAN_AFTER, in_both, status_of};
 pub(crate) use home::{DEMO, Dci, Dialect, Home, both};
 pub(crate) use http::{Answer, Http, form, oid};
 pub(crate) use mongo::{Mongo, mongohost};

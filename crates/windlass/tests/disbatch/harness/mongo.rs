@@ -7,6 +7,7 @@ use mongodb::bson::{Document, doc};
 use mongodb::options::IndexOptions;
 use mongodb::{Client, Collection, IndexModel};
 use tokio::runtime::Runtime;
+use windlass_test_servers::MongoDb;
 
 /// The driver has only asynchronous calls; the tests wait for each of them.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
@@ -21,11 +22,31 @@ pub(crate) fn mongohost() -> String {
 
 pub(crate) struct Mongo {
     name: String,
+    client: Client,
+    own: Option<MongoDb>,
 }
 
 impl Mongo {
     pub(crate) fn new() -> Self {
-        Self { name: windlass_test_servers::mongodb().new_database() }
+        let name = windlass_test_servers::mongodb().new_database();
+        Self { name, client: CLIENT.clone(), own: None }
+    }
+
+    /// In a server of its own, to be killed and frozen.
+    pub(crate) fn own() -> Self {
+        let server = MongoDb::start();
+        let client = RUNTIME.block_on(Client::with_uri_str(server.url())).unwrap();
+        Self { name: server.new_database(), client, own: Some(server) }
+    }
+
+    /// What `mongohost` of a config says for its server.
+    pub(crate) fn host(&self) -> String {
+        self.own.as_ref().map_or_else(mongohost, MongoDb::url)
+    }
+
+    #[track_caller]
+    pub(crate) fn server(&self) -> &MongoDb {
+        self.own.as_ref().expect("a server of its own")
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -33,7 +54,7 @@ impl Mongo {
     }
 
     fn collection(&self, name: &str) -> Collection<Document> {
-        CLIENT.database(&self.name).collection(name)
+        self.client.database(&self.name).collection(name)
     }
 
     /// Puts a document in; answers its `_id`.
@@ -84,6 +105,60 @@ impl Mongo {
         RUNTIME
             .block_on(async { self.collection(collection).update_one(filter, update).await })
             .unwrap();
+    }
+
+    pub(crate) fn update_many(&self, collection: &str, filter: Document, update: Document) -> u64 {
+        let done = RUNTIME
+            .block_on(async { self.collection(collection).update_many(filter, update).await });
+        done.unwrap().matched_count
+    }
+
+    /// Changes the first that matches in this order; answers it as it was before.
+    pub(crate) fn take(
+        &self,
+        collection: &str,
+        filter: Document,
+        update: Document,
+        sort: Document,
+    ) -> Option<Document> {
+        RUNTIME.block_on(async {
+            let collection = self.collection(collection);
+            collection.find_one_and_update(filter, update).sort(sort).await.unwrap()
+        })
+    }
+
+    pub(crate) fn upsert(&self, collection: &str, filter: Document, update: Document) {
+        RUNTIME.block_on(async {
+            let collection = self.collection(collection);
+            collection.update_one(filter, update).upsert(true).await.unwrap();
+        });
+    }
+
+    pub(crate) fn delete(&self, collection: &str, id: ObjectId) {
+        RUNTIME.block_on(async {
+            self.collection(collection).delete_one(doc! {"_id": id}).await.unwrap();
+        });
+    }
+
+    /// Counted by the server, at one moment.
+    pub(crate) fn count_now(&self, collection: &str, filter: Document) -> u64 {
+        RUNTIME
+            .block_on(async { self.collection(collection).count_documents(filter).await })
+            .unwrap()
+    }
+
+    /// The keys of each index, and whether it is unique.
+    pub(crate) fn indexes(&self, collection: &str) -> Vec<(Document, bool)> {
+        RUNTIME.block_on(async {
+            let mut listed = self.collection(collection).list_indexes().await.unwrap();
+            let mut indexes = Vec::new();
+            while listed.advance().await.unwrap() {
+                let index = listed.deserialize_current().unwrap();
+                let unique = index.options.and_then(|options| options.unique);
+                indexes.push((index.keys, unique.unwrap_or_default()));
+            }
+            indexes
+        })
     }
 
     pub(crate) fn index(&self, collection: &str, keys: Document, unique: bool) {

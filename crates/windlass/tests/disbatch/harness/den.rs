@@ -1,0 +1,241 @@
+//! Execution nodes, and plugins that are small shell scripts.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, Document, doc};
+use serde_json::{Value, json};
+
+use super::{Dialect, Home, Program, until, until_some, windlass};
+
+/// What every plugin of the tests can do. `$id` is the task, `$task` what came with `--task`.
+const PROLOGUE: &str = r#"#!/bin/sh
+home='HOME'
+args="$*"
+config=
+while [ $# -gt 0 ]; do
+    case "$1" in
+        --task) task=$2; shift;;
+        --config) config=$2; shift;;
+    esac
+    shift
+done
+id=${task##*/}
+id=${id%.json}
+answer() { printf '%s' "$1" > "${task%.json}-response.json"; }
+say() { answer "{\"status\":$1,\"stdout\":\"$2\",\"stderr\":\"$3\"}"; }
+note() { echo "$1 $id" >> "$home/notes"; }
+gate() {
+    echo $$ > "$home/$id.tmp"; mv "$home/$id.tmp" "$home/$id.began"
+    while [ ! -e "$home/$id.open" ] && [ ! -e "$home/all.open" ]; do sleep 0.03; done
+}
+"#;
+
+/// Short times, so that what depends on them happens within a test.
+pub(crate) const ORPHAN_AFTER: f64 = 3.0;
+const HEARTBEAT: f64 = 0.4;
+
+impl Home {
+    /// A program that is handed tasks in this way; answers its path, which is its name too.
+    pub(crate) fn plugin(&self, kind: &str, script: &str) -> String {
+        self.plugin_with(json!({"type": kind}), script)
+    }
+
+    pub(crate) fn plugin_with(&self, keys: Value, script: &str) -> String {
+        let program = self.program(script);
+        self.plugins.lock().unwrap().insert(program.clone(), keys);
+        program
+    }
+
+    /// A program that no config lists.
+    pub(crate) fn program(&self, script: &str) -> String {
+        let file = self.path(&format!("plugin-{:08x}", fastrand::u32(..)));
+        let prologue = PROLOGUE.replace("HOME", &self.folder().display().to_string());
+        fs::write(&file, format!("{prologue}{script}\n")).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        file.display().to_string()
+    }
+
+    /// A plugin that ends well and says so.
+    pub(crate) fn ok(&self) -> String {
+        self.plugin("default", "say 1 out err")
+    }
+
+    /// A plugin that begins, waits for its gate, and ends well.
+    pub(crate) fn gated(&self) -> String {
+        self.plugin("default", "gate; say 1 out err")
+    }
+
+    /// A queue of a plugin with a limit.
+    pub(crate) fn line(&self, plugin: &str, limit: i32) -> ObjectId {
+        self.line_with(plugin, doc! {self.dialect.limit(): limit})
+    }
+
+    pub(crate) fn line_with(&self, plugin: &str, more: Document) -> ObjectId {
+        let mut queue = doc! {
+            "name": format!("queue-{:08x}", fastrand::u32(..)),
+            self.dialect.plugin(): plugin,
+        };
+        queue.extend(more);
+        self.mongo.insert("queues", queue)
+    }
+
+    /// Queued tasks.
+    pub(crate) fn add(&self, queue: ObjectId, count: usize) -> Vec<ObjectId> {
+        (0..count).map(|_| self.task(queue, -2)).collect()
+    }
+
+    /// The config of a node with this name; the plugins are those that were made before.
+    pub(crate) fn den_config(&self, name: &str) -> Value {
+        json!({
+            "mongohost": self.mongo.host(),
+            "database": self.mongo.name(),
+            "dialect": self.dialect.word(),
+            "node": name,
+            "plugins": &*self.plugins.lock().unwrap(),
+            "temp_dir": self.path("temp"),
+            "heartbeat": HEARTBEAT,
+            "orphan_after": ORPHAN_AFTER,
+            "stop_timeout": 1,
+        })
+    }
+
+    /// A node that has entered the network.
+    pub(crate) fn den(&self, name: &str) -> Program {
+        self.den_with(name, json!({}))
+    }
+
+    /// A node whose config has these keys over the usual ones; null takes a key away.
+    pub(crate) fn den_with(&self, name: &str, keys: Value) -> Program {
+        let mut den = self.den_unentered(name, keys);
+        self.entered(name, &mut den);
+        den
+    }
+
+    /// A node that may still be starting, or never will have started.
+    pub(crate) fn den_unentered(&self, name: &str, keys: Value) -> Program {
+        let mut config = self.den_config(name);
+        for (key, value) in keys.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        config.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        self.den_of(&self.write(&config))
+    }
+
+    pub(crate) fn den_of(&self, file: &Path) -> Program {
+        Program::spawn(windlass(&["den", "--config", file.to_str().unwrap()]), self.folder())
+    }
+
+    /// Waits until the entry of this process stands in `nodes`.
+    pub(crate) fn entered(&self, name: &str, den: &mut Program) {
+        let own = doc! {"node": name, "windlass.pid": i64::from(den.pid())};
+        until("the node enters", || {
+            assert!(den.alive(), "it ended: {}", den.console());
+            let entry = self.mongo.one("nodes", own.clone());
+            entry.is_some_and(|entry| entry.contains_key("timestamp"))
+        });
+    }
+
+    /// The node's entry.
+    #[track_caller]
+    pub(crate) fn entry(&self, name: &str) -> Document {
+        self.mongo.one("nodes", doc! {"node": name}).unwrap_or_else(|| panic!("no node {name}"))
+    }
+
+    /// Waits until this many passes of the node have begun and ended: what it has not done by then
+    /// it does not mean to do.
+    pub(crate) fn passes(&self, name: &str, count: usize) {
+        for _ in 0..=count {
+            let stamp = || self.entry(name).get("timestamp").cloned();
+            let before = stamp();
+            until("the node passes", || stamp() != before);
+        }
+    }
+
+    /// Waits until the task has this status; answers its document.
+    #[track_caller]
+    pub(crate) fn reaches(&self, task: ObjectId, status: i32) -> Document {
+        until_some(&format!("{task} becomes {status}"), || {
+            let found = self.mongo.get("tasks", task);
+            (status_of(&found) == status).then_some(found)
+        })
+    }
+
+    /// Waits until the task has ended in whichever way.
+    #[track_caller]
+    pub(crate) fn ends(&self, task: ObjectId) -> Document {
+        until_some(&format!("{task} ends"), || {
+            let found = self.mongo.get("tasks", task);
+            (status_of(&found) > 0 || status_of(&found) < -2).then_some(found)
+        })
+    }
+
+    /// Waits until all of them have this status.
+    #[track_caller]
+    pub(crate) fn all_reach(&self, tasks: &[ObjectId], status: i32) {
+        for task in tasks {
+            self.reaches(*task, status);
+        }
+    }
+
+    pub(crate) fn status(&self, task: ObjectId) -> i32 {
+        status_of(&self.mongo.get("tasks", task))
+    }
+
+    /// How many tasks of a queue are claimed or run.
+    pub(crate) fn active(&self, queue: ObjectId) -> u64 {
+        let filter = doc! {"queue": queue, "status": {"$in": [-1, 0]}};
+        self.mongo.count_now("tasks", filter)
+    }
+
+    /// Waits until a gated task runs; answers the process id of its plugin.
+    pub(crate) fn began(&self, task: ObjectId) -> i32 {
+        let file = self.path(&format!("{task}.began"));
+        until_some(&format!("{task} begins"), || {
+            fs::read_to_string(&file).ok()?.trim().parse().ok()
+        })
+    }
+
+    pub(crate) fn has_begun(&self, task: ObjectId) -> bool {
+        self.path(&format!("{task}.began")).exists()
+    }
+
+    pub(crate) fn open(&self, task: ObjectId) {
+        fs::write(self.path(&format!("{task}.open")), "").unwrap();
+    }
+
+    pub(crate) fn open_all(&self) {
+        fs::write(self.path("all.open"), "").unwrap();
+    }
+
+    /// What plugins noted: a word and the task.
+    pub(crate) fn notes(&self) -> Vec<(String, ObjectId)> {
+        let text = fs::read_to_string(self.path("notes")).unwrap_or_default();
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let pairs = whole.lines().map(|line| line.split_once(' ').unwrap());
+        pairs.map(|(word, id)| (word.to_owned(), ObjectId::parse_str(id).unwrap())).collect()
+    }
+}
+
+/// A status of any of the types of numbers.
+#[track_caller]
+pub(crate) fn status_of(task: &Document) -> i32 {
+    match task.get("status") {
+        Some(Bson::Int32(status)) => *status,
+        Some(Bson::Int64(status)) => i32::try_from(*status).unwrap(),
+        other => panic!("a status of {other:?}"),
+    }
+}
+
+/// Runs a test in both dialects at the same time.
+pub(crate) fn in_both(test: impl Fn(Home) + Sync) {
+    std::thread::scope(|scope| {
+        for dialect in [Dialect::Seed, Dialect::Released] {
+            let test = &test;
+            let named = std::thread::Builder::new().name(dialect.word().to_owned());
+            named.spawn_scoped(scope, move || test(Home::new(dialect))).unwrap();
+        }
+    });
+}
