@@ -6,5 +6,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod dci_create;
+mod dci_delete;
 mod dci_info;
+mod dci_nodes;
+mod dci_queues;
 mod harness;

@@ -11,7 +11,7 @@ mod wait;
 pub(crate) use den::{ORPHAN_AFTER, in_both, status_of};
 pub(crate) use home::{DEMO, Dci, Dialect, Home, both};
 pub(crate) use http::{Answer, Http, form, oid};
-pub(crate) use mongo::{Mongo, mongohost};
+pub(crate) use mongo::{Mongo, mongohost, number, plain};
 pub(crate) use process::{Ended, Program, free_port, run, windlass};
 pub(crate) use proxy::Proxy;
 pub(crate) use wait::{PATIENCE, until, until_some};

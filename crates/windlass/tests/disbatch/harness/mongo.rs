@@ -3,9 +3,10 @@
 use std::sync::LazyLock;
 
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::IndexOptions;
 use mongodb::{Client, Collection, IndexModel};
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use windlass_test_servers::MongoDb;
 
@@ -165,5 +166,27 @@ impl Mongo {
         let options = IndexOptions::builder().unique(unique.then_some(true)).build();
         let index = IndexModel::builder().keys(keys).options(options).build();
         RUNTIME.block_on(async { self.collection(collection).create_index(index).await }).unwrap();
+    }
+}
+
+/// A stored number, whichever of the integer types it has.
+pub(crate) fn number(value: Option<&Bson>) -> Option<i64> {
+    value.and_then(|value| value.as_i64().or_else(|| value.as_i32().map(i64::from)))
+}
+
+/// A stored value as JSON has it; a field that is not there is null.
+pub(crate) fn plain(value: Option<&Bson>) -> Value {
+    match value {
+        None | Some(Bson::Null) => Value::Null,
+        Some(Bson::String(text)) => json!(text),
+        Some(Bson::Boolean(truth)) => json!(truth),
+        Some(Bson::Double(number)) => json!(number),
+        Some(Bson::Array(values)) => values.iter().map(|value| plain(Some(value))).collect(),
+        Some(Bson::Document(fields)) => {
+            fields.iter().map(|(key, value)| (key.clone(), plain(Some(value)))).collect()
+        }
+        other => {
+            number(other).map_or_else(|| panic!("no JSON for {other:?}"), |value| json!(value))
+        }
     }
 }
