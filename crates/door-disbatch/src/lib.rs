@@ -5,7 +5,9 @@
 //! What we add stands below the field `windlass` of a document; no other field means anything new.
 
 pub mod config;
+pub mod database;
 pub mod dialect;
+pub mod doc;
 pub mod relaxed;
 pub mod secret;
 pub mod status;

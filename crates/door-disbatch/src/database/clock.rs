@@ -1,0 +1,61 @@
+//! The database's time on this host: the local clock, moved by what the server said.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use mongodb::bson::DateTime;
+
+/// Cheap to clone; every clone learns what one learns.
+#[derive(Clone)]
+pub struct Clock {
+    local: Arc<dyn Fn() -> DateTime + Send + Sync>,
+    offset_ms: Arc<AtomicI64>,
+}
+
+impl Clock {
+    pub fn new(local: impl Fn() -> DateTime + Send + Sync + 'static) -> Self {
+        Self { local: Arc::new(local), offset_ms: Arc::default() }
+    }
+
+    pub fn system() -> Self {
+        Self::new(DateTime::now)
+    }
+
+    /// What time it is for the database; the local time until the server has told its own.
+    pub fn now(&self) -> DateTime {
+        let offset = self.offset_ms.load(Ordering::Relaxed);
+        DateTime::from_millis(self.local_ms().saturating_add(offset))
+    }
+
+    /// Takes over what the server has just said.
+    pub fn learn(&self, server: DateTime) {
+        let offset = server.timestamp_millis().saturating_sub(self.local_ms());
+        self.offset_ms.store(offset, Ordering::Relaxed);
+    }
+
+    /// How far the database's clock is ahead of the local one, in milliseconds.
+    pub fn offset_ms(&self) -> i64 {
+        self.offset_ms.load(Ordering::Relaxed)
+    }
+
+    fn local_ms(&self) -> i64 {
+        (self.local)().timestamp_millis()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_servers_time_goes_on_with_the_local_clock() {
+        let local = Arc::new(AtomicI64::new(1000));
+        let read = Arc::clone(&local);
+        let clock = Clock::new(move || DateTime::from_millis(read.load(Ordering::Relaxed)));
+        assert_eq!(clock.now().timestamp_millis(), 1000);
+        clock.learn(DateTime::from_millis(301_000));
+        local.store(1250, Ordering::Relaxed);
+        assert_eq!(clock.clone().now().timestamp_millis(), 301_250);
+        assert_eq!(clock.offset_ms(), 300_000);
+    }
+}

@@ -1,0 +1,120 @@
+//! The seed's counters in a queue: `count_todo` and `count_total`. Every program adds to them on
+//! its own and some forget to, so they drift; what stays wrong for a while is put right.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, Document, doc};
+
+use super::{Database, DbError};
+
+/// How long a difference has to last. Tasks and counters are changed one after the other, so for
+/// a moment they differ rightly.
+const DRIFT_TIME_MIN: Duration = Duration::from_secs(10);
+
+/// The two counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counters {
+    pub todo: i64,
+    pub total: i64,
+}
+
+/// Remembers what was seen, and says what is to be put right.
+#[derive(Debug, Default)]
+pub struct CounterWatch {
+    seen: HashMap<ObjectId, (Counters, Counters, Instant)>,
+}
+
+impl CounterWatch {
+    /// Takes in one look at a queue. True: the same stored and the same true numbers were seen long
+    /// enough, and they differ.
+    pub fn look(&mut self, queue: ObjectId, stored: Counters, real: Counters, at: Instant) -> bool {
+        if stored == real {
+            self.seen.remove(&queue);
+            return false;
+        }
+        match self.seen.get(&queue) {
+            Some((old_stored, old_real, since)) if (*old_stored, *old_real) == (stored, real) => {
+                at.saturating_duration_since(*since) >= DRIFT_TIME_MIN
+            }
+            _ => {
+                self.seen.insert(queue, (stored, real, at));
+                false
+            }
+        }
+    }
+
+    /// Forgets the queues that are gone.
+    pub fn keep(&mut self, queues: &[ObjectId]) {
+        self.seen.retain(|queue, _| queues.contains(queue));
+    }
+}
+
+impl Database {
+    /// Adds to the counters that are set. They are a convenience, so an error is only told.
+    pub(super) async fn counter_add(&self, queue: ObjectId, total: i64, todo: i64) {
+        for (field, change) in [("count_total", total), ("count_todo", todo)] {
+            if change == 0 {
+                continue;
+            }
+            let filter = doc! { "_id": queue, field: { "$type": "number" } };
+            let update = doc! { "$inc": { field: change } };
+            if let Err(error) = self.ask(self.queues_collection().update_one(filter, update)).await
+            {
+                tracing::warn!(%queue, field, "the counter was not changed: {error}");
+            }
+        }
+    }
+
+    /// Sets the counters that are null or missing.
+    pub async fn counters_fill(&self, queue: ObjectId, real: Counters) -> Result<(), DbError> {
+        for (field, value) in [("count_total", real.total), ("count_todo", real.todo)] {
+            let filter = doc! { "_id": queue, field: Bson::Null };
+            let update = doc! { "$set": { field: value } };
+            self.ask(self.queues_collection().update_one(filter, update)).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts both counters right, unless they changed since they were seen.
+    pub async fn counters_correct(
+        &self,
+        queue: ObjectId,
+        stored: Counters,
+        real: Counters,
+    ) -> Result<bool, DbError> {
+        let as_document = |counters: Counters| -> Document {
+            doc! { "count_todo": counters.todo, "count_total": counters.total }
+        };
+        let mut filter = as_document(stored);
+        filter.insert("_id", queue);
+        let update = doc! { "$set": as_document(real) };
+        let result = self.ask(self.queues_collection().update_one(filter, update)).await?;
+        Ok(result.matched_count == 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_difference_that_lasts_is_put_right() {
+        let queue = ObjectId::new();
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let counters = |todo, total| Counters { todo, total };
+        let mut watch = CounterWatch::default();
+        assert!(!watch.look(queue, counters(1, 1), counters(1, 1), at(0)));
+        assert!(!watch.look(queue, counters(1, 1), counters(0, 1), at(60)));
+        assert!(!watch.look(queue, counters(1, 1), counters(0, 1), at(69)));
+        assert!(watch.look(queue, counters(1, 1), counters(0, 1), at(70)));
+        // Either side moves: the time begins anew.
+        assert!(!watch.look(queue, counters(2, 1), counters(0, 1), at(71)));
+        assert!(!watch.look(queue, counters(2, 1), counters(0, 2), at(82)));
+        assert!(watch.look(queue, counters(2, 1), counters(0, 2), at(92)));
+        watch.keep(&[]);
+        assert!(!watch.look(queue, counters(2, 1), counters(0, 2), at(93)));
+    }
+}

@@ -1,0 +1,107 @@
+//! New tasks, and the removal of those of a queue.
+
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, DateTime, Document, doc};
+
+use super::{Database, DbError};
+use crate::dialect::Dialect;
+use crate::status::{ACTIVE, BLOCKED, QUEUED};
+
+/// A task that is to be made.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct NewTask {
+    pub params: Document,
+    /// Higher is earlier.
+    pub priority: Option<i32>,
+    pub not_before: Option<DateTime>,
+    /// The tasks that have to succeed first.
+    pub after: Vec<ObjectId>,
+    pub timeout_seconds: Option<i64>,
+    /// How often it may be put back when it fails.
+    pub retries: Option<i64>,
+}
+
+impl Database {
+    /// Makes tasks, in this order, and answers with their ids.
+    pub async fn tasks_create(
+        &self,
+        queue: ObjectId,
+        tasks: &[NewTask],
+        dialect: Dialect,
+        now: DateTime,
+    ) -> Result<Vec<ObjectId>, DbError> {
+        if tasks.is_empty() {
+            return Ok(Vec::new());
+        }
+        // First, so that no node takes one of them before it knows that the order matters.
+        if tasks.iter().any(|task| task.priority.is_some()) {
+            let mark = doc! { "$set": { "windlass.priorities": true } };
+            self.ask(self.queues_collection().update_one(doc! { "_id": queue }, mark)).await?;
+        }
+        let documents: Vec<Document> =
+            tasks.iter().map(|task| document(queue, task, dialect, now)).collect();
+        let ids = documents.iter().filter_map(|task| task.get_object_id("_id").ok()).collect();
+        self.ask(self.tasks_collection().insert_many(&documents)).await?;
+        if dialect == Dialect::Seed {
+            let count = i64::try_from(tasks.len()).unwrap_or(i64::MAX);
+            self.counter_add(queue, count, count).await;
+        }
+        Ok(ids)
+    }
+
+    /// Removes the tasks of a queue that nobody has, and answers with how many those were.
+    pub async fn tasks_delete(&self, queue: ObjectId) -> Result<u64, DbError> {
+        let filter = doc! { "queue": queue, "status": { "$nin": ACTIVE.to_vec() } };
+        Ok(self.ask(self.tasks_collection().delete_many(filter)).await?.deleted_count)
+    }
+
+    /// Asks our nodes to end every task of a queue that they have.
+    pub async fn tasks_cancel_active(&self, queue: ObjectId) -> Result<u64, DbError> {
+        let filter = doc! {
+            "queue": queue, "status": { "$in": ACTIVE.to_vec() },
+            "windlass.boot": { "$type": "string" },
+        };
+        let mark = doc! { "$set": { "windlass.cancel": true } };
+        Ok(self.ask(self.tasks_collection().update_many(filter, mark)).await?.matched_count)
+    }
+}
+
+fn document(queue: ObjectId, task: &NewTask, dialect: Dialect, now: DateTime) -> Document {
+    let waits = task.not_before.is_some() || !task.after.is_empty();
+    let mut document = doc! {
+        "_id": ObjectId::new(),
+        "queue": queue,
+        "status": if waits { BLOCKED } else { QUEUED },
+        "stdout": Bson::Null,
+        "stderr": Bson::Null,
+        "node": dialect.unclaimed(),
+        dialect.params(): &task.params,
+        "ctime": now,
+        "mtime": now,
+    };
+    let ours = ours(task);
+    if !ours.is_empty() {
+        document.insert("windlass", ours);
+    }
+    document
+}
+
+fn ours(task: &NewTask) -> Document {
+    let mut ours = Document::new();
+    if let Some(priority) = task.priority {
+        ours.insert("priority", priority);
+    }
+    if let Some(not_before) = task.not_before {
+        ours.insert("not_before", not_before);
+    }
+    if !task.after.is_empty() {
+        ours.insert("after", task.after.clone());
+    }
+    if let Some(timeout) = task.timeout_seconds {
+        ours.insert("timeout", timeout);
+    }
+    if let Some(retries) = task.retries {
+        ours.insert("retries", retries);
+    }
+    ours
+}

@@ -1,0 +1,74 @@
+//! Tasks that wait for a time or for other tasks.
+
+use std::collections::HashMap;
+
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, DateTime, Document, doc};
+
+use super::{Database, DbError};
+use crate::doc::whole;
+use crate::status::{BLOCKED, QUEUED};
+
+/// The most waiting tasks that are looked at in one go.
+pub const DUE_BATCH_MAX: usize = 500;
+
+impl Database {
+    /// Waiting tasks whose time has come, as far as they wait for one: in the order of their ids,
+    /// from the one behind `behind`, and at most [`DUE_BATCH_MAX`].
+    pub async fn tasks_due(
+        &self,
+        behind: Option<ObjectId>,
+        now: DateTime,
+    ) -> Result<Vec<Document>, DbError> {
+        let mut filter = doc! {
+            "node": { "$in": [Bson::Null, Bson::Int32(-1)] },
+            "status": BLOCKED,
+            "$or": [
+                { "windlass.not_before": { "$lte": now } },
+                {
+                    "windlass.not_before": { "$exists": false },
+                    "windlass.after": { "$exists": true },
+                },
+            ],
+        };
+        if let Some(behind) = behind {
+            filter.insert("_id", doc! { "$gt": behind });
+        }
+        let tasks = self.tasks_collection();
+        self.all(tasks.find(filter).sort(doc! { "_id": 1 }), DUE_BATCH_MAX).await
+    }
+
+    /// The statuses of these tasks; one that does not exist is not in the answer.
+    pub async fn task_statuses(&self, ids: &[ObjectId]) -> Result<HashMap<ObjectId, i64>, DbError> {
+        let tasks = self.tasks_collection();
+        let find =
+            tasks.find(doc! { "_id": { "$in": ids.to_vec() } }).projection(doc! { "status": 1 });
+        let found = self.all(find, ids.len().max(1)).await?;
+        let status = |task: &Document| {
+            Some((task.get_object_id("_id").ok()?, task.get("status").and_then(whole)?))
+        };
+        Ok(found.iter().filter_map(status).collect())
+    }
+
+    /// Queues a waiting task. False: it does not wait any more.
+    pub async fn task_release(&self, id: ObjectId, now: DateTime) -> Result<bool, DbError> {
+        let update = doc! { "$set": { "status": QUEUED, "mtime": now, "stderr": Bson::Null } };
+        let filter = doc! { "_id": id, "status": BLOCKED };
+        let result = self.ask(self.tasks_collection().update_one(filter, update)).await?;
+        Ok(result.matched_count == 1)
+    }
+
+    /// Writes down why a task goes on waiting. False: that stands there already, or it does not
+    /// wait any more.
+    pub async fn task_keep_waiting(
+        &self,
+        id: ObjectId,
+        why: &str,
+        now: DateTime,
+    ) -> Result<bool, DbError> {
+        let filter = doc! { "_id": id, "status": BLOCKED, "stderr": { "$ne": why } };
+        let update = doc! { "$set": { "stderr": why, "mtime": now } };
+        let result = self.ask(self.tasks_collection().update_one(filter, update)).await?;
+        Ok(result.matched_count == 1)
+    }
+}

@@ -1,0 +1,157 @@
+//! The end of a task: its status and its output in one update.
+
+use mongodb::bson::{Bson, DateTime, Document, doc};
+use mongodb::options::ReturnDocument;
+
+use super::{Database, DbError, Me, Run};
+use crate::dialect::Dialect;
+use crate::doc::{at, whole};
+use crate::status::{ACTIVE, FAILED, QUEUED, SUCCEEDED};
+
+/// How a task ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ending {
+    pub status: i32,
+    /// Text, null, or the id of a file.
+    pub stdout: Bson,
+    pub stderr: Bson,
+    pub cmd_exit: Option<i32>,
+    pub cmd_err: Option<String>,
+    /// Whether all output was saved.
+    pub complete: bool,
+}
+
+/// What became of a task that ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finished {
+    /// It stands as it ended.
+    Ended,
+    /// It failed and had tries left, so it waits for another one.
+    Again,
+    /// It is not ours any more: nothing was changed.
+    NotMine,
+}
+
+impl Database {
+    /// Ends a task. Asking again after a lost answer is right: what is done is recognised.
+    pub async fn finish(
+        &self,
+        run: &Run,
+        me: &Me,
+        ending: &Ending,
+        dialect: Dialect,
+        now: DateTime,
+    ) -> Result<Finished, DbError> {
+        if ending.status >= FAILED {
+            let mut filter = run.filter(me, doc! { "$in": ACTIVE.to_vec() });
+            filter.insert("windlass.retries", doc! { "$gt": 0 });
+            filter.insert("windlass.cancel", doc! { "$ne": true });
+            let update = update(ending, run, me, Some(dialect), now);
+            if self.ask(self.tasks_collection().update_one(filter, update)).await?.matched_count
+                == 1
+            {
+                return Ok(Finished::Again);
+            }
+        }
+        let filter = run.filter(me, doc! { "$in": ACTIVE.to_vec() });
+        let tasks = self.tasks_collection();
+        let change = tasks
+            .find_one_and_update(filter, update(ending, run, me, None, now))
+            .projection(doc! { "queue": 1 })
+            .return_document(ReturnDocument::After);
+        match self.ask(change).await? {
+            Some(task) => {
+                self.counter_ended(&task, ending.status, dialect).await;
+                Ok(Finished::Ended)
+            }
+            None => self.finished_before(run, me, ending).await,
+        }
+    }
+
+    /// Whether an earlier try, whose answer was lost, has ended this run.
+    async fn finished_before(
+        &self,
+        run: &Run,
+        me: &Me,
+        ending: &Ending,
+    ) -> Result<Finished, DbError> {
+        let filter = doc! {
+            "_id": run.id, "windlass.last": &me.boot, "windlass.last_run": &run.token,
+        };
+        let found = self.ask(self.tasks_collection().find_one(filter)).await?;
+        Ok(match found {
+            None => Finished::NotMine,
+            Some(task) if task.get("status").and_then(whole) == Some(ending.status.into()) => {
+                Finished::Ended
+            }
+            Some(_) => Finished::Again,
+        })
+    }
+
+    /// Ends a task whose program has written status and output itself. Nothing: the program has not
+    /// done so, or the task is not ours any more.
+    pub async fn finish_handed_over(
+        &self,
+        run: &Run,
+        me: &Me,
+        dialect: Dialect,
+        now: DateTime,
+    ) -> Result<Option<Document>, DbError> {
+        let filter = run.filter(me, doc! { "$gte": SUCCEEDED });
+        let update = doc! {
+            "$set": {
+                "mtime": now, "windlass.last": &me.boot, "windlass.last_run": &run.token,
+                "windlass.ended": now,
+            },
+            "$unset": { "windlass.boot": "", "windlass.cancel": "" },
+        };
+        let tasks = self.tasks_collection();
+        let change =
+            tasks.find_one_and_update(filter, update).return_document(ReturnDocument::After);
+        if let Some(task) = self.ask(change).await? {
+            self.counter_ended(&task, SUCCEEDED, dialect).await;
+            return Ok(Some(task));
+        }
+        let filter = doc! {
+            "_id": run.id, "windlass.last": &me.boot, "windlass.last_run": &run.token,
+        };
+        self.ask(tasks.find_one(filter)).await
+    }
+
+    async fn counter_ended(&self, task: &Document, status: i32, dialect: Dialect) {
+        if let (Dialect::Seed, true, Some(Bson::ObjectId(queue))) =
+            (dialect, status >= SUCCEEDED, at(task, "queue"))
+        {
+            self.counter_add(*queue, 0, -1).await;
+        }
+    }
+}
+
+/// With `again` the task is put back, in that dialect, and keeps its output until its next end.
+fn update(ending: &Ending, run: &Run, me: &Me, again: Option<Dialect>, now: DateTime) -> Document {
+    let mut set = doc! {
+        "status": ending.status,
+        "stdout": &ending.stdout,
+        "stderr": &ending.stderr,
+        "complete": ending.complete,
+        "mtime": now,
+        "windlass.last": &me.boot,
+        "windlass.last_run": &run.token,
+        "windlass.ended": now,
+    };
+    let mut unset = doc! { "windlass.boot": "", "windlass.cancel": "" };
+    match ending.cmd_exit {
+        Some(exit) => drop(set.insert("cmdExit", exit)),
+        None => drop(unset.insert("cmdExit", "")),
+    }
+    match &ending.cmd_err {
+        Some(error) => drop(set.insert("cmdErr", error)),
+        None => drop(unset.insert("cmdErr", "")),
+    }
+    let Some(dialect) = again else {
+        return doc! { "$set": set, "$unset": unset };
+    };
+    set.insert("status", QUEUED);
+    set.insert("node", dialect.unclaimed());
+    doc! { "$set": set, "$unset": unset, "$inc": { "windlass.retries": -1 } }
+}

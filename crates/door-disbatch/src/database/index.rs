@@ -1,0 +1,133 @@
+//! The indexes that Disbatch needs, made where they are missing.
+
+use mongodb::IndexModel;
+use mongodb::bson::{Bson, Document, doc};
+use mongodb::options::IndexOptions;
+
+use super::{Database, DbError};
+use crate::dialect::Dialect;
+use crate::doc::whole;
+
+struct Index {
+    collection: &'static str,
+    keys: Document,
+    unique: bool,
+    sparse: bool,
+}
+
+impl Index {
+    fn plain(collection: &'static str, keys: Document) -> Self {
+        Self { collection, keys, unique: false, sparse: false }
+    }
+
+    fn unique(collection: &'static str, keys: Document) -> Self {
+        Self { unique: true, ..Self::plain(collection, keys) }
+    }
+}
+
+/// The seed lets queues share a name, so there the names are not held apart.
+fn wanted(dialect: Dialect) -> Vec<Index> {
+    let mut indexes = vec![
+        Index::plain("tasks", doc! { "node": 1, "status": 1, "queue": 1 }),
+        Index::plain("tasks", doc! { "node": 1, "status": 1, "queue": 1, "_id": 1 }),
+        Index::plain("tasks", doc! { "node": 1, "status": 1, "queue": 1, "_id": -1 }),
+        Index::plain("tasks", doc! { "queue": 1, "status": 1 }),
+        Index::unique("nodes", doc! { "node": 1 }),
+        Index::plain("changelog", doc! { "collection": 1 }),
+        Index::unique("tasks.chunks", doc! { "files_id": 1, "n": 1 }),
+        Index::plain("tasks.files", doc! { "filename": 1, "metadata.task_id": 1 }),
+        Index::plain("tasks.files", doc! { "filename": 1, "uploadDate": 1 }),
+    ];
+    match dialect {
+        Dialect::Released => indexes.push(Index::unique("queues", doc! { "name": 1 })),
+        Dialect::Seed => {
+            let active = Index::unique("config", doc! { "active": 1 });
+            indexes.push(Index { sparse: true, ..active });
+            indexes.push(Index::unique("config", doc! { "label": 1 }));
+        }
+    }
+    indexes
+}
+
+impl Database {
+    /// Makes the indexes that are missing. One with the same keys counts whatever its name is, but
+    /// where values must be held apart it has to do that.
+    pub async fn ensure_indexes(&self, dialect: Dialect) -> Result<(), DbError> {
+        for index in wanted(dialect) {
+            self.ensure_index(&index).await.map_err(|error| told(&index, error))?;
+        }
+        Ok(())
+    }
+
+    async fn ensure_index(&self, index: &Index) -> Result<(), DbError> {
+        let existing = self.indexes(index.collection).await?;
+        match existing.iter().find(|existing| same_keys(&existing.keys, &index.keys)) {
+            Some(existing) if index.unique && !is_unique(existing) => {
+                Err(DbError::Refused("it is there, but lets values occur twice".to_owned()))
+            }
+            Some(_) => Ok(()),
+            None => self.create_index(index).await,
+        }
+    }
+
+    async fn create_index(&self, index: &Index) -> Result<(), DbError> {
+        let options = IndexOptions::builder()
+            .unique(index.unique.then_some(true))
+            .sparse(index.sparse.then_some(true))
+            .build();
+        let model = IndexModel::builder().keys(index.keys.clone()).options(options).build();
+        self.ask(self.collection(index.collection).create_index(model)).await?;
+        Ok(())
+    }
+
+    /// The indexes of a collection; none when there is no such collection.
+    pub async fn indexes(&self, collection: &str) -> Result<Vec<IndexModel>, DbError> {
+        use futures_util::TryStreamExt as _;
+        let collection = self.collection(collection);
+        let names = doc! { "name": collection.name() };
+        if self
+            .ask(self.database.list_collections().filter(names))
+            .await?
+            .try_next()
+            .await?
+            .is_none()
+        {
+            return Ok(Vec::new());
+        }
+        self.ask(async { collection.list_indexes().await?.try_collect().await }).await
+    }
+}
+
+fn told(index: &Index, error: DbError) -> DbError {
+    let why = |text: String| format!("index {} of {}: {text}", index.keys, index.collection);
+    match error {
+        DbError::Away(text) => DbError::Away(text),
+        DbError::Refused(text) => DbError::Refused(why(text)),
+        DbError::Duplicate(text) => DbError::Duplicate(why(text)),
+    }
+}
+
+fn is_unique(index: &IndexModel) -> bool {
+    index.options.as_ref().and_then(|options| options.unique) == Some(true)
+}
+
+/// Directions come back as any type of number.
+fn same_keys(one: &Document, other: &Document) -> bool {
+    let pairs = |keys: &Document| -> Vec<(String, Option<i64>)> {
+        keys.iter().map(|(key, value): (&String, &Bson)| (key.clone(), whole(value))).collect()
+    };
+    pairs(one) == pairs(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_the_same_in_the_same_order_only() {
+        assert!(same_keys(&doc! { "a": 1, "b": -1.0 }, &doc! { "a": 1_i64, "b": -1 }));
+        assert!(!same_keys(&doc! { "a": 1, "b": 1 }, &doc! { "b": 1, "a": 1 }));
+        assert!(!same_keys(&doc! { "a": 1 }, &doc! { "a": -1 }));
+        assert!(!same_keys(&doc! { "a": 1 }, &doc! { "a": 1, "b": 1 }));
+    }
+}

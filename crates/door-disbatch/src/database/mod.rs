@@ -1,0 +1,169 @@
+//! The database: every change that we make to Disbatch's collections, each safe beside foreign
+//! programs that make theirs.
+//!
+//! Nothing here reads a clock: `now` is the database's own time, as [`Clock`] knows it. Nothing
+//! waits without a bound either. A task that one of our nodes has is only ever changed under a
+//! filter with the node, its boot and the claim, so who has lost a task can do no harm to it.
+
+mod cancel;
+mod changelog;
+mod clock;
+mod connect;
+mod counter;
+mod create;
+mod due;
+mod error;
+mod finish;
+mod hold;
+mod index;
+mod node;
+mod orphan;
+mod queue;
+mod task;
+
+pub use crate::config::User;
+pub use cancel::{Cancelled, Retried};
+pub use clock::Clock;
+pub use counter::{CounterWatch, Counters};
+pub use create::NewTask;
+pub use due::DUE_BATCH_MAX;
+pub use error::DbError;
+pub use finish::{Ending, Finished};
+pub use node::{Entered, Process};
+pub use orphan::Owner;
+pub use queue::{Counts, NewQueue, QueueChange};
+pub use task::{Held, Run, token};
+
+use std::time::Duration;
+
+use futures_util::TryStreamExt as _;
+use mongodb::action::Find;
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, DateTime, Document, doc};
+use mongodb::{Collection, Cursor};
+
+use crate::config::Connection;
+use crate::dialect::Dialect;
+
+/// How long any one question may take before it counts as unanswered.
+pub const OPERATION_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// A start of one of our nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Me {
+    pub node: String,
+    /// Random, and another one at every start.
+    pub boot: String,
+}
+
+/// A connection, cheap to clone.
+#[derive(Clone)]
+pub struct Database {
+    database: mongodb::Database,
+    hosts: Vec<(String, u16)>,
+}
+
+impl Database {
+    /// Makes ready to ask; does not wait for the server.
+    pub async fn connect(connection: &Connection, user: User) -> Result<Self, DbError> {
+        let options = connect::options(connection, user).await?;
+        let hosts = connect::hosts(&options);
+        let client = mongodb::Client::with_options(options)?;
+        Ok(Self { database: client.database(&connection.database), hosts })
+    }
+
+    /// The driver's own handle, for what only one caller needs. Wrap each question in [`Self::ask`].
+    pub fn raw(&self) -> &mongodb::Database {
+        &self.database
+    }
+
+    /// Where the servers of the configured address are.
+    pub fn hosts(&self) -> Vec<(String, u16)> {
+        self.hosts.clone()
+    }
+
+    /// One question, with a bound on its time.
+    pub async fn ask<T>(
+        &self,
+        question: impl IntoFuture<Output = mongodb::error::Result<T>>,
+    ) -> Result<T, DbError> {
+        match tokio::time::timeout(OPERATION_TIME_MAX, question.into_future()).await {
+            Ok(answer) => Ok(answer?),
+            Err(_) => Err(DbError::Away(format!(
+                "no answer within {} seconds",
+                OPERATION_TIME_MAX.as_secs()
+            ))),
+        }
+    }
+
+    /// What time it is for the database.
+    pub async fn server_time(&self) -> Result<DateTime, DbError> {
+        let hello = self.ask(self.database.run_command(doc! { "hello": 1 })).await?;
+        hello
+            .get_datetime("localTime")
+            .copied()
+            .map_err(|_| DbError::Refused("the server does not say what time it is".to_owned()))
+    }
+
+    /// The dialect in force: the one that is set, or else the one that the documents show. The
+    /// second value says that there was nothing to tell it from, so that it may still change.
+    pub async fn dialect(&self, set: Option<Dialect>) -> Result<(Dialect, bool), DbError> {
+        if let Some(set) = set {
+            return Ok((set, false));
+        }
+        let one = async |collection: &str, filter: Document| {
+            self.ask(self.collection(collection).find_one(filter).projection(doc! { "_id": 1 }))
+                .await
+                .map(|found| found.is_some())
+        };
+        let has = |field: &str| doc! { field: { "$exists": true } };
+        let seed = doc! { "$or": [has("constructor"), has("count_todo")] };
+        if one("queues", seed).await? || one("tasks", has("parameters")).await? {
+            return Ok((Dialect::Seed, false));
+        }
+        let released = doc! { "$or": [has("plugin"), has("threads")] };
+        if one("queues", released).await? || one("tasks", has("params")).await? {
+            return Ok((Dialect::Released, false));
+        }
+        Ok((Dialect::Seed, true))
+    }
+
+    fn collection(&self, name: &str) -> Collection<Document> {
+        self.database.collection(name)
+    }
+
+    fn nodes_collection(&self) -> Collection<Document> {
+        self.collection("nodes")
+    }
+
+    fn queues_collection(&self) -> Collection<Document> {
+        self.collection("queues")
+    }
+
+    fn tasks_collection(&self) -> Collection<Document> {
+        self.collection("tasks")
+    }
+
+    /// All that is found, up to `max` documents.
+    async fn all(&self, find: Find<'_, Document>, max: usize) -> Result<Vec<Document>, DbError> {
+        let limit = i64::try_from(max).unwrap_or(i64::MAX);
+        self.ask(async { drain(find.limit(limit).await?).await }).await
+    }
+}
+
+async fn drain(cursor: Cursor<Document>) -> mongodb::error::Result<Vec<Document>> {
+    cursor.try_collect().await
+}
+
+/// Filters for what is told by a name or by an id: 24 hexadecimal digits are an id.
+fn by_name_or_id(field: &str, name_or_id: &str) -> Document {
+    match ObjectId::parse_str(name_or_id) {
+        Ok(id) => doc! { "_id": id },
+        Err(_) => doc! { field: name_or_id },
+    }
+}
+
+/// What the field `windlass.boot` is in a document that none of our nodes has.
+fn no_boot() -> Bson {
+    Bson::from(doc! { "$not": { "$type": "string" } })
+}

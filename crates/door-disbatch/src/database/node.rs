@@ -1,0 +1,171 @@
+//! Entries of nodes. A name belongs to one start of one node at a time.
+
+use mongodb::bson::{Bson, DateTime, Document, doc};
+use mongodb::options::ReturnDocument;
+use mongodb::results::UpdateResult;
+
+use super::{Database, DbError, Me, by_name_or_id, no_boot};
+
+/// The most entries that are looked at.
+const NODES_MAX: usize = 10_000;
+
+/// How often an entry may come and go under our hands before we give up.
+const ENTER_TRIES_MAX: usize = 3;
+
+/// Where a node runs, so that another start on the same host can tell whether it still does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    /// The boot of the kernel.
+    pub host: String,
+    pub pid: u32,
+    /// The process that ends the node's tasks when the node is gone.
+    pub fence: Option<u32>,
+    pub version: String,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Entered {
+    /// The entry is ours; this is how it stands now.
+    Mine(Document),
+    /// Another start has the name; this is its entry.
+    Taken(Document),
+}
+
+impl Database {
+    /// All entries, sorted by name.
+    pub async fn nodes(&self) -> Result<Vec<Document>, DbError> {
+        let find = self.nodes_collection();
+        self.all(find.find(doc! {}).sort(doc! { "node": 1 }), NODES_MAX).await
+    }
+
+    pub async fn node(&self, name_or_id: &str) -> Result<Option<Document>, DbError> {
+        let filter = by_name_or_id("node", name_or_id);
+        self.ask(self.nodes_collection().find_one(filter)).await
+    }
+
+    /// Enters the node, unless another start of one of our nodes stands there. A foreign entry of
+    /// the same name is taken over with its `maxthreads`.
+    pub async fn node_enter(
+        &self,
+        me: &Me,
+        process: &Process,
+        now: DateTime,
+    ) -> Result<Entered, DbError> {
+        let free = doc! {
+            "node": &me.node,
+            "$or": [{ "windlass.boot": no_boot() }, { "windlass.boot": &me.boot }],
+        };
+        for _ in 0..ENTER_TRIES_MAX {
+            if let Some(mine) = self.node_seize(free.clone(), me, process, now).await? {
+                return Ok(Entered::Mine(mine));
+            }
+            if let Some(taken) =
+                self.ask(self.nodes_collection().find_one(doc! { "node": &me.node })).await?
+            {
+                return Ok(Entered::Taken(taken));
+            }
+            let entry = doc! {
+                "node": &me.node, "timestamp": now, "windlass": process_fields(me, process),
+            };
+            match self.ask(self.nodes_collection().insert_one(entry)).await {
+                Ok(_) => self.changelog_node(doc! { "node": &me.node }).await,
+                Err(DbError::Duplicate(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(DbError::Away(format!("the entry of the node {} comes and goes", me.node)))
+    }
+
+    /// Takes the name from a start that is known to be dead. Its tasks have to be orphaned first.
+    pub async fn node_take_over(
+        &self,
+        me: &Me,
+        process: &Process,
+        from_boot: &str,
+        now: DateTime,
+    ) -> Result<bool, DbError> {
+        let filter = doc! { "node": &me.node, "windlass.boot": from_boot };
+        Ok(self.node_seize(filter, me, process, now).await?.is_some())
+    }
+
+    async fn node_seize(
+        &self,
+        filter: Document,
+        me: &Me,
+        process: &Process,
+        now: DateTime,
+    ) -> Result<Option<Document>, DbError> {
+        let update = doc! { "$set": { "timestamp": now, "windlass": process_fields(me, process) } };
+        let nodes = self.nodes_collection();
+        self.ask(nodes.find_one_and_update(filter, update).return_document(ReturnDocument::After))
+            .await
+    }
+
+    /// The sign of life that every program understands, and the seed's report on its queues.
+    /// Answers with the entry as it stands now; with nothing when it is not ours any more.
+    pub async fn node_update(
+        &self,
+        me: &Me,
+        now: DateTime,
+        report: Option<Vec<Document>>,
+    ) -> Result<Option<Document>, DbError> {
+        let mut set = doc! { "timestamp": now };
+        if let Some(report) = report {
+            set.insert("queues", report);
+        }
+        let nodes = self.nodes_collection();
+        let update = nodes
+            .find_one_and_update(mine(me), doc! { "$set": set })
+            .return_document(ReturnDocument::After);
+        self.ask(update).await
+    }
+
+    /// Our own sign of life. False: the name is not ours any more.
+    pub async fn node_beat(&self, me: &Me) -> Result<bool, DbError> {
+        let beat = doc! { "$inc": { "windlass.beat": 1_i64 } };
+        let result = self.ask(self.nodes_collection().update_one(mine(me), beat)).await?;
+        Ok(result.matched_count == 1)
+    }
+
+    /// Gives the name free. The entry stays, as a stopped node's entry does.
+    pub async fn node_leave(&self, me: &Me) -> Result<(), DbError> {
+        self.node_forget(&me.node, &me.boot).await
+    }
+
+    pub(super) async fn node_forget(&self, node: &str, boot: &str) -> Result<(), DbError> {
+        let filter = doc! { "node": node, "windlass.boot": boot };
+        let unset = doc! { "$unset": { "windlass.boot": "" } };
+        self.ask(self.nodes_collection().update_one(filter, unset)).await?;
+        Ok(())
+    }
+
+    /// Limits how many tasks a node has at once; nothing means without a limit.
+    pub async fn node_set_limit(
+        &self,
+        name_or_id: &str,
+        limit: Option<i64>,
+    ) -> Result<UpdateResult, DbError> {
+        let filter = by_name_or_id("node", name_or_id);
+        let update = doc! { "$set": { "maxthreads": limit.map_or(Bson::Null, Bson::from) } };
+        let result = self.ask(self.nodes_collection().update_one(filter.clone(), update)).await?;
+        if result.matched_count > 0 {
+            self.changelog_node(filter).await;
+        }
+        Ok(result)
+    }
+}
+
+fn mine(me: &Me) -> Document {
+    doc! { "node": &me.node, "windlass.boot": &me.boot }
+}
+
+fn process_fields(me: &Me, process: &Process) -> Document {
+    doc! {
+        "boot": &me.boot,
+        "beat": 1_i64,
+        "version": &process.version,
+        "host": &process.host,
+        "pid": i64::from(process.pid),
+        "fence": process.fence.map_or(Bson::Null, |pid| Bson::from(i64::from(pid))),
+    }
+}

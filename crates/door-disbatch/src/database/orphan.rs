@@ -1,0 +1,110 @@
+//! Tasks of nodes that are gone.
+
+use futures_util::TryStreamExt as _;
+use mongodb::bson::{Bson, DateTime, Document, doc};
+
+use super::{Database, DbError, no_boot};
+use crate::doc::{at, whole};
+use crate::status::{ACTIVE, CLAIMED, ORPHANED, RUNNING};
+
+/// Who has tasks that are claimed or running.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    pub node: String,
+    /// Nothing for a foreign node.
+    pub boot: Option<String>,
+    pub claimed: u64,
+    pub running: u64,
+}
+
+impl Database {
+    /// Everybody who has tasks, also those that have no entry among the nodes any more.
+    pub async fn owners(&self) -> Result<Vec<Owner>, DbError> {
+        let tasks = self.tasks_collection();
+        let groups = tasks.aggregate([
+            doc! { "$match": {
+                "node": { "$type": "string" }, "status": { "$in": ACTIVE.to_vec() },
+            } },
+            doc! { "$group": {
+                "_id": { "node": "$node", "boot": "$windlass.boot", "status": "$status" },
+                "count": { "$sum": 1 },
+            } },
+        ]);
+        let groups: Vec<Document> = self.ask(async { groups.await?.try_collect().await }).await?;
+        Ok(owners(&groups))
+    }
+
+    /// Orphans what a dead start of one of our nodes had, and drops what it held. The node's entry
+    /// comes last: who finds it still there does all of this again.
+    pub async fn orphan_ours(&self, node: &str, boot: &str, now: DateTime) -> Result<u64, DbError> {
+        let of_it = doc! { "node": node, "windlass.boot": boot };
+        let mut active = of_it.clone();
+        active.insert("status", doc! { "$in": ACTIVE.to_vec() });
+        let orphan = doc! {
+            "$set": { "status": ORPHANED, "mtime": now, "windlass.last": boot },
+            "$unset": { "windlass.boot": "", "windlass.cancel": "" },
+        };
+        let tasks = self.tasks_collection();
+        let result = self.ask(tasks.update_many(active, orphan)).await?;
+        // A program that ends its task itself may have done so behind the back of its dead node.
+        let forget = doc! { "$unset": { "windlass.boot": "", "windlass.cancel": "" } };
+        self.ask(tasks.update_many(of_it, forget)).await?;
+        self.holds_drop_all(boot).await?;
+        self.node_forget(node, boot).await?;
+        Ok(result.modified_count)
+    }
+
+    /// Orphans what a foreign node claimed before that time and never started. The time may be
+    /// stored as a date or as seconds since 1970.
+    pub async fn orphan_foreign_claimed(
+        &self,
+        node: &str,
+        before: DateTime,
+        now: DateTime,
+    ) -> Result<u64, DbError> {
+        let before_seconds = before.timestamp_millis().div_euclid(1000);
+        let filter = doc! {
+            "node": node, "status": CLAIMED, "windlass.boot": no_boot(),
+            "$or": [{ "mtime": { "$lt": before } }, { "mtime": { "$lt": before_seconds } }],
+        };
+        self.orphan(filter, now).await
+    }
+
+    /// Orphans what a foreign node has running: only when the user said when that is right.
+    pub async fn orphan_foreign_running(&self, node: &str, now: DateTime) -> Result<u64, DbError> {
+        let filter = doc! { "node": node, "status": RUNNING, "windlass.boot": no_boot() };
+        self.orphan(filter, now).await
+    }
+
+    async fn orphan(&self, filter: Document, now: DateTime) -> Result<u64, DbError> {
+        let update = doc! { "$set": { "status": ORPHANED, "mtime": now } };
+        Ok(self.ask(self.tasks_collection().update_many(filter, update)).await?.modified_count)
+    }
+}
+
+fn owners(groups: &[Document]) -> Vec<Owner> {
+    let mut owners: Vec<Owner> = Vec::new();
+    for group in groups {
+        let Some(Bson::String(node)) = at(group, "_id.node") else { continue };
+        let boot = at(group, "_id.boot").and_then(Bson::as_str);
+        let count = group.get("count").and_then(whole).unwrap_or(0);
+        let count = u64::try_from(count).unwrap_or(0);
+        let same = |owner: &&mut Owner| owner.node == *node && owner.boot.as_deref() == boot;
+        let owner = match owners.iter_mut().find(same) {
+            Some(owner) => owner,
+            None => {
+                let boot = boot.map(str::to_owned);
+                owners.push(Owner { node: node.clone(), boot, claimed: 0, running: 0 });
+                match owners.last_mut() {
+                    Some(owner) => owner,
+                    None => continue,
+                }
+            }
+        };
+        match at(group, "_id.status").and_then(whole) {
+            Some(-1) => owner.claimed += count,
+            _ => owner.running += count,
+        }
+    }
+    owners
+}

@@ -1,0 +1,175 @@
+//! The way of a task through one of our nodes: claimed, given back or started.
+
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, DateTime, Document, doc};
+use mongodb::options::ReturnDocument;
+
+use super::{Database, DbError, Me};
+use crate::dialect::Dialect;
+use crate::doc::{Queue, Sort, Task};
+use crate::status::{ACTIVE, CLAIMED, QUEUED, RUNNING};
+
+/// The most tasks of one node that are looked at, and so the most that it may have.
+const HELD_MAX: usize = 100_000;
+
+/// One claim of one task. The token is new for each claim, so that an answer that comes late can
+/// never be taken for one about a later claim of the same task by the same node.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Run {
+    pub id: ObjectId,
+    pub token: String,
+    /// How often the task was started before.
+    pub attempt: i64,
+}
+
+/// A task that one of our nodes has, as the database knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    pub run: Run,
+    pub queue: ObjectId,
+    pub status: i32,
+    /// Somebody asked to end it.
+    pub cancel: bool,
+}
+
+/// A fresh token for a claim and its hold.
+pub fn token() -> String {
+    format!("{:032x}", fastrand::u128(..))
+}
+
+impl Run {
+    /// What a claimed task's document says; nothing when it does not look like one.
+    pub fn of(task: &Document) -> Option<Self> {
+        let id = task.get_object_id("_id").ok()?;
+        let ours = task.get_document("windlass").ok()?;
+        let token = ours.get_str("run").ok()?.to_owned();
+        let attempt = ours.get("attempt").and_then(crate::doc::whole).unwrap_or(0);
+        Some(Self { id, token, attempt })
+    }
+
+    pub(super) fn filter(&self, me: &Me, status: impl Into<Bson>) -> Document {
+        doc! {
+            "_id": self.id,
+            "status": status,
+            "node": &me.node,
+            "windlass.boot": &me.boot,
+            "windlass.run": &self.token,
+        }
+    }
+}
+
+impl Database {
+    /// Takes the next task of a queue. When the answer is lost, the task stands under our boot with
+    /// the token, and [`Self::claimed_by`] shows it.
+    pub async fn claim(
+        &self,
+        queue: &Queue,
+        me: &Me,
+        token: &str,
+        now: DateTime,
+    ) -> Result<Option<Document>, DbError> {
+        let set = doc! {
+            "node": &me.node, "status": CLAIMED, "mtime": now,
+            "windlass.boot": &me.boot, "windlass.run": token,
+        };
+        let tasks = self.tasks_collection();
+        let mut claim = tasks
+            .find_one_and_update(claimable(queue), doc! { "$set": set })
+            .return_document(ReturnDocument::After);
+        if let Some(order) = order(queue) {
+            claim = claim.sort(order);
+        }
+        self.ask(claim).await
+    }
+
+    /// Gives a claimed task back. False: it is not ours any more, or it is started.
+    pub async fn unclaim(
+        &self,
+        run: &Run,
+        me: &Me,
+        dialect: Dialect,
+        now: DateTime,
+    ) -> Result<bool, DbError> {
+        let update = doc! {
+            "$set": { "node": dialect.unclaimed(), "status": QUEUED, "mtime": now },
+            "$unset": { "windlass.boot": "" },
+        };
+        let filter = run.filter(me, CLAIMED);
+        let result = self.ask(self.tasks_collection().update_one(filter, update)).await?;
+        Ok(result.matched_count == 1)
+    }
+
+    /// From claimed to running. False: the task is not ours any more, and must not be run. Asking
+    /// again after a lost answer is right.
+    pub async fn start(&self, run: &Run, me: &Me, now: DateTime) -> Result<bool, DbError> {
+        let set = doc! {
+            "status": RUNNING, "mtime": now,
+            "windlass.started": now, "windlass.attempt": run.attempt.saturating_add(1),
+        };
+        let tasks = self.tasks_collection();
+        let update = tasks.update_one(run.filter(me, CLAIMED), doc! { "$set": set });
+        if self.ask(update).await?.matched_count == 1 {
+            return Ok(true);
+        }
+        // The answer to an earlier try may have been lost on its way.
+        let started = self.ask(tasks.find_one(run.filter(me, RUNNING))).await?;
+        Ok(started.is_some())
+    }
+
+    /// All tasks that are claimed or running under our boot.
+    pub async fn claimed_by(&self, me: &Me) -> Result<Vec<Held>, DbError> {
+        let filter = doc! {
+            "node": &me.node, "status": { "$in": ACTIVE.to_vec() }, "windlass.boot": &me.boot,
+        };
+        let tasks = self.tasks_collection();
+        let find = tasks.find(filter).projection(doc! { "queue": 1, "status": 1, "windlass": 1 });
+        let documents = self.all(find, HELD_MAX).await?;
+        Ok(documents.iter().filter_map(held).collect())
+    }
+
+    pub async fn task(&self, id: ObjectId) -> Result<Option<Document>, DbError> {
+        self.ask(self.tasks_collection().find_one(doc! { "_id": id })).await
+    }
+}
+
+fn held(document: &Document) -> Option<Held> {
+    let run = Run::of(document)?;
+    match Task::read(document) {
+        Ok(task) => Some(Held { run, queue: task.queue, status: task.status, cancel: task.cancel }),
+        Err(odd) => {
+            tracing::warn!(task = %run.id, "a task of this node became odd: {odd}");
+            None
+        }
+    }
+}
+
+/// What every node may take, but for tasks into which our own fields cannot be written.
+fn claimable(queue: &Queue) -> Document {
+    doc! {
+        "queue": queue.id,
+        "status": QUEUED,
+        "$and": [
+            { "$or": [{ "node": Bson::Null }, { "node": -1 }] },
+            { "$or": [{ "windlass": { "$exists": false } }, { "windlass": { "$type": "object" } }] },
+        ],
+        "_id": { "$type": "objectId" },
+    }
+}
+
+/// A task without a priority comes after those that have one.
+fn order(queue: &Queue) -> Option<Document> {
+    let mut order = Document::new();
+    if queue.priorities {
+        order.insert("windlass.priority", -1);
+    }
+    match &queue.sort {
+        Sort::Fifo => {
+            order.insert("_id", 1);
+        }
+        Sort::Lifo => {
+            order.insert("_id", -1);
+        }
+        Sort::Default | Sort::Unknown(_) => {}
+    }
+    (!order.is_empty()).then_some(order)
+}

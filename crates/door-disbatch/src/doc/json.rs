@@ -1,0 +1,97 @@
+//! Documents as JSON, as the command interface shows them and plugins get them.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use mongodb::bson::{Bson, DateTime};
+use serde_json::{Value, json as value};
+
+/// How dates are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Times {
+    /// Text, as in `2016-04-26T17:59:33Z`.
+    Iso,
+    /// Seconds since 1970, with a fraction when there is one.
+    Seconds,
+    /// Whole milliseconds since 1970.
+    Millis,
+}
+
+/// Ids become their hexadecimal text, binary data becomes base64 and dates what `times` says; what
+/// JSON has no other form for becomes text.
+pub fn json(bson: &Bson, times: Times) -> Value {
+    match bson {
+        Bson::Null | Bson::Undefined => Value::Null,
+        Bson::Boolean(boolean) => Value::Bool(*boolean),
+        Bson::Int32(number) => value!(number),
+        Bson::Int64(number) => value!(number),
+        Bson::Double(number) => value!(number),
+        Bson::String(text) | Bson::Symbol(text) | Bson::JavaScriptCode(text) => value!(text),
+        Bson::ObjectId(id) => Value::String(id.to_hex()),
+        Bson::DateTime(date) => time(*date, times),
+        Bson::Decimal128(number) => Value::String(number.to_string()),
+        Bson::Array(items) => items.iter().map(|item| json(item, times)).collect(),
+        Bson::Document(document) => {
+            let pairs = document.iter().map(|(key, item)| (key.clone(), json(item, times)));
+            Value::Object(pairs.collect())
+        }
+        Bson::Binary(binary) => Value::String(BASE64_STANDARD.encode(&binary.bytes)),
+        other => Value::String(other.to_string()),
+    }
+}
+
+fn time(date: DateTime, times: Times) -> Value {
+    let millis = date.timestamp_millis();
+    match times {
+        Times::Millis => value!(millis),
+        Times::Seconds if millis % 1000 == 0 => value!(millis / 1000),
+        #[expect(clippy::cast_precision_loss, reason = "dates of this era fit a double")]
+        Times::Seconds => value!(millis as f64 / 1000.0),
+        // A year that text has no form for.
+        Times::Iso => date.try_to_rfc3339_string().map_or_else(|_| value!(millis), Value::String),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mongodb::bson::spec::BinarySubtype;
+    use mongodb::bson::{Binary, doc, oid::ObjectId};
+
+    #[test]
+    fn ids_and_dates_become_text() {
+        let id = ObjectId::parse_str("571fac85ee63413233049fbd").unwrap();
+        let date = DateTime::from_millis(1_461_693_573_000);
+        let document = Bson::from(doc! { "_id": id, "mtime": date, "list": [id, Bson::Null] });
+        let hex = "571fac85ee63413233049fbd";
+        assert_eq!(
+            json(&document, Times::Iso),
+            value!({ "_id": hex, "mtime": "2016-04-26T17:59:33Z", "list": [hex, null] })
+        );
+    }
+
+    #[test]
+    fn dates_as_numbers() {
+        let whole = Bson::from(DateTime::from_millis(1_461_693_573_000));
+        let part = Bson::from(DateTime::from_millis(1_461_693_573_250));
+        assert_eq!(json(&whole, Times::Seconds), value!(1_461_693_573));
+        assert_eq!(json(&part, Times::Seconds), value!(1_461_693_573.25));
+        assert_eq!(json(&part, Times::Millis), value!(1_461_693_573_250_i64));
+        assert_eq!(json(&part, Times::Iso), value!("2016-04-26T17:59:33.25Z"));
+    }
+
+    #[test]
+    fn nothing_is_refused() {
+        let binary = Binary { subtype: BinarySubtype::Generic, bytes: vec![1] };
+        let odd = [
+            Bson::Binary(binary),
+            Bson::MaxKey,
+            Bson::Double(f64::NAN),
+            Bson::from(DateTime::MAX),
+            Bson::Undefined,
+        ];
+        for bson in odd {
+            json(&bson, Times::Iso);
+            json(&bson, Times::Seconds);
+        }
+    }
+}

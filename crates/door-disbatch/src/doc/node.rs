@@ -1,0 +1,97 @@
+//! A node's entry. Who observes a node needs its signs of life even when the rest is odd, so only
+//! the name has to be right.
+
+use mongodb::bson::{Bson, Document};
+
+use super::{Limit, Odd, at, text, whole};
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    pub name: String,
+    /// As it is stored: who observes it only asks whether it changes.
+    pub timestamp: Bson,
+    pub limit: Result<Limit, Odd>,
+    /// Which start of one of our nodes has the name; nothing for a foreign node, or when it left.
+    pub boot: Option<String>,
+    pub beat: Option<i64>,
+    /// The boot of the kernel that the node runs on, which tells one host from another.
+    pub host: Option<String>,
+    pub pid: Option<i64>,
+    pub fence: Option<i64>,
+    pub version: Option<String>,
+}
+
+impl Node {
+    pub fn read(document: &Document) -> Result<Self, Odd> {
+        let string = |path| at(document, path).and_then(Bson::as_str).map(str::to_owned);
+        let number = |path| at(document, path).and_then(whole);
+        Ok(Self {
+            name: text(document, "node")?,
+            timestamp: document.get("timestamp").cloned().unwrap_or(Bson::Null),
+            limit: Limit::read("maxthreads", document.get("maxthreads"), Limit::Unlimited),
+            boot: string("windlass.boot"),
+            beat: number("windlass.beat"),
+            host: string("windlass.host"),
+            pid: number("windlass.pid"),
+            fence: number("windlass.fence"),
+            version: string("windlass.version"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mongodb::bson::{DateTime, doc, oid::ObjectId};
+
+    fn entry() -> Document {
+        doc! {
+            "_id": ObjectId::new(), "node": "host", "timestamp": DateTime::from_millis(5),
+            "maxthreads": 3,
+            "windlass": { "boot": "b", "beat": 7_i64, "version": "1", "host": "k", "pid": 9 },
+        }
+    }
+
+    #[test]
+    fn an_entry_of_ours_and_a_foreign_one() {
+        let node = Node::read(&entry()).unwrap();
+        assert_eq!(node.limit, Ok(Limit::At(3)));
+        assert_eq!((node.boot.as_deref(), node.beat, node.pid), (Some("b"), Some(7), Some(9)));
+        let foreign = Node::read(&doc! { "node": "host" }).unwrap();
+        assert_eq!((foreign.boot, foreign.limit), (None, Ok(Limit::Unlimited)));
+    }
+
+    #[test]
+    fn an_odd_limit_does_not_hide_the_signs_of_life() {
+        let mut document = entry();
+        document.insert("maxthreads", "many");
+        let node = Node::read(&document).unwrap();
+        assert_eq!(node.limit.unwrap_err().field, "maxthreads");
+        assert_eq!(node.beat, Some(7));
+    }
+
+    #[test]
+    fn every_field_may_have_every_type() {
+        let values = [
+            Bson::Null,
+            Bson::Int32(-7),
+            Bson::Double(1.5),
+            Bson::from("x"),
+            Bson::from(vec![1]),
+            Bson::from(doc! { "boot": 1, "beat": "x", "host": 3, "pid": {}, "fence": [] }),
+            Bson::from(DateTime::MIN),
+        ];
+        for field in ["_id", "timestamp", "maxthreads", "windlass", "queues"] {
+            for value in &values {
+                let mut document = entry();
+                document.insert(field, value.clone());
+                assert_eq!(Node::read(&document).unwrap().name, "host", "{field}: {value}");
+            }
+        }
+        for value in values.into_iter().filter(|value| value.as_str().is_none()) {
+            let mut document = entry();
+            document.insert("node", value);
+            assert_eq!(Node::read(&document).unwrap_err().field, "node");
+        }
+    }
+}
