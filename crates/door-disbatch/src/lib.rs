@@ -6,6 +6,7 @@
 
 pub mod config;
 pub mod database;
+pub mod dci;
 pub mod dialect;
 pub mod doc;
 pub mod relaxed;

@@ -46,10 +46,14 @@ impl IntoResponse for Answer {
     }
 }
 
+/// An id in the form in which that driver writes it.
+pub(crate) fn oid(id: ObjectId) -> Value {
+    json!({ "$oid": id.to_hex() })
+}
+
 /// `{"MongoDB::UpdateResult": {..}}`.
 pub(crate) fn updated(matched: u64, modified: u64) -> Value {
     json!({ "MongoDB::UpdateResult": {
-        "acknowledged": 1,
         "matched_count": matched,
         "modified_count": modified,
         "upserted_id": null,
@@ -63,18 +67,18 @@ pub(crate) fn inserted_one(id: ObjectId) -> Value {
     json!({
         "MongoDB::InsertOneResult": {
             "acknowledged": 1,
-            "inserted_id": id.to_hex(),
+            "inserted_id": oid(id),
             "write_errors": [],
             "write_concern_errors": [],
         },
-        "id": id.to_hex(),
+        "id": oid(id),
     })
 }
 
 /// `{"MongoDB::InsertManyResult": {..}}`.
 pub(crate) fn inserted_many(ids: &[ObjectId]) -> Value {
     let inserted = ids.iter().enumerate();
-    let inserted = inserted.map(|(index, id)| json!({ "index": index, "_id": id.to_hex() }));
+    let inserted = inserted.map(|(index, id)| json!({ "index": index, "_id": oid(*id) }));
     let inserted: Vec<Value> = inserted.collect();
     json!({ "MongoDB::InsertManyResult": {
         "acknowledged": 1,
@@ -88,7 +92,6 @@ pub(crate) fn inserted_many(ids: &[ObjectId]) -> Value {
 /// `{"MongoDB::DeleteResult": {..}}`.
 pub(crate) fn deleted(count: u64) -> Value {
     json!({ "MongoDB::DeleteResult": {
-        "acknowledged": 1,
         "deleted_count": count,
         "write_errors": [],
         "write_concern_errors": [],

@@ -14,8 +14,12 @@ mod around;
 mod body;
 mod error;
 mod info;
+mod node;
 mod page;
 mod param;
+mod path;
+mod plugin;
+mod queue;
 mod route;
 mod server;
 mod site;
@@ -80,8 +84,8 @@ pub async fn serve(
 
 /// Every route. A file of routes has a function that adds its own.
 fn routes() -> Routes {
-    let routes = Routes::default();
-    info::add(routes)
+    let files = [info::add, node::add, plugin::add, queue::add];
+    files.into_iter().fold(Routes::default(), |routes, add| add(routes))
 }
 
 /// What every request may need; cheap to clone.

@@ -59,6 +59,15 @@ pub(crate) fn is_true(value: &Value) -> bool {
     }
 }
 
+/// A limit: a whole number that is not negative, or nothing.
+pub(crate) fn limit_of(name: &str, value: &Value) -> Result<Option<i64>, Failure> {
+    if value.is_null() {
+        return Ok(None);
+    }
+    let refused = || Failure::bad(format!("{name} must be a non-negative integer or null"));
+    count_of(value).map(Some).ok_or_else(refused)
+}
+
 /// A whole number that is not negative, as a number or, as forms have it, in digits.
 pub(crate) fn count_of(value: &Value) -> Option<i64> {
     match value {

@@ -1,0 +1,18 @@
+//! `GET /plugins`: what a queue may be for.
+
+use axum::extract::State;
+use serde_json::json;
+
+use super::Dci;
+use super::answer::Answer;
+use super::error::Failure;
+use super::param::Params;
+use super::route::Routes;
+
+pub(super) fn add(routes: Routes) -> Routes {
+    routes.get("/plugins", list)
+}
+
+async fn list(State(dci): State<Dci>, params: Params) -> Result<Answer, Failure> {
+    Ok(params.answer(json!(dci.config().plugins.names())))
+}

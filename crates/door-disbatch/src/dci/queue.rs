@@ -1,0 +1,197 @@
+//! `/queues`: what is to be done by which plugin, how much of it at once, and how far it is.
+
+use axum::extract::State;
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, Document};
+use serde_json::{Map, Value, json};
+
+use super::Dci;
+use super::answer::{Answer, inserted_one, updated};
+use super::error::Failure;
+use super::param::{Params, limit_of};
+use super::path::Name;
+use super::route::Routes;
+use crate::config::Plugins;
+use crate::database::{Counts, DbError, NewQueue, QueueChange};
+use crate::dialect::Dialect;
+use crate::doc;
+
+/// The words for the order of a queue's tasks.
+const SORTS: [&str; 3] = ["fifo", "lifo", "default"];
+
+pub(super) fn add(routes: Routes) -> Routes {
+    let routes = routes.get("/queues", list).post("/queues", create);
+    routes.get("/queues/{*queue}", one).post("/queues/{*queue}", change)
+}
+
+async fn list(State(dci): State<Dci>, params: Params) -> Result<Answer, Failure> {
+    let told = |error| Failure::database("Could not get current queues", &error);
+    let queues = dci.database().queues().await.map_err(told)?;
+    Ok(params.answer(shown(&dci, &queues).await.map_err(told)?.into()))
+}
+
+async fn one(State(dci): State<Dci>, Name(name): Name, params: Params) -> Result<Answer, Failure> {
+    let told = |error| Failure::database("Could not get current queues", &error);
+    let found = dci.database().queue(&name).await.map_err(told)?;
+    let mut shown = shown(&dci, found.as_slice()).await.map_err(told)?;
+    Ok(params.answer(shown.pop().unwrap_or(Value::Null)))
+}
+
+async fn create(State(dci): State<Dci>, params: Params) -> Result<Answer, Failure> {
+    let dialect = dci.dialect().await?;
+    let asked = Asked::new(params.fields()?, dialect);
+    if !asked.has("name") || !asked.has("plugin") {
+        return Err(Failure::bad("name and plugin required"));
+    }
+    let change = asked.change("Invalid param", "Unknown plugin", &dci.config().plugins)?;
+    let (Some(name), Some(plugin)) = (change.name, change.plugin) else {
+        return Err(Failure::bad("name and plugin required"));
+    };
+    let (limit, sort) = (change.limit.flatten(), change.sort.flatten());
+    let queue = NewQueue { name, plugin, limit, sort };
+    match dci.database().queue_insert(&queue, dialect).await {
+        Ok(id) => Ok(params.answer(inserted_one(id))),
+        Err(error) => {
+            let what = format!("Could not create queue {}", queue.name);
+            Err(Failure::database(&what, &error).with("id", Value::Null))
+        }
+    }
+}
+
+async fn change(
+    State(dci): State<Dci>,
+    Name(name): Name,
+    params: Params,
+) -> Result<Answer, Failure> {
+    if params.fields()?.is_empty() {
+        return Err(Failure::bad("no params"));
+    }
+    let dialect = dci.dialect().await?;
+    let asked = Asked::new(params.fields()?, dialect);
+    let change = asked.change("unknown param", "unknown plugin", &dci.config().plugins)?;
+    let set = dci.database().queue_update(&name, &change, dialect).await;
+    let set =
+        set.map_err(|error| Failure::database(&format!("Could not update queue {name}"), &error))?;
+    let result = updated(set.matched_count, set.modified_count);
+    if set.matched_count == 1 {
+        return Ok(params.answer(result));
+    }
+    let class = "MongoDB::UpdateResult";
+    let failure = Failure::bad(format!("there is no queue {name}"));
+    Err(failure.with(class, result[class].clone()))
+}
+
+/// What was asked for, under the names of the released dialect. With the seed's dialect its own
+/// names are taken too.
+struct Asked<'a> {
+    /// Name of the released dialect, name as it was sent, value.
+    fields: Vec<(&'a str, &'a str, &'a Value)>,
+}
+
+impl<'a> Asked<'a> {
+    fn new(sent: &'a Map<String, Value>, dialect: Dialect) -> Asked<'a> {
+        let known = |name: &'a str| match (dialect, name) {
+            (Dialect::Seed, "constructor") => "plugin",
+            (Dialect::Seed, "maxthreads") => "threads",
+            _ => name,
+        };
+        let fields = sent.iter().map(|(name, value)| (known(name), name.as_str(), value));
+        Asked { fields: fields.collect() }
+    }
+
+    fn get(&self, name: &str) -> Option<(&'a str, &'a Value)> {
+        let found = self.fields.iter().find(|(known, _, _)| *known == name);
+        found.map(|(_, sent, value)| (*sent, *value))
+    }
+
+    fn has(&self, name: &str) -> bool {
+        let is_empty = |value: &Value| value.is_null() || value.as_str() == Some("");
+        self.get(name).is_some_and(|(_, value)| !is_empty(value))
+    }
+
+    /// A name that means nothing here, or means the same as one before it.
+    fn stranger(&self) -> Option<&'a str> {
+        let mut seen = Vec::new();
+        let mut is_stranger = |known: &'a str| {
+            let again = seen.contains(&known);
+            seen.push(known);
+            again || !["name", "plugin", "threads", "sort"].contains(&known)
+        };
+        let stranger = self.fields.iter().find(|(known, _, _)| is_stranger(known));
+        stranger.map(|(_, sent, _)| *sent)
+    }
+
+    /// Checks in the order of the original, so that the first mistake gets the same answer.
+    fn change(
+        &self,
+        invalid: &str,
+        unknown: &str,
+        plugins: &Plugins,
+    ) -> Result<QueueChange, Failure> {
+        if let Some(param) = self.stranger() {
+            return Err(Failure::bad(invalid).with("param", param));
+        }
+        let mut change = QueueChange::default();
+        if let Some((_, value)) = self.get("plugin") {
+            let plugin = value.as_str().filter(|name| plugins.get(name).is_some());
+            let refused = || Failure::bad(unknown).with("plugin", value.clone());
+            change.plugin = Some(plugin.ok_or_else(refused)?.to_owned());
+        }
+        if let Some((sent, value)) = self.get("threads") {
+            change.limit = Some(limit_of(sent, value)?);
+        }
+        if let Some((_, value)) = self.get("name") {
+            let name = value.as_str().filter(|name| !name.is_empty());
+            let refused = || Failure::bad("name must be a string");
+            change.name = Some(name.ok_or_else(refused)?.to_owned());
+        }
+        if let Some((_, value)) = self.get("sort") {
+            let is_sort = |text: &&str| SORTS.contains(text);
+            let sort = value.as_str().filter(is_sort).map(str::to_owned);
+            if sort.is_none() && !value.is_null() {
+                return Err(Failure::bad(r#"sort must be "fifo", "lifo", or "default""#));
+            }
+            change.sort = Some(sort);
+        }
+        Ok(change)
+    }
+}
+
+async fn shown(dci: &Dci, queues: &[Document]) -> Result<Vec<Value>, DbError> {
+    if queues.is_empty() {
+        return Ok(Vec::new());
+    }
+    let dialect = dci.dialect().await?;
+    let id = |queue: &Document| queue.get_object_id("_id").ok();
+    let ids: Vec<ObjectId> = queues.iter().filter_map(id).collect();
+    let counts = dci.database().queue_counts(&ids).await?;
+    let counts = |queue| id(queue).and_then(|id| counts.get(&id).copied()).unwrap_or_default();
+    Ok(queues.iter().map(|queue| show(queue, dialect, counts(queue))).collect())
+}
+
+/// Fields are shown as they are stored, whatever their types.
+fn show(queue: &Document, dialect: Dialect, counts: Counts) -> Value {
+    let plain =
+        |value: Option<&Bson>| value.map_or(Value::Null, |value| doc::json(value, doc::Times::Iso));
+    let either = |fields: [&str; 2]| {
+        let found = fields.iter().filter_map(|field| queue.get(field));
+        plain(found.into_iter().find(|value| **value != Bson::Null))
+    };
+    let id = queue.get_object_id("_id").map_or(plain(queue.get("_id")), |id| json!(id.to_hex()));
+    // A limit over all nodes and one for each are not the same: the released dialect does not
+    // read the seed's.
+    let (plugin, limit) = match dialect {
+        Dialect::Seed => (either(["constructor", "plugin"]), either(["maxthreads", "threads"])),
+        Dialect::Released => (either(["plugin", "constructor"]), plain(queue.get("threads"))),
+    };
+    json!({
+        "id": id,
+        "name": plain(queue.get("name")),
+        dialect.plugin(): plugin,
+        dialect.limit(): limit,
+        "queued": counts.queued,
+        "running": counts.running,
+        "completed": counts.completed,
+        "orphaned": counts.orphaned,
+    })
+}
