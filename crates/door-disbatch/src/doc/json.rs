@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime};
 use serde_json::{Value, json as value};
 
@@ -19,6 +20,19 @@ pub enum Times {
 /// Ids become their hexadecimal text, binary data becomes base64 and dates what `times` says; what
 /// JSON has no other form for becomes text.
 pub fn json(bson: &Bson, times: Times) -> Value {
+    convert(bson, times, |id| Value::String(id.to_hex()))
+}
+
+/// The same with ids as `{"$oid": ..}`, which clients of the command interface look for.
+pub fn json_shown(bson: &Bson, times: Times) -> Value {
+    convert(bson, times, shown_id)
+}
+
+pub fn shown_id(id: ObjectId) -> Value {
+    value!({ "$oid": id.to_hex() })
+}
+
+fn convert(bson: &Bson, times: Times, id_form: fn(ObjectId) -> Value) -> Value {
     match bson {
         Bson::Null | Bson::Undefined => Value::Null,
         Bson::Boolean(boolean) => Value::Bool(*boolean),
@@ -26,12 +40,13 @@ pub fn json(bson: &Bson, times: Times) -> Value {
         Bson::Int64(number) => value!(number),
         Bson::Double(number) => value!(number),
         Bson::String(text) | Bson::Symbol(text) | Bson::JavaScriptCode(text) => value!(text),
-        Bson::ObjectId(id) => Value::String(id.to_hex()),
+        Bson::ObjectId(id) => id_form(*id),
         Bson::DateTime(date) => time(*date, times),
         Bson::Decimal128(number) => Value::String(number.to_string()),
-        Bson::Array(items) => items.iter().map(|item| json(item, times)).collect(),
+        Bson::Array(items) => items.iter().map(|item| convert(item, times, id_form)).collect(),
         Bson::Document(document) => {
-            let pairs = document.iter().map(|(key, item)| (key.clone(), json(item, times)));
+            let pairs =
+                document.iter().map(|(key, item)| (key.clone(), convert(item, times, id_form)));
             Value::Object(pairs.collect())
         }
         Bson::Binary(binary) => Value::String(BASE64_STANDARD.encode(&binary.bytes)),
@@ -55,7 +70,7 @@ fn time(date: DateTime, times: Times) -> Value {
 mod tests {
     use super::*;
     use mongodb::bson::spec::BinarySubtype;
-    use mongodb::bson::{Binary, doc, oid::ObjectId};
+    use mongodb::bson::{Binary, doc};
 
     #[test]
     fn ids_and_dates_become_text() {
@@ -66,6 +81,11 @@ mod tests {
         assert_eq!(
             json(&document, Times::Iso),
             value!({ "_id": hex, "mtime": "2016-04-26T17:59:33Z", "list": [hex, null] })
+        );
+        let shown = value!({ "$oid": hex });
+        assert_eq!(
+            json_shown(&document, Times::Iso),
+            value!({ "_id": shown, "mtime": "2016-04-26T17:59:33Z", "list": [shown, null] })
         );
     }
 

@@ -7,7 +7,7 @@ mod number;
 mod queue;
 mod task;
 
-pub use json::{Times, json};
+pub use json::{Times, json, json_shown, shown_id};
 pub use node::Node;
 pub use number::{Limit, whole};
 pub use queue::{Hold, Queue, Sort};
