@@ -9,6 +9,7 @@ pub mod database;
 pub mod dci;
 pub mod dialect;
 pub mod doc;
+pub mod gridfs;
 pub mod relaxed;
 pub mod secret;
 pub mod status;

@@ -1,0 +1,32 @@
+//! The output of tasks that does not stand in their documents: GridFS in the bucket `tasks`, in
+//! Disbatch's own form with strings and in the standard one with bytes. Both are read everywhere.
+//!
+//! The chunks of a file are written before its document in `tasks.files`, and the task points to it
+//! last: whoever reads never sees half a file, and what a crash leaves is found and removed.
+
+mod clean;
+mod cut;
+mod output;
+mod read;
+mod write;
+
+pub use clean::{Cleaner, remove};
+pub use cut::{CHUNK_SIZE, Form};
+pub use read::{LoadError, load};
+pub use write::{Output, store};
+
+use mongodb::Collection;
+use mongodb::bson::Document;
+
+use crate::database::Database;
+
+/// The names of the two files that a task may have.
+const NAMES: [&str; 2] = ["stdout", "stderr"];
+
+fn files(database: &Database) -> Collection<Document> {
+    database.raw().collection("tasks.files")
+}
+
+fn chunks(database: &Database) -> Collection<Document> {
+    database.raw().collection("tasks.chunks")
+}
