@@ -46,6 +46,9 @@ async function ask(method, path, body) {
   return value;
 }
 
+// An id is either plain or in the extended form of JSON.
+const hex = (id) => id?.$oid ?? id;
+
 const query = (fields) => {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(fields)) {
@@ -283,13 +286,13 @@ async function found(wanted, skip, names) {
   // One more than a page, to know whether there is another; never 1, which answers in another form.
   const options = { '.limit': PAGE_SIZE + 1, '.skip': skip, '.terse': 1 };
   const answer = await ask('GET', `/tasks?${query({ ...wanted, ...options })}`);
-  const tasks = Array.isArray(answer) ? answer : answer && answer.id ? [answer] : [];
+  const tasks = Array.isArray(answer) ? answer : answer?._id ? [answer] : [];
   if (!tasks.length) return h('p', {}, 'No task was found.');
   const rows = tasks.slice(0, PAGE_SIZE).map((task) => {
-    const id = task.id ?? task._id;
+    const id = hex(task._id);
     return h('tr', {},
       h('td', { class: 'id' }, h('a', { href: `#/task/${id}` }, id)),
-      h('td', {}, names.get(task.queue) ?? task.queue ?? ''),
+      h('td', {}, names.get(hex(task.queue)) ?? hex(task.queue) ?? ''),
       h('td', {}, statusText(task.status)),
       h('td', {}, typeof task.node === 'string' ? task.node : ''),
       h('td', {}, time(task.ctime)), h('td', {}, time(task.mtime)));
@@ -326,13 +329,13 @@ async function taskView(id, fields) {
   const full = fields.get('full') === '1';
   const path = `/tasks/${encodeURIComponent(id)}${full ? '?.full=1' : ''}`;
   const [task, queues] = await Promise.all([ask('GET', path), ask('GET', '/queues')]);
-  const queue = queues.find((each) => each.id === task.queue);
+  const queue = queues.find((each) => each.id === hex(task.queue));
   const change = (name) => act(() => ask('POST', `/tasks/${id}/${name}`, {})).then(() => show());
   const waits = [-4, -2, -1, 0].includes(task.status);
   const ended = task.status >= 1 || task.status === -5 || task.status === -6;
   const output = (name) => {
     const text = task[name];
-    const file = typeof text === 'string' && /^[0-9a-f]{24}$/.test(text) && !full;
+    const file = Boolean(text?.$oid);
     return h('section', { id: name }, h('h2', {}, name),
       file ? h('p', {}, 'It is long. ', h('a', { href: `#/task/${id}?full=1` }, 'Show it'))
         : text ? h('pre', {}, String(text)) : h('p', { class: 'soft' }, 'nothing'));
@@ -343,7 +346,7 @@ async function taskView(id, fields) {
       h('dt', {}, 'Status'), h('dd', { id: 'status' }, statusText(task.status)),
       h('dt', {}, 'Queue'), h('dd', {}, queue
         ? h('a', { href: `#/tasks?${query({ queue: queue.id })}` }, queue.name)
-        : `${task.queue} (there is no such queue)`),
+        : `${hex(task.queue)} (there is no such queue)`),
       h('dt', {}, 'Node'), h('dd', {}, typeof task.node === 'string' ? task.node : '—'),
       h('dt', {}, 'Created (UTC)'), h('dd', {}, time(task.ctime)),
       h('dt', {}, 'Changed (UTC)'), h('dd', {}, time(task.mtime))),

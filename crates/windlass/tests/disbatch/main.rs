@@ -12,3 +12,4 @@ mod dci_info;
 mod dci_nodes;
 mod dci_queues;
 mod harness;
+mod page;
