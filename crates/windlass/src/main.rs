@@ -10,16 +10,18 @@
 //! | `client` | the commands that talk to a daemon |
 //! | `source` | a handler's file taken apart |
 //! | `jobd` | the programs `jobd`, `jobd-master` and `jobctl` |
+//! | `disbatch` | the programs of Disbatch |
 //! | `doctor` | how handlers are kept apart on this machine |
 //! | `fence` | the process that guards what a node has started |
 //! | `demo` | a queue that shows itself |
 //! | `temporary` | the daemon that it uses, gone when it ends |
-//! | `log`, `output`, `signal` | the edges: standard error, the terminal, TERM and INT |
+//! | `log`, `output`, `signal` | the edges: standard error, the terminal, signals |
 
 mod cli;
 mod client;
 mod config;
 mod demo;
+mod disbatch;
 mod doctor;
 mod fence;
 mod jobd;
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         Action::Jobd { words } => Ok(jobd::run(Program::Worker, &words)),
         Action::JobdMaster { words } => Ok(jobd::run(Program::Master, &words)),
         Action::Jobctl { words } => Ok(jobd::run(Program::Ctl, &words)),
+        Action::Dci(flags) => disbatch::dci(&flags.config),
         Action::Fence { words } => fence::run(&words),
         action => ask(&cli.target, action),
     };

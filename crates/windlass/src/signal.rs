@@ -1,6 +1,8 @@
-//! The two signals that ask for an end: TERM and INT.
+//! The signals that ask for an end: TERM and INT, and for the programs of Disbatch HUP and QUIT too.
 
+use std::future::poll_fn;
 use std::io;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -8,42 +10,59 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// Some programs send one request twice, to the process and to its group.
 const TOGETHER: Duration = Duration::from_millis(100);
 
-pub(crate) struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
+pub(crate) struct Signals(Vec<(Asked, Signal)>);
 
 /// Which one came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
-    Terminate,
+    Hangup,
     Interrupt,
+    Quit,
+    Terminate,
 }
 
 impl Asked {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Asked::Terminate => "SIGTERM",
+            Asked::Hangup => "SIGHUP",
             Asked::Interrupt => "SIGINT",
+            Asked::Quit => "SIGQUIT",
+            Asked::Terminate => "SIGTERM",
+        }
+    }
+
+    fn number(self) -> u8 {
+        match self {
+            Asked::Hangup => 1,
+            Asked::Interrupt => 2,
+            Asked::Quit => 3,
+            Asked::Terminate => 15,
         }
     }
 
     /// The exit status that a shell gives to a process which a signal ended.
     pub(crate) fn exit_status(self) -> u8 {
-        match self {
-            Asked::Terminate => 128 + 15,
-            Asked::Interrupt => 128 + 2,
-        }
+        128 + self.number()
     }
 }
 
 impl Signals {
-    /// From now on the signals no longer end the process by themselves.
+    /// From now on TERM and INT no longer end the process by themselves.
     pub(crate) fn listen() -> io::Result<Signals> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
+        Signals::listen_to(&[Asked::Terminate, Asked::Interrupt])
+    }
+
+    /// From now on none of the four ends the process by itself.
+    pub(crate) fn listen_to_all() -> io::Result<Signals> {
+        Signals::listen_to(&[Asked::Terminate, Asked::Interrupt, Asked::Quit, Asked::Hangup])
+    }
+
+    fn listen_to(wanted: &[Asked]) -> io::Result<Signals> {
+        let listen = |asked: &Asked| {
+            let kind = SignalKind::from_raw(asked.number().into());
+            Ok((*asked, signal(kind)?))
+        };
+        wanted.iter().map(listen).collect::<io::Result<_>>().map(Signals)
     }
 
     /// The next one after a first, not counting what comes together with it.
@@ -59,9 +78,14 @@ impl Signals {
     }
 
     pub(crate) async fn next(&mut self) -> Asked {
-        tokio::select! {
-            _ = self.terminate.recv() => Asked::Terminate,
-            _ = self.interrupt.recv() => Asked::Interrupt,
-        }
+        poll_fn(|cx| {
+            for (asked, signal) in &mut self.0 {
+                if signal.poll_recv(cx).is_ready() {
+                    return Poll::Ready(*asked);
+                }
+            }
+            Poll::Pending
+        })
+        .await
     }
 }

@@ -1,6 +1,7 @@
 //! The command line as types: what can be typed, and the help that says so. Nothing here acts.
 
 mod add;
+mod disbatch;
 mod doctor;
 mod handler;
 mod jobs;
@@ -12,6 +13,7 @@ use clap::{Arg, Args, Command, CommandFactory, FromArgMatches, Parser, Subcomman
 use clap_complete::Shell;
 
 pub(crate) use self::add::Add;
+pub(crate) use self::disbatch::Dci;
 use self::doctor::DOCTOR_HELP;
 pub(crate) use self::doctor::Doctor;
 pub(crate) use self::handler::{Handler, HandlerGet, HandlerSet};
@@ -115,6 +117,8 @@ pub(crate) enum Action {
         #[arg(value_name = "OPTIONS", allow_hyphen_values = true, trailing_var_arg = true)]
         words: Vec<String>,
     },
+    /// Be Disbatch's command interface: queues, nodes and tasks over HTTP, with a page.
+    Dci(Dci),
     /// Guard what a node has started.
     #[command(hide = true, disable_help_flag = true)]
     Fence {
@@ -139,7 +143,7 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
 /// The whole command, with what is made from the table of keys.
 pub(crate) fn command() -> Command {
     let mut command = Cli::command().mut_subcommand("serve", serve::with_keys);
-    for local in ["serve", "demo", "completions", "jobd", "jobd-master", "jobctl"] {
+    for local in ["serve", "demo", "completions", "jobd", "jobd-master", "jobctl", "dci"] {
         command = command.mut_subcommand(local, |command| refusing(command, &TARGET));
     }
     // It talks to no daemon, and prints JSON all the same.

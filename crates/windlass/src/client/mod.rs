@@ -42,6 +42,7 @@ pub(crate) async fn run(target: &Target, action: Action) -> anyhow::Result<ExitC
         | Action::Demo
         | Action::Completions { .. }
         | Action::Jobd { .. }
+        | Action::Dci(_)
         | Action::Fence { .. }
         | Action::JobdMaster { .. }
         | Action::Jobctl { .. } => unreachable!("these talk to no daemon of Windlass"),
