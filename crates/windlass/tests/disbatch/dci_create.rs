@@ -227,20 +227,51 @@ fn a_collection_of_many_documents_is_taken_in_parts() {
 
 /// Weakness 14: the original reads any collection for anybody who may make a task.
 #[test]
-fn collections_of_the_server_are_not_read() {
-    for home in both() {
-        let dci = home.dci();
-        home.queue("demo");
-        for collection in ["system.users", "system.indexes", "system.js", "", "a\u{0}b", "$cmd"] {
-            let body = json!({
-                "queue": "demo", "collection": collection, "filter": {},
-                "params": {"x": "document.user"},
-            });
-            let error = refused(&dci, &body);
-            assert!(error.as_str().unwrap().contains("collection"), "{collection:?} {error}");
-        }
-        assert_eq!(home.mongo.count("tasks", doc! {}), 0);
+fn collections_of_the_server_and_of_disbatch_are_not_read() {
+    let home = Home::seed();
+    let dci = home.dci();
+    home.queue("demo");
+    for collection in [
+        "system.users",
+        "system.js",
+        "$cmd",
+        "",
+        "a\u{0}b",
+        "nodes",
+        "queues",
+        "tasks",
+        "config",
+        "balance",
+        "changelog",
+        "tasks.files",
+        "tasks.chunks",
+        "results",
+    ] {
+        let body = json!({
+            "queue": "demo", "collection": collection, "filter": {}, "params": {"x": "document.name"},
+        });
+        let error = refused(&dci, &body);
+        assert!(error.as_str().unwrap().contains("collection"), "{collection:?} {error}");
     }
+    assert_eq!(home.mongo.count("tasks", doc! {}), 0);
+}
+
+#[test]
+fn the_config_may_name_the_collections_that_are_read() {
+    let home = Home::released();
+    let dci = home.dci_with(json!({"task_collections": ["users"]}));
+    home.queue("demo");
+    let from = |collection: &str| {
+        home.mongo.insert(collection, doc! {"n": 1});
+        json!({
+            "queue": "demo", "collection": collection, "filter": {}, "params": {"n": "document.n"},
+        })
+    };
+    assert_eq!(inserted(&dci.http.post("/tasks", &from("users")).ok()).len(), 1);
+    assert!(refused(&dci, &from("salaries")).as_str().unwrap().contains("collection"));
+    let none = home.dci_with(json!({"task_collections": []}));
+    refused(&none, &from("users"));
+    assert_eq!(home.mongo.count("tasks", doc! {}), 1);
 }
 
 #[test]

@@ -8,8 +8,10 @@
 
 mod dci_create;
 mod dci_delete;
+mod dci_find;
 mod dci_info;
 mod dci_nodes;
 mod dci_queues;
+mod dci_show;
 mod harness;
 mod page;
