@@ -56,31 +56,29 @@ impl fmt::Debug for Connection {
 impl Connection {
     /// The address as it may be shown: without user and password.
     pub fn shown_uri(&self) -> String {
-        let uri = self.uri.reveal();
-        let Some((scheme, rest)) = uri.split_once("://") else { return "hidden".into() };
-        let hosts_end = rest.find(['/', '?']).unwrap_or(rest.len());
-        let (authority, path) = rest.split_at(hosts_end);
-        // A password that is not encoded may hold any sign.
-        let hosts = match (authority.rsplit_once('@'), path.contains('@')) {
-            (_, true) => return format!("{scheme}://hidden"),
-            (Some((_, hosts)), false) => hosts,
-            (None, false) => authority,
-        };
-        format!("{scheme}://{hosts}")
+        let mut uri = self.without_login();
+        let scheme_end = uri.find("://").map_or(0, |at| at + "://".len());
+        if let Some(hosts) = uri[scheme_end..].find(['/', '?']) {
+            uri.truncate(scheme_end + hosts);
+        }
+        uri
     }
 
     /// The address without user and password, for a program that logs in by itself.
     pub(super) fn without_login(&self) -> String {
-        let uri = self.uri.reveal();
-        match (uri.split_once("://"), uri.rsplit_once('@')) {
-            (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://{rest}"),
-            _ => uri.to_owned(),
-        }
+        without_login(self.uri.reveal())
     }
 
     /// None when the file has no password for it: then there is no login.
     pub fn password(&self, user: User) -> Option<&Secret> {
         self.auth.0.iter().find(|(named, _)| *named == user).map(|(_, password)| password)
+    }
+}
+
+fn without_login(uri: &str) -> String {
+    match (uri.split_once("://"), uri.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://{rest}"),
+        _ => uri.to_owned(),
     }
 }
 
@@ -111,12 +109,13 @@ pub(super) fn read(keys: Keys<'_>, warnings: &mut Vec<String>) -> Result<Connect
 fn uri_of(text: &str) -> Result<String, String> {
     const EXPECTED: &str = "`mongohost` must be an address such as mongodb://localhost:27017";
     let uri = if text.contains("://") { text.to_owned() } else { format!("mongodb://{text}") };
-    match mongodb::options::ConnectionString::parse(&uri) {
-        Ok(_) => Ok(uri),
-        // What the driver says may quote a password.
-        Err(_) if uri.contains('@') => {
-            Err(format!("{EXPECTED}, with signs of a password such as @ : / % as %40 %3A %2F %25"))
-        }
+    let parse = |uri: &str| mongodb::options::ConnectionString::parse(uri);
+    if parse(&uri).is_ok() {
+        return Ok(uri);
+    }
+    // What the driver says may quote a password, so it is asked about the rest.
+    match parse(&without_login(&uri)) {
+        Ok(_) => Err(format!("{EXPECTED}, with @ : / % in a password as %40 %3A %2F %25")),
         Err(error) => Err(format!("{EXPECTED}: {}", *error.kind)),
     }
 }

@@ -8,9 +8,12 @@ mod keys;
 mod overlay;
 mod plugin;
 mod read;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -27,6 +30,7 @@ use crate::relaxed::Mistake;
 
 /// Where Disbatch's programs look when they are not told.
 pub const DEFAULT_PATH: &str = "/etc/disbatch/config.json";
+const OTHERS_READ: u32 = 0o004;
 
 /// All settings. Nothing of it is printed with a password or a token in it.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,9 +91,22 @@ impl fmt::Debug for Source {
 impl Config {
     /// Reads a file; the texts beside the settings are warnings for the log.
     pub fn read(path: &Path) -> Result<(Self, Vec<String>), ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| ConfigError::Unreadable { path: path.into(), error })?;
-        Self::parse(&text, path)
+        let unreadable = |error| ConfigError::Unreadable { path: path.into(), error };
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let (config, mut warnings) = Self::parse(&text, path)?;
+        let mode = std::fs::metadata(path).map_err(unreadable)?.permissions().mode();
+        if mode & OTHERS_READ != 0 && config.has_secrets() {
+            warnings.push(format!(
+                "{} holds passwords, and everybody on this host may read it",
+                path.display()
+            ));
+        }
+        Ok((config, warnings))
+    }
+
+    fn has_secrets(&self) -> bool {
+        let login = self.connection.uri.reveal().contains('@');
+        login || self.connection.auth != Auth::default() || !self.access.is_open()
     }
 
     /// Reads the text of a file.

@@ -247,7 +247,7 @@ fn balance(keys: Keys<'_>, warnings: &mut Vec<String>) -> Result<BalanceSettings
 
 fn pre_hook(keys: Keys<'_>, warnings: &mut Vec<String>) -> Result<Option<Hook>, String> {
     let Some(keys) = keys.below("pre_hook", "pre_hook")? else { return Ok(None) };
-    keys.warn_unknown(&["name", "fatal"], warnings);
+    // Whatever else is there is for the hook.
     let name = keys.required("name", "\"/usr/local/bin/may-run\"")?.to_owned();
     let hook = Hook { name, fatal: keys.flag("fatal")?.unwrap_or(false) };
     if hook.program().is_none() {
