@@ -15,6 +15,7 @@ mod body;
 mod error;
 mod info;
 mod node;
+mod old;
 mod page;
 mod param;
 mod path;
@@ -24,6 +25,7 @@ mod route;
 mod server;
 mod site;
 mod stream;
+mod task;
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -84,7 +86,7 @@ pub async fn serve(
 
 /// Every route. A file of routes has a function that adds its own.
 fn routes() -> Routes {
-    let files = [info::add, node::add, plugin::add, queue::add];
+    let files = [info::add, node::add, plugin::add, queue::add, task::add, old::add];
     files.into_iter().fold(Routes::default(), |routes, add| add(routes))
 }
 

@@ -1,0 +1,11 @@
+//! Routes of older versions, for the clients and pages that still use them.
+
+mod v3;
+mod v3_create;
+mod v4;
+
+use super::route::Routes;
+
+pub(super) fn add(routes: Routes) -> Routes {
+    v3::add(v4::add(routes))
+}

@@ -1,0 +1,313 @@
+//! The routes of version 3, which answer with lists whose first item says whether it worked.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use mongodb::bson::{Bson, Document};
+use serde_json::{Map, Value, json};
+
+use crate::database::{Counts, DbError, NewQueue, QueueChange};
+use crate::dci::Dci;
+use crate::dci::answer::{Answer, deleted, inserted_one, updated};
+use crate::dci::error::Failure;
+use crate::dci::param::{Params, is_true, limit_of};
+use crate::dci::route::Routes;
+use crate::dci::task::list::{Found, Output, Shape};
+use crate::dci::task::search::tasks;
+use crate::dci::task::{filter, operator, options};
+use crate::dialect::Dialect;
+use crate::doc::{self, Times};
+
+use super::v3_create;
+
+pub(super) fn add(routes: Routes) -> Routes {
+    let routes = routes
+        .get("/scheduler-json", report)
+        .get("/queue-prototypes-json", prototypes)
+        .post("/queue-prototypes-json", prototypes)
+        .get("/reload-queues-json", reload)
+        .get("/search-tasks-json", search)
+        .post("/search-tasks-json", search)
+        .post("/set-queue-attr-json", set)
+        .post("/start-queue-json", start)
+        .post("/delete-queue-json", delete);
+    v3_create::add(routes)
+}
+
+/// `[0, why]`.
+pub(super) struct Refused {
+    status: StatusCode,
+    why: Value,
+}
+
+impl Refused {
+    pub(super) fn new(status: StatusCode, why: impl Into<Value>) -> Refused {
+        Refused { status, why: why.into() }
+    }
+
+    pub(super) fn bad(why: impl Into<Value>) -> Refused {
+        Refused::new(StatusCode::BAD_REQUEST, why)
+    }
+
+    /// With the status that says that all is well: some refusals always came so.
+    pub(super) fn told(why: impl Into<Value>) -> Refused {
+        Refused::new(StatusCode::OK, why)
+    }
+}
+
+impl From<Failure> for Refused {
+    fn from(mut failure: Failure) -> Refused {
+        Refused::new(failure.status, failure.body.remove("error").unwrap_or_default())
+    }
+}
+
+impl From<DbError> for Refused {
+    fn from(error: DbError) -> Refused {
+        Failure::from(error).into()
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        Answer::new(json!([0, self.why])).status(self.status).into_response()
+    }
+}
+
+/// What is there and not null.
+pub(super) fn given<'a>(params: &'a Params, name: &str) -> Option<&'a Value> {
+    params.get(name).filter(|value| !value.is_null())
+}
+
+async fn report(State(dci): State<Dci>) -> Result<Answer, Failure> {
+    let told = |error| Failure::database("Could not get current queues", &error);
+    let queues = dci.database().queues().await.map_err(told)?;
+    let dialect = dci.dialect().await.map_err(told)?;
+    let id = |queue: &Document| queue.get_object_id("_id").ok();
+    let ids: Vec<_> = queues.iter().filter_map(id).collect();
+    let counts = dci.database().queue_counts(&ids).await.map_err(told)?;
+    let counts =
+        |queue: &Document| id(queue).and_then(|id| counts.get(&id).copied()).unwrap_or_default();
+    let line = |queue: &Document| reported(queue, dialect, counts(queue));
+    Ok(Answer::new(queues.iter().map(line).collect()))
+}
+
+/// A queue as version 3 reported it. What the seed stores as counters is counted here, because
+/// stored counters drift.
+fn reported(queue: &Document, dialect: Dialect, counts: Counts) -> Value {
+    let shown = |fields: [&str; 2]| {
+        let found = fields.iter().filter_map(|field| queue.get(field));
+        let found = found.into_iter().find(|value| **value != Bson::Null);
+        found.map_or(Value::Null, |value| doc::json(value, Times::Iso))
+    };
+    let mut line = json!({
+        "id": queue.get("_id").map(|id| doc::json(id, Times::Iso)),
+        "name": shown(["name", "name"]),
+    });
+    let more = match dialect {
+        Dialect::Seed => json!({
+            "constructor": shown(["constructor", "plugin"]),
+            "maxthreads": shown(["maxthreads", "threads"]),
+            "tasks_todo": counts.todo() - counts.running,
+            "tasks_doing": counts.running,
+            "tasks_done": counts.total - counts.todo(),
+            "preemptive": 1,
+            "tasks_backfill": 0,
+        }),
+        Dialect::Released => json!({
+            "plugin": shown(["plugin", "constructor"]),
+            "threads": shown(["threads", "threads"]),
+            "queued": counts.queued,
+            "running": counts.running,
+            "completed": counts.completed,
+        }),
+    };
+    if let (Value::Object(line), Value::Object(more)) = (&mut line, more) {
+        line.extend(more);
+    }
+    line
+}
+
+async fn reload() -> Answer {
+    // Nothing is kept that could be reloaded.
+    Answer::new(json!([1]))
+}
+
+async fn prototypes(State(dci): State<Dci>) -> Result<Answer, Failure> {
+    let names = plugins(&dci).await?;
+    let pairs = names.into_iter().map(|name| (name.clone(), Value::String(name)));
+    Ok(Answer::new(Value::Object(pairs.collect())))
+}
+
+/// The plugins that queues may be for, and those that queues are for already.
+async fn plugins(dci: &Dci) -> Result<Vec<String>, DbError> {
+    let mut names = dci.config().plugins.names();
+    for queue in dci.database().queues().await? {
+        for field in [Dialect::Seed.plugin(), Dialect::Released.plugin()] {
+            names.extend(queue.get_str(field).map(str::to_owned));
+        }
+    }
+    names.sort_unstable();
+    names.dedup();
+    Ok(names)
+}
+
+async fn set(State(dci): State<Dci>, params: Params) -> Result<Answer, Failure> {
+    match set_attribute(&dci, &params).await {
+        Ok(mut result) => {
+            result["success"] = json!(1);
+            Ok(Answer::new(result))
+        }
+        Err(failure) => Err(failure.with("success", 0)),
+    }
+}
+
+async fn set_attribute(dci: &Dci, params: &Params) -> Result<Value, Failure> {
+    let dialect = dci.dialect().await?;
+    let attribute = given(params, "attr").and_then(Value::as_str).unwrap_or_default();
+    let known = match dialect {
+        Dialect::Seed => ["maxthreads", "threads", "preemptive"].contains(&attribute),
+        Dialect::Released => attribute == "threads",
+    };
+    if !known {
+        return Err(Failure::bad("Invalid attr"));
+    }
+    let value = given(params, "value").ok_or_else(|| Failure::bad("You must supply a value"))?;
+    let queue =
+        given(params, "queueid").ok_or_else(|| Failure::bad("You must supply a queueid"))?;
+    let queue = name(queue);
+    // Every queue is preemptive: what version 2 could do without it is gone since version 3.
+    let change = match attribute {
+        "preemptive" => QueueChange::default(),
+        _ => QueueChange { limit: Some(limit_of(attribute, value)?), ..QueueChange::default() },
+    };
+    let (matched, modified) = if change == QueueChange::default() {
+        (u64::from(dci.database().queue(&queue).await?.is_some()), 0)
+    } else {
+        let set = dci.database().queue_update(&queue, &change, dialect).await?;
+        (set.matched_count, set.modified_count)
+    };
+    let mut result = updated(matched, modified);
+    if matched == 1 {
+        return Ok(result);
+    }
+    let class = "MongoDB::UpdateResult";
+    Err(Failure::bad(format!("there is no queue {queue}")).with(class, result[class].take()))
+}
+
+/// An id or a name, in any form.
+pub(super) fn name(value: &Value) -> String {
+    match value {
+        Value::String(name) => name.clone(),
+        value => filter::id(value).map_or_else(|_| value.to_string(), |id| id.to_hex()),
+    }
+}
+
+async fn start(State(dci): State<Dci>, params: Params) -> Result<Response, Refused> {
+    let text = |name| given(&params, name).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let (Some(plugin), Some(name)) = (text("type"), text("name")) else {
+        return Err(Refused::bad("type and name required"));
+    };
+    if !plugins(&dci).await?.iter().any(|known| known == plugin) {
+        return Err(Refused::bad("unknown type"));
+    }
+    let dialect = dci.dialect().await?;
+    let queue =
+        NewQueue { name: name.to_owned(), plugin: plugin.to_owned(), limit: None, sort: None };
+    match dci.database().queue_insert(&queue, dialect).await {
+        Ok(id) => {
+            let mut result = inserted_one(id);
+            let id = result["id"].take();
+            let class = "MongoDB::InsertOneResult";
+            let told = json!({ "success": 1, class: result[class].take() });
+            Ok(Answer::new(json!([1, id, told])).into_response())
+        }
+        Err(error) => {
+            let failure = Failure::database(&format!("Could not create queue {name}"), &error);
+            let told = json!({ "success": 0, "error": failure.body["error"] });
+            Ok(Answer::new(json!([0, null, told])).status(failure.status).into_response())
+        }
+    }
+}
+
+async fn delete(State(dci): State<Dci>, params: Params) -> Result<Response, Refused> {
+    let Some(id) = given(&params, "id") else {
+        return Err(Refused::bad("id required"));
+    };
+    let told = |success, more: Value| {
+        let mut told = json!({ "success": success });
+        if let (Value::Object(told), Value::Object(more)) = (&mut told, more) {
+            told.extend(more);
+        }
+        Answer::new(json!([success, told]))
+    };
+    Ok(match remove(&dci, &name(id), given(&params, "tasks")).await {
+        Ok(count) => told(1, deleted(count)).into_response(),
+        Err(failure) => told(0, failure.body.into()).status(failure.status).into_response(),
+    })
+}
+
+/// Deletes a queue; its tasks are kept or deleted as asked, and without a word must not be there.
+async fn remove(dci: &Dci, queue: &str, tasks: Option<&Value>) -> Result<u64, Failure> {
+    let _ = tasks;
+    Ok(u64::from(dci.database().queue_delete(queue).await?))
+}
+
+async fn search(State(dci): State<Dci>, params: Params) -> Result<Response, Refused> {
+    let filter = asked(&params)?;
+    let flag = |name| given(&params, name).is_some_and(is_true);
+    let whole = |name| {
+        let why = format!("{name} must be a non-negative integer");
+        let number = options::whole(params.get(name).unwrap_or(&Value::Null));
+        number.ok_or_else(|| Refused::bad(why))
+    };
+    let (limit, skip) = (whole("limit")?, whole("skip")?.unsigned_abs());
+    let tasks = tasks(&dci);
+    if flag("count") {
+        let count = dci.database().ask(tasks.count_documents(filter)).await?;
+        return Ok(Answer::new(json!([1, count])).into_response());
+    }
+    let shape = Shape {
+        output: if flag("terse") { Output::TerseAlways } else { Output::Full },
+        times: Times::Iso,
+        stamped: Some(dci.dialect().await?),
+        pretty: false,
+    };
+    let found = Found::ask(&dci, tasks.find(filter).limit(limit).skip(skip)).await;
+    Ok(found?.into_response(&dci, shape))
+}
+
+/// What is searched for.
+fn asked(params: &Params) -> Result<Document, Refused> {
+    let mut object = match decoded(given(params, "filter").unwrap_or(&json!({}))) {
+        Ok(Value::Object(object)) => object,
+        Err(why) if given(params, "json").is_some_and(is_true) => return Err(Refused::told(why)),
+        Ok(_) | Err(_) => return Err(Refused::told("JSON object required for filter")),
+    };
+    let id = object.remove("id").filter(is_true);
+    let queue = given(params, "queue").filter(|queue| is_true(queue));
+    whole_status(&mut object);
+    let mut filter = operator::filter(&object).map_err(Refused::bad)?;
+    for (field, value) in [("queue", queue), ("_id", id.as_ref())] {
+        if let Some(value) = value {
+            filter.insert(field, filter::id(value).map_err(Refused::told)?);
+        }
+    }
+    Ok(filter)
+}
+
+/// Forms have texts where a status is a number.
+fn whole_status(object: &mut Map<String, Value>) {
+    if let Some(status) = object.get_mut("status")
+        && let Some(number) = status.as_str().and_then(|text| text.parse::<i64>().ok())
+    {
+        *status = json!(number);
+    }
+}
+
+/// JSON that a form carries as text, or that is there already.
+pub(super) fn decoded(value: &Value) -> Result<Value, String> {
+    match value {
+        Value::String(text) => serde_json::from_str(text).map_err(|error| error.to_string()),
+        value => Ok(value.clone()),
+    }
+}

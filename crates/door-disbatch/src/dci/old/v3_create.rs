@@ -1,0 +1,91 @@
+//! New tasks as version 3 made them: `/queue-create-tasks-json` and
+//! `/queue-create-tasks-from-query-json`.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use mongodb::bson::oid::ObjectId;
+use serde_json::{Map, Value, json};
+
+use super::v3::{Refused, decoded, given, name};
+use super::v4;
+use crate::database::NewTask;
+use crate::dci::Dci;
+use crate::dci::answer::Answer;
+use crate::dci::param::Params;
+use crate::dci::route::Routes;
+use crate::dci::task::ask::{self, Ask};
+use crate::dci::task::create::{self, Made};
+
+const RESULT: &str = "MongoDB::InsertManyResult";
+
+pub(super) fn add(routes: Routes) -> Routes {
+    routes
+        .post("/queue-create-tasks-json", create)
+        .post("/queue-create-tasks-from-query-json", create_from)
+}
+
+async fn create(State(dci): State<Dci>, params: Params) -> Result<Response, Refused> {
+    let (Some(queue), Some(object)) = (given(&params, "queueid"), given(&params, "object")) else {
+        return Err(Refused::bad("queueid and object required"));
+    };
+    let items = match decoded(object).map_err(Refused::told)? {
+        Value::Array(items) => items,
+        _ => return Err(Refused::told("object param must be a JSON array")),
+    };
+    let queue = found(&dci, queue).await?;
+    let list = v4::list(&items).map_err(Refused::bad)?;
+    let made = made(&dci, queue, Ask::List(list)).await?;
+    let (status, mut told) = result(&made);
+    let inserted = told[RESULT]["inserted"].as_array().cloned().unwrap_or_default();
+    let mut answer = vec![told["success"].clone(), json!(made.count)];
+    answer.extend(inserted);
+    answer.push(told.take());
+    Ok(Answer::new(answer.into()).status(status).into_response())
+}
+
+async fn create_from(State(dci): State<Dci>, params: Params) -> Result<Response, Refused> {
+    let template = given(&params, "params").or_else(|| given(&params, "parameters"));
+    let (Some(queue), Some(collection), Some(filter), Some(template)) = (
+        given(&params, "queueid"),
+        given(&params, "collection"),
+        given(&params, "jsonfilter"),
+        template,
+    ) else {
+        let named = dci.dialect().await?.params();
+        let why = format!("queueid, collection, jsonfilter, and {named} required");
+        return Err(Refused::bad(why));
+    };
+    let filter = decoded(filter).map_err(Refused::told)?;
+    let template = match decoded(template).map_err(Refused::told)? {
+        Value::Object(template) => template,
+        _ => Map::new(),
+    };
+    let queue = found(&dci, queue).await?;
+    let source = ask::source(Some(collection), Some(&filter), &template);
+    let source = source.map_err(Refused::bad)?;
+    let made = made(&dci, queue, Ask::Collection(source)).await?;
+    let (status, told) = result(&made);
+    Ok(Answer::new(json!([told["success"], made.count])).status(status).into_response())
+}
+
+async fn found(dci: &Dci, queue: &Value) -> Result<ObjectId, Refused> {
+    let queue = create::queue_id(dci, Some(&json!(name(queue)))).await?;
+    queue.ok_or_else(|| Refused::told("Queue not found"))
+}
+
+async fn made(dci: &Dci, queue: ObjectId, ask: Ask) -> Result<Made, Refused> {
+    let made = create::make(dci, queue, ask, NewTask::default()).await;
+    made.map_err(|broken| broken.failure.into())
+}
+
+/// `{success, "MongoDB::InsertManyResult": ..}`, with an error when nothing was made.
+fn result(made: &Made) -> (StatusCode, Value) {
+    match create::answer(made) {
+        Ok(mut result) => {
+            result["success"] = json!(1);
+            (StatusCode::OK, result)
+        }
+        Err(failure) => (failure.status, failure.with("success", 0).body.into()),
+    }
+}

@@ -1,0 +1,172 @@
+//! The options of a search, whose names begin with a dot.
+
+use mongodb::bson::{Bson, Document};
+use serde_json::{Map, Value};
+
+use crate::dci::param::{count_of, is_true};
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Options {
+    pub(crate) count: bool,
+    /// 0 means all.
+    pub(crate) limit: i64,
+    pub(crate) skip: u64,
+    pub(crate) fields: Option<Document>,
+    pub(crate) terse: bool,
+    pub(crate) full: bool,
+    pub(crate) epoch: bool,
+    /// Not set when the request does not say: one task is shown pretty then, a list is not.
+    pub(crate) pretty: Option<bool>,
+}
+
+impl Options {
+    pub(crate) fn read(options: &Map<String, Value>) -> Result<Self, String> {
+        let flag = |name| options.get(name).is_some_and(is_true);
+        let whole = |name: &str| match options.get(name) {
+            None => Ok(0),
+            Some(value) => whole(value).ok_or(format!("{name} must be a non-negative integer")),
+        };
+        let fields = match options.get(".fields").filter(|value| is_true(value)) {
+            Some(value) => Some(fields(value)?),
+            None => None,
+        };
+        Ok(Self {
+            count: flag(".count"),
+            limit: whole(".limit")?,
+            skip: whole(".skip")?.unsigned_abs(),
+            fields,
+            terse: flag(".terse"),
+            full: flag(".full"),
+            epoch: flag(".epoch"),
+            pretty: options.get(".pretty").map(is_true),
+        })
+    }
+}
+
+/// A whole number from 0 on, as a number or as the text of one; nothing at all is 0.
+pub(crate) fn whole(value: &Value) -> Option<i64> {
+    match value {
+        Value::Null => Some(0),
+        Value::String(text) if text.is_empty() => Some(0),
+        value => count_of(value),
+    }
+}
+
+/// The fields to show: a list of names, or an object with 1 (only these) or 0 (all but these).
+pub(crate) fn fields(value: &Value) -> Result<Document, String> {
+    const FORM: &str = ".fields must be a JSON array of names or an object of names with 0 or 1";
+    let parsed = match value {
+        Value::String(text) => serde_json::from_str(text).map_err(|_| FORM.to_owned())?,
+        value => value.clone(),
+    };
+    let mut fields = Document::new();
+    let mut add = |name: &str, shown: bool| -> Result<(), String> {
+        if name.is_empty() || name.split('.').any(|part| part.is_empty() || part.starts_with('$')) {
+            return Err(format!(".fields cannot contain '{name}'"));
+        }
+        if name.contains('\0') {
+            return Err(FORM.to_owned());
+        }
+        for name in both(name) {
+            fields.insert(name, Bson::Int32(shown.into()));
+        }
+        Ok(())
+    };
+    match parsed {
+        Value::Array(names) => {
+            for name in &names {
+                add(name.as_str().ok_or(FORM)?, true)?;
+            }
+        }
+        Value::Object(names) => {
+            for (name, shown) in &names {
+                if shown.is_array() || shown.is_object() {
+                    return Err(FORM.to_owned());
+                }
+                add(name, is_true(shown))?;
+            }
+        }
+        _ => return Err(FORM.to_owned()),
+    }
+    Ok(fields)
+}
+
+/// The arguments of a task have a name in each dialect, and either may be stored.
+fn both(name: &str) -> Vec<String> {
+    let (head, rest) = match name.split_once('.') {
+        Some((head, rest)) => (head, format!(".{rest}")),
+        None => (name, String::new()),
+    };
+    match head {
+        "id" if rest.is_empty() => vec!["_id".to_owned()],
+        "params" | "parameters" => vec![format!("params{rest}"), format!("parameters{rest}")],
+        _ => vec![name.to_owned()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mongodb::bson::doc;
+    use serde_json::json;
+
+    fn read(value: Value) -> Result<Options, String> {
+        let Value::Object(object) = value else { panic!("an object") };
+        Options::read(&object)
+    }
+
+    #[test]
+    fn options_come_as_text_or_as_json() {
+        assert_eq!(read(json!({})), Ok(Options::default()));
+        let all = Options {
+            count: true,
+            limit: 5,
+            skip: 7,
+            fields: Some(doc! { "status": 1 }),
+            terse: true,
+            full: true,
+            epoch: true,
+            pretty: Some(true),
+        };
+        let text = json!({
+            ".count": "1", ".limit": "5", ".skip": "7", ".fields": "[\"status\"]",
+            ".terse": "1", ".full": "1", ".epoch": "1", ".pretty": "1",
+        });
+        assert_eq!(read(text), Ok(all.clone()));
+        let json = json!({
+            ".count": true, ".limit": 5, ".skip": 7, ".fields": ["status"],
+            ".terse": 1, ".full": true, ".epoch": true, ".pretty": true,
+        });
+        assert_eq!(read(json), Ok(all));
+        let none =
+            json!({ ".count": "0", ".limit": "", ".skip": null, ".fields": "", ".full": "" });
+        assert_eq!(read(none), Ok(Options::default()));
+        assert_eq!(read(json!({ ".pretty": 0 })).map(|o| o.pretty), Ok(Some(false)));
+    }
+
+    #[test]
+    fn numbers_are_whole_and_not_negative() {
+        for bad in [json!("x"), json!(-1), json!("1.5"), json!([1]), json!(true)] {
+            let limit = read(json!({ ".limit": bad }));
+            assert_eq!(limit, Err(".limit must be a non-negative integer".to_owned()));
+            let skip = read(json!({ ".skip": bad }));
+            assert_eq!(skip, Err(".skip must be a non-negative integer".to_owned()));
+        }
+    }
+
+    #[test]
+    fn fields_are_names_and_nothing_else() {
+        let check = |value: Value, expected| assert_eq!(fields(&value), Ok(expected));
+        check(json!(["status", "a.b"]), doc! { "status": 1, "a.b": 1 });
+        check(json!({ "stdout": 0, "stderr": false }), doc! { "stdout": 0, "stderr": 0 });
+        check(json!("{\"id\":0,\"status\":1}"), doc! { "_id": 0, "status": 1 });
+        check(json!(["params.user"]), doc! { "params.user": 1, "parameters.user": 1 });
+        for bad in [json!("status"), json!("[1"), json!([1]), json!({ "a": {} }), json!(7)] {
+            assert!(fields(&bad).unwrap_err().starts_with(".fields must be"), "{bad}");
+        }
+        let operator = fields(&json!(["a.$slice"]));
+        assert_eq!(operator, Err(".fields cannot contain 'a.$slice'".to_owned()));
+        assert!(fields(&json!({ "$where": 1 })).is_err());
+        assert!(fields(&json!([""])).is_err());
+    }
+}

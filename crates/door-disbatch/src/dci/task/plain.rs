@@ -1,0 +1,67 @@
+//! JSON that is stored as it came: nothing in it means anything to us or to the server.
+
+use super::filter::number_bson;
+use mongodb::bson::{Bson, Document};
+use serde_json::{Map, Value};
+
+pub(crate) fn document(object: &Map<String, Value>) -> Result<Document, String> {
+    let mut document = Document::new();
+    for (key, inner) in object {
+        name(key)?;
+        document.insert(key, value(inner)?);
+    }
+    Ok(document)
+}
+
+pub(crate) fn value(value: &Value) -> Result<Bson, String> {
+    Ok(match value {
+        Value::Null => Bson::Null,
+        Value::Bool(flag) => Bson::Boolean(*flag),
+        Value::Number(number) => number_bson(number),
+        Value::String(text) => Bson::String(text.clone()),
+        Value::Array(values) => {
+            Bson::Array(values.iter().map(self::value).collect::<Result<_, _>>()?)
+        }
+        Value::Object(object) => Bson::Document(document(object)?),
+    })
+}
+
+/// The stored form ends a name with a zero byte, so that none may be inside.
+pub(crate) fn name(name: &str) -> Result<(), String> {
+    if name.contains('\0') {
+        return Err("a name may not contain a zero byte".to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mongodb::bson::doc;
+    use serde_json::json;
+
+    #[test]
+    fn every_kind_of_value_is_kept() {
+        let Value::Object(object) = json!({
+            "a": null, "b": true, "c": 1, "d": 5_000_000_000_i64, "e": 0.5, "f": "x",
+            "g": [{ "h": [] }], "$oid": "1", "big": 18_446_744_073_709_551_615_u64,
+        }) else {
+            panic!("an object")
+        };
+        let stored = document(&object).unwrap();
+        let expected = doc! {
+            "a": null, "b": true, "c": 1, "d": 5_000_000_000_i64, "e": 0.5, "f": "x",
+            "g": [{ "h": [] }], "$oid": "1", "big": 18_446_744_073_709_551_615_f64,
+        };
+        assert_eq!(stored.len(), expected.len());
+        for (name, value) in &expected {
+            assert_eq!(stored.get(name), Some(value), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_with_a_zero_byte_is_refused() {
+        let Value::Object(object) = json!({ "a": [{ "b\0": 1 }] }) else { panic!("an object") };
+        assert_eq!(document(&object), Err("a name may not contain a zero byte".to_owned()));
+    }
+}

@@ -1,0 +1,136 @@
+//! `GET /tasks`: tasks by what an index finds, and `GET /tasks/:id`: one of them.
+
+use axum::extract::{Path, State};
+use axum::http::Uri;
+use axum::response::{IntoResponse, Response};
+use futures_util::TryStreamExt as _;
+use mongodb::Collection;
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Document, doc};
+use serde_json::{Value, json};
+
+use super::filter;
+use super::index::{self, Index};
+use super::list::{Found, Output, Shape};
+use super::options::Options;
+use crate::database::DbError;
+use crate::dci::Dci;
+use crate::dci::answer::Answer;
+use crate::dci::error::Failure;
+use crate::dci::param::Params;
+use crate::doc::Times;
+
+const TITLE: &str = "Disbatch Tasks Query";
+/// What a form that is made from the schema should ask for at once.
+const LIMIT_SUGGESTED: u64 = 100;
+const NOT_INDEXED: &str = "non-indexed params given";
+const EVERYTHING: &str =
+    "refusing to return everything - include one or more indexed search restrictions";
+
+pub(crate) async fn search(
+    State(dci): State<Dci>,
+    uri: Uri,
+    params: Params,
+) -> Result<Response, Failure> {
+    let fields = params.fields()?;
+    if fields.is_empty() && params.options.is_empty() {
+        return Ok(Answer::new(schema(&indexes(&dci).await?)).into_response());
+    }
+    let options = Options::read(&params.options).map_err(Failure::bad)?;
+    let refused = |error: &str, indexes: &[Index]| {
+        Failure::bad(error)
+            .with("title", TITLE)
+            .with("path", uri.path())
+            .with("indexes", json!(indexes))
+    };
+    let mut known = index::merge(&[]);
+    if !index::invalid(fields, &known).is_empty() {
+        known = indexes(&dci).await?;
+        let invalid = index::invalid(fields, &known);
+        if !invalid.is_empty() {
+            return Err(refused(NOT_INDEXED, &known).with("invalid_params", json!(invalid)));
+        }
+    }
+    let filter = filter::filter(fields).map_err(Failure::bad)?;
+    if options.count {
+        let count = dci.database().ask(tasks(&dci).count_documents(filter)).await?;
+        return Ok(params.answer(json!({ "count": count })).into_response());
+    }
+    if filter.is_empty() && options.limit == 0 {
+        return Err(refused(EVERYTHING, &known));
+    }
+    let tasks = tasks(&dci);
+    let mut find = tasks.find(filter).limit(options.limit).skip(options.skip);
+    if let Some(fields) = &options.fields {
+        find = find.projection(fields.clone());
+    }
+    let found = Found::ask(&dci, find).await?;
+    let shape = shape(&options, false);
+    if found.is_empty() {
+        return Ok(params.answer(json!({})).into_response());
+    }
+    if options.limit != 1 {
+        return Ok(found.into_response(&dci, shape));
+    }
+    let task = shape.show(&dci, found.first().unwrap_or_default()).await;
+    Ok(params.answer(task).into_response())
+}
+
+pub(crate) async fn one(
+    State(dci): State<Dci>,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Answer, Failure> {
+    let missing = || Failure::not_found(format!("no task with id {id}"));
+    let oid = ObjectId::parse_str(&id).map_err(|_| missing())?;
+    let options = Options::read(&params.options).map_err(Failure::bad)?;
+    let found = dci.database().ask(tasks(&dci).find_one(doc! { "_id": oid })).await?;
+    let shape = shape(&options, true);
+    let task = shape.show(&dci, found.ok_or_else(missing)?).await;
+    Ok(Answer::new(task).pretty(shape.pretty))
+}
+
+fn shape(options: &Options, pretty: bool) -> Shape {
+    let output = match (options.terse, options.full) {
+        (true, _) => Output::Terse,
+        (false, true) => Output::Full,
+        (false, false) => Output::Stored,
+    };
+    let times = if options.epoch { Times::Seconds } else { Times::Iso };
+    Shape { output, times, stamped: None, pretty: options.pretty.unwrap_or(pretty) }
+}
+
+pub(crate) fn tasks(dci: &Dci) -> Collection<Document> {
+    dci.database().raw().collection("tasks")
+}
+
+/// The indexes that are there, and those that a node will make.
+async fn indexes(dci: &Dci) -> Result<Vec<Index>, DbError> {
+    let listed = async { tasks(dci).list_indexes().await?.try_collect::<Vec<_>>().await };
+    match dci.database().ask(listed).await {
+        Ok(found) => {
+            let keys: Vec<Document> = found.into_iter().map(|index| index.keys).collect();
+            Ok(index::merge(&keys))
+        }
+        // A collection that is not there yet has none.
+        Err(DbError::Refused(_)) => Ok(index::merge(&[])),
+        Err(error) => Err(error),
+    }
+}
+
+/// What may be asked for, for pages that make a form from it.
+fn schema(indexes: &[Index]) -> Value {
+    let params = indexes.iter().flatten();
+    let params =
+        params.map(|name| (name.clone(), json!({ "repeatable": "yes", "type": ["string"] })));
+    json!({
+        "schema": {
+            "verb": "GET",
+            "limit": LIMIT_SUGGESTED,
+            "title": TITLE,
+            "subtitle": "This can return very much at once",
+            "params": params.collect::<serde_json::Map<_, _>>(),
+        },
+        "indexes": indexes,
+    })
+}

@@ -1,0 +1,107 @@
+//! Tasks as answers show them: output shortened, times as text or numbers.
+
+use mongodb::bson::{Bson, DateTime, Document};
+use serde_json::{Map, Value, json};
+
+use crate::dialect::Dialect;
+
+const TERSE: &str = "[terse mode]";
+pub(crate) const OUTPUT: [&str; 2] = ["stdout", "stderr"];
+const TIMES: [&str; 2] = ["ctime", "mtime"];
+
+/// Output that is there is not shown; the id of a file is.
+pub(crate) fn shorten(task: &mut Document) {
+    for name in OUTPUT {
+        if let Some(Bson::String(text)) = task.get_mut(name)
+            && !text.is_empty()
+        {
+            TERSE.clone_into(text);
+        }
+    }
+}
+
+/// As version 3 had it: even output that is not there yet is not shown.
+pub(crate) fn shorten_all(task: &mut Document) {
+    for name in OUTPUT {
+        if !matches!(task.get(name), Some(Bson::ObjectId(_))) {
+            task.insert(name, TERSE);
+        }
+    }
+}
+
+/// Times as version 3 showed them: seconds, and beside them the same as text.
+pub(crate) fn stamp(task: &Document, shown: &mut Map<String, Value>, dialect: Dialect) {
+    for name in TIMES {
+        let seconds = match task.get(name) {
+            None | Some(Bson::Null | Bson::Int32(0) | Bson::Int64(0)) => continue,
+            Some(Bson::DateTime(date)) => Some(date.timestamp_millis().div_euclid(1000)),
+            Some(Bson::Int32(number)) => Some(i64::from(*number)),
+            Some(Bson::Int64(number)) => Some(*number),
+            #[expect(clippy::cast_possible_truncation, reason = "what is no time is no text below")]
+            Some(Bson::Double(number)) => Some(number.floor() as i64),
+            Some(_) => None,
+        };
+        let text = seconds.and_then(|seconds| text(seconds, dialect));
+        let odd = || shown.get(name).map(Value::to_string);
+        shown.insert(format!("{name}_str"), json!(text.clone().or_else(odd)));
+        shown.insert(name.to_owned(), json!(text.and(seconds)));
+    }
+}
+
+/// `2016-04-26T17:59:33Z`, or `2016-04-26 17:59:33` in the seed's time; none for what is no year.
+fn text(seconds: i64, dialect: Dialect) -> Option<String> {
+    let date = DateTime::from_millis(seconds.checked_mul(1000)?);
+    let text = date.try_to_rfc3339_string().ok()?;
+    Some(match dialect {
+        Dialect::Released => text,
+        Dialect::Seed => text.trim_end_matches('Z').replace('T', " "),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mongodb::bson::{doc, oid::ObjectId};
+
+    #[test]
+    fn output_is_shortened_and_files_are_not() {
+        let id = ObjectId::new();
+        let check = |given: Document, short: Document, all: Document| {
+            let (mut one, mut other) = (given.clone(), given);
+            shorten(&mut one);
+            shorten_all(&mut other);
+            assert_eq!((one, other), (short, all));
+        };
+        let both = doc! { "stdout": TERSE, "stderr": TERSE };
+        check(doc! { "stdout": "long", "stderr": "x" }, both.clone(), both.clone());
+        check(
+            doc! { "stdout": "", "stderr": null },
+            doc! { "stdout": "", "stderr": null },
+            both.clone(),
+        );
+        check(doc! {}, doc! {}, both);
+        let files = doc! { "stdout": id, "stderr": id };
+        check(files.clone(), files.clone(), files);
+    }
+
+    #[test]
+    fn version_3_shows_times_twice() {
+        let check = |time: Bson, dialect, expected: Value| {
+            let mut shown = Map::from_iter([("ctime".to_owned(), json!("as it was"))]);
+            stamp(&doc! { "ctime": time }, &mut shown, dialect);
+            assert_eq!(Value::Object(shown), expected);
+        };
+        let date = Bson::from(DateTime::from_millis(1_461_693_573_250));
+        let iso = json!({ "ctime": 1_461_693_573, "ctime_str": "2016-04-26T17:59:33Z" });
+        let seed = json!({ "ctime": 1_461_693_573, "ctime_str": "2016-04-26 17:59:33" });
+        check(date.clone(), Dialect::Released, iso.clone());
+        check(date, Dialect::Seed, seed.clone());
+        check(Bson::Int32(1_461_693_573), Dialect::Released, iso);
+        check(Bson::Double(1_461_693_573.9), Dialect::Seed, seed);
+        check(Bson::Int32(0), Dialect::Seed, json!({ "ctime": "as it was" }));
+        check(Bson::Null, Dialect::Seed, json!({ "ctime": "as it was" }));
+        let odd = json!({ "ctime": null, "ctime_str": "\"as it was\"" });
+        check(Bson::String("x".into()), Dialect::Seed, odd.clone());
+        check(Bson::Int64(i64::MAX), Dialect::Seed, odd);
+    }
+}
