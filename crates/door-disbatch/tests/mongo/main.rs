@@ -1,0 +1,7 @@
+//! Tests of the Disbatch door's database parts, over the real wire protocol: one server for all, a
+//! database for each.
+
+#![allow(clippy::unwrap_used)]
+
+mod base;
+mod gridfs;
