@@ -13,3 +13,4 @@ pub mod gridfs;
 pub mod relaxed;
 pub mod secret;
 pub mod status;
+pub mod task;

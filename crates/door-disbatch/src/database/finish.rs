@@ -118,7 +118,7 @@ impl Database {
         self.ask(tasks.find_one(filter)).await
     }
 
-    async fn counter_ended(&self, task: &Document, status: i32, dialect: Dialect) {
+    pub(super) async fn counter_ended(&self, task: &Document, status: i32, dialect: Dialect) {
         if let (Dialect::Seed, true, Some(Bson::ObjectId(queue))) =
             (dialect, status >= SUCCEEDED, at(task, "queue"))
         {

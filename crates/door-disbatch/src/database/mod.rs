@@ -7,6 +7,7 @@
 
 mod cancel;
 mod changelog;
+mod claim;
 mod clock;
 mod connect;
 mod counter;
@@ -23,6 +24,7 @@ mod task;
 
 pub use crate::config::User;
 pub use cancel::{Cancelled, Retried};
+pub use claim::Claim;
 pub use clock::Clock;
 pub use counter::{CounterWatch, Counters};
 pub use create::NewTask;

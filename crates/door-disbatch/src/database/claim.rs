@@ -1,0 +1,163 @@
+//! Whose task is run, and with that the filter of every change to it: a task of one of our nodes is
+//! known by its boot and its run, that of a foreign node which called our task runner by nothing but
+//! the node's name. Also what a plugin does to the database on its own.
+
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{DateTime, Document, doc};
+
+use super::finish::{Ending, Finished};
+use super::{Database, DbError, Me, Run};
+use crate::dialect::Dialect;
+use crate::status::{CLAIMED, RUNNING, SUCCEEDED};
+
+/// A task in our hands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claim {
+    /// One of our nodes has it.
+    Node { me: Me, run: Run },
+    /// A node that may be foreign has it, and called our task runner for it.
+    Runner { node: String, id: ObjectId },
+}
+
+impl Claim {
+    pub fn id(&self) -> ObjectId {
+        match self {
+            Self::Node { run, .. } => run.id,
+            Self::Runner { id, .. } => *id,
+        }
+    }
+
+    /// Without the status.
+    fn filter(&self) -> Document {
+        match self {
+            Self::Node { me, run } => doc! {
+                "_id": run.id, "node": &me.node,
+                "windlass.boot": &me.boot, "windlass.run": &run.token,
+            },
+            Self::Runner { node, id } => doc! { "_id": id, "node": node },
+        }
+    }
+
+    fn filter_at(&self, status: i32) -> Document {
+        let mut filter = self.filter();
+        filter.insert("status", status);
+        filter
+    }
+}
+
+impl Database {
+    /// From claimed to running. False: it is not ours any more, and must not be run. Asking again
+    /// after a lost answer is right for a node; a runner must not, because it could not tell.
+    pub async fn claim_start(&self, claim: &Claim, now: DateTime) -> Result<bool, DbError> {
+        match claim {
+            Claim::Node { me, run } => self.start(run, me, now).await,
+            Claim::Runner { .. } => {
+                let set = doc! { "$set": { "status": RUNNING, "mtime": now } };
+                let tasks = self.tasks_collection();
+                let update = tasks.update_one(claim.filter_at(CLAIMED), set);
+                Ok(self.ask(update).await?.matched_count == 1)
+            }
+        }
+    }
+
+    /// Ends it, with status and output in one update.
+    pub async fn claim_finish(
+        &self,
+        claim: &Claim,
+        ending: &Ending,
+        dialect: Dialect,
+        now: DateTime,
+    ) -> Result<Finished, DbError> {
+        let Claim::Node { me, run } = claim else {
+            return self.runner_finish(claim, ending, dialect, now).await;
+        };
+        self.finish(run, me, ending, dialect, now).await
+    }
+
+    async fn runner_finish(
+        &self,
+        claim: &Claim,
+        ending: &Ending,
+        dialect: Dialect,
+        now: DateTime,
+    ) -> Result<Finished, DbError> {
+        let mut set = doc! {
+            "status": ending.status, "stdout": &ending.stdout, "stderr": &ending.stderr,
+            "complete": ending.complete, "mtime": now,
+        };
+        set.extend(exit_fields(ending));
+        let tasks = self.tasks_collection();
+        let change = tasks
+            .find_one_and_update(claim.filter_at(RUNNING), doc! { "$set": set })
+            .projection(doc! { "queue": 1 });
+        let Some(task) = self.ask(change).await? else {
+            // The answer to an earlier try may have been lost on its way.
+            let done = self.ask(tasks.find_one(claim.filter_at(ending.status))).await?;
+            return Ok(if done.is_some() { Finished::Ended } else { Finished::NotMine });
+        };
+        self.counter_ended(&task, ending.status, dialect).await;
+        Ok(Finished::Ended)
+    }
+
+    /// What now stands in a task that its plugin was to end itself. Nothing: it is not ours any more.
+    pub async fn handed_over(&self, claim: &Claim) -> Result<Option<Document>, DbError> {
+        let fields = doc! { "_id": 0, "status": 1, "stdout": 1, "stderr": 1 };
+        self.ask(self.tasks_collection().find_one(claim.filter()).projection(fields)).await
+    }
+
+    /// Ends a task whose plugin has written status and output itself. False: it is not ours any more.
+    pub async fn claim_finish_handed_over(
+        &self,
+        claim: &Claim,
+        exit: (i32, &str),
+        dialect: Dialect,
+        now: DateTime,
+    ) -> Result<bool, DbError> {
+        let (number, text) = exit;
+        let mut set = doc! { "cmdExit": number, "cmdErr": text };
+        match claim {
+            Claim::Node { me, run } => {
+                let tasks = self.tasks_collection();
+                self.ask(tasks.update_one(claim.filter(), doc! { "$set": set })).await?;
+                Ok(self.finish_handed_over(run, me, dialect, now).await?.is_some())
+            }
+            Claim::Runner { .. } => {
+                set.insert("mtime", now);
+                let mut filter = claim.filter();
+                filter.insert("status", doc! { "$gte": SUCCEEDED });
+                let tasks = self.tasks_collection();
+                let change = tasks.find_one_and_update(filter, doc! { "$set": set });
+                let Some(task) = self.ask(change.projection(doc! { "queue": 1 })).await? else {
+                    return Ok(false);
+                };
+                self.counter_ended(&task, SUCCEEDED, dialect).await;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Makes a task running again that its plugin has ended badly, so that it can be ended well.
+    /// False: it is not ours any more.
+    pub async fn claim_take_back(&self, claim: &Claim) -> Result<bool, DbError> {
+        let update = doc! { "$set": { "status": RUNNING } };
+        let tasks = self.tasks_collection();
+        Ok(self.ask(tasks.update_one(claim.filter(), update)).await?.matched_count == 1)
+    }
+
+    /// Takes what a plugin left for a task in `results`.
+    pub async fn result_take(&self, task: ObjectId) -> Result<Option<Document>, DbError> {
+        let results = self.collection("results");
+        self.ask(results.find_one_and_delete(doc! { "_id": task })).await
+    }
+}
+
+fn exit_fields(ending: &Ending) -> Document {
+    let mut fields = Document::new();
+    if let Some(exit) = ending.cmd_exit {
+        fields.insert("cmdExit", exit);
+    }
+    if let Some(error) = &ending.cmd_err {
+        fields.insert("cmdErr", error);
+    }
+    fields
+}

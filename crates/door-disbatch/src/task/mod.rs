@@ -1,0 +1,24 @@
+//! One task from claimed to ended: it is started, handed to its plugin's program, waited for,
+//! judged, and written back with its output.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `run` | the way of one task, and what it needs |
+//! | `handover` | what a plugin is told, and what it must be |
+//! | `temp`, `response` | the files by which it is told, and answers |
+//! | `outcome` | what its end means: the rules and every message |
+//! | `write` | the end written to the database, as often as it takes |
+//! | `ender` | how others end it |
+
+mod ender;
+mod handover;
+mod outcome;
+mod response;
+mod run;
+mod temp;
+mod write;
+
+pub use self::ender::{EndHandle, Ender, ender};
+pub use self::outcome::Why;
+pub use self::run::{Parts, Ran, Work, run};
+pub use self::temp::Temp;

@@ -1,0 +1,392 @@
+//! The way of one task:
+//!
+//! ```text
+//! claimed ─► running ─► program ─┬─ ends by itself ─► its answer ─► judged ─┐
+//!                                └─ is ended: why ──► what it gave ─────────┴─► written
+//! ```
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::{Bson, Document};
+use serde_json::json;
+use tokio::task::spawn_blocking;
+use windlass_core::launch::{Fence, LaunchSpec, Launched, Launcher, Output};
+
+use super::ender::Ender;
+use super::handover::{self, is_by_file};
+use super::outcome::{self, Answer, Exit, HandedOff, Reply, Verdict, Why};
+use super::temp::{RESPONSE_BYTES_MAX, Temp};
+use super::write::{self, GaveUp, until_back};
+use crate::config::{Gfs, Plugin, PluginKind};
+use crate::database::{Claim, Clock, Database, DbError, Me, Run};
+use crate::dialect::Dialect;
+use crate::doc::{Queue, Task, Times, json_shown};
+use crate::status;
+
+/// What is logged of each of the program's own streams.
+const LOG_BYTES_MAX: usize = 16 * 1024;
+/// Between two looks at whether a fence is there.
+const FENCE_PAUSE: Duration = Duration::from_millis(50);
+
+/// What every task of a node needs.
+pub struct Parts {
+    pub database: Database,
+    pub launcher: Arc<dyn Launcher>,
+    /// Absent for a task runner of a foreign node.
+    pub fence: Option<Arc<dyn Fence>>,
+    pub clock: Clock,
+    pub temp: Arc<Temp>,
+    pub gfs: Gfs,
+    pub quiet: bool,
+    /// The configuration that plugins are given.
+    pub plugin_config: PathBuf,
+}
+
+/// A task to be run.
+pub struct Work {
+    pub me: Me,
+    /// As it was claimed, with status -1.
+    pub task: Document,
+    pub queue: Queue,
+    pub plugin: Plugin,
+    pub dialect: Dialect,
+}
+
+/// What became of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ran {
+    /// It stands in the database with this status.
+    Ended(i32),
+    /// It failed, and waits for another try.
+    Again,
+    /// It was not started, and may still be claimed.
+    NotStarted,
+    /// It is not ours any more, and was left as it is.
+    Lost,
+    /// It ended, and the database was not there to be told.
+    Unwritten,
+}
+
+/// Runs a claimed task to its end. Waits for a database that is away, until it is told to give up.
+pub async fn run(parts: &Parts, work: Work, ender: Ender) -> Ran {
+    let Work { me, task, queue, plugin, dialect } = work;
+    let Some(run) = Run::of(&task) else {
+        tracing::error!(queue = queue.name, "a claimed task has not the fields that we gave it");
+        return Ran::Lost;
+    };
+    let claim = Claim::Node { me, run };
+    if let Err(ran) = start(parts, &claim, &ender).await {
+        return ran;
+    }
+    tracing::info!(task = %claim.id(), queue = queue.name, plugin = plugin.name, "task started");
+    run_started(parts, &claim, &task, Ok(plugin), dialect, ender).await
+}
+
+async fn start(parts: &Parts, claim: &Claim, ender: &Ender) -> Result<(), Ran> {
+    loop {
+        if ender.was_asked().is_some() {
+            return Err(Ran::NotStarted);
+        }
+        match parts.database.claim_start(claim, parts.clock.now()).await {
+            Ok(true) => return Ok(()),
+            Ok(false) => {
+                tracing::warn!(task = %claim.id(), "a task was taken from us before its start");
+                return Err(Ran::Lost);
+            }
+            Err(error) => {
+                tracing::warn!(task = %claim.id(), %error, "a task cannot be started yet");
+                tokio::time::sleep(write::PAUSE).await;
+            }
+        }
+    }
+}
+
+/// From running to ended. `plugin` is an error when none can be had, with the reason.
+pub(super) async fn run_started(
+    parts: &Parts,
+    claim: &Claim,
+    task: &Document,
+    plugin: Result<Plugin, String>,
+    dialect: Dialect,
+    ender: Ender,
+) -> Ran {
+    let one = One { parts, claim, task, dialect, ender };
+    let ran = one.run(plugin).await;
+    let (temp, id) = (Arc::clone(&parts.temp), claim.id());
+    // It has nothing to tell, whether it ended or not.
+    let _ = spawn_blocking(move || temp.remove(id)).await;
+    match ran {
+        Ok(ran) => ran,
+        Err(GaveUp) => {
+            tracing::error!(task = %id, "the end of a task could not be written");
+            Ran::Unwritten
+        }
+    }
+}
+
+/// A task that runs.
+pub(super) struct One<'a> {
+    pub(super) parts: &'a Parts,
+    pub(super) claim: &'a Claim,
+    pub(super) task: &'a Document,
+    pub(super) dialect: Dialect,
+    pub(super) ender: Ender,
+}
+
+impl One<'_> {
+    async fn run(self, plugin: Result<Plugin, String>) -> Result<Ran, GaveUp> {
+        let id = self.claim.id().to_hex();
+        let prepared = plugin.and_then(|plugin| {
+            let read = Task::read(self.task).map_err(|odd| odd.to_string())?;
+            read.params.as_ref().map_err(ToString::to_string)?;
+            match handover::fault(&plugin, &id) {
+                Some(fault) => Err(fault),
+                None => Ok((limit(plugin.timeout, read.timeout_seconds), plugin)),
+            }
+        });
+        let (limit, plugin) = match prepared {
+            Ok(prepared) => prepared,
+            Err(why) => return self.end(Verdict::unable_to_start(why), None).await,
+        };
+        let task_word = match self.hand_over(&plugin).await? {
+            Ok(word) => word,
+            Err(why) => return self.end(Verdict::failed(why), None).await,
+        };
+        let words =
+            handover::words(plugin.kind, &self.parts.plugin_config, &task_word, self.parts.quiet);
+        let (exit, why) = self.launch(&plugin, words, limit).await;
+        tracing::info!(task = id, exit = exit.number(), text = exit.text(), "plugin ended");
+        if plugin.kind == PluginKind::Handoff {
+            return self.end_handed_off(&exit, why).await;
+        }
+        let answer = self.answer(plugin.kind).await?;
+        let verdict = match why {
+            Some(why) => outcome::cut_short(why, answer),
+            None => outcome::judge(answer, &exit),
+        };
+        self.end(verdict, Some(&exit)).await
+    }
+
+    /// Makes ready what the plugin needs. Returns the word that names its task, or a failure.
+    async fn hand_over(&self, plugin: &Plugin) -> Result<Result<String, String>, GaveUp> {
+        let id = self.claim.id();
+        if is_by_file(plugin.kind) {
+            let (temp, json) = (Arc::clone(&self.parts.temp), handover::task_json(self.task));
+            let written = spawn_blocking(move || {
+                temp.remove(id);
+                temp.write_task(id, json.as_bytes())
+            });
+            let written = written.await.map_err(std::io::Error::other).and_then(|path| path);
+            return Ok(match written {
+                Ok(path) => Ok(path.display().to_string()),
+                Err(error) => Err(format!("could not create task file: {error}")),
+            });
+        }
+        if plugin.kind == PluginKind::Mongo {
+            let taken = until_back(&self.ender, || self.parts.database.result_take(id)).await?;
+            if let Err(error) = taken {
+                return Ok(Err(format!(
+                    "could not delete any pre-existing result for task in 'results' collection: \
+                     {error}"
+                )));
+            }
+        }
+        Ok(Ok(id.to_hex()))
+    }
+
+    /// Runs the program to its end, and says why if it was ended.
+    async fn launch(
+        &self,
+        plugin: &Plugin,
+        args: Vec<String>,
+        limit: Option<Duration>,
+    ) -> (Exit, Option<Why>) {
+        let mut ender = self.ender.clone();
+        let fence = self.parts.fence.as_deref();
+        // Without a fence nothing may be started; one that died is replaced at once.
+        while fence.is_some_and(|fence| fence.process_id().is_none()) {
+            if let Some(why) = ender.was_asked() {
+                return (Exit::NotStarted("there is no fence".into()), Some(why));
+            }
+            tokio::time::sleep(FENCE_PAUSE).await;
+        }
+        let fired = fence.map(Fence::fired);
+        let running = self.parts.launcher.launch(LaunchSpec {
+            program: plugin.program.display().to_string(),
+            args,
+            cwd: None,
+            env: fence.map(Fence::mark).into_iter().collect(),
+            output_bytes_max: LOG_BYTES_MAX,
+            time_limit: limit,
+        });
+        let mut asked = None;
+        let launched = loop {
+            tokio::select! {
+                launched = running.wait() => break launched,
+                why = ender.asked(), if asked.is_none() => {
+                    asked = Some(why);
+                    running.kill_tree();
+                }
+            }
+        };
+        self.log(&launched);
+        let exit = Exit::of(&launched);
+        let fired = fence.is_some_and(|fence| Some(fence.fired()) != fired);
+        let why = match (&exit, launched.timed_out) {
+            // It ended by itself before it could be ended.
+            (Exit::Code(_) | Exit::NotStarted(_), _) => None,
+            (_, true) => limit.map(Why::TimeLimit),
+            (_, false) => asked.or(fired.then_some(Why::Fenced)),
+        };
+        (exit, why)
+    }
+
+    /// Its own streams are not the task's output.
+    fn log(&self, launched: &Launched) {
+        for (stream, Output { bytes, dropped }) in
+            [("stdout", &launched.stdout), ("stderr", &launched.stderr)]
+        {
+            if !bytes.is_empty() {
+                let text = String::from_utf8_lossy(bytes);
+                tracing::info!(task = %self.claim.id(), stream, dropped, %text, "plugin wrote");
+            }
+        }
+    }
+
+    async fn answer(&self, kind: PluginKind) -> Result<Answer, GaveUp> {
+        let id = self.claim.id();
+        if is_by_file(kind) {
+            let temp = Arc::clone(&self.parts.temp);
+            let read = spawn_blocking(move || temp.read_response(id, RESPONSE_BYTES_MAX)).await;
+            return Ok(read.unwrap_or_else(|error| Answer::Unreadable(error.to_string())));
+        }
+        let taken = until_back(&self.ender, || self.parts.database.result_take(id)).await?;
+        Ok(match taken {
+            Ok(Some(document)) => Answer::Reply(reply(&document)),
+            Ok(None) => Answer::NoResult,
+            Err(error) => Answer::Unreadable(format!("'results' collection: {error}")),
+        })
+    }
+
+    /// The plugin was to end the task itself; whatever it has left undone is done here.
+    async fn end_handed_off(&self, exit: &Exit, why: Option<Why>) -> Result<Ran, GaveUp> {
+        let database = &self.parts.database;
+        let standing = until_back(&self.ender, || database.handed_over(self.claim)).await?;
+        let Some(standing) = self.told(standing).flatten() else { return Ok(Ran::Lost) };
+        let task = reply(&standing);
+        let verdict = match (outcome::judge_handoff(&task, exit), why) {
+            (HandedOff::Done(status), _) => {
+                let may_retry = status >= status::FAILED && self.has_retries();
+                if !may_retry {
+                    return self.keep_handed_off(exit, status).await;
+                }
+                return self.end_again(&standing, exit, status).await;
+            }
+            (HandedOff::Mended(_), Some(why)) => outcome::cut_short(why, Answer::Reply(task)),
+            (HandedOff::Mended(verdict), None) => verdict,
+        };
+        self.take_back().await?;
+        self.end(verdict, Some(exit)).await
+    }
+
+    async fn keep_handed_off(&self, exit: &Exit, status: i32) -> Result<Ran, GaveUp> {
+        let (number, text) = (exit.number(), exit.text());
+        let kept = until_back(&self.ender, || {
+            let now = self.parts.clock.now();
+            let exit = (number, text.as_str());
+            self.parts.database.claim_finish_handed_over(self.claim, exit, self.dialect, now)
+        });
+        let kept = kept.await?;
+        Ok(if self.told(kept) == Some(true) { Ran::Ended(status) } else { Ran::Lost })
+    }
+
+    /// It failed and has tries left: it ends here with what the plugin wrote.
+    async fn end_again(
+        &self,
+        standing: &Document,
+        exit: &Exit,
+        status: i32,
+    ) -> Result<Ran, GaveUp> {
+        self.take_back().await?;
+        let output = |name| standing.get(name).cloned().unwrap_or(Bson::Null);
+        self.finish(status, output("stdout"), output("stderr"), Some(exit)).await
+    }
+
+    async fn take_back(&self) -> Result<(), GaveUp> {
+        let back = || self.parts.database.claim_take_back(self.claim);
+        let back = until_back(&self.ender, back).await?;
+        // Whether it is ours is seen when it is ended.
+        self.told(back);
+        Ok(())
+    }
+
+    fn has_retries(&self) -> bool {
+        let is_ours = matches!(self.claim, Claim::Node { .. });
+        is_ours && Task::read(self.task).is_ok_and(|task| task.retries > 0)
+    }
+
+    fn told<T>(&self, answer: Result<T, DbError>) -> Option<T> {
+        answer.inspect_err(|error| tracing::error!(task = %self.claim.id(), %error, "refused")).ok()
+    }
+}
+
+/// The shorter one of the plugin's and the task's own; 0 is none.
+fn limit(plugin: Option<Duration>, task_seconds: Option<i64>) -> Option<Duration> {
+    let task = task_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    let task = task.map(Duration::from_secs);
+    let set = |limit: &Duration| !limit.is_zero();
+    plugin.into_iter().chain(task).filter(set).min()
+}
+
+/// As extended JSON, in which the plugin's result is shown when it cannot be used.
+fn reply(document: &Document) -> Reply {
+    let value = |bson: &Bson| match bson {
+        // JSON has no form for it.
+        Bson::Double(number) if !number.is_finite() => {
+            let name = if number.is_nan() { "NaN" } else { "Infinity" };
+            let sign = if *number < 0.0 { "-" } else { "" };
+            json!({ "$numberDouble": format!("{sign}{name}") })
+        }
+        other => json_shown(other, Times::Iso),
+    };
+    Reply::new(document.iter().map(|(name, bson)| (name.clone(), value(bson))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::doc;
+    use mongodb::bson::oid::ObjectId;
+
+    use super::*;
+
+    #[test]
+    fn a_result_from_the_database_is_shown_as_extended_json() {
+        let id = ObjectId::parse_str("571fac85ee63413233049fbd").unwrap();
+        for (status, shown) in [
+            (Bson::Int64(7), r#"{"status":7}"#),
+            (Bson::Double(f64::INFINITY), r#"{"status":{"$numberDouble":"Infinity"}}"#),
+            (Bson::Double(f64::NEG_INFINITY), r#"{"status":{"$numberDouble":"-Infinity"}}"#),
+            (Bson::ObjectId(id), r#"{"status":{"$oid":"571fac85ee63413233049fbd"}}"#),
+        ] {
+            assert_eq!(reply(&doc! { "_id": id, "status": status }).to_text(), shown);
+        }
+    }
+
+    #[test]
+    fn the_shorter_limit_counts_and_zero_is_none() {
+        let second = Duration::from_secs;
+        for (plugin, task, expected) in [
+            (None, None, None),
+            (Some(second(5)), None, Some(second(5))),
+            (None, Some(3), Some(second(3))),
+            (Some(second(5)), Some(3), Some(second(3))),
+            (Some(second(5)), Some(9), Some(second(5))),
+            (Some(second(5)), Some(0), Some(second(5))),
+            (Some(Duration::ZERO), Some(-1), None),
+        ] {
+            assert_eq!(limit(plugin, task), expected, "{plugin:?} {task:?}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The end of a task written to the database: its output first, then status and all in one update.
+//! A database that is away is waited for; one that refuses gets less, until it takes it.
+
+use std::time::Duration;
+
+use mongodb::bson::{Bson, Document};
+
+use super::ender::Ender;
+use super::outcome::{Exit, Verdict};
+use super::run::{One, Ran};
+use crate::database::{DbError, Ending, Finished};
+use crate::gridfs::{self, Form, Output};
+
+/// Between two tries.
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
+
+/// The database is no longer waited for.
+pub(super) struct GaveUp;
+
+/// Asks until the database is there. Only others say when that takes too long.
+pub(super) async fn until_back<T, F>(
+    ender: &Ender,
+    ask: impl Fn() -> F,
+) -> Result<Result<T, DbError>, GaveUp>
+where
+    F: Future<Output = Result<T, DbError>>,
+{
+    let mut told = false;
+    loop {
+        match ask().await {
+            Err(DbError::Away(reason)) => {
+                if !told {
+                    tracing::warn!(reason, "the database is away; what is to be written waits");
+                }
+                told = true;
+            }
+            answer => return Ok(answer),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(PAUSE) => {}
+            () = ender.given_up() => return Err(GaveUp),
+        }
+    }
+}
+
+impl One<'_> {
+    /// Stores the output and ends the task.
+    pub(super) async fn end(&self, verdict: Verdict, exit: Option<&Exit>) -> Result<Ran, GaveUp> {
+        let Verdict { status, stdout, stderr } = verdict;
+        let given = (stdout.is_some(), stderr.is_some());
+        let form = Form::of(self.dialect);
+        let (stdout, stderr) = (stdout.unwrap_or_default(), stderr.unwrap_or_default());
+        let stored = until_back(&self.ender, || {
+            let output = Output {
+                task: self.claim.id(),
+                held: self.held(),
+                stdout: stdout.clone(),
+                stderr: stderr.clone(),
+            };
+            let (parts, now) = (self.parts, self.parts.clock.now());
+            gridfs::store(&parts.database, form, parts.gfs, output, now)
+        });
+        let (stdout, stderr) = match stored.await? {
+            Ok((stdout, stderr)) => (or_null(stdout, given.0), or_null(stderr, given.1)),
+            Err(error) => {
+                return self.finish_without_output(status, &error, exit).await;
+            }
+        };
+        self.finish(status, stdout, stderr, exit).await
+    }
+
+    pub(super) async fn finish(
+        &self,
+        status: i32,
+        stdout: Bson,
+        stderr: Bson,
+        exit: Option<&Exit>,
+    ) -> Result<Ran, GaveUp> {
+        let ending = ending(status, stdout, stderr, exit, true);
+        match self.try_finish(&ending).await? {
+            Ok(ran) => Ok(ran),
+            Err(error) => self.finish_without_output(status, &error, exit).await,
+        }
+    }
+
+    /// The output is lost, and that is told; the status is not.
+    async fn finish_without_output(
+        &self,
+        status: i32,
+        error: &DbError,
+        exit: Option<&Exit>,
+    ) -> Result<Ran, GaveUp> {
+        tracing::error!(task = %self.claim.id(), %error, "the output of a task cannot be saved");
+        let why = Bson::String(format!("the output could not be saved: {error}"));
+        let ending = ending(status, why, Bson::Null, exit, false);
+        loop {
+            match self.try_finish(&ending).await? {
+                Ok(ran) => return Ok(ran),
+                Err(error) => {
+                    tracing::error!(task = %self.claim.id(), %error, "a task cannot be ended");
+                }
+            }
+            // Whoever refuses even this is to be mended by somebody.
+            tokio::select! {
+                () = tokio::time::sleep(PAUSE) => {}
+                () = self.ender.given_up() => return Err(GaveUp),
+            }
+        }
+    }
+
+    async fn try_finish(&self, ending: &Ending) -> Result<Result<Ran, DbError>, GaveUp> {
+        let finish = || {
+            let (parts, now) = (self.parts, self.parts.clock.now());
+            parts.database.claim_finish(self.claim, ending, self.dialect, now)
+        };
+        let id = self.claim.id();
+        let finished = until_back(&self.ender, finish).await?;
+        Ok(finished.map(|finished| match finished {
+            Finished::Ended => {
+                tracing::info!(task = %id, status = ending.status, "task ended");
+                Ran::Ended(ending.status)
+            }
+            Finished::Again => {
+                tracing::info!(task = %id, status = ending.status, "task failed, to be tried again");
+                Ran::Again
+            }
+            Finished::NotMine => {
+                tracing::warn!(task = %id, status = ending.status, "a task is not ours any more");
+                Ran::Lost
+            }
+        }))
+    }
+
+    /// The bytes of the task's document without output.
+    fn held(&self) -> usize {
+        let mut task: Document = self.task.clone();
+        task.remove("stdout");
+        task.remove("stderr");
+        task.to_vec().map_or(0, |bytes| bytes.len())
+    }
+}
+
+fn ending(status: i32, stdout: Bson, stderr: Bson, exit: Option<&Exit>, complete: bool) -> Ending {
+    let (cmd_exit, cmd_err) = (exit.map(Exit::number), exit.map(Exit::text));
+    Ending { status, stdout, stderr, cmd_exit, cmd_err, complete }
+}
+
+/// What the plugin did not give is null, unless there is a file for it.
+fn or_null(stored: Bson, given: bool) -> Bson {
+    match stored {
+        Bson::String(_) if !given => Bson::Null,
+        stored => stored,
+    }
+}
