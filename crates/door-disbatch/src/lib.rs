@@ -7,6 +7,7 @@
 pub mod config;
 pub mod database;
 pub mod dci;
+pub mod den;
 pub mod dialect;
 pub mod doc;
 pub mod gridfs;

@@ -1,0 +1,112 @@
+//! A node's own side of its lease, as its fence counts it: pure.
+//!
+//! ```text
+//! renewal sent   its fence ends its tasks      others may hold it dead
+//!      │────────── 0.8 × orphan_after ──│              │
+//!      │  first seen by others │──────── orphan_after ──│
+//! ```
+//! Time counts from the sending of a renewal that succeeded, so that it is over here before it can
+//! be over for anybody else. A database that is down for everybody keeps all others from looking,
+//! so a refused connection counts as well, if it is certain to mean that.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// The part of `orphan_after` that a fence waits; the rest is for ending what runs.
+const FENCE_PERCENT: u32 = 80;
+
+/// How long tasks may go on from the sending of a renewal.
+pub(crate) fn fence_time(orphan_after: Duration) -> Duration {
+    orphan_after * FENCE_PERCENT / 100
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Lease {
+    time: Duration,
+    from: Duration,
+}
+
+impl Lease {
+    pub(crate) fn new(orphan_after: Duration, from: Duration) -> Lease {
+        Lease { time: fence_time(orphan_after), from }
+    }
+
+    /// A renewal that was sent then has succeeded, or nobody could have looked at that moment.
+    pub(crate) fn renewed(&mut self, sent: Duration) {
+        self.from = self.from.max(sent);
+    }
+
+    pub(crate) fn is_fresh(&self, now: Duration) -> bool {
+        now < self.from + self.time
+    }
+}
+
+pub(crate) type Host = (String, u16);
+
+/// What is known of the way to the database, and of who else goes there.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Way {
+    /// Named by the configuration, and by the servers themselves.
+    pub(crate) hosts: BTreeSet<Host>,
+    /// Routers stand before the database; others may have other ones.
+    pub(crate) routed: bool,
+    /// Other nodes of ours work on other machines.
+    pub(crate) far_nodes: bool,
+}
+
+impl Way {
+    /// The hosts that must all refuse a connection to prove that nobody reaches the database.
+    /// None when no refusal proves it: it may be only a router, or the near end of a tunnel, that
+    /// is down.
+    pub(crate) fn witnesses(&self) -> Option<Vec<Host>> {
+        let tunnel = self.far_nodes && self.hosts.iter().any(|(host, _)| is_loopback(host));
+        (!self.routed && !tunnel && !self.hosts.is_empty())
+            .then(|| self.hosts.iter().cloned().collect())
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host == "localhost" || host.starts_with('/') || address.is_ok_and(|it| it.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn time_counts_from_the_sending_of_the_newest_renewal() {
+        let mut lease = Lease::new(30 * SECOND, 100 * SECOND);
+        assert!(lease.is_fresh(123 * SECOND) && !lease.is_fresh(124 * SECOND));
+        lease.renewed(105 * SECOND);
+        lease.renewed(104 * SECOND);
+        assert!(lease.is_fresh(128 * SECOND) && !lease.is_fresh(129 * SECOND));
+    }
+
+    fn way(hosts: &[&str]) -> Way {
+        let hosts = hosts.iter().map(|host| ((*host).to_owned(), 27017)).collect();
+        Way { hosts, ..Way::default() }
+    }
+
+    #[test]
+    fn all_hosts_must_refuse() {
+        assert_eq!(way(&["a", "b"]).witnesses().unwrap().len(), 2);
+        assert_eq!(way(&[]).witnesses(), None);
+    }
+
+    #[test]
+    fn a_router_and_a_tunnel_prove_nothing() {
+        let routed = Way { routed: true, ..way(&["a"]) };
+        assert_eq!(routed.witnesses(), None);
+        for host in ["localhost", "127.0.0.1", "::1", "[::1]", "/tmp/mongodb.sock"] {
+            assert!(way(&[host]).witnesses().is_some(), "{host}");
+            let far = Way { far_nodes: true, ..way(&[host]) };
+            assert_eq!(far.witnesses(), None, "{host}");
+        }
+        let far = Way { far_nodes: true, ..way(&["db.example.com"]) };
+        assert!(far.witnesses().is_some());
+    }
+}

@@ -1,0 +1,197 @@
+//! Which nodes have fallen silent, told from looks at their entries: pure.
+//!
+//! A node is not judged by any clock but the observer's own. What an entry shows (its sign: the
+//! beat of one of ours, the timestamp of a foreign one, or nothing) must have stayed the same from
+//! one look to another, with looks all along. A moment in which the database was away for everybody
+//! is nobody's silence, so each begins anew after it: it shows as a gap between two looks, or as
+//! another process of the server.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use mongodb::bson::Bson;
+
+/// The shortest gap between two looks that is taken for an absence of the database.
+const GAP_MIN: Duration = Duration::from_secs(5);
+
+/// Whose life is watched: a node under one of its boots, or a foreign node, which has none.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Who {
+    pub(crate) node: String,
+    pub(crate) boot: Option<String>,
+}
+
+impl Who {
+    pub(crate) fn ours(node: &str, boot: &str) -> Who {
+        Who { node: node.to_owned(), boot: Some(boot.to_owned()) }
+    }
+
+    pub(crate) fn foreign(node: &str) -> Who {
+        Who { node: node.to_owned(), boot: None }
+    }
+}
+
+/// What is seen of somebody; nothing at all when the entry is gone.
+pub(crate) type Sign = Option<Bson>;
+
+/// One successful look at all entries, in the observer's own time.
+#[derive(Debug, Clone)]
+pub(crate) struct Look {
+    pub(crate) sent: Duration,
+    pub(crate) received: Duration,
+    /// The process of the server that answered, when it says so.
+    pub(crate) server: Option<Bson>,
+    pub(crate) signs: Vec<(Who, Sign)>,
+}
+
+#[derive(Debug)]
+struct Track {
+    sign: Sign,
+    /// When the answer came that showed it first: it may be older, never younger.
+    since: Duration,
+}
+
+#[derive(Debug)]
+pub(crate) struct Liveness {
+    gap_max: Duration,
+    tracks: HashMap<Who, Track>,
+    last: Option<Look>,
+}
+
+impl Liveness {
+    pub(crate) fn new(heartbeat: Duration) -> Liveness {
+        let gap_max = (heartbeat * 2).max(GAP_MIN);
+        Liveness { gap_max, tracks: HashMap::new(), last: None }
+    }
+
+    pub(crate) fn look(&mut self, look: Look) {
+        if self.last.as_ref().is_none_or(|last| self.away_between(last, &look)) {
+            self.tracks.clear();
+        }
+        let mut before = std::mem::take(&mut self.tracks);
+        for (who, sign) in &look.signs {
+            let track = match before.remove(who) {
+                Some(track) if track.sign == *sign => track,
+                _ => Track { sign: sign.clone(), since: look.received },
+            };
+            self.tracks.insert(who.clone(), track);
+        }
+        self.last = Some(look);
+    }
+
+    fn away_between(&self, last: &Look, look: &Look) -> bool {
+        look.received.saturating_sub(last.sent) > self.gap_max || last.server != look.server
+    }
+
+    /// How long they have certainly shown the same, and what; none when they were not seen.
+    pub(crate) fn silent(&self, who: &Who) -> Option<(Duration, &Sign)> {
+        let (last, track) = (self.last.as_ref()?, self.tracks.get(who)?);
+        Some((last.sent.saturating_sub(track.since), &track.sign))
+    }
+
+    /// All who have shown the same for at least this long.
+    pub(crate) fn silent_for(&self, time: Duration) -> impl Iterator<Item = (&Who, &Sign)> {
+        let now = self.last.as_ref().map_or(Duration::ZERO, |last| last.sent);
+        let silent = move |track: &Track| now.saturating_sub(track.since) >= time;
+        self.tracks.iter().filter(move |(_, t)| silent(t)).map(|(who, t)| (who, &t.sign))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    struct Watch {
+        liveness: Liveness,
+        now: u32,
+        server: Option<Bson>,
+    }
+
+    impl Watch {
+        fn new() -> Watch {
+            Watch { liveness: Liveness::new(5 * SECOND), now: 0, server: None }
+        }
+
+        /// A look each second until `until`, each answered half a second later.
+        fn looks(&mut self, until: u32, sign: Sign) {
+            while self.now < until {
+                self.now += 1;
+                self.look(sign.clone());
+            }
+        }
+
+        fn look(&mut self, sign: Sign) {
+            let sent = self.now * SECOND;
+            let signs = vec![(Who::ours("a", "b"), sign)];
+            let received = sent + SECOND / 2;
+            self.liveness.look(Look { sent, received, server: self.server.clone(), signs });
+        }
+
+        fn silent(&self) -> Duration {
+            self.liveness.silent(&Who::ours("a", "b")).map_or(Duration::ZERO, |(time, _)| time)
+        }
+    }
+
+    fn beat(number: i64) -> Sign {
+        Some(Bson::Int64(number))
+    }
+
+    #[test]
+    fn silence_counts_from_an_answer_to_a_question() {
+        let mut watch = Watch::new();
+        watch.looks(31, beat(1));
+        assert_eq!(watch.silent(), 29 * SECOND + SECOND / 2);
+        assert_eq!(watch.liveness.silent_for(30 * SECOND).count(), 0);
+        watch.looks(32, beat(1));
+        assert_eq!(watch.liveness.silent_for(30 * SECOND).count(), 1);
+    }
+
+    #[test]
+    fn every_new_sign_is_life() {
+        let mut watch = Watch::new();
+        watch.looks(20, beat(1));
+        watch.looks(40, beat(2));
+        assert!(watch.silent() < 20 * SECOND);
+        // A beat that goes back is a sign too: somebody wrote it.
+        watch.looks(41, beat(1));
+        assert_eq!(watch.silent(), Duration::ZERO);
+        watch.looks(60, None);
+        assert!(watch.silent() < 20 * SECOND, "an entry that is gone is watched as such");
+    }
+
+    #[test]
+    fn after_a_gap_everybody_has_time_to_come_back() {
+        let mut watch = Watch::new();
+        watch.looks(20, beat(1));
+        watch.now += 9;
+        watch.looks(30, beat(1));
+        assert_eq!(watch.silent(), Duration::ZERO);
+        watch.looks(35, beat(1));
+        watch.now += 8;
+        watch.looks(44, beat(1));
+        assert!(watch.silent() > 13 * SECOND, "a short one is none");
+    }
+
+    #[test]
+    fn another_process_of_the_server_is_a_gap() {
+        let mut watch = Watch::new();
+        watch.looks(20, beat(1));
+        watch.server = Some(Bson::Int32(2));
+        watch.looks(21, beat(1));
+        assert_eq!(watch.silent(), Duration::ZERO);
+        watch.looks(25, beat(1));
+        assert!(watch.silent() > 3 * SECOND);
+    }
+
+    #[test]
+    fn who_is_not_seen_is_not_judged() {
+        let mut watch = Watch::new();
+        watch.looks(20, beat(1));
+        let empty = Look { signs: Vec::new(), ..watch.liveness.last.clone().unwrap() };
+        watch.liveness.look(empty);
+        assert!(watch.liveness.silent(&Who::ours("a", "b")).is_none());
+        assert!(watch.liveness.silent(&Who::foreign("a")).is_none());
+    }
+}

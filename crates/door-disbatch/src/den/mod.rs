@@ -1,0 +1,9 @@
+//! The execution node.
+
+mod lease;
+mod limit;
+mod liveness;
+mod turn;
+
+#[cfg(test)]
+mod simulation_tests;
