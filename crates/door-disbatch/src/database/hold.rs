@@ -22,8 +22,8 @@ impl Database {
     }
 
     /// Takes one piece of the queue's limit, under the claim's token. False: there is none left, or
-    /// the limit is not any more what `queue` says. The token has to be known to whoever calls
-    /// [`Self::holds_drop_unknown`] before this is asked.
+    /// the limit is not any more what `queue` says. When the answer is lost, the queue shows the
+    /// hold under our boot, to be dropped.
     pub async fn hold_take(
         &self,
         queue: &Queue,
@@ -33,9 +33,7 @@ impl Database {
     ) -> Result<bool, DbError> {
         let mut filter = doc! { "_id": queue.id, "threads": &queue.limit_stored };
         if let Limit::At(limit) = queue.limit {
-            let Some(last) = limit.checked_sub(foreign).and_then(|room| room.checked_sub(1)) else {
-                return Ok(false);
-            };
+            let Some(last) = last_place(limit, foreign) else { return Ok(false) };
             filter.insert(format!("windlass.holds.{last}"), doc! { "$exists": false });
         }
         let push = doc! { "$push": { "windlass.holds": { "id": token, "boot": &me.boot } } };
@@ -44,32 +42,25 @@ impl Database {
     }
 
     /// Whether a hold still fits, now that its task is claimed and every foreign claim that came
-    /// before is to be seen. Those in front of it go first, so of several that do not fit together
-    /// only the last have to go.
+    /// before is to be seen. All holds count: one behind this one may have a task that runs, and a
+    /// foreign node may have taken a place while this one had only a hold.
     pub async fn hold_fits(&self, queue: ObjectId, token: &str) -> Result<bool, DbError> {
         let document = self.ask(self.queues_collection().find_one(doc! { "_id": queue })).await?;
         let Some(Ok(read)) = document.map(|found| Queue::read(&found, Dialect::Released)) else {
             return Ok(false);
         };
-        let Some(before) = read.holds.iter().position(|hold| hold.id == token) else {
+        if !read.holds.iter().any(|hold| hold.id == token) {
             return Ok(false);
-        };
-        let before = u64::try_from(before).unwrap_or(u64::MAX);
+        }
+        let others = u64::try_from(read.holds.len()).unwrap_or(u64::MAX) - 1;
         let foreign = self.foreign_running(queue).await?;
-        Ok(read.limit.allows_one_more(before.saturating_add(foreign)))
+        Ok(read.limit.allows_one_more(others.saturating_add(foreign)))
     }
 
     pub async fn hold_drop(&self, queue: ObjectId, token: &str) -> Result<(), DbError> {
         let pull = doc! { "$pull": { "windlass.holds": { "id": token } } };
         self.holds_pull(doc! { "_id": queue, "windlass.holds.id": token }, pull).await?;
         Ok(())
-    }
-
-    /// Drops the holds of our boot that the node does not know, as lost answers leave them.
-    pub async fn holds_drop_unknown(&self, me: &Me, known: &[String]) -> Result<u64, DbError> {
-        let hold = doc! { "boot": &me.boot, "id": { "$nin": known.to_vec() } };
-        let filter = doc! { "windlass.holds": { "$elemMatch": hold.clone() } };
-        self.holds_pull(filter, doc! { "$pull": { "windlass.holds": hold } }).await
     }
 
     /// Drops everything that a boot holds.
@@ -80,5 +71,25 @@ impl Database {
 
     async fn holds_pull(&self, filter: Document, pull: Document) -> Result<u64, DbError> {
         Ok(self.ask(self.queues_collection().update_many(filter, pull)).await?.matched_count)
+    }
+}
+
+/// The highest place among the holds of a queue that may be taken, counted from 0, when foreign
+/// nodes have `foreign` of its tasks.
+pub(crate) fn last_place(limit: u64, foreign: u64) -> Option<u64> {
+    limit.checked_sub(foreign)?.checked_sub(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_tasks_take_places() {
+        assert_eq!(last_place(5, 0), Some(4));
+        assert_eq!(last_place(5, 4), Some(0));
+        assert_eq!(last_place(5, 5), None);
+        assert_eq!(last_place(5, 9), None);
+        assert_eq!(last_place(0, 0), None);
     }
 }

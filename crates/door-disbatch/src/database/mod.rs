@@ -31,6 +31,8 @@ pub use create::NewTask;
 pub use due::DUE_BATCH_MAX;
 pub use error::DbError;
 pub use finish::{Ending, Finished};
+#[cfg(test)]
+pub(crate) use hold::last_place;
 pub use node::{Entered, Process};
 pub use orphan::Owner;
 pub use queue::{Counts, NewQueue, QueueChange};
@@ -98,10 +100,15 @@ impl Database {
         }
     }
 
+    /// What the server says of itself.
+    pub async fn hello(&self) -> Result<Document, DbError> {
+        self.ask(self.database.run_command(doc! { "hello": 1 })).await
+    }
+
     /// What time it is for the database.
     pub async fn server_time(&self) -> Result<DateTime, DbError> {
-        let hello = self.ask(self.database.run_command(doc! { "hello": 1 })).await?;
-        hello
+        self.hello()
+            .await?
             .get_datetime("localTime")
             .copied()
             .map_err(|_| DbError::Refused("the server does not say what time it is".to_owned()))

@@ -76,18 +76,6 @@ impl Database {
         Err(DbError::Away(format!("the entry of the node {} comes and goes", me.node)))
     }
 
-    /// Takes the name from a start that is known to be dead. Its tasks have to be orphaned first.
-    pub async fn node_take_over(
-        &self,
-        me: &Me,
-        process: &Process,
-        from_boot: &str,
-        now: DateTime,
-    ) -> Result<bool, DbError> {
-        let filter = doc! { "node": &me.node, "windlass.boot": from_boot };
-        Ok(self.node_seize(filter, me, process, now).await?.is_some())
-    }
-
     async fn node_seize(
         &self,
         filter: Document,
@@ -125,6 +113,27 @@ impl Database {
         let beat = doc! { "$inc": { "windlass.beat": 1_i64 } };
         let result = self.ask(self.nodes_collection().update_one(mine(me), beat)).await?;
         Ok(result.matched_count == 1)
+    }
+
+    /// Takes the name from a start that is held dead, unless it has shown life since `beat` was
+    /// seen. True: that start can never renew its lease again, so its tasks may be orphaned at any
+    /// later time.
+    pub async fn node_bury(
+        &self,
+        node: &str,
+        boot: &str,
+        beat: &Option<Bson>,
+    ) -> Result<bool, DbError> {
+        let nodes = self.nodes_collection();
+        if let Some(beat) = beat {
+            let filter = doc! { "node": node, "windlass.boot": boot, "windlass.beat": beat };
+            let unset = doc! { "$unset": { "windlass.boot": "" } };
+            if self.ask(nodes.update_one(filter, unset)).await?.matched_count == 1 {
+                return Ok(true);
+            }
+        }
+        let stands = self.ask(nodes.find_one(doc! { "node": node, "windlass.boot": boot })).await?;
+        Ok(stands.is_none())
     }
 
     /// Gives the name free. The entry stays, as a stopped node's entry does.

@@ -10,7 +10,7 @@ use mongodb::results::UpdateResult;
 use super::{Database, DbError, by_name_or_id};
 use crate::dialect::Dialect;
 use crate::doc::whole;
-use crate::status::Class;
+use crate::status::{ACTIVE, Class};
 
 /// The most queues that are looked at.
 const QUEUES_MAX: usize = 10_000;
@@ -141,6 +141,27 @@ impl Database {
             }
             None => Ok(false),
         }
+    }
+
+    /// How many tasks of each of these queues are claimed or running on any node. A queue without
+    /// such tasks is not in the answer.
+    pub async fn queue_active(
+        &self,
+        queues: &[ObjectId],
+    ) -> Result<HashMap<ObjectId, u64>, DbError> {
+        let tasks = self.tasks_collection();
+        let groups = tasks.aggregate([
+            doc! { "$match": {
+                "queue": { "$in": queues.to_vec() }, "status": { "$in": ACTIVE.to_vec() },
+            } },
+            doc! { "$group": { "_id": "$queue", "count": { "$sum": 1 } } },
+        ]);
+        let groups: Vec<Document> = self.ask(async { groups.await?.try_collect().await }).await?;
+        let count = |group: &Document| {
+            let count = u64::try_from(group.get("count").and_then(whole)?).ok()?;
+            Some((group.get_object_id("_id").ok()?, count))
+        };
+        Ok(groups.iter().filter_map(count).collect())
     }
 
     /// How many tasks each of these queues has. A queue without tasks is not in the answer.

@@ -59,6 +59,13 @@ impl Run {
 }
 
 impl Database {
+    /// Whether there is anything to claim, asked before a limit is touched.
+    pub async fn claimable(&self, queue: &Queue) -> Result<bool, DbError> {
+        let tasks = self.tasks_collection();
+        let find = tasks.find_one(claimable(queue)).projection(doc! { "_id": 1 });
+        Ok(self.ask(find).await?.is_some())
+    }
+
     /// Takes the next task of a queue. When the answer is lost, the task stands under our boot with
     /// the token, and [`Self::claimed_by`] shows it.
     pub async fn claim(

@@ -14,12 +14,6 @@ pub(crate) fn has_room(limit: Option<u64>, used: u64) -> bool {
     limit.is_none_or(|limit| used < limit)
 }
 
-/// The highest place among the holds of a queue that may be taken, counted from 0, when foreign
-/// nodes have `foreign` of its tasks.
-pub(crate) fn last_place(threads: u64, foreign: u64) -> Option<u64> {
-    threads.checked_sub(foreign)?.checked_sub(1)
-}
-
 /// What may still be started within one pass of a second.
 #[derive(Debug, Clone)]
 pub(crate) struct Increase {
@@ -59,15 +53,6 @@ mod tests {
         assert!(!has_room(Some(0), 0));
         assert!(has_room(Some(2), 1));
         assert!(!has_room(Some(2), 2));
-    }
-
-    #[test]
-    fn foreign_tasks_take_places() {
-        assert_eq!(last_place(5, 0), Some(4));
-        assert_eq!(last_place(5, 4), Some(0));
-        assert_eq!(last_place(5, 5), None);
-        assert_eq!(last_place(5, 9), None);
-        assert_eq!(last_place(0, 0), None);
     }
 
     #[test]

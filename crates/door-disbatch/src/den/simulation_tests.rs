@@ -8,8 +8,8 @@ use std::time::Duration;
 use mongodb::bson::Bson;
 
 use super::lease::Lease;
-use super::limit::last_place;
 use super::liveness::{Liveness, Look, Who};
+use crate::database::last_place;
 
 const STEP_MS: u64 = 100;
 const HEARTBEAT: Duration = Duration::from_secs(5);
