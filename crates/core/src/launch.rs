@@ -82,7 +82,8 @@ pub trait Fence: Send + Sync + 'static {
     /// What was started may go on for the fence's time from this moment.
     fn tick(&self, at: BootTime);
 
-    /// How often it has ended everything because no tick came in time.
+    /// How often it has ended what was started because no tick came in time. It is counted before
+    /// anything dies, so that whoever sees a death can ask who it was.
     fn fired(&self) -> u64;
 
     /// The process that watches. Absent while none does; then nothing may be started.

@@ -251,13 +251,23 @@ pub(crate) fn kill_leftovers(dir_prefix: &Path) {
 /// Kills all that has such a variable in its environment, and all that descends from it. Returns
 /// how many processes that were; what was just being started may have been missed.
 pub(crate) fn kill_marked(carries: impl Fn(&[u8]) -> bool) -> usize {
-    let found = stop_all(|| {
-        let mut marked = proc::pids().unwrap_or_default();
-        marked.retain(|pid| proc::environ_has(*pid, &carries));
-        if marked.is_empty() { marked } else { with_descendants(marked, &proc::table()) }
+    let found = stop_all(|| match marked(&carries) {
+        none if none.is_empty() => none,
+        some => with_descendants(some, &proc::table()),
     });
     signal_all(&found, Signal::KILL);
     found.len()
+}
+
+/// Whether anything has such a variable in its environment.
+pub(crate) fn any_marked(carries: impl Fn(&[u8]) -> bool) -> bool {
+    !marked(&carries).is_empty()
+}
+
+fn marked(carries: &impl Fn(&[u8]) -> bool) -> Vec<Pid> {
+    let mut marked = proc::pids().unwrap_or_default();
+    marked.retain(|pid| proc::environ_has(*pid, carries));
+    marked
 }
 
 /// Reaps the zombie if it is an orphan. Returns whether to look again: when it could not be

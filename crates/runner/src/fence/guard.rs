@@ -53,16 +53,15 @@ fn watch(order: &Order, mark: &Mark) {
                 fired = false;
                 left.min(WAIT_MAX)
             }
-            None if fired => {
-                mark.end_once();
-                LOOK_PAUSE
-            }
             None => {
-                // The node must know before it sees what it started die.
-                report(FIRED);
+                // What the node started late is ended too, and told like the rest.
+                if !fired || mark.is_carried() {
+                    // The node must know before it sees what it started die.
+                    report(FIRED);
+                    let ended = mark.end_all();
+                    tracing::error!(processes = ended, "no tick in time: ended what was started");
+                }
                 fired = true;
-                let ended = mark.end_all();
-                tracing::error!(processes = ended, "no tick in time: ended what the node started");
                 LOOK_PAUSE
             }
         };
@@ -113,6 +112,10 @@ pub(super) struct Mark(String);
 impl Mark {
     pub(super) fn new(boot: &str) -> Mark {
         Mark(format!("{MARK}={boot}"))
+    }
+
+    fn is_carried(&self) -> bool {
+        tree::any_marked(|variable| variable == self.0.as_bytes())
     }
 
     fn end_once(&self) -> usize {

@@ -47,7 +47,8 @@ pub(crate) fn a_node_that_hangs_loses_what_it_started() {
         path.exists().then_some(())
     });
     let family = node.start_family();
-    assert_eq!((node.number("fired"), node.number("fence")), (1, fence));
+    assert!(all_alive(&family));
+    assert_eq!(node.number("fence"), fence);
     node.signal(Signal::KILL);
     wait_for_death(&family);
 }
@@ -74,7 +75,8 @@ pub(crate) fn without_ticks_nothing_may_run() {
         std::fs::read_to_string(&path).ok()
     });
     wait_for_death(&[late.trim().parse().unwrap()]);
-    assert_eq!(node.number("fired"), 1);
+    // Whoever sees it dead can know who ended it.
+    assert!(node.number("fired") > 1);
 }
 
 pub(crate) fn another_mark_is_never_touched() {
