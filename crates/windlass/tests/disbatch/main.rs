@@ -6,12 +6,17 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod dci_access;
+mod dci_actions;
 mod dci_create;
 mod dci_delete;
 mod dci_find;
 mod dci_info;
 mod dci_nodes;
+mod dci_old;
 mod dci_queues;
 mod dci_show;
+mod dci_tls;
+mod dci_v3;
 mod harness;
 mod page;

@@ -136,6 +136,17 @@ impl Home {
         Dci { program, port, config: file, http: Http::new(port) }
     }
 
+    /// What an interface says that does not start with this config.
+    #[track_caller]
+    pub(crate) fn dci_refused(&self, config: &Value) -> String {
+        let file = self.write(config);
+        let command = windlass(&["dci", "--config", file.to_str().unwrap()]);
+        let mut program = Program::spawn(command, self.folder());
+        let status = program.ended();
+        assert!(!status.success(), "{config}: {}", program.console());
+        program.console()
+    }
+
     /// A queue of the demo plugin, as a foreign interface would have made it.
     pub(crate) fn queue(&self, name: &str) -> ObjectId {
         self.queue_with(name, doc! {})

@@ -6,12 +6,14 @@ mod http;
 mod mongo;
 mod process;
 mod proxy;
+mod tls;
 mod wait;
 
 pub(crate) use den::{ORPHAN_AFTER, in_both, status_of};
 pub(crate) use home::{DEMO, Dci, Dialect, Home, both};
 pub(crate) use http::{Answer, Http, form, oid};
-pub(crate) use mongo::{Mongo, mongohost, number, plain};
+pub(crate) use mongo::{Mongo, block_on, mongohost, number, plain};
 pub(crate) use process::{Ended, Program, free_port, run, windlass};
 pub(crate) use proxy::Proxy;
+pub(crate) use tls::Certificate;
 pub(crate) use wait::{PATIENCE, until, until_some};

@@ -21,6 +21,11 @@ pub(crate) fn mongohost() -> String {
     windlass_test_servers::mongodb().url()
 }
 
+/// Waits for what a test asks of asynchronous calls.
+pub(crate) fn block_on<T>(asked: impl Future<Output = T>) -> T {
+    RUNTIME.block_on(asked)
+}
+
 pub(crate) struct Mongo {
     name: String,
     client: Client,

@@ -41,17 +41,23 @@ pub(crate) struct Ended {
     pub(crate) stderr: String,
 }
 
+impl Ended {
+    fn of(child: Child) -> Self {
+        let done = child.wait_with_output().unwrap();
+        Self {
+            code: done.status.code(),
+            stdout: String::from_utf8(done.stdout).unwrap(),
+            stderr: String::from_utf8(done.stderr).unwrap(),
+        }
+    }
+}
+
 /// Runs a program to its end with this on its standard input.
 pub(crate) fn run(mut command: Command, input: &str) -> Ended {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    let done = child.wait_with_output().unwrap();
-    Ended {
-        code: done.status.code(),
-        stdout: String::from_utf8(done.stdout).unwrap(),
-        stderr: String::from_utf8(done.stderr).unwrap(),
-    }
+    Ended::of(child)
 }
 
 /// One that goes on until it is ended; what it prints goes to a file.
