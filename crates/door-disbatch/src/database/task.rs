@@ -152,12 +152,14 @@ fn held(document: &Document) -> Option<Held> {
 
 /// What every node may take, but for tasks into which our own fields cannot be written.
 fn claimable(queue: &Queue) -> Document {
+    // An array with a document in it is a document to `$type`, too.
+    let document = doc! { "$type": "object", "$not": { "$type": "array" } };
     doc! {
         "queue": queue.id,
         "status": QUEUED,
         "$and": [
             { "$or": [{ "node": Bson::Null }, { "node": -1 }] },
-            { "$or": [{ "windlass": { "$exists": false } }, { "windlass": { "$type": "object" } }] },
+            { "$or": [{ "windlass": { "$exists": false } }, { "windlass": document }] },
         ],
         "_id": { "$type": "objectId" },
     }

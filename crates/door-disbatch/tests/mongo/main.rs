@@ -4,4 +4,15 @@
 #![allow(clippy::unwrap_used)]
 
 mod base;
+mod cancel;
+mod claim;
+mod counter;
+mod due;
+mod finish;
 mod gridfs;
+mod harness;
+mod hold;
+mod index;
+mod node;
+mod orphan;
+mod queue;

@@ -1,0 +1,178 @@
+//! Queues, their counts, and which dialect a database speaks.
+
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, Document, doc};
+use windlass_door_disbatch::database::{Counts, Database, DbError, NewQueue, QueueChange};
+use windlass_door_disbatch::dialect::Dialect;
+
+use crate::base::fresh;
+use crate::harness::{BOTH, insert, queue, task};
+
+fn new(name: &str) -> NewQueue {
+    NewQueue { name: name.to_owned(), plugin: "Demo".to_owned(), limit: Some(2), sort: None }
+}
+
+async fn changelog(db: &Database) -> Vec<Document> {
+    use futures_util::TryStreamExt as _;
+    let all = db.raw().collection("changelog").find(doc! {}).await.unwrap();
+    all.try_collect().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_new_queue_is_written_in_the_dialect_in_force() {
+    let db = fresh().await;
+    let wanted = [
+        doc! { "constructor": "Demo", "maxthreads": 2_i64, "count_todo": 0_i64, "count_total": 0_i64 },
+        doc! { "plugin": "Demo", "threads": 2_i64 },
+    ];
+    for (dialect, fields) in BOTH.into_iter().zip(wanted) {
+        let name = dialect.name();
+        let id = db.queue_insert(&new(name), dialect).await.unwrap();
+        let mut whole = doc! { "_id": id, "name": name };
+        whole.extend(fields);
+        assert_eq!(db.queue(name).await.unwrap(), Some(whole.clone()));
+        assert_eq!(db.queue(&id.to_hex()).await.unwrap(), Some(whole.clone()));
+        let log = changelog(&db).await.pop().unwrap();
+        assert_eq!(
+            (log.get_object_id("id").ok(), log.get_str("collection").ok()),
+            (Some(id), Some("queues"))
+        );
+        assert_eq!(log.get(dialect.plugin()), whole.get(dialect.plugin()));
+    }
+    let sorted = NewQueue { limit: None, sort: Some("lifo".to_owned()), ..new("sorted") };
+    db.queue_insert(&sorted, Dialect::Released).await.unwrap();
+    let stored = db.queue("sorted").await.unwrap().unwrap();
+    assert_eq!(
+        (stored.get("threads"), stored.get_str("sort").ok()),
+        (Some(&Bson::Null), Some("lifo"))
+    );
+}
+
+#[tokio::test]
+async fn a_name_is_given_once() {
+    for dialect in BOTH {
+        let db = fresh().await;
+        db.ensure_indexes(dialect).await.unwrap();
+        db.queue_insert(&new("a"), dialect).await.unwrap();
+        db.queue_insert(&new("b"), dialect).await.unwrap();
+        let again = db.queue_insert(&new("a"), dialect).await;
+        assert!(matches!(again, Err(DbError::Duplicate(_))), "{again:?}");
+        assert_eq!(db.queues().await.unwrap().len(), 2);
+        assert_eq!(changelog(&db).await.len(), 2);
+    }
+    let db = fresh().await;
+    db.ensure_indexes(Dialect::Released).await.unwrap();
+    db.queue_insert(&new("a"), Dialect::Released).await.unwrap();
+    db.queue_insert(&new("b"), Dialect::Released).await.unwrap();
+    let rename = QueueChange { name: Some("a".to_owned()), ..QueueChange::default() };
+    let renamed = db.queue_update("b", &rename, Dialect::Released).await;
+    assert!(matches!(renamed, Err(DbError::Duplicate(_))), "{renamed:?}");
+}
+
+#[tokio::test]
+async fn of_queues_that_share_a_name_the_oldest_is_meant() {
+    let db = fresh().await;
+    let (old, young) = (ObjectId::new(), ObjectId::new());
+    for id in [young, old] {
+        insert(&db, "queues", doc! { "_id": id, "name": "a", "constructor": "X" }).await;
+    }
+    let limit = QueueChange { limit: Some(Some(5)), ..QueueChange::default() };
+    db.queue_update("a", &limit, Dialect::Seed).await.unwrap();
+    let ids = async || -> Vec<ObjectId> {
+        let queues = db.queues().await.unwrap();
+        queues.iter().map(|queue| queue.get_object_id("_id").unwrap()).collect()
+    };
+    assert_eq!(ids().await, [old, young]);
+    assert_eq!(db.queue("a").await.unwrap().unwrap().get_i64("maxthreads").ok(), Some(5));
+    assert!(db.queue_delete("a").await.unwrap());
+    assert_eq!(ids().await, [young]);
+}
+
+#[tokio::test]
+async fn a_change_touches_what_it_names() {
+    let db = fresh().await;
+    let id = db.queue_insert(&new("a"), Dialect::Released).await.unwrap();
+    let change = QueueChange {
+        name: Some("b".to_owned()),
+        plugin: Some("Other".to_owned()),
+        limit: Some(None),
+        sort: Some(Some("fifo".to_owned())),
+    };
+    let result = db.queue_update("a", &change, Dialect::Released).await.unwrap();
+    assert_eq!((result.matched_count, result.modified_count), (1, 1));
+    let wanted = doc! {
+        "_id": id, "name": "b", "plugin": "Other", "threads": Bson::Null, "sort": "fifo",
+    };
+    assert_eq!(db.queue("b").await.unwrap(), Some(wanted));
+    let plain = QueueChange { sort: Some(None), ..QueueChange::default() };
+    db.queue_update("b", &plain, Dialect::Released).await.unwrap();
+    assert_eq!(db.queue("b").await.unwrap().unwrap().get("sort"), Some(&Bson::Null));
+    let none = db.queue_update("a", &plain, Dialect::Released).await.unwrap();
+    assert_eq!(none.matched_count, 0);
+    let log = changelog(&db).await;
+    assert_eq!(log.len(), 3);
+    assert_eq!(log[1].get_str("name").ok(), Some("b"));
+}
+
+#[tokio::test]
+async fn a_removed_queue_is_written_down() {
+    let db = fresh().await;
+    let id = db.queue_insert(&new("a"), Dialect::Seed).await.unwrap();
+    task(&db, id, doc! {}).await;
+    assert!(db.queue_delete(&id.to_hex()).await.unwrap());
+    assert!(!db.queue_delete(&id.to_hex()).await.unwrap());
+    assert_eq!(db.queue_counts(&[id]).await.unwrap()[&id].total, 1, "its tasks stay");
+    let log = changelog(&db).await;
+    assert_eq!(log.len(), 2);
+    assert_eq!(
+        (log[1].get_bool("deleted").ok(), log[1].get_object_id("id").ok()),
+        (Some(true), Some(id))
+    );
+}
+
+#[tokio::test]
+async fn all_queues_are_counted_in_one_question() {
+    let db = fresh().await;
+    let one = queue(&db, Dialect::Seed, 1).await;
+    let other = queue(&db, Dialect::Seed, 1).await;
+    let empty = queue(&db, Dialect::Seed, 1).await;
+    for status in [-6, -5, -4, -2, -2, -1, 0, 1, 2, 9] {
+        task(&db, one.id, doc! { "status": status }).await;
+    }
+    task(&db, one.id, doc! { "status": "1" }).await;
+    task(&db, one.id, doc! { "status": 1.0 }).await;
+    task(&db, one.id, doc! { "status": 0_i64 }).await;
+    task(&db, other.id, doc! {}).await;
+    let counts = db.queue_counts(&[one.id, other.id, empty.id]).await.unwrap();
+    let wanted = Counts { queued: 4, running: 3, completed: 4, orphaned: 1, total: 13 };
+    assert_eq!(counts.get(&one.id), Some(&wanted));
+    let wanted = Counts { queued: 1, total: 1, ..Counts::default() };
+    assert_eq!(counts.get(&other.id), Some(&wanted));
+    assert_eq!(counts.get(&empty.id), None);
+}
+
+#[tokio::test]
+async fn the_documents_tell_the_dialect() {
+    let cases = [
+        ("queues", doc! { "constructor": "X" }, Dialect::Seed),
+        ("queues", doc! { "plugin": "X", "count_todo": 1 }, Dialect::Seed),
+        ("queues", doc! { "plugin": "X" }, Dialect::Released),
+        ("queues", doc! { "threads": 1 }, Dialect::Released),
+        ("tasks", doc! { "parameters": {} }, Dialect::Seed),
+        ("tasks", doc! { "params": {} }, Dialect::Released),
+    ];
+    for (collection, document, dialect) in cases {
+        let db = fresh().await;
+        assert_eq!(db.dialect(None).await.unwrap(), (Dialect::Seed, true));
+        insert(&db, collection, document.clone()).await;
+        assert_eq!(db.dialect(None).await.unwrap(), (dialect, false), "{document}");
+        assert_eq!(db.dialect(Some(Dialect::Seed)).await.unwrap(), (Dialect::Seed, false));
+    }
+}
+
+#[tokio::test]
+async fn the_server_says_what_time_it_is() {
+    let db = fresh().await;
+    let first = db.server_time().await.unwrap();
+    assert!(db.server_time().await.unwrap() >= first);
+}
