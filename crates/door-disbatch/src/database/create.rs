@@ -7,6 +7,9 @@ use super::{Database, DbError};
 use crate::dialect::Dialect;
 use crate::status::{ACTIVE, BLOCKED, QUEUED};
 
+/// How many tasks are removed at once.
+const DELETE_BATCH: usize = 1000;
+
 /// A task that is to be made.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct NewTask {
@@ -49,10 +52,16 @@ impl Database {
         Ok(ids)
     }
 
-    /// Removes the tasks of a queue that nobody has, and answers with how many those were.
-    pub async fn tasks_delete(&self, queue: ObjectId) -> Result<u64, DbError> {
-        let filter = doc! { "queue": queue, "status": { "$nin": ACTIVE.to_vec() } };
-        Ok(self.ask(self.tasks_collection().delete_many(filter)).await?.deleted_count)
+    /// Removes tasks of a queue that nobody has, up to `DELETE_BATCH` of them, and answers with
+    /// their ids: files of them are the caller's to remove. Empty: there are no more.
+    pub async fn tasks_delete(&self, queue: ObjectId) -> Result<Vec<ObjectId>, DbError> {
+        let tasks = self.tasks_collection();
+        let nobody = doc! { "queue": queue, "status": { "$nin": ACTIVE.to_vec() } };
+        let found = self.all(tasks.find(nobody).projection(doc! { "_id": 1 }), DELETE_BATCH).await?;
+        let ids: Vec<Bson> = found.into_iter().filter_map(|mut task| task.remove("_id")).collect();
+        let nobody = doc! { "_id": { "$in": &ids }, "status": { "$nin": ACTIVE.to_vec() } };
+        self.ask(tasks.delete_many(nobody)).await?;
+        Ok(ids.iter().filter_map(Bson::as_object_id).collect())
     }
 
     /// Asks our nodes to end every task of a queue that they have.

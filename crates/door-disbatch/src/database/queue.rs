@@ -164,6 +164,13 @@ impl Database {
         Ok(groups.iter().filter_map(count).collect())
     }
 
+    /// Puts a queue back that has just been removed.
+    pub async fn queue_restore(&self, queue: Document) -> Result<(), DbError> {
+        self.ask(self.queues_collection().insert_one(&queue)).await?;
+        self.changelog("queues", queue, false).await;
+        Ok(())
+    }
+
     /// How many tasks each of these queues has. A queue without tasks is not in the answer.
     pub async fn queue_counts(
         &self,

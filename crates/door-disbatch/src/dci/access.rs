@@ -67,7 +67,7 @@ impl Guard {
             let password = if secret.reveal().starts_with("$argon2") {
                 let hash = secret.reveal();
                 PasswordHash::new(hash)
-                    .map_err(|error| format!("the argon2 hash of user '{name}': {error}"))?;
+                    .map_err(|error| format!("users: the argon2 hash of '{name}': {error}"))?;
                 Password::Hash(hash.to_owned())
             } else {
                 Password::Plain(known.print(secret.reveal().as_bytes()))

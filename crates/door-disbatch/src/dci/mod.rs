@@ -9,9 +9,11 @@
 //! | the others | a route, or a few that belong together |
 
 mod access;
+mod act;
 mod answer;
 mod around;
 mod body;
+mod delete;
 mod error;
 mod info;
 mod node;
@@ -50,9 +52,10 @@ const KNOWN_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Serves the address of the configuration until `stop` is cancelled.
 pub async fn run(config: Config, stop: CancellationToken) -> Result<(), String> {
+    let listen = config.listen;
+    server::may_listen(listen, config.tls.is_some())?;
     let database = Database::connect(&config.connection, User::Web).await;
     let database = database.map_err(|error| error.to_string())?;
-    let listen = config.listen;
     let listener = TcpListener::bind(listen).await.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => {
             format!("cannot listen on {listen} because another program does")
@@ -69,12 +72,12 @@ pub async fn serve(
     database: Database,
     stop: CancellationToken,
 ) -> Result<(), String> {
-    server::may_listen(&listener, config.tls.is_some())?;
+    let address = listener.local_addr().map_err(|error| error.to_string())?;
+    server::may_listen(address, config.tls.is_some())?;
     let tls = config.tls.as_ref().map(server::tls).transpose()?;
     let (routes, listed) = routes().finish();
     let dci = Dci::new(config, database, listed)?;
     let router: Router = around::wrap(routes, &dci).with_state(dci.clone());
-    let address = listener.local_addr().map_err(|error| error.to_string())?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     tracing::info!(
         database = dci.config().connection.database,
@@ -86,7 +89,7 @@ pub async fn serve(
 
 /// Every route. A file of routes has a function that adds its own.
 fn routes() -> Routes {
-    let files = [info::add, node::add, plugin::add, queue::add, task::add, old::add];
+    let files = [info::add, node::add, plugin::add, queue::add, delete::add, task::add, act::add, old::add];
     files.into_iter().fold(Routes::default(), |routes, add| add(routes))
 }
 

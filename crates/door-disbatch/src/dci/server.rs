@@ -1,6 +1,6 @@
 //! Connections: how many there are, how long they may be silent, TLS, and how they end.
 
-use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -158,12 +158,9 @@ pub(crate) fn tls(files: &crate::config::Tls) -> Result<TlsAcceptor, String> {
 }
 
 /// Passwords and tasks do not go over a network for everybody to read.
-pub(crate) fn may_listen(listener: &TcpListener, has_tls: bool) -> Result<(), String> {
-    let address = listener.local_addr().map_err(|error: io::Error| error.to_string())?;
+pub(crate) fn may_listen(address: SocketAddr, has_tls: bool) -> Result<(), String> {
     if has_tls || address.ip().is_loopback() {
         return Ok(());
     }
-    Err(format!(
-        "without tls only an address of this machine itself can be listened on, not {address}"
-    ))
+    Err(format!("without `tls`, `listen` must be an address of this host alone, not {address}"))
 }

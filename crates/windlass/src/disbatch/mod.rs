@@ -45,7 +45,7 @@ fn live(
     std::panic::set_hook(Box::new(|panic| {
         tracing::error!(%panic, "a part of the daemon panicked");
     }));
-    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    log.first(|| warnings.iter().for_each(|warning| tracing::warn!("{warning}")));
     let runtime = serve::runtime(serve::cores())?;
     let ended = runtime.block_on(async {
         let signals = Signals::listen_to_all().context("signals cannot be listened to")?;

@@ -1,0 +1,127 @@
+//! `POST /tasks/:id/cancel` and `POST /tasks/:id/retry`.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use mongodb::bson::Bson;
+use mongodb::bson::oid::ObjectId;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::Dci;
+use super::answer::Answer;
+use super::error::Failure;
+use super::param::Params;
+use super::path::Name;
+use super::route::Routes;
+use crate::database::{Cancelled, Retried};
+use crate::doc::whole;
+use crate::gridfs;
+use crate::status::{CANCELLED, ORPHANED, QUEUED, RUNNING};
+
+/// How long is waited for a node to end a task.
+const END_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How often it is looked whether it has.
+const LOOK_PAUSE: Duration = Duration::from_millis(200);
+
+pub(super) fn add(routes: Routes) -> Routes {
+    routes.post("/tasks/{id}/cancel", cancel).post("/tasks/{id}/retry", retry)
+}
+
+async fn cancel(
+    State(dci): State<Dci>,
+    Name(name): Name,
+    params: Params,
+) -> Result<Answer, Failure> {
+    let id = id(&name)?;
+    let started = Instant::now();
+    let mut asked = false;
+    loop {
+        let now = dci.now().await?;
+        match dci.database().task_cancel(id, now).await? {
+            Cancelled::Done => return Ok(params.answer(ended(id, CANCELLED))),
+            Cancelled::Asked if started.elapsed() > END_WAIT_MAX => {
+                let answer = params.answer(json!({
+                    "id": id.to_hex(),
+                    "status": RUNNING,
+                    "message": "the node is asked to end the task, and has not done so yet",
+                }));
+                return Ok(answer.status(StatusCode::ACCEPTED));
+            }
+            Cancelled::Asked => asked = true,
+            Cancelled::Foreign => {
+                let message = "the task runs on a node that cannot be asked to end it";
+                return Err(Failure::conflict(message));
+            }
+            Cancelled::Not(status) if asked && whole(&status) == Some(CANCELLED.into()) => {
+                return Ok(params.answer(ended(id, CANCELLED)));
+            }
+            Cancelled::Not(status) => {
+                let what = format!("the task cannot be cancelled: it {}", state(&status));
+                return Err(Failure::conflict(what).with("status", plain(&status)));
+            }
+            Cancelled::Missing => return Err(missing(&name)),
+        }
+        tokio::time::sleep(LOOK_PAUSE).await;
+    }
+}
+
+async fn retry(
+    State(dci): State<Dci>,
+    Name(name): Name,
+    params: Params,
+) -> Result<Answer, Failure> {
+    let id = id(&name)?;
+    let (dialect, now) = (dci.dialect().await?, dci.now().await?);
+    let database = dci.database();
+    let task = database.task(id).await?.ok_or_else(|| missing(&name))?;
+    // Nobody would ever run it.
+    let queue = task.get_object_id("queue").map(|queue| queue.to_hex()).unwrap_or_default();
+    if database.queue(&queue).await?.is_none() {
+        return Err(Failure::conflict("the queue of the task is not there any more"));
+    }
+    match database.task_retry(id, dialect, now).await? {
+        Retried::Queued(_) => {
+            // The task does not name them any more, so that nodes remove them too, later.
+            if let Err(error) = gridfs::remove(database, &[id]).await {
+                tracing::warn!("the output of task {id} stays for now: {error}");
+            }
+            Ok(params.answer(ended(id, QUEUED)))
+        }
+        Retried::Not(status) => {
+            let what = format!("the task cannot be run again: it {}", state(&status));
+            Err(Failure::conflict(what).with("status", plain(&status)))
+        }
+        Retried::Missing => Err(missing(&name)),
+    }
+}
+
+fn id(name: &str) -> Result<ObjectId, Failure> {
+    ObjectId::parse_str(name).map_err(|_| missing(name))
+}
+
+fn missing(name: &str) -> Failure {
+    Failure::not_found(format!("no task with id {name}"))
+}
+
+fn ended(id: ObjectId, status: i32) -> Value {
+    json!({ "id": id.to_hex(), "status": status })
+}
+
+fn plain(status: &Bson) -> Value {
+    whole(status).map_or(Value::Null, Value::from)
+}
+
+/// What a task with this status does.
+fn state(status: &Bson) -> &'static str {
+    match whole(status) {
+        _ if status.as_str().is_some() => "has a status that is no number",
+        None => "has a status that is no number",
+        Some(status) if status == i64::from(ORPHANED) => "is orphaned",
+        Some(status) if status == i64::from(CANCELLED) => "is cancelled already",
+        Some(..=-2) => "waits",
+        Some(-1..=0) => "runs",
+        Some(1..) => "has ended",
+    }
+}

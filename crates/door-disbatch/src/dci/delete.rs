@@ -1,0 +1,165 @@
+//! `DELETE /queues/:queue?tasks=keep|delete`. Without the parameter a queue that has tasks is not
+//! deleted: nobody would ever run them, and nobody could see what they were for.
+//!
+//! With `tasks=delete`, running tasks are cancelled first. A queue keeps its entry until nothing of
+//! it runs any more, so that whatever goes wrong on the way can be tried again.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use mongodb::bson::Document;
+use mongodb::bson::oid::ObjectId;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::Dci;
+use super::answer::{Answer, deleted};
+use super::error::Failure;
+use super::param::Params;
+use super::path::Name;
+use super::route::Routes;
+use crate::database::{Database, DbError};
+use crate::gridfs;
+
+/// How long is waited for running tasks to be ended.
+const END_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How often it is looked whether they are.
+const LOOK_PAUSE: Duration = Duration::from_millis(200);
+/// Tasks are deleted in so many batches at most; who adds faster than that is told.
+const BATCHES_MAX: usize = 10_000;
+
+pub(super) fn add(routes: Routes) -> Routes {
+    routes.delete("/queues/{*queue}", delete)
+}
+
+/// What becomes of the tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// There must be none.
+    None,
+    Keep,
+    Delete,
+}
+
+impl Fate {
+    fn read(value: Option<&Value>) -> Result<Fate, Failure> {
+        match value.map(Value::as_str) {
+            None => Ok(Fate::None),
+            Some(Some("keep")) => Ok(Fate::Keep),
+            Some(Some("delete")) => Ok(Fate::Delete),
+            Some(_) => Err(Failure::bad("tasks must be \"keep\" or \"delete\"")),
+        }
+    }
+}
+
+async fn delete(
+    State(dci): State<Dci>,
+    Name(name): Name,
+    params: Params,
+) -> Result<Answer, Failure> {
+    let fate = Fate::read(params.get("tasks"))?;
+    match delete_queue(dci.database(), &name, fate).await {
+        Ok(()) => Ok(params.answer(deleted(1))),
+        Err(refused) => {
+            let class = "MongoDB::DeleteResult";
+            Err(refused.with(class, deleted(0)[class].clone()))
+        }
+    }
+}
+
+async fn delete_queue(database: &Database, name: &str, fate: Fate) -> Result<(), Failure> {
+    let told = |error: DbError| {
+        Failure::database(&format!("Could not delete queue '{name}'"), &error)
+    };
+    let missing = || Failure::bad(format!("there is no queue {name}"));
+    let queue = database.queue(name).await.map_err(told)?.ok_or_else(missing)?;
+    // A queue without a proper id has no tasks: they name it by that.
+    let Ok(id) = queue.get_object_id("_id") else {
+        return database.queue_delete(name).await.map_err(told)?.then_some(()).ok_or_else(missing);
+    };
+    match fate {
+        Fate::None => refuse_tasks(database, id, name).await?,
+        Fate::Keep => {}
+        Fate::Delete => empty(database, id, name).await?,
+    }
+    if !database.queue_delete(&id.to_hex()).await.map_err(told)? {
+        return Err(missing());
+    }
+    match fate {
+        Fate::None => put_back(database, queue, id, name).await,
+        Fate::Keep => Ok(()),
+        // What was added or taken while the entry was still there.
+        Fate::Delete => empty(database, id, name).await,
+    }
+}
+
+async fn refuse_tasks(database: &Database, id: ObjectId, name: &str) -> Result<(), Failure> {
+    let total = database.queue_counts(&[id]).await?.get(&id).map_or(0, |counts| counts.total);
+    if total == 0 {
+        return Ok(());
+    }
+    let message = format!(
+        "queue {name} has {total} tasks: tasks=keep leaves them behind, tasks=delete deletes them"
+    );
+    Err(Failure::bad(message))
+}
+
+/// Somebody may have added tasks between the look and the removal.
+async fn put_back(
+    database: &Database,
+    queue: Document,
+    id: ObjectId,
+    name: &str,
+) -> Result<(), Failure> {
+    let refused = refuse_tasks(database, id, name).await;
+    if refused.is_err() {
+        database.queue_restore(queue).await?;
+    }
+    refused
+}
+
+/// Deletes all tasks of a queue, with their files. Those that our nodes run are ended first; for
+/// those of foreign nodes nobody can do that.
+async fn empty(database: &Database, id: ObjectId, name: &str) -> Result<(), Failure> {
+    let started = Instant::now();
+    for _ in 0..BATCHES_MAX {
+        let foreign = database.foreign_running(id).await?;
+        if foreign > 0 {
+            return Err(Failure::conflict(format!(
+                "{foreign} tasks of queue {name} run on nodes that cannot be asked to end them; \
+                 set its limit to 0 and wait until they have ended"
+            )));
+        }
+        let gone = database.tasks_delete(id).await?;
+        if !gone.is_empty() {
+            gridfs::remove(database, &gone).await?;
+            continue;
+        }
+        if database.tasks_cancel_active(id).await? == 0 {
+            return Ok(());
+        }
+        if started.elapsed() > END_WAIT_MAX {
+            break;
+        }
+        tokio::time::sleep(LOOK_PAUSE).await;
+    }
+    let message = format!("tasks of queue {name} are still being ended; ask again in a moment");
+    Err(Failure::new(StatusCode::CONFLICT, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_fate_of_tasks_is_said_in_one_of_two_words() {
+        assert_eq!(Fate::read(None).unwrap(), Fate::None);
+        assert_eq!(Fate::read(Some(&json!("keep"))).unwrap(), Fate::Keep);
+        assert_eq!(Fate::read(Some(&json!("delete"))).unwrap(), Fate::Delete);
+        for other in [json!(""), json!("Keep"), json!(null), json!(["keep", "delete"]), json!(1)] {
+            assert!(Fate::read(Some(&other)).is_err(), "{other}");
+        }
+    }
+}
