@@ -57,7 +57,8 @@ impl Database {
     pub async fn tasks_delete(&self, queue: ObjectId) -> Result<Vec<ObjectId>, DbError> {
         let tasks = self.tasks_collection();
         let nobody = doc! { "queue": queue, "status": { "$nin": ACTIVE.to_vec() } };
-        let found = self.all(tasks.find(nobody).projection(doc! { "_id": 1 }), DELETE_BATCH).await?;
+        let found =
+            self.all(tasks.find(nobody).projection(doc! { "_id": 1 }), DELETE_BATCH).await?;
         let ids: Vec<Bson> = found.into_iter().filter_map(|mut task| task.remove("_id")).collect();
         let nobody = doc! { "_id": { "$in": &ids }, "status": { "$nin": ACTIVE.to_vec() } };
         self.ask(tasks.delete_many(nobody)).await?;

@@ -69,9 +69,8 @@ async fn delete(
 }
 
 async fn delete_queue(database: &Database, name: &str, fate: Fate) -> Result<(), Failure> {
-    let told = |error: DbError| {
-        Failure::database(&format!("Could not delete queue '{name}'"), &error)
-    };
+    let told =
+        |error: DbError| Failure::database(&format!("Could not delete queue '{name}'"), &error);
     let missing = || Failure::bad(format!("there is no queue {name}"));
     let queue = database.queue(name).await.map_err(told)?.ok_or_else(missing)?;
     // A queue without a proper id has no tasks: they name it by that.

@@ -89,7 +89,8 @@ pub async fn serve(
 
 /// Every route. A file of routes has a function that adds its own.
 fn routes() -> Routes {
-    let files = [info::add, node::add, plugin::add, queue::add, delete::add, task::add, act::add, old::add];
+    let files =
+        [info::add, node::add, plugin::add, queue::add, delete::add, task::add, act::add, old::add];
     files.into_iter().fold(Routes::default(), |routes, add| add(routes))
 }
 
