@@ -36,12 +36,15 @@ pub(crate) fn filter(params: &Map<String, Value>) -> Result<Document, String> {
 /// What the field may be for this value to match.
 fn wanted(name: &str, value: &Value) -> Result<Vec<Bson>, String> {
     if IDS.contains(&name) {
-        return Ok(vec![id(value)?.into()]);
+        let id = id(value).map_err(|why| format!("{why} for '{name}'"))?;
+        return Ok(vec![id.into()]);
     }
     match value {
         Value::String(text) => Ok(match number_of(text) {
-            // A node may be called 17.
-            Some(number) if name == "node" => vec![number, Bson::String(text.clone())],
+            // A node may be called 17, but -1 is the one that nobody is.
+            Some(number) if name == "node" && text != "-1" => {
+                vec![number, Bson::String(text.clone())]
+            }
             Some(number) => vec![number],
             None => vec![Bson::String(text.clone())],
         }),
@@ -117,7 +120,8 @@ mod tests {
         check(json!({ "status": [] }), doc! { "status": { "$in": [] } });
         check(json!({ "node": "mig01.example.com" }), doc! { "node": "mig01.example.com" });
         check(json!({ "node": -1 }), doc! { "node": -1 });
-        check(json!({ "node": "-1" }), doc! { "node": { "$in": [-1, "-1"] } });
+        check(json!({ "node": "-1" }), doc! { "node": -1 });
+        check(json!({ "node": "17" }), doc! { "node": { "$in": [17, "17"] } });
         check(json!({ "node": null }), doc! { "node": null });
         check(json!({ "a": true }), doc! { "a": true });
         check(json!({ "a": 1.5 }), doc! { "a": 1.5 });
@@ -132,10 +136,10 @@ mod tests {
         );
         refused(json!({ "status": [[1]] }), "'status' must be a value or an array of values");
         refused(json!({ "node": [{ "$ne": 1 }] }), "'node' must be a value or an array of values");
-        refused(json!({ "queue": { "$ne": 1 } }), "Bad OID passed: {\"$ne\":1}");
-        refused(json!({ "id": "1; drop" }), "Bad OID passed: \"1; drop\"");
-        refused(json!({ "id": [HEX, 7] }), "Bad OID passed: 7");
-        refused(json!({ "queue": null }), "Bad OID passed: null");
+        refused(json!({ "queue": { "$ne": 1 } }), "Bad OID passed: {\"$ne\":1} for 'queue'");
+        refused(json!({ "id": "1; drop" }), "Bad OID passed: \"1; drop\" for 'id'");
+        refused(json!({ "id": [HEX, 7] }), "Bad OID passed: 7 for 'id'");
+        refused(json!({ "queue": null }), "Bad OID passed: null for 'queue'");
     }
 
     #[test]
