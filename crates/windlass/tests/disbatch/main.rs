@@ -8,12 +8,16 @@
 
 mod dci_access;
 mod dci_actions;
+mod dci_bad_input;
+mod dci_balance;
+mod dci_config;
 mod dci_create;
 mod dci_delete;
 mod dci_find;
 mod dci_info;
 mod dci_nodes;
 mod dci_old;
+mod dci_perl;
 mod dci_queues;
 mod dci_show;
 mod dci_tls;
