@@ -91,40 +91,35 @@ async fn report(State(dci): State<Dci>) -> Result<Answer, Failure> {
     Ok(Answer::new(queues.iter().map(line).collect()))
 }
 
-/// A queue as version 3 reported it. What the seed stores as counters is counted here, because
-/// stored counters drift.
+/// A queue under all the names that versions before 4 and the first ones of 4 had for the same.
+/// What the seed stores as counters is counted here, because stored counters drift.
 fn reported(queue: &Document, dialect: Dialect, counts: Counts) -> Value {
-    let shown = |fields: [&str; 2]| {
-        let found = fields.iter().filter_map(|field| queue.get(field));
-        let found = found.into_iter().find(|value| **value != Bson::Null);
+    let shown = |fields: &[&str]| {
+        let mut found = fields.iter().filter_map(|field| queue.get(field));
+        let found = found.find(|value| **value != Bson::Null);
         found.map_or(Value::Null, |value| doc::json(value, Times::Iso))
     };
-    let mut line = json!({
-        "id": queue.get("_id").map(|id| doc::json(id, Times::Iso)),
-        "name": shown(["name", "name"]),
-    });
-    let more = match dialect {
-        Dialect::Seed => json!({
-            "constructor": shown(["constructor", "plugin"]),
-            "maxthreads": shown(["maxthreads", "threads"]),
-            "tasks_todo": counts.todo() - counts.running,
-            "tasks_doing": counts.running,
-            "tasks_done": counts.total - counts.todo(),
-            "preemptive": 1,
-            "tasks_backfill": 0,
-        }),
-        Dialect::Released => json!({
-            "plugin": shown(["plugin", "constructor"]),
-            "threads": shown(["threads", "threads"]),
-            "queued": counts.queued,
-            "running": counts.running,
-            "completed": counts.completed,
-        }),
+    let plugin = shown(&["constructor", "plugin"]);
+    let limit = match dialect {
+        Dialect::Seed => shown(&["maxthreads", "threads"]),
+        Dialect::Released => shown(&["threads"]),
     };
-    if let (Value::Object(line), Value::Object(more)) = (&mut line, more) {
-        line.extend(more);
-    }
-    line
+    json!({
+        "id": shown(&["_id"]),
+        "name": shown(&["name"]),
+        "constructor": plugin,
+        "plugin": plugin,
+        "maxthreads": limit,
+        "threads": limit,
+        "tasks_todo": counts.todo() - counts.running,
+        "tasks_doing": counts.running,
+        "tasks_done": counts.total - counts.todo(),
+        "queued": counts.queued,
+        "running": counts.running,
+        "completed": counts.completed,
+        "preemptive": 1,
+        "tasks_backfill": 0,
+    })
 }
 
 async fn reload() -> Answer {
@@ -269,7 +264,7 @@ async fn search(State(dci): State<Dci>, params: Params) -> Result<Response, Refu
     let shape = Shape {
         output: if flag("terse") { Output::TerseAlways } else { Output::Full },
         times: Times::Iso,
-        stamped: Some(dci.dialect().await?),
+        stamped: true,
         pretty: false,
     };
     let found = Found::ask(&dci, tasks.find(filter).limit(limit).skip(skip)).await;

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use mongodb::bson::oid::ObjectId;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::v3::{Refused, decoded, given, name};
 use super::v4;
@@ -59,7 +59,7 @@ async fn create_from(State(dci): State<Dci>, params: Params) -> Result<Response,
     let filter = decoded(filter).map_err(Refused::told)?;
     let template = match decoded(template).map_err(Refused::told)? {
         Value::Object(template) => template,
-        _ => Map::new(),
+        _ => return Err(Refused::bad("params must be a JSON object")),
     };
     let queue = found(&dci, queue).await?;
     let source = ask::source(Some(collection), Some(&filter), &template);

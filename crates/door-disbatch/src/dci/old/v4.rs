@@ -52,7 +52,7 @@ async fn search(State(dci): State<Dci>, params: Params) -> Result<Response, Fail
     let shape = Shape {
         output: if flag("terse", true) { Output::Terse } else { Output::Full },
         times: Times::Seconds,
-        stamped: None,
+        stamped: false,
         pretty: flag("pretty", false),
     };
     Ok(Found::ask(&dci, asked).await?.into_response(&dci, shape))

@@ -16,7 +16,6 @@ use serde_json::Value;
 use super::show;
 use crate::database::DbError;
 use crate::dci::Dci;
-use crate::dialect::Dialect;
 use crate::doc::{Times, json_shown};
 use crate::gridfs;
 
@@ -41,8 +40,8 @@ pub(crate) enum Output {
 pub(crate) struct Shape {
     pub(crate) output: Output,
     pub(crate) times: Times,
-    /// Times twice, as version 3 showed them in this dialect.
-    pub(crate) stamped: Option<Dialect>,
+    /// Times twice, as version 3 showed them.
+    pub(crate) stamped: bool,
     pub(crate) pretty: bool,
 }
 
@@ -56,10 +55,10 @@ impl Shape {
         }
         let task = Bson::Document(task);
         let mut shown = json_shown(&task, self.times);
-        if let (Some(dialect), Bson::Document(task), Value::Object(shown)) =
+        if let (true, Bson::Document(task), Value::Object(shown)) =
             (self.stamped, &task, &mut shown)
         {
-            show::stamp(task, shown, dialect);
+            show::stamp(task, shown);
         }
         shown
     }

@@ -97,7 +97,7 @@ fn shape(options: &Options, pretty: bool) -> Shape {
         (false, false) => Output::Stored,
     };
     let times = if options.epoch { Times::Seconds } else { Times::Iso };
-    Shape { output, times, stamped: None, pretty: options.pretty.unwrap_or(pretty) }
+    Shape { output, times, stamped: false, pretty: options.pretty.unwrap_or(pretty) }
 }
 
 pub(crate) fn tasks(dci: &Dci) -> Collection<Document> {

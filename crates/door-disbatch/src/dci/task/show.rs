@@ -3,8 +3,6 @@
 use mongodb::bson::{Bson, DateTime, Document};
 use serde_json::{Map, Value, json};
 
-use crate::dialect::Dialect;
-
 const TERSE: &str = "[terse mode]";
 pub(crate) const OUTPUT: [&str; 2] = ["stdout", "stderr"];
 const TIMES: [&str; 2] = ["ctime", "mtime"];
@@ -30,7 +28,7 @@ pub(crate) fn shorten_all(task: &mut Document) {
 }
 
 /// Times as version 3 showed them: seconds, and beside them the same as text.
-pub(crate) fn stamp(task: &Document, shown: &mut Map<String, Value>, dialect: Dialect) {
+pub(crate) fn stamp(task: &Document, shown: &mut Map<String, Value>) {
     for name in TIMES {
         let seconds = match task.get(name) {
             None | Some(Bson::Null | Bson::Int32(0) | Bson::Int64(0)) => continue,
@@ -41,21 +39,16 @@ pub(crate) fn stamp(task: &Document, shown: &mut Map<String, Value>, dialect: Di
             Some(Bson::Double(number)) => Some(number.floor() as i64),
             Some(_) => None,
         };
-        let text = seconds.and_then(|seconds| text(seconds, dialect));
+        let text = seconds.and_then(text);
         let odd = || shown.get(name).map(Value::to_string);
         shown.insert(format!("{name}_str"), json!(text.clone().or_else(odd)));
         shown.insert(name.to_owned(), json!(text.and(seconds)));
     }
 }
 
-/// `2016-04-26T17:59:33Z`, or `2016-04-26 17:59:33` in the seed's time; none for what is no year.
-fn text(seconds: i64, dialect: Dialect) -> Option<String> {
-    let date = DateTime::from_millis(seconds.checked_mul(1000)?);
-    let text = date.try_to_rfc3339_string().ok()?;
-    Some(match dialect {
-        Dialect::Released => text,
-        Dialect::Seed => text.trim_end_matches('Z').replace('T', " "),
-    })
+/// `2016-04-26T17:59:33Z`; none for what is no year.
+fn text(seconds: i64) -> Option<String> {
+    DateTime::from_millis(seconds.checked_mul(1000)?).try_to_rfc3339_string().ok()
 }
 
 #[cfg(test)]
@@ -86,22 +79,20 @@ mod tests {
 
     #[test]
     fn version_3_shows_times_twice() {
-        let check = |time: Bson, dialect, expected: Value| {
+        let check = |time: Bson, expected: Value| {
             let mut shown = Map::from_iter([("ctime".to_owned(), json!("as it was"))]);
-            stamp(&doc! { "ctime": time }, &mut shown, dialect);
+            stamp(&doc! { "ctime": time }, &mut shown);
             assert_eq!(Value::Object(shown), expected);
         };
-        let date = Bson::from(DateTime::from_millis(1_461_693_573_250));
-        let iso = json!({ "ctime": 1_461_693_573, "ctime_str": "2016-04-26T17:59:33Z" });
-        let seed = json!({ "ctime": 1_461_693_573, "ctime_str": "2016-04-26 17:59:33" });
-        check(date.clone(), Dialect::Released, iso.clone());
-        check(date, Dialect::Seed, seed.clone());
-        check(Bson::Int32(1_461_693_573), Dialect::Released, iso);
-        check(Bson::Double(1_461_693_573.9), Dialect::Seed, seed);
-        check(Bson::Int32(0), Dialect::Seed, json!({ "ctime": "as it was" }));
-        check(Bson::Null, Dialect::Seed, json!({ "ctime": "as it was" }));
+        let both = json!({ "ctime": 1_461_693_573, "ctime_str": "2016-04-26T17:59:33Z" });
+        check(Bson::from(DateTime::from_millis(1_461_693_573_250)), both.clone());
+        check(Bson::Int32(1_461_693_573), both.clone());
+        check(Bson::Int64(1_461_693_573), both.clone());
+        check(Bson::Double(1_461_693_573.9), both);
+        check(Bson::Int32(0), json!({ "ctime": "as it was" }));
+        check(Bson::Null, json!({ "ctime": "as it was" }));
         let odd = json!({ "ctime": null, "ctime_str": "\"as it was\"" });
-        check(Bson::String("x".into()), Dialect::Seed, odd.clone());
-        check(Bson::Int64(i64::MAX), Dialect::Seed, odd);
+        check(Bson::String("x".into()), odd.clone());
+        check(Bson::Int64(i64::MAX), odd);
     }
 }
