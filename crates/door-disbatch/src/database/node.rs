@@ -157,7 +157,7 @@ impl Database {
         let filter = by_name_or_id("node", name_or_id);
         let update = doc! { "$set": { "maxthreads": limit.map_or(Bson::Null, Bson::from) } };
         let result = self.ask(self.nodes_collection().update_one(filter.clone(), update)).await?;
-        if result.matched_count > 0 {
+        if result.modified_count > 0 {
             self.changelog_node(filter).await;
         }
         Ok(result)

@@ -123,7 +123,7 @@ impl Database {
         let filter = doc! { "_id": found.get("_id").cloned() };
         let update = doc! { "$set": set };
         let result = self.ask(self.queues_collection().update_one(filter.clone(), update)).await?;
-        if result.matched_count > 0 {
+        if result.modified_count > 0 {
             self.changelog_queue(filter).await;
         }
         Ok(result)

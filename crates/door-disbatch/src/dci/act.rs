@@ -57,10 +57,7 @@ async fn cancel(
             Cancelled::Not(status) if asked && whole(&status) == Some(CANCELLED.into()) => {
                 return Ok(params.answer(ended(id, CANCELLED)));
             }
-            Cancelled::Not(status) => {
-                let what = format!("the task cannot be cancelled: it {}", state(&status));
-                return Err(Failure::conflict(what).with("status", plain(&status)));
-            }
+            Cancelled::Not(status) => return Err(cannot("cancelled", &status)),
             Cancelled::Missing => return Err(missing(&name)),
         }
         tokio::time::sleep(LOOK_PAUSE).await;
@@ -81,6 +78,10 @@ async fn retry(
     if database.queue(&queue).await?.is_none() {
         return Err(Failure::conflict("the queue of the task is not there any more"));
     }
+    let status = task.get("status").cloned().unwrap_or(Bson::Null);
+    if whole(&status).is_none() {
+        return Err(cannot("run again", &status));
+    }
     match database.task_retry(id, dialect, now).await? {
         Retried::Queued(_) => {
             // The task does not name them any more, so that nodes remove them too, later.
@@ -89,10 +90,7 @@ async fn retry(
             }
             Ok(params.answer(ended(id, QUEUED)))
         }
-        Retried::Not(status) => {
-            let what = format!("the task cannot be run again: it {}", state(&status));
-            Err(Failure::conflict(what).with("status", plain(&status)))
-        }
+        Retried::Not(status) => Err(cannot("run again", &status)),
         Retried::Missing => Err(missing(&name)),
     }
 }
@@ -109,19 +107,16 @@ fn ended(id: ObjectId, status: i32) -> Value {
     json!({ "id": id.to_hex(), "status": status })
 }
 
-fn plain(status: &Bson) -> Value {
-    whole(status).map_or(Value::Null, Value::from)
-}
-
-/// What a task with this status does.
-fn state(status: &Bson) -> &'static str {
-    match whole(status) {
-        _ if status.as_str().is_some() => "has a status that is no number",
-        None => "has a status that is no number",
+fn cannot(what: &str, status: &Bson) -> Failure {
+    let number = if status.as_str().is_some() { None } else { whole(status) };
+    let why = match number {
+        None => "has a status that is no whole number",
         Some(status) if status == i64::from(ORPHANED) => "is orphaned",
         Some(status) if status == i64::from(CANCELLED) => "is cancelled already",
         Some(..=-2) => "waits",
         Some(-1..=0) => "runs",
         Some(1..) => "has ended",
-    }
+    };
+    let refused = Failure::conflict(format!("the task cannot be {what}: it {why}"));
+    refused.with("status", number.map_or(Value::Null, Value::from))
 }

@@ -58,24 +58,23 @@ async fn delete(
     Name(name): Name,
     params: Params,
 ) -> Result<Answer, Failure> {
-    let fate = Fate::read(params.get("tasks"))?;
-    match delete_queue(dci.database(), &name, fate).await {
-        Ok(()) => Ok(params.answer(deleted(1))),
-        Err(refused) => {
-            let class = "MongoDB::DeleteResult";
-            Err(refused.with(class, deleted(0)[class].clone()))
-        }
+    let (class, none) = ("MongoDB::DeleteResult", deleted(0));
+    let none = |refused: Failure| refused.with(class, none[class].clone());
+    match remove(&dci, &name, params.get("tasks")).await.map_err(&none)? {
+        true => Ok(params.answer(deleted(1))),
+        false => Err(none(Failure::bad(format!("there is no queue {name}")))),
     }
 }
 
-async fn delete_queue(database: &Database, name: &str, fate: Fate) -> Result<(), Failure> {
+/// Deletes a queue; `tasks` is the parameter. False: there is none.
+pub(super) async fn remove(dci: &Dci, name: &str, tasks: Option<&Value>) -> Result<bool, Failure> {
+    let (database, fate) = (dci.database(), Fate::read(tasks)?);
     let told =
         |error: DbError| Failure::database(&format!("Could not delete queue '{name}'"), &error);
-    let missing = || Failure::bad(format!("there is no queue {name}"));
-    let queue = database.queue(name).await.map_err(told)?.ok_or_else(missing)?;
+    let Some(queue) = database.queue(name).await.map_err(told)? else { return Ok(false) };
     // A queue without a proper id has no tasks: they name it by that.
     let Ok(id) = queue.get_object_id("_id") else {
-        return database.queue_delete(name).await.map_err(told)?.then_some(()).ok_or_else(missing);
+        return database.queue_delete(name).await.map_err(told);
     };
     match fate {
         Fate::None => refuse_tasks(database, id, name).await?,
@@ -83,14 +82,15 @@ async fn delete_queue(database: &Database, name: &str, fate: Fate) -> Result<(),
         Fate::Delete => empty(database, id, name).await?,
     }
     if !database.queue_delete(&id.to_hex()).await.map_err(told)? {
-        return Err(missing());
+        return Ok(false);
     }
     match fate {
-        Fate::None => put_back(database, queue, id, name).await,
-        Fate::Keep => Ok(()),
+        Fate::None => put_back(database, queue, id, name).await?,
+        Fate::Keep => {}
         // What was added or taken while the entry was still there.
-        Fate::Delete => empty(database, id, name).await,
+        Fate::Delete => empty(database, id, name).await?,
     }
+    Ok(true)
 }
 
 async fn refuse_tasks(database: &Database, id: ObjectId, name: &str) -> Result<(), Failure> {
