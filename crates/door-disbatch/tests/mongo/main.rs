@@ -16,3 +16,6 @@ mod index;
 mod node;
 mod orphan;
 mod queue;
+mod plugin;
+mod task_end;
+mod task_run;
