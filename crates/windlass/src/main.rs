@@ -53,6 +53,9 @@ fn main() -> ExitCode {
     if let Some((program, words)) = jobd::program_of(&words) {
         return jobd::run(program, words);
     }
+    if let Some(words) = disbatch::words_of(&words) {
+        return disbatch::client(words).unwrap_or_else(|error| failed(&error));
+    }
     let cli = match cli::parse() {
         Ok(cli) => cli,
         Err(answer) => {
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Action::Jobd { words } => Ok(jobd::run(Program::Worker, &words)),
         Action::JobdMaster { words } => Ok(jobd::run(Program::Master, &words)),
         Action::Jobctl { words } => Ok(jobd::run(Program::Ctl, &words)),
+        Action::Disbatch { words } => disbatch::client(&words),
         Action::Dci(flags) => disbatch::dci(&flags.config),
         Action::Fence { words } => fence::run(&words),
         action => ask(&cli.target, action),

@@ -1,11 +1,13 @@
 //! How the database is reached: `mongohost`, `database`, `attributes`, `auth`.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::ConfigError;
 use super::keys::{Keys, flag_of, kind};
+use crate::relaxed;
 use crate::secret::Secret;
 
 /// The users that Disbatch has in MongoDB, one for each of its programs.
@@ -91,6 +93,18 @@ pub struct ServerTls {
     pub ca_file: Option<PathBuf>,
     /// False: any certificate will do.
     pub verify: bool,
+}
+
+impl ServerTls {
+    /// What a file says of TLS, whatever else is in it.
+    pub fn of_file(path: &Path) -> Result<Option<ServerTls>, ConfigError> {
+        let unreadable = |error| ConfigError::Unreadable { path: path.into(), error };
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let syntax = |mistake| ConfigError::Syntax { path: path.into(), mistake };
+        let Value::Object(map) = relaxed::parse(&text).map_err(syntax)? else { return Ok(None) };
+        let read = read_attributes(Keys::new(&map), &mut Vec::new());
+        read.map_err(|why| ConfigError::Wrong { path: path.into(), why })
+    }
 }
 
 pub(super) fn read(keys: Keys<'_>, warnings: &mut Vec<String>) -> Result<Connection, String> {

@@ -119,6 +119,13 @@ pub(crate) enum Action {
     },
     /// Be Disbatch's command interface: queues, nodes and tasks over HTTP, with a page.
     Dci(Dci),
+    /// Be disbatch: look at queues, nodes and tasks of a command interface, and change them.
+    #[command(disable_help_flag = true)]
+    Disbatch {
+        /// As those of disbatch; without any, they are explained.
+        #[arg(value_name = "WORDS", allow_hyphen_values = true, trailing_var_arg = true)]
+        words: Vec<String>,
+    },
     /// Guard what a node has started.
     #[command(hide = true, disable_help_flag = true)]
     Fence {
@@ -143,7 +150,9 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
 /// The whole command, with what is made from the table of keys.
 pub(crate) fn command() -> Command {
     let mut command = Cli::command().mut_subcommand("serve", serve::with_keys);
-    for local in ["serve", "demo", "completions", "jobd", "jobd-master", "jobctl", "dci"] {
+    for local in
+        ["serve", "demo", "completions", "jobd", "jobd-master", "jobctl", "dci", "disbatch"]
+    {
         command = command.mut_subcommand(local, |command| refusing(command, &TARGET));
     }
     // It talks to no daemon, and prints JSON all the same.

@@ -43,6 +43,7 @@ pub(crate) async fn run(target: &Target, action: Action) -> anyhow::Result<ExitC
         | Action::Completions { .. }
         | Action::Jobd { .. }
         | Action::Dci(_)
+        | Action::Disbatch { .. }
         | Action::Fence { .. }
         | Action::JobdMaster { .. }
         | Action::Jobctl { .. } => unreachable!("these talk to no daemon of Windlass"),

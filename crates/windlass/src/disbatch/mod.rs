@@ -1,5 +1,6 @@
 //! The programs of Disbatch: their command lines, and the parts they are made of.
 
+mod client;
 mod dci;
 
 use std::path::Path;
@@ -14,6 +15,7 @@ use crate::config::{Log, LogFormat};
 use crate::signal::{Asked, Signals};
 use crate::{FAILED, log, output, serve};
 
+pub(crate) use self::client::{run as client, words_of};
 pub(crate) use self::dci::run as dci;
 
 /// How long the end of a daemon may take when its work is done.

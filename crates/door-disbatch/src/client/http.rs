@@ -1,0 +1,188 @@
+//! A command interface over HTTP. Whatever goes wrong becomes one sentence.
+
+use std::time::Duration;
+
+use reqwest::{Certificate, Client, Response, StatusCode, Url, header, redirect};
+use serde_json::Value;
+
+use super::ask::Ask;
+use super::{Failure, Login, Target, Trust};
+
+/// How long to wait for a connection.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
+/// How long to wait for an answer.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
+/// Largest answer that is read.
+const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;
+
+pub(super) struct Server {
+    /// Without a slash at its end.
+    base: String,
+    /// The base as it may be shown: without a password.
+    shown: String,
+    login: Option<Login>,
+    http: Client,
+}
+
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) text: String,
+    pub(super) value: Value,
+}
+
+impl Server {
+    pub(super) fn new(target: &Target) -> Result<Server, Failure> {
+        let wrong =
+            || Failure::Usage("--url takes an address such as http://localhost:8080".into());
+        let mut shown = Url::parse(&target.url).map_err(|_| wrong())?;
+        if !matches!(shown.scheme(), "http" | "https") || !shown.has_host() {
+            return Err(wrong());
+        }
+        // A URL with a host can have its user and password taken away.
+        let _ = shown.set_password(None);
+        let _ = shown.set_username("");
+        Ok(Server {
+            base: target.url.trim_end_matches('/').to_owned(),
+            shown: shown.as_str().trim_end_matches('/').to_owned(),
+            login: target.login.clone(),
+            http: http(shown.scheme(), &target.trust)?,
+        })
+    }
+
+    /// The answer to a request that was carried out; a refusal is an error.
+    pub(super) async fn send(&self, ask: &Ask) -> Result<Answer, Failure> {
+        let request = self.http.request(ask.method.clone(), format!("{}{}", self.base, ask.path));
+        let request = request.header(header::ACCEPT, "application/json");
+        let request = match &self.login {
+            None => request,
+            Some(Login::Basic { user, password }) => {
+                request.basic_auth(user, Some(password.reveal()))
+            }
+            Some(Login::Token(token)) => request.bearer_auth(token.reveal()),
+        };
+        let request = match &ask.body {
+            None => request,
+            Some((kind, body)) => request.header(header::CONTENT_TYPE, *kind).body(body.clone()),
+        };
+        let sent = request.timeout(ANSWER_TIME_MAX).send().await;
+        let response = sent.map_err(|error| self.unreachable(&error))?;
+        let (status, location) = (response.status(), location(&response));
+        let bytes = self.body(response).await?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let value: Option<Value> = serde_json::from_str(&text).ok();
+        match value {
+            Some(value) if status.is_success() => Ok(Answer { status, text, value }),
+            value => Err(Failure::Failed(self.refusal(status, value.as_ref(), location))),
+        }
+    }
+
+    fn refusal(
+        &self,
+        status: StatusCode,
+        body: Option<&Value>,
+        location: Option<String>,
+    ) -> String {
+        let shown = &self.shown;
+        if let Some(location) = location.filter(|_| status.is_redirection()) {
+            return format!("{shown} points to {location}; name that one with --url");
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            return match self.login {
+                None => {
+                    format!("{shown} asks for a login; give --username and --password, or --token")
+                }
+                Some(_) => format!("{shown} does not accept this login"),
+            };
+        }
+        let told = body.filter(|_| !status.is_success()).and_then(sentence);
+        told.unwrap_or_else(|| {
+            format!("{shown} answered {status}, which is not an answer of Disbatch")
+        })
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> Failure {
+        let shown = &self.shown;
+        Failure::Failed(if error.is_timeout() {
+            format!("{shown} did not answer in time")
+        } else if error.is_connect() {
+            let reason = root_cause(error);
+            format!("cannot reach {shown} ({reason}); name another server with --url")
+        } else {
+            format!("the request to {shown} failed ({})", root_cause(error))
+        })
+    }
+
+    async fn body(&self, mut response: Response) -> Result<Vec<u8>, Failure> {
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.unreachable(&error))? {
+            if bytes.len() + chunk.len() > ANSWER_BYTES_MAX {
+                let text = format!("the answer has more than {ANSWER_BYTES_MAX} bytes");
+                return Err(Failure::Failed(text));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes)
+    }
+}
+
+fn http(scheme: &str, trust: &Trust) -> Result<Client, Failure> {
+    let builder = Client::builder()
+        .no_proxy()
+        // A request that changes something is not silently made another one somewhere else.
+        .redirect(redirect::Policy::none())
+        .connect_timeout(CONNECT_TIME_MAX)
+        .user_agent(concat!("windlass-disbatch/", env!("CARGO_PKG_VERSION")));
+    let builder = match trust {
+        // Without TLS there is no need for certificates, and a small machine may have none.
+        _ if scheme == "http" => builder.tls_certs_only([]),
+        Trust::System => builder,
+        Trust::CaFile(path) => {
+            let unusable = |error: &dyn std::fmt::Display| {
+                Failure::Failed(format!("the certificates in {}: {error}", path.display()))
+            };
+            let pem = std::fs::read(path).map_err(|error| unusable(&error))?;
+            let all = Certificate::from_pem_bundle(&pem).map_err(|error| unusable(&error))?;
+            if all.is_empty() {
+                return Err(unusable(&"there are none"));
+            }
+            builder.tls_certs_only(all)
+        }
+        Trust::Everybody => builder.tls_danger_accept_invalid_certs(true),
+    };
+    builder.build().map_err(|error| {
+        Failure::Failed(format!("the HTTP client cannot be set up ({})", root_cause(&error)))
+    })
+}
+
+fn location(response: &Response) -> Option<String> {
+    let value = response.headers().get(header::LOCATION)?;
+    Some(value.to_str().ok()?.to_owned())
+}
+
+/// What a server says in `error`, with what it says that about.
+fn sentence(body: &Value) -> Option<String> {
+    let error = body.get("error")?;
+    let Some(error) = error.as_str() else {
+        let unmatched = error.get("matched_count").and_then(Value::as_u64) == Some(0);
+        return unmatched.then(|| "there is no such entry".to_owned());
+    };
+    let about = ["plugin", "param", "key", "invalid_params"].iter().find_map(|key| body.get(*key));
+    let about = match about {
+        Some(Value::String(text)) if !text.is_empty() => text.clone(),
+        Some(Value::Array(list)) => {
+            let texts: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
+            texts.join(", ")
+        }
+        _ => return Some(error.to_owned()),
+    };
+    Some(format!("{error}: {about}"))
+}
+
+/// The innermost reason, which is the one that people know, such as "Connection refused".
+fn root_cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
