@@ -16,10 +16,16 @@ fn shown(dci: &Dci, task: ObjectId, options: &str) -> Value {
 
 /// A file of output in chunks of either form.
 fn file(home: &Home, chunks: &[Bson]) -> ObjectId {
-    let file = home.mongo.insert(
-        "tasks.files",
-        doc! {"filename": "stdout", "chunkSize": 261_120, "length": 9, "uploadDate": DateTime::now()},
-    );
+    let size = |chunk: &Bson| match chunk {
+        Bson::String(text) => text.len(),
+        Bson::Binary(binary) => binary.bytes.len(),
+        other => panic!("no chunk: {other:?}"),
+    };
+    let length = i32::try_from(chunks.iter().map(size).sum::<usize>()).unwrap();
+    let document = doc! {
+        "filename": "stdout", "chunkSize": 261_120, "length": length, "uploadDate": DateTime::now(),
+    };
+    let file = home.mongo.insert("tasks.files", document);
     // The chunks stand in the wrong order: only `n` counts.
     for (place, data) in chunks.iter().enumerate().rev() {
         let place = i32::try_from(place).unwrap();
@@ -207,7 +213,7 @@ fn tasks_with_wrong_types_are_shown() {
             doc! {"queue": queue, "status": "x", "node": {"a": 1}, "stdout": 5, "stderr": ["x"]},
             doc! {"queue": queue, "ctime": "x", "mtime": {}, "params": 5, "parameters": "x"},
             doc! {"queue": queue, "stdout": Binary { subtype: BinarySubtype::Generic, bytes: vec![255] }},
-            doc! {"queue": queue, "stderr": Bson::MaxKey, "status": f64::NAN, "ctime": DateTime::MAX},
+            doc! {"queue": queue, "stderr": Bson::MaxKey, "status": f64::NAN, "ctime": DateTime::from_millis(253_402_300_799_000)},
             doc! {"queue": queue, "windlass": 5, "status": i64::MIN, "x": Bson::Undefined},
         ];
         for document in odd {
@@ -218,5 +224,37 @@ fn tasks_with_wrong_types_are_shown() {
             let list = dci.http.get(&format!("/tasks?queue={queue}&{options}")).ok();
             assert_eq!(list.as_array().unwrap().len(), 7, "{options}");
         }
+    }
+}
+
+/// A program may be handed documents that look like the written form of other types.
+#[test]
+fn documents_that_look_like_other_types_hide_nothing() {
+    for home in both() {
+        let dci = home.dci();
+        let queue = home.queue("q");
+        for odd in [
+            json!({"$oid": "x"}),
+            json!({"$oid": 5}),
+            json!({"$date": "yesterday"}),
+            json!({"$numberLong": "x"}),
+            json!({"$numberInt": {}}),
+            json!({"$binary": 5}),
+            json!({"$regularExpression": {"pattern": 5}}),
+            json!({"$timestamp": "x"}),
+            json!({"$uuid": "x"}),
+            json!({"$dbPointer": 1}),
+        ] {
+            let body = json!({"queue": "q", "params": {"odd": odd}});
+            let status = dci.http.post("/tasks", &body).status;
+            assert!([200, 400].contains(&status), "{odd} {status}");
+            let key = odd.as_object().unwrap().keys().next().unwrap().clone();
+            home.task_with(queue, -2, doc! {home.dialect.params(): {"odd": {key: "x"}}});
+        }
+        let list = dci.http.get(&format!("/tasks?queue={queue}")).ok();
+        assert!(list.as_array().unwrap().len() >= 10);
+        let found = dci.http.post("/tasks/search", &json!({"terse": 0})).ok();
+        assert!(found.as_array().unwrap().len() >= 10);
+        assert_eq!(dci.http.get("/queues/q").ok()["running"], json!(0));
     }
 }

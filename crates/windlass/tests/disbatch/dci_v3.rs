@@ -42,8 +42,14 @@ fn the_scheduler_reports_its_queues() {
         let entry = &report[0];
         assert_eq!(entry["id"], json!(queue.to_hex()));
         assert_eq!(entry["name"], json!("demo"));
-        assert_eq!(entry["constructor"], json!(DEMO));
-        assert_eq!(entry["maxthreads"], json!(5));
+        assert_eq!(entry[home.dialect.plugin()], json!(DEMO));
+        assert_eq!(entry[home.dialect.limit()], json!(5));
+        if home.dialect == Dialect::Released {
+            // The released interface told its own counts under the old path.
+            let counts = [&entry["queued"], &entry["running"], &entry["completed"]];
+            assert_eq!(counts, [&json!(2); 3], "{entry}");
+            continue;
+        }
         assert_eq!(entry["tasks_todo"], json!(2));
         assert_eq!(entry["tasks_doing"], json!(2));
         assert_eq!(entry["tasks_done"], json!(2));
@@ -169,7 +175,7 @@ fn a_queue_is_deleted_only_without_tasks() {
         assert_eq!(told(dci.http.post("/delete-queue-json", &json!({})), 400), "id required");
         for id in [queue.to_hex(), full.to_hex(), "none".to_owned()] {
             let answer = dci.http.post("/delete-queue-json", &json!({"id": id}));
-            assert!((400..500).contains(&answer.status), "{id} {}", answer.status);
+            assert!([200, 400, 409].contains(&answer.status), "{id} {}", answer.status);
             assert_eq!(answer.json()[0], json!(0), "{id}");
         }
         assert_eq!(home.mongo.all("queues", doc! {}).len(), 1);
@@ -335,7 +341,7 @@ fn tasks_are_searched_for_with_times_as_text() {
             for key in ["ctime", "mtime"] {
                 assert_eq!(found[0][key].as_f64(), Some(1_548_272_576.0), "{fields:?}");
                 let text = found[0][format!("{key}_str")].as_str().unwrap();
-                assert!(text.starts_with("2019-01-23T19:42:56"), "{text}");
+                assert!(text.starts_with("2019-01-23") && text.contains("19:42:56"), "{text}");
             }
         }
         let query = format!("/search-tasks-json?queue={queue}&filter=%7B%22status%22%3A1%7D");

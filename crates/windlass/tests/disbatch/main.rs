@@ -6,6 +6,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod client_access;
+mod client_queues;
+mod client_tasks;
 mod dci_access;
 mod dci_actions;
 mod dci_bad_input;

@@ -1,5 +1,6 @@
 //! What the tests stand on: databases, programs, requests, and waiting with bounded patience.
 
+mod client;
 mod den;
 mod home;
 mod http;
@@ -9,6 +10,7 @@ mod proxy;
 mod tls;
 mod wait;
 
+pub(crate) use client::client;
 pub(crate) use den::{ORPHAN_AFTER, in_both, status_of};
 pub(crate) use home::{DEMO, Dci, Dialect, Home, both};
 pub(crate) use http::{Answer, Http, form, oid};
