@@ -15,7 +15,7 @@ mod hold;
 mod index;
 mod node;
 mod orphan;
-mod queue;
 mod plugin;
+mod queue;
 mod task_end;
 mod task_run;
