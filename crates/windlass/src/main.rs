@@ -56,6 +56,9 @@ fn main() -> ExitCode {
     if let Some(words) = disbatch::words_of(&words) {
         return disbatch::client(words).unwrap_or_else(|error| failed(&error));
     }
+    if let Some(words) = disbatch::task_runner_words(&words) {
+        return disbatch::dtr(words);
+    }
     let cli = match cli::parse() {
         Ok(cli) => cli,
         Err(answer) => {
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Action::Jobctl { words } => Ok(jobd::run(Program::Ctl, &words)),
         Action::Disbatch { words } => disbatch::client(&words),
         Action::Dci(flags) => disbatch::dci(&flags.config),
+        Action::Dtr { words } => Ok(disbatch::dtr(&words)),
         Action::Fence { words } => fence::run(&words),
         action => ask(&cli.target, action),
     };

@@ -9,16 +9,21 @@
 //! | `outcome` | what its end means: the rules and every message |
 //! | `write` | the end written to the database, as often as it takes |
 //! | `ender` | how others end it |
+//! | `dtr`, `order` | the stand-alone task runner, and its command line |
 
+mod dtr;
 mod ender;
 mod handover;
+mod order;
 mod outcome;
 mod response;
 mod run;
 mod temp;
 mod write;
 
+pub use self::dtr::{Asked, runner};
 pub use self::ender::{EndHandle, Ender, ender};
+pub use self::order::{Order, USAGE};
 pub use self::outcome::Why;
 pub use self::run::{Parts, Ran, Work, run};
 pub use self::temp::Temp;

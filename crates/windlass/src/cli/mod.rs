@@ -126,6 +126,13 @@ pub(crate) enum Action {
         #[arg(value_name = "WORDS", allow_hyphen_values = true, trailing_var_arg = true)]
         words: Vec<String>,
     },
+    /// Be Disbatch's task runner: run one task that a node has claimed.
+    #[command(disable_help_flag = true)]
+    Dtr {
+        /// As those of task_runner; `--help` explains them.
+        #[arg(value_name = "OPTIONS", allow_hyphen_values = true, trailing_var_arg = true)]
+        words: Vec<String>,
+    },
     /// Guard what a node has started.
     #[command(hide = true, disable_help_flag = true)]
     Fence {
@@ -151,7 +158,7 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
 pub(crate) fn command() -> Command {
     let mut command = Cli::command().mut_subcommand("serve", serve::with_keys);
     for local in
-        ["serve", "demo", "completions", "jobd", "jobd-master", "jobctl", "dci", "disbatch"]
+        ["serve", "demo", "completions", "jobd", "jobd-master", "jobctl", "dci", "disbatch", "dtr"]
     {
         command = command.mut_subcommand(local, |command| refusing(command, &TARGET));
     }

@@ -44,6 +44,7 @@ pub(crate) async fn run(target: &Target, action: Action) -> anyhow::Result<ExitC
         | Action::Jobd { .. }
         | Action::Dci(_)
         | Action::Disbatch { .. }
+        | Action::Dtr { .. }
         | Action::Fence { .. }
         | Action::JobdMaster { .. }
         | Action::Jobctl { .. } => unreachable!("these talk to no daemon of Windlass"),

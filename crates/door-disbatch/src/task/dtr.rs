@@ -1,0 +1,159 @@
+//! The stand-alone task runner: one task that a node has claimed, which may be a foreign one. Only
+//! the node's name tells whose the task is, as everywhere in Disbatch.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use mongodb::bson::{Bson, Document};
+use tokio_util::sync::CancellationToken;
+use windlass_core::launch::Launcher;
+
+use super::ender::{Ender, ender};
+use super::order::Order;
+use super::outcome::Why;
+use super::run::{Parts, Ran, run_started};
+use super::temp::Temp;
+use crate::config::{self, Config, Plugin, User};
+use crate::database::{Claim, Clock, Database};
+use crate::dialect::Dialect;
+use crate::doc::Queue;
+use crate::status;
+
+/// How the names of configurations for less than all end; plugins have one of their own beside.
+const NARROWED: [&str; 2] = ["-task_runner", "-strict"];
+
+/// How it is asked to end.
+pub struct Asked {
+    /// End the task.
+    pub stop: CancellationToken,
+    /// And do not wait for the database.
+    pub give_up: CancellationToken,
+}
+
+/// Runs the task to its end. An error says that it was left as it was, or in part.
+pub async fn runner(
+    config: &Config,
+    order: &Order,
+    launcher: Arc<dyn Launcher>,
+    asked: Asked,
+) -> Result<(), String> {
+    let text = |error: crate::database::DbError| error.to_string();
+    let database = Database::connect(&config.connection, User::TaskRunner).await.map_err(text)?;
+    let clock = Clock::system();
+    clock.learn(database.server_time().await.map_err(text)?);
+    let (dialect, _) = database.dialect(config.dialect).await.map_err(text)?;
+    let claim = Claim::Runner { node: config.node.clone(), id: order.task };
+    let task = database.task(order.task).await.map_err(text)?;
+    let wanted = if order.handoff { status::RUNNING } else { status::CLAIMED };
+    let task = task
+        .filter(|task| has_claimed(task, &config.node, wanted))
+        .ok_or_else(|| not_claimed(order, config))?;
+    let temp = Temp::open(&config.temp_dir, config.temp_dir_mode);
+    let temp = temp.map_err(|error| {
+        format!("no temporary files can be made in {}: {error}", config.temp_dir.display())
+    })?;
+    if !order.handoff && !database.claim_start(&claim, clock.now()).await.map_err(text)? {
+        return Err(not_claimed(order, config));
+    }
+    tracing::info!(task = %order.task, "task started");
+    let plugin = plugin_of(config, order, &database, &task, dialect).await;
+    let parts = Parts {
+        database,
+        launcher,
+        fence: None,
+        clock,
+        temp: Arc::new(temp),
+        gfs: order.gfs,
+        quiet: order.quiet,
+        plugin_config: plugin_config(config),
+    };
+    let running = run_started(&parts, &claim, &task, plugin, dialect, end_of(asked));
+    match running.await {
+        Ran::Ended(_) | Ran::Again => Ok(()),
+        Ran::NotStarted | Ran::Lost => {
+            Err(format!("task {} was taken away while it ran", order.task))
+        }
+        Ran::Unwritten => Err(format!("the end of task {} could not be written", order.task)),
+    }
+}
+
+fn has_claimed(task: &Document, node: &str, status: i32) -> bool {
+    let is_at = task.get("status").and_then(crate::doc::whole) == Some(status.into());
+    is_at && task.get("node").and_then(Bson::as_str) == Some(node)
+}
+
+fn not_claimed(order: &Order, config: &Config) -> String {
+    format!("could not find task {} claimed by node {} to set status 0", order.task, config.node)
+}
+
+/// Whoever asks is heard for as long as the task runs.
+fn end_of(asked: Asked) -> Ender {
+    let (handle, ender) = ender();
+    tokio::spawn(async move {
+        asked.stop.cancelled().await;
+        handle.end(Why::Stopped);
+        asked.give_up.cancelled().await;
+        handle.give_up();
+    });
+    ender
+}
+
+/// The plugin of the task's queue, or why there is none.
+async fn plugin_of(
+    config: &Config,
+    order: &Order,
+    database: &Database,
+    task: &Document,
+    dialect: Dialect,
+) -> Result<Plugin, String> {
+    let id = order.task;
+    let name = match &order.plugin {
+        Some(name) => name.clone(),
+        None => {
+            let Some(Bson::ObjectId(queue)) = task.get("queue") else {
+                return Err(format!("no queue defined for task {id}"));
+            };
+            let found = database.queue(&queue.to_hex()).await.map_err(|error| {
+                format!("unknown issue querying for queue {queue} for task {id}: {error}")
+            })?;
+            let found = found.ok_or_else(|| format!("queue {queue} not found for task {id}"))?;
+            let read = Queue::read(&found, dialect);
+            read.map_err(|odd| format!("no plugin for task {id} in queue {queue}: {odd}"))?.plugin
+        }
+    };
+    let plugin = config.plugins.get(&name).cloned();
+    plugin.ok_or_else(|| format!("plugin {name} for task {id} is not listed in the configuration"))
+}
+
+/// The configuration for plugins beside ours. Older nodes write none; then we do.
+fn plugin_config(config: &Config) -> PathBuf {
+    let path = plugin_config_beside(&config.path);
+    if path == config::plugin_file(config) && !path.exists() {
+        if let Err(reason) = config::write_files(config) {
+            tracing::warn!("{reason}");
+        }
+    }
+    path
+}
+
+fn plugin_config_beside(path: &Path) -> PathBuf {
+    let name = path.as_os_str().as_bytes();
+    let ending = NARROWED.iter().find_map(|ending| name.strip_suffix(ending.as_bytes()));
+    let mut name = OsString::from_vec(ending.unwrap_or(name).to_vec());
+    name.push("-plugin");
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plugins_have_a_configuration_of_their_own_beside_every_other_one() {
+        for own in ["/c.json", "/c.json-task_runner", "/c.json-strict"] {
+            assert_eq!(plugin_config_beside(Path::new(own)), Path::new("/c.json-plugin"));
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! `windlass dtr`, also under the name `task_runner`: one task that a node has claimed.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use windlass_door_disbatch::task::{self, Asked, Order, USAGE};
+use windlass_runner::CommandLauncher;
+
+use super::{live, read};
+use crate::{FAILED, output};
+
+/// The name of its file by which this binary is a task runner.
+const FILE: &str = "task_runner";
+
+/// The words for the task runner, when the file that was started is named as one.
+pub(crate) fn words_of(line: &[String]) -> Option<&[String]> {
+    let (file, words) = line.split_first()?;
+    (Path::new(file).file_name()? == FILE).then_some(words)
+}
+
+/// Nodes look at nothing but whether the exit status is 0; wrong usage is 1 as every failure.
+pub(crate) fn run(words: &[String]) -> ExitCode {
+    match Order::read(words) {
+        Ok(Some(order)) => run_task(&order).unwrap_or_else(|error| refused(&format!("{error:#}"))),
+        Ok(None) => {
+            // Help that nobody reads any more is no failure.
+            let _ = output::print(USAGE);
+            ExitCode::SUCCESS
+        }
+        Err(mistake) => refused(&mistake),
+    }
+}
+
+fn refused(why: &str) -> ExitCode {
+    output::complain(why);
+    ExitCode::from(FAILED)
+}
+
+fn run_task(order: &Order) -> anyhow::Result<ExitCode> {
+    let (config, warnings) = read(&order.config)?;
+    live(&config, &warnings, async |stop| {
+        let launcher = CommandLauncher::new().map_err(|error| error.to_string())?;
+        let asked = Asked { stop: stop.asked, give_up: stop.now };
+        task::runner(&config, order, Arc::new(launcher), asked).await
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_runner_is_known_by_its_file() {
+        let line = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words_of(&line("/usr/bin/task_runner --task 1")).unwrap(), ["--task", "1"]);
+        assert_eq!(words_of(&line("windlass task_runner")), None);
+        assert_eq!(words_of(&[]), None);
+    }
+}
