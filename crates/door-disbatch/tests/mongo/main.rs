@@ -7,6 +7,7 @@ mod base;
 mod cancel;
 mod claim;
 mod counter;
+mod dci;
 mod due;
 mod finish;
 mod gridfs;
