@@ -1,4 +1,5 @@
-//! The signals that ask for an end: TERM and INT, and for the programs of Disbatch HUP and QUIT too.
+//! The signals that ask for an end: TERM and INT, and for the programs of Disbatch also HUP and
+//! QUIT.
 
 use std::future::poll_fn;
 use std::io;

@@ -1,5 +1,5 @@
-//! Answers: JSON, and what MongoDB answered under the names that its Perl driver has for it, because
-//! that is what clients of the original look for.
+//! Answers: JSON, and what MongoDB answered under the names that its Perl driver has for it,
+//! because that is what clients of the original look for.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};

@@ -2,7 +2,6 @@
 //! that end while they are cancelled, queues that are in use, a dialect that shows itself later.
 
 use std::path::Path;
-use std::time::Duration;
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, doc};
@@ -18,10 +17,7 @@ use windlass_door_disbatch::dci;
 use windlass_door_disbatch::dialect::Dialect;
 use windlass_test_servers::mongodb;
 
-use crate::harness::{BOTH, insert, queue, status, task};
-
-/// Between two looks of a helper that waits for something.
-const LOOK_PAUSE: Duration = Duration::from_millis(20);
+use crate::harness::{BOTH, insert, pause, queue, status, task};
 
 struct Dci {
     db: Database,
@@ -75,7 +71,7 @@ impl Dci {
         let asked = doc! { "_id": id, "windlass.cancel": true };
         let end = doc! { "$set": { "status": ends }, "$unset": { "windlass.boot": "" } };
         while tasks.update_one(asked.clone(), end.clone()).await.unwrap().matched_count == 0 {
-            tokio::time::sleep(LOOK_PAUSE).await;
+            pause().await;
         }
     }
 
@@ -244,7 +240,7 @@ async fn a_request_under_way_is_answered_before_the_end() {
         let tasks = dci.db.raw().collection::<mongodb::bson::Document>("tasks");
         let asked = doc! { "_id": id, "windlass.cancel": true };
         while tasks.count_documents(asked.clone()).await.unwrap() == 0 {
-            tokio::time::sleep(LOOK_PAUSE).await;
+            pause().await;
         }
         dci.stop.cancel();
         dci.end_when_asked(id, -5).await;

@@ -20,6 +20,11 @@ pub(crate) fn process() -> Process {
     Process { host: "kernel".to_owned(), pid: 7, fence: Some(8), version: "1.0".to_owned() }
 }
 
+/// Between two looks of somebody who waits for a change in the database.
+pub(crate) async fn pause() {
+    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+}
+
 pub(crate) async fn insert(db: &Database, collection: &str, document: Document) {
     db.raw().collection(collection).insert_one(document).await.unwrap();
 }
