@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use mongodb::options::{ClientOptions, Credential, ServerAddress, TlsOptions};
+use mongodb::options::{
+    ClientOptions, Credential, ReadPreference, ServerAddress, TlsOptions, WriteConcern,
+};
 
-use super::DbError;
+use super::{DbError, OPERATION_TIME_MAX};
 use crate::config::{Connection, ServerTls, User};
 
 const PORT: u16 = 27017;
@@ -17,10 +19,19 @@ pub(super) async fn options(connection: &Connection, user: User) -> Result<Clien
         DbError::Refused(_) => DbError::Refused("`mongohost` is not an address".to_owned()),
         other => other,
     };
-    let mut options = ClientOptions::parse(connection.uri.reveal()).await.map_err(wrong)?;
+    // An address may name a record of the domain name system, which is asked for now.
+    let parse = ClientOptions::parse(connection.uri.reveal()).into_future();
+    let mut options = match tokio::time::timeout(OPERATION_TIME_MAX, parse).await {
+        Ok(parsed) => parsed.map_err(wrong)?,
+        Err(_) => return Err(DbError::unanswered()),
+    };
     options.app_name.get_or_insert_with(|| format!("windlass {}", user.name()));
     options.connect_timeout.get_or_insert(CONNECT_TIME_MAX);
     options.server_selection_timeout.get_or_insert(SERVER_SELECTION_TIME_MAX);
+    // Claims and limits hold only for what no other member of a replica set can take back, and
+    // only as far as everybody reads what was written last.
+    options.write_concern.get_or_insert_with(WriteConcern::majority);
+    options.selection_criteria = Some(ReadPreference::Primary.into());
     if let Some(password) = connection.password(user) {
         let credential = Credential::builder()
             .username(user.name().to_owned())

@@ -2,6 +2,8 @@
 
 use mongodb::error::{Error, ErrorKind, WriteFailure};
 
+use super::OPERATION_TIME_MAX;
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DbError {
     /// The server cannot be reached or does not answer. The change may or may not have been made;
@@ -14,6 +16,12 @@ pub enum DbError {
     /// There is such a document already.
     #[error("there is one already: {0}")]
     Duplicate(String),
+}
+
+impl DbError {
+    pub(super) fn unanswered() -> Self {
+        Self::Away(format!("no answer within {} seconds", OPERATION_TIME_MAX.as_secs()))
+    }
 }
 
 /// The server's number for a value that a unique index has already.

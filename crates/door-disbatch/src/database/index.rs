@@ -1,5 +1,6 @@
 //! The indexes that Disbatch needs, made where they are missing.
 
+use futures_util::TryStreamExt as _;
 use mongodb::IndexModel;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::IndexOptions;
@@ -82,19 +83,16 @@ impl Database {
 
     /// The indexes of a collection; none when there is no such collection.
     pub async fn indexes(&self, collection: &str) -> Result<Vec<IndexModel>, DbError> {
-        use futures_util::TryStreamExt as _;
         let collection = self.collection(collection);
-        let names = doc! { "name": collection.name() };
-        if self
-            .ask(self.database.list_collections().filter(names))
-            .await?
-            .try_next()
-            .await?
-            .is_none()
-        {
-            return Ok(Vec::new());
-        }
-        self.ask(async { collection.list_indexes().await?.try_collect().await }).await
+        let named = doc! { "name": collection.name() };
+        let all = async {
+            let found = self.database.list_collections().filter(named).await?.try_next().await?;
+            match found {
+                Some(_) => collection.list_indexes().await?.try_collect().await,
+                None => Ok(Vec::new()),
+            }
+        };
+        self.ask(all).await
     }
 }
 

@@ -52,6 +52,9 @@ use crate::dialect::Dialect;
 /// How long any one question may take before it counts as unanswered.
 pub const OPERATION_TIME_MAX: Duration = Duration::from_secs(10);
 
+/// How many tasks are looked at to tell the dialect.
+const DIALECT_TASKS_MAX: i64 = 1000;
+
 /// A start of one of our nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Me {
@@ -93,10 +96,7 @@ impl Database {
     ) -> Result<T, DbError> {
         match tokio::time::timeout(OPERATION_TIME_MAX, question.into_future()).await {
             Ok(answer) => Ok(answer?),
-            Err(_) => Err(DbError::Away(format!(
-                "no answer within {} seconds",
-                OPERATION_TIME_MAX.as_secs()
-            ))),
+            Err(_) => Err(DbError::unanswered()),
         }
     }
 
@@ -120,21 +120,36 @@ impl Database {
         if let Some(set) = set {
             return Ok((set, false));
         }
-        let one = async |collection: &str, filter: Document| {
-            self.ask(self.collection(collection).find_one(filter).projection(doc! { "_id": 1 }))
-                .await
-                .map(|found| found.is_some())
-        };
         let has = |field: &str| doc! { field: { "$exists": true } };
-        let seed = doc! { "$or": [has("constructor"), has("count_todo")] };
-        if one("queues", seed).await? || one("tasks", has("parameters")).await? {
-            return Ok((Dialect::Seed, false));
+        let (seed, released) = (Dialect::Seed, Dialect::Released);
+        let queue = doc! { "$or": [has("constructor"), has("count_todo")] };
+        if self.some_queue(queue).await? || self.some_task(has("parameters")).await? {
+            return Ok((seed, false));
         }
-        let released = doc! { "$or": [has("plugin"), has("threads")] };
-        if one("queues", released).await? || one("tasks", has("params")).await? {
-            return Ok((Dialect::Released, false));
+        let queue = doc! { "$or": [has("plugin"), has("threads")] };
+        if self.some_queue(queue).await? || self.some_task(has("params")).await? {
+            return Ok((released, false));
         }
-        Ok((Dialect::Seed, true))
+        Ok((seed, true))
+    }
+
+    async fn some_queue(&self, filter: Document) -> Result<bool, DbError> {
+        let find = self.queues_collection();
+        Ok(self.ask(find.find_one(filter).projection(doc! { "_id": 1 })).await?.is_some())
+    }
+
+    /// Whether one of the newest tasks is like that; no index could tell it of all of them.
+    async fn some_task(&self, filter: Document) -> Result<bool, DbError> {
+        let tasks = self.tasks_collection();
+        let look = tasks.aggregate([
+            doc! { "$sort": { "_id": -1 } },
+            doc! { "$limit": DIALECT_TASKS_MAX },
+            doc! { "$match": filter },
+            doc! { "$limit": 1 },
+            doc! { "$project": { "_id": 1 } },
+        ]);
+        let found = self.ask(async { look.await?.try_next().await }).await?;
+        Ok(found.is_some())
     }
 
     fn collection(&self, name: &str) -> Collection<Document> {
