@@ -173,10 +173,14 @@ fn a_queue_is_deleted_only_without_tasks() {
         succeeded(&answer[0]);
         assert_eq!(answer[1]["MongoDB::DeleteResult"]["deleted_count"], json!(1), "{answer}");
         assert_eq!(told(dci.http.post("/delete-queue-json", &json!({})), 400), "id required");
-        for id in [queue.to_hex(), full.to_hex(), "none".to_owned()] {
+        for (what, id) in [
+            ("deleted before", queue.to_hex()),
+            ("with tasks", full.to_hex()),
+            ("no id", "none".to_owned()),
+        ] {
             let answer = dci.http.post("/delete-queue-json", &json!({"id": id}));
-            assert!([200, 400, 409].contains(&answer.status), "{id} {}", answer.status);
-            assert_eq!(answer.json()[0], json!(0), "{id}");
+            assert!([200, 400, 409].contains(&answer.status), "{what} {}", answer.status);
+            assert_eq!(answer.json()[0], json!(0), "{what}");
         }
         assert_eq!(home.mongo.all("queues", doc! {}).len(), 1);
         assert_eq!(home.mongo.count("tasks", doc! {}), 1);
