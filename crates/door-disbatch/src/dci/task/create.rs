@@ -8,6 +8,7 @@ use mongodb::bson::{Document, serialize_to_vec};
 use serde_json::{Value, json};
 
 use super::ask::{self, Ask, Source};
+use super::list::READ_BATCH;
 use super::{extra, filter};
 use crate::database::{DbError, NewTask};
 use crate::dci::Dci;
@@ -19,7 +20,7 @@ use crate::dialect::Dialect;
 /// Tasks that are written at once.
 const BATCH_TASKS_MAX: usize = 500;
 /// And their size; one task may be larger.
-const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
+const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Ids that an answer lists. It counts all.
 const IDS_SHOWN_MAX: usize = 100_000;
 
@@ -163,7 +164,7 @@ impl Maker<'_> {
             Failure::database(&format!("Could not iterate on collection {name}"), &error)
         };
         let documents = database.raw().collection::<Document>(&name);
-        let find = documents.find(filter).projection(template.projection());
+        let find = documents.find(filter).projection(template.projection()).batch_size(READ_BATCH);
         let mut cursor = database.ask(find).await.map_err(failed)?;
         while let Some(document) = database.ask(cursor.try_next()).await.map_err(failed)? {
             self.add(template.params(&document)).await?;

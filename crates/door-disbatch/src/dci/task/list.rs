@@ -22,6 +22,9 @@ use crate::gridfs;
 /// What is sent at once; one task may be longer.
 const PIECE_BYTES: usize = 64 * 1024;
 
+/// Documents that the database sends at once. Its own bound is a size that is large for memory.
+pub(crate) const READ_BATCH: u32 = 100;
+
 /// What of the output is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Output {
@@ -95,7 +98,7 @@ pub(crate) struct Found {
 
 impl Found {
     pub(crate) async fn ask(dci: &Dci, find: Find<'_, Document>) -> Result<Found, DbError> {
-        let mut cursor = dci.database().ask(find).await?;
+        let mut cursor = dci.database().ask(find.batch_size(READ_BATCH)).await?;
         let first = dci.database().ask(cursor.try_next()).await?;
         Ok(Found { first, cursor })
     }

@@ -1,0 +1,96 @@
+//! Very many tasks at once: lists and collections larger than what is kept in memory, and a
+//! database that goes away in the middle.
+
+use std::fs;
+use std::io::{Read, Write};
+
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{DateTime, Document, doc};
+use serde_json::{Value, json};
+
+use crate::harness::{Dci, Home, Proxy, mongohost};
+
+/// Output of each of the tasks.
+const OUTPUT_BYTES: usize = 20_000;
+const TASKS: usize = 3_000;
+
+/// The most memory that a program had at any time.
+fn memory_peak(dci: &Dci) -> usize {
+    let status = fs::read_to_string(format!("/proc/{}/status", dci.program.pid())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
+}
+
+fn with_output(home: &Home, count: usize) -> ObjectId {
+    let queue = home.queue("demo");
+    let task = |number: usize| -> Document {
+        doc! {
+            "queue": queue, "status": 1, "node": "n", "params": {"n": i64::try_from(number).unwrap()},
+            "ctime": DateTime::now(), "mtime": DateTime::now(),
+            "stdout": "x".repeat(OUTPUT_BYTES), "stderr": "",
+        }
+    };
+    for from in (0..count).step_by(500) {
+        home.mongo.insert_many("tasks", (from..from + 500).map(task).collect());
+    }
+    queue
+}
+
+#[test]
+fn a_list_that_does_not_fit_into_memory_is_sent_piece_by_piece() {
+    let home = Home::released();
+    let dci = home.dci();
+    let queue = with_output(&home, TASKS);
+    let before = memory_peak(&dci);
+    let listed = dci.http.get(&format!("/tasks?queue={queue}")).ok();
+    assert_eq!(listed.as_array().unwrap().len(), TASKS);
+    let grown = memory_peak(&dci) - before;
+    assert!(grown < TASKS * OUTPUT_BYTES, "{grown} bytes more in memory");
+    let terse = dci.http.get(&format!("/tasks?queue={queue}&.terse=1&.pretty=1")).expect(200);
+    assert!(terse.text().contains("[terse mode]"));
+    assert_eq!(terse.json().as_array().unwrap().len(), TASKS);
+}
+
+#[test]
+fn a_collection_that_does_not_fit_into_memory_becomes_tasks() {
+    let home = Home::released();
+    let dci = home.dci();
+    home.queue("demo");
+    let user = |number: usize| doc! {"n": i64::try_from(number).unwrap(), "text": "y".repeat(OUTPUT_BYTES)};
+    for from in (0..TASKS).step_by(500) {
+        home.mongo.insert_many("users", (from..from + 500).map(user).collect());
+    }
+    let before = memory_peak(&dci);
+    let body = json!({
+        "queue": "demo", "collection": "users", "filter": {}, "params": {"text": "document.text"},
+    });
+    let answer = dci.http.post("/tasks", &body).ok();
+    let result = &answer["MongoDB::InsertManyResult"];
+    assert_eq!(result["inserted"].as_array().unwrap().len(), TASKS);
+    assert_eq!(result["inserted_count"], json!(TASKS));
+    let grown = memory_peak(&dci) - before;
+    assert!(grown < TASKS * OUTPUT_BYTES, "{grown} bytes more in memory");
+    assert_eq!(home.mongo.count_now("tasks", doc! {}), TASKS as u64);
+}
+
+/// The status is sent before the end is known, so that a client must see that it is missing.
+#[test]
+fn a_list_that_is_broken_off_is_not_taken_for_a_whole_one() {
+    let home = Home::released();
+    let proxy = Proxy::to(&mongohost());
+    let dci = home.dci_with(json!({"mongohost": proxy.mongohost()}));
+    let queue = with_output(&home, 500);
+    let mut stream = dci.http.connect();
+    write!(stream, "GET /tasks?queue={queue} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut some = vec![0; 100_000];
+    stream.read_exact(&mut some).unwrap();
+    proxy.cut();
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+    assert!(String::from_utf8_lossy(&some).starts_with("HTTP/1.1 200"));
+    assert!(!rest.ends_with(b"0\r\n\r\n"), "the last chunk of a body says that it is whole");
+    proxy.mend();
+    let body: Value = dci.http.get(&format!("/tasks?queue={queue}&.count=1")).json();
+    assert!(body.get("count").is_some() || body.get("error").is_some(), "{body}");
+}
