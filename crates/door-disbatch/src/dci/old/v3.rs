@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::database::{Counts, DbError, NewQueue, QueueChange};
 use crate::dci::Dci;
 use crate::dci::answer::{Answer, deleted, inserted_one, updated};
+use crate::dci::delete;
 use crate::dci::error::Failure;
 use crate::dci::param::{Params, is_true, limit_of};
 use crate::dci::route::Routes;
@@ -30,7 +31,7 @@ pub(super) fn add(routes: Routes) -> Routes {
         .post("/search-tasks-json", search)
         .post("/set-queue-attr-json", set)
         .post("/start-queue-json", start)
-        .post("/delete-queue-json", delete);
+        .post("/delete-queue-json", remove);
     v3_create::add(routes)
 }
 
@@ -224,27 +225,26 @@ async fn start(State(dci): State<Dci>, params: Params) -> Result<Response, Refus
     }
 }
 
-async fn delete(State(dci): State<Dci>, params: Params) -> Result<Response, Refused> {
+async fn remove(State(dci): State<Dci>, params: Params) -> Result<Response, Refused> {
     let Some(id) = given(&params, "id") else {
         return Err(Refused::bad("id required"));
     };
-    let told = |success, more: Value| {
-        let mut told = json!({ "success": success });
-        if let (Value::Object(told), Value::Object(more)) = (&mut told, more) {
-            told.extend(more);
+    let name = name(id);
+    let removed = delete::remove(&dci, &name, given(&params, "tasks")).await;
+    let missing = || Failure::bad(format!("there is no queue {name}"));
+    let removed = removed.and_then(|removed| removed.then_some(()).ok_or_else(missing));
+    let class = "MongoDB::DeleteResult";
+    Ok(match removed {
+        Ok(()) => {
+            let told = json!({ "success": 1, class: deleted(1)[class] });
+            Answer::new(json!([1, told])).into_response()
         }
-        Answer::new(json!([success, told]))
-    };
-    Ok(match remove(&dci, &name(id), given(&params, "tasks")).await {
-        Ok(count) => told(1, deleted(count)).into_response(),
-        Err(failure) => told(0, failure.body.into()).status(failure.status).into_response(),
+        Err(failure) => {
+            let failure = failure.with("success", 0).with(class, deleted(0)[class].take());
+            let answer = Answer::new(json!([0, failure.body]));
+            answer.status(failure.status).into_response()
+        }
     })
-}
-
-/// Deletes a queue; its tasks are kept or deleted as asked, and without a word must not be there.
-async fn remove(dci: &Dci, queue: &str, tasks: Option<&Value>) -> Result<u64, Failure> {
-    let _ = tasks;
-    Ok(u64::from(dci.database().queue_delete(queue).await?))
 }
 
 async fn search(State(dci): State<Dci>, params: Params) -> Result<Response, Refused> {
