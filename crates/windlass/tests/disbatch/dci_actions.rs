@@ -168,6 +168,24 @@ fn ended_cancelled_and_orphaned_tasks_are_retried() {
     }
 }
 
+/// Of many who want the same at once, one does it.
+#[test]
+fn a_task_is_retried_once() {
+    let home = Home::seed();
+    let dci = home.dci();
+    let queue = home.queue_with("q", doc! {"count_todo": 0, "count_total": 1});
+    let task = home.task(queue, 2);
+    let statuses = std::thread::scope(|scope| {
+        let asked: Vec<_> =
+            (0..6).map(|_| scope.spawn(|| act(&dci, task, "retry").status)).collect();
+        asked.into_iter().map(|one| one.join().unwrap()).collect::<Vec<u16>>()
+    });
+    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{statuses:?}");
+    let stored = home.mongo.get("queues", queue);
+    assert_eq!(number(stored.get("count_todo")), Some(1), "{statuses:?}");
+    assert_eq!(home.status(task), -2);
+}
+
 #[test]
 fn a_retry_takes_the_old_files_away() {
     for home in both() {

@@ -277,6 +277,7 @@ fn a_database_that_is_away_is_told_and_comes_back() {
         let asked: Vec<(&str, String, Value)> = vec![
             ("GET", "/queues".to_owned(), Value::Null),
             ("GET", "/nodes".to_owned(), Value::Null),
+            ("GET", "/nodes/one".to_owned(), Value::Null),
             ("GET", format!("/tasks/{task}"), Value::Null),
             ("POST", "/queues".to_owned(), json!({"name": "new", "plugin": DEMO})),
             ("POST", "/tasks".to_owned(), json!({"queue": "q", "params": {"a": 1}})),
@@ -296,6 +297,9 @@ fn a_database_that_is_away_is_told_and_comes_back() {
                     assert!(!told.is_empty(), "{method} {path}");
                     if path == "/queues" && *method == "GET" {
                         assert!(told.starts_with("Could not get current queues: "), "{told}");
+                    }
+                    if path == "/nodes/one" {
+                        assert!(told.starts_with("Could not get node one: "), "{told}");
                     }
                     if path == "/nodes" {
                         assert!(told.starts_with("Could not get current nodes: "), "{told}");

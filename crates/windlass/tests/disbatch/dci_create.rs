@@ -141,6 +141,23 @@ fn made_tasks_are_added_to_the_counters() {
     assert!(!stored.contains_key("count_todo") && !stored.contains_key("count_total"), "{stored}");
 }
 
+/// Weakness 8: the counters drifted in the original.
+#[test]
+fn counters_are_right_when_many_make_tasks_at_once() {
+    let home = Home::seed();
+    let dci = home.dci();
+    let queue = home.queue("demo");
+    let body = json!({"queue": "demo", "params": [{"a": 1}, {"a": 2}, {"a": 3}]});
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| dci.http.post("/tasks", &body).ok());
+        }
+    });
+    let stored = home.mongo.get("queues", queue);
+    assert_eq!(number(stored.get("count_todo")), Some(18));
+    assert_eq!(number(stored.get("count_total")), Some(18));
+}
+
 #[test]
 fn a_task_for_each_document_of_a_collection() {
     for home in both() {

@@ -208,6 +208,39 @@ fn the_query_is_not_read_when_there_is_a_body() {
     assert!(stored.iter().all(|queue| number(queue.get("threads")).is_none()));
 }
 
+/// Keys that begin with a dot are options, never parameters.
+#[test]
+fn options_are_no_parameters() {
+    let home = Home::released();
+    let dci = home.dci();
+    let body = json!({"name": "q", "plugin": DEMO, ".pretty": 1, ".x": {}});
+    dci.http.post("/queues", &body).ok();
+    dci.http.post("/queues/q", &json!({"threads": 5, ".terse": 1})).ok();
+    assert_eq!(
+        dci.http.post("/queues/q", &json!({".pretty": 1})).bad()["error"],
+        json!("no params")
+    );
+    let stored = home.mongo.one("queues", doc! {"name": "q"}).unwrap();
+    assert!(stored.keys().all(|key| !key.starts_with('.')), "{stored}");
+}
+
+/// Of many who want the same name at once, one gets it.
+#[test]
+fn a_name_is_given_once() {
+    let home = Home::released();
+    home.mongo.index("queues", doc! {"name": 1}, true);
+    let dci = home.dci();
+    let body = json!({"name": "q", "plugin": DEMO});
+    let statuses = std::thread::scope(|scope| {
+        let asked: Vec<_> =
+            (0..8).map(|_| scope.spawn(|| dci.http.post("/queues", &body).status)).collect();
+        asked.into_iter().map(|one| one.join().unwrap()).collect::<Vec<u16>>()
+    });
+    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 1, "{statuses:?}");
+    assert_eq!(statuses.iter().filter(|status| **status == 400).count(), 7, "{statuses:?}");
+    assert_eq!(home.mongo.count("queues", doc! {}), 1);
+}
+
 #[test]
 fn a_made_queue_is_in_the_changelog() {
     let home = Home::released();

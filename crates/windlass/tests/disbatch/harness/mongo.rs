@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Bson, Document, doc};
+use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use mongodb::options::IndexOptions;
 use mongodb::{Client, Collection, IndexModel};
 use serde_json::{Value, json};
@@ -77,7 +77,9 @@ impl Mongo {
     }
 
     pub(crate) fn one(&self, collection: &str, filter: Document) -> Option<Document> {
-        RUNTIME.block_on(async { self.collection(collection).find_one(filter).await }).unwrap()
+        let collection = self.collection(collection).clone_with_type::<RawDocumentBuf>();
+        let found = RUNTIME.block_on(async { collection.find_one(filter).await }).unwrap();
+        found.map(whole)
     }
 
     #[track_caller]
@@ -92,7 +94,7 @@ impl Mongo {
             let mut found = collection.find(filter).sort(doc! {"_id": 1}).await.unwrap();
             let mut documents = Vec::new();
             while found.advance().await.unwrap() {
-                documents.push(found.deserialize_current().unwrap());
+                documents.push(whole(found.current().to_owned()));
             }
             documents
         })
@@ -172,6 +174,11 @@ impl Mongo {
         let index = IndexModel::builder().keys(keys).options(options).build();
         RUNTIME.block_on(async { self.collection(collection).create_index(index).await }).unwrap();
     }
+}
+
+/// A document as it stands, also where it looks like the written form of another type.
+fn whole(raw: RawDocumentBuf) -> Document {
+    Document::try_from(&*raw).unwrap()
 }
 
 /// A stored number, whichever of the integer types it has.
