@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod chaos_database;
+mod chaos_kill;
 mod client_access;
 mod client_queues;
 mod client_tasks;
@@ -27,5 +29,18 @@ mod dci_queues;
 mod dci_show;
 mod dci_tls;
 mod dci_v3;
+mod den_claim;
+mod den_config;
+mod den_counter;
+mod den_entry;
+mod den_limit;
+mod den_odd;
+mod den_orphan;
+mod den_stop;
+mod den_wait;
+mod foreign_share;
 mod harness;
 mod page;
+mod task_handover;
+mod task_outcome;
+mod task_output;

@@ -3,9 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Bson, Document, doc};
+use mongodb::bson::{DateTime, Document, doc};
 use serde_json::{Value, json};
 
 use super::{Dialect, Home, Program, until, until_some, windlass};
@@ -154,6 +155,11 @@ impl Home {
         }
     }
 
+    /// Lets more time pass than a node may be silent.
+    pub(crate) fn pause_for_orphans(&self) {
+        std::thread::sleep(Duration::from_secs_f64(1.5 * ORPHAN_AFTER));
+    }
+
     /// Waits until the task has this status; answers its document.
     #[track_caller]
     pub(crate) fn reaches(&self, task: ObjectId, status: i32) -> Document {
@@ -219,13 +225,38 @@ impl Home {
     }
 }
 
-/// A status of any of the types of numbers.
+/// The status of a task.
 #[track_caller]
 pub(crate) fn status_of(task: &Document) -> i32 {
-    match task.get("status") {
-        Some(Bson::Int32(status)) => *status,
-        Some(Bson::Int64(status)) => i32::try_from(*status).unwrap(),
-        other => panic!("a status of {other:?}"),
+    let status = task.int("status").unwrap_or_else(|| panic!("no status: {task}"));
+    i32::try_from(status).unwrap()
+}
+
+/// Fields by their types; none when they are missing or of another type.
+pub(crate) trait Fields {
+    fn text(&self, key: &str) -> Option<&str>;
+    /// Of any of the types of whole numbers.
+    fn int(&self, key: &str) -> Option<i64>;
+    fn oid(&self, key: &str) -> Option<ObjectId>;
+    fn date(&self, key: &str) -> Option<DateTime>;
+}
+
+impl Fields for Document {
+    fn text(&self, key: &str) -> Option<&str> {
+        self.get(key)?.as_str()
+    }
+
+    fn int(&self, key: &str) -> Option<i64> {
+        let value = self.get(key)?;
+        value.as_i64().or(value.as_i32().map(i64::from))
+    }
+
+    fn oid(&self, key: &str) -> Option<ObjectId> {
+        self.get(key)?.as_object_id()
+    }
+
+    fn date(&self, key: &str) -> Option<DateTime> {
+        self.get(key)?.as_datetime().copied()
     }
 }
 

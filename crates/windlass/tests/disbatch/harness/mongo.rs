@@ -45,6 +45,11 @@ impl Mongo {
         Self { name: server.new_database(), client, own: Some(server) }
     }
 
+    /// The same database, for another thread.
+    pub(crate) fn handle(&self) -> Self {
+        Self { name: self.name.clone(), client: self.client.clone(), own: None }
+    }
+
     /// What `mongohost` of a config says for its server.
     pub(crate) fn host(&self) -> String {
         self.own.as_ref().map_or_else(mongohost, MongoDb::url)

@@ -1,0 +1,130 @@
+//! The database is killed, frozen and lost while nodes work: results wait, nothing is lost, nothing
+//! runs twice, nobody is thought dead.
+
+use std::collections::HashMap;
+
+use mongodb::bson::doc;
+use mongodb::bson::oid::ObjectId;
+use serde_json::json;
+
+use crate::harness::{Dialect, Fields, Home, PATIENCE, Proxy, until};
+
+fn runs(home: &Home) -> HashMap<ObjectId, usize> {
+    let mut runs = HashMap::new();
+    for (_, task) in home.notes() {
+        *runs.entry(task).or_default() += 1;
+    }
+    runs
+}
+
+/// Ends of tasks that come while the database is away are written when it is back, and the tasks
+/// that ran on meanwhile are not orphaned by anybody.
+fn results_wait(dialect: Dialect) {
+    let home = Home::own(dialect);
+    let queue = home.line(&home.gated(), 4);
+    let tasks = home.add(queue, 2);
+    let mut dens = ["one", "two"].map(|name| home.den(name));
+    home.all_reach(&tasks, 0);
+    home.began(tasks[0]);
+    home.began(tasks[1]);
+    home.mongo.server().kill();
+    home.open(tasks[0]);
+    // Longer than a silent node is given.
+    until("it is told", || dens.iter().any(|den| den.console().contains("database")));
+    home.pause_for_orphans();
+    home.mongo.server().restart();
+    assert_eq!(home.reaches(tasks[0], 1).text("stdout"), Some("out"));
+    home.passes("one", 5);
+    assert_eq!(home.status(tasks[1]), 0);
+    home.open(tasks[1]);
+    home.reaches(tasks[1], 1);
+    let next = home.add(queue, 2);
+    home.open_all();
+    home.all_reach(&next, 1);
+    assert!(dens.iter_mut().all(|den| den.alive()));
+}
+
+#[test]
+fn results_wait_for_a_database_that_was_killed_in_the_seed() {
+    results_wait(Dialect::Seed);
+}
+
+#[test]
+fn results_wait_for_a_database_that_was_killed_in_the_released() {
+    results_wait(Dialect::Released);
+}
+
+/// Under load, in whichever moment of a claim, a start or an end it goes away.
+#[test]
+fn a_database_killed_under_load_loses_nothing_and_runs_nothing_twice() {
+    let home = Home::own(Dialect::Released);
+    let queue = home.line(&home.plugin("default", "note ran; say 1"), 6);
+    let tasks = home.add(queue, 60);
+    let _dens = ["one", "two"].map(|name| home.den(name));
+    for part in [10, 25, 40] {
+        until("some have run", || runs(&home).len() >= part);
+        home.mongo.server().kill();
+        home.mongo.server().restart();
+    }
+    home.all_reach(&tasks, 1);
+    let runs = runs(&home);
+    assert!(runs.len() == tasks.len() && runs.values().all(|times| *times == 1), "{runs:?}");
+    let queue = home.mongo.get("queues", queue);
+    let own = queue.get_document("windlass").cloned().unwrap_or_default();
+    assert!(own.get_array("holds").is_ok_and(Vec::is_empty), "{own}");
+}
+
+/// It keeps its connections and does nothing; then it goes on.
+#[test]
+fn a_database_that_hangs_is_waited_for() {
+    let home = Home::own(Dialect::Seed);
+    let queue = home.line(&home.gated(), 4);
+    let task = home.add(queue, 1)[0];
+    let mut den = home.den_with("one", json!({"orphan_after": PATIENCE.as_secs()}));
+    home.reaches(task, 0);
+    home.began(task);
+    home.mongo.server().freeze();
+    home.open(task);
+    home.pause_for_orphans();
+    home.mongo.server().thaw();
+    assert_eq!(home.reaches(task, 1).text("stdout"), Some("out"));
+    assert!(den.alive());
+}
+
+/// A node that cannot reach its database at its start waits for it a while.
+#[test]
+fn a_node_that_starts_before_its_database_waits() {
+    let home = Home::seed();
+    let task = home.add(home.line(&home.ok(), 1), 1)[0];
+    let way = Proxy::to(&home.mongo.host());
+    way.cut();
+    let mut den = home.den_unentered("one", json!({"mongohost": way.mongohost()}));
+    until("it says so", || !den.console().is_empty());
+    assert!(den.alive(), "{}", den.console());
+    way.mend();
+    home.reaches(task, 1);
+}
+
+/// Its answers are lost, again and again, under load.
+#[test]
+fn connections_that_break_lose_nothing_and_run_nothing_twice() {
+    let home = Home::seed();
+    let queue = home.line(&home.plugin("default", "note ran; say 1"), 3);
+    let tasks = home.add(queue, 40);
+    let way = Proxy::to(&home.mongo.host());
+    let keys = json!({"mongohost": way.mongohost(), "orphan_after": 30});
+    let _den = home.den_with("one", keys);
+    for part in (4..36).step_by(4) {
+        until("some have run", || runs(&home).len() >= part);
+        way.cut();
+        way.mend();
+    }
+    home.all_reach(&tasks, 1);
+    let runs = runs(&home);
+    assert!(runs.len() == tasks.len() && runs.values().all(|times| *times == 1), "{runs:?}");
+    let counted = home.mongo.get("queues", queue);
+    until("the counter is right", || {
+        home.mongo.one("queues", doc! {"_id": queue, "count_todo": 0}).is_some()
+    });
+    assert_eq!(counted.oid("_id"), Some(queue));
+}

@@ -1,0 +1,157 @@
+//! Two of our nodes and a scripted foreign one share queues while ours are killed with -9 and
+//! started again: no task is lost, none runs twice, none is orphaned that need not be, and no limit
+//! is passed, not even by one.
+
+use std::collections::HashMap;
+
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{DateTime, doc};
+use serde_json::json;
+
+use crate::harness::{
+    Dialect, Fields, Foreign, Home, Program, Rule, Watch, in_both, status_of, until,
+};
+
+const OURS: [&str; 2] = ["one", "two"];
+const FOREIGN: &str = "foreign";
+
+const TASKS: usize = 45;
+
+/// How often a node is killed, in turns.
+const KILLS: usize = 4;
+
+/// Of each of the two queues: for a node in the seed, for all in the released.
+const QUEUE_MAX: i32 = 3;
+
+/// Of each of our nodes over both queues.
+const NODE_MAX: i32 = 4;
+
+const PLUGIN: &str = "note start; sleep 0.15; note end; say 1 ours";
+
+/// Two queues with the same number of tasks.
+struct Load {
+    queues: [ObjectId; 2],
+    programs: [String; 2],
+    tasks: Vec<ObjectId>,
+}
+
+fn load(home: &Home) -> Load {
+    let programs = [(); 2].map(|()| home.plugin("default", PLUGIN));
+    let queues = [0, 1].map(|at: usize| home.line(&programs[at], QUEUE_MAX));
+    for node in OURS {
+        let past = DateTime::from_millis(0);
+        let entry = doc! {"node": node, "timestamp": past, "maxthreads": NODE_MAX};
+        home.mongo.insert("nodes", entry);
+    }
+    let tasks = queues.iter().flat_map(|queue| home.add(*queue, TASKS)).collect();
+    Load { queues, programs, tasks }
+}
+
+fn rules(home: &Home, load: &Load, with_foreign: bool) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    let mut rule = |what: String, of, max: i32, program: Option<&String>| {
+        let max = usize::try_from(max).unwrap();
+        rules.push(Rule { what, of, max, program: program.cloned() });
+    };
+    for node in OURS {
+        rule(format!("node {node}"), doc! {"node": node}, NODE_MAX, None);
+    }
+    for (queue, program) in load.queues.iter().zip(&load.programs) {
+        let ours = doc! {"queue": queue, "node": {"$in": OURS.to_vec()}};
+        match home.dialect {
+            Dialect::Seed => {
+                for node in OURS {
+                    let of = doc! {"queue": queue, "node": node};
+                    rule(format!("{queue} at {node}"), of, QUEUE_MAX, None);
+                }
+                rule(format!("{queue} of ours"), ours, 2 * QUEUE_MAX, Some(program));
+            }
+            Dialect::Released => {
+                rule(format!("{queue} of ours"), ours, QUEUE_MAX, Some(program));
+                // A foreign node counts first and claims then: in between we may have claimed.
+                let max = if with_foreign { QUEUE_MAX + 1 } else { QUEUE_MAX };
+                rule(format!("{queue} of all"), doc! {"queue": queue}, max, None);
+            }
+        }
+    }
+    rules
+}
+
+fn ended(home: &Home) -> usize {
+    let open = home.mongo.count_now("tasks", doc! {"status": {"$in": [-2, -1, 0]}});
+    2 * TASKS - usize::try_from(open).unwrap()
+}
+
+/// Kills a node and starts it again at once, in turns; then waits for the end of all tasks.
+fn kill_in_turns(home: &Home) {
+    let mut dens: Vec<Program> = OURS.iter().map(|name| home.den(name)).collect();
+    for kill in 0..KILLS {
+        let goal = (kill + 1) * 2 * TASKS / (KILLS + 2);
+        until("some more have ended", || ended(home) >= goal);
+        let victim = kill % dens.len();
+        dens[victim].kill();
+        dens[victim] = home.den_unentered(OURS[victim], json!({}));
+    }
+    until("all have ended", || ended(home) == 2 * TASKS);
+}
+
+/// How often each task began, by the lines of the plugins themselves.
+fn begun(home: &Home, word: &str) -> HashMap<ObjectId, usize> {
+    let mut begun = HashMap::new();
+    for (_, task) in home.notes().into_iter().filter(|(said, _)| said == word) {
+        *begun.entry(task).or_default() += 1;
+    }
+    begun
+}
+
+fn check(home: &Home, load: &Load) {
+    let (starts, ends) = (begun(home, "start"), begun(home, "end"));
+    assert!(starts.values().all(|times| *times == 1), "run twice: {starts:?}");
+    assert!(begun(home, "robbed").is_empty(), "a foreign node lost a task");
+    let tasks = home.mongo.all("tasks", doc! {});
+    assert_eq!(tasks.len(), load.tasks.len());
+    let mut orphaned = 0;
+    for task in &tasks {
+        let id = task.oid("_id").unwrap();
+        match status_of(task) {
+            1 => assert!(ends.contains_key(&id), "it is done and did not run: {task}"),
+            -6 => {
+                assert_ne!(task.text("node"), Some(FOREIGN), "{task}");
+                orphaned += 1;
+            }
+            _ => panic!("it has not ended: {task}"),
+        }
+    }
+    // No more than what the killed nodes can have had.
+    let most = KILLS * usize::try_from(NODE_MAX).unwrap();
+    assert!(orphaned <= most, "{orphaned} orphans of {KILLS} kills");
+}
+
+fn run(home: &Home, with_foreign: bool) {
+    let load = load(home);
+    let watch = Watch::start(home, rules(home, &load, with_foreign), load.programs.to_vec());
+    let foreign = with_foreign.then(|| Foreign::start(home, FOREIGN));
+    kill_in_turns(home);
+    drop(foreign);
+    let seen = watch.end();
+    assert_eq!(seen.complaints, Vec::<String>::new());
+    check(home, &load);
+    let queue = format!("{} of ours", load.queues[0]);
+    assert!(seen.looks > 20 && seen.most[&queue] > 1, "{seen:?}");
+    if with_foreign {
+        let theirs = home.mongo.count_now("tasks", doc! {"node": FOREIGN, "status": 1});
+        let ours = home.mongo.count_now("tasks", doc! {"node": {"$in": OURS.to_vec()}});
+        assert!(theirs > 0 && ours > 0, "{theirs} and {ours}: they did not share");
+    }
+}
+
+#[test]
+fn ours_and_a_foreign_node_share_queues_while_ours_are_killed() {
+    in_both(|home| run(&home, true));
+}
+
+/// Without a foreign node the limit over all nodes is exact.
+#[test]
+fn a_limit_over_all_nodes_holds_while_they_are_killed() {
+    run(&Home::released(), false);
+}

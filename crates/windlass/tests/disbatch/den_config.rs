@@ -1,0 +1,179 @@
+//! The configuration file, the files that a node makes of it, and the seed's `config` collection.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use mongodb::bson::doc;
+use serde_json::{Value, json};
+
+use crate::harness::{Home, in_both, run, windlass};
+
+#[test]
+fn comments_and_trailing_commas_are_read() {
+    let home = Home::seed();
+    let task = home.add(home.line(&home.ok(), 1), 1)[0];
+    let config = home.den_config("one");
+    let mut text = String::from("# of the tests\n{\n");
+    for (key, value) in config.as_object().unwrap() {
+        text.push_str(&format!("  # {key}\n  \"{key}\": {value}, # it is \"{key}\"\n"));
+    }
+    text.push_str("}\n");
+    let file = home.path("relaxed.json");
+    fs::write(&file, text).unwrap();
+    let _den = home.den_of(&file);
+    home.reaches(task, 1);
+}
+
+#[test]
+fn a_wrong_file_is_told_and_ends_the_node() {
+    let home = Home::seed();
+    let told = |text: &str| {
+        let file = home.path("wrong.json");
+        fs::write(&file, text).unwrap();
+        let ended = run(windlass(&["den", "--config", file.to_str().unwrap()]), "");
+        assert_eq!(ended.code, Some(1), "{text}: {}", ended.stderr);
+        ended.stderr + &ended.stdout
+    };
+    assert!(told("").contains("wrong.json"));
+    assert!(told("{\"mongohost\": ").contains("wrong.json"));
+    assert!(told("[]").contains("wrong.json"));
+    assert!(told(r#"{"database": "d"}"#).contains("mongohost"));
+    assert!(told(r#"{"mongohost": "mongodb://127.0.0.1:1"}"#).contains("database"));
+    let with = |key: &str, value: Value| {
+        let mut config = home.den_config("one");
+        config[key] = value;
+        told(&config.to_string())
+    };
+    for (key, value) in [
+        ("gfs", json!("sometimes")),
+        ("dialect", json!("french")),
+        ("heartbeat", json!(0)),
+        ("orphan_after", json!("30")),
+        ("plugins", json!("all")),
+        ("plugins", json!({"/bin/true": {"type": "telepathy"}})),
+        ("activequeues", json!("all")),
+        ("temp_dir_mode", json!("many")),
+        ("node", json!(5)),
+    ] {
+        let told = with(key, value);
+        assert!(told.contains(key), "{key}: {told}");
+    }
+    let missing = run(windlass(&["den", "--config", "/nonexistent/config.json"]), "");
+    assert_eq!(missing.code, Some(1));
+    assert!(missing.stderr.contains("/nonexistent/config.json"), "{}", missing.stderr);
+}
+
+#[test]
+fn files_for_runner_and_plugins_are_made_for_their_owner_only() {
+    in_both(|home| {
+        let config = home.den_config("one");
+        let file = home.write(&config);
+        let mut den = home.den_of(&file);
+        home.entered("one", &mut den);
+        for suffix in ["-plugin", "-task_runner"] {
+            let made = format!("{}{suffix}", file.display());
+            let mode = fs::metadata(&made).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{made}");
+            let read: Value = serde_json::from_str(&fs::read_to_string(&made).unwrap()).unwrap();
+            assert_eq!(read["mongohost"], config["mongohost"]);
+            assert_eq!(read["database"], config["database"]);
+        }
+    });
+}
+
+#[test]
+fn the_folder_for_temporary_files_is_made_with_its_mode() {
+    let home = Home::seed();
+    let mut first = home.den("one");
+    let mode = |name: &str| fs::metadata(home.path(name)).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(mode("temp"), 0o755);
+    first.stop();
+    let keys = json!({"temp_dir": home.path("private"), "temp_dir_mode": "0700"});
+    let _second = home.den_with("two", keys);
+    assert_eq!(mode("private"), 0o700);
+}
+
+/// A key that is not known is no reason to stop, but it is said.
+#[test]
+fn an_unknown_key_is_told() {
+    let home = Home::seed();
+    let den = home.den_with("one", json!({"activequeue": []}));
+    assert!(den.console().contains("activequeue"), "{}", den.console());
+}
+
+#[test]
+fn a_program_may_be_run_before_every_pass() {
+    let home = Home::seed();
+    let hook = home.path("hook");
+    let count = home.path("count");
+    fs::write(&hook, format!("#!/bin/sh\necho x >> {}\n", count.display())).unwrap();
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
+    let _den = home.den_with("one", json!({"pre_hook": {"name": hook}}));
+    home.passes("one", 3);
+    assert!(fs::read_to_string(&count).unwrap().lines().count() >= 3);
+}
+
+#[test]
+fn a_hook_that_fails_ends_the_node_only_when_it_is_fatal() {
+    let home = Home::seed();
+    let hook = |fatal: bool| json!({"pre_hook": {"name": "/bin/false", "fatal": fatal}});
+    let mut den = home.den_with("one", hook(false));
+    home.passes("one", 2);
+    assert!(den.alive() && den.console().contains("/bin/false"), "{}", den.console());
+    let mut fatal = home.den_unentered("two", hook(true));
+    assert!(!fatal.ended().success());
+    assert!(fatal.console().contains("/bin/false"), "{}", fatal.console());
+}
+
+/// It is read again in every pass.
+#[test]
+fn the_active_document_of_the_config_collection_says_which_queues_are_served() {
+    let home = Home::seed();
+    let plugin = home.ok();
+    let (one, two) = (home.line(&plugin, 5), home.line(&plugin, 5));
+    home.mongo.insert("config", doc! {"label": "development", "activequeues": [two.to_hex()]});
+    let active = doc! {"label": "production", "active": true, "activequeues": [one.to_hex()]};
+    let active = home.mongo.insert("config", active);
+    let (first, second) = (home.add(one, 1)[0], home.add(two, 1)[0]);
+    let _den = home.den("one");
+    home.reaches(first, 1);
+    home.passes("one", 2);
+    assert_eq!(home.status(second), -2);
+    home.mongo.set("config", active, doc! {"activequeues": [], "ignorequeues": [one.to_hex()]});
+    home.reaches(second, 1);
+    home.passes("one", 1);
+    let third = home.add(one, 1)[0];
+    home.passes("one", 2);
+    assert_eq!(home.status(third), -2);
+    home.mongo.delete("config", active);
+    home.reaches(third, 1);
+}
+
+/// Whoever can write into the database names no programs.
+#[test]
+fn the_config_collection_takes_plugins_away_but_adds_none() {
+    let home = Home::seed();
+    let (listed, other) = (home.ok(), home.ok());
+    let unlisted = home.program("note ran; say 1");
+    let lines = [&listed, &other, &unlisted].map(|plugin| home.line(plugin, 5));
+    let tasks = lines.map(|queue| home.add(queue, 1)[0]);
+    let plugins = [listed.as_str(), unlisted.as_str()];
+    let active = doc! {"label": "production", "active": true, "plugins": plugins.to_vec()};
+    home.mongo.insert("config", active);
+    let _den = home.den("one");
+    home.reaches(tasks[0], 1);
+    home.passes("one", 2);
+    assert_eq!([home.status(tasks[1]), home.status(tasks[2])], [-2, -2]);
+    assert_eq!(home.notes(), []);
+}
+
+#[test]
+fn a_released_node_reads_its_file_only() {
+    let home = Home::released();
+    let queue = home.line(&home.ok(), 5);
+    let active = doc! {"label": "production", "active": true, "ignorequeues": [queue.to_hex()]};
+    home.mongo.insert("config", active);
+    let task = home.add(queue, 1)[0];
+    let _den = home.den("one");
+    home.reaches(task, 1);
+}

@@ -1,0 +1,246 @@
+//! How much runs at once: limits of nodes and queues, steps, and fair turns.
+
+use std::collections::HashSet;
+
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, DateTime, doc};
+use serde_json::{Value, json};
+
+use crate::harness::{Dialect, Fields, Home, in_both, until};
+
+/// A node's entry, as somebody left it, with a limit.
+fn limited(home: &Home, name: &str, limit: impl Into<Bson>) -> ObjectId {
+    let past = DateTime::from_millis(0);
+    home.mongo.insert("nodes", doc! {"node": name, "timestamp": past, "maxthreads": limit.into()})
+}
+
+/// Those of them that run.
+fn begun(home: &Home, tasks: &[ObjectId]) -> usize {
+    tasks.iter().filter(|task| home.has_begun(**task)).count()
+}
+
+/// Waits until so many run, and for the node to have had the chance to start more.
+fn settles(home: &Home, node: &str, tasks: &[ObjectId], count: usize) {
+    until("enough of them run", || begun(home, tasks) >= count);
+    home.passes(node, 2);
+    assert_eq!(begun(home, tasks), count);
+}
+
+#[test]
+fn a_node_runs_no_more_than_its_limit_over_all_queues() {
+    in_both(|home| {
+        let node = limited(&home, "one", 3);
+        let plugin = home.gated();
+        let queues = [(); 3].map(|()| home.line(&plugin, 5));
+        let tasks: Vec<_> = queues.iter().flat_map(|queue| home.add(*queue, 3)).collect();
+        let _den = home.den("one");
+        settles(&home, "one", &tasks, 3);
+        home.mongo.set("nodes", node, doc! {"maxthreads": 5});
+        settles(&home, "one", &tasks, 5);
+        // A lower limit ends nothing, and starts nothing until it is reached.
+        home.mongo.set("nodes", node, doc! {"maxthreads": 1});
+        home.passes("one", 1);
+        for task in tasks.iter().filter(|task| home.has_begun(**task)).take(4) {
+            home.open(*task);
+            home.reaches(*task, 1);
+        }
+        home.passes("one", 2);
+        assert_eq!(begun(&home, &tasks), 5);
+        home.mongo.set("nodes", node, doc! {"maxthreads": Bson::Null});
+        settles(&home, "one", &tasks, 9);
+        home.open_all();
+        home.all_reach(&tasks, 1);
+    });
+}
+
+#[test]
+fn a_node_with_a_limit_of_zero_runs_nothing() {
+    in_both(|home| {
+        let node = limited(&home, "one", 0);
+        let task = home.add(home.line(&home.ok(), 5), 1)[0];
+        let _den = home.den("one");
+        home.passes("one", 3);
+        assert_eq!(home.status(task), -2);
+        home.mongo.set("nodes", node, doc! {"maxthreads": 1});
+        home.reaches(task, 1);
+    });
+}
+
+#[test]
+fn the_limit_of_a_seed_queue_is_for_each_node() {
+    let home = Home::seed();
+    let queue = home.line(&home.gated(), 2);
+    let tasks = home.add(queue, 6);
+    let _dens = ["one", "two"].map(|name| home.den(name));
+    settles(&home, "one", &tasks, 4);
+    settles(&home, "two", &tasks, 4);
+    for node in ["one", "two"] {
+        let filter = doc! {"node": node, "status": {"$in": [-1, 0]}};
+        assert_eq!(home.mongo.count_now("tasks", filter), 2);
+    }
+    home.open_all();
+    home.all_reach(&tasks, 1);
+}
+
+#[test]
+fn the_limit_of_a_released_queue_is_for_all_nodes() {
+    let home = Home::released();
+    let queue = home.line(&home.gated(), 3);
+    let tasks = home.add(queue, 6);
+    let _dens = ["one", "two"].map(|name| home.den(name));
+    settles(&home, "one", &tasks, 3);
+    settles(&home, "two", &tasks, 3);
+    assert_eq!(home.active(queue), 3);
+    home.mongo.set("queues", queue, doc! {"threads": 4});
+    settles(&home, "one", &tasks, 4);
+    home.open_all();
+    home.all_reach(&tasks, 1);
+}
+
+#[test]
+fn tasks_of_foreign_nodes_count_against_a_released_limit() {
+    let home = Home::released();
+    let queue = home.line(&home.gated(), 3);
+    let foreign = [home.task(queue, 0), home.task(queue, -1)];
+    let tasks = home.add(queue, 3);
+    let _den = home.den("one");
+    settles(&home, "one", &tasks, 1);
+    home.mongo.set("tasks", foreign[0], doc! {"status": 1});
+    settles(&home, "one", &tasks, 2);
+}
+
+#[test]
+fn a_queue_of_zero_runs_nothing() {
+    in_both(|home| {
+        let plugin = home.ok();
+        let (none, some) = (home.line(&plugin, 0), home.line(&plugin, 1));
+        let (left, good) = (home.add(none, 1)[0], home.add(some, 1)[0]);
+        let _den = home.den("one");
+        home.reaches(good, 1);
+        home.passes("one", 2);
+        assert_eq!(home.status(left), -2);
+        home.mongo.set("queues", none, doc! {home.dialect.limit(): 1});
+        home.reaches(left, 1);
+    });
+}
+
+#[test]
+fn a_queue_without_a_limit_runs_all_in_the_seed_and_nothing_in_the_released() {
+    in_both(|home| {
+        let plugin = home.gated();
+        let queues = [
+            home.line_with(&plugin, doc! {}),
+            home.line_with(&plugin, doc! {home.dialect.limit(): Bson::Null}),
+        ];
+        let tasks: Vec<_> = queues.iter().flat_map(|queue| home.add(*queue, 3)).collect();
+        let _den = home.den("one");
+        let all = if home.dialect == Dialect::Seed { 6 } else { 0 };
+        settles(&home, "one", &tasks, all);
+    });
+}
+
+#[test]
+fn steps_limit_what_a_pass_starts() {
+    in_both(|home| {
+        let plugin = home.gated();
+        let queues = [(); 2].map(|()| home.line(&plugin, 9));
+        let tasks: Vec<_> = queues.iter().flat_map(|queue| home.add(*queue, 4)).collect();
+        let keys = json!({"node_increase": 3, "queue_increase": 2});
+        let _den = home.den_with("one", keys);
+        let mut stamps = HashSet::new();
+        until("all run", || {
+            let running = begun(&home, &tasks);
+            stamps.extend(home.entry("one").date("timestamp"));
+            // A pass may have begun whose timestamp has not been seen, and the first had none.
+            let passes = stamps.len() + 2;
+            assert!(running <= 3 * passes, "{running} after {passes}");
+            for queue in queues {
+                let active = usize::try_from(home.active(queue)).unwrap();
+                assert!(active <= 2 * (passes + 1), "{active} after {passes}");
+            }
+            running == tasks.len()
+        });
+        assert!(stamps.len() >= 2, "{stamps:?}");
+    });
+}
+
+#[test]
+fn wrong_steps_end_the_node_at_its_start() {
+    let home = Home::seed();
+    let wrong = [
+        json!({"node_increase": 0}),
+        json!({"queue_increase": 0}),
+        json!({"node_increase": -1}),
+        json!({"node_increase": 1.5}),
+        json!({"queue_increase": "2"}),
+        json!({"node_increase": 1, "queue_increase": 2}),
+    ];
+    for keys in wrong {
+        let key = keys.as_object().unwrap().keys().next_back().unwrap().clone();
+        let mut den = home.den_unentered("one", keys);
+        assert_eq!(den.ended().code(), Some(1));
+        assert!(den.console().contains(&key), "{}", den.console());
+    }
+    assert_eq!(home.mongo.count("nodes", doc! {}), 0);
+}
+
+/// With one place for two queues, neither is served twice while the other waits.
+#[test]
+fn queues_take_turns_when_the_node_is_full() {
+    in_both(|home| {
+        limited(&home, "one", 1);
+        let plugin = home.plugin("default", "note ran; say 1");
+        let queues = [(); 3].map(|()| home.line(&plugin, 5));
+        let tasks = queues.map(|queue| home.add(queue, 3));
+        let _den = home.den("one");
+        for of_queue in &tasks {
+            home.all_reach(of_queue, 1);
+        }
+        let ran: Vec<usize> = home
+            .notes()
+            .iter()
+            .map(|(_, task)| tasks.iter().position(|of| of.contains(task)).unwrap())
+            .collect();
+        for round in ran.chunks(3) {
+            assert_eq!(round.iter().collect::<HashSet<_>>().len(), 3, "{ran:?}");
+        }
+    });
+}
+
+/// A full queue in front holds nobody behind it, and a long one eats not all of a node.
+#[test]
+fn an_early_queue_does_not_eat_the_whole_node() {
+    in_both(|home| {
+        limited(&home, "one", 4);
+        let plugin = home.gated();
+        let (long, short) = (home.line(&plugin, 9), home.line(&plugin, 9));
+        let mut tasks = home.add(long, 8);
+        tasks.extend(home.add(short, 2));
+        let _den = home.den("one");
+        settles(&home, "one", &tasks, 4);
+        assert_eq!(begun(&home, &tasks[8..]), 2);
+    });
+}
+
+/// Higher first; without one a task has 0.
+#[test]
+fn priorities_come_before_the_order_of_a_queue() {
+    in_both(|home| {
+        let plugin = home.plugin("default", "note ran; say 1");
+        let sorted =
+            doc! {home.dialect.limit(): 1, "sort": "fifo", "windlass": {"priorities": true}};
+        let queue = home.line_with(&plugin, sorted);
+        let priorities = [Value::Null, json!(-1), json!(5), json!(1), Value::Null, json!(5)];
+        let tasks: Vec<_> = priorities
+            .iter()
+            .map(|priority| match priority.as_i64() {
+                Some(number) => home.task_with(queue, -2, doc! {"windlass": {"priority": number}}),
+                None => home.task(queue, -2),
+            })
+            .collect();
+        let _den = home.den("one");
+        home.all_reach(&tasks, 1);
+        let ran: Vec<_> = home.notes().into_iter().map(|(_, task)| task).collect();
+        assert_eq!(ran, [2, 5, 3, 0, 4, 1].map(|at: usize| tasks[at]));
+    });
+}
