@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use mongodb::bson::{Document, doc};
 
-use crate::harness::{Dialect, Fields, Foreign, Home, in_both};
+use crate::harness::{Dialect, Fields, Foreign, in_both};
 
 fn keys(document: &Document) -> BTreeSet<&str> {
     document.keys().map(String::as_str).collect()
