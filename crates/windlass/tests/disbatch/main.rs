@@ -27,6 +27,7 @@ mod dci_options;
 mod dci_perl;
 mod dci_queues;
 mod dci_show;
+mod dci_stop;
 mod dci_tls;
 mod dci_v3;
 mod den_claim;
