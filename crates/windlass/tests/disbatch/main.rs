@@ -40,6 +40,7 @@ mod den_orphan;
 mod den_stop;
 mod den_wait;
 mod foreign_share;
+mod dtr;
 mod harness;
 mod page;
 mod task_handover;
