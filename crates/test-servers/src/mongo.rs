@@ -122,6 +122,17 @@ impl MongoDb {
         host.start(|| serve(host, *durable), || ask(host.port));
     }
 
+    /// Starts it again after it was ended, from now on for users with a password only.
+    pub fn restart_guarded(&self) {
+        let Place::Own { host, durable } = &self.place else { self.refuse() };
+        let serve = || {
+            let mut command = serve(host, *durable);
+            command.arg("--auth");
+            command
+        };
+        host.start(serve, || ask(host.port));
+    }
+
     fn host(&self) -> &Host {
         match &self.place {
             Place::Own { host, .. } => host,

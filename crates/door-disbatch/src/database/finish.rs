@@ -33,7 +33,7 @@ pub enum Finished {
 }
 
 impl Database {
-    /// Ends a task. Asking again after a lost answer is right: what is done is recognised.
+    /// Ends a task. Asking again after an error is right: what is done is recognised.
     pub async fn finish(
         &self,
         run: &Run,
@@ -64,7 +64,7 @@ impl Database {
                 self.counter_ended(&task, ending.status, dialect).await;
                 Ok(Finished::Ended)
             }
-            None => self.finished_before(run, me, ending).await,
+            None => self.finished_before(run, me, ending, dialect).await,
         }
     }
 
@@ -74,18 +74,21 @@ impl Database {
         run: &Run,
         me: &Me,
         ending: &Ending,
+        dialect: Dialect,
     ) -> Result<Finished, DbError> {
         let filter = doc! {
             "_id": run.id, "windlass.last": &me.boot, "windlass.last_run": &run.token,
         };
         let found = self.ask(self.tasks_collection().find_one(filter)).await?;
-        Ok(match found {
-            None => Finished::NotMine,
+        match found {
+            None => Ok(Finished::NotMine),
             Some(task) if task.get("status").and_then(whole) == Some(ending.status.into()) => {
-                Finished::Ended
+                // The try that ended it could not come to this.
+                self.counter_ended(&task, ending.status, dialect).await;
+                Ok(Finished::Ended)
             }
-            Some(_) => Finished::Again,
-        })
+            Some(_) => Ok(Finished::Again),
+        }
     }
 
     /// Ends a task whose program has written status and output itself. Nothing: the program has not

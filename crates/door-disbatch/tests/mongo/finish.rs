@@ -81,20 +81,6 @@ async fn a_claimed_task_may_end_too() {
 }
 
 #[tokio::test]
-async fn an_end_whose_answer_was_lost_is_recognised() {
-    let db = fresh().await;
-    let queue = queue(&db, Dialect::Seed, 1).await;
-    let (me, run) = running(&db, &queue, doc! {}, "t").await;
-    let finish = async |ending: &Ending, now| {
-        db.finish(&run, &me, ending, Dialect::Seed, at(now)).await.unwrap()
-    };
-    assert_eq!(finish(&ending(1), 7).await, Finished::Ended);
-    let ended = read(&db, run.id).await;
-    assert_eq!(finish(&ending(1), 8).await, Finished::Ended);
-    assert_eq!(read(&db, run.id).await, ended, "nothing is written twice");
-}
-
-#[tokio::test]
 async fn who_has_lost_a_task_cannot_end_it() {
     let db = fresh().await;
     let queue = queue(&db, Dialect::Seed, 1).await;
