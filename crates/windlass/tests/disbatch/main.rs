@@ -46,3 +46,4 @@ mod page;
 mod task_handover;
 mod task_outcome;
 mod task_output;
+mod task_runner;
