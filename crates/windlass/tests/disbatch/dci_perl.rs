@@ -131,8 +131,8 @@ fn tasks_are_made_as_the_older_client_asks() {
 /// What the client sends when nothing but a filter is given: every option, each with its default.
 fn options(filter: Value) -> Value {
     let mut body = json!({
-        ".count": 0, ".fields": null, ".limit": 20, ".skip": 0, ".terse": 0, ".full": 0, ".epoch": 0,
-        ".pretty": 0,
+        ".count": 0, ".fields": null, ".limit": 20, ".skip": 0, ".terse": 0, ".full": 0,
+        ".epoch": 0, ".pretty": 0,
     });
     for (key, value) in filter.as_object().unwrap() {
         body[key] = value.clone();

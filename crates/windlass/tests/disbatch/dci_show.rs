@@ -208,12 +208,13 @@ fn tasks_with_wrong_types_are_shown() {
     for home in both() {
         let dci = home.dci();
         let queue = home.queue("q");
+        let late = DateTime::from_millis(253_402_300_799_000);
         let odd = [
             doc! {"queue": queue},
             doc! {"queue": queue, "status": "x", "node": {"a": 1}, "stdout": 5, "stderr": ["x"]},
             doc! {"queue": queue, "ctime": "x", "mtime": {}, "params": 5, "parameters": "x"},
-            doc! {"queue": queue, "stdout": Binary { subtype: BinarySubtype::Generic, bytes: vec![255] }},
-            doc! {"queue": queue, "stderr": Bson::MaxKey, "status": f64::NAN, "ctime": DateTime::from_millis(253_402_300_799_000)},
+            doc! {"queue": queue, "stdout": bytes(b"\xff")},
+            doc! {"queue": queue, "stderr": Bson::MaxKey, "status": f64::NAN, "ctime": late},
             doc! {"queue": queue, "windlass": 5, "status": i64::MIN, "x": Bson::Undefined},
         ];
         for document in odd {

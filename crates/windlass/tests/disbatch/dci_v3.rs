@@ -292,7 +292,8 @@ fn tasks_that_cannot_be_made_from_a_query_are_refused() {
     let queue = home.queue("demo").to_hex();
     home.mongo.insert("users", doc! {"n": 1});
     let whole = json!({
-        "queueid": queue, "collection": "users", "jsonfilter": "{}", "params": "{\"n\":\"document.n\"}",
+        "queueid": queue, "collection": "users", "jsonfilter": "{}",
+        "params": "{\"n\":\"document.n\"}",
     });
     for key in ["queueid", "collection", "jsonfilter", "params"] {
         let mut body = whole.clone();

@@ -133,7 +133,7 @@ impl Home {
             assert!(program.alive(), "it ended: {}", program.console());
             TcpStream::connect(("127.0.0.1", port)).is_ok()
         });
-        Dci { program, port, config: file, http: Http::new(port) }
+        Dci { program, port, http: Http::new(port) }
     }
 
     /// What an interface says that does not start with this config.
@@ -169,7 +169,8 @@ impl Home {
     pub(crate) fn task_with(&self, queue: ObjectId, status: i32, more: Document) -> ObjectId {
         let node = if status <= -2 { self.dialect.nobody() } else { Bson::from("elsewhere") };
         let mut task = doc! {
-            "queue": queue, "status": status, "node": node, self.dialect.params(): {"commands": "a"},
+            "queue": queue, "status": status, "node": node,
+            self.dialect.params(): {"commands": "a"},
             "ctime": DateTime::now(), "mtime": DateTime::now(),
             "stdout": Bson::Null, "stderr": Bson::Null,
         };
@@ -182,7 +183,6 @@ impl Home {
 pub(crate) struct Dci {
     pub(crate) program: Program,
     pub(crate) port: u16,
-    pub(crate) config: PathBuf,
     pub(crate) http: Http,
 }
 
