@@ -59,7 +59,7 @@ fn main() -> ExitCode {
     if let Some(words) = disbatch::task_runner_words(&words) {
         return disbatch::dtr(words);
     }
-    let cli = match cli::parse() {
+    let cli = match cli::parse(words) {
         Ok(cli) => cli,
         Err(answer) => {
             // Help that nobody reads any more is no failure.
@@ -76,6 +76,7 @@ fn main() -> ExitCode {
         Action::JobdMaster { words } => Ok(jobd::run(Program::Master, &words)),
         Action::Jobctl { words } => Ok(jobd::run(Program::Ctl, &words)),
         Action::Disbatch { words } => disbatch::client(&words),
+        Action::Den(flags) => disbatch::den(&flags.config),
         Action::Dci(flags) => disbatch::dci(&flags.config),
         Action::Dtr { words } => Ok(disbatch::dtr(&words)),
         Action::Fence { words } => fence::run(&words),

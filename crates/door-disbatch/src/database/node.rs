@@ -1,5 +1,7 @@
 //! Entries of nodes. A name belongs to one start of one node at a time.
 
+use std::time::Duration;
+
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use mongodb::options::ReturnDocument;
 use mongodb::results::UpdateResult;
@@ -20,6 +22,8 @@ pub struct Process {
     pub pid: u32,
     /// The process that ends the node's tasks when the node is gone.
     pub fence: Option<u32>,
+    /// How long the node may be silent before anybody holds it dead.
+    pub orphan_after: Duration,
     pub version: String,
 }
 
@@ -176,5 +180,6 @@ fn process_fields(me: &Me, process: &Process) -> Document {
         "host": &process.host,
         "pid": i64::from(process.pid),
         "fence": process.fence.map_or(Bson::Null, |pid| Bson::from(i64::from(pid))),
+        "orphan_after": process.orphan_after.as_secs_f64(),
     }
 }

@@ -1,9 +1,78 @@
-//! The execution node.
+//! The execution node: takes tasks from the queues of a database that others work on too, runs
+//! them, and shows that it lives.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `start` | what must be there before anything is run |
+//! | `node` | the life of a node: its passes, its stop, and what becomes of a lost name |
+//! | `entry`, `lease` | the name and the lease: entered, renewed, lost; when the fence may tick |
+//! | `liveness`, `orphan` | who has fallen silent, and what becomes of their tasks |
+//! | `pass`, `turn`, `limit` | claims in fair turns, within every limit |
+//! | `runs`, `held` | the tasks that this node has; compared with what the database says |
+//! | `plugins` | which queues are served, by which programs |
+//! | `due` | tasks that wait for a time or for others |
+//! | `report`, `counters` | what the seed's dialect shows of queues |
+//! | `settings`, `hook` | settings that change while it runs; the program before each pass |
+//! | `said`, `here` | what was told already; what the machine says |
 
+mod counters;
+mod due;
+mod entry;
+mod held;
+mod here;
+mod hook;
 mod lease;
 mod limit;
 mod liveness;
+mod node;
+mod orphan;
+mod pass;
+mod plugins;
+mod report;
+mod runs;
+mod said;
+mod settings;
+mod start;
 mod turn;
 
 #[cfg(test)]
 mod simulation_tests;
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use windlass_core::launch::{Fence, Launcher};
+
+pub use self::lease::fence_time;
+use self::node::Node;
+use crate::config::Config;
+
+/// What a node uses of its machine.
+pub struct Tools {
+    pub launcher: Arc<dyn Launcher>,
+    /// Its mark must be new at every start, and its time [`fence_time`].
+    pub fence: Arc<dyn Fence>,
+}
+
+/// Asks a node to end.
+#[derive(Debug, Clone, Default)]
+pub struct Stop {
+    /// Nothing more is claimed; what runs has the configured time to end.
+    pub asked: CancellationToken,
+    /// Everything ends at once.
+    pub now: CancellationToken,
+}
+
+/// Is an execution node until it is asked to stop.
+///
+/// # Errors
+///
+/// A sentence, when it cannot begin, or when a hook says that it must end. A database that goes
+/// away later is waited for.
+pub async fn run(config: Config, tools: Tools, stop: Stop) -> Result<(), String> {
+    let tried = tokio::select! {
+        ready = start::start(&config, &tools) => ready?,
+        () = stop.asked.cancelled() => return Ok(()),
+    };
+    Node::new(config, tools, tried).live(&stop).await
+}

@@ -1,6 +1,8 @@
 //! A node's entry. Who observes a node needs its signs of life even when the rest is odd, so only
 //! the name has to be right.
 
+use std::time::Duration;
+
 use mongodb::bson::{Bson, Document};
 
 use super::{Limit, Odd, at, text, whole};
@@ -18,6 +20,8 @@ pub struct Node {
     pub host: Option<String>,
     pub pid: Option<i64>,
     pub fence: Option<i64>,
+    /// How long this node may be silent; nothing when it does not say.
+    pub orphan_after: Option<Duration>,
     pub version: Option<String>,
 }
 
@@ -34,6 +38,9 @@ impl Node {
             host: string("windlass.host"),
             pid: number("windlass.pid"),
             fence: number("windlass.fence"),
+            orphan_after: at(document, "windlass.orphan_after")
+                .and_then(Bson::as_f64)
+                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
             version: string("windlass.version"),
         })
     }

@@ -13,7 +13,7 @@ use clap::{Arg, Args, Command, CommandFactory, FromArgMatches, Parser, Subcomman
 use clap_complete::Shell;
 
 pub(crate) use self::add::Add;
-pub(crate) use self::disbatch::Dci;
+pub(crate) use self::disbatch::{Dci, Den};
 use self::doctor::DOCTOR_HELP;
 pub(crate) use self::doctor::Doctor;
 pub(crate) use self::handler::{Handler, HandlerGet, HandlerSet};
@@ -117,6 +117,8 @@ pub(crate) enum Action {
         #[arg(value_name = "OPTIONS", allow_hyphen_values = true, trailing_var_arg = true)]
         words: Vec<String>,
     },
+    /// Be an execution node of Disbatch: run the tasks of its queues.
+    Den(Den),
     /// Be Disbatch's command interface: queues, nodes and tasks over HTTP, with a page.
     Dci(Dci),
     /// Be disbatch: look at queues, nodes and tasks of a command interface, and change them.
@@ -149,17 +151,26 @@ pub(crate) enum Action {
 }
 
 /// Reads the command line; on wrong usage, or when help is asked for, clap has the answer.
-pub(crate) fn parse() -> Result<Cli, clap::Error> {
-    let matches = command().try_get_matches()?;
+pub(crate) fn parse(line: Vec<String>) -> Result<Cli, clap::Error> {
+    let matches = command().try_get_matches_from(disbatch::by_name(line))?;
     Cli::from_arg_matches(&matches)
 }
 
 /// The whole command, with what is made from the table of keys.
 pub(crate) fn command() -> Command {
     let mut command = Cli::command().mut_subcommand("serve", serve::with_keys);
-    for local in
-        ["serve", "demo", "completions", "jobd", "jobd-master", "jobctl", "dci", "disbatch", "dtr"]
-    {
+    for local in [
+        "serve",
+        "demo",
+        "completions",
+        "jobd",
+        "jobd-master",
+        "jobctl",
+        "den",
+        "dci",
+        "disbatch",
+        "dtr",
+    ] {
         command = command.mut_subcommand(local, |command| refusing(command, &TARGET));
     }
     // It talks to no daemon, and prints JSON all the same.

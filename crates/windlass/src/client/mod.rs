@@ -42,6 +42,7 @@ pub(crate) async fn run(target: &Target, action: Action) -> anyhow::Result<ExitC
         | Action::Demo
         | Action::Completions { .. }
         | Action::Jobd { .. }
+        | Action::Den(_)
         | Action::Dci(_)
         | Action::Disbatch { .. }
         | Action::Dtr { .. }

@@ -2,6 +2,7 @@
 
 mod client;
 mod dci;
+mod den;
 mod dtr;
 
 use std::path::Path;
@@ -18,6 +19,7 @@ use crate::{FAILED, log, output, serve};
 
 pub(crate) use self::client::{run as client, words_of};
 pub(crate) use self::dci::run as dci;
+pub(crate) use self::den::run as den;
 pub(crate) use self::dtr::{run as dtr, words_of as task_runner_words};
 
 /// How long the end of a daemon may take when its work is done.

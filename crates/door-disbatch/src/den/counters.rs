@@ -1,0 +1,62 @@
+//! Keeps the seed's counters: set where they are missing, put right where they stay wrong.
+
+use std::time::{Duration, Instant};
+
+use mongodb::bson::oid::ObjectId;
+
+use crate::database::{CounterWatch, Counters, Database, DbError};
+use crate::doc::Queue;
+
+/// Between two counts of everything.
+const PAUSE_MIN: Duration = Duration::from_secs(5);
+/// Counting takes at most this part of the time, however many tasks there are.
+const SHARE: u32 = 50;
+
+#[derive(Debug, Default)]
+pub(super) struct Count {
+    watch: CounterWatch,
+    next: Option<Instant>,
+}
+
+impl Count {
+    pub(super) async fn step(
+        &mut self,
+        database: &Database,
+        queues: &[Queue],
+    ) -> Result<(), DbError> {
+        let missing = |queue: &&Queue| queue.count_todo.is_none() || queue.count_total.is_none();
+        let empty: Vec<ObjectId> = queues.iter().filter(missing).map(|queue| queue.id).collect();
+        if !empty.is_empty() {
+            let counts = database.queue_counts(&empty).await?;
+            for queue in empty {
+                let real = real(counts.get(&queue).copied().unwrap_or_default());
+                database.counters_fill(queue, real).await?;
+            }
+        }
+        let begin = Instant::now();
+        if self.next.is_some_and(|next| begin < next) {
+            return Ok(());
+        }
+        let ids: Vec<ObjectId> = queues.iter().map(|queue| queue.id).collect();
+        let counts = database.queue_counts(&ids).await?;
+        self.next = Some(Instant::now() + PAUSE_MIN.max(begin.elapsed() * SHARE));
+        self.watch.keep(&ids);
+        for queue in queues {
+            let (Some(todo), Some(total)) = (queue.count_todo, queue.count_total) else { continue };
+            let stored = Counters { todo, total };
+            let real = real(counts.get(&queue.id).copied().unwrap_or_default());
+            if self.watch.look(queue.id, stored, real, begin)
+                && database.counters_correct(queue.id, stored, real).await?
+            {
+                let (queue, count_todo, count_total) = (&queue.name, real.todo, real.total);
+                tracing::info!(queue, count_todo, count_total, "wrong counters were put right");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn real(counts: crate::database::Counts) -> Counters {
+    let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
+    Counters { todo: number(counts.todo()), total: number(counts.total) }
+}

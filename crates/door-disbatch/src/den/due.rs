@@ -1,0 +1,99 @@
+//! Tasks that wait for a time or for other tasks, and become queued when nothing is left to wait
+//! for.
+
+use std::collections::HashMap;
+
+use mongodb::bson::DateTime;
+use mongodb::bson::oid::ObjectId;
+
+use crate::database::{DUE_BATCH_MAX, Database, DbError};
+use crate::doc::Task;
+use crate::status::{CANCELLED, FAILED, ORPHANED, SUCCEEDED};
+
+/// Looks through them page by page, round and round.
+#[derive(Debug, Default)]
+pub(super) struct Due {
+    behind: Option<ObjectId>,
+}
+
+impl Due {
+    /// One page. Answers how many tasks became queued.
+    pub(super) async fn step(
+        &mut self,
+        database: &Database,
+        now: DateTime,
+    ) -> Result<u64, DbError> {
+        let page = database.tasks_due(self.behind, now).await?;
+        let last = page.last().and_then(|task| task.get_object_id("_id").ok());
+        self.behind = last.filter(|_| page.len() >= DUE_BATCH_MAX);
+        // A task that is odd stays where it is.
+        let tasks: Vec<Task> = page.iter().filter_map(|task| Task::read(task).ok()).collect();
+        let mut wanted: Vec<ObjectId> = tasks.iter().flat_map(|task| task.after.clone()).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let statuses = match wanted.is_empty() {
+            true => HashMap::new(),
+            false => database.task_statuses(&wanted).await?,
+        };
+        let mut queued = 0;
+        for task in &tasks {
+            match judge(&task.after, &statuses) {
+                Wait::Over => queued += u64::from(database.task_release(task.id, now).await?),
+                Wait::On => {}
+                Wait::InVain(why) => drop(database.task_keep_waiting(task.id, &why, now).await?),
+            }
+        }
+        Ok(queued)
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Wait {
+    Over,
+    On,
+    InVain(String),
+}
+
+/// It waits on while any of the others may still succeed.
+fn judge(after: &[ObjectId], statuses: &HashMap<ObjectId, i64>) -> Wait {
+    let mut waits = false;
+    for id in after {
+        let what = match statuses.get(id) {
+            Some(status) if *status == i64::from(SUCCEEDED) => continue,
+            Some(status) if *status >= i64::from(FAILED) => "failed",
+            Some(status) if *status == i64::from(CANCELLED) => "was cancelled",
+            Some(status) if *status == i64::from(ORPHANED) => "was orphaned",
+            None => "does not exist",
+            Some(_) => {
+                waits = true;
+                continue;
+            }
+        };
+        return Wait::InVain(format!("it waits for the task {id}, which {what}"));
+    }
+    if waits { Wait::On } else { Wait::Over }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_others_must_have_succeeded() {
+        let (a, b) = (ObjectId::new(), ObjectId::new());
+        let with = |of_a, of_b| judge(&[a, b], &HashMap::from([(a, of_a), (b, of_b)]));
+        assert_eq!(judge(&[], &HashMap::new()), Wait::Over);
+        assert_eq!(with(1, 1), Wait::Over);
+        for status in [-4, -2, -1, 0] {
+            assert_eq!(with(1, status), Wait::On, "{status}");
+        }
+        for (status, what) in
+            [(2, "failed"), (77, "failed"), (-5, "was cancelled"), (-6, "was orphaned")]
+        {
+            let why = format!("it waits for the task {b}, which {what}");
+            assert_eq!(with(0, status), Wait::InVain(why));
+        }
+        let gone = format!("it waits for the task {b}, which does not exist");
+        assert_eq!(judge(&[a, b], &HashMap::from([(a, 1)])), Wait::InVain(gone));
+    }
+}

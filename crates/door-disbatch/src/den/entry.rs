@@ -1,0 +1,245 @@
+//! A node's name and its lease: entered, renewed by a task of its own, and given back.
+//!
+//! ```text
+//! renewal sent ──► succeeded: a tick for the fence, with the time of the sending
+//!              └─► not answered: the hosts are asked; all refuse: a tick as well
+//!              └─► the entry is not ours: lost; everything ends, and another boot begins
+//! ```
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use mongodb::bson::Document;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use windlass_core::launch::{BootTime, Fence};
+
+use super::here;
+use super::lease::{Host, Lease, Way};
+use crate::database::{Clock, Database, DbError, Entered, Me, Process};
+
+/// A renewal that takes longer makes us ask whether the database is there at all.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Between two such questions.
+const PROBE_PAUSE: Duration = Duration::from_millis(250);
+const PROBE_TIME_MAX: Duration = Duration::from_secs(1);
+/// Between two renewals when the last one failed.
+const AGAIN_PAUSE: Duration = Duration::from_millis(500);
+
+/// What stays the same however often the node enters.
+#[derive(Clone)]
+pub(super) struct Entrance {
+    pub(super) database: Database,
+    pub(super) clock: Clock,
+    pub(super) fence: Arc<dyn Fence>,
+    pub(super) heartbeat: Duration,
+    pub(super) orphan_after: Duration,
+    pub(super) host: String,
+}
+
+impl Entrance {
+    fn process(&self) -> Process {
+        Process {
+            host: self.host.clone(),
+            pid: std::process::id(),
+            fence: self.fence.process_id(),
+            orphan_after: self.orphan_after,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+
+    /// Tries to enter under this boot.
+    pub(super) async fn enter(&self, me: &Me) -> Result<Result<Term, Document>, DbError> {
+        let (sent, process) = (here::boot_time(), self.process());
+        match self.database.node_enter(me, &process, self.clock.now()).await? {
+            Entered::Taken(entry) => Ok(Err(entry)),
+            Entered::Mine(_) => {
+                self.fence.tick(sent);
+                Ok(Ok(Term::new(self.clone(), me.clone(), sent, process.fence)))
+            }
+        }
+    }
+}
+
+/// The time of a node under one boot.
+pub(super) struct Term {
+    entrance: Entrance,
+    pub(super) me: Me,
+    lease: Mutex<Lease>,
+    way: Mutex<Way>,
+    /// The fence that stands in the entry.
+    told_fence: Mutex<Option<u32>>,
+    /// The name is not ours any more.
+    pub(super) lost: CancellationToken,
+    look: Notify,
+}
+
+impl Term {
+    fn new(entrance: Entrance, me: Me, sent: BootTime, fence: Option<u32>) -> Term {
+        let lease = Lease::new(entrance.orphan_after, sent.0);
+        let hosts = entrance.database.hosts().into_iter().collect();
+        Term {
+            entrance,
+            me,
+            lease: Mutex::new(lease),
+            way: Mutex::new(Way { hosts, ..Way::default() }),
+            told_fence: Mutex::new(fence),
+            lost: CancellationToken::new(),
+            look: Notify::new(),
+        }
+    }
+
+    /// Whether a task may be taken and started now.
+    pub(super) fn may_start(&self) -> bool {
+        let fresh = lock(&self.lease).is_fresh(here::boot_time().0);
+        fresh && !self.lost.is_cancelled() && self.entrance.fence.process_id().is_some()
+    }
+
+    /// The entry seems not to be ours; whoever renews it finds out.
+    pub(super) fn doubt(&self) {
+        self.look.notify_one();
+    }
+
+    /// What was learnt of the servers, and of where other nodes are.
+    pub(super) fn learn_way(&self, hosts: Vec<Host>, routed: bool, far_nodes: bool) {
+        let mut way = lock(&self.way);
+        way.hosts = self.entrance.database.hosts().into_iter().chain(hosts).collect();
+        (way.routed, way.far_nodes) = (routed, far_nodes);
+    }
+
+    /// Renews the lease until the name is lost. Dropping this lets the lease run out.
+    pub(super) async fn keep(self: Arc<Self>) {
+        let mut failing = false;
+        let mut fired = self.entrance.fence.fired();
+        let mut pause = self.entrance.heartbeat;
+        loop {
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = self.look.notified() => {}
+            }
+            let sent = here::boot_time();
+            let renewed = tokio::select! {
+                renewed = self.renew(sent) => renewed,
+                never = self.probe_all_along() => match never {},
+            };
+            pause = self.entrance.heartbeat;
+            match renewed {
+                Ok(true) => {
+                    if std::mem::take(&mut failing) {
+                        tracing::info!("the lease is renewed again");
+                    }
+                }
+                Ok(false) => {
+                    tracing::error!(
+                        node = self.me.node,
+                        "this node was held dead or its entry was taken; it ends what it runs \
+                         and enters anew"
+                    );
+                    self.lost.cancel();
+                    return;
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut failing, true) {
+                        tracing::warn!("the lease cannot be renewed: {error}");
+                    }
+                    self.probe().await;
+                    pause = AGAIN_PAUSE.min(self.entrance.heartbeat);
+                }
+            }
+            let now_fired = self.entrance.fence.fired();
+            if std::mem::replace(&mut fired, now_fired) != now_fired {
+                tracing::error!("the lease ran out, and everything that this node ran was ended");
+            }
+        }
+    }
+
+    /// False: the name is not ours any more.
+    async fn renew(&self, sent: BootTime) -> Result<bool, DbError> {
+        let fence = self.entrance.fence.process_id();
+        let same_fence = *lock(&self.told_fence) == fence;
+        if same_fence && self.entrance.database.node_beat(&self.me).await? {
+            self.tick(sent);
+            return Ok(true);
+        }
+        if same_fence && self.entrance.database.node(&self.me.node).await?.is_some() {
+            return Ok(false);
+        }
+        // The entry was removed, or must name another fence. Others hold nobody dead as long as
+        // our lease is fresh, so with an answer until then we are who we were.
+        let process = self.entrance.process();
+        let now = self.entrance.clock.now();
+        let entered = self.entrance.database.node_enter(&self.me, &process, now).await?;
+        let fresh = lock(&self.lease).is_fresh(here::boot_time().0);
+        let mine = matches!(entered, Entered::Mine(_)) && fresh;
+        if mine {
+            *lock(&self.told_fence) = process.fence;
+            self.tick(sent);
+        }
+        Ok(mine)
+    }
+
+    fn tick(&self, at: BootTime) {
+        lock(&self.lease).renewed(at.0);
+        self.entrance.fence.tick(at);
+    }
+
+    async fn probe_all_along(&self) -> std::convert::Infallible {
+        sleep(PATIENCE).await;
+        loop {
+            self.probe().await;
+            sleep(PROBE_PAUSE).await;
+        }
+    }
+
+    /// A database that refuses everybody cannot be asked by anybody whether we live.
+    async fn probe(&self) {
+        let Some(hosts) = lock(&self.way).witnesses() else { return };
+        let at = here::boot_time();
+        if join_all(hosts.iter().map(refuses)).await.into_iter().all(|refuses| refuses) {
+            self.tick(at);
+        }
+    }
+
+    /// Gives the name back.
+    pub(super) async fn leave(&self) -> Result<(), DbError> {
+        self.entrance.database.node_leave(&self.me).await
+    }
+}
+
+/// Whether every address of a host refuses at once.
+async fn refuses(host: &Host) -> bool {
+    let all = async {
+        let addresses: Vec<SocketAddr> = lookup_host(host).await.ok()?.collect();
+        let connects = addresses.iter().map(|address| TcpStream::connect(*address));
+        let refused = |connect: &std::io::Result<TcpStream>| {
+            connect.as_ref().is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+        };
+        Some(!addresses.is_empty() && join_all(connects).await.iter().all(refused))
+    };
+    timeout(PROBE_TIME_MAX, all).await.ok().flatten().unwrap_or(false)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn only_a_refusal_is_a_refusal() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let host = ("127.0.0.1".to_owned(), listener.local_addr().unwrap().port());
+        assert!(!refuses(&host).await);
+        drop(listener);
+        assert!(refuses(&host).await);
+        assert!(!refuses(&("no.such.host.invalid".to_owned(), 1)).await);
+    }
+}

@@ -1,0 +1,61 @@
+//! What this machine says of itself and of its processes.
+
+use std::fs;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use windlass_core::launch::BootTime;
+
+/// The clock that all processes of a machine share, the fence's too.
+pub(super) fn boot_time() -> BootTime {
+    let now = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+    BootTime(Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or_default()))
+}
+
+/// Names this boot of this kernel, and the space of process ids in it: only who has the same name
+/// can tell whether a process of ours lives. Empty when the system does not say.
+pub(super) fn host() -> String {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    let space = fs::read_link("/proc/self/ns/pid");
+    match (boot, space) {
+        (Ok(boot), Ok(space)) => format!("{} {}", boot.trim(), space.display()),
+        _ => String::new(),
+    }
+}
+
+/// Whether there is such a process. One that only waits to be reaped is dead.
+pub(super) fn is_alive(process: i64) -> bool {
+    match fs::read_to_string(format!("/proc/{process}/stat")) {
+        Ok(stat) => {
+            let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+            !matches!(state, Some('Z' | 'X'))
+        }
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_lives_until_it_is_dead() {
+        assert!(is_alive(i64::from(std::process::id())));
+        let mut child = std::process::Command::new("/bin/cat");
+        let mut child = child.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let id = i64::from(child.id());
+        assert!(is_alive(id));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!is_alive(id));
+        assert!(!is_alive(-5));
+    }
+
+    #[test]
+    fn a_host_has_a_name_that_stays() {
+        assert!(!host().is_empty());
+        assert_eq!(host(), host());
+        assert!(boot_time() <= boot_time());
+    }
+}

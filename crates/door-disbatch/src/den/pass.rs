@@ -1,0 +1,190 @@
+//! One pass over the queues: tasks are claimed in fair turns, up to every limit, and started.
+
+use std::sync::Arc;
+
+use mongodb::bson::Document;
+use mongodb::bson::oid::ObjectId;
+
+use super::entry::Term;
+use super::limit::Increase;
+use super::plugins::Programs;
+use super::runs::{Claimed, Runs};
+use super::said::Said;
+use super::turn::Turns;
+use crate::config::{Config, Plugin};
+use crate::database::{Clock, Database, DbError, Run, token};
+use crate::dialect::Dialect;
+use crate::doc::{Limit, Queue, Sort};
+use crate::task::Parts;
+
+/// Tasks that one node has at most, where nobody has set a limit.
+const RUNS_MAX: u64 = 10_000;
+/// Claims in one go; the node looks after itself before it goes on.
+const CLAIMS_MAX: usize = 200;
+
+/// What a pass works with.
+pub(super) struct Pass<'a> {
+    pub(super) database: &'a Database,
+    pub(super) clock: &'a Clock,
+    pub(super) term: &'a Term,
+    pub(super) parts: &'a Arc<Parts>,
+    pub(super) runs: &'a Runs,
+    pub(super) dialect: Dialect,
+    /// The node's own.
+    pub(super) limit: Limit,
+}
+
+/// Whether there may be more to take at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum More {
+    Perhaps,
+    No,
+}
+
+impl Pass<'_> {
+    pub(super) async fn claim(
+        &self,
+        queues: &[(Queue, Plugin)],
+        turns: &mut Turns,
+        increase: &mut Increase,
+    ) -> Result<More, DbError> {
+        let ids: Vec<ObjectId> = queues.iter().map(|(queue, _)| queue.id).collect();
+        let mut open = turns.order(&ids);
+        let mut claims = 0;
+        while !open.is_empty() {
+            let mut still = Vec::new();
+            for place in open {
+                let (queue, plugin) = &queues[place];
+                if !self.node_has_room(increase) {
+                    return Ok(More::No);
+                }
+                if !self.queue_has_room(queue, increase) || !self.take(queue, plugin).await? {
+                    continue;
+                }
+                turns.served(queue.id);
+                increase.took(queue.id);
+                still.push(place);
+                claims += 1;
+                if claims >= CLAIMS_MAX {
+                    return Ok(More::Perhaps);
+                }
+            }
+            open = still;
+        }
+        Ok(More::No)
+    }
+
+    fn node_has_room(&self, increase: &Increase) -> bool {
+        let count = self.runs.count();
+        let room = count < RUNS_MAX && self.limit.allows_one_more(count);
+        room && increase.node_has_room() && self.term.may_start()
+    }
+
+    /// The limit of a released queue holds over all nodes; holds share it out.
+    fn queue_has_room(&self, queue: &Queue, increase: &Increase) -> bool {
+        let here = self.runs.count_of(queue.id);
+        increase.has_room(queue.id) && queue.limit.allows_one_more(here)
+    }
+
+    /// Claims a task of the queue and starts it. False: there is none, or no room.
+    async fn take(&self, queue: &Queue, plugin: &Plugin) -> Result<bool, DbError> {
+        if !self.database.claimable(queue).await? {
+            return Ok(false);
+        }
+        let (token, me) = (token(), &self.term.me);
+        let shared = self.dialect == Dialect::Released;
+        if shared {
+            let foreign = self.database.foreign_running(queue.id).await?;
+            if !self.database.hold_take(queue, foreign, &token, me).await? {
+                return Ok(false);
+            }
+        }
+        let claimed = self.database.claim(queue, me, &token, self.clock.now()).await?;
+        let run = claimed.as_ref().and_then(Run::of);
+        let (Some(task), Some(run)) = (claimed, run) else {
+            self.drop_hold(shared, queue, &token).await?;
+            return Ok(false);
+        };
+        if shared && !self.database.hold_fits(queue.id, &token).await? {
+            self.database.unclaim(&run, me, self.dialect, self.clock.now()).await?;
+            self.drop_hold(shared, queue, &token).await?;
+            return Ok(false);
+        }
+        let (me, queue, plugin) = (me.clone(), queue.clone(), plugin.clone());
+        let claimed = Claimed { me, run, task, queue, plugin, dialect: self.dialect };
+        self.runs.start(Arc::clone(self.parts), claimed);
+        Ok(true)
+    }
+
+    async fn drop_hold(&self, shared: bool, queue: &Queue, token: &str) -> Result<(), DbError> {
+        if shared { self.database.hold_drop(queue.id, token).await } else { Ok(()) }
+    }
+}
+
+/// All queues that can be understood. Of the others the operator is told once.
+pub(super) fn readable(documents: &[Document], dialect: Dialect, said: &mut Said) -> Vec<Queue> {
+    let mut queues = Vec::new();
+    for document in documents {
+        let id = document.get("_id").map_or_else(|| "?".to_owned(), ToString::to_string);
+        let subject = format!("document {id}");
+        match Queue::read(document, dialect) {
+            Ok(queue) => {
+                if said.is_over(&subject) {
+                    tracing::info!(queue = queue.name, "the queue's document is understood again");
+                }
+                queues.push(queue);
+            }
+            Err(odd) => {
+                let text = odd.to_string();
+                if said.is_news(&subject, &text) {
+                    tracing::warn!(queue = id, "a queue is passed over: {text}");
+                }
+            }
+        }
+    }
+    queues
+}
+
+/// The queues that this node serves, each with its program.
+pub(super) fn served(
+    queues: &[Queue],
+    programs: &mut Programs,
+    config: &Config,
+    said: &mut Said,
+) -> Vec<(Queue, Plugin)> {
+    let mut served = Vec::new();
+    for queue in queues {
+        warn_of_sort(queue, said);
+        let subject = format!("queue {}", queue.id);
+        match programs.of(queue, config) {
+            Ok(plugin) => {
+                if said.is_over(&subject) {
+                    tracing::info!(queue = queue.name, "the queue is served now");
+                }
+                served.push((queue.clone(), plugin));
+            }
+            Err(why) => {
+                if said.is_news(&subject, &why) {
+                    tracing::warn!(queue = queue.name, "the queue is not served here: {why}");
+                }
+            }
+        }
+    }
+    served
+}
+
+fn warn_of_sort(queue: &Queue, said: &mut Said) {
+    let subject = format!("sort {}", queue.id);
+    match &queue.sort {
+        Sort::Unknown(word) => {
+            if said.is_news(&subject, word) {
+                tracing::warn!(
+                    queue = queue.name,
+                    "`sort` must be \"fifo\", \"lifo\" or \"default\", not {word:?}; its tasks \
+                     are taken in no order"
+                );
+            }
+        }
+        _ => drop(said.is_over(&subject)),
+    }
+}

@@ -1,0 +1,100 @@
+//! The settings in force: those of the file, and in the seed's dialect those of the `config`
+//! collection over them. There both are read again when they have changed.
+
+use std::fs;
+use std::time::SystemTime;
+
+use mongodb::bson::{Document, doc};
+
+use super::said::Said;
+use crate::config::{Config, overlay};
+use crate::database::{Database, DbError};
+
+pub(super) struct Settings {
+    file: Config,
+    stamp: Option<(SystemTime, u64)>,
+    active: Option<Document>,
+    /// The ones in force.
+    pub(super) config: Config,
+    said: Said,
+}
+
+impl Settings {
+    pub(super) fn new(file: Config) -> Settings {
+        let (stamp, config) = (stamp(&file), file.clone());
+        Settings { file, stamp, active: None, config, said: Said::default() }
+    }
+
+    /// Reads again what has changed.
+    pub(super) async fn reload(&mut self, database: &Database) -> Result<(), DbError> {
+        let collection = database.raw().collection::<Document>("config");
+        let active = database.ask(collection.find_one(doc! { "active": true })).await?;
+        let changed = self.read_file();
+        if active == self.active && !changed {
+            return Ok(());
+        }
+        let (config, warnings) = match &active {
+            Some(active) => overlay(&self.file, active),
+            None => (self.file.clone(), Vec::new()),
+        };
+        for warning in warnings {
+            tracing::warn!("{warning}");
+        }
+        tracing::info!("the settings have changed, and are in force now");
+        (self.config, self.active) = (config, active);
+        Ok(())
+    }
+
+    /// Whether the file has changed and can be used.
+    fn read_file(&mut self) -> bool {
+        let stamp = stamp(&self.file);
+        if stamp == self.stamp {
+            return false;
+        }
+        match Config::read(&self.file.path) {
+            Ok((read, warnings)) => {
+                self.stamp = stamp;
+                self.said.is_over("file");
+                for warning in warnings {
+                    tracing::warn!("{warning}");
+                }
+                let taken = taken_over(&self.file, read);
+                std::mem::replace(&mut self.file, taken) != self.file
+            }
+            Err(error) => {
+                let text = error.to_string();
+                if self.said.is_news("file", &text) {
+                    tracing::warn!("the former settings stay in force: {text}");
+                }
+                false
+            }
+        }
+    }
+}
+
+/// What a running node can change. Who it is, where the database is and how long it may be silent
+/// stay as they were.
+fn taken_over(old: &Config, mut new: Config) -> Config {
+    let fixed = |config: &Config| {
+        let times = (config.heartbeat, config.orphan_after, config.orphan_foreign);
+        (config.connection.clone(), config.node.clone(), config.dialect, times)
+    };
+    if fixed(old) != fixed(&new) {
+        tracing::warn!(
+            "changes of the database, `node`, `dialect`, `heartbeat`, `orphan_after` and \
+             `orphan_foreign` need a restart"
+        );
+    }
+    new.connection.clone_from(&old.connection);
+    new.node.clone_from(&old.node);
+    new.dialect = old.dialect;
+    new.heartbeat = old.heartbeat;
+    new.orphan_after = old.orphan_after;
+    new.orphan_foreign = old.orphan_foreign;
+    new
+}
+
+fn stamp(config: &Config) -> Option<(SystemTime, u64)> {
+    let found = fs::metadata(&config.path).ok()?;
+    Some((found.modified().ok()?, found.len()))
+}

@@ -1,0 +1,101 @@
+//! What must be there before a node runs anything: its files, the database, the indexes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::Tools;
+use crate::config::{self, Config, PluginKind};
+use crate::database::{Clock, Database, DbError, User};
+use crate::dialect::Dialect;
+use crate::task::Temp;
+
+/// How long a database that is away is waited for at the start.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_secs(1);
+
+pub(super) struct Ready {
+    pub(super) database: Database,
+    pub(super) clock: Clock,
+    pub(super) dialect: Dialect,
+    /// There was nothing to tell the dialect from.
+    pub(super) dialect_open: bool,
+    pub(super) temp: Arc<Temp>,
+}
+
+pub(super) async fn start(config: &Config, tools: &Tools) -> Result<Ready, String> {
+    if let Some(hook) = config.pre_hook.as_ref().filter(|hook| hook.program().is_none()) {
+        let text = format!(
+            "`pre_hook`: {} is a package of Perl, which this node cannot run; write the absolute \
+             path of a program",
+            hook.name
+        );
+        if hook.fatal {
+            return Err(text);
+        }
+        tracing::warn!("{text}");
+    }
+    let temp = Temp::open(&config.temp_dir, config.temp_dir_mode).map_err(|error| {
+        format!("the directory `temp_dir` {} cannot be used: {error}", config.temp_dir.display())
+    })?;
+    write_files(config)?;
+    if tools.fence.process_id().is_none() {
+        return Err("there is no fence, so that nothing may be run".into());
+    }
+    let database = Database::connect(&config.connection, User::Den).await;
+    let database = database.map_err(|error| error.to_string())?;
+    let clock = Clock::system();
+    let (dialect, dialect_open) = prepared(config, &database, &clock).await?;
+    Ok(Ready { database, clock, dialect, dialect_open, temp: Arc::new(temp) })
+}
+
+/// The files that plugins are given; only plugins that are told of the database need them.
+pub(super) fn write_files(config: &Config) -> Result<(), String> {
+    match config::write_files(config) {
+        Err(error) if needs_files(config) => Err(error),
+        Err(error) => {
+            tracing::warn!("{error}");
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+fn needs_files(config: &Config) -> bool {
+    let plugins = config.plugins.names();
+    let mut plugins = plugins.iter().filter_map(|name| config.plugins.get(name));
+    plugins.any(|plugin| plugin.kind != PluginKind::NoMongo && plugin.program.is_absolute())
+}
+
+async fn prepared(
+    config: &Config,
+    database: &Database,
+    clock: &Clock,
+) -> Result<(Dialect, bool), String> {
+    let give_up = Instant::now() + WAIT_MAX;
+    let mut told = false;
+    loop {
+        match prepare(config, database, clock).await {
+            Ok(dialect) => return Ok(dialect),
+            Err(DbError::Away(error)) if Instant::now() < give_up => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!("the database is waited for: {error}");
+                }
+                sleep(PAUSE).await;
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+async fn prepare(
+    config: &Config,
+    database: &Database,
+    clock: &Clock,
+) -> Result<(Dialect, bool), DbError> {
+    clock.learn(database.server_time().await?);
+    let (dialect, open) = database.dialect(config.dialect).await?;
+    database.ensure_indexes(dialect).await?;
+    Ok((dialect, open))
+}
