@@ -158,6 +158,9 @@ impl One<'_> {
             handover::words(plugin.kind, &self.parts.plugin_config, &task_word, self.parts.quiet);
         let (exit, why) = self.launch(&plugin, words, limit).await;
         tracing::info!(task = id, exit = exit.number(), text = exit.text(), "plugin ended");
+        if let (Exit::NotStarted(fault), None) = (&exit, why) {
+            return self.end(Verdict::unable_to_start(fault), Some(&exit)).await;
+        }
         if plugin.kind == PluginKind::Handoff {
             return self.end_handed_off(&exit, why).await;
         }

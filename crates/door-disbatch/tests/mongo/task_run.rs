@@ -132,6 +132,23 @@ async fn what_cannot_be_started_says_why_and_nothing_else_happens() {
     assert_eq!(text(&bench.task(id).await, "stderr"), Some(stderr.as_str()));
 }
 
+#[tokio::test]
+async fn a_program_that_the_system_cannot_start_is_told_with_its_exit() {
+    for kind in [Default, Handoff] {
+        let bench = Bench::new().await;
+        let (queue, id) = bench.add(doc! {}).await;
+        let plugin = bench.plugin(kind, "");
+        std::fs::write(&plugin.program, "#!/no such interpreter\n").unwrap();
+        let work = bench.claim(&queue, plugin).await;
+        assert_eq!(bench.start_work(id, work).ran.await.unwrap(), Ran::Ended(2));
+        let task = bench.task(id).await;
+        assert_eq!(text(&task, "stdout"), Some("Unable to start"));
+        assert!(text(&task, "stderr").unwrap().contains("ENOENT"), "{task}");
+        assert_eq!(number(&task, "cmdExit"), Some(-3));
+        assert_eq!(text(&task, "cmdErr"), text(&task, "stderr"));
+    }
+}
+
 fn gone() -> windlass_door_disbatch::config::Plugin {
     let (name, program) = ("P".to_owned(), "/no such plugin".into());
     windlass_door_disbatch::config::Plugin { name, program, kind: Default, timeout: None }
