@@ -4,12 +4,12 @@
 use axum::extract::State;
 use futures_util::TryStreamExt as _;
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Document, serialize_to_vec};
+use mongodb::bson::{Document, RawDocumentBuf, serialize_to_vec};
 use serde_json::{Value, json};
 
 use super::ask::{self, Ask, Source};
-use super::list::READ_BATCH;
-use super::{extra, filter};
+use super::list::{self, READ_BATCH};
+use super::{extra, filter, plain};
 use crate::database::{DbError, NewTask};
 use crate::dci::Dci;
 use crate::dci::answer::{Answer, inserted_many};
@@ -163,16 +163,18 @@ impl Maker<'_> {
         let failed = |error: DbError| {
             Failure::database(&format!("Could not iterate on collection {name}"), &error)
         };
-        let documents = database.raw().collection::<Document>(&name);
+        let documents = database.raw().collection::<RawDocumentBuf>(&name);
         let find = documents.find(filter).projection(template.projection()).batch_size(READ_BATCH);
         let mut cursor = database.ask(find).await.map_err(failed)?;
         while let Some(document) = database.ask(cursor.try_next()).await.map_err(failed)? {
+            let document = list::read(&document).map_err(failed)?;
             self.add(template.params(&document)).await?;
         }
         self.write().await
     }
 
     async fn add(&mut self, params: Document) -> Result<(), Failure> {
+        plain::check(&params).map_err(Failure::bad)?;
         let bytes =
             serialize_to_vec(&params).map_err(|error| Failure::bad(error.to_string()))?.len();
         if self.batch.bytes + bytes > BATCH_BYTES_MAX {

@@ -26,12 +26,33 @@ pub(crate) fn value(value: &Value) -> Result<Bson, String> {
     })
 }
 
-/// The stored form ends a name with a zero byte, so that none may be inside.
+/// The stored form ends a name with a zero byte, so that none may be inside. A name with a dollar
+/// sign in front is an operator to old servers, and another type to some drivers, which then
+/// cannot read the task at all.
 pub(crate) fn name(name: &str) -> Result<(), String> {
     if name.contains('\0') {
         return Err("a name may not contain a zero byte".to_owned());
     }
+    if name.starts_with('$') {
+        return Err(format!("a name may not begin with a dollar sign: {name}"));
+    }
     Ok(())
+}
+
+/// The same for all names in what came from the database.
+pub(crate) fn check(document: &Document) -> Result<(), String> {
+    document.iter().try_for_each(|(key, inner)| {
+        name(key)?;
+        check_value(inner)
+    })
+}
+
+fn check_value(value: &Bson) -> Result<(), String> {
+    match value {
+        Bson::Document(document) => check(document),
+        Bson::Array(values) => values.iter().try_for_each(check_value),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -44,14 +65,14 @@ mod tests {
     fn every_kind_of_value_is_kept() {
         let Value::Object(object) = json!({
             "a": null, "b": true, "c": 1, "d": 5_000_000_000_i64, "e": 0.5, "f": "x",
-            "g": [{ "h": [] }], "$oid": "1", "big": 18_446_744_073_709_551_615_u64,
+            "g": [{ "h": [] }], "i.j": "1", "big": 18_446_744_073_709_551_615_u64,
         }) else {
             panic!("an object")
         };
         let stored = document(&object).unwrap();
         let expected = doc! {
             "a": null, "b": true, "c": 1, "d": 5_000_000_000_i64, "e": 0.5, "f": "x",
-            "g": [{ "h": [] }], "$oid": "1", "big": 18_446_744_073_709_551_615_f64,
+            "g": [{ "h": [] }], "i.j": "1", "big": 18_446_744_073_709_551_615_f64,
         };
         assert_eq!(stored.len(), expected.len());
         for (name, value) in &expected {
@@ -60,8 +81,12 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_a_zero_byte_is_refused() {
-        let Value::Object(object) = json!({ "a": [{ "b\0": 1 }] }) else { panic!("an object") };
-        assert_eq!(document(&object), Err("a name may not contain a zero byte".to_owned()));
+    fn some_names_are_refused() {
+        let refused = |value: Value| document(value.as_object().unwrap()).unwrap_err();
+        assert_eq!(refused(json!({ "a": [{ "b\0": 1 }] })), "a name may not contain a zero byte");
+        let dollar = "a name may not begin with a dollar sign: $oid";
+        assert_eq!(refused(json!({ "a": { "$oid": "x" } })), dollar);
+        assert_eq!(check(&doc! { "a": [{ "$oid": "x" }] }), Err(dollar.to_owned()));
+        assert_eq!(check(&doc! { "a": [{ "b$": "$x" }] }), Ok(()));
     }
 }

@@ -6,12 +6,12 @@ use axum::response::{IntoResponse, Response};
 use futures_util::TryStreamExt as _;
 use mongodb::Collection;
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Document, RawDocumentBuf, doc};
 use serde_json::{Value, json};
 
 use super::filter;
 use super::index::{self, Index};
-use super::list::{Found, Output, Shape};
+use super::list::{Found, Output, Shape, read};
 use super::options::Options;
 use crate::database::DbError;
 use crate::dci::Dci;
@@ -86,7 +86,8 @@ pub(crate) async fn one(
     let options = Options::read(&params.options).map_err(Failure::bad)?;
     let found = dci.database().ask(tasks(&dci).find_one(doc! { "_id": oid })).await?;
     let shape = shape(&options, true);
-    let task = shape.show(&dci, found.ok_or_else(missing)?).await;
+    let found = read(&found.ok_or_else(missing)?)?;
+    let task = shape.show(&dci, found).await;
     Ok(Answer::new(task).pretty(shape.pretty))
 }
 
@@ -100,7 +101,9 @@ fn shape(options: &Options, pretty: bool) -> Shape {
     Shape { output, times, stamped: false, pretty: options.pretty.unwrap_or(pretty) }
 }
 
-pub(crate) fn tasks(dci: &Dci) -> Collection<Document> {
+/// The collection, for reading. Its documents are taken raw: read as [`Document`], one that holds
+/// something like `{"$oid": "x"}` would be an error, and hide all the others.
+pub(crate) fn tasks(dci: &Dci) -> Collection<RawDocumentBuf> {
     dci.database().raw().collection("tasks")
 }
 
