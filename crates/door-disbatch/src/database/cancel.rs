@@ -91,7 +91,7 @@ impl Database {
                 "windlass.ended": "",
             },
         };
-        let before = self.ask(self.tasks_collection().find_one_and_update(filter, update)).await?;
+        let before = self.one(self.tasks_collection().find_one_and_update(filter, update)).await?;
         if let Some(before) = before {
             let ended = before.get("status").and_then(whole).is_some_and(|status| status >= 1);
             if let (Dialect::Seed, true, Some(Bson::ObjectId(queue))) =

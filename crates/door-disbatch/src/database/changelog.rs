@@ -9,7 +9,7 @@ impl Database {
     /// is only told.
     pub async fn changelog(&self, collection: &str, document: Document, deleted: bool) {
         let entry = entry(collection, document, deleted);
-        if let Err(error) = self.ask(self.collection("changelog").insert_one(entry)).await {
+        if let Err(error) = self.insert("changelog", &entry).await {
             tracing::warn!(
                 collection,
                 "a change was made and could not be written to the changelog: {error}"
@@ -18,7 +18,7 @@ impl Database {
     }
 
     async fn changelog_current(&self, collection: &str, filter: Document) {
-        match self.ask(self.collection(collection).find_one(filter)).await {
+        match self.one(self.collection(collection).find_one(filter)).await {
             Ok(Some(document)) => self.changelog(collection, document, false).await,
             Ok(None) => {}
             Err(error) => {

@@ -90,9 +90,9 @@ impl Database {
         let change = tasks
             .find_one_and_update(claim.filter_at(RUNNING), doc! { "$set": set })
             .projection(doc! { "queue": 1 });
-        let Some(task) = self.ask(change).await? else {
+        let Some(task) = self.one(change).await? else {
             // The answer to an earlier try may have been lost on its way.
-            let done = self.ask(tasks.find_one(claim.filter_at(ending.status))).await?;
+            let done = self.one(tasks.find_one(claim.filter_at(ending.status))).await?;
             return Ok(if done.is_some() { Finished::Ended } else { Finished::NotMine });
         };
         self.counter_ended(&task, ending.status, dialect).await;
@@ -102,7 +102,7 @@ impl Database {
     /// What now stands in a task that its plugin was to end itself. Nothing: it is not ours any more.
     pub async fn handed_over(&self, claim: &Claim) -> Result<Option<Document>, DbError> {
         let fields = doc! { "_id": 0, "status": 1, "stdout": 1, "stderr": 1 };
-        self.ask(self.tasks_collection().find_one(claim.filter()).projection(fields)).await
+        self.one(self.tasks_collection().find_one(claim.filter()).projection(fields)).await
     }
 
     /// Ends a task whose plugin has written status and output itself. False: it is not ours any more.
@@ -127,7 +127,7 @@ impl Database {
                 filter.insert("status", doc! { "$gte": SUCCEEDED });
                 let tasks = self.tasks_collection();
                 let change = tasks.find_one_and_update(filter, doc! { "$set": set });
-                let Some(task) = self.ask(change.projection(doc! { "queue": 1 })).await? else {
+                let Some(task) = self.one(change.projection(doc! { "queue": 1 })).await? else {
                     return Ok(false);
                 };
                 self.counter_ended(&task, SUCCEEDED, dialect).await;
@@ -147,7 +147,7 @@ impl Database {
     /// Takes what a plugin left for a task in `results`.
     pub async fn result_take(&self, task: ObjectId) -> Result<Option<Document>, DbError> {
         let results = self.collection("results");
-        self.ask(results.find_one_and_delete(doc! { "_id": task })).await
+        self.one(results.find_one_and_delete(doc! { "_id": task })).await
     }
 }
 

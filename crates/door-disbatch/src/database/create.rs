@@ -44,7 +44,8 @@ impl Database {
         let documents: Vec<Document> =
             tasks.iter().map(|task| document(queue, task, dialect, now)).collect();
         let ids = documents.iter().filter_map(|task| task.get_object_id("_id").ok()).collect();
-        self.ask(self.tasks_collection().insert_many(&documents)).await?;
+        let all = self.raw().collection::<Document>("tasks");
+        self.ask(all.insert_many(&documents)).await?;
         if dialect == Dialect::Seed {
             let count = i64::try_from(tasks.len()).unwrap_or(i64::MAX);
             self.counter_add(queue, count, count).await;

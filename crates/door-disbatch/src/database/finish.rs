@@ -59,7 +59,7 @@ impl Database {
             .find_one_and_update(filter, update(ending, run, me, None, now))
             .projection(doc! { "queue": 1 })
             .return_document(ReturnDocument::After);
-        match self.ask(change).await? {
+        match self.one(change).await? {
             Some(task) => {
                 self.counter_ended(&task, ending.status, dialect).await;
                 Ok(Finished::Ended)
@@ -79,7 +79,7 @@ impl Database {
         let filter = doc! {
             "_id": run.id, "windlass.last": &me.boot, "windlass.last_run": &run.token,
         };
-        let found = self.ask(self.tasks_collection().find_one(filter)).await?;
+        let found = self.one(self.tasks_collection().find_one(filter)).await?;
         match found {
             None => Ok(Finished::NotMine),
             Some(task) if task.get("status").and_then(whole) == Some(ending.status.into()) => {
@@ -111,14 +111,14 @@ impl Database {
         let tasks = self.tasks_collection();
         let change =
             tasks.find_one_and_update(filter, update).return_document(ReturnDocument::After);
-        if let Some(task) = self.ask(change).await? {
+        if let Some(task) = self.one(change).await? {
             self.counter_ended(&task, SUCCEEDED, dialect).await;
             return Ok(Some(task));
         }
         let filter = doc! {
             "_id": run.id, "windlass.last": &me.boot, "windlass.last_run": &run.token,
         };
-        self.ask(tasks.find_one(filter)).await
+        self.one(tasks.find_one(filter)).await
     }
 
     pub(super) async fn counter_ended(&self, task: &Document, status: i32, dialect: Dialect) {

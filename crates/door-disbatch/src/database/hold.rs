@@ -45,7 +45,7 @@ impl Database {
     /// before is to be seen. All holds count: one behind this one may have a task that runs, and a
     /// foreign node may have taken a place while this one had only a hold.
     pub async fn hold_fits(&self, queue: ObjectId, token: &str) -> Result<bool, DbError> {
-        let document = self.ask(self.queues_collection().find_one(doc! { "_id": queue })).await?;
+        let document = self.one(self.queues_collection().find_one(doc! { "_id": queue })).await?;
         let Some(Ok(read)) = document.map(|found| Queue::read(&found, Dialect::Released)) else {
             return Ok(false);
         };

@@ -41,10 +41,10 @@ pub use task::{Held, Run, token};
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
-use mongodb::action::Find;
+use mongodb::Collection;
+use mongodb::action::{Aggregate, Find};
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Bson, DateTime, Document, doc};
-use mongodb::{Collection, Cursor};
+use mongodb::bson::{Bson, DateTime, Document, RawDocument, RawDocumentBuf, Utf8Lossy, doc};
 
 use crate::config::Connection;
 use crate::dialect::Dialect;
@@ -135,7 +135,7 @@ impl Database {
 
     async fn some_queue(&self, filter: Document) -> Result<bool, DbError> {
         let find = self.queues_collection();
-        Ok(self.ask(find.find_one(filter).projection(doc! { "_id": 1 })).await?.is_some())
+        Ok(self.one(find.find_one(filter).projection(doc! { "_id": 1 })).await?.is_some())
     }
 
     /// Whether one of the newest tasks is like that; no index could tell it of all of them.
@@ -148,35 +148,67 @@ impl Database {
             doc! { "$limit": 1 },
             doc! { "$project": { "_id": 1 } },
         ]);
-        let found = self.ask(async { look.await?.try_next().await }).await?;
-        Ok(found.is_some())
+        Ok(!self.aggregated(look).await?.is_empty())
     }
 
-    fn collection(&self, name: &str) -> Collection<Document> {
+    /// A collection for reading, by [`Self::one`], [`Self::all`] and [`Self::aggregated`].
+    pub fn collection(&self, name: &str) -> Collection<RawDocumentBuf> {
         self.database.collection(name)
     }
 
-    fn nodes_collection(&self) -> Collection<Document> {
+    fn nodes_collection(&self) -> Collection<RawDocumentBuf> {
         self.collection("nodes")
     }
 
-    fn queues_collection(&self) -> Collection<Document> {
+    fn queues_collection(&self) -> Collection<RawDocumentBuf> {
         self.collection("queues")
     }
 
-    fn tasks_collection(&self) -> Collection<Document> {
+    fn tasks_collection(&self) -> Collection<RawDocumentBuf> {
         self.collection("tasks")
     }
 
+    /// The document that is found or changed, if there is one.
+    pub async fn one(
+        &self,
+        question: impl IntoFuture<Output = mongodb::error::Result<Option<RawDocumentBuf>>>,
+    ) -> Result<Option<Document>, DbError> {
+        self.ask(question).await?.as_deref().map(stored).transpose()
+    }
+
     /// All that is found, up to `max` documents.
-    async fn all(&self, find: Find<'_, Document>, max: usize) -> Result<Vec<Document>, DbError> {
+    pub async fn all(
+        &self,
+        find: Find<'_, RawDocumentBuf>,
+        max: usize,
+    ) -> Result<Vec<Document>, DbError> {
         let limit = i64::try_from(max).unwrap_or(i64::MAX);
-        self.ask(async { drain(find.limit(limit).await?).await }).await
+        let found = async { find.limit(limit).await?.try_collect().await };
+        let found: Vec<RawDocumentBuf> = self.ask(found).await?;
+        found.iter().map(|document| stored(document)).collect()
+    }
+
+    /// All that a pipeline gives.
+    pub async fn aggregated(&self, pipeline: Aggregate<'_>) -> Result<Vec<Document>, DbError> {
+        let pipeline = pipeline.with_type::<RawDocumentBuf>();
+        let groups = async { pipeline.await?.try_collect().await };
+        let groups: Vec<RawDocumentBuf> = self.ask(groups).await?;
+        groups.iter().map(|document| stored(document)).collect()
+    }
+
+    async fn insert(&self, collection: &str, document: &Document) -> Result<(), DbError> {
+        let collection = self.database.collection::<Document>(collection);
+        self.ask(collection.insert_one(document)).await?;
+        Ok(())
     }
 }
 
-async fn drain(cursor: Cursor<Document>) -> mongodb::error::Result<Vec<Document>> {
-    cursor.try_collect().await
+/// A document exactly as it is stored. The driver's own way would take a field with a name such as
+/// `$oid` for a value of another type, and fail; so would text that is not text.
+pub fn stored(document: &RawDocument) -> Result<Document, DbError> {
+    let Utf8Lossy(read) = Utf8Lossy::<Document>::try_from(document)
+        .map_err(|error| DbError::Refused(format!("a document cannot be read: {error}")))?;
+    Ok(read)
 }
 
 /// Filters for what is told by a name or by an id: 24 hexadecimal digits are an id.

@@ -44,7 +44,7 @@ impl Database {
 
     pub async fn node(&self, name_or_id: &str) -> Result<Option<Document>, DbError> {
         let filter = by_name_or_id("node", name_or_id);
-        self.ask(self.nodes_collection().find_one(filter)).await
+        self.one(self.nodes_collection().find_one(filter)).await
     }
 
     /// Enters the node, unless another start of one of our nodes stands there. A foreign entry of
@@ -64,14 +64,14 @@ impl Database {
                 return Ok(Entered::Mine(mine));
             }
             if let Some(taken) =
-                self.ask(self.nodes_collection().find_one(doc! { "node": &me.node })).await?
+                self.one(self.nodes_collection().find_one(doc! { "node": &me.node })).await?
             {
                 return Ok(Entered::Taken(taken));
             }
             let entry = doc! {
                 "node": &me.node, "timestamp": now, "windlass": process_fields(me, process),
             };
-            match self.ask(self.nodes_collection().insert_one(entry)).await {
+            match self.insert("nodes", &entry).await {
                 Ok(_) => self.changelog_node(doc! { "node": &me.node }).await,
                 Err(DbError::Duplicate(_)) => {}
                 Err(error) => return Err(error),
@@ -89,7 +89,7 @@ impl Database {
     ) -> Result<Option<Document>, DbError> {
         let update = doc! { "$set": { "timestamp": now, "windlass": process_fields(me, process) } };
         let nodes = self.nodes_collection();
-        self.ask(nodes.find_one_and_update(filter, update).return_document(ReturnDocument::After))
+        self.one(nodes.find_one_and_update(filter, update).return_document(ReturnDocument::After))
             .await
     }
 
@@ -109,7 +109,7 @@ impl Database {
         let update = nodes
             .find_one_and_update(mine(me), doc! { "$set": set })
             .return_document(ReturnDocument::After);
-        self.ask(update).await
+        self.one(update).await
     }
 
     /// Our own sign of life. False: the name is not ours any more.
@@ -136,7 +136,7 @@ impl Database {
                 return Ok(true);
             }
         }
-        let stands = self.ask(nodes.find_one(doc! { "node": node, "windlass.boot": boot })).await?;
+        let stands = self.one(nodes.find_one(doc! { "node": node, "windlass.boot": boot })).await?;
         Ok(stands.is_none())
     }
 

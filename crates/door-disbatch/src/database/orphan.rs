@@ -1,6 +1,5 @@
 //! Tasks of nodes that are gone.
 
-use futures_util::TryStreamExt as _;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
 use super::{Database, DbError, no_boot};
@@ -30,7 +29,7 @@ impl Database {
                 "count": { "$sum": 1 },
             } },
         ]);
-        let groups: Vec<Document> = self.ask(async { groups.await?.try_collect().await }).await?;
+        let groups = self.aggregated(groups).await?;
         Ok(owners(&groups))
     }
 

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use futures_util::TryStreamExt as _;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::results::UpdateResult;
@@ -61,7 +60,7 @@ impl Database {
     /// One queue; the oldest where several share a name.
     pub async fn queue(&self, name_or_id: &str) -> Result<Option<Document>, DbError> {
         let filter = by_name_or_id("name", name_or_id);
-        self.ask(self.queues_collection().find_one(filter).sort(doc! { "_id": 1 })).await
+        self.one(self.queues_collection().find_one(filter).sort(doc! { "_id": 1 })).await
     }
 
     pub async fn queue_insert(
@@ -87,14 +86,14 @@ impl Database {
             document.insert("count_todo", 0_i64);
             document.insert("count_total", 0_i64);
         }
-        self.ask(self.queues_collection().insert_one(&document)).await?;
+        self.insert("queues", &document).await?;
         self.changelog("queues", document, false).await;
         Ok(id)
     }
 
     async fn queue_named(&self, name: &str) -> Result<bool, DbError> {
         let find = self.queues_collection();
-        let found = self.ask(find.find_one(doc! { "name": name })).await?;
+        let found = self.one(find.find_one(doc! { "name": name })).await?;
         Ok(found.is_some())
     }
 
@@ -134,7 +133,7 @@ impl Database {
         let filter = by_name_or_id("name", name_or_id);
         let queues = self.queues_collection();
         let delete = queues.find_one_and_delete(filter).sort(doc! { "_id": 1 });
-        match self.ask(delete).await? {
+        match self.one(delete).await? {
             Some(gone) => {
                 self.changelog("queues", gone, true).await;
                 Ok(true)
@@ -156,7 +155,7 @@ impl Database {
             } },
             doc! { "$group": { "_id": "$queue", "count": { "$sum": 1 } } },
         ]);
-        let groups: Vec<Document> = self.ask(async { groups.await?.try_collect().await }).await?;
+        let groups = self.aggregated(groups).await?;
         let count = |group: &Document| {
             let count = u64::try_from(group.get("count").and_then(whole)?).ok()?;
             Some((group.get_object_id("_id").ok()?, count))
@@ -166,7 +165,7 @@ impl Database {
 
     /// Puts a queue back that has just been removed.
     pub async fn queue_restore(&self, queue: Document) -> Result<(), DbError> {
-        self.ask(self.queues_collection().insert_one(&queue)).await?;
+        self.insert("queues", &queue).await?;
         self.changelog("queues", queue, false).await;
         Ok(())
     }
@@ -183,7 +182,7 @@ impl Database {
                 "_id": { "queue": "$queue", "status": "$status" }, "count": { "$sum": 1 },
             } },
         ]);
-        let groups: Vec<Document> = self.ask(async { groups.await?.try_collect().await }).await?;
+        let groups = self.aggregated(groups).await?;
         Ok(add_up(&groups))
     }
 }

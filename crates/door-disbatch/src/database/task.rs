@@ -63,7 +63,7 @@ impl Database {
     pub async fn claimable(&self, queue: &Queue) -> Result<bool, DbError> {
         let tasks = self.tasks_collection();
         let find = tasks.find_one(claimable(queue)).projection(doc! { "_id": 1 });
-        Ok(self.ask(find).await?.is_some())
+        Ok(self.one(find).await?.is_some())
     }
 
     /// Takes the next task of a queue. When the answer is lost, the task stands under our boot with
@@ -86,7 +86,7 @@ impl Database {
         if let Some(order) = order(queue) {
             claim = claim.sort(order);
         }
-        self.ask(claim).await
+        self.one(claim).await
     }
 
     /// Gives a claimed task back. False: it is not ours any more, or it is started.
@@ -119,7 +119,7 @@ impl Database {
             return Ok(true);
         }
         // The answer to an earlier try may have been lost on its way.
-        let started = self.ask(tasks.find_one(run.filter(me, RUNNING))).await?;
+        let started = self.one(tasks.find_one(run.filter(me, RUNNING))).await?;
         Ok(started.is_some())
     }
 
@@ -135,7 +135,7 @@ impl Database {
     }
 
     pub async fn task(&self, id: ObjectId) -> Result<Option<Document>, DbError> {
-        self.ask(self.tasks_collection().find_one(doc! { "_id": id })).await
+        self.one(self.tasks_collection().find_one(doc! { "_id": id })).await
     }
 }
 

@@ -14,6 +14,7 @@ mod gridfs;
 mod harness;
 mod hold;
 mod index;
+mod lookalike;
 mod lost;
 mod node;
 mod orphan;
