@@ -27,8 +27,8 @@ impl Settings {
 
     /// Reads again what has changed.
     pub(super) async fn reload(&mut self, database: &Database) -> Result<(), DbError> {
-        let collection = database.raw().collection::<Document>("config");
-        let active = database.ask(collection.find_one(doc! { "active": true })).await?;
+        let collection = database.collection("config");
+        let active = database.one(collection.find_one(doc! { "active": true })).await?;
         let changed = self.read_file();
         if active == self.active && !changed {
             return Ok(());

@@ -1,5 +1,7 @@
 //! Short words for documents, nodes and times.
 
+use std::time::Duration;
+
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use windlass_door_disbatch::database::{Database, Me, Process};
@@ -17,12 +19,18 @@ pub(crate) fn me(node: &str, boot: &str) -> Me {
 }
 
 pub(crate) fn process() -> Process {
-    Process { host: "kernel".to_owned(), pid: 7, fence: Some(8), version: "1.0".to_owned() }
+    Process {
+        host: "kernel".to_owned(),
+        pid: 7,
+        fence: Some(8),
+        orphan_after: Duration::from_secs(30),
+        version: "1.0".to_owned(),
+    }
 }
 
 /// Between two looks of somebody who waits for a change in the database.
 pub(crate) async fn pause() {
-    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
 }
 
 pub(crate) async fn insert(db: &Database, collection: &str, document: Document) {
