@@ -30,6 +30,7 @@ mod dci_show;
 mod dci_stop;
 mod dci_tls;
 mod dci_v3;
+mod dci_wire;
 mod den_claim;
 mod den_config;
 mod den_counter;
