@@ -8,7 +8,7 @@ use crate::dialect::Dialect;
 use crate::status::{ACTIVE, BLOCKED, QUEUED};
 
 /// How many tasks are removed at once.
-const DELETE_BATCH: usize = 1000;
+const DELETE_BATCH: usize = 200;
 
 /// A task that is to be made.
 #[derive(Debug, Clone, PartialEq, Default)]

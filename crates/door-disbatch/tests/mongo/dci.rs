@@ -163,7 +163,7 @@ async fn a_queue_that_a_foreign_node_works_on_keeps_its_entry() {
 async fn many_tasks_are_deleted_in_batches() {
     let dci = Dci::start(Some(Dialect::Seed)).await;
     let queue = queue(&dci.db, Dialect::Seed, 5).await;
-    let tasks = (0..2_500).map(|_| doc! { "queue": queue.id, "status": -2 });
+    let tasks = (0..450).map(|_| doc! { "queue": queue.id, "status": -2 });
     let collection = dci.db.raw().collection::<mongodb::bson::Document>("tasks");
     collection.insert_many(tasks).await.unwrap();
     let (code, answer) =
