@@ -130,10 +130,9 @@ async fn plugin_of(
 /// The configuration for plugins beside ours. Older nodes write none; then we do.
 fn plugin_config(config: &Config) -> PathBuf {
     let path = plugin_config_beside(&config.path);
-    if path == config::plugin_file(config) && !path.exists() {
-        if let Err(reason) = config::write_files(config) {
-            tracing::warn!("{reason}");
-        }
+    let is_missing = path == config::plugin_file(config) && !path.exists();
+    if is_missing && let Err(reason) = config::write_files(config) {
+        tracing::warn!("{reason}");
     }
     path
 }

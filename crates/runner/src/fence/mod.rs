@@ -19,6 +19,7 @@ mod guard;
 mod node;
 
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -60,6 +61,7 @@ impl Order {
     /// Our own program as a fence, which is told its order by its command line.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
+        command.arg0("windlass");
         let (limit, tick) = (to_ms(self.limit), to_ms(self.tick.0));
         command.args([WORD, &self.boot, &limit.to_string(), &tick.to_string()]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).env_remove(MARK);

@@ -15,10 +15,11 @@ pub(crate) fn run(config: &Path) -> anyhow::Result<ExitCode> {
     live(&config, &warnings, async |stop| {
         let sentence = |error: windlass_runner::Error| error.to_string();
         let launcher = CommandLauncher::new().map_err(sentence)?;
-        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        // Means this very program, also when its file was replaced by a newer one meanwhile.
+        let program = Path::new("/proc/self/exe");
         let boot = format!("{:032x}", fastrand::u128(..));
         let time = fence_time(config.orphan_after);
-        let fence = ProcessFence::start(&program, &boot, time).map_err(sentence)?;
+        let fence = ProcessFence::start(program, &boot, time).map_err(sentence)?;
         let tools = Tools { launcher: Arc::new(launcher), fence };
         den::run(config.clone(), tools, den::Stop { asked: stop.asked, now: stop.now }).await
     })
