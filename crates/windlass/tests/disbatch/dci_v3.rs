@@ -400,3 +400,19 @@ fn a_search_that_cannot_be_is_refused_with_a_reason() {
         }
     }
 }
+
+#[test]
+fn the_page_of_version_3_is_a_folder_of_web_root() {
+    let home = Home::seed();
+    let dci = v3(&home);
+    let moved = dci.http.get("/legacy").expect(302);
+    assert_eq!(moved.header("location"), Some("/legacy/"));
+    dci.http.get("/legacy/").expect(404);
+    std::fs::create_dir_all(home.path("root/legacy")).unwrap();
+    std::fs::write(home.path("root/legacy/index.html"), "<p>old").unwrap();
+    let root = home.path("root");
+    let dci = home.dci_with(json!({"web_root": root.to_str().unwrap()}));
+    let page = dci.http.get("/legacy/").expect(200);
+    assert!(page.header("content-type").unwrap().starts_with("text/html"));
+    assert_eq!(page.text(), "<p>old");
+}

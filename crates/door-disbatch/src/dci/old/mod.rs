@@ -1,5 +1,6 @@
 //! Routes of older versions, for the clients and pages that still use them.
 
+mod legacy;
 mod v3;
 mod v3_create;
 mod v4;
@@ -7,5 +8,5 @@ mod v4;
 use super::route::Routes;
 
 pub(super) fn add(routes: Routes) -> Routes {
-    v3::add(v4::add(routes))
+    legacy::add(v3::add(v4::add(routes)))
 }
