@@ -9,6 +9,7 @@
 mod chaos_database;
 mod chaos_kill;
 mod client_access;
+mod client_more;
 mod client_queues;
 mod client_tasks;
 mod dci_access;

@@ -29,7 +29,10 @@ pub(crate) fn free_port() -> u16 {
 pub(crate) fn windlass(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
     command.args(arguments).stdin(Stdio::null()).env("HOME", "/nonexistent");
-    command.env_remove("WINDLASS_URL").env_remove("RUST_LOG");
+    for name in ["WINDLASS_URL", "DISBATCH_URL", "DISBATCH_PASSWORD", "DISBATCH_TOKEN", "RUST_LOG"]
+    {
+        command.env_remove(name);
+    }
     command
 }
 
