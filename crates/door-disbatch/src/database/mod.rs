@@ -18,6 +18,7 @@ mod finish;
 mod hold;
 mod index;
 mod node;
+mod odd;
 mod orphan;
 mod queue;
 mod task;

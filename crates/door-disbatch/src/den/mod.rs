@@ -25,6 +25,7 @@ mod lease;
 mod limit;
 mod liveness;
 mod node;
+mod odd;
 mod orphan;
 mod pass;
 mod plugins;

@@ -19,6 +19,7 @@ use super::due::Due;
 use super::entry::{Entrance, Term};
 use super::held::{Held, drop_stray_holds};
 use super::limit::Increase;
+use super::odd::OddTasks;
 use super::orphan::{Seen, Watch, bury};
 use super::pass::{self, More, Pass};
 use super::plugins::Programs;
@@ -64,6 +65,7 @@ pub(super) struct Node {
     held: Held,
     due: Due,
     count: Count,
+    odd: OddTasks,
     cleaner: Cleaner,
     clean_at: Instant,
     said: Said,
@@ -111,6 +113,7 @@ impl Node {
             held: Held::default(),
             due: Due::default(),
             count: Count::default(),
+            odd: OddTasks::default(),
             cleaner: Cleaner::default(),
             clean_at: Instant::now() + CLEAN_PAUSE,
             said: Said::default(),
@@ -313,6 +316,8 @@ impl Node {
                 self.renew_parts();
             }
         }
+        let told = self.odd.step(&database, queues, &mut self.said).await;
+        self.tolerate("tasks of the wrong types", told)?;
         if Instant::now() >= self.clean_at {
             self.clean_at = Instant::now() + CLEAN_PAUSE;
             let cleaned = self.cleaner.step(&database, self.clock.now()).await.map(drop);

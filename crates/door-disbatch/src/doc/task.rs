@@ -38,7 +38,7 @@ impl Task {
             id: object_id(document, "_id")?,
             queue: object_id(document, "queue")?,
             status: read_status(document)?,
-            node: document.get("node").and_then(Bson::as_str).map(str::to_owned),
+            node: read_node(document)?,
             boot: string("boot"),
             run: string("run"),
             cancel: ours.get("cancel") == Some(&Bson::Boolean(true)),
@@ -59,6 +59,15 @@ fn read_status(document: &Document) -> Result<i32, Odd> {
     number
         .and_then(|number| i32::try_from(number).ok())
         .ok_or_else(|| Odd::not("status", "a whole number", status))
+}
+
+/// Foreign programs write null or a number where nobody has a task.
+fn read_node(document: &Document) -> Result<Option<String>, Odd> {
+    match document.get("node") {
+        Some(Bson::String(node)) => Ok(Some(node.clone())),
+        None | Some(Bson::Null | Bson::Int32(_) | Bson::Int64(_) | Bson::Double(_)) => Ok(None),
+        Some(other) => Err(Odd::not("node", "a string, null or -1", other)),
+    }
 }
 
 fn read_params(document: &Document) -> Result<Document, Odd> {
@@ -193,9 +202,9 @@ mod tests {
                 }
             }
         }
-        for field in ["_id", "queue", "status", "windlass"] {
+        for field in ["_id", "queue", "status", "node", "windlass"] {
             let mut document = task();
-            document.insert(field, "-2");
+            document.insert(field, true);
             assert_eq!(Task::read(&document).unwrap_err().field, field);
         }
     }

@@ -17,6 +17,7 @@ mod index;
 mod lookalike;
 mod lost;
 mod node;
+mod odd;
 mod orphan;
 mod plugin;
 mod proxy;

@@ -1,0 +1,49 @@
+//! Tasks that no node will ever take because of the types of their fields.
+
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, Document, doc};
+
+use super::{Database, DbError};
+use crate::doc::{Odd, Task};
+use crate::status::{BLOCKED, QUEUED};
+
+/// The most of them that are told of.
+const ODD_MAX: usize = 100;
+
+/// Types that an index on `status` can look up, and that are no status.
+const NO_STATUS: [&str; 8] =
+    ["null", "string", "object", "array", "bool", "date", "objectId", "binData"];
+
+impl Database {
+    /// Tasks of these queues that wait in vain, each by its id and with the reason.
+    pub async fn tasks_odd(&self, queues: &[ObjectId]) -> Result<Vec<(String, Odd)>, DbError> {
+        let tasks = self.tasks_collection();
+        let fields = doc! { "queue": 1, "status": 1, "node": 1, "windlass": 1 };
+        let found = self.all(tasks.find(odd(queues)).projection(fields), ODD_MAX).await?;
+        let reason = |task: &Document| {
+            let id = match task.get("_id") {
+                Some(Bson::ObjectId(id)) => id.to_hex(),
+                other => other.map(ToString::to_string).unwrap_or_default(),
+            };
+            Task::read(task).err().map(|odd| (id, odd))
+        };
+        Ok(found.iter().filter_map(reason).collect())
+    }
+}
+
+fn odd(queues: &[ObjectId]) -> Document {
+    let not = |kind: &str| doc! { "$exists": true, "$not": { "$type": kind } };
+    doc! {
+        "queue": { "$in": queues.to_vec() },
+        "$or": [
+            { "status": { "$type": NO_STATUS.to_vec() } },
+            { "status": { "$exists": false } },
+            { "status": QUEUED, "_id": not("objectId") },
+            { "status": QUEUED, "windlass": not("object") },
+            { "status": QUEUED, "windlass": { "$type": "array" } },
+            { "status": QUEUED, "node": { "$type": ["object", "array", "bool", "date", "objectId"] } },
+            { "status": BLOCKED, "windlass.not_before": not("date") },
+            { "status": BLOCKED, "windlass.after": not("array") },
+        ],
+    }
+}
