@@ -4,6 +4,7 @@
 //!
 //! What we add stands below the field `windlass` of a document; no other field means anything new.
 
+pub mod balance;
 pub mod client;
 pub mod config;
 pub mod database;

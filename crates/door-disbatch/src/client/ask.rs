@@ -141,7 +141,7 @@ fn search(which: &Which) -> Result<Map<String, Value>, Failure> {
         None => Map::new(),
         Some(text) => match serde_json::from_str(text) {
             Ok(Value::Object(filter)) => filter,
-            _ => return Err(Failure::Usage("the filter is not a JSON object".into())),
+            _ => return Err(Failure::Usage(format!("the filter is not a JSON object: {text}"))),
         },
     };
     if let Some(text) = &which.fields {

@@ -15,6 +15,8 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 /// Largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;
 
+const LOGIN: &str = "give --username and --password, or --token";
+
 pub(super) struct Server {
     /// Without a slash at its end.
     base: String,
@@ -88,10 +90,8 @@ impl Server {
         }
         if status == StatusCode::UNAUTHORIZED {
             return match self.login {
-                None => {
-                    format!("{shown} asks for a login; give --username and --password, or --token")
-                }
-                Some(_) => format!("{shown} does not accept this login"),
+                None => format!("{shown} asks for a login (401); {LOGIN}"),
+                Some(_) => format!("{shown} does not accept this login (401)"),
             };
         }
         let told = body.filter(|_| !status.is_success()).and_then(sentence);

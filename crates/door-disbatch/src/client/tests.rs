@@ -309,13 +309,13 @@ async fn logins_are_sent_and_never_shown() {
         assert!(!format!("{login:?}").contains("s3cret"));
         let server = scripted("401 Unauthorized", "", "{\"error\":\"no\"}").await;
         let error = run(&target(&server.url, Some(login)), &Command::Plugins, Form::Plain).await;
-        let said = format!("{} does not accept this login", server.url);
+        let said = format!("{} does not accept this login (401)", server.url);
         assert_eq!(error, Err(Failure::Failed(said)));
         assert_eq!(server.request.await.unwrap(), format!("GET /plugins HTTP/1.1\n{header}\n"));
     }
     let server = scripted("401 Unauthorized", "", "").await;
     let error = run(&target(&server.url, None), &Command::Plugins, Form::Plain).await;
-    let ask = "asks for a login; give --username and --password, or --token";
+    let ask = "asks for a login (401); give --username and --password, or --token";
     assert_eq!(error, Err(Failure::Failed(format!("{} {ask}", server.url))));
 }
 

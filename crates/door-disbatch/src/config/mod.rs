@@ -104,6 +104,11 @@ impl Config {
         Ok((config, warnings))
     }
 
+    /// `balance` as it stands in the file.
+    pub(crate) fn balance_as_written(&self) -> Value {
+        self.source.0.get("balance").cloned().unwrap_or(Value::Null)
+    }
+
     fn has_secrets(&self) -> bool {
         let login = self.connection.uri.reveal().contains('@');
         login || self.connection.auth != Auth::default() || !self.access.is_open()

@@ -5,6 +5,7 @@
 //! waits without a bound either. A task that one of our nodes has is only ever changed under a
 //! filter with the node, its boot and the claim, so who has lost a task can do no harm to it.
 
+mod balance;
 mod cancel;
 mod changelog;
 mod claim;
@@ -24,6 +25,7 @@ mod queue;
 mod task;
 
 pub use crate::config::User;
+pub use balance::Work;
 pub use cancel::{Cancelled, Retried};
 pub use claim::Claim;
 pub use clock::Clock;

@@ -12,10 +12,12 @@ mod access;
 mod act;
 mod answer;
 mod around;
+mod balance;
 mod body;
 mod delete;
 mod error;
 mod info;
+mod monitoring;
 mod node;
 mod old;
 mod page;
@@ -83,14 +85,25 @@ pub async fn serve(
         database = dci.config().connection.database,
         "listening on {scheme}://{address}"
     );
-    server::serve(listener, tls, router, stop).await;
+    let balancing = balance::balance(&dci, stop.clone());
+    tokio::join!(server::serve(listener, tls, router, stop), Box::pin(balancing));
     Ok(())
 }
 
 /// Every route. A file of routes has a function that adds its own.
 fn routes() -> Routes {
-    let files =
-        [info::add, node::add, plugin::add, queue::add, delete::add, task::add, act::add, old::add];
+    let files = [
+        info::add,
+        balance::add,
+        monitoring::add,
+        node::add,
+        plugin::add,
+        queue::add,
+        delete::add,
+        task::add,
+        act::add,
+        old::add,
+    ];
     files.into_iter().fold(Routes::default(), |routes, add| add(routes))
 }
 

@@ -74,7 +74,7 @@ fn shown(node: &Document, now: DateTime, window_ms: u64) -> Value {
 }
 
 /// A date, or a number of seconds as the seed's own nodes wrote it.
-fn millis(timestamp: &Bson) -> Option<i64> {
+pub(super) fn millis(timestamp: &Bson) -> Option<i64> {
     match timestamp {
         Bson::DateTime(date) => Some(date.timestamp_millis()),
         Bson::Int32(_) | Bson::Int64(_) => doc::whole(timestamp)?.checked_mul(1000),

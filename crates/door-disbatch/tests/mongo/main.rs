@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod balance;
 mod base;
 mod cancel;
 mod claim;

@@ -269,6 +269,8 @@ fn target(args: ServerArgs) -> anyhow::Result<Target> {
     Ok(Target { trust: trust(&args)?, url: args.url, login })
 }
 
+const TOGETHER: &str = "--username and --password go together";
+
 /// What is typed counts more than what the environment has, which may be for another time.
 fn login(
     args: &ServerArgs,
@@ -276,7 +278,7 @@ fn login(
 ) -> anyhow::Result<Option<Login>> {
     let Some(user) = &args.username else {
         if args.password.is_some() || args.password_file.is_some() {
-            bail!(Usage("a password needs a --username".into()));
+            bail!(Usage(TOGETHER.into()));
         }
         let token = args.token.clone().or_else(|| variable("DISBATCH_TOKEN"));
         return Ok(token.map(|token| Login::Token(Secret::new(token))));
@@ -293,7 +295,7 @@ fn login(
         Some(password) => {
             Ok(Some(Login::Basic { user: user.clone(), password: Secret::new(password) }))
         }
-        None => bail!(Usage("--username needs a --password".into())),
+        None => bail!(Usage(TOGETHER.into())),
     }
 }
 
@@ -305,9 +307,9 @@ fn trust(args: &ServerArgs) -> anyhow::Result<Trust> {
         return Ok(Trust::Everybody);
     }
     let tls = match &args.config {
-        Some(path) => ServerTls::of_file(path)?,
+        Some(path) if path.exists() => ServerTls::of_file(path)?,
         // The usual place may well be empty, or not for everybody.
-        None => ServerTls::of_file(Path::new(DEFAULT_PATH)).unwrap_or_default(),
+        _ => ServerTls::of_file(Path::new(DEFAULT_PATH)).unwrap_or_default(),
     };
     Ok(match tls {
         Some(ServerTls { verify: false, .. }) => Trust::Everybody,
@@ -532,7 +534,7 @@ mod tests {
             std::fs::write(&file, format!("{{\"attributes\": {{\"ssl\": {ssl}}}}} # x")).unwrap();
             assert_eq!(trust(&config), believed, "{ssl}");
         }
-        std::fs::remove_file(&file).unwrap();
+        std::fs::write(&file, "{").unwrap();
         assert!(read(&config).is_err());
     }
 }

@@ -1,0 +1,252 @@
+//! The balancer at work: every half minute one command interface of all looks at the document and
+//! moves limits.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, DateTime, Document, doc};
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use super::plan::Plan;
+use super::schedule::Moment;
+use super::step::{Demand, share};
+use crate::config::BalanceSettings;
+use crate::database::{Database, DbError, QueueChange};
+use crate::dialect::Dialect;
+use crate::doc::whole;
+
+const EVERY: Duration = Duration::from_secs(30);
+/// Who is silent for so long is not followed any more: two turns and a half.
+const LEASE: Duration = Duration::from_secs(75);
+
+pub struct Balancer {
+    database: Database,
+    dialect: Option<Dialect>,
+    settings: BalanceSettings,
+    /// The days and hours of the document are those of this host, as in the original.
+    zone: TimeZone,
+    /// Random, and another one at every start.
+    me: String,
+}
+
+/// What became of a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Another command interface does it.
+    NotMine,
+    /// It is off until this time.
+    Off(String),
+    /// The document cannot be followed.
+    Wrong(String),
+    /// The changes that were made or, in pretence, would have been.
+    Balanced(Vec<Change>),
+}
+
+/// A limit that moves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    pub queue: String,
+    /// None: it had none.
+    pub from: Option<i64>,
+    pub to: i64,
+}
+
+/// A queue of the document that is there.
+struct Balanced {
+    id: ObjectId,
+    name: String,
+    limit: Option<i64>,
+}
+
+impl Balancer {
+    pub fn new(
+        database: Database,
+        dialect: Option<Dialect>,
+        settings: BalanceSettings,
+        zone: TimeZone,
+    ) -> Self {
+        let me = format!("{:032x}", fastrand::u128(..));
+        Self { database, dialect, settings, zone, me }
+    }
+
+    /// Takes a turn every half minute until `stop` is cancelled.
+    pub async fn run(&self, stop: CancellationToken) {
+        let mut turns = tokio::time::interval(EVERY);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut told = None;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                _ = turns.tick() => {}
+            }
+            let said = match self.step().await {
+                Ok(outcome) => self.told(&outcome),
+                Err(error) => Some(format!("queues are not balanced: {error}")),
+            };
+            // What stays as it is, is said once.
+            if said != told {
+                said.iter().for_each(|said| tracing::info!("{said}"));
+                told = said;
+            }
+        }
+        if let Err(error) = self.database.balance_leave(&self.me).await {
+            tracing::warn!("the balance could not be handed over: {error}");
+        }
+    }
+
+    fn told(&self, outcome: &Outcome) -> Option<String> {
+        match outcome {
+            Outcome::NotMine => Some("queues are balanced by another command interface".into()),
+            Outcome::Off(until) => Some(format!("queues are not balanced until {until}")),
+            Outcome::Wrong(why) => Some(format!("queues cannot be balanced: {why}")),
+            Outcome::Balanced(changes) => {
+                for change in changes {
+                    self.tell(change);
+                }
+                self.settings.verbose.then(|| "queues are balanced".into())
+            }
+        }
+    }
+
+    fn tell(&self, change: &Change) {
+        let BalanceSettings { log, verbose, pretend, .. } = self.settings;
+        if log || verbose || pretend {
+            let from = change.from.map_or_else(|| "none".to_owned(), |from| from.to_string());
+            let queue = &change.queue;
+            tracing::info!(queue, from, to = change.to, pretend, "the limit of a queue changes");
+        }
+    }
+
+    /// One turn.
+    pub async fn step(&self) -> Result<Outcome, DbError> {
+        let now = self.database.server_time().await?;
+        if self.database.balance().await?.is_empty() {
+            self.database.balance_begin().await?;
+        }
+        let documents = self.database.balance().await?;
+        let Some(document) = documents.first() else { return Ok(Outcome::NotMine) };
+        let id = document.get("_id").cloned().unwrap_or(Bson::Null);
+        let until = now.saturating_add_duration(LEASE);
+        if !self.database.balance_lease(&id, &self.me, now, until).await? {
+            return Ok(Outcome::NotMine);
+        }
+        let outcome = match (documents.len(), Plan::read(document)) {
+            (1, Ok(plan)) => self.follow(&plan, &id, now).await?,
+            (1, Err(why)) => (Outcome::Wrong(why), None),
+            (count, _) => {
+                let why =
+                    format!("exactly one entry allowed in balance collection, but found {count}");
+                (Outcome::Wrong(why), None)
+            }
+        };
+        let (outcome, warning) = outcome;
+        let (status, message) = match (&outcome, warning) {
+            (Outcome::Wrong(why), _) => ("CRITICAL", format!("QueueBalance: {why}")),
+            (Outcome::Off(until), _) => ("OK", format!("QueueBalance disabled until {until}")),
+            (_, Some(warning)) => ("WARNING", format!("QueueBalance: {warning}")),
+            (_, None) => ("OK", "QueueBalance is running".to_owned()),
+        };
+        let seconds = now.timestamp_millis() / 1000;
+        let fields = doc! { "timestamp": seconds, "status": status, "message": message };
+        self.database.balance_tell(&id, fields).await?;
+        Ok(outcome)
+    }
+
+    /// Also with what should be mended in the document, although it can be followed.
+    async fn follow(
+        &self,
+        plan: &Plan,
+        id: &Bson,
+        now: DateTime,
+    ) -> Result<(Outcome, Option<String>), DbError> {
+        if let Some(until) = plan.disabled_until {
+            if now.timestamp_millis() / 1000 < until {
+                return Ok((Outcome::Off(self.shown(until)), None));
+            }
+            if !self.settings.pretend {
+                self.database.balance_tell(id, doc! { "disabled": Bson::Null }).await?;
+            }
+        }
+        let (groups, missing) = self.queues(plan).await?;
+        let missing = missing.map(|name| format!("there is no queue {name}"));
+        if groups.iter().all(Vec::is_empty) {
+            return Ok((Outcome::Balanced(Vec::new()), missing));
+        }
+        let Some(most) = plan.schedule.at(self.moment(now)) else {
+            return Ok((Outcome::Wrong("'max_tasks' has no entries".to_owned()), None));
+        };
+        let ids: Vec<ObjectId> = groups.iter().flatten().map(|queue| queue.id).collect();
+        let work = self.database.queue_work(&ids).await?;
+        let demand = |queue: &Balanced| {
+            let work = work.get(&queue.id).copied().unwrap_or_default();
+            Demand { queued: work.queued, running: work.running }
+        };
+        let demands: Vec<Vec<Demand>> =
+            groups.iter().map(|group| group.iter().map(demand).collect()).collect();
+        let limits = share(most, &demands).concat();
+        let mut changes = Vec::new();
+        for (queue, limit) in groups.iter().flatten().zip(limits) {
+            let to = i64::try_from(limit).unwrap_or(i64::MAX);
+            if queue.limit == Some(to) {
+                continue;
+            }
+            self.set_limit(queue, to).await?;
+            changes.push(Change { queue: queue.name.clone(), from: queue.limit, to });
+        }
+        Ok((Outcome::Balanced(changes), missing))
+    }
+
+    async fn set_limit(&self, queue: &Balanced, to: i64) -> Result<(), DbError> {
+        if self.settings.pretend {
+            return Ok(());
+        }
+        let (dialect, _) = self.database.dialect(self.dialect).await?;
+        let change = QueueChange { limit: Some(Some(to)), ..QueueChange::default() };
+        self.database.queue_update(&queue.id.to_hex(), &change, dialect).await.map(drop)
+    }
+
+    /// The queues of the document, and a name for which there is none.
+    async fn queues(&self, plan: &Plan) -> Result<(Vec<Vec<Balanced>>, Option<String>), DbError> {
+        let (dialect, _) = self.database.dialect(self.dialect).await?;
+        let all = self.database.queues().await?;
+        let mut missing = None;
+        let mut groups = Vec::new();
+        for names in &plan.groups {
+            let mut group = Vec::new();
+            for name in names {
+                let named = |queue: &&Document| queue.get_str("name").ok() == Some(name.as_str());
+                match all.iter().find(named).and_then(|queue| balanced(queue, dialect)) {
+                    Some(queue) => group.push(queue),
+                    None => missing = Some(name.clone()),
+                }
+            }
+            groups.push(group);
+        }
+        Ok((groups, missing))
+    }
+
+    fn moment(&self, now: DateTime) -> Moment {
+        let now = Timestamp::from_millisecond(now.timestamp_millis()).unwrap_or_default();
+        let now = now.to_zoned(self.zone.clone());
+        let number = |number: i8| u32::try_from(number).unwrap_or(0);
+        let day = number(now.weekday().to_sunday_zero_offset());
+        Moment::new(day, number(now.hour()), number(now.minute()))
+    }
+
+    /// As the original writes it: the local time in C's form.
+    fn shown(&self, seconds: i64) -> String {
+        let Ok(at) = Timestamp::from_second(seconds) else { return seconds.to_string() };
+        at.to_zoned(self.zone.clone()).strftime("%a %b %e %H:%M:%S %Y").to_string()
+    }
+}
+
+fn balanced(queue: &Document, dialect: Dialect) -> Option<Balanced> {
+    let limit = queue.get(dialect.limit()).and_then(whole);
+    // Without a limit, nothing runs in one dialect, and everything in the other.
+    let limit = limit.or((dialect == Dialect::Released).then_some(0));
+    let id = queue.get_object_id("_id").ok()?;
+    Some(Balanced { id, name: queue.get_str("name").ok()?.to_owned(), limit })
+}

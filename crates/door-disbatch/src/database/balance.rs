@@ -1,0 +1,123 @@
+//! The document of the balancer, of which there is one, and who may follow it.
+
+use std::collections::HashMap;
+
+use mongodb::Collection;
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf, doc};
+
+use super::{Database, DbError};
+use crate::doc::whole;
+use crate::status::{ACTIVE, QUEUED};
+
+/// The id of a document that we make: two that are made at once are one.
+const DOCUMENT_ID: ObjectId = ObjectId::from_bytes([0; 12]);
+/// Enough to see that there is more than the one.
+const DOCUMENTS_MAX: usize = 2;
+
+/// What a queue has to do now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Tasks that a node may claim.
+    pub queued: u64,
+    /// Claimed ones too.
+    pub running: u64,
+}
+
+impl Database {
+    fn balance_collection(&self) -> Collection<RawDocumentBuf> {
+        self.collection("balance")
+    }
+
+    /// The document, and the others that should not be there.
+    pub async fn balance(&self) -> Result<Vec<Document>, DbError> {
+        let balance = self.balance_collection();
+        self.all(balance.find(doc! {}).sort(doc! { "_id": 1 }), DOCUMENTS_MAX).await
+    }
+
+    /// Sets fields of the document, which is made when there is none.
+    pub async fn balance_set(&self, set: Document) -> Result<(), DbError> {
+        let update = doc! { "$set": set, "$setOnInsert": { "_id": DOCUMENT_ID } };
+        let balance = self.balance_collection();
+        let write = || balance.update_one(doc! {}, update.clone()).upsert(true);
+        let result = match self.ask(write()).await {
+            // Somebody else has made it between our look and our insertion.
+            Err(DbError::Duplicate(_)) => self.ask(write()).await?,
+            other => other?,
+        };
+        let changed = result.modified_count > 0 || result.upserted_id.is_some();
+        if changed && let Some(document) = self.balance().await?.into_iter().next() {
+            self.changelog("balance", document, false).await;
+        }
+        Ok(())
+    }
+
+    /// Makes an empty document, unless there is one.
+    pub async fn balance_begin(&self) -> Result<(), DbError> {
+        let empty = doc! { "_id": DOCUMENT_ID, "max_tasks": {}, "queues": [] };
+        match self.insert("balance", &empty).await {
+            Ok(()) | Err(DbError::Duplicate(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes or renews the right to follow the document; false when another one has it.
+    pub async fn balance_lease(
+        &self,
+        id: &Bson,
+        me: &str,
+        now: DateTime,
+        until: DateTime,
+    ) -> Result<bool, DbError> {
+        let free = doc! { "_id": id, "$or": [
+            { "windlass.balancer": me },
+            { "windlass.balancer": { "$exists": false } },
+            { "windlass.until": { "$not": { "$type": "date" } } },
+            { "windlass.until": { "$lte": now } },
+        ] };
+        let take = doc! { "$set": { "windlass": { "balancer": me, "until": until } } };
+        let result = self.ask(self.balance_collection().update_one(free, take)).await?;
+        Ok(result.matched_count == 1)
+    }
+
+    /// Lets another one follow the document at once.
+    pub async fn balance_leave(&self, me: &str) -> Result<(), DbError> {
+        let mine = doc! { "windlass.balancer": me };
+        let leave = doc! { "$unset": { "windlass": "" } };
+        self.ask(self.balance_collection().update_one(mine, leave)).await.map(drop)
+    }
+
+    /// Writes how it goes, which `/monitoring` shows.
+    pub async fn balance_tell(&self, id: &Bson, fields: Document) -> Result<(), DbError> {
+        let tell = doc! { "$set": fields };
+        self.ask(self.balance_collection().update_one(doc! { "_id": id }, tell)).await.map(drop)
+    }
+
+    /// What each of these queues has to do. A queue without such tasks is not in the answer.
+    pub async fn queue_work(
+        &self,
+        queues: &[ObjectId],
+    ) -> Result<HashMap<ObjectId, Work>, DbError> {
+        let mut statuses = ACTIVE.to_vec();
+        statuses.push(QUEUED);
+        let tasks = self.tasks_collection();
+        let groups = tasks.aggregate([
+            doc! { "$match": { "queue": { "$in": queues.to_vec() }, "status": { "$in": statuses } } },
+            doc! { "$group": {
+                "_id": { "queue": "$queue", "status": "$status" }, "count": { "$sum": 1 },
+            } },
+        ]);
+        let mut work: HashMap<ObjectId, Work> = HashMap::new();
+        for group in self.aggregated(groups).await? {
+            let Ok(key) = group.get_document("_id") else { continue };
+            let Ok(queue) = key.get_object_id("queue") else { continue };
+            let count = group.get("count").and_then(whole).and_then(|count| count.try_into().ok());
+            let (of, count) = (work.entry(queue).or_default(), count.unwrap_or(0));
+            match key.get("status").and_then(whole) {
+                Some(status) if status == i64::from(QUEUED) => of.queued += count,
+                _ => of.running += count,
+            }
+        }
+        Ok(work)
+    }
+}
