@@ -50,6 +50,18 @@ fn a_queued_task_is_cancelled() {
 }
 
 #[test]
+fn a_task_that_waits_for_its_time_is_cancelled() {
+    for home in both() {
+        let dci = home.dci();
+        let queue = home.queue("q");
+        let later = DateTime::from_millis(DateTime::now().timestamp_millis() + 3_600_000);
+        let task = home.task_with(queue, -4, doc! {"windlass": {"not_before": later}});
+        act(&dci, task, "cancel").ok();
+        assert_eq!(home.status(task), -5);
+    }
+}
+
+#[test]
 fn a_cancelled_task_is_not_queued() {
     for home in both() {
         let dci = home.dci();

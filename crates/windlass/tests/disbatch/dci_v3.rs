@@ -96,6 +96,18 @@ fn an_attribute_of_a_queue_is_set() {
     }
 }
 
+/// The first drafts had it; it never did anything.
+#[test]
+fn the_attribute_preemptive_is_taken_by_the_first_dialect() {
+    let home = Home::seed();
+    let dci = v3(&home);
+    let queue = home.queue_with("demo", doc! {"maxthreads": 3}).to_hex();
+    let fields = [("queueid", queue.as_str()), ("attr", "preemptive"), ("value", "1")];
+    succeeded(&dci.http.post_form("/set-queue-attr-json", &fields).ok()["success"]);
+    let stored = home.mongo.one("queues", doc! {"name": "demo"}).unwrap();
+    assert_eq!(number(stored.get("maxthreads")), Some(3));
+}
+
 #[test]
 fn attributes_that_cannot_be_set_are_refused() {
     for home in both() {
