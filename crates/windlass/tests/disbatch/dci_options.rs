@@ -105,11 +105,11 @@ fn tasks_of_a_collection_have_the_options_too() {
     home.mongo.insert_many("users", vec![doc! {"n": 1}, doc! {"n": 2}]);
     let body = json!({
         "queue": "demo", "collection": "users", "filter": {}, "params": {"n": "document.n"},
-        ".priority": -1,
+        ".priority": 7,
     });
     dci.http.post("/tasks", &body).ok();
     for task in home.mongo.all("tasks", doc! {"queue": queue}) {
-        assert_eq!(plain(task.get("windlass")), json!({"priority": -1}));
+        assert_eq!(plain(task.get("windlass")), json!({"priority": 7}));
     }
 }
 
@@ -121,6 +121,7 @@ fn options_that_mean_nothing_are_refused_and_nothing_is_made() {
         let missing = ObjectId::new().to_hex();
         for (name, value) in [
             (".priority", json!("high")),
+            (".priority", json!(-1)),
             (".priority", json!(1_000_001)),
             (".delay", json!(-1)),
             (".delay", json!("soon")),

@@ -4,11 +4,11 @@
 use axum::extract::State;
 use futures_util::TryStreamExt as _;
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Document, RawDocumentBuf, serialize_to_vec};
+use mongodb::bson::{Document, serialize_to_vec};
 use serde_json::{Value, json};
 
 use super::ask::{self, Ask, Source};
-use super::list::{self, READ_BATCH};
+use super::list::READ_BATCH;
 use super::{extra, filter, plain};
 use crate::database::{DbError, NewTask};
 use crate::dci::Dci;
@@ -21,6 +21,8 @@ use crate::dialect::Dialect;
 const BATCH_TASKS_MAX: usize = 500;
 /// And their size; one task may be larger.
 const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// The arguments of one task: what a document may have, less what a task has beside them.
+const PARAMS_BYTES_MAX: usize = 16 * 1024 * 1024 - 64 * 1024;
 /// Ids that an answer lists. It counts all.
 const IDS_SHOWN_MAX: usize = 100_000;
 
@@ -147,8 +149,10 @@ struct Batch {
 
 impl Maker<'_> {
     async fn list(&mut self, list: Vec<Document>) -> Result<(), Failure> {
-        for params in list {
-            self.add(params).await?;
+        // All of them or none, as far as it can be known before.
+        let sizes = list.iter().map(size).collect::<Result<Vec<_>, _>>()?;
+        for (params, bytes) in list.into_iter().zip(sizes) {
+            self.add(params, bytes).await?;
         }
         self.write().await
     }
@@ -163,20 +167,19 @@ impl Maker<'_> {
         let failed = |error: DbError| {
             Failure::database(&format!("Could not iterate on collection {name}"), &error)
         };
-        let documents = database.raw().collection::<RawDocumentBuf>(&name);
+        let documents = database.collection(&name);
         let find = documents.find(filter).projection(template.projection()).batch_size(READ_BATCH);
         let mut cursor = database.ask(find).await.map_err(failed)?;
-        while let Some(document) = database.ask(cursor.try_next()).await.map_err(failed)? {
-            let document = list::read(&document).map_err(failed)?;
-            self.add(template.params(&document)).await?;
+        while let Some(document) = database.one(cursor.try_next()).await.map_err(failed)? {
+            let params = template.params(&document);
+            plain::check(&params).map_err(Failure::bad)?;
+            let bytes = size(&params)?;
+            self.add(params, bytes).await?;
         }
         self.write().await
     }
 
-    async fn add(&mut self, params: Document) -> Result<(), Failure> {
-        plain::check(&params).map_err(Failure::bad)?;
-        let bytes =
-            serialize_to_vec(&params).map_err(|error| Failure::bad(error.to_string()))?.len();
+    async fn add(&mut self, params: Document, bytes: usize) -> Result<(), Failure> {
         if self.batch.bytes + bytes > BATCH_BYTES_MAX {
             self.write().await?;
         }
@@ -199,4 +202,14 @@ impl Maker<'_> {
         self.made.ids.extend(ids.into_iter().take(room));
         Ok(())
     }
+}
+
+/// The stored size of a task's arguments, if there is room for them in a document.
+fn size(params: &Document) -> Result<usize, Failure> {
+    let bytes = serialize_to_vec(params).map_err(|error| Failure::bad(error.to_string()))?.len();
+    if bytes > PARAMS_BYTES_MAX {
+        let message = format!("the params of a task have at most {PARAMS_BYTES_MAX} bytes");
+        return Err(Failure::bad(message));
+    }
+    Ok(bytes)
 }

@@ -20,7 +20,7 @@ pub(crate) fn read(given: &Map<String, Value>, now: DateTime) -> Result<NewTask,
     let mut task = NewTask::default();
     for (name, value) in given {
         match name.as_str() {
-            ".priority" => task.priority = Some(priority(value)?),
+            ".priority" => task.priority = priority(value)?,
             ".delay" | ".not_before" if task.not_before.is_some() => {
                 return Err(".delay and .not_before exclude each other".to_owned());
             }
@@ -38,10 +38,11 @@ pub(crate) fn read(given: &Map<String, Value>, now: DateTime) -> Result<NewTask,
     Ok(task)
 }
 
-fn priority(value: &Value) -> Result<i32, String> {
-    let most = i64::from(PRIORITY_MAX);
-    let number = bounded(".priority", value, -most, most)?;
-    Ok(i32::try_from(number).unwrap_or(PRIORITY_MAX))
+/// There are none below those of tasks without one, because the database sorts a missing field
+/// below every number. So 0 is that of a task without one.
+fn priority(value: &Value) -> Result<Option<i32>, String> {
+    let number = bounded(".priority", value, 0, i64::from(PRIORITY_MAX))?;
+    Ok(i32::try_from(number).ok().filter(|number| *number > 0))
 }
 
 fn bounded(name: &str, value: &Value, least: i64, most: i64) -> Result<i64, String> {
@@ -120,11 +121,11 @@ mod tests {
     fn options_become_fields() {
         let id = ObjectId::parse_str(HEX).unwrap();
         let check = |value, expected| assert_eq!(given(value), Ok(expected));
-        check(json!({ ".pretty": 1 }), NewTask::default());
+        check(json!({ ".pretty": 1, ".priority": 0 }), NewTask::default());
         check(
-            json!({ ".priority": "-5", ".timeout": 60, ".retries": "3" }),
+            json!({ ".priority": "5", ".timeout": 60, ".retries": "3" }),
             NewTask {
-                priority: Some(-5),
+                priority: Some(5),
                 timeout_seconds: Some(60),
                 retries: Some(3),
                 ..NewTask::default()
@@ -166,10 +167,7 @@ mod tests {
     fn mistakes_are_named() {
         let check = |value: Value, why: &str| assert_eq!(given(value), Err(why.to_owned()));
         check(json!({ ".prio": 1 }), "unknown option .prio");
-        check(
-            json!({ ".priority": "high" }),
-            ".priority must be an integer from -1000000 to 1000000",
-        );
+        check(json!({ ".priority": "high" }), ".priority must be an integer from 0 to 1000000");
         check(json!({ ".timeout": 0 }), ".timeout must be an integer from 1 to 604800");
         check(json!({ ".retries": -1 }), ".retries must be an integer from 0 to 1000");
         check(json!({ ".delay": -1 }), ".delay must be a number of seconds that is not negative");

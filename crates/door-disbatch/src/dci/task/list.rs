@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::{TryStreamExt as _, stream};
 use mongodb::Cursor;
 use mongodb::action::Find;
-use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf};
+use mongodb::bson::{Bson, Document, RawDocumentBuf};
 use serde_json::Value;
 
 use super::show;
@@ -90,12 +90,6 @@ async fn fill(dci: &Dci, task: &mut Document) {
     }
 }
 
-/// A document as it stands in the database.
-pub(crate) fn read(raw: &RawDocument) -> Result<Document, DbError> {
-    let broken = |error| DbError::Refused(format!("a document cannot be read: {error}"));
-    Document::try_from(raw).map_err(broken)
-}
-
 /// Tasks that were asked for, the first of them looked at already.
 pub(crate) struct Found {
     first: Option<Document>,
@@ -105,8 +99,7 @@ pub(crate) struct Found {
 impl Found {
     pub(crate) async fn ask(dci: &Dci, find: Find<'_, RawDocumentBuf>) -> Result<Found, DbError> {
         let mut cursor = dci.database().ask(find.batch_size(READ_BATCH)).await?;
-        let first = dci.database().ask(cursor.try_next()).await?;
-        let first = first.as_deref().map(read).transpose()?;
+        let first = dci.database().one(cursor.try_next()).await?;
         Ok(Found { first, cursor })
     }
 
@@ -165,10 +158,7 @@ impl Writing {
     async fn next(&mut self) -> Result<Option<Document>, DbError> {
         match self.found.first.take() {
             Some(first) => Ok(Some(first)),
-            None => {
-                let next = self.dci.database().ask(self.found.cursor.try_next()).await?;
-                next.as_deref().map(read).transpose()
-            }
+            None => self.dci.database().one(self.found.cursor.try_next()).await,
         }
     }
 }

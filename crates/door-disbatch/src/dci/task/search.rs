@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::filter;
 use super::index::{self, Index};
-use super::list::{Found, Output, Shape, read};
+use super::list::{Found, Output, Shape};
 use super::options::Options;
 use crate::database::DbError;
 use crate::dci::Dci;
@@ -84,10 +84,9 @@ pub(crate) async fn one(
     let missing = || Failure::not_found(format!("no task with id {id}"));
     let oid = ObjectId::parse_str(&id).map_err(|_| missing())?;
     let options = Options::read(&params.options).map_err(Failure::bad)?;
-    let found = dci.database().ask(tasks(&dci).find_one(doc! { "_id": oid })).await?;
+    let found = dci.database().one(tasks(&dci).find_one(doc! { "_id": oid })).await?;
     let shape = shape(&options, true);
-    let found = read(&found.ok_or_else(missing)?)?;
-    let task = shape.show(&dci, found).await;
+    let task = shape.show(&dci, found.ok_or_else(missing)?).await;
     Ok(Answer::new(task).pretty(shape.pretty))
 }
 
@@ -101,10 +100,8 @@ fn shape(options: &Options, pretty: bool) -> Shape {
     Shape { output, times, stamped: false, pretty: options.pretty.unwrap_or(pretty) }
 }
 
-/// The collection, for reading. Its documents are taken raw: read as [`Document`], one that holds
-/// something like `{"$oid": "x"}` would be an error, and hide all the others.
 pub(crate) fn tasks(dci: &Dci) -> Collection<RawDocumentBuf> {
-    dci.database().raw().collection("tasks")
+    dci.database().collection("tasks")
 }
 
 /// The indexes that are there, and those that a node will make.
