@@ -9,7 +9,7 @@ use mongodb::bson::{Document, doc};
 
 use super::{Database, DbError, Me, no_boot};
 use crate::dialect::Dialect;
-use crate::doc::{Limit, Queue};
+use crate::doc::{Limit, LimitStored, Queue};
 use crate::status::ACTIVE;
 
 impl Database {
@@ -31,7 +31,11 @@ impl Database {
         token: &str,
         me: &Me,
     ) -> Result<bool, DbError> {
-        let mut filter = doc! { "_id": queue.id, "threads": &queue.limit_stored };
+        let LimitStored { field, value } = &queue.limit_stored;
+        let mut filter = doc! { "_id": queue.id, *field: value };
+        if *field != Dialect::Released.limit() {
+            filter.insert(Dialect::Released.limit(), doc! { "$exists": false });
+        }
         if let Limit::At(limit) = queue.limit {
             let Some(last) = last_place(limit, foreign) else { return Ok(false) };
             filter.insert(format!("windlass.holds.{last}"), doc! { "$exists": false });

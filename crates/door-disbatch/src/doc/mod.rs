@@ -10,7 +10,7 @@ mod task;
 pub use json::{Times, json, json_shown, shown_id};
 pub use node::Node;
 pub use number::{Limit, whole};
-pub use queue::{Hold, Queue, Sort};
+pub use queue::{Hold, LimitStored, Queue, Sort};
 pub use task::Task;
 
 use mongodb::bson::oid::ObjectId;

@@ -13,8 +13,7 @@ pub struct Queue {
     pub plugin: String,
     /// For each node in the seed's dialect, over all nodes in the released one.
     pub limit: Limit,
-    /// The limit as it stands in the document, of whatever type: a filter compares with this.
-    pub limit_stored: Bson,
+    pub limit_stored: LimitStored,
     pub sort: Sort,
     /// Whether some task of the queue may have a priority.
     pub priorities: bool,
@@ -23,6 +22,13 @@ pub struct Queue {
     /// The seed's counters; nothing when they are still to be set.
     pub count_todo: Option<i64>,
     pub count_total: Option<i64>,
+}
+
+/// A limit as it stands in the document, of whatever type: a filter compares with this.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LimitStored {
+    pub field: &'static str,
+    pub value: Bson,
 }
 
 /// One piece of a queue's limit in the hands of a node.
@@ -73,17 +79,16 @@ fn read_plugin(document: &Document, dialect: Dialect) -> Result<String, Odd> {
     }
 }
 
-/// Released nodes never read `maxthreads`, so a queue that has only that runs nothing there. Read
-/// the other way round, `threads` can only make a seed's queue smaller.
-fn read_limit(document: &Document, dialect: Dialect) -> Result<(Limit, Bson), Odd> {
-    let (fields, absent): (&[&str], _) = match dialect {
-        Dialect::Seed => (&["maxthreads", "threads"], Limit::Unlimited),
-        Dialect::Released => (&["threads"], Limit::At(0)),
+/// The dialect's own field counts when it is there, even as null; else the other one does.
+fn read_limit(document: &Document, dialect: Dialect) -> Result<(Limit, LimitStored), Odd> {
+    let (fields, absent) = match dialect {
+        Dialect::Seed => (["maxthreads", "threads"], Limit::Unlimited),
+        Dialect::Released => (["threads", "maxthreads"], Limit::At(0)),
     };
-    match first(document, fields) {
-        Some((field, value)) => Ok((Limit::read(field, Some(value), absent)?, value.clone())),
-        None => Ok((absent, Bson::Null)),
-    }
+    let present = fields.into_iter().find(|field| document.contains_key(field));
+    let field = present.unwrap_or(fields[0]);
+    let value = document.get(field).cloned().unwrap_or(Bson::Null);
+    Ok((Limit::read(field, Some(&value), absent)?, LimitStored { field, value }))
 }
 
 fn read_holds(ours: &Document) -> Result<Vec<Hold>, Odd> {
@@ -140,6 +145,8 @@ mod tests {
             let queue = Queue::read(&released, dialect).unwrap();
             assert_eq!((queue.plugin.as_str(), queue.limit), ("P", Limit::At(7)));
         }
+        let queue = Queue::read(&seed(), Dialect::Released).unwrap();
+        assert_eq!(queue.limit, Limit::At(2));
         let queue = Queue::read(&seed(), Dialect::Seed).unwrap();
         assert_eq!(queue.limit, Limit::At(2));
         assert_eq!(queue.sort, Sort::Fifo);
@@ -149,12 +156,12 @@ mod tests {
     #[test]
     fn a_limit_that_is_not_there_differs_between_the_dialects() {
         let mut queue = seed();
-        assert_eq!(Queue::read(&queue, Dialect::Released).unwrap().limit, Limit::At(0));
-        queue.insert("maxthreads", Bson::Null);
-        assert_eq!(Queue::read(&queue, Dialect::Seed).unwrap().limit, Limit::Unlimited);
         queue.remove("maxthreads");
-        assert_eq!(Queue::read(&queue, Dialect::Seed).unwrap().limit, Limit::Unlimited);
-        assert_eq!(Queue::read(&queue, Dialect::Released).unwrap().limit, Limit::At(0));
+        for field in ["sort", "maxthreads", "threads"] {
+            queue.insert(field, Bson::Null);
+            assert_eq!(Queue::read(&queue, Dialect::Seed).unwrap().limit, Limit::Unlimited);
+            assert_eq!(Queue::read(&queue, Dialect::Released).unwrap().limit, Limit::At(0));
+        }
     }
 
     #[test]
@@ -166,6 +173,9 @@ mod tests {
         assert_eq!((read.plugin.as_str(), read.limit), ("Disbatch::Plugin::Demo", Limit::At(2)));
         let read = Queue::read(&queue, Dialect::Released).unwrap();
         assert_eq!((read.plugin.as_str(), read.limit), ("Other", Limit::At(9)));
+        // Null is a word, too: it means that nothing runs, whatever the old field says.
+        queue.insert("threads", Bson::Null);
+        assert_eq!(Queue::read(&queue, Dialect::Released).unwrap().limit, Limit::At(0));
     }
 
     #[test]
@@ -173,7 +183,8 @@ mod tests {
         let mut queue = seed();
         queue.insert("threads", "4");
         let read = Queue::read(&queue, Dialect::Released).unwrap();
-        assert_eq!((read.limit, read.limit_stored), (Limit::At(4), Bson::from("4")));
+        let stored = LimitStored { field: "threads", value: Bson::from("4") };
+        assert_eq!((read.limit, read.limit_stored), (Limit::At(4), stored));
     }
 
     #[test]

@@ -54,6 +54,23 @@ async fn limits_of_every_stored_type_and_none() {
 }
 
 #[tokio::test]
+async fn a_limit_in_the_seeds_words_counts_until_there_is_one_of_its_own() {
+    let db = fresh().await;
+    let old = queue(&db, Dialect::Seed, 1).await;
+    let old = current(&db, &old).await;
+    let me = me("n", "b");
+    assert!(db.hold_take(&old, 0, "a", &me).await.unwrap());
+    assert!(!db.hold_take(&old, 0, "b", &me).await.unwrap());
+    db.hold_drop(old.id, "a").await.unwrap();
+    for limit in [Bson::Int32(0), Bson::Null] {
+        let set = doc! { "$set": { "threads": limit } };
+        let queues = db.raw().collection::<Document>("queues");
+        queues.update_one(doc! { "_id": old.id }, set).await.unwrap();
+        assert!(!db.hold_take(&old, 0, "a", &me).await.unwrap());
+    }
+}
+
+#[tokio::test]
 async fn a_limit_that_changed_is_looked_at_first() {
     let db = fresh().await;
     let old = queue(&db, Dialect::Released, 3).await;
