@@ -164,7 +164,7 @@ async function queuesView() {
   return [
     h('div', { class: 'row' },
       h('button', { class: 'main', type: 'button', onclick: () => newQueue(plugins) }, 'New queue'),
-      h('span', { class: 'soft' }, `${queues.length} queues`)),
+      h('span', { class: 'soft' }, `${queues.length} ${queues.length === 1 ? 'queue' : 'queues'}`)),
     queues.length ? table(names, rows) : h('p', {}, 'There is no queue yet.'),
   ];
 }

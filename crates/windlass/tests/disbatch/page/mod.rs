@@ -62,7 +62,7 @@ fn a_queue_is_made_and_deleted_with_its_tasks() {
         browser.type_text("dialog [name=threads]", "2");
         browser.choose("dialog [name=sort]", "fifo");
         browser.click("dialog button[type=submit]");
-        browser.sees("main", "1 queues");
+        browser.sees("main", "1 queue");
         let made = home.mongo.one("queues", doc! {"name": "fresh"}).unwrap();
         assert_eq!(made.get_str(home.dialect.plugin()).unwrap(), DEMO);
         assert_eq!(number(made.get(home.dialect.limit())), Some(2));
@@ -181,12 +181,12 @@ fn who_is_not_signed_in_is_asked_and_then_sees_everything() {
     browser.sees("#trouble", "wrong");
     browser.type_text("#sign [name=secret]", "pässword");
     browser.click("#sign button");
-    browser.sees("main", "1 queues");
+    browser.sees("main", "1 queue");
     browser.click("#leave");
     browser.sees("main", "Sign in");
     browser.type_text("#sign [name=secret]", "t0ken-of-a-test");
     browser.click("#sign button");
-    browser.sees("main", "1 queues");
+    browser.sees("main", "1 queue");
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn an_interface_that_went_away_is_told_and_the_page_goes_on_when_it_is_back() {
     let mut dci = home.dci_of(&config);
     let browser = Browser::start();
     browser.open(&dci.url());
-    browser.sees("main", "1 queues");
+    browser.sees("main", "1 queue");
     dci.program.kill();
     browser.sees("#trouble", "does not answer");
     home.queue("more");
