@@ -22,6 +22,13 @@ const JOBD: [&str; 36] = [
     "9.14", "9.15", "9.16", "9.17", "9.18", "9.19", "12.1", "12.2", "12.3",
 ];
 
+/// The sections of the contract of Disbatch, and what Windlass adds.
+const DISBATCH: [&str; 27] = [
+    "8.1", "8.2", "8.3", "8.4", "8.5", "8.6", "8.7", "8.8", "8.9", "8.10", "8.11", "9.1", "9.2",
+    "9.3", "9.4", "10.1", "10.2", "11.7", "11.8", "11.10", "11.12", "11.14", "11.15", "12.1",
+    "12.2", "12.3", "13",
+];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -32,8 +39,9 @@ fn rows() -> BTreeMap<String, String> {
     let mut rows = BTreeMap::new();
     for line in text.lines() {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        let numbered =
-            ["S0-", "S2-", "B-", "J-"].iter().any(|head| line.starts_with(&format!("| {head}")));
+        let numbered = ["S0-", "S2-", "B-", "J-", "D-"]
+            .iter()
+            .any(|head| line.starts_with(&format!("| {head}")));
         if cells.len() >= 5 && numbered {
             let before = rows.insert(cells[1].to_owned(), cells[3].to_owned());
             assert!(before.is_none(), "{} has two rows", cells[1]);
@@ -71,6 +79,7 @@ fn every_requirement_has_a_row() {
     }
     wanted.extend(BEDROCK.map(|section| format!("B-{section}")));
     wanted.extend(JOBD.map(|section| format!("J-{section}")));
+    wanted.extend(DISBATCH.map(|section| format!("D-{section}")));
     let mut missing: Vec<&String> = wanted.iter().filter(|key| !rows.contains_key(*key)).collect();
     missing.sort();
     assert!(missing.is_empty(), "no row for {missing:?}");
@@ -94,14 +103,16 @@ fn every_test_that_is_named_exists() {
     assert!(named > 0);
 }
 
-/// No test of the Bedrock door or of the jobd door is left out of the table.
+/// No test of the doors is left out of the table.
 #[test]
 fn every_test_of_a_door_proves_a_row() {
     let rows = rows();
     let named: HashSet<&str> =
         rows.values().flat_map(|tests| tests.split('`').skip(1).step_by(2)).collect();
     let mut missing = Vec::new();
-    for (folder, head) in [("it", "bedrock_"), ("jobd", "")] {
+    for (folder, head) in
+        [("it", "bedrock_"), ("jobd", ""), ("disbatch", "dci_"), ("disbatch", "client_")]
+    {
         let folder = root().join("crates/windlass/tests").join(folder);
         for path in fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()) {
             let module = path.file_stem().unwrap().to_string_lossy().into_owned();
