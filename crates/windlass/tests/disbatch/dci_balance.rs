@@ -2,10 +2,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mongodb::bson::{Bson, DateTime, doc};
+use mongodb::bson::{Bson, DateTime, Document, doc};
 use serde_json::{Value, json};
 
-use crate::harness::{Dci, Home, both, plain};
+use crate::harness::{Dci, Home, both, number, plain};
 
 fn now() -> i64 {
     i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap()
@@ -242,20 +242,25 @@ fn a_network_of_silent_nodes_is_critical() {
     }
 }
 
+/// A network whose balance another interface looks after, so that this one leaves it alone.
+fn followed_elsewhere(home: &Home, fields: Document) -> Dci {
+    let until = DateTime::now().to_system_time() + Duration::from_secs(3600);
+    let mut document = fields;
+    let lease = doc! {"balancer": "another", "until": DateTime::from_system_time(until)};
+    document.insert("windlass", lease);
+    home.mongo.insert("balance", document);
+    monitored(home, true)
+}
+
 #[test]
 fn a_balancer_that_is_silent_is_critical() {
     let home = Home::released();
-    let dci = monitored(&home, true);
-    let told = |document: Option<mongodb::bson::Document>| {
-        if let Some(document) = document {
-            home.mongo.update("balance", doc! {}, doc! {"$set": document});
-        }
-        dci.http.get("/monitoring").ok()["queuebalance"].clone()
-    };
-    assert_eq!(told(None)["status"], json!("CRITICAL"), "there is no document");
-    home.mongo.insert("balance", doc! {"x": 1});
-    assert_eq!(told(None)["status"], json!("CRITICAL"), "it never ran");
-    let silent = told(Some(doc! {"status": "OK", "message": "fine", "timestamp": now() - 120}));
+    let dci = followed_elsewhere(&home, doc! {});
+    let told = || dci.http.get("/monitoring").ok()["queuebalance"].clone();
+    assert_eq!(told()["status"], json!("CRITICAL"), "it never ran");
+    let silent = doc! {"status": "OK", "message": "fine", "timestamp": now() - 120};
+    home.mongo.update("balance", doc! {}, doc! {"$set": silent});
+    let silent = told();
     assert_eq!(silent["status"], json!("CRITICAL"));
     let text = silent["message"].as_str().unwrap();
     let seconds = text.strip_prefix("queuebalanced not running for ").unwrap();
@@ -266,8 +271,7 @@ fn a_balancer_that_is_silent_is_critical() {
 #[test]
 fn a_balancer_that_runs_is_what_it_says() {
     let home = Home::released();
-    let dci = monitored(&home, true);
-    home.mongo.insert("balance", doc! {"x": 1});
+    let dci = followed_elsewhere(&home, doc! {});
     for status in ["OK", "WARNING", "CRITICAL"] {
         let document = doc! {"status": status, "message": "as it says", "timestamp": now()};
         home.mongo.update("balance", doc! {}, doc! {"$set": document});
@@ -289,12 +293,49 @@ fn a_balancer_that_runs_is_what_it_says() {
 #[test]
 fn a_balance_document_with_wrong_types_is_shown() {
     for home in both() {
-        let dci = monitored(&home, true);
-        home.mongo.insert(
-            "balance",
-            doc! {"queues": 5, "max_tasks": "x", "timestamp": "x", "status": {}, "message": []},
-        );
-        dci.http.get("/balance").ok();
+        let odd =
+            doc! {"queues": 5, "max_tasks": "x", "timestamp": "x", "status": {}, "message": []};
+        let dci = followed_elsewhere(&home, odd);
+        let told = dci.http.get("/balance").ok();
+        assert!(told["queues"] == json!(5) && told.get("windlass").is_none(), "{told}");
         assert_eq!(dci.http.get("/monitoring").ok()["queuebalance"]["status"], json!("CRITICAL"));
     }
+}
+
+#[test]
+fn queues_are_balanced_by_the_interface() {
+    for home in both() {
+        let limit = home.dialect.limit();
+        let bulk = home.queue_with("bulk", doc! {limit: 1});
+        let api = home.queue_with("api", doc! {limit: 1});
+        (0..9).for_each(|_| drop(home.task(bulk, -2)));
+        (0..2).for_each(|_| drop(home.task(api, -2)));
+        let plan = doc! {"max_tasks": {"* 00:00": 5}, "queues": [["bulk"], ["api"]]};
+        home.mongo.insert("balance", plan);
+        let dci = monitored(&home, true);
+        crate::harness::until("the limits are moved", || {
+            let limit_of = |queue| number(home.mongo.get("queues", queue).get(limit));
+            limit_of(bulk) == Some(3) && limit_of(api) == Some(2)
+        });
+        crate::harness::until("the balancer tells", || {
+            let running = json!({"status": "OK", "message": "QueueBalance is running"});
+            dci.http.get("/monitoring").ok()["queuebalance"] == running
+        });
+    }
+}
+
+#[test]
+fn in_pretence_no_limit_is_moved() {
+    let home = Home::released();
+    let bulk = home.queue_with("bulk", doc! {"threads": 1});
+    home.task(bulk, -2);
+    home.task(bulk, -2);
+    let plan = doc! {"max_tasks": {"* 00:00": 5}, "queues": [["bulk"]]};
+    home.mongo.insert("balance", plan);
+    let dci =
+        home.dci_with(json!({"monitoring": true, "balance": {"enabled": true, "pretend": true}}));
+    crate::harness::until("the balancer tells", || {
+        dci.http.get("/monitoring").ok()["queuebalance"]["status"] == json!("OK")
+    });
+    assert_eq!(number(home.mongo.get("queues", bulk).get("threads")), Some(1));
 }
