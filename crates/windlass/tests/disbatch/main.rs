@@ -27,6 +27,7 @@ mod dci_old;
 mod dci_options;
 mod dci_perl;
 mod dci_queues;
+mod dci_session;
 mod dci_show;
 mod dci_stop;
 mod dci_tls;
