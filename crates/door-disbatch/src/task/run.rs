@@ -85,6 +85,7 @@ pub async fn run(parts: &Parts, work: Work, ender: Ender) -> Ran {
 }
 
 async fn start(parts: &Parts, claim: &Claim, ender: &Ender) -> Result<(), Ran> {
+    let mut told = None;
     loop {
         if ender.was_asked().is_some() {
             return Err(Ran::NotStarted);
@@ -96,7 +97,10 @@ async fn start(parts: &Parts, claim: &Claim, ender: &Ender) -> Result<(), Ran> {
                 return Err(Ran::Lost);
             }
             Err(error) => {
-                tracing::warn!(task = %claim.id(), %error, "a task cannot be started yet");
+                if told.as_ref() != Some(&error) {
+                    tracing::warn!(task = %claim.id(), %error, "a task cannot be started yet");
+                }
+                told = Some(error);
                 tokio::time::sleep(write::PAUSE).await;
             }
         }
@@ -154,6 +158,9 @@ impl One<'_> {
             Ok(word) => word,
             Err(why) => return self.end(Verdict::failed(why), None).await,
         };
+        if let Some(why) = self.ender.was_asked() {
+            return self.end(outcome::cut_short(why, Answer::NoResult), None).await;
+        }
         let words =
             handover::words(plugin.kind, &self.parts.plugin_config, &task_word, self.parts.quiet);
         let (exit, why) = self.launch(&plugin, words, limit).await;

@@ -62,9 +62,7 @@ impl One<'_> {
         });
         let (stdout, stderr) = match stored.await? {
             Ok((stdout, stderr)) => (or_null(stdout, given.0), or_null(stderr, given.1)),
-            Err(error) => {
-                return self.finish_without_output(status, &error, exit).await;
-            }
+            Err(error) => return self.finish_without(status, &error, Bson::Null, exit).await,
         };
         self.finish(status, stdout, stderr, exit).await
     }
@@ -76,30 +74,36 @@ impl One<'_> {
         stderr: Bson,
         exit: Option<&Exit>,
     ) -> Result<Ran, GaveUp> {
-        let ending = ending(status, stdout, stderr, exit, true);
-        match self.try_finish(&ending).await? {
+        let whole = ending(status, stdout, stderr.clone(), exit, true);
+        match self.try_finish(&whole).await? {
             Ok(ran) => Ok(ran),
-            Err(error) => self.finish_without_output(status, &error, exit).await,
+            Err(error) => self.finish_without(status, &error, stderr, exit).await,
         }
     }
 
-    /// The output is lost, and that is told; the status is not.
-    async fn finish_without_output(
+    /// What was refused is lost, and that is told; the status is not. `stderr` is given up only when
+    /// it is refused too.
+    async fn finish_without(
         &self,
         status: i32,
         error: &DbError,
+        stderr: Bson,
         exit: Option<&Exit>,
     ) -> Result<Ran, GaveUp> {
         tracing::error!(task = %self.claim.id(), %error, "the output of a task cannot be saved");
         let why = Bson::String(format!("the output could not be saved: {error}"));
-        let ending = ending(status, why, Bson::Null, exit, false);
+        let mut less = ending(status, why, stderr, exit, false);
+        let mut told = None;
         loop {
-            match self.try_finish(&ending).await? {
+            match self.try_finish(&less).await? {
                 Ok(ran) => return Ok(ran),
-                Err(error) => {
+                Err(error) if told.as_ref() != Some(&error) => {
                     tracing::error!(task = %self.claim.id(), %error, "a task cannot be ended");
+                    told = Some(error);
                 }
+                Err(_) => {}
             }
+            less.stderr = Bson::Null;
             // Whoever refuses even this is to be mended by somebody.
             tokio::select! {
                 () = tokio::time::sleep(PAUSE) => {}

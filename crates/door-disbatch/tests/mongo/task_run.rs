@@ -250,6 +250,24 @@ async fn output_that_is_too_large_for_a_document_is_kept_whole() {
     }
 }
 
+/// Somebody has filled the document meanwhile.
+#[tokio::test]
+async fn output_that_the_database_refuses_costs_nothing_but_itself() {
+    let bench = Bench::new().await;
+    let script = r#"gate; { printf '{"status":3,"stderr":"e","stdout":"'
+        head -c 2000000 /dev/zero | tr '\0' x; printf '"}'; } > "${task%.json}-response.json""#;
+    let started = bench.start(Default, script, doc! {}).await;
+    bench.began().await;
+    bench.update(started.id, doc! { "$set": { "much": "y".repeat(15_500_000) } }).await;
+    bench.open();
+    assert_eq!(started.ran.await.unwrap(), Ran::Ended(3));
+    let task = bench.task(started.id).await;
+    assert_eq!((number(&task, "status"), text(&task, "stderr")), (Some(3), Some("e")));
+    let stdout = text(&task, "stdout").unwrap();
+    assert!(stdout.starts_with("the output could not be saved: "), "{stdout:.200}");
+    assert_eq!(task.get("complete"), Some(&Bson::Boolean(false)));
+}
+
 #[tokio::test]
 async fn a_failure_with_tries_left_waits_for_another_one() {
     for kind in [Default, Handoff] {
