@@ -9,7 +9,9 @@ use crate::log;
 const LOG: Log = Log { format: LogFormat::Auto, level: tracing::Level::INFO };
 
 pub(crate) fn run(words: &[String]) -> anyhow::Result<ExitCode> {
-    let _log = log::start(&LOG);
+    let log = log::start(&LOG);
+    // There is no line of its start that others would have to wait for.
+    log.first(|| {});
     windlass_runner::fence::guard(words)?;
     Ok(ExitCode::SUCCESS)
 }

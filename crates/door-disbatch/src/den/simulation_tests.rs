@@ -18,10 +18,10 @@ const REPLY_WAIT_MS: u64 = 10_000;
 /// A fence may need this long to end what runs.
 const KILL_MS: u64 = 3_000;
 const NODES: usize = 3;
-const THREADS: u64 = 4;
-const TASKS: usize = 120;
-const TROUBLE_MS: u64 = 20 * 60 * 1000;
-const SEEDS: u64 = 40;
+const THREADS: u64 = 9;
+const TASKS: usize = 300;
+const TROUBLE_MS: u64 = 15 * 60 * 1000;
+const SEEDS: u64 = 12;
 
 type TaskId = usize;
 type Boot = u64;
@@ -311,7 +311,7 @@ impl World {
     }
 
     fn delay(&mut self) -> u64 {
-        if self.random.u8(..) < 8 { self.random.u64(0..15_000) } else { self.random.u64(0..300) }
+        if self.random.u8(..) < 2 { self.random.u64(0..15_000) } else { self.random.u64(0..300) }
     }
 
     fn ask(&mut self, node: usize, flow: Flow, ask: Ask) {
@@ -638,10 +638,10 @@ impl World {
     }
 
     fn trouble(&mut self) {
-        let until = self.now + self.random.u64(100..70_000);
+        let until = self.now + self.random.u64(100..80_000);
         let at = self.random.usize(..NODES);
         let node = &mut self.nodes[at];
-        match self.random.u32(..4000) {
+        match self.random.u32(..1500) {
             0..=3 => node.paused_until = until,
             4..=7 => node.cut_until = until,
             8..=10 => (node.alive, node.restart_at) = (false, until),
@@ -654,7 +654,7 @@ impl World {
     /// Counts and takes at once, so that only we could pass the limit.
     fn foreign_node(&mut self) {
         let now = self.now;
-        if !self.base.up || self.random.u8(..) > 10 {
+        if !self.base.up || self.random.u8(..) > 5 {
             return;
         }
         for (task, until) in &self.foreign_until {
