@@ -40,6 +40,7 @@ pub(super) struct Entrance {
     pub(super) heartbeat: Duration,
     pub(super) orphan_after: Duration,
     pub(super) host: String,
+    pub(super) version: String,
 }
 
 impl Entrance {
@@ -49,7 +50,7 @@ impl Entrance {
             pid: std::process::id(),
             fence: self.fence.process_id(),
             orphan_after: self.orphan_after,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: self.version.clone(),
         }
     }
 

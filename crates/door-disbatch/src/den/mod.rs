@@ -53,6 +53,8 @@ pub struct Tools {
     pub launcher: Arc<dyn Launcher>,
     /// Its mark must be new at every start, and its time [`fence_time`].
     pub fence: Arc<dyn Fence>,
+    /// Of the program, for the node's entry.
+    pub version: String,
 }
 
 /// Asks a node to end.
@@ -71,9 +73,9 @@ pub struct Stop {
 /// A sentence, when it cannot begin, or when a hook says that it must end. A database that goes
 /// away later is waited for.
 pub async fn run(config: Config, tools: Tools, stop: Stop) -> Result<(), String> {
-    let tried = tokio::select! {
+    let ready = tokio::select! {
         ready = start::start(&config, &tools) => ready?,
         () = stop.asked.cancelled() => return Ok(()),
     };
-    Node::new(config, tools, tried).live(&stop).await
+    Node::new(config, tools, ready).live(&stop).await
 }

@@ -83,8 +83,8 @@ enum Over {
 
 impl Node {
     pub(super) fn new(config: Config, tools: Tools, ready: Ready) -> Node {
-        let Ready { database, clock, dialect, dialect_open, temp } = ready;
-        let Tools { launcher, fence } = tools;
+        let Ready { database, for_tasks, clock, dialect, dialect_open, temp } = ready;
+        let Tools { launcher, fence, version } = tools;
         let entrance = Entrance {
             database: database.clone(),
             clock: clock.clone(),
@@ -92,8 +92,9 @@ impl Node {
             heartbeat: config.heartbeat,
             orphan_after: config.orphan_after,
             host: here::host(),
+            version,
         };
-        let parts = parts(&config, &database, &clock, &temp, &launcher, &fence);
+        let parts = parts(&config, &for_tasks, &clock, &temp, &launcher, &fence);
         Node {
             watch: Watch::new(&config),
             increase: Increase::new(config.node_increase, config.queue_increase),
@@ -332,7 +333,7 @@ impl Node {
             tracing::warn!("{error}");
         }
         let (launcher, fence) = (&self.launcher, &self.fence);
-        self.parts = parts(config, &self.database, &self.clock, &self.temp, launcher, fence);
+        self.parts = parts(config, &self.parts.database, &self.clock, &self.temp, launcher, fence);
     }
 
     /// What a look says of the database itself.

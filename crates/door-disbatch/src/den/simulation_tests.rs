@@ -96,6 +96,15 @@ impl Base {
 
     fn answer(&mut self, node: usize, ask: Ask) -> Answer {
         match ask {
+            Ask::Enter(..) | Ask::Beat(_) | Ask::Look | Ask::Bury(..) | Ask::Orphan(..) => {
+                self.answer_about_nodes(node, ask)
+            }
+            _ => self.answer_about_tasks(node, ask),
+        }
+    }
+
+    fn answer_about_nodes(&mut self, node: usize, ask: Ask) -> Answer {
+        match ask {
             Ask::Enter(boot, from) => match self.entries[node] {
                 Some((other, _)) if other != boot && Some(other) != from => Answer::Taken(other),
                 _ => {
@@ -139,6 +148,12 @@ impl Base {
                 self.holds.retain(|(_, holder)| *holder != boot);
                 Answer::Yes(true)
             }
+            _ => unreachable!(),
+        }
+    }
+
+    fn answer_about_tasks(&mut self, node: usize, ask: Ask) -> Answer {
+        match ask {
             Ask::Sweep(boot, tasks, holds) => {
                 for id in tasks {
                     if let Some(task) = self.mine(id, node, boot).filter(|it| it.status == -1) {
@@ -182,6 +197,7 @@ impl Base {
                 self.holds.retain(|hold| *hold != (id, boot));
                 Answer::Yes(true)
             }
+            _ => unreachable!(),
         }
     }
 }

@@ -17,6 +17,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct Ready {
     pub(super) database: Database,
+    /// The same database, by the user who may write what tasks put out.
+    pub(super) for_tasks: Database,
     pub(super) clock: Clock,
     pub(super) dialect: Dialect,
     /// There was nothing to tell the dialect from.
@@ -43,11 +45,18 @@ pub(super) async fn start(config: &Config, tools: &Tools) -> Result<Ready, Strin
     if tools.fence.process_id().is_none() {
         return Err("there is no fence, so that nothing may be run".into());
     }
-    let database = Database::connect(&config.connection, User::Den).await;
-    let database = database.map_err(|error| error.to_string())?;
+    let connect = async |user| {
+        let connected = Database::connect(&config.connection, user).await;
+        connected.map_err(|error| error.to_string())
+    };
+    let database = connect(User::Den).await?;
+    let for_tasks = match config.connection.password(User::TaskRunner) {
+        Some(_) => connect(User::TaskRunner).await?,
+        None => database.clone(),
+    };
     let clock = Clock::system();
     let (dialect, dialect_open) = prepared(config, &database, &clock).await?;
-    Ok(Ready { database, clock, dialect, dialect_open, temp: Arc::new(temp) })
+    Ok(Ready { database, for_tasks, clock, dialect, dialect_open, temp: Arc::new(temp) })
 }
 
 /// The files that plugins are given; only plugins that are told of the database need them.

@@ -20,7 +20,8 @@ pub(crate) fn run(config: &Path) -> anyhow::Result<ExitCode> {
         let boot = format!("{:032x}", fastrand::u128(..));
         let time = fence_time(config.orphan_after);
         let fence = ProcessFence::start(program, &boot, time).map_err(sentence)?;
-        let tools = Tools { launcher: Arc::new(launcher), fence };
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let tools = Tools { launcher: Arc::new(launcher), fence, version };
         den::run(config.clone(), tools, den::Stop { asked: stop.asked, now: stop.now }).await
     })
 }
