@@ -83,9 +83,12 @@ async fn retry(
         return Err(cannot("run again", &status));
     }
     match database.task_retry(id, dialect, now).await? {
-        Retried::Queued(_) => {
+        Retried::Queued(before) => {
+            let old = ["stdout", "stderr"].into_iter();
+            let old: Vec<ObjectId> =
+                old.filter_map(|name| before.get_object_id(name).ok()).collect();
             // The task does not name them any more, so that nodes remove them too, later.
-            if let Err(error) = gridfs::remove(database, &[id]).await {
+            if let Err(error) = gridfs::remove_old(database, id, &old).await {
                 tracing::warn!("the output of task {id} stays for now: {error}");
             }
             Ok(params.answer(ended(id, QUEUED)))

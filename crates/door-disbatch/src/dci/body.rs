@@ -19,8 +19,8 @@ pub(crate) const BODY_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// Bodies up to this size do not count towards `MEMORY_BYTES_MAX`; the number of connections is
 /// their bound.
 const SMALL_BYTES_MAX: u64 = 64 * 1024;
-/// Memory for the larger bodies of all requests together.
-const MEMORY_BYTES_MAX: u64 = 128 * 1024 * 1024;
+/// Larger bodies of all requests together. As values they take several times as much.
+const MEMORY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Memory is handed out in units of this size.
 const MEMORY_UNIT_BYTES: u64 = 4096;
 /// The longest time between two pieces of a body.
@@ -39,7 +39,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    fn take(&self, bytes: u64) -> Result<OwnedSemaphorePermit, Failure> {
+    fn take(&self, bytes: u64) -> Result<Permit, Failure> {
         let units = bytes.div_ceil(MEMORY_UNIT_BYTES) as u32;
         self.0.clone().try_acquire_many_owned(units).map_err(|_| {
             let message = "too many large requests at once; send it again in a moment";
@@ -48,10 +48,14 @@ impl Memory {
     }
 }
 
+/// Leave to keep a large body.
+pub(crate) type Permit = OwnedSemaphorePermit;
+
 /// A body in memory, with the permit for it.
 pub(crate) struct Buffered {
     pub(crate) bytes: Bytes,
-    _memory: Option<OwnedSemaphorePermit>,
+    /// To be kept as long as anything that was made of it.
+    pub(crate) memory: Option<Permit>,
 }
 
 pub(crate) async fn read(mut body: Body, memory: &Memory) -> Result<Buffered, Failure> {
@@ -88,7 +92,7 @@ pub(crate) async fn read(mut body: Body, memory: &Memory) -> Result<Buffered, Fa
             permit = Some(memory.take(BODY_BYTES_MAX)?);
         }
     }
-    Ok(Buffered { bytes: buffer.freeze(), _memory: permit })
+    Ok(Buffered { bytes: buffer.freeze(), memory: permit })
 }
 
 fn too_large() -> Failure {

@@ -8,23 +8,29 @@ use serde_json::{Map, Value};
 
 use super::Dci;
 use super::answer::Answer;
-use super::body;
+use super::body::{self, Permit};
 use super::error::Failure;
 
-#[derive(Debug, PartialEq)]
 pub(crate) struct Params {
     /// An object, unless a JSON body is something else. Values of forms and queries are strings; a
     /// key that stands there more than once has an array of them.
     pub(crate) sent: Value,
     /// The keys with a dot, dot included.
     pub(crate) options: Map<String, Value>,
+    /// Large ones count until the request is done with them.
+    _memory: Option<Permit>,
 }
 
 impl Params {
-    fn new(sent: Value) -> Params {
-        let Value::Object(all) = sent else { return Params { sent, options: Map::new() } };
-        let (options, fields) = all.into_iter().partition(|(key, _)| key.starts_with('.'));
-        Params { sent: Value::Object(fields), options }
+    fn new(sent: Value, memory: Option<Permit>) -> Params {
+        let (sent, options) = match sent {
+            Value::Object(all) => {
+                let (options, fields) = all.into_iter().partition(|(key, _)| key.starts_with('.'));
+                (Value::Object(fields), options)
+            }
+            other => (other, Map::new()),
+        };
+        Params { sent, options, _memory: memory }
     }
 
     /// The parameters by name.
@@ -85,10 +91,10 @@ impl FromRequest<Dci> for Params {
         let query = request.uri().query().unwrap_or_default().to_owned();
         let looking = matches!(*request.method(), Method::GET | Method::HEAD);
         if looking && matches!(kind, Kind::Absent | Kind::Other) {
-            return read(kind, &[], &query);
+            return Ok(Params::new(read(kind, &[], &query)?, None));
         }
         let body = body::read(request.into_body(), dci.memory()).await?;
-        read(kind, &body.bytes, &query)
+        Ok(Params::new(read(kind, &body.bytes, &query)?, body.memory))
     }
 }
 
@@ -115,22 +121,21 @@ fn kind(headers: &HeaderMap) -> Result<Kind, Failure> {
     })
 }
 
-fn read(kind: Kind, body: &[u8], query: &str) -> Result<Params, Failure> {
+fn read(kind: Kind, body: &[u8], query: &str) -> Result<Value, Failure> {
     if body.is_empty() {
-        return Ok(Params::new(pairs(query.as_bytes())?));
+        return pairs(query.as_bytes());
     }
-    let sent = match kind {
-        Kind::Form => pairs(body)?,
+    match kind {
+        Kind::Form => pairs(body),
         Kind::Json => serde_json::from_slice(body)
-            .map_err(|error| Failure::bad(format!("the body is not JSON: {error}")))?,
+            .map_err(|error| Failure::bad(format!("the body is not JSON: {error}"))),
         // See `site` for why nothing else is guessed at.
         Kind::Absent | Kind::Other => {
             let message = "send parameters as application/json or \
                            application/x-www-form-urlencoded";
-            return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+            Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
         }
-    };
-    Ok(Params::new(sent))
+    }
 }
 
 /// `a=1&b=2&b=3`, decoded. An option without a value is set.
@@ -168,7 +173,7 @@ mod tests {
     use serde_json::json;
 
     fn params(kind: Kind, body: &str, query: &str) -> Params {
-        read(kind, body.as_bytes(), query).unwrap()
+        Params::new(read(kind, body.as_bytes(), query).unwrap(), None)
     }
 
     #[test]
@@ -185,7 +190,7 @@ mod tests {
         assert!(read.flag(".pretty"));
         let array = params(Kind::Json, "[{}]", "");
         assert_eq!(array.sent, json!([{}]));
-        assert_eq!(array.fields().unwrap_err().status.as_u16(), 400);
+        assert_eq!(array.fields().err().unwrap().status.as_u16(), 400);
     }
 
     #[test]

@@ -41,6 +41,22 @@ pub async fn remove(database: &Database, tasks: &[ObjectId]) -> Result<u64, DbEr
     Ok(removed)
 }
 
+/// Removes these files of a task, and no others: it may have new ones already.
+///
+/// # Errors
+///
+/// When the database is away or refuses; doing it again does the rest.
+pub async fn remove_old(
+    database: &Database,
+    task: ObjectId,
+    old: &[ObjectId],
+) -> Result<u64, DbError> {
+    let of_task = doc! { "_id": { "$in": old }, "metadata.task_id": task };
+    let ids = find(database, &files(database), of_task, doc! { "_id": 1 }, None).await?;
+    let ids: Vec<ObjectId> = ids.iter().filter_map(|file| file.get_object_id("_id").ok()).collect();
+    delete(database, &ids).await
+}
+
 /// Looks through the bucket step by step, round and round.
 #[derive(Debug, Default)]
 pub struct Cleaner {

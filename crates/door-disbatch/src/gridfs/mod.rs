@@ -10,7 +10,7 @@ mod output;
 mod read;
 mod write;
 
-pub use clean::{Cleaner, remove};
+pub use clean::{Cleaner, remove, remove_old};
 pub use cut::{CHUNK_SIZE, Form};
 pub use read::{LoadError, load};
 pub use write::{Output, store};

@@ -263,3 +263,29 @@ async fn a_head_that_is_too_long_is_refused_and_the_next_connection_served() {
     assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
     assert_eq!(dci.ask(Method::GET, "/info").await.0, 200);
 }
+
+/// Its files may be new ones when the old ones are removed, and an id may name anything.
+#[tokio::test]
+async fn a_retry_removes_the_files_that_the_task_had_and_no_others() {
+    let dci = Dci::start(Some(Dialect::Seed)).await;
+    let queue = queue(&dci.db, Dialect::Seed, 1).await;
+    let (old, new, foreign) = (ObjectId::new(), ObjectId::new(), ObjectId::new());
+    let id = task(&dci.db, queue.id, doc! { "status": 1, "stdout": old, "stderr": foreign }).await;
+    for (file, of) in [(old, id), (new, id), (foreign, ObjectId::new())] {
+        let metadata = doc! { "task_id": of };
+        insert(
+            &dci.db,
+            "tasks.files",
+            doc! { "_id": file, "filename": "stdout", "metadata": metadata },
+        )
+        .await;
+        insert(&dci.db, "tasks.chunks", doc! { "files_id": file, "n": 0, "data": "x" }).await;
+    }
+    let (code, answer) = dci.ask(Method::POST, &format!("/tasks/{id}/retry")).await;
+    assert_eq!((code, answer), (200, json!({ "id": id.to_hex(), "status": -2 })));
+    let files = dci.db.raw().collection::<mongodb::bson::Document>("tasks.files");
+    for (file, left) in [(old, 0), (new, 1), (foreign, 1)] {
+        assert_eq!(files.count_documents(doc! { "_id": file }).await.unwrap(), left);
+    }
+    assert_eq!(dci.count("tasks.chunks").await, 2);
+}
