@@ -53,8 +53,8 @@ fn main() -> ExitCode {
     if let Some((program, words)) = jobd::program_of(&words) {
         return jobd::run(program, words);
     }
-    if let Some(words) = disbatch::words_of(&words) {
-        return disbatch::client(words).unwrap_or_else(|error| failed(&error));
+    if let Some((called, words)) = disbatch::words_of(&words) {
+        return disbatch::client(called, words).unwrap_or_else(|error| failed(&error));
     }
     if let Some(words) = disbatch::task_runner_words(&words) {
         return disbatch::dtr(words);
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
         Action::Jobd { words } => Ok(jobd::run(Program::Worker, &words)),
         Action::JobdMaster { words } => Ok(jobd::run(Program::Master, &words)),
         Action::Jobctl { words } => Ok(jobd::run(Program::Ctl, &words)),
-        Action::Disbatch { words } => disbatch::client(&words),
+        Action::Disbatch { words } => disbatch::client(disbatch::COMMAND, &words),
         Action::Den(flags) => disbatch::den(&flags.config),
         Action::Dci(flags) => disbatch::dci(&flags.config),
         Action::Dtr { words } => Ok(disbatch::dtr(&words)),

@@ -83,7 +83,7 @@ fn check_nodes(nodes: &[Document], now: i64) -> Value {
 fn check_balancer(document: Option<&Document>, now: i64) -> Value {
     let field = |name: &str| document.and_then(|document| document.get(name));
     let seen = field("timestamp").filter(|seen| !matches!(seen, Bson::String(_)));
-    let seen = seen.and_then(|seen| millis(seen)).unwrap_or(0) / 1000;
+    let seen = seen.and_then(millis).unwrap_or(0) / 1000;
     let age = now.saturating_sub(seen);
     if age > SILENT_MAX {
         return critical(&format!("queuebalanced not running for {age}s"));

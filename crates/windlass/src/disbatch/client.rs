@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use windlass_door_disbatch::client::{self, Failure, Form, Leftover, Login, Target, Trust, Which};
 use windlass_door_disbatch::config::{DEFAULT_PATH, ServerTls};
 use windlass_door_disbatch::secret::Secret;
@@ -17,22 +17,24 @@ use crate::{MISUSED, Usage, output};
 /// Largest list of tasks that is read from standard input.
 const INPUT_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// The name by which the whole program is this one.
 const NAME: &str = "disbatch";
+/// How it is called when it is a command of the whole program.
+pub(crate) const COMMAND: &str = "windlass disbatch";
 
-/// The words for `disbatch`, when the command line means it by the file that was started or by its
-/// first word.
-pub(crate) fn words_of(line: &[String]) -> Option<&[String]> {
+/// How `disbatch` was called and the words for it, when the command line means it by the file that
+/// was started or by its first word.
+pub(crate) fn words_of(line: &[String]) -> Option<(&'static str, &[String])> {
     let (file, words) = line.split_first()?;
     if Path::new(file).file_name().is_some_and(|name| name == NAME) {
-        return Some(words);
+        return Some((NAME, words));
     }
-    words.split_first().filter(|(first, _)| *first == NAME).map(|(_, rest)| rest)
+    let (_, rest) = words.split_first().filter(|(first, _)| *first == NAME)?;
+    Some((COMMAND, rest))
 }
 
 /// Look at queues, nodes and tasks of Disbatch, and change them.
 #[derive(Debug, Parser)]
-#[command(name = NAME, version, arg_required_else_help = true, after_help = EXAMPLES)]
+#[command(name = NAME, version, arg_required_else_help = true)]
 struct Cli {
     #[command(flatten)]
     server: ServerArgs,
@@ -235,10 +237,17 @@ enum LeftoverArg {
 /// As many as the original shows when it is not told.
 const LIMIT: u64 = 20;
 
+/// The whole command, with the help for who has called it so.
+fn spec(called: &'static str) -> clap::Command {
+    let examples = EXAMPLES.replace("\n  disbatch ", &format!("\n  {called} "));
+    Cli::command().bin_name(called).after_help(examples)
+}
+
 /// Runs `disbatch` with the words that follow its name.
-pub(crate) fn run(words: &[String]) -> anyhow::Result<ExitCode> {
-    let line = std::iter::once(OsString::from(NAME)).chain(words.iter().map(OsString::from));
-    let cli = match Cli::try_parse_from(line) {
+pub(crate) fn run(called: &'static str, words: &[String]) -> anyhow::Result<ExitCode> {
+    let line = std::iter::once(OsString::from(called)).chain(words.iter().map(OsString::from));
+    let read = spec(called).try_get_matches_from(line);
+    let cli = match read.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(answer) => {
             // Help that nobody reads any more is no failure.
@@ -391,7 +400,6 @@ fn input() -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
     use windlass_door_disbatch::client::Command;
 
     fn read(line: &[&str]) -> anyhow::Result<(Target, Command)> {
@@ -411,15 +419,25 @@ mod tests {
     #[test]
     fn it_is_meant_by_its_file_or_by_the_first_word() {
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        for (line, count) in [
-            ("/usr/bin/disbatch queues", Some(1)),
-            ("disbatch", Some(0)),
-            ("windlass disbatch --json queues", Some(2)),
+        for (line, meant) in [
+            ("/usr/bin/disbatch queues", Some(("disbatch", 1))),
+            ("disbatch", Some(("disbatch", 0))),
+            ("windlass disbatch --json queues", Some(("windlass disbatch", 2))),
             ("windlass queues disbatch", None),
             ("windlass", None),
         ] {
             let line = words(line);
-            assert_eq!(words_of(&line).map(<[String]>::len), count, "{line:?}");
+            let read = words_of(&line).map(|(called, words)| (called, words.len()));
+            assert_eq!(read, meant, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn the_help_names_it_as_it_was_called() {
+        for called in [NAME, COMMAND] {
+            let help = spec(called).render_help().to_string();
+            assert!(help.contains(&format!("Usage: {called} [OPTIONS] <COMMAND>")), "{help}");
+            assert!(help.contains(&format!("\n  {called} queues ")), "{help}");
         }
     }
 

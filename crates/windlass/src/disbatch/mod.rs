@@ -17,7 +17,7 @@ use crate::config::{Log, LogFormat};
 use crate::signal::{Asked, Signals};
 use crate::{FAILED, log, output, serve};
 
-pub(crate) use self::client::{run as client, words_of};
+pub(crate) use self::client::{COMMAND, run as client, words_of};
 pub(crate) use self::dci::run as dci;
 pub(crate) use self::den::run as den;
 pub(crate) use self::dtr::{run as dtr, words_of as task_runner_words};
