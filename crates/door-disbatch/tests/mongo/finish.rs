@@ -2,7 +2,7 @@
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
-use windlass_door_disbatch::database::{Database, Ending, Finished, Me, Run};
+use windlass_door_disbatch::database::{Database, DbError, Ending, Finished, Me, Run};
 use windlass_door_disbatch::dialect::Dialect;
 use windlass_door_disbatch::doc::Queue;
 
@@ -173,4 +173,18 @@ async fn output_may_be_files() {
     let ended = read(&db, run.id).await;
     assert_eq!(ended.get_object_id("stdout").ok(), Some(file));
     assert_eq!(ended.get("stderr"), Some(&Bson::Null));
+}
+
+#[tokio::test]
+async fn output_that_no_document_can_hold_is_refused_and_changes_nothing() {
+    let db = fresh().await;
+    let queue = queue(&db, Dialect::Seed, 1).await;
+    let (me, run) = running(&db, &queue, doc! {}, "t").await;
+    let before = read(&db, run.id).await;
+    let large = Ending { stdout: Bson::from("x".repeat(17 * 1024 * 1024)), ..ending(1) };
+    let refused = db.finish(&run, &me, &large, Dialect::Seed, at(7)).await;
+    assert!(matches!(refused, Err(DbError::Refused(_))), "{refused:?}");
+    assert_eq!(read(&db, run.id).await, before);
+    let finished = db.finish(&run, &me, &ending(1), Dialect::Seed, at(8)).await.unwrap();
+    assert_eq!(finished, Finished::Ended);
 }
