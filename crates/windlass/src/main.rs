@@ -57,7 +57,7 @@ fn main() -> ExitCode {
         return disbatch::client(called, words).unwrap_or_else(|error| failed(&error));
     }
     if let Some(words) = disbatch::task_runner_words(&words) {
-        return disbatch::dtr(words);
+        return disbatch::dtr(disbatch::TASK_RUNNER, words);
     }
     let cli = match cli::parse(words) {
         Ok(cli) => cli,
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
         Action::Disbatch { words } => disbatch::client(disbatch::COMMAND, &words),
         Action::Den(flags) => disbatch::den(&flags.config),
         Action::Dci(flags) => disbatch::dci(&flags.config),
-        Action::Dtr { words } => Ok(disbatch::dtr(&words)),
+        Action::Dtr { words } => Ok(disbatch::dtr("windlass dtr", &words)),
         Action::Fence { words } => fence::run(&words),
         action => ask(&cli.target, action),
     };

@@ -1,6 +1,6 @@
 //! Whose task is run, and with that the filter of every change to it: a task of one of our nodes is
-//! known by its boot and its run, that of a foreign node which called our task runner by nothing but
-//! the node's name. Also what a plugin does to the database on its own.
+//! known by its boot and its run, that of a foreign node which called our task runner by nothing
+//! but the node's name. Also what a plugin does to the database on its own.
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{DateTime, Document, doc};
@@ -99,13 +99,15 @@ impl Database {
         Ok(Finished::Ended)
     }
 
-    /// What now stands in a task that its plugin was to end itself. Nothing: it is not ours any more.
+    /// What now stands in a task that its plugin was to end itself. Nothing: it is not ours any
+    /// more.
     pub async fn handed_over(&self, claim: &Claim) -> Result<Option<Document>, DbError> {
         let fields = doc! { "_id": 0, "status": 1, "stdout": 1, "stderr": 1 };
         self.one(self.tasks_collection().find_one(claim.filter()).projection(fields)).await
     }
 
-    /// Ends a task whose plugin has written status and output itself. False: it is not ours any more.
+    /// Ends a task whose plugin has written status and output itself. False: it is not ours any
+    /// more.
     pub async fn claim_finish_handed_over(
         &self,
         claim: &Claim,

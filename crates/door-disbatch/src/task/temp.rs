@@ -146,7 +146,7 @@ fn sweep(parent: &Path) {
         if is_named && is_left(&path) {
             remove_any(&path);
         } else if is_named && is_old(&path) {
-            // A crash at the start leaves it empty, without a lock; no other one is removed by this.
+            // A crash at the start leaves it empty, without a lock; no other goes by this.
             let _ = fs::remove_dir(&path);
         }
     }

@@ -81,8 +81,8 @@ impl One<'_> {
         }
     }
 
-    /// What was refused is lost, and that is told; the status is not. `stderr` is given up only when
-    /// it is refused too.
+    /// What was refused is lost, and that is told; the status is not. `stderr` is given up only
+    /// when it is refused too.
     async fn finish_without(
         &self,
         status: i32,
@@ -125,7 +125,7 @@ impl One<'_> {
                 Ran::Ended(ending.status)
             }
             Finished::Again => {
-                tracing::info!(task = %id, status = ending.status, "task failed, to be tried again");
+                tracing::info!(task = %id, status = ending.status, "task failed, to be tried anew");
                 Ran::Again
             }
             Finished::NotMine => {

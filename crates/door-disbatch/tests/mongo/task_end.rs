@@ -11,7 +11,7 @@ use windlass_door_disbatch::task::{Ran, Why};
 use windlass_test_servers::MongoDb;
 
 use crate::base::connect;
-use crate::plugin::{Bench, is_alive, number, text, until};
+use crate::harness_task::{Bench, is_alive, number, text, until};
 
 /// A plugin with a child in a session of its own; it has answered already, and goes on.
 const FAMILY: &str = r#"

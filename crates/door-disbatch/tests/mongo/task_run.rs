@@ -8,7 +8,7 @@ use windlass_door_disbatch::gridfs;
 use windlass_door_disbatch::task::Ran;
 
 use crate::base::{collection, fresh};
-use crate::plugin::{Bench, number, text};
+use crate::harness_task::{Bench, number, text};
 
 const OK: &str = r#"answer '{"status":1,"stdout":"out","stderr":"err","noise":1}'"#;
 
@@ -241,7 +241,8 @@ async fn output_that_is_too_large_for_a_document_is_kept_whole() {
     for dialect in [Dialect::Seed, Dialect::Released] {
         let bench = Bench::on(fresh().await, dialect);
         let script = r#"{ printf '{"status":1,"stderr":"e","stdout":"'
-            head -c 16000000 /dev/zero | tr '\0' x; printf '"}'; } > "${task%.json}-response.json""#;
+            head -c 16000000 /dev/zero | tr '\0' x
+            printf '"}'; } > "${task%.json}-response.json""#;
         let (ran, task) = bench.run(Default, script).await;
         assert_eq!((ran, text(&task, "stderr")), (Ran::Ended(1), Some("e")));
         let file = task.get_object_id("stdout").unwrap();

@@ -2,7 +2,7 @@
 //! no longer say that it may go on.
 //!
 //! ```text
-//! node ── ticks ──► fence     each is the time of a renewal; what was started may go on for `limit`
+//! node ── ticks ──► fence     each is the time of a renewal: things may go on for `limit`
 //!   │  ◄─ reports ──  │       one byte when it is ready, one each time that it ends everything
 //!   └► programs       │       all carry the mark in their environment
 //!         ▲───────────┘       ended with their descendants: at the end of the ticks' pipe, or when

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::node::{Node, is_alive, send, wait_for, wait_for_death};
+use crate::harness::{Node, is_alive, send, wait_for, wait_for_death};
 
 /// No fence fires on its own in a test that has this limit.
 const LONG: Duration = Duration::from_secs(600);

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod case;
-mod node;
+mod harness;
 
 use std::process::ExitCode;
 
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         Some(windlass_runner::fence::WORD) => {
             windlass_runner::fence::guard(&words[1..]).expect("a fence is started as it must be");
         }
-        Some("node") => node::run(&words[1..]),
+        Some("node") => harness::run(&words[1..]),
         _ => return run_cases(words.iter().find(|word| !word.starts_with('-'))),
     }
     ExitCode::SUCCESS

@@ -11,7 +11,7 @@ use super::{live, read};
 use crate::{FAILED, output};
 
 /// The name of its file by which this binary is a task runner.
-const FILE: &str = "task_runner";
+pub(crate) const FILE: &str = "task_runner";
 
 /// The words for the task runner, when the file that was started is named as one.
 pub(crate) fn words_of(line: &[String]) -> Option<&[String]> {
@@ -19,13 +19,14 @@ pub(crate) fn words_of(line: &[String]) -> Option<&[String]> {
     (Path::new(file).file_name()? == FILE).then_some(words)
 }
 
-/// Nodes look at nothing but whether the exit status is 0; wrong usage is 1 as every failure.
-pub(crate) fn run(words: &[String]) -> ExitCode {
+/// `name` is how it was called. Nodes look at nothing but whether the exit status is 0; wrong usage
+/// is 1 as every failure.
+pub(crate) fn run(name: &str, words: &[String]) -> ExitCode {
     match Order::read(words) {
         Ok(Some(order)) => run_task(&order).unwrap_or_else(|error| refused(&format!("{error:#}"))),
         Ok(None) => {
             // Help that nobody reads any more is no failure.
-            let _ = output::print(USAGE);
+            let _ = output::print(&USAGE.replace(FILE, name));
             ExitCode::SUCCESS
         }
         Err(mistake) => refused(&mistake),

@@ -20,7 +20,7 @@ use crate::{FAILED, log, output, serve};
 pub(crate) use self::client::{COMMAND, run as client, words_of};
 pub(crate) use self::dci::run as dci;
 pub(crate) use self::den::run as den;
-pub(crate) use self::dtr::{run as dtr, words_of as task_runner_words};
+pub(crate) use self::dtr::{FILE as TASK_RUNNER, run as dtr, words_of as task_runner_words};
 
 /// How long the end of a daemon may take when its work is done.
 const END_TIME_MAX: Duration = Duration::from_secs(2);
