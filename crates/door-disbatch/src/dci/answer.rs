@@ -6,6 +6,8 @@ use axum::response::{IntoResponse, Response};
 use mongodb::bson::oid::ObjectId;
 use serde_json::{Value, json};
 
+use crate::doc::shown_id;
+
 const INTERNAL: &str = r#"{"error":"the answer cannot be written as JSON"}"#;
 
 #[derive(Debug)]
@@ -46,11 +48,6 @@ impl IntoResponse for Answer {
     }
 }
 
-/// An id in the form in which that driver writes it.
-pub(crate) fn oid(id: ObjectId) -> Value {
-    json!({ "$oid": id.to_hex() })
-}
-
 /// `{"MongoDB::UpdateResult": {..}}`.
 pub(crate) fn updated(matched: u64, modified: u64) -> Value {
     json!({ "MongoDB::UpdateResult": {
@@ -67,18 +64,18 @@ pub(crate) fn inserted_one(id: ObjectId) -> Value {
     json!({
         "MongoDB::InsertOneResult": {
             "acknowledged": 1,
-            "inserted_id": oid(id),
+            "inserted_id": shown_id(id),
             "write_errors": [],
             "write_concern_errors": [],
         },
-        "id": oid(id),
+        "id": shown_id(id),
     })
 }
 
 /// `{"MongoDB::InsertManyResult": {..}}`.
 pub(crate) fn inserted_many(ids: &[ObjectId]) -> Value {
     let inserted = ids.iter().enumerate();
-    let inserted = inserted.map(|(index, id)| json!({ "index": index, "_id": oid(*id) }));
+    let inserted = inserted.map(|(index, id)| json!({ "index": index, "_id": shown_id(*id) }));
     let inserted: Vec<Value> = inserted.collect();
     json!({ "MongoDB::InsertManyResult": {
         "acknowledged": 1,

@@ -178,12 +178,11 @@ fn show(queue: &Document, dialect: Dialect, counts: Counts) -> Value {
         plain(found.into_iter().find(|value| **value != Bson::Null))
     };
     let id = queue.get_object_id("_id").map_or(plain(queue.get("_id")), |id| json!(id.to_hex()));
-    // A limit over all nodes and one for each are not the same: the released dialect does not
-    // read the seed's.
-    let (plugin, limit) = match dialect {
-        Dialect::Seed => (either(["constructor", "plugin"]), either(["maxthreads", "threads"])),
-        Dialect::Released => (either(["plugin", "constructor"]), plain(queue.get("threads"))),
+    let plugin = match dialect {
+        Dialect::Seed => either(["constructor", "plugin"]),
+        Dialect::Released => either(["plugin", "constructor"]),
     };
+    let limit = plain(Some(&doc::LimitStored::of(queue, dialect).value));
     json!({
         "id": id,
         "name": plain(queue.get("name")),

@@ -31,6 +31,19 @@ pub struct LimitStored {
     pub value: Bson,
 }
 
+impl LimitStored {
+    /// The dialect's own field counts when it is there, even as null; else the other one does.
+    pub fn of(document: &Document, dialect: Dialect) -> Self {
+        let fields = match dialect {
+            Dialect::Seed => ["maxthreads", "threads"],
+            Dialect::Released => ["threads", "maxthreads"],
+        };
+        let present = fields.into_iter().find(|field| document.contains_key(field));
+        let field = present.unwrap_or(fields[0]);
+        Self { field, value: document.get(field).cloned().unwrap_or(Bson::Null) }
+    }
+}
+
 /// One piece of a queue's limit in the hands of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {
@@ -79,16 +92,13 @@ fn read_plugin(document: &Document, dialect: Dialect) -> Result<String, Odd> {
     }
 }
 
-/// The dialect's own field counts when it is there, even as null; else the other one does.
 fn read_limit(document: &Document, dialect: Dialect) -> Result<(Limit, LimitStored), Odd> {
-    let (fields, absent) = match dialect {
-        Dialect::Seed => (["maxthreads", "threads"], Limit::Unlimited),
-        Dialect::Released => (["threads", "maxthreads"], Limit::At(0)),
+    let absent = match dialect {
+        Dialect::Seed => Limit::Unlimited,
+        Dialect::Released => Limit::At(0),
     };
-    let present = fields.into_iter().find(|field| document.contains_key(field));
-    let field = present.unwrap_or(fields[0]);
-    let value = document.get(field).cloned().unwrap_or(Bson::Null);
-    Ok((Limit::read(field, Some(&value), absent)?, LimitStored { field, value }))
+    let stored = LimitStored::of(document, dialect);
+    Ok((Limit::read(stored.field, Some(&stored.value), absent)?, stored))
 }
 
 fn read_holds(ours: &Document) -> Result<Vec<Hold>, Odd> {

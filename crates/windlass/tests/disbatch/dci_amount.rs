@@ -24,8 +24,9 @@ fn memory_peak(dci: &Dci) -> usize {
 fn with_output(home: &Home, count: usize) -> ObjectId {
     let queue = home.queue("demo");
     let task = |number: usize| -> Document {
+        let number = i64::try_from(number).unwrap();
         doc! {
-            "queue": queue, "status": 1, "node": "n", "params": {"n": i64::try_from(number).unwrap()},
+            "queue": queue, "status": 1, "node": "n", "params": {"n": number},
             "ctime": DateTime::now(), "mtime": DateTime::now(),
             "stdout": "x".repeat(OUTPUT_BYTES), "stderr": "",
         }
@@ -56,7 +57,8 @@ fn a_collection_that_does_not_fit_into_memory_becomes_tasks() {
     let home = Home::released();
     let dci = home.dci();
     home.queue("demo");
-    let user = |number: usize| doc! {"n": i64::try_from(number).unwrap(), "text": "y".repeat(OUTPUT_BYTES)};
+    let text = "y".repeat(OUTPUT_BYTES);
+    let user = |number: usize| doc! {"n": i64::try_from(number).unwrap(), "text": &text};
     for from in (0..TASKS).step_by(500) {
         home.mongo.insert_many("users", (from..from + 500).map(user).collect());
     }

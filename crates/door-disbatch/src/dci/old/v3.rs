@@ -17,7 +17,7 @@ use crate::dci::task::list::{Found, Output, Shape};
 use crate::dci::task::search::tasks;
 use crate::dci::task::{filter, operator, options};
 use crate::dialect::Dialect;
-use crate::doc::{self, Times};
+use crate::doc::{self, LimitStored, Times};
 
 use super::v3_create;
 
@@ -101,10 +101,7 @@ fn reported(queue: &Document, dialect: Dialect, counts: Counts) -> Value {
         found.map_or(Value::Null, |value| doc::json(value, Times::Iso))
     };
     let plugin = shown(&["constructor", "plugin"]);
-    let limit = match dialect {
-        Dialect::Seed => shown(&["maxthreads", "threads"]),
-        Dialect::Released => shown(&["threads"]),
-    };
+    let limit = doc::json(&LimitStored::of(queue, dialect).value, Times::Iso);
     json!({
         "id": shown(&["_id"]),
         "name": shown(&["name"]),

@@ -118,6 +118,10 @@ mod tests {
         assert_eq!(source.template.params(&doc! { "name": "ann" }), doc! { "user": "ann" });
     }
 
+    fn from(collection: Value, filter: Value) -> Value {
+        json!({ "params": { "a": 1 }, "collection": collection, "filter": filter })
+    }
+
     #[test]
     fn every_mistake_has_its_text() {
         let check =
@@ -135,7 +139,6 @@ mod tests {
         check(json!({ "params": { "a": 1 }, "parameters": { "a": 1 } }), INVALID);
         check(json!({ "params": { "a": 1 }, "collection": "c" }), INVALID);
         check(json!({ "params": [{ "a": 1 }], "collection": "c", "filter": {} }), INVALID);
-        let from = |collection, filter| json!({ "params": { "a": 1 }, "collection": collection, "filter": filter });
         check(from(json!("c"), json!([])), FILTER);
         check(from(json!("c"), json!("{}")), FILTER);
         check(from(json!(""), json!({})), COLLECTION);
