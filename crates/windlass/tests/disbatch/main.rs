@@ -17,6 +17,7 @@ mod dci_actions;
 mod dci_amount;
 mod dci_bad_input;
 mod dci_balance;
+mod dci_balancer;
 mod dci_config;
 mod dci_create;
 mod dci_delete;
