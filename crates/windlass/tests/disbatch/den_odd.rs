@@ -20,6 +20,8 @@ fn odd() -> Vec<Bson> {
         Bson::Double(f64::INFINITY),
         Bson::Array(vec![Bson::Int32(1)]),
         Bson::Document(doc! {"$gt": ""}),
+        Bson::Document(doc! {"$oid": "x"}),
+        Bson::Document(doc! {"$date": []}),
         Bson::ObjectId(ObjectId::new()),
         Bson::DateTime(DateTime::from_millis(253_402_300_799_999)),
         Bson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: vec![0, 255] }),

@@ -50,4 +50,3 @@ mod page;
 mod task_handover;
 mod task_outcome;
 mod task_output;
-mod task_runner;
