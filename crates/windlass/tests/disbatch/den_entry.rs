@@ -163,6 +163,7 @@ fn two_processes_never_have_the_same_name() {
 #[test]
 fn the_indexes_are_made() {
     in_both(|home| {
+        home.queue("one");
         let _den = home.den("one");
         for (collection, keys, unique) in wanted() {
             let found = home.mongo.indexes(collection);

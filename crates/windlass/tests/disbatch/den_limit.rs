@@ -222,7 +222,7 @@ fn an_early_queue_does_not_eat_the_whole_node() {
     });
 }
 
-/// Higher first; without one a task has 0.
+/// Higher first; those without one come last.
 #[test]
 fn priorities_come_before_the_order_of_a_queue() {
     in_both(|home| {
@@ -230,7 +230,7 @@ fn priorities_come_before_the_order_of_a_queue() {
         let sorted =
             doc! {home.dialect.limit(): 1, "sort": "fifo", "windlass": {"priorities": true}};
         let queue = home.line_with(&plugin, sorted);
-        let priorities = [Value::Null, json!(-1), json!(5), json!(1), Value::Null, json!(5)];
+        let priorities = [Value::Null, json!(5), json!(1), Value::Null, json!(5)];
         let tasks: Vec<_> = priorities
             .iter()
             .map(|priority| match priority.as_i64() {
@@ -241,6 +241,6 @@ fn priorities_come_before_the_order_of_a_queue() {
         let _den = home.den("one");
         home.all_reach(&tasks, 1);
         let ran: Vec<_> = home.notes().into_iter().map(|(_, task)| task).collect();
-        assert_eq!(ran, [2, 5, 3, 0, 4, 1].map(|at: usize| tasks[at]));
+        assert_eq!(ran, [1, 4, 2, 0, 3].map(|at: usize| tasks[at]));
     });
 }

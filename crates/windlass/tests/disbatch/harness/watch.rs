@@ -19,31 +19,52 @@ pub(crate) fn is_alive(pid: i32) -> bool {
     !matches!(state, Some('Z' | 'X') | None)
 }
 
-/// The processes of a plugin, by the task that they run.
-fn processes(program: &str) -> HashMap<ObjectId, i32> {
+/// The processes of plugins: the program, the task, and the process.
+fn processes() -> Vec<(String, ObjectId, i32)> {
     let listed = fs::read_dir("/proc").unwrap().flatten();
     let found = listed.filter_map(|entry| {
         let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
-        let line = fs::read(entry.path().join("cmdline")).ok()?;
-        let line = String::from_utf8(line).ok()?;
+        let line = String::from_utf8(fs::read(entry.path().join("cmdline")).ok()?).ok()?;
         let words: Vec<&str> = line.split('\0').collect();
         let at = words.iter().position(|word| *word == "--task")?;
         let task = words.get(at + 1)?.rsplit('/').next()?.trim_end_matches(".json");
-        let is_it = words.iter().take(at).any(|word| *word == program) && is_alive(pid);
-        Some((ObjectId::parse_str(task).ok().filter(|_| is_it)?, pid))
+        let program = words[..at].iter().find(|word| word.contains("/plugin-"))?;
+        Some((program.to_string(), ObjectId::parse_str(task).ok()?, pid))
     });
-    found.collect()
+    found.filter(|(_, _, pid)| is_alive(*pid)).collect()
+}
+
+/// Which tasks of which plugin have a process, in one moment.
+fn running(program: &str, seen: &[(String, ObjectId, i32)]) -> usize {
+    let own = seen.iter().filter(|(of, _, pid)| of == program && is_alive(*pid));
+    own.map(|(_, task, _)| task).collect::<HashSet<_>>().len()
 }
 
 /// What must never be passed.
-#[derive(Clone)]
 pub(crate) struct Rule {
     pub(crate) what: String,
-    /// Which tasks it counts while they are claimed or run.
-    pub(crate) of: Document,
+    /// Counts what these nodes have claimed or run; without any, what all have.
+    pub(crate) nodes: Vec<&'static str>,
+    /// Of this queue only.
+    pub(crate) queue: Option<ObjectId>,
     pub(crate) max: usize,
-    /// The plugin whose processes it counts too, over all nodes of ours.
+    /// The plugin whose processes are counted too.
     pub(crate) program: Option<String>,
+}
+
+impl Rule {
+    fn counts(&self, claim: &Claim) -> bool {
+        let node = self.nodes.is_empty() || self.nodes.contains(&claim.node.as_str());
+        node && self.queue.is_none_or(|queue| claim.queue == Some(queue))
+    }
+}
+
+/// That a node has a task.
+#[derive(PartialEq, Eq, Hash)]
+struct Claim {
+    task: ObjectId,
+    queue: Option<ObjectId>,
+    node: String,
 }
 
 /// Looks until it is asked for what it saw.
@@ -62,8 +83,7 @@ pub(crate) struct Seen {
 }
 
 impl Watch {
-    /// `programs` are those whose processes must be gone when their task is orphaned.
-    pub(crate) fn start(home: &Home, rules: Vec<Rule>, programs: Vec<String>) -> Self {
+    pub(crate) fn start(home: &Home, rules: Vec<Rule>) -> Self {
         let mongo = home.mongo.handle();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -71,9 +91,7 @@ impl Watch {
             let mut seen = Seen::default();
             while !stopped.load(Ordering::Relaxed) {
                 seen.looks += 1;
-                rules.iter().for_each(|rule| look(&mongo, rule, &mut seen));
-                orphans(&mongo, &programs, &mut seen);
-                thread::yield_now();
+                look(&mongo, &rules, &mut seen);
             }
             seen
         });
@@ -86,39 +104,44 @@ impl Watch {
     }
 }
 
-fn look(mongo: &Mongo, rule: &Rule, seen: &mut Seen) {
-    let active = || {
-        let mut filter = rule.of.clone();
-        filter.insert("status", doc! {"$in": [-1, 0]});
-        let found = mongo.all("tasks", filter);
-        let claim = |task: &Document| (task.oid("_id"), task.text("node").map(str::to_owned));
-        found.iter().map(claim).collect::<HashSet<_>>()
+fn claims(tasks: &[Document]) -> HashSet<Claim> {
+    let active = tasks.iter().filter(|task| matches!(task.int("status"), Some(-1 | 0)));
+    let claim = |task: &Document| {
+        let node = task.text("node")?.to_owned();
+        Some(Claim { task: task.oid("_id")?, queue: task.oid("queue"), node })
     };
-    let first = active();
-    let most = seen.most.entry(rule.what.clone()).or_default();
-    if first.len() > *most {
-        let still = first.intersection(&active()).count();
-        *most = still.max(*most);
-        if still > rule.max {
-            seen.complaints.push(format!("{}: {still} tasks are active", rule.what));
-        }
-    }
-    let Some(program) = &rule.program else { return };
-    let first = processes(program);
-    if first.len() > rule.max {
-        let still = first.values().filter(|pid| is_alive(**pid)).count();
-        if still > rule.max {
-            seen.complaints.push(format!("{}: {still} processes run", rule.what));
-        }
-    }
+    active.filter_map(claim).collect()
 }
 
-fn orphans(mongo: &Mongo, programs: &[String], seen: &mut Seen) {
-    let orphaned = mongo.all("tasks", doc! {"status": -6});
-    let orphaned: HashSet<ObjectId> = orphaned.iter().filter_map(|task| task.oid("_id")).collect();
-    for (task, pid) in programs.iter().flat_map(|program| processes(program)) {
-        if orphaned.contains(&task) && is_alive(pid) {
+fn look(mongo: &Mongo, rules: &[Rule], seen: &mut Seen) {
+    let read = || mongo.all("tasks", doc! {"status": {"$in": [-6, -1, 0]}});
+    let tasks = read();
+    let orphaned: HashSet<ObjectId> = tasks
+        .iter()
+        .filter(|task| task.int("status") == Some(-6))
+        .filter_map(|task| task.oid("_id"))
+        .collect();
+    let processes = processes();
+    for (_, task, _) in processes.iter().filter(|(_, _, pid)| is_alive(*pid)) {
+        if orphaned.contains(task) {
             seen.complaints.push(format!("{task} is orphaned and runs"));
+        }
+    }
+    let first = claims(&tasks);
+    for rule in rules {
+        let running = rule.program.as_ref().map_or(0, |program| running(program, &processes));
+        if running > rule.max {
+            seen.complaints.push(format!("{}: {running} processes run", rule.what));
+        }
+        let most = seen.most.get(&rule.what).copied().unwrap_or_default();
+        if first.iter().filter(|claim| rule.counts(claim)).count() <= most {
+            continue;
+        }
+        let again = claims(&read());
+        let still = first.intersection(&again).filter(|claim| rule.counts(claim)).count();
+        seen.most.insert(rule.what.clone(), still.max(most));
+        if still > rule.max {
+            seen.complaints.push(format!("{}: {still} tasks are active", rule.what));
         }
     }
 }
