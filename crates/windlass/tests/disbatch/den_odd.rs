@@ -128,10 +128,19 @@ fn odd_tasks_hold_nobody_and_none_is_stuck() {
         still_works(&home, good);
         until("none is being worked on", || home.active(queue) == 0);
         home.passes("one", 1);
+        // What is ours and no document cannot be written to: nobody takes that task, and it is told.
         let open = doc! {"queue": queue, "status": -2, "node": home.dialect.nobody()};
+        let is_ours = |task: &Document| {
+            let own = task.get("windlass");
+            own.is_some() && own.and_then(Bson::as_document).is_none()
+        };
         until("all that can be claimed have ended", || {
-            home.mongo.count_now("tasks", open.clone()) == 0
+            home.mongo.all("tasks", open.clone()).iter().all(is_ours)
         });
+        for task in home.mongo.all("tasks", open) {
+            let id = task.oid("_id").unwrap().to_hex();
+            assert!(den.console().contains(&id), "{task}");
+        }
         assert!(den.alive());
         // Parameters that are none end their task with a reason; dates and outputs do not matter.
         for task in tasks {

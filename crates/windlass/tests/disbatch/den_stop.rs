@@ -71,7 +71,11 @@ fn a_second_signal_does_not_wait() {
         home.reaches(task, 0);
         den.signal(Signal::TERM);
         until("it says that it stops", || den.console().to_lowercase().contains("stop"));
-        den.signal(Signal::INT);
+        // Two that come together are one.
+        until("it ends", || {
+            den.signal(Signal::INT);
+            !den.alive()
+        });
         let code = den.ended().code();
         assert!(matches!(code, Some(130 | 143)), "{code:?}");
         assert!(!is_alive(pid));
