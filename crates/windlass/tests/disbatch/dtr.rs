@@ -1,7 +1,7 @@
 //! The stand-alone task runner, called as a foreign node calls its own.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use mongodb::bson::oid::ObjectId;
@@ -86,92 +86,36 @@ fn a_failure_of_the_task_is_none_of_the_runner() {
 }
 
 #[test]
-fn what_is_not_claimed_by_the_node_is_left_alone() {
+fn a_database_that_is_away_and_a_file_that_says_nothing_end_it_with_1() {
     let home = Home::seed();
-    let queue = home.line(&home.ok(), 1);
-    for (status, node) in [(-1, "another"), (0, NODE), (1, NODE), (-2, NODE), (-6, NODE)] {
-        let task = home.task_with(queue, status, doc! {"node": node});
-        let before = home.mongo.get("tasks", task);
-        let (ended, after) = home.dtr(task, &[]);
-        assert_eq!((ended.code, after), (Some(1), before), "{status} {node}");
-        assert!(ended.stderr.contains("could not find task"), "{ended:?}");
-    }
-    let nobodys = run(home.runner(&ObjectId::new().to_hex(), &[]), "");
-    assert_eq!(nobodys.code, Some(1));
-}
-
-#[test]
-fn wrong_usage_and_wrong_files_exit_with_1() {
-    let home = Home::seed();
-    let file = home.write(&home.den_config(NODE));
-    let file = file.to_str().unwrap();
     let bad = home.write(&json!({"database": "x"}));
-    let away = home.write(&json!({
-        "mongohost": "mongodb://127.0.0.1:9/?serverSelectionTimeoutMS=200", "database": "x",
-    }));
-    let task = ObjectId::new().to_hex();
-    for words in [
-        vec!["dtr"],
-        vec!["dtr", "--config", file],
-        vec!["dtr", "--config", file, "--task", "123"],
-        vec!["dtr", "--config", file, "--task", &task, "--what"],
-        vec!["dtr", "--config", "/nonexistent", "--task", &task],
-        vec!["dtr", "--config", bad.to_str().unwrap(), "--task", &task],
-        vec!["dtr", "--config", away.to_str().unwrap(), "--task", &task],
-    ] {
-        let ended = run(windlass(&words), "");
-        assert_eq!(ended.code, Some(1), "{words:?} {ended:?}");
-        assert!(!ended.stderr.is_empty(), "{words:?}");
+    let away = "mongodb://127.0.0.1:9/?serverSelectionTimeoutMS=200";
+    let away = home.write(&json!({"mongohost": away, "database": "x"}));
+    for file in [bad, away] {
+        let words = ["dtr", "--config", file.to_str().unwrap(), "--task"];
+        let ended = run(windlass(&[&words[..], &[&ObjectId::new().to_hex()]].concat()), "");
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(!ended.stderr.is_empty());
     }
     let help = run(windlass(&["dtr", "--help"]), "");
-    assert!(help.code == Some(0) && help.stdout.contains("--task ID"), "{help:?}");
+    assert!(help.code == Some(0) && help.stdout.starts_with("Usage: windlass dtr "), "{help:?}");
 }
 
+/// By a name that the configuration maps to a program; strings are the seed's form of files.
 #[test]
-fn the_seeds_form_and_name_are_understood() {
+fn a_plugin_has_a_name_in_the_seed() {
     let home = Home::seed();
     let program = home.program("say 1 'some text' ''");
-    let plugins = json!({"Disbatch::Plugin::X": {"program": program, "type": "nomongo"}});
     let mut config = home.den_config(NODE);
-    config["plugins"] = plugins;
+    config["plugins"] = json!({"Disbatch::X": {"program": program, "type": "nomongo"}});
     let config = home.write(&config);
-    let runner = home.path("task_runner");
-    symlink(env!("CARGO_BIN_EXE_windlass"), &runner).unwrap();
-    let queue = home.line("Disbatch::Plugin::X", 1);
-    for nogfs in [false, true] {
-        let task = home.claimed(queue);
-        let mut command = Command::new(&runner);
-        command.args(["--config", config.to_str().unwrap(), "--plugin", "Disbatch::Plugin::X"]);
-        command.args(["--task", &task.to_hex(), "--queue", &queue.to_hex()]);
-        if nogfs {
-            command.arg("--nogfs");
-        }
-        let ended = run(command, "");
-        assert_eq!(ended.code, Some(0), "{ended:?}");
-        let task = home.mongo.get("tasks", task);
-        assert_eq!(status_of(&task), 1);
-        if nogfs {
-            assert_eq!(text(&task, "stdout"), Some("some text"));
-            continue;
-        }
-        let file = task.get_object_id("stdout").unwrap();
-        let chunks = home.mongo.all("tasks.chunks", doc! {"files_id": file});
-        assert_eq!(chunks.len(), 1);
-        assert_eq!(text(&chunks[0], "data"), Some("some text"));
-    }
-}
-
-#[test]
-fn where_output_goes_is_said_by_the_caller() {
-    let home = Home::released();
-    let queue = home.line(&home.ok(), 1);
-    for (words, in_file) in
-        [(&[][..], false), (&["--gfs", "auto"][..], false), (&["--gfs", "--quiet"][..], true)]
-    {
-        let (ended, task) = home.dtr(home.claimed(queue), words);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
-        assert_eq!(task.get_object_id("stdout").is_ok(), in_file, "{words:?} {task}");
-    }
+    let queue = home.line("Disbatch::X", 1);
+    let id = home.claimed(queue);
+    let words = ["dtr", "--config", config.to_str().unwrap(), "--gfs", "--task", &id.to_hex()];
+    assert_eq!(run(windlass(&words), "").code, Some(0));
+    let file = home.mongo.get("tasks", id).get_object_id("stdout").unwrap();
+    let chunks = home.mongo.all("tasks.chunks", doc! {"files_id": file});
+    assert_eq!((chunks.len(), text(&chunks[0], "data")), (1, Some("some text")));
 }
 
 #[test]
