@@ -244,9 +244,8 @@ impl Balancer {
 }
 
 fn balanced(queue: &Document, dialect: Dialect) -> Option<Balanced> {
+    // Where it is missing, another field or none counts, so that one is always written.
     let limit = queue.get(dialect.limit()).and_then(whole);
-    // Without a limit, nothing runs in one dialect, and everything in the other.
-    let limit = limit.or((dialect == Dialect::Released).then_some(0));
     let id = queue.get_object_id("_id").ok()?;
     Some(Balanced { id, name: queue.get_str("name").ok()?.to_owned(), limit })
 }

@@ -24,7 +24,7 @@ const DASHBOARD: Dashboard = Dashboard { refresh_ms: 30_000, live_window_ms: 15_
 const WEB_EXTENSIONS: [&str; 2] = ["Disbatch::Web::Tasks", "Disbatch::Web::V3"];
 
 /// Every key that may stand in a file.
-const KEYS: [&str; 35] = [
+pub(super) const KEYS: [&str; 35] = [
     "activequeues",
     "attributes",
     "auth",

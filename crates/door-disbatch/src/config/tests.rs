@@ -411,6 +411,14 @@ fn the_example_that_is_shipped_is_read_without_a_warning() {
 }
 
 #[test]
+fn every_key_is_explained() {
+    let page = include_str!("../../../../docs/config-disbatch.md");
+    for key in read::KEYS {
+        assert!(page.contains(&format!("`{key}`")), "docs/config-disbatch.md has no `{key}`");
+    }
+}
+
+#[test]
 fn the_collection_narrows_plugins_and_chooses_queues() {
     let file =
         config(json!({"plugins": ["/a", "/b"], "ignorequeues": ["565e75f03fb6ecd1c8504499"]}));

@@ -57,7 +57,7 @@ fn plan(groups: &[&[&str]]) -> Document {
 
 #[tokio::test]
 async fn limits_are_moved_in_the_dialect_in_force() {
-    for (dialect, none) in BOTH.into_iter().zip([None, Some(0)]) {
+    for dialect in BOTH {
         let db = fresh().await;
         let bulk = queue(&db, dialect, "bulk", Bson::Null).await;
         let api = queue(&db, dialect, "api", 4.into()).await;
@@ -70,7 +70,7 @@ async fn limits_are_moved_in_the_dialect_in_force() {
         tasks(&db, api, -6, 2).await;
         insert(&db, "balance", plan(&[&["bulk"], &["api"]])).await;
         let balancer = balancer(&db, ON);
-        let changes = vec![change("bulk", none, 7), change("api", Some(4), 3)];
+        let changes = vec![change("bulk", None, 7), change("api", Some(4), 3)];
         assert_eq!(balancer.step().await.unwrap(), Outcome::Balanced(changes));
         let field = dialect.limit();
         assert_eq!(limit(&db, "bulk", field).await, Some(7));
@@ -192,4 +192,16 @@ async fn a_queue_that_is_gone_is_told_and_the_others_are_balanced() {
     let told = document(&db).await;
     assert_eq!(told.get_str("status").unwrap(), "WARNING");
     assert_eq!(told.get_str("message").unwrap(), "QueueBalance: there is no queue gone");
+}
+
+#[tokio::test]
+async fn a_limit_that_is_missing_is_written_although_it_is_none() {
+    let db = fresh().await;
+    let id = ObjectId::new();
+    let queue = doc! { "_id": id, "name": "bulk", "plugin": "Demo", "maxthreads": 5 };
+    insert(&db, "queues", queue).await;
+    insert(&db, "balance", plan(&[&["bulk"]])).await;
+    let changes = vec![change("bulk", None, 0)];
+    assert_eq!(balancer(&db, ON).step().await.unwrap(), Outcome::Balanced(changes));
+    assert_eq!(limit(&db, "bulk", "threads").await, Some(0));
 }
