@@ -17,7 +17,7 @@ use super::{FIRED, MARK, Order, READY, boot_time, to_ms};
 use crate::{Error, os};
 
 /// How long a fence may take until it watches.
-const READY_TIME_MAX: Duration = Duration::from_secs(10);
+const READY_TIME_MAX: Duration = Duration::from_secs(30);
 /// Between two tries to start a fence anew.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 /// Reports that are read at once.
