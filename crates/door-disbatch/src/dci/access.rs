@@ -100,6 +100,8 @@ impl Guard {
         let checking = Arc::clone(inner);
         let right = tokio::task::spawn_blocking(move || checking.known.check(&credentials)).await;
         if !right.unwrap_or(false) {
+            // Without the name: it may be a password that was typed into the wrong field.
+            tracing::warn!("a login with a wrong name, password or token was refused");
             tokio::time::sleep(WRONG_DELAY).await;
             return Err(refused("unknown user, wrong password or wrong token"));
         }
