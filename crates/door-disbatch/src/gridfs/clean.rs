@@ -6,10 +6,11 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use mongodb::Collection;
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Bson, DateTime, Document, doc};
+use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf, doc};
 
 use super::{NAMES, chunks, files};
-use crate::database::{Database, DbError};
+use crate::database::{Database, DbError, stored};
+use crate::doc::whole;
 use crate::status;
 
 /// Younger ones may belong to somebody who is still writing.
@@ -142,7 +143,8 @@ fn is_used(file: ObjectId, task: Option<&Document>) -> bool {
     let Some(task) = task else { return false };
     let file = Bson::ObjectId(file);
     let is_active = |task: &Document| {
-        task.get_i32("status").is_ok_and(|status| status::ACTIVE.contains(&status))
+        let status = task.get("status").and_then(whole);
+        status::ACTIVE.into_iter().any(|active| status == Some(active.into()))
     };
     is_active(task) || NAMES.iter().any(|name| task.get(name) == Some(&file))
 }
@@ -154,11 +156,14 @@ async fn find(
     fields: Document,
     step_by: Option<&str>,
 ) -> Result<Vec<Document>, DbError> {
+    let collection = collection.clone_with_type::<RawDocumentBuf>();
     let mut query = collection.find(filter).projection(fields);
     if let Some(field) = step_by {
         query = query.sort(doc! { field: 1 }).limit(STEP);
     }
-    database.ask(async { query.await?.try_collect().await }).await
+    let found = async { query.await?.try_collect().await };
+    let found: Vec<RawDocumentBuf> = database.ask(found).await?;
+    found.iter().map(|document| stored(document)).collect()
 }
 
 async fn delete(database: &Database, ids: &[ObjectId]) -> Result<u64, DbError> {
@@ -188,7 +193,9 @@ mod tests {
         assert!(used(doc! { "status": 1, "stdout": file, "stderr": "" }));
         assert!(used(doc! { "status": 1, "stdout": null, "stderr": file }));
         assert!(!used(doc! { "status": 1, "stdout": other, "stderr": "" }));
-        assert!(used(doc! { "status": 0, "stdout": null }));
+        for running in [Bson::Int32(0), Bson::Int64(-1), Bson::Double(0.0)] {
+            assert!(used(doc! { "status": running, "stdout": null }));
+        }
         assert!(!used(doc! { "status": -2, "stdout": null }));
     }
 }

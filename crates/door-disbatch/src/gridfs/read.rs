@@ -2,11 +2,11 @@
 
 use futures_util::TryStreamExt;
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Bson, Document, doc};
+use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 
 use super::write::digest;
 use super::{chunks, files};
-use crate::database::{Database, DbError};
+use crate::database::{Database, DbError, stored};
 
 /// A larger file is not taken into memory.
 const READ_MAX: usize = 256 * 1024 * 1024;
@@ -32,16 +32,17 @@ pub enum LoadError {
 ///
 /// When it is not there, not whole, too large, or the database is away.
 pub async fn load(database: &Database, id: ObjectId) -> Result<String, LoadError> {
-    let file = database.ask(files(database).find_one(doc! { "_id": id })).await?;
+    let files = files(database).clone_with_type();
+    let file = database.one(files.find_one(doc! { "_id": id })).await?;
     let file = file.ok_or(LoadError::Absent(id))?;
     let mut bytes = Vec::new();
     let mut next = 0;
-    let chunks = chunks(database);
+    let chunks = chunks(database).clone_with_type::<RawDocumentBuf>();
     let in_order = chunks.find(doc! { "files_id": id }).sort(doc! { "n": 1 });
     let mut parts = database.ask(in_order).await?;
     while let Some(part) = database.ask(parts.try_next()).await? {
         let broken = |why| LoadError::Broken { id, why };
-        bytes.extend_from_slice(content(&part, next).map_err(broken)?);
+        bytes.extend_from_slice(content(&stored(&part)?, next).map_err(broken)?);
         if bytes.len() > READ_MAX {
             return Err(LoadError::Large { id });
         }

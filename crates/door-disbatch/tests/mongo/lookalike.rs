@@ -1,9 +1,11 @@
 //! Documents with fields that look like values of other types in extended JSON: they are documents,
 //! and none of them hides the others.
 
+use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, doc};
 use windlass_door_disbatch::database::{Ending, Finished, Run};
 use windlass_door_disbatch::dialect::Dialect;
+use windlass_door_disbatch::gridfs;
 
 use crate::base::fresh;
 use crate::harness::{at, insert, me, queue, read, task};
@@ -63,4 +65,31 @@ async fn tasks_go_their_way() {
     let counts = db.queue_counts(&[queue.id]).await.unwrap()[&queue.id];
     assert_eq!((counts.completed, counts.total), (6, 12));
     assert!(db.owners().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn files_are_read_and_cleaned_beside_them() {
+    let db = fresh().await;
+    let queue = queue(&db, Dialect::Seed, 9).await;
+    let mut files = Vec::new();
+    for like in lookalikes() {
+        let task = task(&db, queue.id, doc! { "status": 1, "stdout": like.clone() }).await;
+        let file = ObjectId::new();
+        insert(
+            &db,
+            "tasks.files",
+            doc! {
+                "_id": file, "filename": "stdout", "length": 2, "uploadDate": at(-1_000_000),
+                "metadata": { "task_id": task, "like": like },
+            },
+        )
+        .await;
+        insert(&db, "tasks.chunks", doc! { "files_id": file, "n": 0, "data": "ab" }).await;
+        files.push(file);
+    }
+    for file in files {
+        assert_eq!(gridfs::load(&db, file).await.unwrap(), "ab");
+    }
+    let mut cleaner = gridfs::Cleaner::default();
+    assert_eq!(cleaner.step(&db, at(0)).await.unwrap(), 6, "no task points to them");
 }
