@@ -294,6 +294,10 @@ impl Node {
         if !fresh {
             return Ok(());
         }
+        if !self.reload().await? {
+            self.served.clear();
+            return Ok(());
+        }
         let due = self.due.step(&database, clock.now()).await.map(drop);
         self.tolerate("waiting tasks", due)?;
         self.increase =
@@ -310,12 +314,6 @@ impl Node {
         if self.dialect == Dialect::Seed {
             let counted = self.count.step(&database, queues).await;
             self.tolerate("counters", counted)?;
-            let before = self.settings.config.clone();
-            let reloaded = self.settings.reload(&database).await;
-            self.tolerate("the collection `config`", reloaded)?;
-            if self.settings.config != before {
-                self.renew_parts();
-            }
         }
         let told = self.odd.step(&database, queues, &mut self.said).await;
         self.tolerate("tasks of the wrong types", told)?;
@@ -325,6 +323,22 @@ impl Node {
             self.tolerate("files that nothing points to", cleaned)?;
         }
         Ok(())
+    }
+
+    /// Whether the settings are known: before that nothing may be claimed, because they may
+    /// forbid it.
+    async fn reload(&mut self) -> Result<bool, DbError> {
+        if self.dialect == Dialect::Released {
+            return Ok(true);
+        }
+        let (database, before) = (self.database.clone(), self.settings.config.clone());
+        let reloaded = self.settings.reload(&database).await;
+        let known = reloaded.is_ok();
+        self.tolerate("the collection `config`", reloaded)?;
+        if self.settings.config != before {
+            self.renew_parts();
+        }
+        Ok(known)
     }
 
     fn renew_parts(&mut self) {
