@@ -112,7 +112,8 @@ mod tests {
 
     #[test]
     fn comments_trailing_commas_and_tabs_are_read() {
-        let text = "# first, [\n{ # ü \"\n \"a\": [1, 2, # two\n ], \n\"t\":\"x\ty\", \"o\": {\"b\":1,},\n}\n#";
+        let text = "# first, [\n{ # ü \"\n \"a\": [1, 2, # two\n ], \n\
+                    \"t\":\"x\ty\", \"o\": {\"b\":1,},\n}\n#";
         assert_eq!(parse(text).unwrap(), json!({"a": [1, 2], "t": "x\ty", "o": {"b": 1}}));
     }
 

@@ -92,8 +92,10 @@ async fn plugins_are_listed() {
 async fn queues_of_both_dialects_are_a_table() {
     let sent = format!("GET /queues HTTP/1.1\n{NONE}\n");
     let answer = format!(
-        r#"[{{"id":"{ID}","plugin":"A::B","name":"demo","threads":3,"queued":1,"running":2,"completed":9}},
-            {{"id":"1","constructor":"/c","name":"other","maxthreads":null,"queued":0,"running":0,"completed":0}}]"#
+        r#"[{{"id":"{ID}","plugin":"A::B","name":"demo","threads":3,
+              "queued":1,"running":2,"completed":9}},
+            {{"id":"1","constructor":"/c","name":"other","maxthreads":null,
+              "queued":0,"running":0,"completed":0}}]"#
     );
     let printed = "\
 ID                       | Plugin | Name  | Threads | Queued | Running | Completed
@@ -186,7 +188,8 @@ async fn a_queue_is_deleted_with_or_without_its_tasks() {
 #[tokio::test]
 async fn tasks_are_created_as_they_were_typed() {
     let answer = format!(
-        r#"{{"MongoDB::InsertManyResult":{{"inserted":[{{"_id":{{"$oid":"{ID}"}},"index":0}},{{"_id":"2","index":1}}]}}}}"#
+        r#"{{"MongoDB::InsertManyResult":{{"inserted":[
+            {{"_id":{{"$oid":"{ID}"}},"index":0}},{{"_id":"2","index":1}}]}}}}"#
     );
     let printed = format!("Created 2 tasks in queue demo\n{ID}\n2\n");
     let sent = |body: &str| format!("POST /tasks HTTP/1.1\n{JSON}\n{body}");
@@ -209,9 +212,10 @@ async fn tasks_are_created_as_they_were_typed() {
     let json = r#"{"filter":{"m":"foo"},"params":{"user":"document.username"}}"#.to_owned();
     check(
         Command::CreateTasks { queue: queue(), collection: Some("users".into()), json },
-        &sent(
-            r#"{"collection":"users","filter":{"m":"foo"},"params":{"user":"document.username"},"queue":"demo"}"#,
-        ),
+        &sent(concat!(
+            r#"{"collection":"users","filter":{"m":"foo"},"#,
+            r#""params":{"user":"document.username"},"queue":"demo"}"#
+        )),
         &answer,
         &printed,
     )
@@ -222,7 +226,8 @@ async fn tasks_are_created_as_they_were_typed() {
 async fn tasks_are_found_and_shown_as_a_table() {
     let which = Which { limit: 20, ..Which::default() };
     let task = format!(
-        r#"{{"_id":"{ID}","queue":"9","status":-6,"node":"a","ctime":"2016-04-26T17:59:33Z","mtime":1461698793}}"#
+        r#"{{"_id":"{ID}","queue":"9","status":-6,"node":"a",
+            "ctime":"2016-04-26T17:59:33Z","mtime":1461698793}}"#
     );
     let table = "\
 ID                       | Queue | Status      | Node | Created              | Changed
@@ -250,15 +255,20 @@ ID                       | Queue | Status      | Node | Created              | C
     };
     let sent = format!(
         "GET /tasks HTTP/1.1\n{JSON}\n{}",
-        r#"{".count":1,".epoch":1,".fields":["status"],".full":1,".limit":5,".pretty":1,".skip":7,".terse":1,"queue":"demo","status":[1,2]}"#
+        concat!(
+            r#"{".count":1,".epoch":1,".fields":["status"],".full":1,".limit":5,".pretty":1,"#,
+            r#"".skip":7,".terse":1,"queue":"demo","status":[1,2]}"#
+        )
     );
     check(Command::Tasks(all), &sent, r#"{"count":12}"#, "12 tasks\n").await;
 }
 
 #[tokio::test]
 async fn a_task_is_shown_with_its_output() {
-    let answer = r#"{"_id":"1","status":2,"params":{"a":[1]},"node":null,"stdout":"one\ntwo\n","stderr":"\u001b[31mred"}"#;
-    let printed = "_id     1\nnode    \nparams  {\"a\":[1]}\nstatus  2 failed\n\nstdout:\none\ntwo\n\n\
+    let answer = r#"{"_id":"1","status":2,"params":{"a":[1]},"node":null,
+        "stdout":"one\ntwo\n","stderr":"\u001b[31mred"}"#;
+    let printed = "_id     1\nnode    \nparams  {\"a\":[1]}\nstatus  2 failed\n\n\
+                   stdout:\none\ntwo\n\n\
                    stderr:\n\u{fffd}[31mred\n";
     let task = |full| Command::Task { id: ID.into(), full };
     check(task(false), &format!("GET /tasks/{ID} HTTP/1.1\n{NONE}\n"), answer, printed).await;

@@ -91,7 +91,8 @@ pub(super) fn read_listen(
         }
         if access.is_open() {
             warnings.push(format!(
-                "everybody who reaches {listen} may change queues and tasks; name `users` or `tokens`"
+                "everybody who reaches {listen} may change queues and tasks; name `users` or \
+                 `tokens`"
             ));
         }
     }

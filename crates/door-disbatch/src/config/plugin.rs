@@ -149,8 +149,8 @@ fn check_name(name: &str) -> Result<(), String> {
 fn warn_without_program(name: &str, program: &Path, warnings: &mut Vec<String>) {
     if !program.is_absolute() {
         warnings.push(format!(
-            "`plugins`: {name} has no program, so that this node leaves its queues to others; write \
-             {{\"{name}\": {{\"program\": \"/absolute/path\"}}}}"
+            "`plugins`: {name} has no program, so that this node leaves its queues to others; \
+             write {{\"{name}\": {{\"program\": \"/absolute/path\"}}}}"
         ));
     }
 }

@@ -323,10 +323,9 @@ fn a_plugin_without_a_program_is_left_to_others() {
         assert!(!plugin.program.is_absolute());
         assert_eq!(
             warnings,
-            [
-                "`plugins`: My::Plugin has no program, so that this node leaves its queues to others; \
-              write {\"My::Plugin\": {\"program\": \"/absolute/path\"}}"
-            ]
+            ["`plugins`: My::Plugin has no program, so that this node leaves its queues to \
+              others; \
+              write {\"My::Plugin\": {\"program\": \"/absolute/path\"}}"]
         );
     }
 }
@@ -425,7 +424,9 @@ fn the_collection_narrows_plugins_and_chooses_queues() {
     let id = ObjectId::parse_str("565b34420cef2c52d6000000").unwrap();
     let (both, warnings) = overlay(
         &file,
-        &doc! {"label": "production", "active": true, "plugins": ["/b", "/c"], "activequeues": [id]},
+        &doc! {
+            "label": "production", "active": true, "plugins": ["/b", "/c"], "activequeues": [id],
+        },
     );
     assert_eq!(warnings, Vec::<String>::new());
     assert_eq!(both.plugins.names(), ["/b"]);

@@ -102,7 +102,9 @@ impl Database {
         statuses.push(QUEUED);
         let tasks = self.tasks_collection();
         let groups = tasks.aggregate([
-            doc! { "$match": { "queue": { "$in": queues.to_vec() }, "status": { "$in": statuses } } },
+            doc! { "$match": {
+                "queue": { "$in": queues.to_vec() }, "status": { "$in": statuses },
+            } },
             doc! { "$group": {
                 "_id": { "queue": "$queue", "status": "$status" }, "count": { "$sum": 1 },
             } },

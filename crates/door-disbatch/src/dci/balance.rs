@@ -162,7 +162,8 @@ mod tests {
     #[test]
     fn what_is_right_is_stored_with_numbers() {
         let sent = json!({
-            "max_tasks": {"* 07:00": 1, "6 23:59": "5"}, "queues": [["bulk"], ["one-off", "api"], []],
+            "max_tasks": {"* 07:00": 1, "6 23:59": "5"},
+            "queues": [["bulk"], ["one-off", "api"], []],
         });
         let stored = doc! {
             "max_tasks": { "* 07:00": 1_i64, "6 23:59": 5_i64 },
