@@ -69,9 +69,11 @@ fn a_database_killed_under_load_loses_nothing_and_runs_nothing_twice() {
     home.all_reach(&tasks, 1);
     let runs = runs(&home);
     assert!(runs.len() == tasks.len() && runs.values().all(|times| *times == 1), "{runs:?}");
-    let queue = home.mongo.get("queues", queue);
-    let own = queue.get_document("windlass").cloned().unwrap_or_default();
-    assert!(own.get_array("holds").is_ok_and(Vec::is_empty), "{own}");
+    until("no place is held any more", || {
+        let queue = home.mongo.get("queues", queue);
+        let own = queue.get_document("windlass").cloned().unwrap_or_default();
+        own.get_array("holds").is_ok_and(Vec::is_empty)
+    });
 }
 
 /// It keeps its connections and does nothing; then it goes on.
@@ -122,9 +124,7 @@ fn connections_that_break_lose_nothing_and_run_nothing_twice() {
     home.all_reach(&tasks, 1);
     let runs = runs(&home);
     assert!(runs.len() == tasks.len() && runs.values().all(|times| *times == 1), "{runs:?}");
-    let counted = home.mongo.get("queues", queue);
     until("the counter is right", || {
         home.mongo.one("queues", doc! {"_id": queue, "count_todo": 0}).is_some()
     });
-    assert_eq!(counted.oid("_id"), Some(queue));
 }
