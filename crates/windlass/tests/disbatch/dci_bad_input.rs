@@ -267,55 +267,54 @@ fn reached(dci: &Dci, proxy: &Proxy) {
 
 #[test]
 fn a_database_that_is_away_is_told_and_comes_back() {
-    for home in both() {
-        let queue = home.queue("q");
-        let task = home.task(queue, -2);
-        let proxy = Proxy::to(&mongohost());
-        let mut dci = home.dci_with(json!({"mongohost": proxy.mongohost()}));
-        dci.http.get("/queues").ok();
-        proxy.cut();
-        let asked: Vec<(&str, String, Value)> = vec![
-            ("GET", "/queues".to_owned(), Value::Null),
-            ("GET", "/nodes".to_owned(), Value::Null),
-            ("GET", "/nodes/one".to_owned(), Value::Null),
-            ("GET", format!("/tasks/{task}"), Value::Null),
-            ("POST", "/queues".to_owned(), json!({"name": "new", "plugin": DEMO})),
-            ("POST", "/tasks".to_owned(), json!({"queue": "q", "params": {"a": 1}})),
-            ("POST", format!("/tasks/{task}/cancel"), json!({})),
-        ];
-        // All at once: each waits for the database as long as the interface's patience.
-        std::thread::scope(|scope| {
-            for (method, path, body) in &asked {
-                let http = &dci.http;
-                scope.spawn(move || {
-                    let text = if body.is_null() { String::new() } else { body.to_string() };
-                    let kind = [("Content-Type", JSON)];
-                    let kind = if body.is_null() { &[][..] } else { &kind[..] };
-                    let answer = http.ask(method, path, kind, text.as_bytes());
-                    assert_eq!(answer.status, 503, "{method} {path}: {}", answer.text());
-                    let told = answer.json()["error"].as_str().unwrap().to_owned();
-                    assert!(!told.is_empty(), "{method} {path}");
-                    if path == "/queues" && *method == "GET" {
-                        assert!(told.starts_with("Could not get current queues: "), "{told}");
-                    }
-                    if path == "/nodes/one" {
-                        assert!(told.starts_with("Could not get node one: "), "{told}");
-                    }
-                    if path == "/nodes" {
-                        assert!(told.starts_with("Could not get current nodes: "), "{told}");
-                    }
-                });
-            }
-        });
-        assert!(dci.program.alive());
-        dci.http.get("/").expect(200);
-        dci.http.get("/plugins").ok();
-        reached(&dci, &proxy);
-        assert_eq!(dci.http.get("/queues").ok().as_array().unwrap().len(), 1);
-        assert_eq!(home.mongo.count("tasks", doc! {}), 1);
-        assert_eq!(home.status(task), -2);
-        dci.http.post("/queues", &json!({"name": "new", "plugin": DEMO})).ok();
-    }
+    let home = Home::released();
+    let queue = home.queue("q");
+    let task = home.task(queue, -2);
+    let proxy = Proxy::to(&mongohost());
+    let mut dci = home.dci_with(json!({"mongohost": proxy.mongohost()}));
+    dci.http.get("/queues").ok();
+    proxy.cut();
+    let asked: Vec<(&str, String, Value)> = vec![
+        ("GET", "/queues".to_owned(), Value::Null),
+        ("GET", "/nodes".to_owned(), Value::Null),
+        ("GET", "/nodes/one".to_owned(), Value::Null),
+        ("GET", format!("/tasks/{task}"), Value::Null),
+        ("POST", "/queues".to_owned(), json!({"name": "new", "plugin": DEMO})),
+        ("POST", "/tasks".to_owned(), json!({"queue": "q", "params": {"a": 1}})),
+        ("POST", format!("/tasks/{task}/cancel"), json!({})),
+    ];
+    // All at once: each waits for the database as long as the interface's patience.
+    std::thread::scope(|scope| {
+        for (method, path, body) in &asked {
+            let http = &dci.http;
+            scope.spawn(move || {
+                let text = if body.is_null() { String::new() } else { body.to_string() };
+                let kind = [("Content-Type", JSON)];
+                let kind = if body.is_null() { &[][..] } else { &kind[..] };
+                let answer = http.ask(method, path, kind, text.as_bytes());
+                assert_eq!(answer.status, 503, "{method} {path}: {}", answer.text());
+                let told = answer.json()["error"].as_str().unwrap().to_owned();
+                assert!(!told.is_empty(), "{method} {path}");
+                if path == "/queues" && *method == "GET" {
+                    assert!(told.starts_with("Could not get current queues: "), "{told}");
+                }
+                if path == "/nodes/one" {
+                    assert!(told.starts_with("Could not get node one: "), "{told}");
+                }
+                if path == "/nodes" {
+                    assert!(told.starts_with("Could not get current nodes: "), "{told}");
+                }
+            });
+        }
+    });
+    assert!(dci.program.alive());
+    dci.http.get("/").expect(200);
+    dci.http.get("/plugins").ok();
+    reached(&dci, &proxy);
+    assert_eq!(dci.http.get("/queues").ok().as_array().unwrap().len(), 1);
+    assert_eq!(home.mongo.count("tasks", doc! {}), 1);
+    assert_eq!(home.status(task), -2);
+    dci.http.post("/queues", &json!({"name": "new", "plugin": DEMO})).ok();
 }
 
 #[test]
