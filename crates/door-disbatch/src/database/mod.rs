@@ -82,7 +82,7 @@ impl Database {
         Ok(Self { database: client.database(&connection.database), hosts })
     }
 
-    /// The driver's own handle, for what only one caller needs. Wrap each question in [`Self::ask`].
+    /// The driver's own handle, for what only one caller needs; each question by [`Self::ask`].
     pub fn raw(&self) -> &mongodb::Database {
         &self.database
     }

@@ -14,6 +14,9 @@ const ODD_MAX: usize = 100;
 const NO_STATUS: [&str; 8] =
     ["null", "string", "object", "array", "bool", "date", "objectId", "binData"];
 
+/// The same for `node`, where null and a number mean that nobody has the task.
+const NO_NODE: [&str; 5] = ["object", "array", "bool", "date", "objectId"];
+
 impl Database {
     /// Tasks of these queues that wait in vain, each by its id and with the reason.
     pub async fn tasks_odd(&self, queues: &[ObjectId]) -> Result<Vec<(String, Odd)>, DbError> {
@@ -41,7 +44,7 @@ fn odd(queues: &[ObjectId]) -> Document {
             { "status": QUEUED, "_id": not("objectId") },
             { "status": QUEUED, "windlass": not("object") },
             { "status": QUEUED, "windlass": { "$type": "array" } },
-            { "status": QUEUED, "node": { "$type": ["object", "array", "bool", "date", "objectId"] } },
+            { "status": QUEUED, "node": { "$type": NO_NODE.to_vec() } },
             { "status": BLOCKED, "windlass.not_before": not("date") },
             { "status": BLOCKED, "windlass.after": not("array") },
         ],

@@ -22,7 +22,9 @@ async fn changelog(db: &Database) -> Vec<Document> {
 async fn a_new_queue_is_written_in_the_dialect_in_force() {
     let db = fresh().await;
     let wanted = [
-        doc! { "constructor": "Demo", "maxthreads": 2_i64, "count_todo": 0_i64, "count_total": 0_i64 },
+        doc! {
+            "constructor": "Demo", "maxthreads": 2_i64, "count_todo": 0_i64, "count_total": 0_i64,
+        },
         doc! { "plugin": "Demo", "threads": 2_i64 },
     ];
     for (dialect, fields) in BOTH.into_iter().zip(wanted) {
