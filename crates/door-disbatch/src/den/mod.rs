@@ -73,9 +73,11 @@ pub struct Stop {
 /// A sentence, when it cannot begin, or when a hook says that it must end. A database that goes
 /// away later is waited for.
 pub async fn run(config: Config, tools: Tools, stop: Stop) -> Result<(), String> {
+    let quiet = entry::idle(&tools.fence);
     let ready = tokio::select! {
         ready = start::start(&config, &tools) => ready?,
         () = stop.asked.cancelled() => return Ok(()),
     };
+    drop(quiet);
     Node::new(config, tools, ready).live(&stop).await
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use mongodb::bson::Document;
 use mongodb::bson::oid::ObjectId;
+use tokio_util::sync::CancellationToken;
 
 use super::entry::Term;
 use super::limit::Increase;
@@ -32,6 +33,7 @@ pub(super) struct Pass<'a> {
     pub(super) dialect: Dialect,
     /// The node's own.
     pub(super) limit: Limit,
+    pub(super) stopping: &'a CancellationToken,
 }
 
 /// Whether there may be more to take at once.
@@ -77,7 +79,8 @@ impl Pass<'_> {
     fn node_has_room(&self, increase: &Increase) -> bool {
         let count = self.runs.count();
         let room = count < RUNS_MAX && self.limit.allows_one_more(count);
-        room && increase.node_has_room() && self.term.may_start()
+        let may = self.term.may_start() && !self.stopping.is_cancelled();
+        room && increase.node_has_room() && may
     }
 
     /// The limit of a released queue holds over all nodes; holds share it out.

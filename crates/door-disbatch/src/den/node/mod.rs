@@ -1,0 +1,311 @@
+//! The life of a node.
+//!
+//! ```text
+//! enter ─► serve: a pass each second, claims at once when a task ends ─► asked to stop ─► leave
+//!   ▲        └─ the name is lost: everything ends, another boot ─┐
+//!   └────────────────────────────────────────────────────────────┘
+//! ```
+
+mod ending;
+mod steps;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::Document;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use windlass_core::launch::{Fence, Launcher};
+
+use self::ending::{Ending, until};
+use super::counters::Count;
+use super::due::Due;
+use super::entry::{AbortOnDrop, Entrance, Term, idle};
+use super::held::{Held, drop_stray_holds};
+use super::limit::Increase;
+use super::odd::OddTasks;
+use super::orphan::{Watch, bury};
+use super::plugins::Programs;
+use super::runs::Runs;
+use super::said::Said;
+use super::settings::Settings;
+use super::start::Ready;
+use super::turn::Turns;
+use super::{Stop, Tools, here};
+use crate::config::{Config, Plugin, plugin_file};
+use crate::database::{Clock, Database, DbError, Me};
+use crate::dialect::Dialect;
+use crate::doc::{self, Limit, Queue};
+use crate::gridfs::Cleaner;
+use crate::task::{Parts, Temp, Why};
+
+const PASS_TIME: Duration = Duration::from_secs(1);
+/// Between two steps of the search for files that nothing points to.
+const CLEAN_PAUSE: Duration = Duration::from_secs(60);
+/// How long the node may take to give back what is left of it.
+const LEAVE_TIME_MAX: Duration = Duration::from_secs(5);
+
+pub(super) struct Node {
+    settings: Settings,
+    launcher: Arc<dyn Launcher>,
+    fence: Arc<dyn Fence>,
+    entrance: Entrance,
+    database: Database,
+    clock: Clock,
+    temp: Arc<Temp>,
+    parts: Arc<Parts>,
+    dialect: Dialect,
+    dialect_open: bool,
+    watch: Watch,
+    runs: Runs,
+    turns: Turns,
+    programs: Programs,
+    held: Held,
+    due: Due,
+    count: Count,
+    odd: OddTasks,
+    cleaner: Cleaner,
+    clean_at: Instant,
+    said: Said,
+    /// As the last pass has seen them.
+    served: Vec<(Queue, Plugin)>,
+    limit: Limit,
+    increase: Increase,
+    stopping: CancellationToken,
+}
+
+/// Why a time under one boot is over.
+enum Over {
+    Stopped,
+    Lost,
+}
+
+impl Node {
+    pub(super) fn new(config: Config, tools: Tools, ready: Ready) -> Node {
+        let Ready { database, for_tasks, clock, dialect, dialect_open, temp } = ready;
+        let Tools { launcher, fence, version } = tools;
+        let entrance = Entrance {
+            database: database.clone(),
+            clock: clock.clone(),
+            fence: Arc::clone(&fence),
+            heartbeat: config.heartbeat,
+            orphan_after: config.orphan_after,
+            host: here::host(),
+            version,
+        };
+        let parts = parts(&config, &for_tasks, &clock, &temp, &launcher, &fence);
+        Node {
+            watch: Watch::new(&config),
+            increase: Increase::new(config.node_increase, config.queue_increase),
+            settings: Settings::new(config),
+            launcher,
+            fence,
+            entrance,
+            database,
+            clock,
+            temp,
+            parts,
+            dialect,
+            dialect_open,
+            runs: Runs::default(),
+            turns: Turns::default(),
+            programs: Programs::default(),
+            held: Held::default(),
+            due: Due::default(),
+            count: Count::default(),
+            odd: OddTasks::default(),
+            cleaner: Cleaner::default(),
+            clean_at: Instant::now() + CLEAN_PAUSE,
+            said: Said::default(),
+            served: Vec::new(),
+            limit: Limit::At(0),
+            stopping: CancellationToken::new(),
+        }
+    }
+
+    pub(super) async fn live(mut self, stop: &Stop) -> Result<(), String> {
+        self.stopping = stop.asked.clone();
+        let mark = self.fence.mark().1;
+        for boot in 0_u64.. {
+            // The first part stays, because what was started under it carries it.
+            let me = Me { node: self.settings.config.node.clone(), boot: format!("{mark}-{boot}") };
+            let quiet = idle(&self.fence);
+            let term = tokio::select! {
+                term = self.enter(&me) => Arc::new(term),
+                () = stop.asked.cancelled() => break,
+            };
+            drop(quiet);
+            let (node, dialect) = (&me.node, self.dialect.name());
+            tracing::info!(node, dialect, boot = me.boot, "the node has entered the network");
+            if let Over::Stopped = self.serve(&term, stop).await? {
+                break;
+            }
+            self.end_left_by(&mark).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until the name is free.
+    async fn enter(&mut self, me: &Me) -> Term {
+        loop {
+            match self.try_enter(me).await {
+                Ok(Some(term)) => {
+                    self.well();
+                    return term;
+                }
+                Ok(None) => self.well(),
+                Err(error) => self.complain(&error),
+            }
+            sleep(PASS_TIME).await;
+        }
+    }
+
+    async fn try_enter(&mut self, me: &Me) -> Result<Option<Term>, DbError> {
+        let taken = match self.entrance.enter(me).await? {
+            Ok(term) => return Ok(Some(term)),
+            Err(taken) => taken,
+        };
+        let seen = self.watch.look(&self.database, &self.clock).await?;
+        if let Some((boot, beat)) = self.left_behind(&taken).await {
+            if self.database.node_bury(&me.node, &boot, &beat).await? {
+                bury(&self.database, &me.node, &boot, self.clock.now()).await?;
+            }
+            return Ok(None);
+        }
+        if self.said.is_news("name", &format!("{:?}", doc::at(&taken, "windlass.boot"))) {
+            tracing::warn!(
+                node = me.node,
+                "another node has this name; it is waited for until that one leaves, or is silent \
+                 for {} seconds",
+                self.settings.config.orphan_after.as_secs_f64()
+            );
+        }
+        self.watch.clear(&self.database, &seen, &me.node, None, self.clock.now()).await?;
+        Ok(None)
+    }
+
+    /// The boot and the beat of an entry whose node has certainly died on this machine, together
+    /// with its fence. What it left running is ended.
+    async fn left_behind(&self, entry: &Document) -> Option<(String, Option<mongodb::bson::Bson>)> {
+        let node = doc::Node::read(entry).ok()?;
+        let here = !self.entrance.host.is_empty() && node.host? == self.entrance.host;
+        let dead = !here::is_alive(node.pid?) && !node.fence.is_some_and(here::is_alive);
+        let boot = node.boot.filter(|_| here && dead)?;
+        self.end_left_by(mark_of(&boot)).await;
+        Some((boot, doc::at(entry, "windlass.beat").cloned()))
+    }
+
+    /// Ends what carries a mark although nobody knows it any more.
+    async fn end_left_by(&self, mark: &str) {
+        let (fence, mark) = (Arc::clone(&self.fence), mark.to_owned());
+        if spawn_blocking(move || fence.end_left_by(&mark)).await.is_err() {
+            tracing::error!("what was left running could not be ended");
+        }
+    }
+
+    async fn serve(&mut self, term: &Arc<Term>, stop: &Stop) -> Result<Over, String> {
+        let _renewing = AbortOnDrop::new(tokio::spawn(Arc::clone(term).keep()));
+        let mut pass_at = interval(PASS_TIME);
+        pass_at.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ending = Ending::default();
+        let mut failed = Ok(());
+        while !(ending.began && self.runs.count() == 0) {
+            let ended = Arc::clone(&self.runs.ended);
+            tokio::select! {
+                () = stop.now.cancelled(), if !ending.hurried => {
+                    ending.hurry(&self.runs);
+                }
+                () = term.lost.cancelled(), if !ending.lost => {
+                    (ending.lost, ending.began) = (true, true);
+                    self.runs.end_all(Why::Fenced);
+                }
+                () = stop.asked.cancelled(), if !ending.stopped => {
+                    let time = self.settings.config.stop_timeout;
+                    tracing::info!(running = self.runs.count(), "stopping");
+                    ending.stop(time);
+                }
+                () = until(ending.end_at) => {
+                    ending.end_at = None;
+                    self.runs.end_all(Why::Stopped);
+                }
+                () = until(ending.give_up_at) => {
+                    ending.give_up_at = None;
+                    self.runs.give_up();
+                }
+                _ = pass_at.tick() => {
+                    let fresh = !ending.began;
+                    tokio::select! {
+                        result = self.pass(term, fresh) => if result.is_err() && !ending.began {
+                            ending.stop(self.settings.config.stop_timeout);
+                            failed = result;
+                        },
+                        () = stop.now.cancelled(), if !ending.hurried => {}
+                    }
+                }
+                () = ended.notified(), if !ending.began => {
+                    let claimed = self.claim(term).await;
+                    self.note(claimed);
+                }
+            }
+        }
+        if ending.lost && !ending.stopped {
+            return Ok(Over::Lost);
+        }
+        self.leave(term).await;
+        failed.map(|()| Over::Stopped)
+    }
+
+    /// Gives back what is left, and the name. Whatever is not done in time others find.
+    async fn leave(&mut self, term: &Term) {
+        let database = self.database.clone();
+        let leave = async {
+            let (clock, runs) = (&self.clock, &self.runs);
+            self.held.compare(&database, clock, &term.me, runs, self.dialect).await?;
+            drop_stray_holds(&database, &database.queues().await?, &term.me, runs).await?;
+            term.leave().await
+        };
+        match timeout(LEAVE_TIME_MAX, leave).await {
+            Ok(Ok(())) => tracing::info!(node = term.me.node, "the node has left the network"),
+            Ok(Err(error)) => tracing::warn!("the node could not leave the network: {error}"),
+            Err(_) => tracing::warn!("the node could not leave the network: no answer in time"),
+        }
+    }
+}
+
+fn parts(
+    config: &Config,
+    database: &Database,
+    clock: &Clock,
+    temp: &Arc<Temp>,
+    launcher: &Arc<dyn Launcher>,
+    fence: &Arc<dyn Fence>,
+) -> Arc<Parts> {
+    Arc::new(Parts {
+        database: database.clone(),
+        launcher: Arc::clone(launcher),
+        fence: Some(Arc::clone(fence)),
+        clock: clock.clone(),
+        temp: Arc::clone(temp),
+        gfs: config.gfs,
+        quiet: config.quiet,
+        plugin_config: plugin_file(config),
+    })
+}
+
+/// The mark that everything carries which was started under this boot.
+fn mark_of(boot: &str) -> &str {
+    boot.split_once('-').map_or(boot, |(mark, _)| mark)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mark_of_a_boot_is_its_first_part() {
+        assert_eq!(mark_of("ab12-0"), "ab12");
+        assert_eq!(mark_of("ab12-17"), "ab12");
+        assert_eq!(mark_of("ab12"), "ab12");
+    }
+}

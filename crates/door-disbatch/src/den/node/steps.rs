@@ -1,0 +1,238 @@
+//! What a node does each second, step by step.
+
+use tokio::time::Instant;
+
+use super::{CLEAN_PAUSE, Node, parts};
+use crate::database::DbError;
+use crate::den::entry::Term;
+use crate::den::held::drop_stray_holds;
+use crate::den::hook;
+use crate::den::limit::Increase;
+use crate::den::orphan::Seen;
+use crate::den::pass::{self, More, Pass};
+use crate::den::report::report;
+use crate::den::start::write_files;
+use crate::dialect::Dialect;
+use crate::doc::{self, Limit, Queue};
+
+impl Node {
+    /// Everything that is done each second. The error is a hook's that says that the node must
+    /// end.
+    pub(super) async fn pass(&mut self, term: &Term, fresh: bool) -> Result<(), String> {
+        if fresh {
+            self.run_hook().await?;
+        }
+        match self.steps(term, fresh).await {
+            Ok(()) => self.well(),
+            Err(error) => self.complain(&error),
+        }
+        Ok(())
+    }
+
+    async fn run_hook(&mut self) -> Result<(), String> {
+        let Some(hook) = &self.settings.config.pre_hook else { return Ok(()) };
+        match hook::run(hook, &*self.launcher, &*self.fence).await {
+            Ok(()) => {
+                if self.said.is_over("hook") {
+                    tracing::info!(hook = hook.name, "the hook before each pass is well again");
+                }
+                Ok(())
+            }
+            Err(why) if hook.fatal => Err(format!("`pre_hook` {}: {why}", hook.name)),
+            Err(why) => {
+                if self.said.is_news("hook", &why) {
+                    tracing::warn!(hook = hook.name, "the hook before each pass failed: {why}");
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn steps(&mut self, term: &Term, fresh: bool) -> Result<(), DbError> {
+        let seen = self.watch.look(&self.database, &self.clock).await?;
+        self.learn(term, &seen).await?;
+        let queues = pass::readable(&seen.queues, self.dialect, &mut self.said);
+        self.update_entry(term, &queues).await?;
+        let (database, clock, runs) = (self.database.clone(), self.clock.clone(), &self.runs);
+        let compared = self.held.compare(&database, &clock, &term.me, runs, self.dialect).await;
+        self.tolerate("its own tasks", compared)?;
+        if self.dialect == Dialect::Released {
+            let dropped = drop_stray_holds(&database, &seen.queues, &term.me, &self.runs).await;
+            self.tolerate("holds", dropped)?;
+        }
+        let (node, boot) = (term.me.node.as_str(), Some(term.me.boot.as_str()));
+        let cleared = self.watch.clear(&database, &seen, node, boot, clock.now()).await;
+        self.tolerate("orphaned tasks", cleared)?;
+        if !fresh {
+            return Ok(());
+        }
+        if !self.reload().await? {
+            self.served.clear();
+            return Ok(());
+        }
+        let due = self.due.step(&database, clock.now()).await.map(drop);
+        self.tolerate("waiting tasks", due)?;
+        self.increase =
+            Increase::new(self.settings.config.node_increase, self.settings.config.queue_increase);
+        let config = &self.settings.config;
+        self.served = pass::served(&queues, &mut self.programs, config, &mut self.said);
+        self.claim(term).await?;
+        self.tend(&queues).await
+    }
+
+    /// What is not urgent.
+    async fn tend(&mut self, queues: &[Queue]) -> Result<(), DbError> {
+        let database = self.database.clone();
+        if self.dialect == Dialect::Seed {
+            let counted = self.count.step(&database, queues).await;
+            self.tolerate("counters", counted)?;
+        }
+        let told = self.odd.step(&database, queues, &mut self.said).await;
+        self.tolerate("tasks of the wrong types", told)?;
+        if Instant::now() >= self.clean_at {
+            self.clean_at = Instant::now() + CLEAN_PAUSE;
+            let cleaned = self.cleaner.step(&database, self.clock.now()).await.map(drop);
+            self.tolerate("files that nothing points to", cleaned)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the settings are known: before that nothing may be claimed, because they may
+    /// forbid it.
+    async fn reload(&mut self) -> Result<bool, DbError> {
+        if self.dialect == Dialect::Released {
+            return Ok(true);
+        }
+        let (database, before) = (self.database.clone(), self.settings.config.clone());
+        let reloaded = self.settings.reload(&database).await;
+        let known = reloaded.is_ok();
+        self.tolerate("the collection `config`", reloaded)?;
+        if self.settings.config != before {
+            self.renew_parts();
+        }
+        Ok(known)
+    }
+
+    fn renew_parts(&mut self) {
+        let config = &self.settings.config;
+        if let Err(error) = write_files(config) {
+            tracing::warn!("{error}");
+        }
+        let (launcher, fence) = (&self.launcher, &self.fence);
+        self.parts = parts(config, &self.parts.database, &self.clock, &self.temp, launcher, fence);
+    }
+
+    /// What a look says of the database itself.
+    async fn learn(&mut self, term: &Term, seen: &Seen) -> Result<(), DbError> {
+        let elsewhere = |entry: &doc::Node| {
+            entry.boot.is_some() && entry.host.as_ref() != Some(&self.entrance.host)
+        };
+        let far = seen.entries.iter().any(elsewhere);
+        term.learn_way(seen.hosts.clone(), seen.routed, far);
+        if self.dialect_open {
+            let told = self.database.dialect(self.settings.config.dialect).await?;
+            let before = std::mem::replace(&mut self.dialect, told.0);
+            self.dialect_open = told.1;
+            if before != self.dialect {
+                tracing::info!(dialect = self.dialect.name(), "the database shows its dialect");
+                let indexed = self.database.ensure_indexes(self.dialect).await;
+                self.tolerate("indexes", indexed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows that the node lives, and learns its limit.
+    async fn update_entry(&mut self, term: &Term, queues: &[Queue]) -> Result<(), DbError> {
+        let reports = match self.dialect {
+            Dialect::Released => None,
+            Dialect::Seed => {
+                let ids: Vec<_> = queues.iter().map(|queue| queue.id).collect();
+                let active = self.database.queue_active(&ids).await?;
+                let doing = |queue: &Queue| active.get(&queue.id).copied().unwrap_or(0);
+                Some(queues.iter().map(|queue| report(queue, doing(queue))).collect())
+            }
+        };
+        let entry = self.database.node_update(&term.me, self.clock.now(), reports).await?;
+        let Some(entry) = entry else {
+            term.doubt();
+            self.limit = Limit::At(0);
+            return Ok(());
+        };
+        self.limit = match doc::Node::read(&entry).and_then(|entry| entry.limit) {
+            Ok(limit) => {
+                self.said.is_over("limit");
+                limit
+            }
+            Err(odd) => {
+                let text = odd.to_string();
+                if self.said.is_news("limit", &text) {
+                    tracing::warn!("nothing is run, because of this node's entry: {text}");
+                }
+                Limit::At(0)
+            }
+        };
+        Ok(())
+    }
+
+    pub(super) async fn claim(&mut self, term: &Term) -> Result<(), DbError> {
+        let pass = Pass {
+            database: &self.database,
+            clock: &self.clock,
+            term,
+            parts: &self.parts,
+            runs: &self.runs,
+            dialect: self.dialect,
+            limit: self.limit,
+            stopping: &self.stopping,
+        };
+        let more = pass.claim(&self.served, &mut self.turns, &mut self.increase).await?;
+        if more == More::Perhaps {
+            self.runs.ended.notify_one();
+        }
+        Ok(())
+    }
+
+    /// A database that is away ends the pass; one that refuses one thing may do the others.
+    fn tolerate(&mut self, what: &str, done: Result<(), DbError>) -> Result<(), DbError> {
+        match done {
+            Ok(()) => {
+                if self.said.is_over(what) {
+                    tracing::info!("the database does this again: {what}");
+                }
+                Ok(())
+            }
+            Err(error @ DbError::Away(_)) => Err(error),
+            Err(error) => {
+                let text = error.to_string();
+                if self.said.is_news(what, &text) {
+                    tracing::warn!("{what}: {text}");
+                }
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn note(&mut self, done: Result<(), DbError>) {
+        if let Err(error) = done {
+            self.complain(&error);
+        }
+    }
+
+    /// Texts of the same trouble differ, so only its kind makes it news.
+    pub(super) fn complain(&mut self, error: &DbError) {
+        let kind = match error {
+            DbError::Away(_) => "away".to_owned(),
+            other => other.to_string(),
+        };
+        if self.said.is_news("database", &kind) {
+            tracing::warn!("{error}");
+        }
+    }
+
+    pub(super) fn well(&mut self) {
+        if self.said.is_over("database") {
+            tracing::info!("the database answers again");
+        }
+    }
+}
