@@ -308,8 +308,8 @@ fn queues_are_balanced_by_the_interface() {
         let limit = home.dialect.limit();
         let bulk = home.queue_with("bulk", doc! {limit: 1});
         let api = home.queue_with("api", doc! {limit: 1});
-        (0..9).for_each(|_| drop(home.task(bulk, -2)));
-        (0..2).for_each(|_| drop(home.task(api, -2)));
+        home.add(bulk, 9);
+        home.add(api, 2);
         let plan = doc! {"max_tasks": {"* 00:00": 5}, "queues": [["bulk"], ["api"]]};
         home.mongo.insert("balance", plan);
         let dci = monitored(&home, true);

@@ -48,8 +48,8 @@ fn a_client_that_waits_to_be_asked_for_its_body_is_asked() {
     let body = json!({"name": "q", "plugin": DEMO}).to_string();
     let mut stream = dci.http.connect();
     let head = format!(
-        "POST /queues HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n\
-         Content-Length: {}\r\nExpect: 100-continue\r\n\r\n",
+        "POST /queues HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\
+         Connection: close\r\nContent-Length: {}\r\nExpect: 100-continue\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).unwrap();
@@ -125,7 +125,9 @@ fn keys_with_a_zero_byte_are_refused() {
             ("/tasks", json!({"queue": "q", "params": [{"ok": 1}, {"a": {"b\u{0}": 1}}]})),
             (
                 "/tasks",
-                json!({"queue": "q", "collection": "users", "filter": {"a\u{0}": 1}, "params": {"x": 1}}),
+                json!({
+                    "queue": "q", "collection": "users", "filter": {"a\u{0}": 1}, "params": {"x": 1},
+                }),
             ),
             (
                 "/tasks",
@@ -262,7 +264,8 @@ fn no_value_of_any_type_ends_the_interface() {
         for field in fields {
             for value in &values {
                 let mut body = json!({
-                    "queue": "q", "params": {"a": 1}, "queueid": "none", "attr": "threads", "value": 1,
+                    "queue": "q", "params": {"a": 1}, "queueid": "none", "attr": "threads",
+                    "value": 1,
                 });
                 if path.starts_with("/tasks/") || path == "/search-tasks-json" {
                     body = json!({});
