@@ -53,6 +53,13 @@ impl Database {
         Ok(ids)
     }
 
+    /// Takes tasks back that were just made, those that nobody has.
+    pub async fn tasks_take_back(&self, ids: &[ObjectId]) -> Result<(), DbError> {
+        let nobody = doc! { "_id": { "$in": ids }, "status": { "$nin": ACTIVE.to_vec() } };
+        self.ask(self.tasks_collection().delete_many(nobody)).await?;
+        Ok(())
+    }
+
     /// Removes tasks of a queue that nobody has, up to `DELETE_BATCH` of them, and answers with
     /// their ids: files of them are the caller's to remove. Empty: there are no more.
     pub async fn tasks_delete(&self, queue: ObjectId) -> Result<Vec<ObjectId>, DbError> {

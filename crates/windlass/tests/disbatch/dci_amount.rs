@@ -8,7 +8,7 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{DateTime, Document, doc};
 use serde_json::{Value, json};
 
-use crate::harness::{Dci, Home, Proxy, mongohost};
+use crate::harness::{Dci, Home, Proxy, mongohost, until};
 
 /// Output of each of the tasks.
 const OUTPUT_BYTES: usize = 20_000;
@@ -95,4 +95,32 @@ fn a_list_that_is_broken_off_is_not_taken_for_a_whole_one() {
     proxy.mend();
     let body: Value = dci.http.get(&format!("/tasks?queue={queue}&.count=1")).json();
     assert!(body.get("count").is_some() || body.get("error").is_some(), "{body}");
+}
+
+/// Nobody would ever run what is made for a queue after its end.
+#[test]
+fn no_more_tasks_are_made_for_a_queue_that_is_deleted_meanwhile() {
+    let home = Home::seed();
+    let dci = home.dci();
+    home.queue("demo");
+    for _ in 0..20 {
+        home.mongo.insert_many("users", (0..1_000).map(|number| doc! {"n": number}).collect());
+    }
+    let body = json!({
+        "queue": "demo", "collection": "users", "filter": {}, "params": {"n": "document.n"},
+    });
+    let made = std::thread::scope(|scope| {
+        let making = scope.spawn(|| dci.http.post("/tasks", &body));
+        until("the first tasks are there", || home.mongo.one("tasks", doc! {}).is_some());
+        dci.http.delete("/queues/demo?tasks=keep").expect(200);
+        making.join().unwrap()
+    });
+    let told = made.bad();
+    assert_eq!(told["error"], json!("queue not found"));
+    let count = told["MongoDB::InsertManyResult"]["inserted_count"].as_u64().unwrap_or(0);
+    assert_eq!(
+        home.mongo.count_now("tasks", doc! {}),
+        count,
+        "kept are those that were made before"
+    );
 }

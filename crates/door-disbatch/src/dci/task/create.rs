@@ -26,13 +26,14 @@ const PARAMS_BYTES_MAX: usize = 16 * 1024 * 1024 - 64 * 1024;
 /// Ids that an answer lists. It counts all.
 const IDS_SHOWN_MAX: usize = 100_000;
 
+const NO_QUEUE: &str = "queue not found";
 const RESULT: &str = "MongoDB::InsertManyResult";
 
 pub(crate) async fn create(State(dci): State<Dci>, params: Params) -> Result<Answer, Failure> {
     // A list alone names no queue.
     let queue = params.sent.get("queue").filter(|_| params.sent.is_object());
     let queue = queue_id(&dci, queue).await?;
-    let queue = queue.ok_or_else(|| Failure::bad("queue not found"))?;
+    let queue = queue.ok_or_else(|| Failure::bad(NO_QUEUE))?;
     let ask = ask::read(params.fields()?).map_err(Failure::bad)?;
     let like = extra::read(&params.options, dci.now().await?).map_err(Failure::bad)?;
     known(&dci, &like.after).await?;
@@ -197,6 +198,12 @@ impl Maker<'_> {
         let database = self.dci.database();
         let made = database.tasks_create(self.queue, &batch.tasks, self.dialect, now).await;
         let ids = made.map_err(|error| Failure::database("Could not create tasks", &error))?;
+        // Who deletes a queue looks for tasks after it is gone, and we look for the queue after
+        // the tasks are there: one of us sees the other.
+        if database.queue(&self.queue.to_hex()).await?.is_none() {
+            database.tasks_take_back(&ids).await?;
+            return Err(Failure::bad(NO_QUEUE));
+        }
         self.made.count += ids.len() as u64;
         let room = IDS_SHOWN_MAX - self.made.ids.len();
         self.made.ids.extend(ids.into_iter().take(room));
