@@ -117,6 +117,51 @@ fn a_running_task_is_cancelled_with_its_processes() {
     }
 }
 
+/// Each task has one end, whoever was faster, and the counters know of it.
+#[test]
+fn cancels_while_tasks_are_claimed_and_run_lose_nothing() {
+    for home in both() {
+        let plugin = home.plugin("default", "note ran; say 1 out err");
+        let queue = home.line_with(&plugin, doc! {home.dialect.limit(): 2});
+        let dci = home.dci();
+        let hex = queue.to_hex();
+        let params: Vec<_> = (0..24).map(|number| json!({"n": number})).collect();
+        dci.http.post("/tasks", &json!({"queue": hex, "params": params})).ok();
+        let tasks = home.mongo.all("tasks", doc! {});
+        let tasks: Vec<ObjectId> =
+            tasks.iter().map(|task| task.get_object_id("_id").unwrap()).collect();
+        let _den = home.den("one");
+        let mut cancelled = Vec::new();
+        for task in tasks.iter().rev().step_by(2) {
+            let answer = act(&dci, *task, "cancel");
+            assert!([200, 202, 409].contains(&answer.status), "{}", answer.text());
+            if answer.status == 200 {
+                cancelled.push(*task);
+            }
+        }
+        for task in &tasks {
+            let status = status_of(&home.ends(*task));
+            assert!([1, -5].contains(&status), "{task} is {status}");
+            if cancelled.contains(task) {
+                assert_eq!(status, -5, "{task} was said to be cancelled");
+            }
+        }
+        let done = home.mongo.count("tasks", doc! {"status": 1});
+        let notes = home.notes();
+        for task in &tasks {
+            let runs = notes.iter().filter(|(_, noted)| noted == task).count();
+            assert!(runs <= 1, "{task} ran {runs} times");
+        }
+        assert!(notes.len() >= done, "{} ran, {done} are done", notes.len());
+        if home.dialect == Dialect::Seed {
+            let left = i64::try_from(tasks.len() - done).unwrap();
+            until("the counter is right", || {
+                number(home.mongo.get("queues", queue).get("count_todo")) == Some(left)
+            });
+        }
+    }
+}
+
 #[test]
 fn a_task_that_is_not_there_cannot_be_cancelled_or_retried() {
     for home in both() {
