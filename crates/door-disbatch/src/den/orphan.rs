@@ -222,7 +222,7 @@ fn hosts(hello: &Document) -> Vec<Host> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mongodb::bson::{doc, oid::ObjectId};
+    use mongodb::bson::{bson, doc, oid::ObjectId};
 
     fn entry(document: Document) -> (Node, Option<Bson>) {
         (Node::read(&document).unwrap(), at(&document, "windlass.beat").cloned())
@@ -262,8 +262,9 @@ mod tests {
     #[test]
     fn holds_are_found_among_anything() {
         let id = ObjectId::new();
+        let mixed = bson!([{ "id": "a", "boot": "b" }, 5, { "id": 1 }]);
         let queues = [
-            doc! { "_id": id, "windlass": { "holds": [{ "id": "a", "boot": "b" }, 5, { "id": 1 }] } },
+            doc! { "_id": id, "windlass": { "holds": mixed } },
             doc! { "_id": 7, "windlass": { "holds": 5 } },
             doc! { "windlass": [1] },
         ];
