@@ -59,7 +59,7 @@ async fn limit(
 /// The entry with its id as text, its last sign of life in milliseconds, and whether that is
 /// fresh for the database's clock: those of browsers and of this host may be wrong.
 fn shown(node: &Document, now: DateTime, window_ms: u64) -> Value {
-    let mut shown = doc::json(&Bson::Document(node.clone()), doc::Times::Iso);
+    let mut shown = doc::json_shown(&Bson::Document(node.clone()), doc::Times::Iso);
     let timestamp_ms = node.get("timestamp").and_then(millis);
     let oldest = now.timestamp_millis().saturating_sub_unsigned(window_ms);
     if let Value::Object(fields) = &mut shown {

@@ -177,14 +177,13 @@ fn show(queue: &Document, dialect: Dialect, counts: Counts) -> Value {
         let found = fields.iter().filter_map(|field| queue.get(field));
         plain(found.into_iter().find(|value| **value != Bson::Null))
     };
-    let id = queue.get_object_id("_id").map_or(plain(queue.get("_id")), |id| json!(id.to_hex()));
     let plugin = match dialect {
         Dialect::Seed => either(["constructor", "plugin"]),
         Dialect::Released => either(["plugin", "constructor"]),
     };
     let limit = plain(Some(&doc::LimitStored::of(queue, dialect).value));
     json!({
-        "id": id,
+        "id": plain(queue.get("_id")),
         "name": plain(queue.get("name")),
         dialect.plugin(): plugin,
         dialect.limit(): limit,
