@@ -103,6 +103,19 @@ fn the_page_itself_needs_no_login() {
     }
 }
 
+/// What somebody put beside the page is not the page's own.
+#[test]
+fn other_files_need_a_login() {
+    let home = Home::released();
+    let root = home.path("htdocs");
+    std::fs::create_dir(&root).unwrap();
+    std::fs::write(root.join("notes.txt"), "private").unwrap();
+    let dci = home.dci_with(json!({"web_root": root, "tokens": ["token-one"]}));
+    refused(&dci.http, "GET", "/notes.txt");
+    refused(&dci.http, "GET", "/nothing");
+    assert_eq!(bearer(&dci.http, "token-one").get("/notes.txt").expect(200).text(), "private");
+}
+
 #[test]
 fn a_user_with_a_plain_password_or_a_hash_may_ask() {
     let home = Home::released();
