@@ -7,20 +7,23 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::plan::Plan;
 use super::schedule::Moment;
 use super::step::{Demand, share};
 use crate::config::BalanceSettings;
-use crate::database::{Database, DbError, QueueChange};
+use crate::database::{Database, DbError};
 use crate::dialect::Dialect;
 use crate::doc::whole;
 
 const EVERY: Duration = Duration::from_secs(30);
 /// Who is silent for so long is not followed any more: two turns and a half.
 const LEASE: Duration = Duration::from_secs(75);
+
+/// How long the end of a command interface waits for it.
+const LEAVE_TIME_MAX: Duration = Duration::from_secs(2);
 
 pub struct Balancer {
     database: Database,
@@ -77,12 +80,8 @@ impl Balancer {
         let mut turns = tokio::time::interval(EVERY);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut told = None;
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => break,
-                _ = turns.tick() => {}
-            }
-            let said = match self.step().await {
+        while let Some(turn) = stop.run_until_cancelled(self.turn(&mut turns)).await {
+            let said = match turn {
                 Ok(outcome) => self.told(&outcome),
                 Err(error) => Some(format!("queues are not balanced: {error}")),
             };
@@ -92,9 +91,13 @@ impl Balancer {
                 told = said;
             }
         }
-        if let Err(error) = self.database.balance_leave(&self.me).await {
-            tracing::warn!("the balance could not be handed over: {error}");
-        }
+        // Who cannot be told in time sees the lease run out.
+        let _ = tokio::time::timeout(LEAVE_TIME_MAX, self.database.balance_leave(&self.me)).await;
+    }
+
+    async fn turn(&self, turns: &mut Interval) -> Result<Outcome, DbError> {
+        turns.tick().await;
+        self.step().await
     }
 
     fn told(&self, outcome: &Outcome) -> Option<String> {
@@ -204,8 +207,7 @@ impl Balancer {
             return Ok(());
         }
         let (dialect, _) = self.database.dialect(self.dialect).await?;
-        let change = QueueChange { limit: Some(Some(to)), ..QueueChange::default() };
-        self.database.queue_update(&queue.id.to_hex(), &change, dialect).await.map(drop)
+        self.database.balance_limit(queue.id, to, dialect).await
     }
 
     /// The queues of the document, and a name for which there is none.

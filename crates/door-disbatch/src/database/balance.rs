@@ -7,6 +7,7 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf, doc};
 
 use super::{Database, DbError};
+use crate::dialect::Dialect;
 use crate::doc::whole;
 use crate::status::{ACTIVE, QUEUED};
 
@@ -91,6 +92,19 @@ impl Database {
     pub async fn balance_tell(&self, id: &Bson, fields: Document) -> Result<(), DbError> {
         let tell = doc! { "$set": fields };
         self.ask(self.balance_collection().update_one(doc! { "_id": id }, tell)).await.map(drop)
+    }
+
+    /// Sets the limit of a queue. The changelog is for what people change: as the original's
+    /// balancer, ours does not fill it every half minute, and its user may not.
+    pub async fn balance_limit(
+        &self,
+        queue: ObjectId,
+        limit: i64,
+        dialect: Dialect,
+    ) -> Result<(), DbError> {
+        let set = doc! { "$set": { dialect.limit(): limit } };
+        let queues = self.queues_collection();
+        self.ask(queues.update_one(doc! { "_id": queue }, set)).await.map(drop)
     }
 
     /// What each of these queues has to do. A queue without such tasks is not in the answer.
