@@ -19,8 +19,10 @@ pub(crate) const BODY_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// Bodies up to this size do not count towards `MEMORY_BYTES_MAX`; the number of connections is
 /// their bound.
 const SMALL_BYTES_MAX: u64 = 64 * 1024;
-/// Larger bodies of all requests together. As values they take several times as much.
-const MEMORY_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Larger bodies of all requests together, and what is made of them.
+const MEMORY_BYTES_MAX: u64 = 512 * 1024 * 1024;
+/// What is made of one body.
+const READ_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Memory is handed out in units of this size.
 const MEMORY_UNIT_BYTES: u64 = 4096;
 /// The longest time between two pieces of a body.
@@ -48,14 +50,31 @@ impl Memory {
     }
 }
 
+impl Buffered {
+    /// Leave to keep what is made of the body, which takes so many bytes, and the body.
+    pub(crate) fn permit(self, bytes: u64, memory: &Memory) -> Result<Option<Permit>, Failure> {
+        if bytes > READ_BYTES_MAX {
+            let message = "the body has too many values; send it in parts";
+            return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, message));
+        }
+        if bytes <= SMALL_BYTES_MAX {
+            return Ok(self.memory);
+        }
+        let mut more = memory.take(bytes)?;
+        if let Some(permit) = self.memory {
+            more.merge(permit);
+        }
+        Ok(Some(more))
+    }
+}
+
 /// Leave to keep a large body.
 pub(crate) type Permit = OwnedSemaphorePermit;
 
 /// A body in memory, with the permit for it.
 pub(crate) struct Buffered {
     pub(crate) bytes: Bytes,
-    /// To be kept as long as anything that was made of it.
-    pub(crate) memory: Option<Permit>,
+    memory: Option<Permit>,
 }
 
 pub(crate) async fn read(mut body: Body, memory: &Memory) -> Result<Buffered, Failure> {
@@ -128,6 +147,21 @@ mod tests {
         let stalled = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
         let failure = read(stalled, &Memory::default()).await.err().unwrap();
         assert_eq!(failure.status.as_u16(), 408);
+    }
+
+    #[tokio::test]
+    async fn what_is_made_of_a_body_counts_too() {
+        let memory = Memory::default();
+        let body = async || read(Body::from("x"), &memory).await.unwrap();
+        let too_much = body().await.permit(READ_BYTES_MAX + 1, &memory).err().unwrap();
+        assert_eq!(too_much.status.as_u16(), 413);
+        let first = body().await.permit(READ_BYTES_MAX, &memory).unwrap();
+        let second = body().await.permit(READ_BYTES_MAX, &memory).unwrap();
+        let busy = body().await.permit(READ_BYTES_MAX, &memory).err().unwrap();
+        assert_eq!(busy.status.as_u16(), 503);
+        assert!(body().await.permit(10, &memory).unwrap().is_none());
+        drop((first, second));
+        assert!(body().await.permit(READ_BYTES_MAX, &memory).is_ok());
     }
 
     #[tokio::test]

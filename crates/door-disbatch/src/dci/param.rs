@@ -94,8 +94,32 @@ impl FromRequest<Dci> for Params {
             return Ok(Params::new(read(kind, &[], &query)?, None));
         }
         let body = body::read(request.into_body(), dci.memory()).await?;
-        Ok(Params::new(read(kind, &body.bytes, &query)?, body.memory))
+        let bytes = body.bytes.clone();
+        let memory = body.permit(weight(&bytes), dci.memory())?;
+        Ok(Params::new(read(kind, &bytes, &query)?, memory))
     }
+}
+
+/// About how many bytes of memory a form or JSON takes once it is read: many times its own length
+/// when it is many small things.
+fn weight(body: &[u8]) -> u64 {
+    /// An object with its first field, as JSON and then as a document.
+    const OBJECT_BYTES: u64 = 1024;
+    /// Anything else.
+    const VALUE_BYTES: u64 = 64;
+    let (mut weight, mut in_text, mut escaped) = (0, false, false);
+    for byte in body {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_text,
+            b'"' => in_text = !in_text,
+            _ if in_text => {}
+            b'{' => weight += OBJECT_BYTES,
+            b'[' | b',' | b'&' => weight += VALUE_BYTES,
+            _ => {}
+        }
+    }
+    weight
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -231,6 +255,15 @@ mod tests {
         assert_eq!(of("application/x-www-form-urlencoded"), Kind::Form);
         assert_eq!(of("text/plain"), Kind::Other);
         assert_eq!(kind(&HeaderMap::new()).unwrap(), Kind::Absent);
+    }
+
+    #[test]
+    fn many_small_things_weigh_more_than_their_bytes() {
+        assert_eq!(weight(b""), 0);
+        assert_eq!(weight(br#"{"a":1}"#), 1024);
+        assert_eq!(weight(br#"[{"a":[1,2]},{}]"#), 2 * 1024 + 4 * 64);
+        assert_eq!(weight(br#""text, {[ \" , {""#), 0);
+        assert_eq!(weight(b"a=1&b=2"), 64);
     }
 
     #[test]

@@ -124,3 +124,18 @@ fn no_more_tasks_are_made_for_a_queue_that_is_deleted_meanwhile() {
         "kept are those that were made before"
     );
 }
+
+/// As values, small objects take a hundred times the memory of their text.
+#[test]
+fn a_body_of_very_many_small_objects_is_refused_before_it_is_read() {
+    let home = Home::released();
+    let dci = home.dci();
+    home.queue("demo");
+    let before = memory_peak(&dci);
+    let objects = vec![r#"{"a":1}"#; 1_000_000].join(",");
+    let body = format!(r#"{{"queue":"demo","params":[{objects}]}}"#);
+    dci.http.post_text("/tasks", "application/json", &body).expect(413);
+    let grown = memory_peak(&dci) - before;
+    assert!(grown < 10 * body.len(), "{grown} bytes more in memory");
+    assert_eq!(home.mongo.count_now("tasks", doc! {}), 0);
+}
