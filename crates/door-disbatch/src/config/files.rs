@@ -19,11 +19,6 @@ pub fn plugin_file(config: &Config) -> PathBuf {
     beside(&config.path, User::Plugin)
 }
 
-/// What a task runner is given.
-pub fn task_runner_file(config: &Config) -> PathBuf {
-    beside(&config.path, User::TaskRunner)
-}
-
 fn beside(path: &Path, user: User) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-");

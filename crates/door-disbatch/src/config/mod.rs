@@ -22,7 +22,7 @@ use tracing::level_filters::LevelFilter;
 
 pub use self::access::{Access, Tls};
 pub use self::connection::{Auth, Connection, ServerTls, User};
-pub use self::files::{plugin_file, task_runner_file, write_files};
+pub use self::files::{plugin_file, write_files};
 pub use self::overlay::overlay;
 pub use self::plugin::{Plugin, PluginKind, Plugins};
 use crate::dialect::Dialect;
@@ -53,7 +53,6 @@ pub struct Config {
     pub queue_increase: Option<u32>,
     pub gfs: Gfs,
     pub quiet: bool,
-    pub testing: bool,
     pub temp_dir: PathBuf,
     pub temp_dir_mode: u32,
     pub heartbeat: Duration,

@@ -63,9 +63,10 @@ pub(super) const KEYS: [&str; 35] = [
 ];
 
 /// Keys of Disbatch that have nothing to do here, with the reason.
-const NOT_USED: [(&str, &str); 3] = [
+const NOT_USED: [(&str, &str); 4] = [
     ("plugin_runner", "the node starts the programs of `plugins` itself"),
     ("task_runner", "the node runs tasks itself"),
+    ("testing", "tests run what everybody runs"),
     ("views_dir", "the page is part of the program"),
 ];
 
@@ -115,7 +116,6 @@ fn settings(
         queue_increase,
         gfs: gfs(keys)?,
         quiet: keys.flag("quiet")?.unwrap_or(false),
-        testing: keys.flag("testing")?.unwrap_or(false),
         temp_dir: temp_dir(keys)?,
         temp_dir_mode: temp_dir_mode(keys)?,
         heartbeat,

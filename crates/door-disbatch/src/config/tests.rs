@@ -8,6 +8,7 @@ use mongodb::bson::{doc, oid::ObjectId};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::secret::Secret;
 
 /// The settings of a file that has these keys beside the mandatory ones.
 fn parse(keys: Value) -> Result<(Config, Vec<String>), String> {
@@ -48,7 +49,7 @@ fn the_mandatory_keys_are_enough() {
     assert_eq!((config.dialect, config.gfs), (None, Gfs::Auto));
     assert_eq!(config.plugins, Plugins::default());
     assert_eq!((config.node_increase, config.queue_increase), (None, None));
-    assert_eq!((config.quiet, config.testing, config.monitoring), (false, false, false));
+    assert_eq!((config.quiet, config.monitoring), (false, false));
     assert_eq!((config.temp_dir.to_str().unwrap(), config.temp_dir_mode), ("/tmp/disbatch", 0o755));
     assert_eq!(config.heartbeat, Duration::from_secs(5));
     assert_eq!(config.orphan_after, Duration::from_secs(30));
@@ -69,7 +70,7 @@ fn every_key_is_read() {
                  "queuebalance": "p4", "plugin": "p5"},
         "node": "n1", "dialect": "released",
         "activequeues": ["565B34420cef2c52d6000000"], "ignorequeues": ["565e75f03fb6ecd1c8504499"],
-        "node_increase": 3, "queue_increase": 3, "gfs": false, "quiet": true, "testing": 1,
+        "node_increase": 3, "queue_increase": 3, "gfs": false, "quiet": 1,
         "temp_dir": "/var/t", "temp_dir_mode": "0700",
         "heartbeat": 0.25, "orphan_after": 1.5, "orphan_foreign": 3600, "stop_timeout": 0,
         "listen": "[::1]:0", "users": {"a": "secret"}, "tokens": ["t"],
@@ -87,14 +88,15 @@ fn every_key_is_read() {
     assert_eq!(config.active_queues, ["565b34420cef2c52d6000000"]);
     assert_eq!(config.ignore_queues, ["565e75f03fb6ecd1c8504499"]);
     assert_eq!((config.node_increase, config.queue_increase), (Some(3), Some(3)));
-    assert_eq!((config.gfs, config.quiet, config.testing), (Gfs::Never, true, true));
+    assert_eq!((config.gfs, config.quiet), (Gfs::Never, true));
     assert_eq!((config.temp_dir.to_str().unwrap(), config.temp_dir_mode), ("/var/t", 0o700));
     assert_eq!(config.heartbeat, Duration::from_millis(250));
     assert_eq!(config.orphan_after, Duration::from_millis(1500));
     assert_eq!(config.orphan_foreign, Some(Duration::from_secs(3600)));
     assert_eq!(config.stop_timeout, Duration::ZERO);
     assert_eq!(config.listen.to_string(), "[::1]:0");
-    assert!(config.access.users[0].1.matches("secret") && config.access.tokens[0].matches("t"));
+    assert_eq!(config.access.users, [("a".to_owned(), Secret::new("secret"))]);
+    assert_eq!(config.access.tokens, [Secret::new("t")]);
     assert_eq!(config.tls, Some(Tls { cert: "/c".into(), key: "/k".into() }));
     assert_eq!(config.web_root, Some("/w".into()));
     assert_eq!((config.dashboard.refresh_ms, config.dashboard.live_window_ms), (5, 15_000));
@@ -268,6 +270,7 @@ fn keys_that_have_nothing_to_do_are_told() {
             json!({"plugin_runner": "/x"}),
             "`plugin_runner` is not used: the node starts the programs of `plugins` itself",
         ),
+        (json!({"testing": true}), "`testing` is not used: tests run what everybody runs"),
         (json!({"views_dir": "/x"}), "`views_dir` is not used: the page is part of the program"),
         (
             json!({"log4perl": {"appenders": {}}}),
@@ -479,10 +482,9 @@ fn files_for_others_have_their_own_password_only() {
         "users": {"a": "b"}, "tokens": ["c"], "tls": {"cert": "/c", "key": "/k"}, "own": [1],
     }));
     assert_eq!(plugin_file(&config), home.path().join("config.json-plugin"));
-    assert_eq!(task_runner_file(&config), home.path().join("config.json-task_runner"));
     for (path, auth) in [
         (plugin_file(&config), json!({"plugin": "p3"})),
-        (task_runner_file(&config), json!({"task_runner": "p2"})),
+        (home.path().join("config.json-task_runner"), json!({"task_runner": "p2"})),
     ] {
         let expected = json!({
             "mongohost": "mongodb://h:1/?ssl=true", "database": "d", "auth": auth, "own": [1],
