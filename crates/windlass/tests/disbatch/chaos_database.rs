@@ -7,7 +7,7 @@ use mongodb::bson::doc;
 use mongodb::bson::oid::ObjectId;
 use serde_json::json;
 
-use crate::harness::{Dialect, Fields, Home, PATIENCE, Proxy, until};
+use crate::harness::{Dialect, Fields, Home, PATIENCE, Program, Proxy, until};
 
 fn runs(home: &Home) -> HashMap<ObjectId, usize> {
     let mut runs = HashMap::new();
@@ -19,39 +19,37 @@ fn runs(home: &Home) -> HashMap<ObjectId, usize> {
 
 /// Ends of tasks that come while the database is away are written when it is back, and the tasks
 /// that ran on meanwhile are not orphaned by anybody.
-fn results_wait(dialect: Dialect) {
-    let home = Home::own(dialect);
-    let queue = home.line(&home.gated(), 4);
-    let tasks = home.add(queue, 2);
-    let mut dens = ["one", "two"].map(|name| home.den(name));
-    home.all_reach(&tasks, 0);
-    home.began(tasks[0]);
-    home.began(tasks[1]);
-    home.mongo.server().kill();
-    home.open(tasks[0]);
+#[test]
+fn results_wait_for_a_database_that_was_killed() {
+    let seed = Home::own(Dialect::Seed);
+    let homes = [seed.beside(), seed];
+    let queues = [0, 1].map(|at: usize| homes[at].line(&homes[at].gated(), 4));
+    let tasks = [0, 1].map(|at: usize| homes[at].add(queues[at], 2));
+    let mut dens: Vec<Program> =
+        homes.iter().flat_map(|home| ["one", "two"].map(|name| home.den(name))).collect();
+    for (home, tasks) in homes.iter().zip(&tasks) {
+        for task in tasks {
+            home.began(*task);
+            home.reaches(*task, 0);
+        }
+    }
+    let server = homes[1].mongo.server();
+    server.kill();
+    homes.iter().zip(&tasks).for_each(|(home, tasks)| home.open(tasks[0]));
     // Longer than a silent node is given.
-    until("it is told", || dens.iter().any(|den| den.console().contains("database")));
-    home.pause_for_orphans();
-    home.mongo.server().restart();
-    assert_eq!(home.reaches(tasks[0], 1).text("stdout"), Some("out"));
-    home.passes("one", 5);
-    assert_eq!(home.status(tasks[1]), 0);
-    home.open(tasks[1]);
-    home.reaches(tasks[1], 1);
-    let next = home.add(queue, 2);
-    home.open_all();
-    home.all_reach(&next, 1);
+    until("it is told", || dens.iter().all(|den| den.console().contains("database")));
+    homes[0].pause_for_orphans();
+    server.restart();
+    for ((home, queue), tasks) in homes.iter().zip(queues).zip(&tasks) {
+        assert_eq!(home.reaches(tasks[0], 1).text("stdout"), Some("out"));
+        home.passes("one", 4);
+        assert_eq!(home.status(tasks[1]), 0);
+        home.open_all();
+        home.reaches(tasks[1], 1);
+        let next = home.add(queue, 2);
+        home.all_reach(&next, 1);
+    }
     assert!(dens.iter_mut().all(|den| den.alive()));
-}
-
-#[test]
-fn results_wait_for_a_database_that_was_killed_in_the_seed() {
-    results_wait(Dialect::Seed);
-}
-
-#[test]
-fn results_wait_for_a_database_that_was_killed_in_the_released() {
-    results_wait(Dialect::Released);
 }
 
 /// Under load, in whichever moment of a claim, a start or an end it goes away.

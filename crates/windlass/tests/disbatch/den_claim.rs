@@ -95,7 +95,7 @@ fn parked_tasks_and_those_of_others_are_left_alone() {
         let good = home.add(queue, 1)[0];
         let _den = home.den("one");
         home.reaches(good, 1);
-        home.passes("one", 2);
+        home.passes("one", 1);
         let after: Vec<_> = left.iter().map(|(id, _)| home.mongo.get("tasks", *id)).collect();
         assert_eq!(after, before);
     });
@@ -111,7 +111,7 @@ fn active_queues_are_the_only_ones_and_ignored_ones_are_not() {
             let name = format!("node-{wanted}");
             let mut den = home.den_with(&name, keys);
             home.reaches(wanted, 1);
-            home.passes(&name, 2);
+            home.passes(&name, 1);
             assert_eq!(home.status(left), -2);
             home.mongo.delete("tasks", left);
             den.stop();
@@ -132,7 +132,7 @@ fn a_plugin_that_is_not_listed_leaves_its_tasks_queued() {
         let good = home.add(home.line(&home.ok(), 5), 1)[0];
         let den = home.den("one");
         home.reaches(good, 1);
-        home.passes("one", 2);
+        home.passes("one", 1);
         assert_eq!(left.map(|task| home.status(task)), [-2; 5]);
         assert_eq!(home.notes(), []);
         assert!(den.console().contains("Disbatch::Plugin::Unknown"), "{}", den.console());
@@ -150,7 +150,7 @@ fn a_program_that_is_not_there_leaves_its_tasks_queued_until_it_is() {
         std::fs::rename(&plugin, &away).unwrap();
         let task = home.add(home.line(&plugin, 5), 1)[0];
         let _den = home.den("one");
-        home.passes("one", 2);
+        home.passes("one", 1);
         assert_eq!(home.status(task), -2);
         std::fs::rename(&away, &plugin).unwrap();
         home.reaches(task, 1);
@@ -221,7 +221,7 @@ fn a_queue_deleted_while_its_task_runs_loses_nothing() {
         home.open_all();
         let ended = home.reaches(running, 1);
         assert_eq!(ended.text("stdout"), Some("out"));
-        home.passes("one", 2);
+        home.passes("one", 1);
         assert_eq!(home.status(waiting), -2);
         assert!(den.alive());
     });

@@ -109,7 +109,7 @@ fn a_program_may_be_run_before_every_pass() {
     fs::write(&hook, format!("#!/bin/sh\necho x >> {}\n", count.display())).unwrap();
     fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
     let _den = home.den_with("one", json!({"pre_hook": {"name": hook}}));
-    home.passes("one", 3);
+    home.passes("one", 2);
     assert!(fs::read_to_string(&count).unwrap().lines().count() >= 3);
 }
 
@@ -118,7 +118,7 @@ fn a_hook_that_fails_ends_the_node_only_when_it_is_fatal() {
     let home = Home::seed();
     let hook = |fatal: bool| json!({"pre_hook": {"name": "/bin/false", "fatal": fatal}});
     let mut den = home.den_with("one", hook(false));
-    home.passes("one", 2);
+    home.passes("one", 1);
     assert!(den.alive() && den.console().contains("/bin/false"), "{}", den.console());
     let mut fatal = home.den_unentered("two", hook(true));
     assert!(!fatal.ended().success());
@@ -137,13 +137,13 @@ fn the_active_document_of_the_config_collection_says_which_queues_are_served() {
     let (first, second) = (home.add(one, 1)[0], home.add(two, 1)[0]);
     let _den = home.den("one");
     home.reaches(first, 1);
-    home.passes("one", 2);
+    home.passes("one", 1);
     assert_eq!(home.status(second), -2);
     home.mongo.set("config", active, doc! {"activequeues": [], "ignorequeues": [one.to_hex()]});
     home.reaches(second, 1);
     home.passes("one", 1);
     let third = home.add(one, 1)[0];
-    home.passes("one", 2);
+    home.passes("one", 1);
     assert_eq!(home.status(third), -2);
     home.mongo.delete("config", active);
     home.reaches(third, 1);
@@ -162,7 +162,7 @@ fn the_config_collection_takes_plugins_away_but_adds_none() {
     home.mongo.insert("config", active);
     let _den = home.den("one");
     home.reaches(tasks[0], 1);
-    home.passes("one", 2);
+    home.passes("one", 1);
     assert_eq!([home.status(tasks[1]), home.status(tasks[2])], [-2, -2]);
     assert_eq!(home.notes(), []);
 }

@@ -70,7 +70,7 @@ fn an_orphan_stays_to_be_done() {
     one.kill();
     let _two = home.den("two");
     home.reaches(task, -6);
-    home.passes("two", 2);
+    home.passes("two", 1);
     assert_eq!(counters(&home, queue), (Some(1), Some(1)));
 }
 
@@ -91,6 +91,6 @@ fn a_released_queue_has_no_counters() {
     let task = home.add(queue, 1)[0];
     let _den = home.den("one");
     home.reaches(task, 1);
-    home.passes("one", 2);
+    home.passes("one", 1);
     assert_eq!(counters(&home, queue), (None, None));
 }

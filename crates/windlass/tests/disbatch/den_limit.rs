@@ -22,7 +22,7 @@ fn begun(home: &Home, tasks: &[ObjectId]) -> usize {
 /// Waits until so many run, and for the node to have had the chance to start more.
 fn settles(home: &Home, node: &str, tasks: &[ObjectId], count: usize) {
     until("enough of them run", || begun(home, tasks) >= count);
-    home.passes(node, 2);
+    home.passes(node, 1);
     assert_eq!(begun(home, tasks), count);
 }
 
@@ -44,7 +44,7 @@ fn a_node_runs_no_more_than_its_limit_over_all_queues() {
             home.open(*task);
             home.reaches(*task, 1);
         }
-        home.passes("one", 2);
+        home.passes("one", 1);
         assert_eq!(begun(&home, &tasks), 5);
         home.mongo.set("nodes", node, doc! {"maxthreads": Bson::Null});
         settles(&home, "one", &tasks, 9);
@@ -59,7 +59,7 @@ fn a_node_with_a_limit_of_zero_runs_nothing() {
         let node = limited(&home, "one", 0);
         let task = home.add(home.line(&home.ok(), 5), 1)[0];
         let _den = home.den("one");
-        home.passes("one", 3);
+        home.passes("one", 2);
         assert_eq!(home.status(task), -2);
         home.mongo.set("nodes", node, doc! {"maxthreads": 1});
         home.reaches(task, 1);
@@ -117,7 +117,7 @@ fn a_queue_of_zero_runs_nothing() {
         let (left, good) = (home.add(none, 1)[0], home.add(some, 1)[0]);
         let _den = home.den("one");
         home.reaches(good, 1);
-        home.passes("one", 2);
+        home.passes("one", 1);
         assert_eq!(home.status(left), -2);
         home.mongo.set("queues", none, doc! {home.dialect.limit(): 1});
         home.reaches(left, 1);

@@ -29,17 +29,22 @@ fn odd() -> Vec<Bson> {
     ]
 }
 
-/// Each field of a document in turn gets each odd value, and is missing once.
+/// Each field of a document in turn gets each odd value, and is missing once. Fields with a space
+/// between them get it together.
 fn damaged(document: &Document, fields: &[&str]) -> Vec<Document> {
     let mut all = Vec::new();
-    for field in fields {
+    for fields in fields {
         for value in odd() {
             let mut one = document.clone();
-            one.insert(*field, value);
+            for field in fields.split(' ') {
+                one.insert(field, value.clone());
+            }
             all.push(one);
         }
         let mut without = document.clone();
-        without.remove(field);
+        for field in fields.split(' ') {
+            without.remove(field);
+        }
         all.push(without);
     }
     all
@@ -49,7 +54,7 @@ fn damaged(document: &Document, fields: &[&str]) -> Vec<Document> {
 fn still_works(home: &Home, queue: ObjectId) {
     let task = home.add(queue, 1)[0];
     home.reaches(task, 1);
-    home.passes("one", 2);
+    home.passes("one", 1);
 }
 
 #[test]
@@ -115,10 +120,7 @@ fn odd_tasks_hold_nobody_and_none_is_stuck() {
             "status",
             "node",
             home.dialect.params(),
-            "ctime",
-            "mtime",
-            "stdout",
-            "stderr",
+            "ctime mtime stdout stderr",
             "windlass",
         ];
         let tasks = damaged(&whole, &fields);
@@ -153,7 +155,7 @@ fn odd_tasks_hold_nobody_and_none_is_stuck() {
             }
         }
         let done = home.mongo.count_now("tasks", doc! {"queue": queue, "status": 1});
-        assert!(done > 60, "{done}");
+        assert!(done > odd().len() as u64, "{done}");
     });
 }
 
@@ -165,8 +167,7 @@ fn odd_tasks_of_other_nodes_are_left_alone() {
             "queue": queue, "status": 0, "node": "elsewhere", home.dialect.params(): {"a": 1},
             "ctime": DateTime::now(), "mtime": DateTime::now(), "stdout": null, "stderr": null,
         };
-        let fields =
-            ["queue", "node", home.dialect.params(), "ctime", "mtime", "stdout", "windlass"];
+        let fields = ["queue", "node", home.dialect.params(), "ctime mtime stdout", "windlass"];
         let tasks: Vec<ObjectId> = damaged(&whole, &fields)
             .into_iter()
             .map(|task| home.mongo.insert("tasks", task))
@@ -176,7 +177,7 @@ fn odd_tasks_of_other_nodes_are_left_alone() {
         let free = home.line(&home.ok(), 9);
         let _den = home.den("one");
         still_works(&home, free);
-        home.passes("one", 4);
+        home.passes("one", 2);
         let after: Vec<Document> = tasks.iter().map(|id| home.mongo.get("tasks", *id)).collect();
         assert_eq!(format!("{after:?}"), format!("{before:?}"));
     });
@@ -202,7 +203,7 @@ fn odd_nodes_hold_nobody() {
         }
         let mut den = home.den("one");
         still_works(&home, queue);
-        home.passes("one", 4);
+        home.passes("one", 2);
         assert!(den.alive());
     });
 }
@@ -216,7 +217,7 @@ fn an_odd_limit_of_the_node_itself_is_told() {
         let entry = home.mongo.insert("nodes", entry);
         let task = home.add(queue, 1)[0];
         let mut den = home.den("one");
-        home.passes("one", 2);
+        home.passes("one", 1);
         assert_eq!(home.status(task), -2);
         assert!(den.console().contains("maxthreads"), "{}", den.console());
         home.mongo.set("nodes", entry, doc! {"maxthreads": Bson::Null});

@@ -31,7 +31,7 @@ fn our_documents_have_the_known_fields_and_one_of_ours() {
         let tasks = home.add(queue, 2);
         let _den = home.den("one");
         home.all_reach(&tasks, 1);
-        home.passes("one", 2);
+        home.passes("one", 1);
         let seed = home.dialect == Dialect::Seed;
         let mut task = BTreeSet::from([
             "_id", "queue", "status", "node", "ctime", "mtime", "stdout", "stderr", "complete",

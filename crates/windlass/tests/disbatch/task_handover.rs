@@ -133,7 +133,7 @@ fn a_handed_off_task_is_ended_by_its_plugin() {
         let ended = home.reaches(silent, 2);
         let why = ended.text("stderr").unwrap_or_default();
         assert!(why.starts_with("plugin did not update status"), "{ended}");
-        home.passes("one", 2);
+        home.passes("one", 1);
         let ended = home.mongo.get("tasks", task);
         assert_eq!(ended.int("status"), Some(6), "{ended}");
         assert_eq!((ended.text("stdout"), ended.text("stderr")), (Some("own"), Some("hand")));

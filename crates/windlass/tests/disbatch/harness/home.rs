@@ -71,6 +71,15 @@ impl Home {
         Self::with(Mongo::own(), dialect)
     }
 
+    /// In the same server, in the other dialect.
+    pub(crate) fn beside(&self) -> Self {
+        let other = match self.dialect {
+            Dialect::Seed => Dialect::Released,
+            Dialect::Released => Dialect::Seed,
+        };
+        Self::with(self.mongo.beside(), other)
+    }
+
     fn with(mongo: Mongo, dialect: Dialect) -> Self {
         let folder = TempDir::new().unwrap();
         Self { mongo, dialect, folder, plugins: Mutex::default() }

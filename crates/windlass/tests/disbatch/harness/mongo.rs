@@ -29,30 +29,38 @@ pub(crate) fn block_on<T>(asked: impl Future<Output = T>) -> T {
 pub(crate) struct Mongo {
     name: String,
     client: Client,
+    host: String,
     own: Option<MongoDb>,
 }
 
 impl Mongo {
     pub(crate) fn new() -> Self {
         let name = windlass_test_servers::mongodb().new_database();
-        Self { name, client: CLIENT.clone(), own: None }
+        Self { name, client: CLIENT.clone(), host: mongohost(), own: None }
     }
 
     /// In a server of its own, to be killed and frozen.
     pub(crate) fn own() -> Self {
         let server = MongoDb::start();
         let client = RUNTIME.block_on(Client::with_uri_str(server.url())).unwrap();
-        Self { name: server.new_database(), client, own: Some(server) }
+        Self { name: server.new_database(), client, host: server.url(), own: Some(server) }
     }
 
     /// The same database, for another thread.
     pub(crate) fn handle(&self) -> Self {
-        Self { name: self.name.clone(), client: self.client.clone(), own: None }
+        let (name, client, host) = (self.name.clone(), self.client.clone(), self.host.clone());
+        Self { name, client, host, own: None }
+    }
+
+    /// Another database in the same server.
+    pub(crate) fn beside(&self) -> Self {
+        let name = windlass_test_servers::mongodb().new_database();
+        Self { name, ..self.handle() }
     }
 
     /// What `mongohost` of a config says for its server.
     pub(crate) fn host(&self) -> String {
-        self.own.as_ref().map_or_else(mongohost, MongoDb::url)
+        self.host.clone()
     }
 
     #[track_caller]
