@@ -45,6 +45,7 @@ use tokio_util::sync::CancellationToken;
 use self::access::Guard;
 use self::body::Memory;
 use self::route::Routes;
+use self::task::files::Files;
 use crate::config::Config;
 use crate::database::{Clock, Database, DbError, User};
 use crate::dialect::Dialect;
@@ -123,6 +124,7 @@ struct Inner {
     known: Mutex<Known>,
     guard: Guard,
     memory: Memory,
+    files: Files,
     routes: Value,
 }
 
@@ -136,8 +138,9 @@ struct Known {
 impl Dci {
     fn new(config: Config, database: Database, routes: Value) -> Result<Dci, String> {
         let guard = Guard::new(&config.access)?;
-        let (clock, known, memory) = (Clock::system(), Mutex::default(), Memory::default());
-        Ok(Dci(Arc::new(Inner { config, database, clock, known, guard, memory, routes })))
+        let (clock, known) = (Clock::system(), Mutex::default());
+        let (memory, files) = (Memory::default(), Files::default());
+        Ok(Dci(Arc::new(Inner { config, database, clock, known, guard, memory, files, routes })))
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -177,6 +180,10 @@ impl Dci {
 
     fn memory(&self) -> &Memory {
         &self.0.memory
+    }
+
+    fn files(&self) -> &Files {
+        &self.0.files
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, Known> {

@@ -104,9 +104,9 @@ impl FromRequest<Dci> for Params {
 /// when it is many small things.
 fn weight(body: &[u8]) -> u64 {
     /// An object with its first field, as JSON and then as a document.
-    const OBJECT_BYTES: u64 = 1024;
-    /// Anything else.
-    const VALUE_BYTES: u64 = 64;
+    const OBJECT_BYTES: u64 = 2048;
+    /// Anything else, in both forms.
+    const VALUE_BYTES: u64 = 160;
     let (mut weight, mut in_text, mut escaped) = (0, false, false);
     for byte in body {
         match byte {
@@ -260,10 +260,10 @@ mod tests {
     #[test]
     fn many_small_things_weigh_more_than_their_bytes() {
         assert_eq!(weight(b""), 0);
-        assert_eq!(weight(br#"{"a":1}"#), 1024);
-        assert_eq!(weight(br#"[{"a":[1,2]},{}]"#), 2 * 1024 + 4 * 64);
+        assert_eq!(weight(br#"{"a":1}"#), 2048);
+        assert_eq!(weight(br#"[{"a":[1,2]},{}]"#), 2 * 2048 + 4 * 160);
         assert_eq!(weight(br#""text, {[ \" , {""#), 0);
-        assert_eq!(weight(b"a=1&b=2"), 64);
+        assert_eq!(weight(b"a=1&b=2"), 160);
     }
 
     #[test]

@@ -428,3 +428,23 @@ fn the_page_of_version_3_is_a_folder_of_web_root() {
     assert!(page.header("content-type").unwrap().starts_with("text/html"));
     assert_eq!(page.text(), "<p>old");
 }
+
+/// Who asks again would make them twice.
+#[test]
+fn what_was_made_before_something_went_wrong_is_told() {
+    let home = Home::seed();
+    let dci = v3(&home);
+    let queue = home.queue("demo");
+    home.mongo.insert_many("users", (0..600).map(|number| doc! {"n": number}).collect());
+    home.mongo.insert("users", doc! {"n": {"$oid": "x"}});
+    let body = json!({
+        "queueid": queue.to_hex(), "collection": "users", "jsonfilter": {},
+        "params": {"n": "document.n"},
+    });
+    let told = dci.http.post("/queue-create-tasks-from-query-json", &body).bad();
+    assert_eq!(told[0], json!(0));
+    assert!(told[1].as_str().unwrap().contains("$oid"), "{told}");
+    let made = told[2]["MongoDB::InsertManyResult"]["inserted_count"].as_u64().unwrap();
+    assert_eq!(home.mongo.count_now("tasks", doc! {}), made);
+    assert!(made > 0);
+}

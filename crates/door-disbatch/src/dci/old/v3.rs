@@ -13,6 +13,7 @@ use crate::dci::delete;
 use crate::dci::error::Failure;
 use crate::dci::param::{Params, is_true, limit_of};
 use crate::dci::route::Routes;
+use crate::dci::task::create;
 use crate::dci::task::list::{Found, Output, Shape};
 use crate::dci::task::search::tasks;
 use crate::dci::task::{filter, operator, options};
@@ -35,15 +36,21 @@ pub(super) fn add(routes: Routes) -> Routes {
     v3_create::add(routes)
 }
 
-/// `[0, why]`.
+/// `[0, why]`, and behind it what was made in spite of that.
 pub(super) struct Refused {
     status: StatusCode,
     why: Value,
+    made: Option<Value>,
 }
 
 impl Refused {
     pub(super) fn new(status: StatusCode, why: impl Into<Value>) -> Refused {
-        Refused { status, why: why.into() }
+        Refused { status, why: why.into(), made: None }
+    }
+
+    pub(super) fn with_made(failure: Failure) -> Refused {
+        let made = failure.body.get(create::RESULT).map(|made| json!({ create::RESULT: made }));
+        Refused { made, ..Refused::from(failure) }
     }
 
     pub(super) fn bad(why: impl Into<Value>) -> Refused {
@@ -70,7 +77,8 @@ impl From<DbError> for Refused {
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        Answer::new(json!([0, self.why])).status(self.status).into_response()
+        let told: Vec<Value> = [json!(0), self.why].into_iter().chain(self.made).collect();
+        Answer::new(told.into()).status(self.status).into_response()
     }
 }
 

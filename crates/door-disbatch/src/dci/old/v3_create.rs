@@ -15,9 +15,7 @@ use crate::dci::answer::Answer;
 use crate::dci::param::Params;
 use crate::dci::route::Routes;
 use crate::dci::task::ask::{self, Ask};
-use crate::dci::task::create::{self, Made};
-
-const RESULT: &str = "MongoDB::InsertManyResult";
+use crate::dci::task::create::{self, Made, RESULT};
 
 pub(super) fn add(routes: Routes) -> Routes {
     routes
@@ -76,7 +74,7 @@ async fn found(dci: &Dci, queue: &Value) -> Result<ObjectId, Refused> {
 
 async fn made(dci: &Dci, queue: ObjectId, ask: Ask) -> Result<Made, Refused> {
     let made = create::make(dci, queue, ask, NewTask::default()).await;
-    made.map_err(|broken| broken.failure.into())
+    made.map_err(|broken| Refused::with_made(broken.into_failure()))
 }
 
 /// `{success, "MongoDB::InsertManyResult": ..}`, with an error when nothing was made.

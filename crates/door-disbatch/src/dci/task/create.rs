@@ -27,7 +27,8 @@ const PARAMS_BYTES_MAX: usize = 16 * 1024 * 1024 - 64 * 1024;
 const IDS_SHOWN_MAX: usize = 100_000;
 
 const NO_QUEUE: &str = "queue not found";
-const RESULT: &str = "MongoDB::InsertManyResult";
+/// The name of what was made, in an answer.
+pub(crate) const RESULT: &str = "MongoDB::InsertManyResult";
 
 pub(crate) async fn create(State(dci): State<Dci>, params: Params) -> Result<Answer, Failure> {
     // A list alone names no queue.
@@ -198,15 +199,17 @@ impl Maker<'_> {
         let database = self.dci.database();
         let made = database.tasks_create(self.queue, &batch.tasks, self.dialect, now).await;
         let ids = made.map_err(|error| Failure::database("Could not create tasks", &error))?;
+        self.made.count += ids.len() as u64;
+        let shown = self.made.ids.len();
+        self.made.ids.extend(ids.iter().take(IDS_SHOWN_MAX - shown));
         // Who deletes a queue looks for tasks after it is gone, and we look for the queue after
         // the tasks are there: one of us sees the other.
         if database.queue(&self.queue.to_hex()).await?.is_none() {
             database.tasks_take_back(&ids).await?;
+            self.made.count -= ids.len() as u64;
+            self.made.ids.truncate(shown);
             return Err(Failure::bad(NO_QUEUE));
         }
-        self.made.count += ids.len() as u64;
-        let room = IDS_SHOWN_MAX - self.made.ids.len();
-        self.made.ids.extend(ids.into_iter().take(room));
         Ok(())
     }
 }

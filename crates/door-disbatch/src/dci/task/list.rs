@@ -4,7 +4,7 @@
 use std::io;
 
 use axum::body::Body;
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{TryStreamExt as _, stream};
@@ -13,11 +13,12 @@ use mongodb::action::Find;
 use mongodb::bson::{Bson, Document, RawDocumentBuf};
 use serde_json::Value;
 
+use super::files::{self, Leave};
 use super::show;
 use crate::database::DbError;
 use crate::dci::Dci;
+use crate::dci::error::Failure;
 use crate::doc::{Times, json_shown};
-use crate::gridfs;
 
 /// What is sent at once; one task may be longer.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -49,13 +50,35 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    pub(crate) async fn show(&self, dci: &Dci, mut task: Document) -> Value {
+    /// One task alone.
+    pub(crate) async fn response(&self, dci: &Dci, task: Document) -> Result<Response, Failure> {
+        let mut leave = None;
+        let text = self.text(dci, task, &mut leave).await?;
+        Ok(response(Body::from(files::sent(text, leave))))
+    }
+
+    async fn text(
+        &self,
+        dci: &Dci,
+        mut task: Document,
+        leave: &mut Option<Leave>,
+    ) -> Result<String, Failure> {
         match self.output {
             Output::Stored => {}
-            Output::Full => fill(dci, &mut task).await,
+            Output::Full => files::fill(dci, &mut task, leave).await?,
             Output::Terse => show::shorten(&mut task),
             Output::TerseAlways => show::shorten_all(&mut task),
         }
+        let value = self.shown(task);
+        let text = if self.pretty {
+            serde_json::to_string_pretty(&value)
+        } else {
+            serde_json::to_string(&value)
+        };
+        text.map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+    }
+
+    fn shown(&self, task: Document) -> Value {
         let task = Bson::Document(task);
         let mut shown = json_shown(&task, self.times);
         if let (true, Bson::Document(task), Value::Object(shown)) =
@@ -65,29 +88,11 @@ impl Shape {
         }
         shown
     }
-
-    async fn text(&self, dci: &Dci, task: Document) -> Result<String, serde_json::Error> {
-        let value = self.show(dci, task).await;
-        if self.pretty {
-            serde_json::to_string_pretty(&value)
-        } else {
-            serde_json::to_string(&value)
-        }
-    }
 }
 
-/// Puts the text of files in the place of their ids; what cannot be read keeps its id.
-async fn fill(dci: &Dci, task: &mut Document) {
-    for name in show::OUTPUT {
-        let Some(Bson::ObjectId(file)) = task.get(name) else { continue };
-        match gridfs::load(dci.database(), *file).await {
-            Ok(text) => drop(task.insert(name, text)),
-            Err(error) => {
-                let id = task.get("_id").map(ToString::to_string).unwrap_or_default();
-                tracing::warn!("Could not get task {id} {name}: {error}");
-            }
-        }
-    }
+fn response(body: Body) -> Response {
+    let json = HeaderValue::from_static("application/json");
+    ([(header::CONTENT_TYPE, json)], body).into_response()
 }
 
 /// Tasks that were asked for, the first of them looked at already.
@@ -121,8 +126,7 @@ impl Found {
                 None => Ok(None),
             }
         });
-        let json = HeaderValue::from_static("application/json");
-        ([(header::CONTENT_TYPE, json)], Body::from_stream(pieces)).into_response()
+        response(Body::from_stream(pieces))
     }
 }
 
@@ -137,22 +141,24 @@ struct Writing {
 impl Writing {
     /// The next piece, and what is left to write.
     async fn piece(mut self) -> io::Result<(Bytes, Option<Writing>)> {
-        let mut text = String::new();
+        let (mut text, mut leave) = (String::new(), None);
         if !self.begun {
             text.push('[');
         }
         while text.len() < PIECE_BYTES {
             let Some(task) = self.next().await.map_err(broken)? else {
                 text.push(']');
-                return Ok((text.into(), None));
+                return Ok((files::sent(text, leave), None));
             };
             if self.begun {
                 text.push(',');
             }
             self.begun = true;
-            text.push_str(&self.shape.text(&self.dci, task).await.map_err(broken)?);
+            let shown = self.shape.text(&self.dci, task, &mut leave).await;
+            let refused = |failure: Failure| broken(&failure.body["error"]);
+            text.push_str(&shown.map_err(refused)?);
         }
-        Ok((text.into(), Some(self)))
+        Ok((files::sent(text, leave), Some(self)))
     }
 
     async fn next(&mut self) -> Result<Option<Document>, DbError> {

@@ -4,6 +4,7 @@
 pub(super) mod ask;
 pub(super) mod create;
 mod extra;
+pub(super) mod files;
 pub(super) mod filter;
 mod index;
 pub(super) mod list;

@@ -72,22 +72,19 @@ pub(crate) async fn search(
     if options.limit != 1 {
         return Ok(found.into_response(&dci, shape));
     }
-    let task = shape.show(&dci, found.first().unwrap_or_default()).await;
-    Ok(params.answer(task).into_response())
+    shape.response(&dci, found.first().unwrap_or_default()).await
 }
 
 pub(crate) async fn one(
     State(dci): State<Dci>,
     Path(id): Path<String>,
     params: Params,
-) -> Result<Answer, Failure> {
+) -> Result<Response, Failure> {
     let missing = || Failure::not_found(format!("no task with id {id}"));
     let oid = ObjectId::parse_str(&id).map_err(|_| missing())?;
     let options = Options::read(&params.options).map_err(Failure::bad)?;
     let found = dci.database().one(tasks(&dci).find_one(doc! { "_id": oid })).await?;
-    let shape = shape(&options, true);
-    let task = shape.show(&dci, found.ok_or_else(missing)?).await;
-    Ok(Answer::new(task).pretty(shape.pretty))
+    shape(&options, true).response(&dci, found.ok_or_else(missing)?).await
 }
 
 fn shape(options: &Options, pretty: bool) -> Shape {
