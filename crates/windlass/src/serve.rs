@@ -52,7 +52,7 @@ pub(crate) fn run(flags: &Serve) -> anyhow::Result<ExitCode> {
 
 /// Thousands of workers may wait, each on a connection of its own: as many files may be open as the
 /// system lets us. Handlers are given a limit of their own.
-fn allow_open_files() {
+pub(crate) fn allow_open_files() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, ..limit };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {

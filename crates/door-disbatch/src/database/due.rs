@@ -35,7 +35,10 @@ impl Database {
             filter.insert("_id", doc! { "$gt": behind });
         }
         let tasks = self.tasks_collection();
-        self.all(tasks.find(filter).sort(doc! { "_id": 1 }), DUE_BATCH_MAX).await
+        // Their arguments may be large, and decide nothing.
+        let fields = doc! { "queue": 1, "status": 1, "node": 1, "windlass": 1, "stderr": 1 };
+        let find = tasks.find(filter).sort(doc! { "_id": 1 }).projection(fields);
+        self.all(find, DUE_BATCH_MAX).await
     }
 
     /// The statuses of these tasks; one that does not exist is not in the answer.

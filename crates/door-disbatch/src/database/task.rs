@@ -6,7 +6,7 @@ use mongodb::options::ReturnDocument;
 
 use super::{Database, DbError, Me};
 use crate::dialect::Dialect;
-use crate::doc::{Queue, Sort, Task};
+use crate::doc::{Queue, Sort, at, whole};
 use crate::status::{ACTIVE, CLAIMED, QUEUED, RUNNING};
 
 /// The most tasks of one node that are looked at, and so the most that it may have.
@@ -26,7 +26,6 @@ pub struct Run {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
     pub run: Run,
-    pub queue: ObjectId,
     pub status: i32,
     /// Somebody asked to end it.
     pub cancel: bool,
@@ -43,7 +42,7 @@ impl Run {
         let id = task.get_object_id("_id").ok()?;
         let ours = task.get_document("windlass").ok()?;
         let token = ours.get_str("run").ok()?.to_owned();
-        let attempt = ours.get("attempt").and_then(crate::doc::whole).unwrap_or(0);
+        let attempt = ours.get("attempt").and_then(whole).unwrap_or(0);
         Some(Self { id, token, attempt })
     }
 
@@ -89,7 +88,8 @@ impl Database {
         self.one(claim).await
     }
 
-    /// Gives a claimed task back. False: it is not ours any more, or it is started.
+    /// Gives a task back of which no program was started: it may stand as claimed, or as running
+    /// when the answer to its start was lost. False: it is not ours any more.
     pub async fn unclaim(
         &self,
         run: &Run,
@@ -101,7 +101,7 @@ impl Database {
             "$set": { "node": dialect.unclaimed(), "status": QUEUED, "mtime": now },
             "$unset": { "windlass.boot": "" },
         };
-        let filter = run.filter(me, CLAIMED);
+        let filter = run.filter(me, doc! { "$in": ACTIVE.to_vec() });
         let result = self.ask(self.tasks_collection().update_one(filter, update)).await?;
         Ok(result.matched_count == 1)
     }
@@ -129,7 +129,7 @@ impl Database {
             "node": &me.node, "status": { "$in": ACTIVE.to_vec() }, "windlass.boot": &me.boot,
         };
         let tasks = self.tasks_collection();
-        let find = tasks.find(filter).projection(doc! { "queue": 1, "status": 1, "windlass": 1 });
+        let find = tasks.find(filter).projection(doc! { "status": 1, "windlass": 1 });
         let documents = self.all(find, HELD_MAX).await?;
         Ok(documents.iter().filter_map(held).collect())
     }
@@ -139,15 +139,12 @@ impl Database {
     }
 }
 
+/// Only what is needed to give it back or to end it: the rest of it may be odd.
 fn held(document: &Document) -> Option<Held> {
     let run = Run::of(document)?;
-    match Task::read(document) {
-        Ok(task) => Some(Held { run, queue: task.queue, status: task.status, cancel: task.cancel }),
-        Err(odd) => {
-            tracing::warn!(task = %run.id, "a task of this node became odd: {odd}");
-            None
-        }
-    }
+    let status = i32::try_from(whole(document.get("status")?)?).ok()?;
+    let cancel = at(document, "windlass.cancel") == Some(&Bson::Boolean(true));
+    Some(Held { run, status, cancel })
 }
 
 /// What every node may take, but for tasks into which our own fields cannot be written.

@@ -16,6 +16,8 @@ const SHARE: u32 = 50;
 pub(super) struct Count {
     watch: CounterWatch,
     next: Option<Instant>,
+    /// When missing ones are counted next.
+    fill: Option<Instant>,
 }
 
 impl Count {
@@ -26,8 +28,11 @@ impl Count {
     ) -> Result<(), DbError> {
         let missing = |queue: &&Queue| queue.count_todo.is_none() || queue.count_total.is_none();
         let empty: Vec<ObjectId> = queues.iter().filter(missing).map(|queue| queue.id).collect();
-        if !empty.is_empty() {
-            let counts = database.queue_counts(&empty).await?;
+        let begin = Instant::now();
+        if !empty.is_empty() && self.fill.is_none_or(|next| begin >= next) {
+            let counted = database.queue_counts(&empty).await;
+            self.fill = Some(Instant::now() + begin.elapsed() * SHARE);
+            let counts = counted?;
             for queue in empty {
                 let real = real(counts.get(&queue).copied().unwrap_or_default());
                 database.counters_fill(queue, real).await?;
@@ -38,8 +43,9 @@ impl Count {
             return Ok(());
         }
         let ids: Vec<ObjectId> = queues.iter().map(|queue| queue.id).collect();
-        let counts = database.queue_counts(&ids).await?;
+        let counted = database.queue_counts(&ids).await;
         self.next = Some(Instant::now() + PAUSE_MIN.max(begin.elapsed() * SHARE));
+        let counts = counted?;
         self.watch.keep(&ids);
         for queue in queues {
             let (Some(todo), Some(total)) = (queue.count_todo, queue.count_total) else { continue };

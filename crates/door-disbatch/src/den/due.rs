@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use mongodb::bson::DateTime;
 use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, DateTime, Document};
 
 use crate::database::{DUE_BATCH_MAX, Database, DbError};
 use crate::doc::Task;
@@ -17,33 +17,37 @@ pub(super) struct Due {
 }
 
 impl Due {
-    /// One page. Answers how many tasks became queued.
-    pub(super) async fn step(
-        &mut self,
-        database: &Database,
-        now: DateTime,
-    ) -> Result<u64, DbError> {
+    /// One page.
+    pub(super) async fn step(&mut self, database: &Database, now: DateTime) -> Result<(), DbError> {
         let page = database.tasks_due(self.behind, now).await?;
         let last = page.last().and_then(|task| task.get_object_id("_id").ok());
         self.behind = last.filter(|_| page.len() >= DUE_BATCH_MAX);
         // A task that is odd stays where it is.
-        let tasks: Vec<Task> = page.iter().filter_map(|task| Task::read(task).ok()).collect();
-        let mut wanted: Vec<ObjectId> = tasks.iter().flat_map(|task| task.after.clone()).collect();
+        let read = |task: &Document| Some((Task::read(task).ok()?, task.get("stderr").cloned()));
+        let tasks: Vec<(Task, Option<Bson>)> = page.iter().filter_map(read).collect();
+        let mut wanted: Vec<ObjectId> =
+            tasks.iter().flat_map(|(task, _)| task.after.clone()).collect();
         wanted.sort_unstable();
         wanted.dedup();
         let statuses = match wanted.is_empty() {
             true => HashMap::new(),
             false => database.task_statuses(&wanted).await?,
         };
-        let mut queued = 0;
-        for task in &tasks {
-            match judge(&task.after, &statuses) {
-                Wait::Over => queued += u64::from(database.task_release(task.id, now).await?),
-                Wait::On => {}
-                Wait::InVain(why) => drop(database.task_keep_waiting(task.id, &why, now).await?),
+        for (task, stderr) in &tasks {
+            let done = match judge(&task.after, &statuses) {
+                Wait::Over => database.task_release(task.id, now).await,
+                Wait::On => continue,
+                Wait::InVain(why) if stderr.as_ref().and_then(Bson::as_str) == Some(&why) => {
+                    continue;
+                }
+                Wait::InVain(why) => database.task_keep_waiting(task.id, &why, now).await,
+            };
+            // One that the database refuses to change keeps no other one waiting.
+            if let Err(error @ DbError::Away(_)) = done {
+                return Err(error);
             }
         }
-        Ok(queued)
+        Ok(())
     }
 }
 

@@ -137,10 +137,10 @@ impl Term {
     }
 
     /// What was learnt of the servers, and of where other nodes are.
-    pub(super) fn learn_way(&self, hosts: Vec<Host>, routed: bool, far_nodes: bool) {
+    pub(super) fn learn_way(&self, hosts: Vec<Host>, vouched: bool, far_nodes: bool) {
         let mut way = lock(&self.way);
         way.hosts = self.entrance.database.hosts().into_iter().chain(hosts).collect();
-        (way.routed, way.far_nodes) = (routed, far_nodes);
+        (way.vouched, way.far_nodes) = (vouched, far_nodes);
     }
 
     /// Renews the lease until the name is lost. Dropping this lets the lease run out.

@@ -19,6 +19,8 @@ pub(super) struct Held {
 }
 
 impl Held {
+    /// Answers which of them the database goes on to show as ours although they are not here: as
+    /// long as it does, their holds have to stay.
     pub(super) async fn compare(
         &mut self,
         database: &Database,
@@ -26,7 +28,7 @@ impl Held {
         me: &Me,
         runs: &Runs,
         dialect: Dialect,
-    ) -> Result<(), DbError> {
+    ) -> Result<HashSet<String>, DbError> {
         let mut strange = HashSet::new();
         for held in database.claimed_by(me).await? {
             let (run, token) = (&held.run, &held.run.token);
@@ -37,6 +39,7 @@ impl Held {
             } else if held.status == CLAIMED {
                 tracing::info!(task = %run.id, "claimed without our knowing; given back");
                 runs::give_back(database, clock, run, me, dialect).await?;
+                runs.answered(token);
             } else if self.strange.contains(token) {
                 let ending = runs::ending(ORPHANED, "the node lost track of the task");
                 tracing::error!(task = %run.id, "runs without our knowing; orphaned");
@@ -46,17 +49,18 @@ impl Held {
                 strange.insert(token.clone());
             }
         }
-        self.strange = strange;
-        Ok(())
+        self.strange.clone_from(&strange);
+        Ok(strange)
     }
 }
 
-/// Drops the holds under our boot that no task here has.
+/// Drops the holds under our boot that no task has, neither here nor among the `standing`.
 pub(super) async fn drop_stray_holds(
     database: &Database,
     queues: &[Document],
     me: &Me,
     runs: &Runs,
+    standing: &HashSet<String>,
 ) -> Result<(), DbError> {
     for queue in queues {
         let (Some(Bson::Array(holds)), Ok(id)) =
@@ -67,7 +71,8 @@ pub(super) async fn drop_stray_holds(
         for hold in holds.iter().filter_map(Bson::as_document) {
             let mine = hold.get_str("boot").is_ok_and(|boot| boot == me.boot);
             if let (true, Ok(token)) = (mine, hold.get_str("id"))
-                && !runs.knows(token)
+                && !runs.needs_hold(token)
+                && !standing.contains(token)
             {
                 database.hold_drop(id, token).await?;
             }

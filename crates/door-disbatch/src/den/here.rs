@@ -3,6 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use rustix::time::{ClockId, clock_gettime};
 use windlass_core::launch::BootTime;
 
@@ -26,13 +28,16 @@ pub(super) fn host() -> String {
 
 /// Whether there is such a process. One that only waits to be reaped is dead.
 pub(super) fn is_alive(process: i64) -> bool {
-    match fs::read_to_string(format!("/proc/{process}/stat")) {
-        Ok(stat) => {
-            let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-            !matches!(state, Some('Z' | 'X'))
-        }
-        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+    let Some(id) = i32::try_from(process).ok().filter(|id| *id > 0).and_then(Pid::from_raw) else {
+        return false;
+    };
+    // Processes of other users may be hidden below /proc; a signal that we may not send finds them.
+    if test_kill_process(id) == Err(Errno::SRCH) {
+        return false;
     }
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    !matches!(state, Some('Z' | 'X'))
 }
 
 #[cfg(test)]

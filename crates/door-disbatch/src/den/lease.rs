@@ -49,8 +49,9 @@ pub(crate) type Host = (String, u16);
 pub(crate) struct Way {
     /// Named by the configuration, and by the servers themselves.
     pub(crate) hosts: BTreeSet<Host>,
-    /// Routers stand before the database; others may have other ones.
-    pub(crate) routed: bool,
+    /// Whoever looks would see that the server was restarted. Routers do not show it, and others
+    /// may have other ones.
+    pub(crate) vouched: bool,
     /// Other nodes of ours work on other machines.
     pub(crate) far_nodes: bool,
 }
@@ -61,7 +62,7 @@ impl Way {
     /// is down.
     pub(crate) fn witnesses(&self) -> Option<Vec<Host>> {
         let tunnel = self.far_nodes && self.hosts.iter().any(|(host, _)| is_loopback(host));
-        (!self.routed && !tunnel && !self.hosts.is_empty())
+        (self.vouched && !tunnel && !self.hosts.is_empty())
             .then(|| self.hosts.iter().cloned().collect())
     }
 }
@@ -88,7 +89,7 @@ mod tests {
 
     fn way(hosts: &[&str]) -> Way {
         let hosts = hosts.iter().map(|host| ((*host).to_owned(), 27017)).collect();
-        Way { hosts, ..Way::default() }
+        Way { hosts, vouched: true, far_nodes: false }
     }
 
     #[test]
@@ -99,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_router_and_a_tunnel_prove_nothing() {
-        let routed = Way { routed: true, ..way(&["a"]) };
+        let routed = Way { vouched: false, ..way(&["a"]) };
         assert_eq!(routed.witnesses(), None);
         for host in ["localhost", "127.0.0.1", "::1", "[::1]", "/tmp/mongodb.sock"] {
             assert!(way(&[host]).witnesses().is_some(), "{host}");

@@ -64,6 +64,11 @@ impl Liveness {
         Liveness { gap_max, tracks: HashMap::new(), last: None }
     }
 
+    /// A look that failed: the database may have been away for everybody.
+    pub(crate) fn miss(&mut self) {
+        self.last = None;
+    }
+
     pub(crate) fn look(&mut self, look: Look) {
         if self.last.as_ref().is_none_or(|last| self.away_between(last, &look)) {
             self.tracks.clear();
@@ -172,6 +177,17 @@ mod tests {
         watch.now += 8;
         watch.looks(44, beat(1));
         assert!(watch.silent() > 13 * SECOND, "a short one is none");
+    }
+
+    #[test]
+    fn a_look_that_failed_is_a_gap() {
+        let mut watch = Watch::new();
+        watch.looks(20, beat(1));
+        watch.liveness.miss();
+        watch.looks(21, beat(1));
+        assert_eq!(watch.silent(), Duration::ZERO);
+        watch.looks(25, beat(1));
+        assert!(watch.silent() > 3 * SECOND);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! | `pass`, `turn`, `limit` | claims in fair turns, within every limit |
 //! | `runs`, `held` | the tasks that this node has; compared with what the database says |
 //! | `plugins` | which queues are served, by which programs |
+//! | `tend` | what is not urgent, beside the passes: the next three |
 //! | `due` | tasks that wait for a time or for others |
 //! | `report`, `counters` | what the seed's dialect shows of queues |
 //! | `settings`, `hook` | settings that change while it runs; the program before each pass |
@@ -34,6 +35,7 @@ mod runs;
 mod said;
 mod settings;
 mod start;
+mod tend;
 mod turn;
 
 #[cfg(test)]
@@ -55,6 +57,8 @@ pub struct Tools {
     pub fence: Arc<dyn Fence>,
     /// Of the program, for the node's entry.
     pub version: String,
+    /// The most tasks that the machine has room for.
+    pub runs_max: u64,
 }
 
 /// Asks a node to end.

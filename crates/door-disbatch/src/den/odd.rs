@@ -11,10 +11,12 @@ use crate::doc::Queue;
 
 /// Between two looks for them.
 const LOOK_PAUSE: Duration = Duration::from_secs(10);
+/// Looking takes at most this part of the time, however many tasks there are.
+const SHARE: u32 = 50;
 
 #[derive(Debug, Default)]
 pub(super) struct OddTasks {
-    looked_at: Option<Instant>,
+    next: Option<Instant>,
 }
 
 impl OddTasks {
@@ -24,12 +26,14 @@ impl OddTasks {
         queues: &[Queue],
         said: &mut Said,
     ) -> Result<(), DbError> {
-        if self.looked_at.is_some_and(|looked_at| looked_at.elapsed() < LOOK_PAUSE) {
+        let begin = Instant::now();
+        if self.next.is_some_and(|next| begin < next) {
             return Ok(());
         }
-        self.looked_at = Some(Instant::now());
         let ids: Vec<_> = queues.iter().map(|queue| queue.id).collect();
-        for (id, odd) in database.tasks_odd(&ids).await? {
+        let found = database.tasks_odd(&ids).await;
+        self.next = Some(Instant::now() + LOOK_PAUSE.max(begin.elapsed() * SHARE));
+        for (id, odd) in found? {
             let text = odd.to_string();
             if said.is_news(&format!("task {id}"), &text) {
                 tracing::warn!(task = id, "a task is passed over: {text}");

@@ -21,7 +21,8 @@ pub(super) struct Seen {
     pub(super) queues: Vec<Document>,
     /// What the servers say of themselves.
     pub(super) hosts: Vec<Host>,
-    pub(super) routed: bool,
+    /// Whether a restart of the server would be seen.
+    pub(super) vouched: bool,
     owners: Vec<Owner>,
     holds: Vec<(Bson, Hold)>,
 }
@@ -49,6 +50,14 @@ impl Watch {
         database: &Database,
         clock: &Clock,
     ) -> Result<Seen, DbError> {
+        let seen = self.try_look(database, clock).await;
+        if seen.is_err() {
+            self.liveness.miss();
+        }
+        seen
+    }
+
+    async fn try_look(&mut self, database: &Database, clock: &Clock) -> Result<Seen, DbError> {
         let sent = self.begin.elapsed();
         let hello = database.hello().await?;
         if let Ok(time) = hello.get_datetime("localTime") {
@@ -58,7 +67,9 @@ impl Watch {
         let owners = database.owners().await?;
         let queues = database.queues().await?;
         let received = self.begin.elapsed();
-        let server = at(&hello, "topologyVersion.processId").cloned();
+        // Of several routers any may answer; which one it was says nothing of the database.
+        let routed = hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid");
+        let server = at(&hello, "topologyVersion.processId").filter(|_| !routed).cloned();
         let entries: Vec<(Node, Option<Bson>)> = entries
             .iter()
             .filter_map(|entry| {
@@ -67,11 +78,11 @@ impl Watch {
             .collect();
         let holds = holds(&queues);
         let signs = signs(&entries, &owners, &holds);
-        self.liveness.look(Look { sent, received, server, signs });
         let entries = entries.into_iter().map(|(node, _)| node).collect();
-        let (hosts, routed) =
-            (hosts(&hello), hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid"));
-        Ok(Seen { entries, queues, hosts, routed, owners, holds })
+        // Where a restart cannot be seen, others may not notice what we take for one.
+        let (hosts, vouched) = (hosts(&hello), server.is_some());
+        self.liveness.look(Look { sent, received, server, signs });
+        Ok(Seen { entries, queues, hosts, vouched, owners, holds })
     }
 
     /// Orphans what is nobody's any more. `me` is the boot of this node, when it has one.

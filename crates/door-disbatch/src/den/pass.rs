@@ -34,6 +34,8 @@ pub(super) struct Pass<'a> {
     /// The node's own.
     pub(super) limit: Limit,
     pub(super) stopping: &'a CancellationToken,
+    /// What the machine has room for.
+    pub(super) runs_max: u64,
 }
 
 /// Whether there may be more to take at once.
@@ -49,6 +51,7 @@ impl Pass<'_> {
         queues: &[(Queue, Plugin)],
         turns: &mut Turns,
         increase: &mut Increase,
+        said: &mut Said,
     ) -> Result<More, DbError> {
         let ids: Vec<ObjectId> = queues.iter().map(|(queue, _)| queue.id).collect();
         let mut open = turns.order(&ids);
@@ -60,7 +63,11 @@ impl Pass<'_> {
                 if !self.node_has_room(increase) {
                     return Ok(More::No);
                 }
-                if !self.queue_has_room(queue, increase) || !self.take(queue, plugin).await? {
+                if !self.queue_has_room(queue, increase) {
+                    continue;
+                }
+                let taken = self.take(queue, plugin).await;
+                if !taken_or_told(queue, taken, said)? {
                     continue;
                 }
                 turns.served(queue.id);
@@ -77,15 +84,15 @@ impl Pass<'_> {
     }
 
     fn node_has_room(&self, increase: &Increase) -> bool {
-        let count = self.runs.count();
-        let room = count < RUNS_MAX && self.limit.allows_one_more(count);
+        let places = self.runs.places();
+        let room = places < self.runs_max.min(RUNS_MAX) && self.limit.allows_one_more(places);
         let may = self.term.may_start() && !self.stopping.is_cancelled();
         room && increase.node_has_room() && may
     }
 
     /// The limit of a released queue holds over all nodes; holds share it out.
     fn queue_has_room(&self, queue: &Queue, increase: &Increase) -> bool {
-        let here = self.runs.count_of(queue.id);
+        let here = self.runs.places_of(queue.id);
         increase.has_room(queue.id) && queue.limit.allows_one_more(here)
     }
 
@@ -102,7 +109,18 @@ impl Pass<'_> {
                 return Ok(false);
             }
         }
-        let claimed = self.database.claim(queue, me, &token, self.clock.now()).await?;
+        let claimed = match self.database.claim(queue, me, &token, self.clock.now()).await {
+            Ok(claimed) => claimed,
+            Err(error @ DbError::Away(_)) => {
+                // It may still be made, however late.
+                self.runs.no_answer(token, queue.id);
+                return Err(error);
+            }
+            Err(refused) => {
+                self.drop_hold(shared, queue, &token).await?;
+                return Err(refused);
+            }
+        };
         let run = claimed.as_ref().and_then(Run::of);
         let (Some(task), Some(run)) = (claimed, run) else {
             self.drop_hold(shared, queue, &token).await?;
@@ -121,6 +139,29 @@ impl Pass<'_> {
 
     async fn drop_hold(&self, shared: bool, queue: &Queue, token: &str) -> Result<(), DbError> {
         if shared { self.database.hold_drop(queue.id, token).await } else { Ok(()) }
+    }
+}
+
+/// Whether a task was taken. What the database refuses concerns one queue, and keeps no other one
+/// from being served.
+fn taken_or_told(
+    queue: &Queue,
+    taken: Result<bool, DbError>,
+    said: &mut Said,
+) -> Result<bool, DbError> {
+    let subject = format!("claims {}", queue.id);
+    match taken {
+        Ok(taken) => {
+            said.is_over(&subject);
+            Ok(taken)
+        }
+        Err(error @ DbError::Away(_)) => Err(error),
+        Err(error) => {
+            if said.is_news(&subject, &error.to_string()) {
+                tracing::warn!(queue = queue.name, "no task of the queue can be taken: {error}");
+            }
+            Ok(false)
+        }
     }
 }
 

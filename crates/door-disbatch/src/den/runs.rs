@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document};
@@ -18,6 +19,8 @@ use crate::task::{self, EndHandle, Parts, Ran, Why, Work};
 #[derive(Clone, Default)]
 pub(super) struct Runs {
     by_token: Arc<Mutex<HashMap<String, Entry>>>,
+    /// Claims without an answer, which may still be made: each keeps its place for a while.
+    unanswered: Arc<Mutex<HashMap<String, (ObjectId, Instant)>>>,
     /// A task has ended, so that there may be room for another one.
     pub(super) ended: Arc<Notify>,
 }
@@ -38,16 +41,44 @@ pub(super) struct Claimed {
 }
 
 impl Runs {
-    pub(super) fn count(&self) -> u64 {
-        self.lock().len() as u64
+    /// The tasks that are here.
+    pub(super) fn count(&self) -> usize {
+        self.lock().len()
     }
 
-    pub(super) fn count_of(&self, queue: ObjectId) -> u64 {
-        self.lock().values().filter(|entry| entry.queue == queue).count() as u64
+    /// Those and all that may still come to be ours count against the node's limit.
+    pub(super) fn places(&self) -> u64 {
+        (self.lock().len() + lock(&self.unanswered).len()) as u64
+    }
+
+    /// The same of one queue.
+    pub(super) fn places_of(&self, queue: ObjectId) -> u64 {
+        let here = self.lock().values().filter(|entry| entry.queue == queue).count();
+        let open = lock(&self.unanswered).values().filter(|(of, _)| *of == queue).count();
+        (here + open) as u64
     }
 
     pub(super) fn knows(&self, token: &str) -> bool {
         self.lock().contains_key(token)
+    }
+
+    /// Whether the hold with this token is still needed.
+    pub(super) fn needs_hold(&self, token: &str) -> bool {
+        self.knows(token) || lock(&self.unanswered).contains_key(token)
+    }
+
+    pub(super) fn no_answer(&self, token: String, queue: ObjectId) {
+        lock(&self.unanswered).insert(token, (queue, Instant::now()));
+    }
+
+    /// What became of the claim is known.
+    pub(super) fn answered(&self, token: &str) {
+        lock(&self.unanswered).remove(token);
+    }
+
+    /// Claims that were made so long ago do not come any more.
+    pub(super) fn forget_older(&self, age: Duration) {
+        lock(&self.unanswered).retain(|_, (_, since)| since.elapsed() < age);
     }
 
     /// Ends one of them, if it is here.
@@ -76,12 +107,14 @@ impl Runs {
         tokio::spawn(async move {
             let work = Work { me: me.clone(), task, queue, plugin, dialect };
             let ran = task::run(&parts, work, ender).await;
+            let mut gone = ran != Ran::Unwritten;
             if ran == Ran::NotStarted {
                 let back = give_back(&parts.database, &parts.clock, &run, &me, dialect).await;
+                gone = back.is_ok();
                 report(back, &run, "given back");
             }
             // The limit counts a task as long as the database shows it as ours.
-            if dialect == Dialect::Released && ran != Ran::Unwritten {
+            if dialect == Dialect::Released && gone {
                 let dropped = parts.database.hold_drop(id, &run.token).await;
                 report(dropped, &run, "taken from its queue's limit");
             }
@@ -90,8 +123,12 @@ impl Runs {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
-        self.by_token.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.by_token)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Gives up the place of a task when it is dropped, whatever has happened to it.
@@ -143,5 +180,24 @@ pub(super) fn ending(status: i32, why: &str) -> Ending {
         cmd_exit: None,
         cmd_err: None,
         complete: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_without_an_answer_keeps_its_place_until_it_is_known_or_old() {
+        let (runs, queue) = (Runs::default(), ObjectId::new());
+        runs.no_answer("a".into(), queue);
+        runs.no_answer("b".into(), ObjectId::new());
+        assert_eq!((runs.places(), runs.places_of(queue), runs.count()), (2, 1, 0));
+        assert!(runs.needs_hold("a") && !runs.knows("a"));
+        runs.forget_older(Duration::from_secs(3600));
+        runs.answered("a");
+        assert_eq!((runs.places(), runs.needs_hold("a")), (1, false));
+        runs.forget_older(Duration::ZERO);
+        assert_eq!(runs.places(), 0);
     }
 }

@@ -4,11 +4,18 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use rustix::process::{Resource, getrlimit};
 use windlass_door_disbatch::den::{self, Tools, fence_time};
 use windlass_runner::CommandLauncher;
 use windlass_runner::fence::ProcessFence;
 
 use super::{live, read};
+use crate::serve;
+
+/// Open files that a task takes: its pipes, its process, and those of its end.
+const FILES_OF_A_TASK: u64 = 8;
+/// Open files for everything else: connections, logs, the fence.
+const FILES_APART: u64 = 128;
 
 pub(crate) fn run(config: &Path) -> anyhow::Result<ExitCode> {
     let (config, warnings) = read(config)?;
@@ -20,8 +27,15 @@ pub(crate) fn run(config: &Path) -> anyhow::Result<ExitCode> {
         let boot = format!("{:032x}", fastrand::u128(..));
         let time = fence_time(config.orphan_after);
         let fence = ProcessFence::start(program, &boot, time).map_err(sentence)?;
+        serve::allow_open_files();
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        let tools = Tools { launcher: Arc::new(launcher), fence, version };
+        let tools = Tools { launcher: Arc::new(launcher), fence, version, runs_max: runs_max() };
         den::run(config.clone(), tools, den::Stop { asked: stop.asked, now: stop.now }).await
     })
+}
+
+/// The most tasks that the allowed number of open files has room for.
+fn runs_max() -> u64 {
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    (files.saturating_sub(FILES_APART) / FILES_OF_A_TASK).max(1)
 }

@@ -13,36 +13,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::Document;
+use tokio::sync::watch;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use windlass_core::launch::{Fence, Launcher};
 
 use self::ending::{Ending, until};
-use super::counters::Count;
-use super::due::Due;
 use super::entry::{AbortOnDrop, Entrance, Term, idle};
 use super::held::{Held, drop_stray_holds};
 use super::limit::Increase;
-use super::odd::OddTasks;
 use super::orphan::{Watch, bury};
 use super::plugins::Programs;
 use super::runs::Runs;
 use super::said::Said;
 use super::settings::Settings;
 use super::start::Ready;
+use super::tend::{View, tend};
 use super::turn::Turns;
 use super::{Stop, Tools, here};
 use crate::config::{Config, Plugin, plugin_file};
 use crate::database::{Clock, Database, DbError, Me};
 use crate::dialect::Dialect;
 use crate::doc::{self, Limit, Queue};
-use crate::gridfs::Cleaner;
 use crate::task::{Parts, Temp, Why};
 
 const PASS_TIME: Duration = Duration::from_secs(1);
-/// Between two steps of the search for files that nothing points to.
-const CLEAN_PAUSE: Duration = Duration::from_secs(60);
 /// How long the node may take to give back what is left of it.
 const LEAVE_TIME_MAX: Duration = Duration::from_secs(5);
 
@@ -62,17 +58,15 @@ pub(super) struct Node {
     turns: Turns,
     programs: Programs,
     held: Held,
-    due: Due,
-    count: Count,
-    odd: OddTasks,
-    cleaner: Cleaner,
-    clean_at: Instant,
     said: Said,
     /// As the last pass has seen them.
     served: Vec<(Queue, Plugin)>,
     limit: Limit,
     increase: Increase,
     stopping: CancellationToken,
+    runs_max: u64,
+    /// For those who tend.
+    view: watch::Sender<View>,
 }
 
 /// Why a time under one boot is over.
@@ -84,7 +78,7 @@ enum Over {
 impl Node {
     pub(super) fn new(config: Config, tools: Tools, ready: Ready) -> Node {
         let Ready { database, for_tasks, clock, dialect, dialect_open, temp } = ready;
-        let Tools { launcher, fence, version } = tools;
+        let Tools { launcher, fence, version, runs_max } = tools;
         let entrance = Entrance {
             database: database.clone(),
             clock: clock.clone(),
@@ -112,15 +106,12 @@ impl Node {
             turns: Turns::default(),
             programs: Programs::default(),
             held: Held::default(),
-            due: Due::default(),
-            count: Count::default(),
-            odd: OddTasks::default(),
-            cleaner: Cleaner::default(),
-            clean_at: Instant::now() + CLEAN_PAUSE,
             said: Said::default(),
             served: Vec::new(),
             limit: Limit::At(0),
             stopping: CancellationToken::new(),
+            runs_max,
+            view: watch::Sender::new(View { dialect, queues: Vec::new() }),
         }
     }
 
@@ -206,6 +197,8 @@ impl Node {
 
     async fn serve(&mut self, term: &Arc<Term>, stop: &Stop) -> Result<Over, String> {
         let _renewing = AbortOnDrop::new(tokio::spawn(Arc::clone(term).keep()));
+        let tending = tend(self.database.clone(), self.clock.clone(), self.view.subscribe());
+        let _tending = AbortOnDrop::new(tokio::spawn(tending));
         let mut pass_at = interval(PASS_TIME);
         pass_at.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut ending = Ending::default();
@@ -261,8 +254,10 @@ impl Node {
         let database = self.database.clone();
         let leave = async {
             let (clock, runs) = (&self.clock, &self.runs);
-            self.held.compare(&database, clock, &term.me, runs, self.dialect).await?;
-            drop_stray_holds(&database, &database.queues().await?, &term.me, runs).await?;
+            let (me, dialect) = (&term.me, self.dialect);
+            let standing = self.held.compare(&database, clock, me, runs, dialect).await?;
+            let queues = database.queues().await?;
+            drop_stray_holds(&database, &queues, me, runs, &standing).await?;
             term.leave().await
         };
         match timeout(LEAVE_TIME_MAX, leave).await {

@@ -1,8 +1,6 @@
 //! What a node does each second, step by step.
 
-use tokio::time::Instant;
-
-use super::{CLEAN_PAUSE, Node, parts};
+use super::{Node, parts};
 use crate::database::DbError;
 use crate::den::entry::Term;
 use crate::den::held::drop_stray_holds;
@@ -12,6 +10,7 @@ use crate::den::orphan::Seen;
 use crate::den::pass::{self, More, Pass};
 use crate::den::report::report;
 use crate::den::start::write_files;
+use crate::den::tend::View;
 use crate::dialect::Dialect;
 use crate::doc::{self, Limit, Queue};
 
@@ -54,12 +53,15 @@ impl Node {
         let queues = pass::readable(&seen.queues, self.dialect, &mut self.said);
         self.update_entry(term, &queues).await?;
         let (database, clock, runs) = (self.database.clone(), self.clock.clone(), &self.runs);
+        runs.forget_older(self.settings.config.orphan_after);
         let compared = self.held.compare(&database, &clock, &term.me, runs, self.dialect).await;
-        self.tolerate("its own tasks", compared)?;
-        if self.dialect == Dialect::Released {
-            let dropped = drop_stray_holds(&database, &seen.queues, &term.me, &self.runs).await;
+        let standing = compared.as_ref().ok().filter(|_| self.dialect == Dialect::Released);
+        if let Some(standing) = standing {
+            let (me, queues) = (&term.me, &seen.queues);
+            let dropped = drop_stray_holds(&database, queues, me, &self.runs, standing).await;
             self.tolerate("holds", dropped)?;
         }
+        self.tolerate("its own tasks", compared.map(drop))?;
         let (node, boot) = (term.me.node.as_str(), Some(term.me.boot.as_str()));
         let cleared = self.watch.clear(&database, &seen, node, boot, clock.now()).await;
         self.tolerate("orphaned tasks", cleared)?;
@@ -70,31 +72,12 @@ impl Node {
             self.served.clear();
             return Ok(());
         }
-        let due = self.due.step(&database, clock.now()).await.map(drop);
-        self.tolerate("waiting tasks", due)?;
         self.increase =
             Increase::new(self.settings.config.node_increase, self.settings.config.queue_increase);
         let config = &self.settings.config;
         self.served = pass::served(&queues, &mut self.programs, config, &mut self.said);
-        self.claim(term).await?;
-        self.tend(&queues).await
-    }
-
-    /// What is not urgent.
-    async fn tend(&mut self, queues: &[Queue]) -> Result<(), DbError> {
-        let database = self.database.clone();
-        if self.dialect == Dialect::Seed {
-            let counted = self.count.step(&database, queues).await;
-            self.tolerate("counters", counted)?;
-        }
-        let told = self.odd.step(&database, queues, &mut self.said).await;
-        self.tolerate("tasks of the wrong types", told)?;
-        if Instant::now() >= self.clean_at {
-            self.clean_at = Instant::now() + CLEAN_PAUSE;
-            let cleaned = self.cleaner.step(&database, self.clock.now()).await.map(drop);
-            self.tolerate("files that nothing points to", cleaned)?;
-        }
-        Ok(())
+        self.view.send_replace(View { dialect: self.dialect, queues });
+        self.claim(term).await
     }
 
     /// Whether the settings are known: before that nothing may be claimed, because they may
@@ -128,7 +111,7 @@ impl Node {
             entry.boot.is_some() && entry.host.as_ref() != Some(&self.entrance.host)
         };
         let far = seen.entries.iter().any(elsewhere);
-        term.learn_way(seen.hosts.clone(), seen.routed, far);
+        term.learn_way(seen.hosts.clone(), seen.vouched, far);
         if self.dialect_open {
             let told = self.database.dialect(self.settings.config.dialect).await?;
             let before = std::mem::replace(&mut self.dialect, told.0);
@@ -185,8 +168,10 @@ impl Node {
             dialect: self.dialect,
             limit: self.limit,
             stopping: &self.stopping,
+            runs_max: self.runs_max,
         };
-        let more = pass.claim(&self.served, &mut self.turns, &mut self.increase).await?;
+        let more =
+            pass.claim(&self.served, &mut self.turns, &mut self.increase, &mut self.said).await?;
         if more == More::Perhaps {
             self.runs.ended.notify_one();
         }

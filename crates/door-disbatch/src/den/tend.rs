@@ -1,0 +1,77 @@
+//! What is not urgent, in tasks of its own, so that a large database that takes its time for it keeps
+//! nobody from claiming or from showing that he lives.
+
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::counters::Count;
+use super::due::Due;
+use super::odd::OddTasks;
+use super::said::Said;
+use crate::database::{Clock, Database, DbError};
+use crate::dialect::Dialect;
+use crate::doc::Queue;
+use crate::gridfs::Cleaner;
+
+/// Between two looks at waiting tasks, and between two rounds of everything else.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Between two steps of the search for files that nothing points to.
+const CLEAN_PAUSE: Duration = Duration::from_secs(60);
+
+/// What the last pass has seen.
+#[derive(Debug, Clone)]
+pub(super) struct View {
+    pub(super) dialect: Dialect,
+    pub(super) queues: Vec<Queue>,
+}
+
+/// Tends for ever; dropping it ends it.
+pub(super) async fn tend(database: Database, clock: Clock, view: watch::Receiver<View>) {
+    tokio::join!(wake(&database, &clock), look_after(&database, &clock, &view));
+}
+
+async fn wake(database: &Database, clock: &Clock) {
+    let (mut due, mut said) = (Due::default(), Said::default());
+    loop {
+        let woken = due.step(database, clock.now()).await;
+        tell(&mut said, "waiting tasks", woken);
+        sleep(PAUSE).await;
+    }
+}
+
+async fn look_after(database: &Database, clock: &Clock, view: &watch::Receiver<View>) {
+    let (mut count, mut odd, mut cleaner) =
+        (Count::default(), OddTasks::default(), Cleaner::default());
+    let mut said = Said::default();
+    let mut cleaned_at = Instant::now();
+    loop {
+        sleep(PAUSE).await;
+        let View { dialect, queues } = view.borrow().clone();
+        if dialect == Dialect::Seed {
+            let counted = count.step(database, &queues).await;
+            tell(&mut said, "counters", counted);
+        }
+        let told = odd.step(database, &queues, &mut said).await;
+        tell(&mut said, "tasks of the wrong types", told);
+        if cleaned_at.elapsed() >= CLEAN_PAUSE {
+            let cleaned = cleaner.step(database, clock.now()).await.map(drop);
+            tell(&mut said, "files that nothing points to", cleaned);
+            cleaned_at = Instant::now();
+        }
+    }
+}
+
+/// That the database is away is told by the passes.
+fn tell(said: &mut Said, what: &str, done: Result<(), DbError>) {
+    match done {
+        Ok(()) => drop(said.is_over(what)),
+        Err(DbError::Away(_)) => {}
+        Err(error) => {
+            if said.is_news(what, &error.to_string()) {
+                tracing::warn!("{what}: {error}");
+            }
+        }
+    }
+}
