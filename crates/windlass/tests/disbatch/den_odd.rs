@@ -262,3 +262,22 @@ fn odd_documents_of_the_config_collection_hold_nobody() {
     still_works(&home, queue);
     assert!(den.alive());
 }
+
+/// It is as large as a document may be, so that not even a claim can be written into it.
+#[test]
+fn a_task_that_cannot_be_changed_keeps_no_other_queue_waiting() {
+    const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+    in_both(|home| {
+        let [full, good] = [(); 2].map(|()| home.line(&home.ok(), 1));
+        let small = home.task(full, -2);
+        let bytes = home.mongo.get("tasks", small).to_vec().unwrap().len();
+        let pad = "x".repeat(DOCUMENT_BYTES_MAX - bytes - 30);
+        home.mongo.set("tasks", small, doc! {"pad": pad});
+        let mut den = home.den("one");
+        let tasks = home.add(good, 2);
+        home.all_reach(&tasks, 1);
+        assert_eq!(home.status(small), -2);
+        assert!(den.alive());
+        until("it is told", || den.console().contains("no task of the queue can be taken"));
+    });
+}
