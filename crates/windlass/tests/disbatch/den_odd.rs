@@ -1,4 +1,4 @@
-//! Documents of other programs with a wrong type in every field: a clear line, and the work goes on.
+//! Documents of others with a wrong type in every field: a clear line, and the work goes on.
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::spec::BinarySubtype;
@@ -130,7 +130,7 @@ fn odd_tasks_hold_nobody_and_none_is_stuck() {
         still_works(&home, good);
         until("none is being worked on", || home.active(queue) == 0);
         home.passes("one", 1);
-        // What is ours and no document cannot be written to: nobody takes that task, and it is told.
+        // Nobody can take a task whose `windlass` is no document, and that is told.
         let open = doc! {"queue": queue, "status": -2, "node": home.dialect.nobody()};
         let is_ours = |task: &Document| {
             let own = task.get("windlass");

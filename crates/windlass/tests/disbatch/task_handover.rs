@@ -30,7 +30,8 @@ fn by_default_a_file_holds_the_task_and_another_takes_the_result() {
         let queue = home.line(&plugin, 1);
         let (date, other) = (DateTime::from_millis(1_461_693_573_000), Bson::Null);
         let params = doc! {
-            "user": "ashley@example.com", "n": 5, "big": 5_000_000_000_i64, "list": [1, "two", other],
+            "user": "ashley@example.com", "n": 5, "big": 5_000_000_000_i64,
+            "list": [1, "two", other],
             "at": date, "id": queue, "deep": {"a": {"b": true}}, "text": "ü \" \\ \n €",
         };
         let task = home.task_with(queue, -2, doc! {home.dialect.params(): params, "ctime": date});

@@ -98,7 +98,7 @@ fn odd_answers() -> Vec<Case> {
         },
         // Keys that nobody knows do no harm, nor do those that would change the task.
         case(
-            "answer '{\"status\":1,\"stdout\":\"o\",\"stderr\":\"e\",\"node\":\"x\",\"_id\":5,\"mtime\":0}'",
+            r#"answer '{"status":1,"stdout":"o","stderr":"e","node":"x","_id":5,"mtime":0}'"#,
             1,
             "e",
         ),
