@@ -33,6 +33,8 @@ pub struct Launched {
     pub timed_out: bool,
     /// Why it could not be started.
     pub failure: Option<String>,
+    /// It could not be started because the machine was at a limit; it may be possible later.
+    pub exhausted: bool,
 }
 
 /// What a command wrote to one stream.
@@ -85,6 +87,9 @@ pub trait Fence: Send + Sync + 'static {
     /// How often it has ended what was started because no tick came in time. It is counted before
     /// anything dies, so that whoever sees a death can ask who it was.
     fn fired(&self) -> u64;
+
+    /// Whether the time from the last tick is still running. When it is over, nothing may be started.
+    fn allows(&self) -> bool;
 
     /// The process that watches. Absent while none does; then nothing may be started.
     fn process_id(&self) -> Option<u32>;

@@ -8,6 +8,8 @@ use std::str::FromStr;
 
 use rustix::process::Pid;
 
+use crate::launch::is_exhaustion;
+
 /// Most that is read of a process's environment.
 const ENVIRON_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Fields of `/proc/<pid>/stat`, counted from 0 behind the name.
@@ -50,11 +52,29 @@ pub(crate) fn table() -> Vec<Entry> {
 
 /// Whether the environment with which the process was started has such a variable (`NAME=value`).
 pub(crate) fn environ_has(pid: Pid, wanted: impl Fn(&[u8]) -> bool) -> bool {
+    environ(pid).is_ok_and(|environ| environ.split(|byte| *byte == 0).any(wanted))
+}
+
+/// All processes whose environment has such a variable. An error is a lack of descriptors or
+/// memory, and not an answer.
+pub(crate) fn marked(wanted: impl Fn(&[u8]) -> bool) -> io::Result<Vec<Pid>> {
+    let mut marked = Vec::new();
+    for pid in pids()? {
+        match environ(pid) {
+            Ok(environ) if environ.split(|byte| *byte == 0).any(&wanted) => marked.push(pid),
+            Err(reason) if is_exhaustion(&reason) => return Err(reason),
+            // It has none, is gone, or is somebody else's.
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(marked)
+}
+
+fn environ(pid: Pid) -> io::Result<Vec<u8>> {
     let mut environ = Vec::new();
     let path = format!("/proc/{}/environ", pid.as_raw_nonzero());
-    let read =
-        File::open(path).and_then(|file| file.take(ENVIRON_BYTES_MAX).read_to_end(&mut environ));
-    read.is_ok() && environ.split(|byte| *byte == 0).any(wanted)
+    File::open(path)?.take(ENVIRON_BYTES_MAX).read_to_end(&mut environ)?;
+    Ok(environ)
 }
 
 /// Whether the process works in this directory or below it.

@@ -237,37 +237,32 @@ pub(crate) fn kill_leftovers(dir_prefix: &Path) {
     let start = marker(dir_prefix);
     let carries = |variable: &[u8]| variable.starts_with(start.as_bytes());
     for round in 0..ROUNDS_MAX {
-        let killed = kill_marked(carries);
-        if killed == 0 {
-            return;
-        }
-        if round == 0 {
-            tracing::warn!(processes = killed, "killed what an earlier daemon left running");
+        match kill_marked(carries) {
+            Ok(0) => return,
+            Ok(killed) if round == 0 => {
+                tracing::warn!(processes = killed, "killed what an earlier daemon left running");
+            }
+            // What cannot be seen now may be seen in the next round.
+            Ok(_) | Err(_) => {}
         }
         std::thread::sleep(ROUND_PAUSE_MIN);
     }
 }
 
 /// Kills all that has such a variable in its environment, and all that descends from it. Returns
-/// how many processes that were; what was just being started may have been missed.
-pub(crate) fn kill_marked(carries: impl Fn(&[u8]) -> bool) -> usize {
-    let found = stop_all(|| match marked(&carries) {
-        none if none.is_empty() => none,
-        some => with_descendants(some, &proc::table()),
+/// how many processes that were; what was just being started may have been missed. An error is a
+/// lack of descriptors or memory, and says nothing of what is there.
+pub(crate) fn kill_marked(carries: impl Fn(&[u8]) -> bool) -> io::Result<usize> {
+    let first = proc::marked(&carries)?;
+    if first.is_empty() {
+        return Ok(0);
+    }
+    let found = stop_all(|| {
+        let marked = proc::marked(&carries).unwrap_or_else(|_| first.clone());
+        with_descendants(marked, &proc::table())
     });
     signal_all(&found, Signal::KILL);
-    found.len()
-}
-
-/// Whether anything has such a variable in its environment.
-pub(crate) fn any_marked(carries: impl Fn(&[u8]) -> bool) -> bool {
-    !marked(&carries).is_empty()
-}
-
-fn marked(carries: &impl Fn(&[u8]) -> bool) -> Vec<Pid> {
-    let mut marked = proc::pids().unwrap_or_default();
-    marked.retain(|pid| proc::environ_has(*pid, carries));
-    marked
+    Ok(found.len())
 }
 
 /// Reaps the zombie if it is an orphan. Returns whether to look again: when it could not be

@@ -3,10 +3,10 @@
 //! but the node's name. Also what a plugin does to the database on its own.
 
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{DateTime, Document, doc};
+use mongodb::bson::{Bson, DateTime, Document, doc};
 
 use super::finish::{Ending, Finished};
-use super::{Database, DbError, Me, Run};
+use super::{Database, DbError, Me, Run, no_boot};
 use crate::dialect::Dialect;
 use crate::status::{CLAIMED, RUNNING, SUCCEEDED};
 
@@ -34,7 +34,10 @@ impl Claim {
                 "_id": run.id, "node": &me.node,
                 "windlass.boot": &me.boot, "windlass.run": &run.token,
             },
-            Self::Runner { node, id } => doc! { "_id": id, "node": node },
+            // What one of our nodes has is never a runner's.
+            Self::Runner { node, id } => {
+                doc! { "_id": id, "node": node, "windlass.boot": no_boot() }
+            }
         }
     }
 
@@ -139,17 +142,38 @@ impl Database {
     }
 
     /// Makes a task running again that its plugin has ended badly, so that it can be ended well.
-    /// False: it is not ours any more.
-    pub async fn claim_take_back(&self, claim: &Claim) -> Result<bool, DbError> {
+    /// `from` is the status that it was seen with, so that a late change does no harm.
+    pub async fn claim_take_back(
+        &self,
+        claim: &Claim,
+        from: Option<&Bson>,
+    ) -> Result<bool, DbError> {
+        let mut filter = claim.filter();
+        match from {
+            Some(status) => filter.insert("status", doc! { "$eq": status }),
+            None => filter.insert("status", doc! { "$exists": false }),
+        };
         let update = doc! { "$set": { "status": RUNNING } };
         let tasks = self.tasks_collection();
-        Ok(self.ask(tasks.update_one(claim.filter(), update)).await?.matched_count == 1)
+        Ok(self.ask(tasks.update_one(filter, update)).await?.matched_count == 1)
     }
 
-    /// Takes what a plugin left for a task in `results`.
-    pub async fn result_take(&self, task: ObjectId) -> Result<Option<Document>, DbError> {
-        let results = self.collection("results");
-        self.one(results.find_one_and_delete(doc! { "_id": task })).await
+    /// A start whose answer was lost and after which nothing was started is taken back.
+    pub async fn claim_unstart(&self, claim: &Claim) -> Result<(), DbError> {
+        let update = doc! { "$set": { "status": CLAIMED } };
+        let tasks = self.tasks_collection();
+        self.ask(tasks.update_one(claim.filter_at(RUNNING), update)).await?;
+        Ok(())
+    }
+
+    /// What a plugin left for a task in `results`.
+    pub async fn result(&self, task: ObjectId) -> Result<Option<Document>, DbError> {
+        self.one(self.collection("results").find_one(doc! { "_id": task })).await
+    }
+
+    pub async fn result_remove(&self, task: ObjectId) -> Result<(), DbError> {
+        self.ask(self.collection("results").delete_one(doc! { "_id": task })).await?;
+        Ok(())
     }
 }
 

@@ -5,6 +5,7 @@
 //!                                └─ is ended: why ──► what it gave ─────────┴─► written
 //! ```
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use windlass_core::launch::{Fence, LaunchSpec, Launched, Launcher, Output};
 use super::ender::Ender;
 use super::handover::{self, is_by_file};
 use super::outcome::{self, Answer, Exit, HandedOff, Reply, Verdict, Why};
-use super::temp::{RESPONSE_BYTES_MAX, Temp};
+use super::temp::{RESPONSE_BYTES_MAX, Temp, is_exhaustion};
 use super::write::{self, GaveUp, until_back};
 use crate::config::{Gfs, Plugin, PluginKind};
 use crate::database::{Claim, Clock, Database, DbError, Me, Run};
@@ -88,6 +89,11 @@ async fn start(parts: &Parts, claim: &Claim, ender: &Ender) -> Result<(), Ran> {
     let mut told = None;
     loop {
         if ender.was_asked().is_some() {
+            if told.is_some()
+                && let Err(error) = parts.database.claim_unstart(claim).await
+            {
+                tracing::warn!(task = %claim.id(), %error, "a task cannot be given back yet");
+            }
             return Err(Ran::NotStarted);
         }
         match parts.database.claim_start(claim, parts.clock.now()).await {
@@ -158,12 +164,12 @@ impl One<'_> {
             Ok(word) => word,
             Err(why) => return self.end(Verdict::failed(why), None).await,
         };
-        if let Some(why) = self.ender.was_asked() {
-            return self.end(outcome::cut_short(why, Answer::NoResult), None).await;
-        }
         let words =
             handover::words(plugin.kind, &self.parts.plugin_config, &task_word, self.parts.quiet);
-        let (exit, why) = self.launch(&plugin, words, limit).await;
+        let (exit, why) = match self.launch(&plugin, words, limit).await {
+            Ok(ended) => ended,
+            Err(why) => return self.not_launched(why).await,
+        };
         tracing::info!(task = id, exit = exit.number(), text = exit.text(), "plugin ended");
         if let (Exit::NotStarted(fault), None) = (&exit, why) {
             return self.end(Verdict::unable_to_start(fault), Some(&exit)).await;
@@ -183,20 +189,19 @@ impl One<'_> {
     async fn hand_over(&self, plugin: &Plugin) -> Result<Result<String, String>, GaveUp> {
         let id = self.claim.id();
         if is_by_file(plugin.kind) {
-            let (temp, json) = (Arc::clone(&self.parts.temp), handover::task_json(self.task));
-            let written = spawn_blocking(move || {
+            let json = handover::task_json(self.task);
+            let write = move |temp: &Temp| {
                 temp.remove(id);
                 temp.write_task(id, json.as_bytes())
-            });
-            let written = written.await.map_err(std::io::Error::other).and_then(|path| path);
-            return Ok(match written {
+            };
+            return Ok(match self.on_disk(write).await? {
                 Ok(path) => Ok(path.display().to_string()),
                 Err(error) => Err(format!("could not create task file: {error}")),
             });
         }
         if plugin.kind == PluginKind::Mongo {
-            let taken = until_back(&self.ender, || self.parts.database.result_take(id)).await?;
-            if let Err(error) = taken {
+            let removed = until_back(&self.ender, || self.parts.database.result_remove(id)).await?;
+            if let Err(error) = removed {
                 return Ok(Err(format!(
                     "could not delete any pre-existing result for task in 'results' collection: \
                      {error}"
@@ -206,31 +211,78 @@ impl One<'_> {
         Ok(Ok(id.to_hex()))
     }
 
-    /// Runs the program to its end, and says why if it was ended.
+    /// Works with files, again and again while the machine is at a limit.
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        work: impl Fn(&Temp) -> io::Result<T> + Clone + Send + 'static,
+    ) -> Result<io::Result<T>, GaveUp> {
+        loop {
+            let (temp, work) = (Arc::clone(&self.parts.temp), work.clone());
+            let done = spawn_blocking(move || work(&temp)).await;
+            let done = done.map_err(io::Error::other).and_then(|done| done);
+            match &done {
+                Err(error) if is_exhaustion(error) => {
+                    tracing::warn!(task = %self.claim.id(), %error, "a task waits for its files");
+                }
+                _ => return Ok(done),
+            }
+            tokio::select! {
+                () = tokio::time::sleep(write::PAUSE) => {}
+                () = self.ender.given_up() => return Err(GaveUp),
+            }
+        }
+    }
+
+    /// Runs the program to its end, and says why if it was ended. An error says why it was never
+    /// started.
     async fn launch(
         &self,
         plugin: &Plugin,
         args: Vec<String>,
         limit: Option<Duration>,
-    ) -> (Exit, Option<Why>) {
-        let mut ender = self.ender.clone();
-        let fence = self.parts.fence.as_deref();
-        // Without a fence nothing may be started; one that died is replaced at once.
-        while fence.is_some_and(|fence| fence.process_id().is_none()) {
-            if let Some(why) = ender.was_asked() {
-                return (Exit::NotStarted("there is no fence".into()), Some(why));
-            }
-            tokio::time::sleep(FENCE_PAUSE).await;
-        }
-        let fired = fence.map(Fence::fired);
-        let running = self.parts.launcher.launch(LaunchSpec {
+    ) -> Result<(Exit, Option<Why>), Why> {
+        let spec = LaunchSpec {
             program: plugin.program.display().to_string(),
             args,
             cwd: None,
-            env: fence.map(Fence::mark).into_iter().collect(),
+            env: self.parts.fence.as_deref().map(Fence::mark).into_iter().collect(),
             output_bytes_max: LOG_BYTES_MAX,
             time_limit: limit,
-        });
+        };
+        loop {
+            self.may_start().await?;
+            let (launched, why) = self.launch_once(spec.clone()).await;
+            if !launched.exhausted {
+                return Ok((Exit::of(&launched), why));
+            }
+            let failure = launched.failure.unwrap_or_default();
+            tracing::warn!(task = %self.claim.id(), failure, "a task waits for its program");
+            tokio::time::sleep(write::PAUSE).await;
+        }
+    }
+
+    /// Waits for a fence, without which nothing may be started; one that died is replaced at once.
+    async fn may_start(&self) -> Result<(), Why> {
+        loop {
+            if let Some(why) = self.ender.was_asked() {
+                return Err(why);
+            }
+            let Some(fence) = self.parts.fence.as_deref() else { return Ok(()) };
+            match fence.process_id() {
+                Some(_) if fence.allows() => return Ok(()),
+                // The task may be somebody else's by now.
+                Some(_) => return Err(Why::Fenced),
+                None => tokio::time::sleep(FENCE_PAUSE).await,
+            }
+        }
+    }
+
+    async fn launch_once(&self, spec: LaunchSpec) -> (Launched, Option<Why>) {
+        let mut ender = self.ender.clone();
+        let fence = self.parts.fence.as_deref();
+        let fired = fence.map(Fence::fired);
+        let limit = spec.time_limit;
+        let running = self.parts.launcher.launch(spec);
         let mut asked = None;
         let launched = loop {
             tokio::select! {
@@ -242,15 +294,26 @@ impl One<'_> {
             }
         };
         self.log(&launched);
-        let exit = Exit::of(&launched);
         let fired = fence.is_some_and(|fence| Some(fence.fired()) != fired);
-        let why = match (&exit, launched.timed_out) {
+        let why = match (&Exit::of(&launched), launched.timed_out) {
             // It ended by itself before it could be ended.
             (Exit::Code(_) | Exit::NotStarted(_), _) => None,
             (_, true) => limit.map(Why::TimeLimit),
             (_, false) => asked.or(fired.then_some(Why::Fenced)),
         };
-        (exit, why)
+        (launched, why)
+    }
+
+    /// Nothing was started: a node gives the task back; who called a runner expects its end.
+    async fn not_launched(&self, why: Why) -> Result<Ran, GaveUp> {
+        let Claim::Node { .. } = self.claim else {
+            return self.end(outcome::cut_short(why, Answer::NoResult), None).await;
+        };
+        let unstart = || self.parts.database.claim_unstart(self.claim);
+        let back = until_back(&self.ender, unstart).await?;
+        // Whether it is still ours is seen when it is given back.
+        self.told(back);
+        Ok(Ran::NotStarted)
     }
 
     /// Its own streams are not the task's output.
@@ -268,12 +331,16 @@ impl One<'_> {
     async fn answer(&self, kind: PluginKind) -> Result<Answer, GaveUp> {
         let id = self.claim.id();
         if is_by_file(kind) {
-            let temp = Arc::clone(&self.parts.temp);
-            let read = spawn_blocking(move || temp.read_response(id, RESPONSE_BYTES_MAX)).await;
+            let read = move |temp: &Temp| temp.read_response(id, RESPONSE_BYTES_MAX);
+            let read = self.on_disk(read).await?;
             return Ok(read.unwrap_or_else(|error| Answer::Unreadable(error.to_string())));
         }
-        let taken = until_back(&self.ender, || self.parts.database.result_take(id)).await?;
-        Ok(match taken {
+        // Read and removed apart, because an answer may be lost on its way.
+        let database = &self.parts.database;
+        let read = until_back(&self.ender, || database.result(id)).await?;
+        let removed = until_back(&self.ender, || database.result_remove(id)).await?;
+        self.told(removed);
+        Ok(match read {
             Ok(Some(document)) => Answer::Reply(reply(&document)),
             Ok(None) => Answer::NoResult,
             Err(error) => Answer::Unreadable(format!("'results' collection: {error}")),
@@ -297,7 +364,7 @@ impl One<'_> {
             (HandedOff::Mended(_), Some(why)) => outcome::cut_short(why, Answer::Reply(task)),
             (HandedOff::Mended(verdict), None) => verdict,
         };
-        self.take_back().await?;
+        self.take_back(&standing).await?;
         self.end(verdict, Some(exit)).await
     }
 
@@ -319,13 +386,14 @@ impl One<'_> {
         exit: &Exit,
         status: i32,
     ) -> Result<Ran, GaveUp> {
-        self.take_back().await?;
+        self.take_back(standing).await?;
         let output = |name| standing.get(name).cloned().unwrap_or(Bson::Null);
         self.finish(status, output("stdout"), output("stderr"), Some(exit)).await
     }
 
-    async fn take_back(&self) -> Result<(), GaveUp> {
-        let back = || self.parts.database.claim_take_back(self.claim);
+    async fn take_back(&self, standing: &Document) -> Result<(), GaveUp> {
+        let from = standing.get("status");
+        let back = || self.parts.database.claim_take_back(self.claim, from);
         let back = until_back(&self.ender, back).await?;
         // Whether it is ours is seen when it is ended.
         self.told(back);

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use mongodb::bson::oid::ObjectId;
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use super::outcome::Answer;
 use super::response;
@@ -23,6 +24,10 @@ const LOCK: &str = "lock";
 const SWEEP_AGE: Duration = Duration::from_secs(60);
 const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
+const WRITABLE_BY_ALL: u32 = 0o002;
+/// Only the owner of what lies in such a directory may rename it.
+const STICKY: u32 = 0o1000;
+const ROOT: u32 = 0;
 
 /// The directory of this start. It is removed when this is dropped.
 pub struct Temp {
@@ -53,13 +58,14 @@ impl Temp {
         Ok(path)
     }
 
-    /// What the plugin wrote for a task.
-    pub(crate) fn read_response(&self, task: ObjectId, bytes_max: u64) -> Answer {
+    /// What the plugin wrote for a task. An error is a machine at a limit, and no answer.
+    pub(crate) fn read_response(&self, task: ObjectId, bytes_max: u64) -> io::Result<Answer> {
         let path = self.dir.join(format!("{task}-response.json"));
-        match read_file(&path, bytes_max) {
-            Ok(Some(bytes)) => response::read(bytes),
-            Ok(None) => Answer::TooLarge(bytes_max),
-            Err(error) => Answer::Unreadable(format!("open {}: {error}", path.display())),
+        match self.keep().and_then(|()| read_file(&path, bytes_max)) {
+            Ok(Some(bytes)) => Ok(response::read(bytes)),
+            Ok(None) => Ok(Answer::TooLarge(bytes_max)),
+            Err(error) if is_exhaustion(&error) => Err(error),
+            Err(error) => Ok(Answer::Unreadable(format!("open {}: {error}", path.display()))),
         }
     }
 
@@ -100,13 +106,29 @@ impl Drop for Temp {
     }
 }
 
-/// The mode is what it is told to be, whatever the umask; one that is there stays as it is.
+/// The mode is what it is told to be, whatever the umask; one that is there stays as it is, and
+/// must be such that nobody can put another directory in the place of ours.
 fn make_parent(parent: &Path, mode: u32) -> io::Result<()> {
-    if parent.is_dir() {
-        return Ok(());
+    if !parent.is_dir() {
+        DirBuilder::new().recursive(true).mode(mode).create(parent)?;
+        let kept = if mode & WRITABLE_BY_ALL == 0 { 0 } else { STICKY };
+        fs::set_permissions(parent, fs::Permissions::from_mode(mode | kept))?;
     }
-    DirBuilder::new().recursive(true).mode(mode).create(parent)?;
-    fs::set_permissions(parent, fs::Permissions::from_mode(mode))
+    let found = fs::metadata(parent)?;
+    let is_trusted = [ROOT, rustix::process::geteuid().as_raw()].contains(&found.uid());
+    if !is_trusted {
+        return Err(io::Error::other("it belongs to another user"));
+    }
+    if found.mode() & WRITABLE_BY_ALL != 0 && found.mode() & STICKY == 0 {
+        return Err(io::Error::other("everybody may rename what is in it"));
+    }
+    Ok(())
+}
+
+/// Whether it failed because the machine is at a limit, and may be possible later.
+pub(crate) fn is_exhaustion(error: &io::Error) -> bool {
+    let limits = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+    limits.iter().any(|limit| error.raw_os_error() == Some(limit.raw_os_error()))
 }
 
 fn new_file(path: &Path) -> io::Result<File> {
@@ -214,7 +236,7 @@ mod tests {
         let temp = open(home.path());
         let task = ObjectId::new();
         let path = temp.dir.join(format!("{task}-response.json"));
-        let read = || temp.read_response(task, 20);
+        let read = || temp.read_response(task, 20).unwrap();
         assert!(matches!(read(), Answer::Unreadable(why) if why.contains("No such file")));
         fs::write(&path, "12345678901234567890").unwrap();
         assert!(matches!(read(), Answer::NotJson(_)));
@@ -237,7 +259,32 @@ mod tests {
         assert!(path.exists());
         assert_eq!(mode(&temp.dir), 0o700);
         fs::set_permissions(&temp.dir, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(temp.write_task(ObjectId::new(), b"1").is_err());
+        let task = ObjectId::new();
+        assert!(temp.write_task(task, b"1").is_err());
+        fs::write(temp.dir.join(format!("{task}-response.json")), "{\"status\":1}").unwrap();
+        let planted = temp.read_response(task, 20).unwrap();
+        assert!(matches!(planted, Answer::Unreadable(why) if why.contains("not what was made")));
+    }
+
+    #[test]
+    fn a_place_where_anybody_may_rename_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let with = |mode| {
+            let parent = home.path().join(format!("{mode:o}"));
+            fs::create_dir(&parent).unwrap();
+            fs::set_permissions(&parent, fs::Permissions::from_mode(mode)).unwrap();
+            Temp::open(&parent, 0o755).is_ok()
+        };
+        assert_eq!([0o755, 0o775, 0o777, 0o1777].map(with), [true, true, false, true]);
+        let made = home.path().join("made");
+        let _temp = Temp::open(&made, 0o777).unwrap();
+        assert_eq!(mode(&made), 0o1777);
+        if rustix::process::geteuid().is_root() {
+            let foreign = home.path().join("foreign");
+            fs::create_dir(&foreign).unwrap();
+            std::os::unix::fs::chown(&foreign, Some(12345), None).unwrap();
+            assert!(Temp::open(&foreign, 0o755).is_err());
+        }
     }
 
     #[test]

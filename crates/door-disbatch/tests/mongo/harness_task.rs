@@ -43,6 +43,7 @@ gate() { begin; while [ ! -e "$dir/open" ]; do sleep 0.02; done; }
 pub(crate) struct Watcher {
     pub(crate) fired: AtomicU64,
     pub(crate) gone: AtomicBool,
+    pub(crate) over: AtomicBool,
 }
 
 impl Fence for Watcher {
@@ -54,6 +55,10 @@ impl Fence for Watcher {
 
     fn fired(&self) -> u64 {
         self.fired.load(Ordering::SeqCst)
+    }
+
+    fn allows(&self) -> bool {
+        !self.over.load(Ordering::SeqCst)
     }
 
     fn process_id(&self) -> Option<u32> {

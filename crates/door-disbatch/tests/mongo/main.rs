@@ -25,4 +25,5 @@ mod proxy;
 mod queue;
 mod reach;
 mod task_end;
+mod task_lost;
 mod task_run;

@@ -160,7 +160,7 @@ fn not_started(spec: &LaunchSpec, reason: &io::Error) -> Launched {
         Some(errno) => format!("spawn {} {}", spec.program, name::of_errno(errno)),
         None => format!("spawn {}: {reason}", spec.program),
     };
-    Launched { failure: Some(failure), ..Launched::default() }
+    Launched { failure: Some(failure), exhausted: is_exhaustion(reason), ..Launched::default() }
 }
 
 struct Process {
@@ -235,6 +235,7 @@ impl Process {
             stderr,
             timed_out,
             failure: None,
+            exhausted: false,
         }
     }
 }

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use windlass_core::launch::BootTime;
 
 use super::{FIRED, MARK, Order, READY, TICK_BYTES, boot_time};
-use crate::{os, tree};
+use crate::{os, proc, tree};
 
 /// How long it goes on looking after the node's death, for what was just being started.
 const LOOK_AFTER_DEATH: Duration = Duration::from_secs(1);
@@ -55,10 +55,10 @@ fn watch(order: &Order, mark: &Mark) {
             }
             None => {
                 // What the node started late is ended too, and told like the rest.
-                if !fired || mark.is_carried() {
+                if !fired || mark.may_be_carried() {
                     // The node must know before it sees what it started die.
                     report(FIRED);
-                    let ended = mark.end_all();
+                    let ended = mark.end_all().unwrap_or(0);
                     tracing::error!(processes = ended, "no tick in time: ended what was started");
                 }
                 fired = true;
@@ -114,26 +114,31 @@ impl Mark {
         Mark(format!("{MARK}={boot}"))
     }
 
-    fn is_carried(&self) -> bool {
-        tree::any_marked(|variable| variable == self.0.as_bytes())
+    fn is_in(&self, variable: &[u8]) -> bool {
+        variable == self.0.as_bytes()
     }
 
-    fn end_once(&self) -> usize {
-        tree::kill_marked(|variable| variable == self.0.as_bytes())
+    /// Also when that cannot be seen.
+    fn may_be_carried(&self) -> bool {
+        !matches!(proc::marked(|variable| self.is_in(variable)), Ok(found) if found.is_empty())
     }
 
-    /// Until nothing is found any more. Returns how many were found in all.
-    pub(super) fn end_all(&self) -> usize {
+    /// Until nothing is found any more. Returns how many were found in all; an error when it could
+    /// not look to the end.
+    pub(super) fn end_all(&self) -> io::Result<usize> {
         let mut ended = 0;
+        let mut last = Ok(0);
         for _ in 0..ROUNDS_MAX {
-            let found = self.end_once();
-            if found == 0 {
-                break;
+            last = tree::kill_marked(|variable| self.is_in(variable));
+            match last {
+                Ok(0) => return Ok(ended),
+                Ok(found) => ended += found,
+                // The machine is at a limit; the next round may see more.
+                Err(_) => {}
             }
-            ended += found;
             std::thread::sleep(ROUND_PAUSE);
         }
-        ended
+        last.map(|_| ended)
     }
 
     /// The same, and then looks on for a while.
@@ -142,9 +147,10 @@ impl Mark {
         let mut ended = 0;
         loop {
             let found = self.end_all();
-            ended += found;
+            ended += found.as_ref().copied().unwrap_or(0);
             let since = boot_time().0.saturating_sub(begin);
-            if found == 0 && since >= LOOK_AFTER_DEATH || since >= END_TIME_MAX {
+            let is_over = matches!(found, Ok(0)) && since >= LOOK_AFTER_DEATH;
+            if is_over || since >= END_TIME_MAX {
                 break;
             }
             std::thread::sleep(LOOK_PAUSE / 2);

@@ -87,6 +87,10 @@ impl Fence for ProcessFence {
         state.fired
     }
 
+    fn allows(&self) -> bool {
+        boot_time().0 < self.shared.lock().tick.0 + self.shared.limit
+    }
+
     fn process_id(&self) -> Option<u32> {
         let mut state = self.shared.lock();
         state.hear();
@@ -94,7 +98,9 @@ impl Fence for ProcessFence {
     }
 
     fn end_left_by(&self, value: &str) {
-        Mark::new(value).end_all();
+        if let Err(reason) = Mark::new(value).end_all() {
+            tracing::error!(%reason, "what a dead node left could not all be looked for");
+        }
     }
 }
 

@@ -52,6 +52,7 @@ fn live(
         tracing::error!(%panic, "a part of the daemon panicked");
     }));
     log.first(|| warnings.iter().for_each(|warning| tracing::warn!("{warning}")));
+    serve::allow_open_files();
     let runtime = serve::runtime(serve::cores())?;
     let ended = runtime.block_on(async {
         let signals = Signals::listen_to_all().context("signals cannot be listened to")?;

@@ -1,0 +1,137 @@
+//! Tasks whose answers are lost on their way, whose lease is over before their start, and whose
+//! machine is at a limit.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use async_trait::async_trait;
+use mongodb::bson::{Bson, doc};
+use windlass_core::launch::{LaunchSpec, Launched, Launcher, Running, SignalTo};
+use windlass_door_disbatch::config::PluginKind::{Default, Mongo};
+use windlass_door_disbatch::database::Claim;
+use windlass_door_disbatch::dialect::Dialect;
+use windlass_door_disbatch::task::{Ran, Why};
+use windlass_runner::CommandLauncher;
+use windlass_test_servers::mongodb;
+
+use crate::base::{collection, connect};
+use crate::harness_task::{Bench, number, text};
+use crate::proxy::{Loss, Proxy, server_address};
+
+/// A bench whose answers can be lost, and one on the same database whose answers are not.
+async fn benches() -> (Proxy, Bench, Bench) {
+    let name = mongodb().new_database();
+    let proxy = Proxy::start(server_address().await).await;
+    let lossy = Bench::on(proxy.database(&name).await, Dialect::Released);
+    let sure = Bench::on(connect(&mongodb().url(), &name).await, Dialect::Released);
+    (proxy, lossy, sure)
+}
+
+#[tokio::test]
+async fn a_result_is_not_lost_with_an_answer() {
+    for command in ["find", "delete", "findAndModify"] {
+        let (proxy, bench, sure) = benches().await;
+        let started = bench.start(Mongo, "gate", doc! {}).await;
+        bench.began().await;
+        let result = doc! { "_id": started.id, "status": 1, "stdout": "new" };
+        collection(&sure.database, "results").insert_one(result).await.unwrap();
+        proxy.lose(Loss::Answer(command));
+        bench.open();
+        assert_eq!(started.ran.await.unwrap(), Ran::Ended(1), "{command}");
+        let task = sure.task(started.id).await;
+        assert_eq!((number(&task, "status"), text(&task, "stdout")), (Some(1), Some("new")));
+        let left = collection(&sure.database, "results").count_documents(doc! {}).await.unwrap();
+        assert_eq!(left, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_start_that_nobody_answered_is_taken_back() {
+    let (proxy, bench, sure) = benches().await;
+    let (queue, id) = bench.add(doc! {}).await;
+    let work = bench.claim(&queue, bench.plugin(Default, "touch $dir/ran")).await;
+    bench.fence.gone.store(true, Ordering::SeqCst);
+    proxy.lose(Loss::Answer("update"));
+    let started = bench.start_work(id, work);
+    while number(&sure.task(id).await, "status") != Some(0) {
+        tokio::task::yield_now().await;
+    }
+    started.handle.end(Why::Stopped);
+    assert_eq!(started.ran.await.unwrap(), Ran::NotStarted);
+    assert_eq!(number(&sure.task(id).await, "status"), Some(-1));
+    assert!(!bench.path("ran").exists());
+}
+
+#[tokio::test]
+async fn nothing_is_started_when_the_lease_is_over() {
+    let bench = Bench::new().await;
+    bench.fence.over.store(true, Ordering::SeqCst);
+    let (ran, task) = bench.run(Default, "touch $dir/ran").await;
+    assert_eq!((ran, number(&task, "status")), (Ran::NotStarted, Some(-1)));
+    assert!(!bench.path("ran").exists());
+}
+
+/// Fails as often as it is told, as a machine does that has no descriptors left.
+struct Full {
+    times: AtomicU32,
+    launcher: CommandLauncher,
+}
+
+struct NotStarted;
+
+impl Launcher for Full {
+    fn launch(&self, spec: LaunchSpec) -> Box<dyn Running> {
+        let left =
+            self.times.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
+        if left.is_ok() { Box::new(NotStarted) } else { self.launcher.launch(spec) }
+    }
+}
+
+#[async_trait]
+impl Running for NotStarted {
+    fn signal(&self, _: SignalTo) -> bool {
+        false
+    }
+
+    fn kill_tree(&self) {}
+
+    async fn wait(&self) -> Launched {
+        let failure = Some("spawn EMFILE".into());
+        Launched { failure, exhausted: true, ..Launched::default() }
+    }
+}
+
+#[tokio::test]
+async fn a_machine_at_its_limit_lets_a_task_wait() {
+    let mut bench = Bench::new().await;
+    let launcher = CommandLauncher::new().unwrap();
+    let parts = Arc::get_mut(&mut bench.parts).unwrap();
+    parts.launcher = Arc::new(Full { times: AtomicU32::new(2), launcher });
+    let (ran, _) = bench.run(Default, "answer '{\"status\":1}'").await;
+    assert_eq!(ran, Ran::Ended(1));
+}
+
+/// What one of our nodes has is no runner's, whatever its name is.
+#[tokio::test]
+async fn a_runner_takes_nothing_from_our_nodes() {
+    let bench = Bench::new().await;
+    let (queue, id) = bench.add(doc! {}).await;
+    bench.claim(&queue, bench.plugin(Default, "")).await;
+    let runner = Claim::Runner { node: bench.me.node.clone(), id };
+    let now = bench.parts.clock.now();
+    assert!(!bench.database.claim_start(&runner, now).await.unwrap());
+    assert_eq!(number(&bench.task(id).await, "status"), Some(-1));
+}
+
+#[tokio::test]
+async fn a_late_take_back_changes_nothing() {
+    let bench = Bench::new().await;
+    let (_, id) = bench.add(doc! { "status": 2, "node": "here" }).await;
+    let runner = Claim::Runner { node: "here".into(), id };
+    let seen = Bson::Int32(-3);
+    assert!(!bench.database.claim_take_back(&runner, Some(&seen)).await.unwrap());
+    assert!(!bench.database.claim_take_back(&runner, None).await.unwrap());
+    assert_eq!(number(&bench.task(id).await, "status"), Some(2));
+    let seen = Bson::Int32(2);
+    assert!(bench.database.claim_take_back(&runner, Some(&seen)).await.unwrap());
+}
