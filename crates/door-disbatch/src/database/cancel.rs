@@ -3,7 +3,7 @@
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
-use super::{Database, DbError};
+use super::{Database, DbError, no_boot};
 use crate::dialect::Dialect;
 use crate::doc::{at, whole};
 use crate::status::{ACTIVE, BLOCKED, CANCELLED, CLAIMED, ORPHANED, QUEUED, RUNNING, SUCCEEDED};
@@ -34,31 +34,35 @@ pub enum Retried {
 }
 
 impl Database {
+    /// Cancels a task that waits, and has one of our nodes end one that runs.
+    ///
+    /// What is asked holds for the task as it was seen: a request that is delayed on its way must
+    /// not end a later run.
     pub async fn task_cancel(&self, id: ObjectId, now: DateTime) -> Result<Cancelled, DbError> {
-        let tasks = self.tasks_collection();
-        let waiting = doc! { "_id": id, "status": { "$in": [QUEUED, BLOCKED] } };
-        let ours = doc! {
-            "_id": id, "status": { "$in": ACTIVE.to_vec() }, "windlass.boot": { "$type": "string" },
-        };
         for _ in 0..TRIES_MAX {
-            let cancel = doc! { "$set": { "status": CANCELLED, "mtime": now } };
-            if self.ask(tasks.update_one(waiting.clone(), cancel)).await?.matched_count == 1 {
-                return Ok(Cancelled::Done);
-            }
-            let mark = doc! { "$set": { "windlass.cancel": true } };
-            if self.ask(tasks.update_one(ours.clone(), mark)).await?.matched_count == 1 {
-                return Ok(Cancelled::Asked);
-            }
             let Some(task) = self.task(id).await? else {
                 return Ok(Cancelled::Missing);
             };
             let status = task.get("status").cloned().unwrap_or(Bson::Null);
+            let number = whole(&status).filter(|_| status.as_str().is_none());
             let of_ours = at(&task, "windlass.boot").is_some_and(|boot| boot.as_str().is_some());
-            match whole(&status).and_then(|status| i32::try_from(status).ok()) {
-                Some(CLAIMED | RUNNING) if !of_ours => return Ok(Cancelled::Foreign),
-                // It changed between the questions.
-                Some(CLAIMED | RUNNING | QUEUED | BLOCKED) if status.as_str().is_none() => {}
+            let (filter, set, done) = match number.and_then(|status| i32::try_from(status).ok()) {
+                Some(QUEUED | BLOCKED) => {
+                    let cancel = doc! { "status": CANCELLED, "mtime": now };
+                    (as_seen(&task, &["status", "mtime"]), cancel, Cancelled::Done)
+                }
+                Some(CLAIMED | RUNNING) if of_ours => {
+                    let mut run = as_seen(&task, &["windlass.boot", "windlass.run"]);
+                    run.insert("status", doc! { "$in": ACTIVE.to_vec() });
+                    (run, doc! { "windlass.cancel": true }, Cancelled::Asked)
+                }
+                Some(CLAIMED | RUNNING) => return Ok(Cancelled::Foreign),
                 _ => return Ok(Cancelled::Not(status)),
+            };
+            let tasks = self.tasks_collection();
+            let changed = self.ask(tasks.update_one(filter, doc! { "$set": set })).await?;
+            if changed.matched_count == 1 {
+                return Ok(done);
             }
         }
         Err(DbError::Away("the task changes too fast".to_owned()))
@@ -66,19 +70,28 @@ impl Database {
 
     /// Puts a task back that has ended, was cancelled or was orphaned. Its output is gone from the
     /// document then; files of it are the caller's to remove.
+    ///
+    /// It is put back as it was seen: a request that is delayed on its way must not run it once
+    /// more. One whose node has not closed it yet still runs, whatever its plugin wrote.
     pub async fn task_retry(
         &self,
         id: ObjectId,
         dialect: Dialect,
         now: DateTime,
     ) -> Result<Retried, DbError> {
-        let filter = doc! {
-            "_id": id,
-            "$or": [
-                { "status": { "$gte": SUCCEEDED } },
-                { "status": { "$in": [CANCELLED, ORPHANED] } },
-            ],
+        let Some(seen) = self.task(id).await? else {
+            return Ok(Retried::Missing);
         };
+        let status = seen.get("status").cloned().unwrap_or(Bson::Null);
+        let number = whole(&status).filter(|_| status.as_str().is_none());
+        let has_ended = |number: i64| {
+            number >= SUCCEEDED.into() || [CANCELLED, ORPHANED].map(i64::from).contains(&number)
+        };
+        if !number.is_some_and(has_ended) {
+            return Ok(Retried::Not(status));
+        }
+        let mut filter = as_seen(&seen, &["status", "mtime", "windlass.last_run"]);
+        filter.insert("windlass.boot", no_boot());
         let update = doc! {
             "$set": {
                 "node": dialect.unclaimed(), "status": QUEUED, "mtime": now,
@@ -105,5 +118,32 @@ impl Database {
             Some(task) => Retried::Not(task.get("status").cloned().unwrap_or(Bson::Null)),
             None => Retried::Missing,
         })
+    }
+}
+
+/// A filter for the task that still has these fields as they are here. A field of ours that is not
+/// there is not compared: within something that is no document it would never be null.
+fn as_seen(task: &Document, fields: &[&str]) -> Document {
+    let same = |field: &str| match at(task, field) {
+        None if field.contains('.') => None,
+        value => Some(doc! { "$eq": value.cloned().unwrap_or(Bson::Null) }),
+    };
+    let fields = ["_id"].into_iter().chain(fields.iter().copied());
+    fields.filter_map(|field| Some((field.to_owned(), Bson::from(same(field)?)))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_is_compared_as_a_value() {
+        let task = doc! { "_id": 1, "mtime": { "$oid": "x" }, "windlass": { "run": "r" } };
+        let filter = as_seen(&task, &["status", "mtime", "windlass.run", "windlass.last_run"]);
+        let wanted = doc! {
+            "_id": { "$eq": 1 }, "status": { "$eq": Bson::Null },
+            "mtime": { "$eq": { "$oid": "x" } }, "windlass.run": { "$eq": "r" },
+        };
+        assert_eq!(filter, wanted);
     }
 }

@@ -1,5 +1,7 @@
 //! The indexes that Disbatch needs, made where they are missing.
 
+use std::time::Duration;
+
 use futures_util::TryStreamExt as _;
 use mongodb::IndexModel;
 use mongodb::bson::{Bson, Document, doc};
@@ -8,6 +10,10 @@ use mongodb::options::IndexOptions;
 use super::{Database, DbError};
 use crate::dialect::Dialect;
 use crate::doc::whole;
+
+/// How long the server may need to make an index of a large collection; no other question takes
+/// that long.
+const BUILD_TIME_MAX: Duration = Duration::from_secs(60 * 60);
 
 struct Index {
     collection: &'static str,
@@ -77,8 +83,18 @@ impl Database {
             .sparse(index.sparse.then_some(true))
             .build();
         let model = IndexModel::builder().keys(index.keys.clone()).options(options).build();
-        self.ask(self.collection(index.collection).create_index(model)).await?;
-        Ok(())
+        tracing::info!("index {} of {} is being made", index.keys, index.collection);
+        let collection = self.collection(index.collection);
+        let building = collection.create_index(model).into_future();
+        match tokio::time::timeout(BUILD_TIME_MAX, building).await {
+            Ok(built) => Ok(built.map(drop)?),
+            Err(_) => Err(DbError::Away(format!(
+                "index {} of {} was not made within {} seconds",
+                index.keys,
+                index.collection,
+                BUILD_TIME_MAX.as_secs()
+            ))),
+        }
     }
 
     /// The indexes of a collection; none when there is no such collection.

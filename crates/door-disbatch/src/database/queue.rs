@@ -128,18 +128,16 @@ impl Database {
         Ok(result)
     }
 
-    /// Removes the queue; its tasks stay. False: there was none.
-    pub async fn queue_delete(&self, name_or_id: &str) -> Result<bool, DbError> {
+    /// Removes the queue, and answers with it as it then was; its tasks stay.
+    pub async fn queue_delete(&self, name_or_id: &str) -> Result<Option<Document>, DbError> {
         let filter = by_name_or_id("name", name_or_id);
         let queues = self.queues_collection();
         let delete = queues.find_one_and_delete(filter).sort(doc! { "_id": 1 });
-        match self.one(delete).await? {
-            Some(gone) => {
-                self.changelog("queues", gone, true).await;
-                Ok(true)
-            }
-            None => Ok(false),
+        let gone = self.one(delete).await?;
+        if let Some(gone) = &gone {
+            self.changelog("queues", gone.clone(), true).await;
         }
+        Ok(gone)
     }
 
     /// How many tasks of each of these queues are claimed or running on any node. A queue without

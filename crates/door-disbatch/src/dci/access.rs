@@ -80,6 +80,11 @@ impl Guard {
         Ok(Guard(Some(Arc::new(Inner { known, proven, places }))))
     }
 
+    /// Whether everybody may come in.
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.is_none()
+    }
+
     pub(crate) async fn admit(&self, headers: &HeaderMap) -> Result<(), Failure> {
         let Some(inner) = &self.0 else { return Ok(()) };
         let Some(given) = headers.get(header::AUTHORIZATION) else {

@@ -25,6 +25,9 @@ const END_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How often it is looked whether it has.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
 
+/// What cannot be done with a task, in the words of the refusal.
+const RUN_AGAIN: &str = "run again";
+
 pub(super) fn add(routes: Routes) -> Routes {
     routes.post("/tasks/{id}/cancel", cancel).post("/tasks/{id}/retry", retry)
 }
@@ -78,10 +81,6 @@ async fn retry(
     if database.queue(&queue).await?.is_none() {
         return Err(Failure::conflict("the queue of the task is not there any more"));
     }
-    let status = task.get("status").cloned().unwrap_or(Bson::Null);
-    if whole(&status).is_none() {
-        return Err(cannot("run again", &status));
-    }
     match database.task_retry(id, dialect, now).await? {
         Retried::Queued(before) => {
             let old = ["stdout", "stderr"].into_iter();
@@ -93,7 +92,7 @@ async fn retry(
             }
             Ok(params.answer(ended(id, QUEUED)))
         }
-        Retried::Not(status) => Err(cannot("run again", &status)),
+        Retried::Not(status) => Err(cannot(RUN_AGAIN, &status)),
         Retried::Missing => Err(missing(&name)),
     }
 }
@@ -118,6 +117,7 @@ fn cannot(what: &str, status: &Bson) -> Failure {
         Some(status) if status == i64::from(CANCELLED) => "is cancelled already",
         Some(..=-2) => "waits",
         Some(-1..=0) => "runs",
+        Some(1..) if what == RUN_AGAIN => "is still being closed by its node",
         Some(1..) => "has ended",
     };
     let refused = Failure::conflict(format!("the task cannot be {what}: it {why}"));

@@ -61,6 +61,14 @@ async fn answer(dci: &Dci, request: Request, next: Next) -> Response {
     if let (true, Some(file)) = (reading, page::own(request.uri().path())) {
         return file;
     }
+    if dci.guard().is_open()
+        && dci.config().tls.is_none()
+        && !site::is_plain_host(request.headers())
+    {
+        let message = "an interface without a login answers only under an address or `localhost`: \
+                       set `users`, or have the proxy ask for such a host";
+        return Failure::new(StatusCode::FORBIDDEN, message).into_response();
+    }
     if let Err(refused) = dci.guard().admit(request.headers()).await {
         return refused.into_response();
     }

@@ -74,18 +74,18 @@ pub(super) async fn remove(dci: &Dci, name: &str, tasks: Option<&Value>) -> Resu
     let Some(queue) = database.queue(name).await.map_err(told)? else { return Ok(false) };
     // A queue without a proper id has no tasks: they name it by that.
     let Ok(id) = queue.get_object_id("_id") else {
-        return database.queue_delete(name).await.map_err(told);
+        return Ok(database.queue_delete(name).await.map_err(told)?.is_some());
     };
     match fate {
         Fate::None => refuse_tasks(database, id, name).await?,
         Fate::Keep => {}
         Fate::Delete => empty(database, id, name).await?,
     }
-    if !database.queue_delete(&id.to_hex()).await.map_err(told)? {
+    let Some(gone) = database.queue_delete(&id.to_hex()).await.map_err(told)? else {
         return Ok(false);
-    }
+    };
     match fate {
-        Fate::None => put_back(database, queue, id, name).await?,
+        Fate::None => put_back(database, gone, id, name).await?,
         Fate::Keep => {}
         // What was added or taken while the entry was still there.
         Fate::Delete => empty(database, id, name).await?,
@@ -104,16 +104,17 @@ async fn refuse_tasks(database: &Database, id: ObjectId, name: &str) -> Result<(
     Err(Failure::bad(message))
 }
 
-/// Somebody may have added tasks between the look and the removal.
+/// Somebody may have added tasks between the look and the removal. The queue comes back as it was
+/// removed, with whatever nodes and users had changed until then.
 async fn put_back(
     database: &Database,
-    queue: Document,
+    gone: Document,
     id: ObjectId,
     name: &str,
 ) -> Result<(), Failure> {
     let refused = refuse_tasks(database, id, name).await;
     if refused.is_err() {
-        database.queue_restore(queue).await?;
+        database.queue_restore(gone).await?;
     }
     refused
 }

@@ -6,10 +6,28 @@
 //! known. A page can set neither. Programs that are no browsers send neither, and need not.
 //! A body must be a form or JSON (see `param`): the other kind that a page may send without being
 //! asked, plain text, is refused, and JSON it may not send without asking first.
+//!
+//! A page may also have its own name point to this host after it was loaded. Then it is of the same
+//! site for the browser, and may even read the answers. It has no login, so only an interface
+//! without one has to look at the name that it is called by; TLS would not agree with the name.
+
+use std::net::{IpAddr, SocketAddr};
 
 use axum::http::{HeaderMap, HeaderName, Method, header};
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Whether the host that a request is meant for is an address, `localhost` or none at all: no name
+/// that somebody else could have point here.
+pub(crate) fn is_plain_host(headers: &HeaderMap) -> bool {
+    let Some(host) = headers.get(header::HOST) else { return true };
+    let Ok(host) = host.to_str() else { return false };
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost")
+        || host.parse::<SocketAddr>().is_ok()
+        || bare.parse::<IpAddr>().is_ok()
+}
 
 pub(crate) fn is_forged(method: &Method, headers: &HeaderMap) -> bool {
     if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
@@ -51,6 +69,40 @@ mod tests {
         }
         assert!(!forged(Method::POST, &[("sec-fetch-site", "same-origin")]));
         assert!(!forged(Method::POST, &[("sec-fetch-site", "none")]));
+    }
+
+    #[test]
+    fn addresses_and_localhost_are_plain_hosts() {
+        let plain = |host: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, HeaderValue::from_static(host));
+            is_plain_host(&headers)
+        };
+        for host in [
+            "localhost",
+            "LocalHost:8080",
+            "127.0.0.1",
+            "127.0.0.1:80",
+            "[::1]",
+            "[::1]:8080",
+            "192.0.2.7:8080",
+        ] {
+            assert!(plain(host), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:8080",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "xlocalhost",
+            "",
+            ":8080",
+            "127.0.0.1:80:80",
+            "evil.example:localhost",
+        ] {
+            assert!(!plain(host), "{host}");
+        }
+        assert!(is_plain_host(&HeaderMap::new()));
     }
 
     #[test]

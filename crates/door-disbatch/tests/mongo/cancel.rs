@@ -158,3 +158,32 @@ async fn tasks_of_a_queue_are_removed_but_for_those_that_somebody_has() {
     assert_eq!(db.tasks_cancel_active(one.id).await.unwrap(), 1);
     assert!(Task::read(&read(&db, ours).await).unwrap().cancel);
 }
+
+/// A plugin that ends its task itself writes the status first, and may still run.
+#[tokio::test]
+async fn a_task_that_its_node_has_not_closed_is_not_queued_again() {
+    let db = fresh().await;
+    for dialect in BOTH {
+        let queue = queue(&db, dialect, 1).await;
+        let open = doc! { "status": 1, "node": "n", "windlass": { "boot": "b", "run": "r" } };
+        let id = task(&db, queue.id, open).await;
+        let retried = db.task_retry(id, dialect, at(5)).await.unwrap();
+        assert_eq!(retried, Retried::Not(Bson::Int32(1)));
+        assert_eq!(read(&db, id).await.get_i32("status").unwrap(), 1);
+    }
+}
+
+/// Fields of any type are compared with themselves, so that an odd one does not stand in the way.
+#[tokio::test]
+async fn tasks_with_odd_times_are_cancelled_and_queued_again() {
+    let db = fresh().await;
+    let queue = queue(&db, Dialect::Seed, 1).await;
+    let odd = [Bson::Null, Bson::Int32(0), Bson::from("x"), Bson::from(doc! { "$oid": "x" })];
+    for mtime in odd {
+        let id = task(&db, queue.id, doc! { "mtime": mtime.clone() }).await;
+        assert_eq!(db.task_cancel(id, at(3)).await.unwrap(), Cancelled::Done, "{mtime}");
+        let id = task(&db, queue.id, doc! { "status": 2_i64, "mtime": mtime.clone() }).await;
+        let retried = db.task_retry(id, Dialect::Seed, at(5)).await.unwrap();
+        assert!(matches!(retried, Retried::Queued(_)), "{mtime}");
+    }
+}

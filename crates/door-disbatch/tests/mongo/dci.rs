@@ -289,3 +289,22 @@ async fn a_retry_removes_the_files_that_the_task_had_and_no_others() {
     }
     assert_eq!(dci.count("tasks.chunks").await, 2);
 }
+
+/// A page can have its own name point to this host, and is of the same site then.
+#[tokio::test]
+async fn without_a_login_it_answers_only_to_addresses_and_localhost() {
+    let dci = Dci::start(Some(Dialect::Seed)).await;
+    for (host, status) in
+        [("evil.example", 403), ("localhost.evil.example:80", 403), ("localhost", 200)]
+    {
+        let mut stream = TcpStream::connect(&dci.address).await.unwrap();
+        let asked = format!(
+            "GET /queues HTTP/1.1\r\nHost: {host}\r\nSec-Fetch-Site: same-origin\r\n\
+             Connection: close\r\n\r\n"
+        );
+        stream.write_all(asked.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{host}: {answer}");
+    }
+}

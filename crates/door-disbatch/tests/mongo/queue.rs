@@ -86,7 +86,7 @@ async fn of_queues_that_share_a_name_the_oldest_is_meant() {
     };
     assert_eq!(ids().await, [old, young]);
     assert_eq!(db.queue("a").await.unwrap().unwrap().get_i64("maxthreads").ok(), Some(5));
-    assert!(db.queue_delete("a").await.unwrap());
+    assert!(db.queue_delete("a").await.unwrap().is_some());
     assert_eq!(ids().await, [young]);
 }
 
@@ -121,8 +121,8 @@ async fn a_removed_queue_is_written_down() {
     let db = fresh().await;
     let id = db.queue_insert(&new("a"), Dialect::Seed).await.unwrap();
     task(&db, id, doc! {}).await;
-    assert!(db.queue_delete(&id.to_hex()).await.unwrap());
-    assert!(!db.queue_delete(&id.to_hex()).await.unwrap());
+    assert!(db.queue_delete(&id.to_hex()).await.unwrap().is_some());
+    assert!(db.queue_delete(&id.to_hex()).await.unwrap().is_none());
     assert_eq!(db.queue_counts(&[id]).await.unwrap()[&id].total, 1, "its tasks stay");
     let log = changelog(&db).await;
     assert_eq!(log.len(), 2);
@@ -177,4 +177,19 @@ async fn the_server_says_what_time_it_is() {
     let db = fresh().await;
     let first = db.server_time().await.unwrap();
     assert!(db.server_time().await.unwrap() >= first);
+}
+
+/// Holds and limits that changed until then are not lost.
+#[tokio::test]
+async fn a_queue_comes_back_as_it_was_removed() {
+    let db = fresh().await;
+    let queue = queue(&db, Dialect::Released, 3).await;
+    let set = doc! { "$set": { "threads": 7, "windlass.holds": [{ "id": "1", "boot": "b" }] } };
+    let queues = db.raw().collection::<Document>("queues");
+    queues.update_one(doc! { "_id": queue.id }, set).await.unwrap();
+    let before = db.queue(&queue.name).await.unwrap().unwrap();
+    let gone = db.queue_delete(&queue.id.to_hex()).await.unwrap().unwrap();
+    assert_eq!(gone, before);
+    db.queue_restore(gone).await.unwrap();
+    assert_eq!(db.queue(&queue.id.to_hex()).await.unwrap(), Some(before));
 }

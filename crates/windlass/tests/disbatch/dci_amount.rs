@@ -83,7 +83,7 @@ fn a_list_that_is_broken_off_is_not_taken_for_a_whole_one() {
     let dci = home.dci_with(json!({"mongohost": proxy.mongohost()}));
     let queue = with_output(&home, 500);
     let mut stream = dci.http.connect();
-    write!(stream, "GET /tasks?queue={queue} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    write!(stream, "GET /tasks?queue={queue} HTTP/1.1\r\nHost: [::1]\r\nConnection: close\r\n\r\n")
         .unwrap();
     let mut some = vec![0; 100_000];
     stream.read_exact(&mut some).unwrap();

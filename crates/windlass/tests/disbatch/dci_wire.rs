@@ -20,8 +20,8 @@ fn raw(dci: &Dci, bytes: &str) -> String {
 fn one_connection_carries_many_requests() {
     let home = Home::released();
     let dci = home.dci();
-    let one = "GET /plugins HTTP/1.1\r\nHost: x\r\n\r\n";
-    let last = "GET /plugins HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let one = "GET /plugins HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let last = "GET /plugins HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let told = raw(&dci, &format!("{one}{one}{last}"));
     assert_eq!(told.matches("HTTP/1.1 200 OK").count(), 3, "{told}");
 }
@@ -37,7 +37,7 @@ fn old_and_unusual_requests_are_answered() {
         dci.url()
     );
     assert!(raw(&dci, &whole).contains(" 200 "), "the whole address is a way to ask");
-    let head = raw(&dci, "HEAD / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let head = raw(&dci, "HEAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     assert!(head.contains(" 200 ") && head.ends_with("\r\n\r\n"), "{head}");
 }
 
@@ -48,7 +48,7 @@ fn a_client_that_waits_to_be_asked_for_its_body_is_asked() {
     let body = json!({"name": "q", "plugin": DEMO}).to_string();
     let mut stream = dci.http.connect();
     let head = format!(
-        "POST /queues HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\
+        "POST /queues HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
          Connection: close\r\nContent-Length: {}\r\nExpect: 100-continue\r\n\r\n",
         body.len()
     );
@@ -71,9 +71,9 @@ fn what_is_no_request_is_refused() {
         "nonsense\r\n\r\n",
         "GET\r\n\r\n",
         "GET /queues HTTP/9.9\r\n\r\n",
-        "POST /queues HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
-        "POST /queues HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
-        "POST /queues HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        "POST /queues HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+        "POST /queues HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         "\u{16}\u{3}\u{1}\u{2}\u{0}\u{1}\u{0}",
     ] {
         let mut stream = dci.http.connect();
