@@ -13,8 +13,6 @@ pub enum Times {
     Iso,
     /// Seconds since 1970, with a fraction when there is one.
     Seconds,
-    /// Whole milliseconds since 1970.
-    Millis,
 }
 
 /// Ids become their hexadecimal text, binary data becomes base64 and dates what `times` says; what
@@ -57,7 +55,6 @@ fn convert(bson: &Bson, times: Times, id_form: fn(ObjectId) -> Value) -> Value {
 fn time(date: DateTime, times: Times) -> Value {
     let millis = date.timestamp_millis();
     match times {
-        Times::Millis => value!(millis),
         Times::Seconds if millis % 1000 == 0 => value!(millis / 1000),
         #[expect(clippy::cast_precision_loss, reason = "dates of this era fit a double")]
         Times::Seconds => value!(millis as f64 / 1000.0),
@@ -95,7 +92,6 @@ mod tests {
         let part = Bson::from(DateTime::from_millis(1_461_693_573_250));
         assert_eq!(json(&whole, Times::Seconds), value!(1_461_693_573));
         assert_eq!(json(&part, Times::Seconds), value!(1_461_693_573.25));
-        assert_eq!(json(&part, Times::Millis), value!(1_461_693_573_250_i64));
         assert_eq!(json(&part, Times::Iso), value!("2016-04-26T17:59:33.25Z"));
     }
 
