@@ -1,4 +1,4 @@
-//! A headless Chromium of a test's own, driven through ChromeDriver: open a page, look for elements,
+//! A headless Chromium of a test's own, driven through ChromeDriver: open a page, find elements,
 //! click, type, ask the page. Both end with the test.
 
 use std::io::{BufRead, BufReader, Read, Write};
