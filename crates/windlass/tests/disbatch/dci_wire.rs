@@ -105,12 +105,17 @@ fn headers_without_an_end_are_refused() {
 #[test]
 fn a_page_behind_a_proxy_is_the_own_page() {
     let home = Home::released();
-    let dci = home.dci();
-    let page = dci.http.with("Host", "disbatch.example").with("Origin", "https://disbatch.example");
+    let dci = home.dci_with(json!({"tokens": ["word"]}));
+    let proxy = dci.http.with("Host", "disbatch.example").with("Authorization", "Bearer word");
+    let page = proxy.with("Origin", "https://disbatch.example");
     page.post("/queues", &json!({"name": "q", "plugin": DEMO})).ok();
-    let other = dci.http.with("Host", "disbatch.example").with("Origin", "https://evil.example");
+    let other = proxy.with("Origin", "https://evil.example");
     assert_eq!(other.delete("/queues/q").status, 403);
     assert_eq!(home.mongo.count("queues", doc! {}), 1);
+    // Without a login any name could be a page's own that was made to point here.
+    let open = home.dci();
+    let answer = open.http.with("Host", "disbatch.example").get("/queues").expect(403);
+    assert!(answer.json()["error"].as_str().unwrap().contains("users"));
 }
 
 /// A zero byte ends a key in the database's format, so no key may have one.
