@@ -187,6 +187,9 @@ async fn a_start_sets_status_time_and_attempt() {
     // The answer was lost, so it is asked again.
     assert!(db.start(&run, &me, at(4)).await.unwrap());
     assert_eq!(read(&db, id).await, started);
+    // No program was started, because that answer was lost too: it goes back as it is.
+    assert!(db.unclaim(&run, &me, Dialect::Seed, at(4)).await.unwrap());
+    assert_eq!(read(&db, id).await.get_i32("status").ok(), Some(-2));
     assert!(!db.unclaim(&run, &me, Dialect::Seed, at(4)).await.unwrap());
 }
 
