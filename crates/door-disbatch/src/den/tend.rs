@@ -1,5 +1,5 @@
-//! What is not urgent, in tasks of its own, so that a large database that takes its time for it keeps
-//! nobody from claiming or from showing that he lives.
+//! What is not urgent, in tasks of its own, so that a large database that takes its time for it
+//! keeps nobody from claiming or from showing that he lives.
 
 use std::time::{Duration, Instant};
 
