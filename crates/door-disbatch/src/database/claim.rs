@@ -158,14 +158,6 @@ impl Database {
         Ok(self.ask(tasks.update_one(filter, update)).await?.matched_count == 1)
     }
 
-    /// A start whose answer was lost and after which nothing was started is taken back.
-    pub async fn claim_unstart(&self, claim: &Claim) -> Result<(), DbError> {
-        let update = doc! { "$set": { "status": CLAIMED } };
-        let tasks = self.tasks_collection();
-        self.ask(tasks.update_one(claim.filter_at(RUNNING), update)).await?;
-        Ok(())
-    }
-
     /// What a plugin left for a task in `results`.
     pub async fn result(&self, task: ObjectId) -> Result<Option<Document>, DbError> {
         self.one(self.collection("results").find_one(doc! { "_id": task })).await

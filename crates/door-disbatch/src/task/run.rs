@@ -62,7 +62,7 @@ pub enum Ran {
     Ended(i32),
     /// It failed, and waits for another try.
     Again,
-    /// It was not started, and may still be claimed.
+    /// Nothing was started; it may still be ours, claimed or as if it ran.
     NotStarted,
     /// It is not ours any more, and was left as it is.
     Lost,
@@ -89,11 +89,6 @@ async fn start(parts: &Parts, claim: &Claim, ender: &Ender) -> Result<(), Ran> {
     let mut told = None;
     loop {
         if ender.was_asked().is_some() {
-            if told.is_some()
-                && let Err(error) = parts.database.claim_unstart(claim).await
-            {
-                tracing::warn!(task = %claim.id(), %error, "a task cannot be given back yet");
-            }
             return Err(Ran::NotStarted);
         }
         match parts.database.claim_start(claim, parts.clock.now()).await {
@@ -309,10 +304,6 @@ impl One<'_> {
         let Claim::Node { .. } = self.claim else {
             return self.end(outcome::cut_short(why, Answer::NoResult), None).await;
         };
-        let unstart = || self.parts.database.claim_unstart(self.claim);
-        let back = until_back(&self.ender, unstart).await?;
-        // Whether it is still ours is seen when it is given back.
-        self.told(back);
         Ok(Ran::NotStarted)
     }
 

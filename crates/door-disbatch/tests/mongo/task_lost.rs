@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use mongodb::bson::{Bson, doc};
 use windlass_core::launch::{LaunchSpec, Launched, Launcher, Running, SignalTo};
 use windlass_door_disbatch::config::PluginKind::{Default, Mongo};
-use windlass_door_disbatch::database::Claim;
+use windlass_door_disbatch::database::{Claim, Run};
 use windlass_door_disbatch::dialect::Dialect;
 use windlass_door_disbatch::task::{Ran, Why};
 use windlass_runner::CommandLauncher;
@@ -46,7 +46,7 @@ async fn a_result_is_not_lost_with_an_answer() {
 }
 
 #[tokio::test]
-async fn a_start_that_nobody_answered_is_taken_back() {
+async fn a_start_that_nobody_answered_can_be_given_back() {
     let (proxy, bench, sure) = benches().await;
     let (queue, id) = bench.add(doc! {}).await;
     let work = bench.claim(&queue, bench.plugin(Default, "touch $dir/ran")).await;
@@ -58,8 +58,12 @@ async fn a_start_that_nobody_answered_is_taken_back() {
     }
     started.handle.end(Why::Stopped);
     assert_eq!(started.ran.await.unwrap(), Ran::NotStarted);
-    assert_eq!(number(&sure.task(id).await, "status"), Some(-1));
     assert!(!bench.path("ran").exists());
+    // Whoever has it gives it back.
+    let run = Run::of(&sure.task(id).await).unwrap();
+    let now = bench.parts.clock.now();
+    assert!(sure.database.unclaim(&run, &bench.me, Dialect::Released, now).await.unwrap());
+    assert_eq!(number(&sure.task(id).await, "status"), Some(-2));
 }
 
 #[tokio::test]
@@ -67,7 +71,7 @@ async fn nothing_is_started_when_the_lease_is_over() {
     let bench = Bench::new().await;
     bench.fence.over.store(true, Ordering::SeqCst);
     let (ran, task) = bench.run(Default, "touch $dir/ran").await;
-    assert_eq!((ran, number(&task, "status")), (Ran::NotStarted, Some(-1)));
+    assert_eq!((ran, number(&task, "status")), (Ran::NotStarted, Some(0)));
     assert!(!bench.path("ran").exists());
 }
 
