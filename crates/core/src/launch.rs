@@ -88,7 +88,8 @@ pub trait Fence: Send + Sync + 'static {
     /// anything dies, so that whoever sees a death can ask who it was.
     fn fired(&self) -> u64;
 
-    /// Whether the time from the last tick is still running. When it is over, nothing may be started.
+    /// Whether the time from the last tick is still running. When it is over, nothing may be
+    /// started.
     fn allows(&self) -> bool;
 
     /// The process that watches. Absent while none does; then nothing may be started.
