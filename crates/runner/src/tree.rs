@@ -237,7 +237,7 @@ pub(crate) fn kill_leftovers(dir_prefix: &Path) {
     let start = marker(dir_prefix);
     let carries = |variable: &[u8]| variable.starts_with(start.as_bytes());
     for round in 0..ROUNDS_MAX {
-        match kill_marked(carries) {
+        match kill_marked(carries, |_| {}) {
             Ok(0) => return,
             Ok(killed) if round == 0 => {
                 tracing::warn!(processes = killed, "killed what an earlier daemon left running");
@@ -252,13 +252,21 @@ pub(crate) fn kill_leftovers(dir_prefix: &Path) {
 /// Kills all that has such a variable in its environment, and all that descends from it. Returns
 /// how many processes that were; what was just being started may have been missed. An error is a
 /// lack of descriptors or memory, and says nothing of what is there.
-pub(crate) fn kill_marked(carries: impl Fn(&[u8]) -> bool) -> io::Result<usize> {
+///
+/// `tell` is given what was found before any of it is touched. What is started after that is left
+/// to the next call, so that nothing dies untold.
+pub(crate) fn kill_marked(
+    carries: impl Fn(&[u8]) -> bool,
+    tell: impl FnOnce(&[Pid]),
+) -> io::Result<usize> {
     let first = proc::marked(&carries)?;
     if first.is_empty() {
         return Ok(0);
     }
+    tell(&first);
     let found = stop_all(|| {
-        let marked = proc::marked(&carries).unwrap_or_else(|_| first.clone());
+        let mut marked = proc::marked(&carries).unwrap_or_else(|_| first.clone());
+        marked.retain(|pid| first.contains(pid));
         with_descendants(marked, &proc::table())
     });
     signal_all(&found, Signal::KILL);

@@ -1,14 +1,16 @@
 //! The fence's own side: it waits for ticks, and ends what carries its mark when they stop.
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
+use rustix::process::Pid;
 use windlass_core::launch::BootTime;
 
 use super::{FIRED, MARK, Order, READY, TICK_BYTES, boot_time};
-use crate::{os, proc, tree};
+use crate::{os, tree};
 
 /// How long it goes on looking after the node's death, for what was just being started.
 const LOOK_AFTER_DEATH: Duration = Duration::from_secs(1);
@@ -54,14 +56,24 @@ fn watch(order: &Order, mark: &Mark) {
                 left.min(WAIT_MAX)
             }
             None => {
-                // What the node started late is ended too, and told like the rest.
-                if !fired || mark.may_be_carried() {
-                    // The node must know before it sees what it started die.
+                // What the node starts late is ended too. It must know of each before it sees it
+                // die; one that takes two rounds to die is no news in the second.
+                let mut told: HashSet<Pid> = HashSet::new();
+                let tell = |found: &[Pid]| {
+                    let known = told.len();
+                    told.extend(found);
+                    if told.len() > known {
+                        report(FIRED);
+                        fired = true;
+                    }
+                };
+                let ended = mark.end_all(tell).unwrap_or(0);
+                if !std::mem::replace(&mut fired, true) {
                     report(FIRED);
-                    let ended = mark.end_all().unwrap_or(0);
+                }
+                if ended > 0 {
                     tracing::error!(processes = ended, "no tick in time: ended what was started");
                 }
-                fired = true;
                 LOOK_PAUSE
             }
         };
@@ -118,18 +130,13 @@ impl Mark {
         variable == self.0.as_bytes()
     }
 
-    /// Also when that cannot be seen.
-    fn may_be_carried(&self) -> bool {
-        !matches!(proc::marked(|variable| self.is_in(variable)), Ok(found) if found.is_empty())
-    }
-
-    /// Until nothing is found any more. Returns how many were found in all; an error when it could
-    /// not look to the end.
-    pub(super) fn end_all(&self) -> io::Result<usize> {
+    /// Until nothing is found any more; `tell` is given what was found before it dies. Returns how
+    /// many were found in all; an error when it could not look to the end.
+    pub(super) fn end_all(&self, mut tell: impl FnMut(&[Pid])) -> io::Result<usize> {
         let mut ended = 0;
         let mut last = Ok(0);
         for _ in 0..ROUNDS_MAX {
-            last = tree::kill_marked(|variable| self.is_in(variable));
+            last = tree::kill_marked(|variable| self.is_in(variable), &mut tell);
             match last {
                 Ok(0) => return Ok(ended),
                 Ok(found) => ended += found,
@@ -146,7 +153,7 @@ impl Mark {
         let begin = boot_time().0;
         let mut ended = 0;
         loop {
-            let found = self.end_all();
+            let found = self.end_all(|_| {});
             ended += found.as_ref().copied().unwrap_or(0);
             let since = boot_time().0.saturating_sub(begin);
             let is_over = matches!(found, Ok(0)) && since >= LOOK_AFTER_DEATH;

@@ -98,7 +98,7 @@ impl Fence for ProcessFence {
     }
 
     fn end_left_by(&self, value: &str) {
-        if let Err(reason) = Mark::new(value).end_all() {
+        if let Err(reason) = Mark::new(value).end_all(|_| {}) {
             tracing::error!(%reason, "what a dead node left could not all be looked for");
         }
     }
