@@ -2,11 +2,14 @@
 //! is ever orphaned, no limit is passed, and what died is found. The world here is a model; what
 //! decides (liveness, lease, limits) is the code of the node itself.
 
+mod base;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use mongodb::bson::Bson;
 
+use self::base::{Answer, Ask, Base, Boot, Holder, Seen, Task, TaskId};
 use super::lease::Lease;
 use super::liveness::{Liveness, Look, Who};
 use crate::database::last_place;
@@ -22,185 +25,6 @@ const THREADS: u64 = 9;
 const TASKS: usize = 300;
 const TROUBLE_MS: u64 = 15 * 60 * 1000;
 const SEEDS: u64 = 12;
-
-type TaskId = usize;
-type Boot = u64;
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Holder {
-    Nobody,
-    Ours(usize, Boot),
-    Foreign,
-}
-
-struct Task {
-    status: i32,
-    holder: Holder,
-}
-
-/// The database: only what one document's change does at once happens at once.
-struct Base {
-    up: bool,
-    process: i32,
-    entries: Vec<Option<(Boot, i64)>>,
-    tasks: Vec<Task>,
-    holds: Vec<(u64, Boot)>,
-}
-
-#[derive(Debug, Clone)]
-enum Ask {
-    Enter(Boot, Option<Boot>),
-    Beat(Boot),
-    Look,
-    Bury(usize, Boot, Option<i64>),
-    Orphan(usize, Boot),
-    Sweep(Boot, BTreeSet<TaskId>, BTreeSet<u64>),
-    Foreign,
-    /// All holds and foreign ones.
-    Count,
-    Hold(u64, Boot, u64),
-    Claim(Boot),
-    Unclaim(TaskId, Boot),
-    Start(TaskId, Boot),
-    Finish(TaskId, Boot, i32),
-    Drop(u64, Boot),
-}
-
-#[derive(Debug, Clone)]
-enum Answer {
-    Yes(bool),
-    Taken(Boot),
-    Seen(Seen),
-    Count(u64),
-    Place(Option<u64>),
-    Task(Option<TaskId>),
-}
-
-#[derive(Debug, Clone)]
-struct Seen {
-    process: i32,
-    entries: Vec<Option<(Boot, i64)>>,
-    active: BTreeSet<(TaskId, usize, Boot)>,
-    holds: Vec<(u64, Boot)>,
-}
-
-impl Base {
-    fn foreign(&self) -> u64 {
-        let foreign = |task: &&Task| task.holder == Holder::Foreign && task.status == 0;
-        self.tasks.iter().filter(foreign).count() as u64
-    }
-
-    fn mine(&mut self, task: TaskId, node: usize, boot: Boot) -> Option<&mut Task> {
-        Some(&mut self.tasks[task]).filter(|task| task.holder == Holder::Ours(node, boot))
-    }
-
-    fn answer(&mut self, node: usize, ask: Ask) -> Answer {
-        match ask {
-            Ask::Enter(..) | Ask::Beat(_) | Ask::Look | Ask::Bury(..) | Ask::Orphan(..) => {
-                self.answer_about_nodes(node, ask)
-            }
-            _ => self.answer_about_tasks(node, ask),
-        }
-    }
-
-    fn answer_about_nodes(&mut self, node: usize, ask: Ask) -> Answer {
-        match ask {
-            Ask::Enter(boot, from) => match self.entries[node] {
-                Some((other, _)) if other != boot && Some(other) != from => Answer::Taken(other),
-                _ => {
-                    self.entries[node] = Some((boot, 1));
-                    Answer::Yes(true)
-                }
-            },
-            Ask::Beat(boot) => {
-                let entry = self.entries[node].as_mut().filter(|entry| entry.0 == boot);
-                let renewed = entry.map(|entry| entry.1 += 1).is_some();
-                Answer::Yes(renewed)
-            }
-            Ask::Look => {
-                let active = self.tasks.iter().enumerate().filter_map(|(id, task)| {
-                    match (task.status, task.holder) {
-                        (-1 | 0, Holder::Ours(node, boot)) => Some((id, node, boot)),
-                        _ => None,
-                    }
-                });
-                Answer::Seen(Seen {
-                    process: self.process,
-                    entries: self.entries.clone(),
-                    active: active.collect(),
-                    holds: self.holds.clone(),
-                })
-            }
-            Ask::Bury(node, boot, beat) => Answer::Yes(match (self.entries.get(node), beat) {
-                (Some(Some(entry)), Some(beat)) if *entry == (boot, beat) => {
-                    self.entries[node] = None;
-                    true
-                }
-                (Some(Some((stands, _))), _) => *stands != boot,
-                _ => true,
-            }),
-            Ask::Orphan(node, boot) => {
-                for task in &mut self.tasks {
-                    if task.holder == Holder::Ours(node, boot) && matches!(task.status, -1 | 0) {
-                        task.status = -6;
-                    }
-                }
-                self.holds.retain(|(_, holder)| *holder != boot);
-                Answer::Yes(true)
-            }
-            _ => unreachable!(),
-        }
-    }
-
-    fn answer_about_tasks(&mut self, node: usize, ask: Ask) -> Answer {
-        match ask {
-            Ask::Sweep(boot, tasks, holds) => {
-                for id in tasks {
-                    if let Some(task) = self.mine(id, node, boot).filter(|it| it.status == -1) {
-                        *task = Task { status: -2, holder: Holder::Nobody };
-                    }
-                }
-                self.holds.retain(|(id, _)| !holds.contains(id));
-                Answer::Yes(true)
-            }
-            Ask::Foreign => Answer::Count(self.foreign()),
-            Ask::Count => Answer::Count(self.foreign() + self.holds.len() as u64),
-            Ask::Hold(id, boot, place) => {
-                let free = self.holds.len() as u64 <= place;
-                if free {
-                    self.holds.push((id, boot));
-                }
-                Answer::Place(free.then_some(self.holds.len() as u64))
-            }
-            Ask::Claim(boot) => {
-                let free = self.tasks.iter().position(|task| task.status == -2);
-                if let Some(task) = free {
-                    self.tasks[task] = Task { status: -1, holder: Holder::Ours(node, boot) };
-                }
-                Answer::Task(free)
-            }
-            Ask::Unclaim(task, boot) => {
-                if let Some(task) = self.mine(task, node, boot).filter(|task| task.status == -1) {
-                    *task = Task { status: -2, holder: Holder::Nobody };
-                }
-                Answer::Yes(true)
-            }
-            Ask::Start(task, boot) => {
-                let task = self.mine(task, node, boot).filter(|it| matches!(it.status, -1 | 0));
-                Answer::Yes(task.map(|task| task.status = 0).is_some())
-            }
-            Ask::Finish(task, boot, status) => {
-                let task = self.mine(task, node, boot).filter(|it| matches!(it.status, -1 | 0));
-                Answer::Yes(task.map(|task| task.status = status).is_some())
-            }
-            Ask::Drop(id, boot) => {
-                self.holds.retain(|hold| *hold != (id, boot));
-                Answer::Yes(true)
-            }
-            _ => unreachable!(),
-        }
-    }
-}
 
 /// What a node is doing, one request at a time in each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
