@@ -3,7 +3,7 @@
 use super::SourceFile;
 
 /// Each crate's folder, and the crates of ours that its code may name (its tests may name more).
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("crates/core", &[]),
     ("crates/store-test", &["windlass-core"]),
     ("crates/store-sqlite", &["windlass-core"]),
@@ -14,7 +14,8 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("crates/door-bedrock", &["windlass-core", "windlass-engine"]),
     ("crates/door-jobd", &["windlass-core"]),
     ("crates/door-disbatch", &["windlass-core"]),
-    ("crates/test-servers", &[]),
+    ("crates/test-kit", &[]),
+    ("crates/test-servers", &["windlass-test-kit"]),
     (
         "crates/windlass",
         &[

@@ -9,7 +9,7 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{DateTime, Document, doc};
 use serde_json::{Value, json};
 
-use super::{Dialect, Home, Program, until, until_some, windlass};
+use super::{Dialect, Home, Program, until, until_seen, until_some, windlass};
 
 /// What every plugin of the tests can do. `$id` is the task, `$task` what came with `--task`.
 const PROLOGUE: &str = r#"#!/bin/sh
@@ -132,10 +132,9 @@ impl Home {
     /// Waits until the entry of this process stands in `nodes`.
     pub(crate) fn entered(&self, name: &str, den: &mut Program) {
         let own = doc! {"node": name, "windlass.pid": i64::from(den.pid())};
-        until("the node enters", || {
-            assert!(den.alive(), "it ended: {}", den.console());
-            let entry = self.mongo.one("nodes", own.clone());
-            entry.is_some_and(|entry| entry.contains_key("timestamp"))
+        den.until_some("the node enters", || {
+            let entry = self.mongo.one("nodes", own.clone())?;
+            entry.contains_key("timestamp").then_some(())
         });
     }
 
@@ -163,19 +162,16 @@ impl Home {
     /// Waits until the task has this status; answers its document.
     #[track_caller]
     pub(crate) fn reaches(&self, task: ObjectId, status: i32) -> Document {
-        until_some(&format!("{task} becomes {status}"), || {
-            let found = self.mongo.get("tasks", task);
-            (status_of(&found) == status).then_some(found)
-        })
+        let look = || self.mongo.get("tasks", task);
+        until_seen(&format!("{task} becomes {status}"), look, |found| status_of(found) == status)
     }
 
     /// Waits until the task has ended in whichever way.
     #[track_caller]
     pub(crate) fn ends(&self, task: ObjectId) -> Document {
-        until_some(&format!("{task} ends"), || {
-            let found = self.mongo.get("tasks", task);
-            (status_of(&found) > 0 || status_of(&found) < -2).then_some(found)
-        })
+        let look = || self.mongo.get("tasks", task);
+        let has_ended = |found: &Document| status_of(found) > 0 || status_of(found) < -2;
+        until_seen(&format!("{task} ends"), look, has_ended)
     }
 
     /// Waits until all of them have this status.

@@ -10,7 +10,7 @@ use mongodb::bson::{Bson, DateTime, Document, doc};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-use super::{Http, Mongo, Program, free_port, until, windlass};
+use super::{Http, Mongo, Program, free_port, windlass};
 
 /// A plugin that every config of the tests allows.
 pub(crate) const DEMO: &str = "Disbatch::Plugin::Demo";
@@ -138,10 +138,8 @@ impl Home {
         let command = windlass(&["dci", "--config", file.to_str().unwrap()]);
         let mut program = Program::spawn(command, self.folder());
         let port = config["listen"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
-        until("the interface listens", || {
-            assert!(program.alive(), "it ended: {}", program.console());
-            TcpStream::connect(("127.0.0.1", port)).is_ok()
-        });
+        program
+            .until_some("the interface listens", || TcpStream::connect(("127.0.0.1", port)).ok());
         Dci { program, port, http: Http::new(port) }
     }
 

@@ -10,14 +10,7 @@ use std::thread::{self, JoinHandle};
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, doc};
 
-use super::{Fields, Home, Mongo};
-
-/// Whether a process is there and not only waiting to be collected.
-pub(crate) fn is_alive(pid: i32) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
-    !matches!(state, Some('Z' | 'X') | None)
-}
+use super::{Fields, Home, Mongo, is_alive};
 
 /// The processes of plugins: the program, the task, and the process.
 fn processes() -> Vec<(String, ObjectId, i32)> {

@@ -1,0 +1,258 @@
+//! Programs under test: started, watched, signalled, ended. None outlives its test.
+
+use std::fmt::Display;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::ops::{Deref, DerefMut};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::wait::{PATIENCE, until_some};
+
+/// How much of what a program said is shown when its test fails.
+const SHOWN_LINES_MAX: usize = 200;
+
+/// A child that is killed and collected when this is dropped, also by a panic.
+pub struct Tied(Child);
+
+impl Tied {
+    #[track_caller]
+    pub fn spawn(command: &mut Command) -> Self {
+        Self(command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")))
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let _ = kill_process(Pid::from_child(&self.0), signal);
+    }
+
+    pub fn alive(&mut self) -> bool {
+        self.0.try_wait().expect("the child is ours").is_none()
+    }
+
+    /// Waits until it ended by itself.
+    #[track_caller]
+    pub fn ended(&mut self) -> ExitStatus {
+        let what = format!("process {} ends", self.pid());
+        until_some(&what, || self.0.try_wait().expect("the child is ours"))
+    }
+
+    /// Ends it as an administrator does.
+    #[track_caller]
+    pub fn stop(&mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.ended()
+    }
+
+    /// Ends it at once, as a crash would, and waits until it is gone.
+    #[track_caller]
+    pub fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        self.ended();
+    }
+}
+
+/// For its pipes.
+impl Deref for Tied {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Tied {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Tied {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A program that goes on until it is ended. What it prints goes to a file, which is shown when the
+/// test fails.
+pub struct Program {
+    child: Tied,
+    console: PathBuf,
+}
+
+impl Program {
+    /// Starts it with a file for what it prints in this folder.
+    #[track_caller]
+    pub fn spawn(mut command: Command, folder: &Path) -> Self {
+        let console = folder.join(format!("console-{:016x}", fastrand::u64(..)));
+        let output = File::create(&console).expect("a file in the test's folder");
+        command.stdout(output.try_clone().expect("a second handle")).stderr(output);
+        Self { child: Tied::spawn(&mut command), console }
+    }
+
+    /// The file with what it printed.
+    pub fn console_file(&self) -> &Path {
+        &self.console
+    }
+
+    /// What it printed so far.
+    pub fn console(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.console).unwrap_or_default()).into_owned()
+    }
+
+    /// Waits for something that can only come while it lives.
+    #[track_caller]
+    pub fn until_some<T>(&mut self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+        until_some(what, || {
+            let lives = self.alive();
+            let found = look();
+            assert!(lives || found.is_some(), "it ended before {what}: {}", self.console());
+            found
+        })
+    }
+}
+
+impl Deref for Program {
+    type Target = Tied;
+
+    fn deref(&self) -> &Tied {
+        &self.child
+    }
+}
+
+impl DerefMut for Program {
+    fn deref_mut(&mut self) -> &mut Tied {
+        &mut self.child
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let (pid, text) = (self.pid(), self.console());
+            let lines: Vec<&str> = text.lines().collect();
+            let left_out = lines.len().saturating_sub(SHOWN_LINES_MAX);
+            eprintln!("process {pid} printed {} lines, the last of them:", lines.len());
+            lines[left_out..].iter().for_each(|line| eprintln!("{pid}: {line}"));
+        }
+    }
+}
+
+/// How a program ended and what it wrote.
+#[derive(Debug)]
+pub struct Ended {
+    /// `None`: ended by a signal.
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ended {
+    /// Standard output of a success.
+    #[track_caller]
+    pub fn ok(self) -> String {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self.stdout
+    }
+
+    #[track_caller]
+    pub fn json(self) -> serde_json::Value {
+        let text = self.ok();
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text:?}"))
+    }
+}
+
+/// Runs a program to its end with this on its standard input.
+#[track_caller]
+pub fn run(command: &mut Command, input: &[u8]) -> Ended {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = Tied::spawn(command);
+    let stdout = collect(child.stdout.take().expect("it is piped"));
+    let stderr = collect(child.stderr.take().expect("it is piped"));
+    let mut stdin = child.stdin.take().expect("it is piped");
+    // A program that does not read its input may close it early; that is its right.
+    let _ = stdin.write_all(input);
+    drop(stdin);
+    let what = format!("{command:?} ends");
+    let status = until_some(&what, || child.try_wait().expect("the child is ours"));
+    let text = |whole: Receiver<String>| {
+        whole.recv_timeout(PATIENCE).expect("nobody keeps the output open when it has ended")
+    };
+    Ended { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
+}
+
+fn collect(mut pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, whole) = sync_channel(1);
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.read_to_end(&mut bytes);
+        let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+    });
+    whole
+}
+
+/// Whether a process runs. One that has ended and only waits to be collected does not.
+pub fn is_alive(pid: impl Display) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    // The name of the program, which may have any character, stands in brackets before the state.
+    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
+    !matches!(state, Some('Z' | 'X') | None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folder::Folder;
+    use crate::wait::until;
+
+    fn sleeper(folder: &Folder) -> Program {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo ready; exec sleep 1000"]);
+        let program = Program::spawn(command, folder.dir());
+        until("it is ready", || program.console() == "ready\n");
+        program
+    }
+
+    #[test]
+    fn a_program_ends_with_the_test_that_fails() {
+        let folder = Folder::new();
+        let failed = thread::scope(|scope| {
+            let test = scope.spawn(|| {
+                let program = sleeper(&folder);
+                let pid = program.pid();
+                assert!(is_alive(pid));
+                std::panic::panic_any(pid);
+            });
+            test.join().unwrap_err()
+        });
+        let pid = *failed.downcast::<u32>().unwrap();
+        assert!(!Path::new(&format!("/proc/{pid}")).exists(), "it was killed and collected");
+    }
+
+    #[test]
+    fn one_that_was_killed_is_gone_and_has_said_what_it_said() {
+        let folder = Folder::new();
+        let mut program = sleeper(&folder);
+        assert!(program.alive());
+        program.kill();
+        assert!(!program.alive() && !is_alive(program.pid()));
+        assert_eq!(program.console(), "ready\n");
+    }
+
+    #[test]
+    fn a_program_runs_to_its_end_with_its_input() {
+        let ended = run(Command::new("sh").args(["-c", "cat; echo no >&2; exit 3"]), b"yes");
+        assert_eq!(
+            (ended.code, ended.stdout.as_str(), ended.stderr.as_str()),
+            (Some(3), "yes", "no\n")
+        );
+    }
+}
