@@ -15,6 +15,10 @@ const trouble = document.getElementById('trouble');
 let refreshMs = REFRESH_MS_DEFAULT;
 let timer = 0;
 let shown = 0; // grows with each view, so that a late answer does not replace a newer view
+let owed = false; // a view was not built because somebody was in the middle of something
+let changes = 0; // that are on their way to the server
+let lastChange = Promise.resolve();
+let troubleOfView = false; // what failed was a view that was asked for by itself
 
 // --- asking the server -------------------------------------------------------------------------
 
@@ -94,26 +98,41 @@ function time(value) {
   return h('time', { datetime: iso, title: iso }, iso.slice(0, 19).replace('T', ' '));
 }
 
-function complain(error) {
+function complain(error, ofView = false) {
   trouble.hidden = false;
   trouble.textContent = error.message;
+  troubleOfView = ofView;
 }
 
-// Does it, or shows why it failed.
-async function act(work) {
+// Does it, or shows why it failed. What is done by itself leaves the trouble of others to be read.
+async function act(work, byItself = false) {
   try {
-    trouble.hidden = true;
+    if (!byItself) trouble.hidden = true;
     await work();
+    if (byItself && troubleOfView) trouble.hidden = true;
     return true;
   } catch (error) {
-    if (error instanceof SignInNeeded) signIn(); else complain(error);
+    if (error instanceof SignInNeeded) signIn(); else complain(error, byItself);
     return false;
   }
 }
 
+// Sends a change of what is shown. Changes go one after another, so that the last one holds; a view
+// that was asked for before does not know of it and is not shown.
+async function change(work) {
+  changes += 1;
+  shown += 1;
+  const turn = lastChange.then(work);
+  lastChange = turn.catch(() => {});
+  const done = await act(() => turn);
+  changes -= 1;
+  if (done) show(true); else showLater();
+  return done;
+}
+
 // A field of a table that is saved when it is left changed; Escape takes the change back.
 function editable({ value, label, kind, save }) {
-  const before = value === null || value === undefined ? '' : String(value);
+  let before = value === null || value === undefined ? '' : String(value);
   const input = h('input', {
     type: kind, value: before, 'aria-label': label, autocomplete: 'off',
     ...(kind === 'number' ? { min: 0, step: 1, placeholder: 'none' } : {}),
@@ -130,8 +149,9 @@ function editable({ value, label, kind, save }) {
     }
     const text = input.value.trim();
     const wanted = kind === 'number' ? (text === '' ? null : Number(text)) : text;
-    const saved = await act(() => save(wanted));
-    if (saved) show(); else input.setAttribute('aria-invalid', 'true');
+    input.removeAttribute('aria-invalid');
+    if (await change(() => save(wanted))) before = text;
+    else input.setAttribute('aria-invalid', 'true');
   });
   return input;
 }
@@ -170,12 +190,13 @@ async function queuesView() {
 }
 
 function pluginChoice(queue, field, plugins, save) {
-  const now = queue[field] ?? '';
+  let now = queue[field] ?? '';
   const names = plugins.includes(now) ? plugins : [now, ...plugins];
   const select = h('select', { 'aria-label': `Plugin of ${queue.name}` },
     names.map((name) => h('option', { value: name, selected: name === now }, name)));
   select.addEventListener('change', async () => {
-    if (!await act(() => save(select.value))) select.value = now; else show();
+    const wanted = select.value;
+    if (await change(() => save(wanted))) now = wanted; else select.value = now;
   });
   return select;
 }
@@ -396,8 +417,8 @@ function view() {
   return ['queues', queuesView];
 }
 
-// Is somebody in the middle of typing? Then what he types must not be replaced.
-const busy = () => document.querySelector('dialog[open]')
+// Is somebody in the middle of typing, or a change on its way? Then what is there must not be replaced.
+const busy = () => changes > 0 || document.querySelector('dialog[open]')
   || main.contains(document.activeElement)
   && document.activeElement.matches('input, select, textarea');
 
@@ -409,16 +430,24 @@ async function show(byItself = false) {
     if (here) link.setAttribute('aria-current', 'page'); else link.removeAttribute('aria-current');
   }
   const mine = shown += 1;
-  if (!(byItself && busy())) {
+  owed = byItself && Boolean(busy());
+  if (!owed) {
     await act(async () => {
       const parts = await build();
-      if (mine !== shown || (byItself && busy())) return;
+      if (mine !== shown) return;
+      owed = byItself && Boolean(busy());
+      if (owed) return;
       main.replaceChildren(...[parts].flat(2));
       document.getElementById('fresh').textContent =
         `as of ${new Date().toLocaleTimeString()}`;
-    });
+    }, byItself);
   }
-  if (mine === shown) timer = setTimeout(() => show(true), refreshMs);
+  if (mine === shown) showLater();
+}
+
+function showLater() {
+  clearTimeout(timer);
+  timer = setTimeout(() => show(true), refreshMs);
 }
 
 async function start() {
@@ -429,6 +458,8 @@ async function start() {
   await show();
 }
 
+// The element that gets the focus instead has it only after the event.
+main.addEventListener('focusout', () => setTimeout(() => { if (owed && !busy()) show(true); }));
 addEventListener('hashchange', () => { trouble.hidden = true; show(); });
 document.getElementById('refresh').addEventListener('click', () => show());
 document.getElementById('leave').addEventListener('click', () => {

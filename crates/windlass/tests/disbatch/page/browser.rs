@@ -79,6 +79,11 @@ impl Browser {
         self.on(selector, "/value", &json!({ "text": text }));
     }
 
+    /// Types on in a field, without leaving it.
+    pub(crate) fn add_text(&self, selector: &str, text: &str) {
+        self.on(selector, "/value", &json!({ "text": text }));
+    }
+
     /// Chooses in a list by the text that is shown.
     pub(crate) fn choose(&self, selector: &str, shown: &str) {
         let script = "const list = document.querySelector(arguments[0]);

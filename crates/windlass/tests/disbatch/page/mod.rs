@@ -38,6 +38,70 @@ fn queues_are_shown_with_their_counts_and_a_limit_is_edited_in_place() {
     }
 }
 
+/// Keeps back what the page changes, until the test lets it go.
+const HOLD: &str = "window.held = [];
+    const real = window.fetch;
+    window.fetch = (path, asked) => asked.method === 'POST'
+        ? new Promise((go) => window.held.push(() => go(real(path, asked))))
+        : real(path, asked);";
+
+/// What a user does who types the second value before the first one is saved.
+const CHANGE: &str = "for (const value of arguments[1]) {
+        const field = document.querySelector(arguments[0]);
+        field.value = value;
+        field.dispatchEvent(new Event('change'));
+    }";
+
+#[test]
+fn of_two_changes_of_a_field_the_last_one_holds() {
+    let home = Home::released();
+    let dci = home.dci();
+    let queue = home.queue_with("mail", doc! {"threads": 3});
+    let browser = Browser::start();
+    browser.open(&dci.url());
+    browser.sees("main", "1 queue");
+    browser.script(HOLD, &[]);
+    browser.script(CHANGE, &[json!(field("Limit of mail")), json!(["5", "6"])]);
+    // The second one is not sent before the first one is answered, so it cannot overtake it.
+    assert_eq!(browser.script("return window.held.length", &[]), json!(1));
+    let limit = || number(home.mongo.get("queues", queue).get("threads"));
+    browser.script("window.held.shift()()", &[]);
+    until("the first change is saved", || limit() == Some(5));
+    until("the second change is sent", || {
+        browser.script("return window.held.length", &[]) == json!(1)
+    });
+    browser.script("window.held.shift()()", &[]);
+    until("the second change is saved", || limit() == Some(6));
+}
+
+#[test]
+fn a_saved_field_does_not_take_away_what_is_typed_into_another() {
+    let home = Home::released();
+    let dci = home.dci();
+    let first = home.queue_with("first", doc! {"threads": 3});
+    let second = home.queue_with("second", doc! {"threads": null});
+    let browser = Browser::start();
+    browser.open(&dci.url());
+    browser.sees("main", "2 queues");
+    browser.script(HOLD, &[]);
+    browser.script(CHANGE, &[json!(field("Limit of first")), json!(["5"])]);
+    let other = field("Limit of second");
+    browser.add_text(&other, "7");
+    browser.script("window.held.shift()()", &[]);
+    let limit = |queue| number(home.mongo.get("queues", queue).get("threads"));
+    until("the first change is saved", || limit(first) == Some(5));
+    // By then a page that builds its fields anew has done so.
+    let twice = "const ask = () => fetch('/queues', {}).then((answer) => answer.text());
+        return ask().then(ask).then(() => true)";
+    browser.script(twice, &[]);
+    browser.add_text(&other, "\u{e007}");
+    until("the second change is sent", || {
+        browser.script("return window.held.length", &[]) == json!(1)
+    });
+    browser.script("window.held.shift()()", &[]);
+    until("the second change is saved", || limit(second) == Some(7));
+}
+
 #[test]
 fn a_change_that_is_refused_says_why_and_changes_nothing() {
     let home = Home::released();
