@@ -8,6 +8,7 @@ use windlass_door_disbatch::dialect::Dialect;
 
 use crate::base::fresh;
 use crate::harness::{BOTH, insert};
+use crate::proxy::{Fate, Proxy, server_address};
 
 /// Keys of the indexes of a collection, a `!` behind those that hold values apart, `?` behind
 /// those that leave out missing ones.
@@ -79,4 +80,23 @@ async fn an_index_that_cannot_be_made_is_told() {
     let error = db.ensure_indexes(Dialect::Released).await.unwrap_err();
     assert!(matches!(error, DbError::Duplicate(_)), "{error}");
     assert!(error.to_string().contains("of queues"), "{error}");
+}
+
+/// On a large collection it takes longer than anything else that is asked.
+#[tokio::test]
+async fn an_index_may_take_its_time() {
+    let proxy = Proxy::start(server_address().await).await;
+    let db = proxy.database(&windlass_test_servers::mongodb().new_database()).await;
+    let held = proxy.next(Fate::Hold, |it| it.is("createIndexes"));
+    let making = tokio::spawn({
+        let db = db.clone();
+        async move { db.ensure_indexes(Dialect::Released).await }
+    });
+    held.met().await;
+    // What is asked later and given up waited for less time than the index.
+    proxy.next(Fate::Silence, |it| it.is("find"));
+    assert!(matches!(db.queues().await, Err(DbError::Away(_))));
+    held.release();
+    making.await.unwrap().unwrap();
+    assert_eq!(keys(&db, "nodes").await, ["node:1!"]);
 }

@@ -8,7 +8,7 @@ use windlass_door_disbatch::dialect::Dialect;
 use windlass_door_disbatch::doc::Queue;
 
 use crate::harness::{at, me, process, read, read_queue, status};
-use crate::proxy::{Loss, Proxy, server_address};
+use crate::proxy::{Fate, Proxy, server_address};
 
 struct Case {
     proxy: Proxy,
@@ -30,7 +30,7 @@ async fn case() -> Case {
 
 impl Case {
     fn lose(&self, command: &'static str) {
-        self.proxy.lose(Loss::Answer(command));
+        self.proxy.next(Fate::LoseAnswer, move |it| it.is(command));
     }
 
     async fn claim(&self) -> Run {
@@ -157,7 +157,7 @@ async fn a_hold_shows_under_our_boot() {
 #[tokio::test]
 async fn a_server_that_falls_silent_is_not_waited_for_without_end() {
     let case = case().await;
-    case.proxy.lose(Loss::Silence("find"));
+    case.proxy.next(Fate::Silence, |it| it.is("find"));
     // From here on the clock runs as fast as anybody waits.
     tokio::time::pause();
     assert_away(case.db.queues().await);

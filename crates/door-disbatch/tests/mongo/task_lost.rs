@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use async_trait::async_trait;
 use mongodb::bson::{Bson, doc};
 use windlass_core::launch::{LaunchSpec, Launched, Launcher, Running, SignalTo};
-use windlass_door_disbatch::config::PluginKind::{Default, Mongo};
+use windlass_door_disbatch::config::PluginKind::{Default, Handoff, Mongo};
 use windlass_door_disbatch::database::{Claim, Run};
 use windlass_door_disbatch::dialect::Dialect;
 use windlass_door_disbatch::task::{Ran, Why};
@@ -16,7 +16,7 @@ use windlass_test_servers::mongodb;
 
 use crate::base::{collection, connect};
 use crate::harness_task::{Bench, number, text};
-use crate::proxy::{Loss, Proxy, server_address};
+use crate::proxy::{Fate, Proxy, server_address};
 
 /// A bench whose answers can be lost, and one on the same database whose answers are not.
 async fn benches() -> (Proxy, Bench, Bench) {
@@ -35,7 +35,7 @@ async fn a_result_is_not_lost_with_an_answer() {
         bench.began().await;
         let result = doc! { "_id": started.id, "status": 1, "stdout": "new" };
         collection(&sure.database, "results").insert_one(result).await.unwrap();
-        proxy.lose(Loss::Answer(command));
+        proxy.next(Fate::LoseAnswer, move |it| it.is(command));
         bench.open();
         assert_eq!(started.ran.await.unwrap(), Ran::Ended(1), "{command}");
         let task = sure.task(started.id).await;
@@ -45,13 +45,41 @@ async fn a_result_is_not_lost_with_an_answer() {
     }
 }
 
+/// Whatever is asked when the plugin has ended, and whichever answer is lost.
+#[tokio::test]
+async fn a_success_stays_one_whichever_answer_is_lost() {
+    for (kind, command) in [
+        (Handoff, "find"),
+        (Handoff, "update"),
+        (Handoff, "findAndModify"),
+        (Default, "findAndModify"),
+    ] {
+        let (proxy, bench, sure) = benches().await;
+        let script = "gate; answer '{\"status\":1,\"stdout\":\"new\"}'";
+        let started = bench.start(kind, script, doc! { "windlass": { "retries": 3 } }).await;
+        bench.began().await;
+        if kind == Handoff {
+            let ended = doc! { "$set": { "status": 1, "stdout": "new", "complete": true } };
+            sure.update(started.id, ended).await;
+        }
+        let lost = proxy.next(Fate::LoseAnswer, move |it| it.is_on(command, "tasks"));
+        bench.open();
+        assert_eq!(started.ran.await.unwrap(), Ran::Ended(1), "{kind:?} {command}");
+        assert_eq!(lost.count(), 1, "{kind:?} {command}");
+        let task = sure.task(started.id).await;
+        assert_eq!((number(&task, "status"), text(&task, "stdout")), (Some(1), Some("new")));
+        let ours = task.get_document("windlass").unwrap();
+        assert!(!ours.contains_key("boot") && number(ours, "retries") == Some(3), "{ours}");
+    }
+}
+
 #[tokio::test]
 async fn a_start_that_nobody_answered_can_be_given_back() {
     let (proxy, bench, sure) = benches().await;
     let (queue, id) = bench.add(doc! {}).await;
     let work = bench.claim(&queue, bench.plugin(Default, "touch $dir/ran")).await;
     bench.fence.gone.store(true, Ordering::SeqCst);
-    proxy.lose(Loss::Answer("update"));
+    proxy.next(Fate::LoseAnswer, |it| it.is("update"));
     let started = bench.start_work(id, work);
     while number(&sure.task(id).await, "status") != Some(0) {
         tokio::task::yield_now().await;

@@ -67,8 +67,10 @@ pub(crate) fn ticks_keep_things_alive() {
 
 pub(crate) fn without_ticks_nothing_may_run() {
     let mut node = Node::start(SHORT);
+    wait_for("leave to start something", || (node.number("allows") == 1).then_some(()));
     node.ask("ticks off");
     wait_for("the fence to fire", || (node.number("fired") == 1).then_some(()));
+    assert_eq!(node.number("allows"), 0, "what the fence would end is not to be started");
     let path = node.file("late");
     let late = wait_for("one that is not ended before it says who it is", || {
         node.start_script("echo $$ > $DIR/part$$; mv $DIR/part$$ $DIR/late; exec sleep 1000");

@@ -39,6 +39,7 @@ pub(crate) fn run(words: &[String]) {
         let line = line.unwrap();
         let answer = match line.as_str() {
             "fired" => fence.fired().to_string(),
+            "allows" => u32::from(fence.allows()).to_string(),
             "fence" => fence.process_id().unwrap_or_default().to_string(),
             line if line.starts_with("end left by ") => {
                 fence.end_left_by(&line["end left by ".len()..]);

@@ -1,0 +1,190 @@
+//! A whole node whose questions and answers are lost, held back, delivered late or refused.
+
+use std::sync::atomic::Ordering;
+
+use mongodb::bson::{DateTime, doc};
+use windlass_door_disbatch::database::{Cancelled, Run};
+use windlass_door_disbatch::dialect::Dialect;
+
+use crate::harness::{BOTH, insert, task};
+use crate::harness_den::{GATED, GOOD, World};
+use crate::proxy::{Command, Fate};
+
+fn is_claim(it: &Command) -> bool {
+    it.is_on("findAndModify", "tasks") && it.mentions("windlass.run")
+}
+
+fn is_start(it: &Command) -> bool {
+    it.is_on("update", "tasks") && it.mentions("windlass.started")
+}
+
+/// It may still be made: as long as nobody knows, it has its place within every limit.
+#[tokio::test]
+async fn a_claim_that_arrives_late_passes_no_limit() {
+    for dialect in BOTH {
+        let world = World::new(dialect, GOOD).await;
+        let queue = world.queue(1).await;
+        let tasks = world.tasks(&queue, 2).await;
+        let late = world.proxy.next(Fate::Late, is_claim);
+        world.start();
+        late.met().await;
+        world.passes(3).await;
+        for id in &tasks {
+            assert_eq!(world.status(*id).await, -2, "{dialect:?}: the place is not free");
+        }
+        late.release();
+        late.delivered().await;
+        assert!(world.active().await <= 1);
+        for id in &tasks {
+            world.reaches(*id, 1).await;
+        }
+        assert_eq!(world.ran().len(), 2);
+        let free = async || world.read_queue(queue.id).await.holds.is_empty();
+        world.until("no hold is left", free).await;
+    }
+}
+
+/// The claim is made and known, but not whether it is within the limit.
+#[tokio::test]
+async fn a_claim_that_could_not_be_checked_is_given_back_and_made_again() {
+    let world = World::new(Dialect::Released, GOOD).await;
+    let queue = world.queue(1).await;
+    let id = world.tasks(&queue, 1).await[0];
+    let lost = world.proxy.next(Fate::Lose, move |it| {
+        it.is_on("find", "queues") && it.mentions(queue.id.bytes())
+    });
+    world.start();
+    lost.met().await;
+    world.reaches(id, 1).await;
+    assert_eq!(world.ran(), [id]);
+}
+
+/// The limit counts it as long as the database shows it as ours.
+#[tokio::test]
+async fn a_task_that_cannot_be_given_back_keeps_its_hold() {
+    let world = World::new(Dialect::Released, GOOD).await;
+    let queue = world.queue(1).await;
+    let id = world.tasks(&queue, 1).await[0];
+    let lost = world.proxy.each(Fate::Lose, |it| it.is_on("update", "tasks"));
+    let node = world.start();
+    lost.met().await;
+    world.stop.asked.cancel();
+    node.await.unwrap().unwrap();
+    let claimed = world.task(id).await;
+    assert_eq!((claimed.get_i32("status").unwrap(), world.ran().len()), (-1, 0));
+    let holds = world.read_queue(queue.id).await.holds;
+    let tokens: Vec<&str> = holds.iter().map(|hold| hold.id.as_str()).collect();
+    assert_eq!(tokens, [Run::of(&claimed).unwrap().token]);
+}
+
+#[tokio::test]
+async fn a_task_whose_end_could_not_be_written_keeps_its_hold() {
+    let world = World::new(Dialect::Released, GATED).await;
+    let queue = world.queue(1).await;
+    let id = world.tasks(&queue, 1).await[0];
+    let node = world.start();
+    world.began(id).await;
+    let lost = world.proxy.each(Fate::Lose, |it| it.is_on("findAndModify", "tasks"));
+    world.open(id);
+    lost.met().await;
+    world.stop.asked.cancel();
+    world.stop.now.cancel();
+    node.await.unwrap().unwrap();
+    let running = world.task(id).await;
+    assert_eq!(running.get_i32("status").unwrap(), 0);
+    let holds = world.read_queue(queue.id).await.holds;
+    let tokens: Vec<&str> = holds.iter().map(|hold| hold.id.as_str()).collect();
+    assert_eq!(tokens, [Run::of(&running).unwrap().token]);
+}
+
+/// Between the start in the database and that of the program others may have held the node dead.
+#[tokio::test]
+async fn nothing_is_launched_when_the_lease_is_over_since() {
+    let world = World::new(Dialect::Released, GOOD).await;
+    let queue = world.queue(1).await;
+    let id = world.tasks(&queue, 1).await[0];
+    let start = world.proxy.next(Fate::Hold, is_start);
+    world.start();
+    start.met().await;
+    world.fence.over.store(true, Ordering::SeqCst);
+    let back = world.proxy.next(Fate::Pass, |it| {
+        it.is_on("update", "tasks") && !it.mentions("windlass.started")
+    });
+    start.release();
+    back.met().await;
+    assert!(world.ran().is_empty(), "it is given back and was never started");
+    world.fence.over.store(false, Ordering::SeqCst);
+    world.reaches(id, 1).await;
+    assert_eq!(world.ran(), [id]);
+}
+
+#[tokio::test]
+async fn a_queue_whose_claims_are_refused_stops_no_other() {
+    for dialect in BOTH {
+        let world = World::new(dialect, GOOD).await;
+        let (bad, good) = (world.queue(1).await, world.queue(1).await);
+        let left = world.tasks(&bad, 1).await[0];
+        let tasks = world.tasks(&good, 2).await;
+        let refused = world
+            .proxy
+            .each(Fate::Refuse, move |it| is_claim(it) && it.mentions(bad.id.bytes()));
+        world.start();
+        refused.met().await;
+        for id in tasks {
+            world.reaches(id, 1).await;
+        }
+        assert_eq!(world.status(left).await, -2);
+        refused.release();
+        world.reaches(left, 1).await;
+    }
+}
+
+#[tokio::test]
+async fn a_waiting_task_that_is_refused_keeps_no_other_waiting() {
+    let world = World::new(Dialect::Seed, GOOD).await;
+    let queue = world.queue(1).await;
+    let past = DateTime::from_millis(0);
+    let waiting = doc! { "status": -4, "windlass": { "not_before": past } };
+    let bad = task(&world.sure, queue.id, waiting.clone()).await;
+    let good = task(&world.sure, queue.id, waiting).await;
+    let refused = world.proxy.each(Fate::Refuse, move |it| {
+        it.is_on("update", "tasks") && it.mentions(bad.bytes())
+    });
+    world.start();
+    refused.met().await;
+    world.reaches(good, 1).await;
+    assert_eq!(world.status(bad).await, -4);
+}
+
+/// What a large database takes its time for: counts, tasks of the wrong types, waiting tasks.
+#[tokio::test]
+async fn slow_questions_keep_no_claim_no_cancel_and_no_dead_node_waiting() {
+    let world = World::new(Dialect::Seed, GATED).await;
+    let queue = world.queue(9).await;
+    let questions: [fn(&Command) -> bool; 3] = [
+        |it| it.is_on("aggregate", "tasks") && it.mentions("$queue") && it.mentions("$status"),
+        |it| it.is_on("find", "tasks") && it.mentions("binData"),
+        |it| it.is_on("find", "tasks") && it.mentions("windlass.not_before") && it.mentions("$lte"),
+    ];
+    let held = questions.map(|which| world.proxy.each(Fate::Hold, which));
+    world.start_with(0.2, 1.0);
+    for question in &held {
+        question.met().await;
+    }
+    let first = world.tasks(&queue, 1).await[0];
+    world.began(first).await;
+    assert_eq!(
+        world.sure.task_cancel(first, DateTime::now()).await.unwrap(),
+        Cancelled::Asked
+    );
+    world.reaches(first, -5).await;
+    let dead = doc! { "boot": "dead", "beat": 1_i64, "run": "r" };
+    insert(&world.sure, "nodes", doc! { "node": "dead", "windlass": dead.clone() }).await;
+    let lost = doc! { "status": 0, "node": "dead", "windlass": dead };
+    let lost = task(&world.sure, queue.id, lost).await;
+    world.reaches(lost, -6).await;
+    let second = world.tasks(&queue, 1).await[0];
+    world.began(second).await;
+    world.open(second);
+    world.reaches(second, 1).await;
+}
