@@ -14,6 +14,9 @@ const NODES_MAX: usize = 10_000;
 /// How often an entry may come and go under our hands before we give up.
 const ENTER_TRIES_MAX: usize = 3;
 
+/// From here on a number with a fraction would not grow any more.
+const BEAT_MAX: i64 = 1 << 53;
+
 /// Where a node runs, so that another start on the same host can tell whether it still does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
@@ -114,8 +117,17 @@ impl Database {
 
     /// Our own sign of life. False: the name is not ours any more.
     pub async fn node_beat(&self, me: &Me) -> Result<bool, DbError> {
+        let mut grows = mine(me);
+        grows.insert("windlass.beat", a_beat());
         let beat = doc! { "$inc": { "windlass.beat": 1_i64 } };
-        let result = self.ask(self.nodes_collection().update_one(mine(me), beat)).await?;
+        match self.ask(self.nodes_collection().update_one(grows, beat)).await {
+            Ok(result) if result.matched_count == 1 => return Ok(true),
+            Err(error @ DbError::Away(_)) => return Err(error),
+            // The name is not ours, or somebody wrote something there that does not grow.
+            Ok(_) | Err(_) => {}
+        }
+        let anew = doc! { "$set": { "windlass.beat": 1_i64 } };
+        let result = self.ask(self.nodes_collection().update_one(mine(me), anew)).await?;
         Ok(result.matched_count == 1)
     }
 
@@ -130,7 +142,8 @@ impl Database {
     ) -> Result<bool, DbError> {
         let nodes = self.nodes_collection();
         if let Some(beat) = beat {
-            let filter = doc! { "node": node, "windlass.boot": boot, "windlass.beat": beat };
+            let filter =
+                doc! { "node": node, "windlass.boot": boot, "windlass.beat": the_same(beat) };
             let unset = doc! { "$unset": { "windlass.boot": "" } };
             if self.ask(nodes.update_one(filter, unset)).await?.matched_count == 1 {
                 return Ok(true);
@@ -165,6 +178,21 @@ impl Database {
             self.changelog_node(filter).await;
         }
         Ok(result)
+    }
+}
+
+/// What grows by one each time, and shows that it did.
+fn a_beat() -> Document {
+    doc! { "$gte": 0, "$lt": BEAT_MAX }
+}
+
+/// The beat that was seen, whatever it is. Two values are not compared by the server, or not with
+/// themselves; who lives replaces them.
+fn the_same(beat: &Bson) -> Document {
+    match beat {
+        Bson::Undefined => doc! { "$not": a_beat() },
+        Bson::Double(number) if number.is_nan() => doc! { "$not": a_beat() },
+        other => doc! { "$eq": other },
     }
 }
 

@@ -1,5 +1,8 @@
 //! Tasks of nodes that are gone.
 
+use std::collections::HashMap;
+
+use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
 use super::{Database, DbError, no_boot};
@@ -31,6 +34,22 @@ impl Database {
         ]);
         let groups = self.aggregated(groups).await?;
         Ok(owners(&groups))
+    }
+
+    /// By their queues, how many tasks a foreign node of this name has.
+    pub async fn foreign_of(&self, node: &str) -> Result<HashMap<ObjectId, u64>, DbError> {
+        let tasks = self.tasks_collection();
+        let groups = tasks.aggregate([
+            doc! { "$match": {
+                "node": node, "status": { "$in": ACTIVE.to_vec() }, "windlass.boot": no_boot(),
+            } },
+            doc! { "$group": { "_id": "$queue", "count": { "$sum": 1 } } },
+        ]);
+        let count = |group: &Document| {
+            let count = group.get("count").and_then(whole)?;
+            Some((group.get_object_id("_id").ok()?, u64::try_from(count).ok()?))
+        };
+        Ok(self.aggregated(groups).await?.iter().filter_map(count).collect())
     }
 
     /// Orphans what a dead start of one of our nodes had, and drops what it held. The node's entry

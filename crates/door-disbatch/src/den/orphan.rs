@@ -23,7 +23,7 @@ pub(super) struct Seen {
     pub(super) hosts: Vec<Host>,
     /// Whether a restart of the server would be seen.
     pub(super) vouched: bool,
-    owners: Vec<Owner>,
+    pub(super) owners: Vec<Owner>,
     holds: Vec<(Bson, Hold)>,
 }
 
@@ -201,7 +201,7 @@ fn signs(
         };
         boots.extend(node.boot.clone());
         if known.insert(who.clone()) {
-            signs.push((who, Some(sign)));
+            signs.push((who, Some(comparable(sign))));
         }
     }
     for owner in owners {
@@ -217,6 +217,14 @@ fn signs(
         }
     }
     signs
+}
+
+/// What is not the same as itself would never be seen to stay as it is.
+fn comparable(sign: Bson) -> Bson {
+    match sign {
+        Bson::Double(number) if number.is_nan() => Bson::Undefined,
+        other => other,
+    }
 }
 
 /// The members of a replica set, as they name themselves.

@@ -1,5 +1,6 @@
 //! One pass over the queues: tasks are claimed in fair turns, up to every limit, and started.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use mongodb::bson::Document;
@@ -8,12 +9,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::entry::Term;
 use super::limit::Increase;
+use super::orphan::Seen;
 use super::plugins::Programs;
 use super::runs::{Claimed, Runs};
 use super::said::Said;
 use super::turn::Turns;
 use crate::config::{Config, Plugin};
-use crate::database::{Clock, Database, DbError, Run, token};
+use crate::database::{Clock, Database, DbError, Owner, Run, token};
 use crate::dialect::Dialect;
 use crate::doc::{Limit, Queue, Sort};
 use crate::task::Parts;
@@ -36,6 +38,28 @@ pub(super) struct Pass<'a> {
     pub(super) stopping: &'a CancellationToken,
     /// What the machine has room for.
     pub(super) runs_max: u64,
+    pub(super) left: &'a Left,
+}
+
+/// What a foreign node that had this name before has left running: it counts against the limits,
+/// as everything under the name does.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    count: u64,
+    by_queue: HashMap<ObjectId, u64>,
+}
+
+impl Left {
+    pub(super) async fn look(
+        database: &Database,
+        seen: &Seen,
+        node: &str,
+    ) -> Result<Left, DbError> {
+        let foreign = |owner: &&Owner| owner.boot.is_none() && owner.node == node;
+        let Some(owner) = seen.owners.iter().find(foreign) else { return Ok(Left::default()) };
+        let by_queue = database.foreign_of(node).await?;
+        Ok(Left { count: owner.claimed + owner.running, by_queue })
+    }
 }
 
 /// Whether there may be more to take at once.
@@ -84,7 +108,7 @@ impl Pass<'_> {
     }
 
     fn node_has_room(&self, increase: &Increase) -> bool {
-        let places = self.runs.places();
+        let places = self.runs.places() + self.left.count;
         let room = places < self.runs_max.min(RUNS_MAX) && self.limit.allows_one_more(places);
         let may = self.term.may_start() && !self.stopping.is_cancelled();
         room && increase.node_has_room() && may
@@ -92,7 +116,11 @@ impl Pass<'_> {
 
     /// The limit of a released queue holds over all nodes; holds share it out.
     fn queue_has_room(&self, queue: &Queue, increase: &Increase) -> bool {
-        let here = self.runs.places_of(queue.id);
+        let left = match self.dialect {
+            Dialect::Seed => self.left.by_queue.get(&queue.id).copied().unwrap_or(0),
+            Dialect::Released => 0,
+        };
+        let here = self.runs.places_of(queue.id) + left;
         increase.has_room(queue.id) && queue.limit.allows_one_more(here)
     }
 

@@ -329,6 +329,23 @@ async fn many_leftovers_go_step_by_step() {
     assert!(steps.len() > 2, "{steps:?}");
 }
 
+/// The second of its chunks is refused: no file may say that it is whole.
+#[tokio::test]
+async fn a_file_stands_only_when_all_its_chunks_do() {
+    for form in FORMS {
+        let database = fresh().await;
+        let chunks = collection(&database, "tasks.chunks");
+        let options = mongodb::options::IndexOptions::builder().unique(true).build();
+        let once = mongodb::IndexModel::builder().keys(doc! {"n": 1}).options(options).build();
+        chunks.create_index(once).await.unwrap();
+        chunks.insert_one(doc! {"files_id": ObjectId::new(), "n": 1, "data": "x"}).await.unwrap();
+        let said = output(ObjectId::new(), &long_text(), "");
+        assert!(store(&database, form, Gfs::Always, said, now()).await.is_err());
+        let files = all(&database, "tasks.files", doc! {"filename": "stdout"}).await;
+        assert_eq!(files, [], "{form:?}");
+    }
+}
+
 /// Chunks first, the file last: what a crash leaves is never read as a whole file.
 #[tokio::test]
 async fn a_database_that_goes_away_leaves_no_half_file() {

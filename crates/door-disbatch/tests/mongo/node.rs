@@ -144,6 +144,40 @@ async fn signs_of_life_and_the_report() {
     assert!(updated.contains_key("queues"));
 }
 
+/// Somebody wrote into the entry of a node that lives: its sign of life goes on to change.
+#[tokio::test]
+async fn a_beat_that_cannot_grow_is_replaced_by_who_lives() {
+    let odd = [
+        Bson::Null,
+        Bson::from("x"),
+        Bson::from(doc! { "$gt": "" }),
+        Bson::from(vec![1]),
+        Bson::Int64(i64::MAX),
+        Bson::Int32(-9),
+        Bson::Double(1e300),
+        Bson::Double(f64::INFINITY),
+        Bson::Double(f64::NAN),
+    ];
+    let db = fresh().await;
+    let me = me("n", "b");
+    db.node_enter(&me, &process(), at(0)).await.unwrap();
+    let nodes = db.raw().collection::<Document>("nodes");
+    let beat = async || {
+        let entry = entry(&db, "n").await;
+        entry.get_document("windlass").unwrap().get("beat").cloned().unwrap()
+    };
+    for value in odd {
+        let set = doc! { "$set": { "windlass.beat": value.clone() } };
+        nodes.update_one(doc! { "node": "n" }, set).await.unwrap();
+        assert!(db.node_beat(&me).await.unwrap(), "{value}");
+        let first = beat().await;
+        assert!(first != value, "{value}");
+        assert!(db.node_beat(&me).await.unwrap(), "{value}");
+        assert!(beat().await != first, "{value}");
+        assert!(!db.node_bury("n", "b", &Some(value.clone())).await.unwrap(), "{value}");
+    }
+}
+
 #[tokio::test]
 async fn a_limit_set_meanwhile_is_not_overwritten() {
     let db = fresh().await;

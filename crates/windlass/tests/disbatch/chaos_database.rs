@@ -7,7 +7,9 @@ use mongodb::bson::doc;
 use mongodb::bson::oid::ObjectId;
 use serde_json::json;
 
-use crate::harness::{Dialect, Fields, Home, PATIENCE, Program, Proxy, until};
+use crate::harness::{
+    Dialect, Fields, Home, ORPHAN_AFTER, PATIENCE, Program, Proxy, is_alive, until,
+};
 
 fn runs(home: &Home) -> HashMap<ObjectId, usize> {
     let mut runs = HashMap::new();
@@ -15,6 +17,29 @@ fn runs(home: &Home) -> HashMap<ObjectId, usize> {
         *runs.entry(task).or_default() += 1;
     }
     runs
+}
+
+/// A node beside the others that is not refused but cut off, so that its lease runs out: when its
+/// fence has ended what it ran, longer has passed than any of the others may be silent.
+struct Control {
+    way: Proxy,
+    pid: i32,
+    _den: Program,
+}
+
+impl Control {
+    fn start(home: &Home) -> Self {
+        let way = Proxy::to(&home.mongo.host());
+        // Made after the others were started: they do not know its plugin.
+        let task = home.add(home.line(&home.gated(), 1), 1)[0];
+        let keys = json!({"mongohost": way.mongohost(), "orphan_after": 2.0 * ORPHAN_AFTER});
+        let den = home.den_with("control", keys);
+        Self { way, pid: home.began(task), _den: den }
+    }
+
+    fn dies(&self) {
+        until("its fence has ended what it ran", || !is_alive(self.pid));
+    }
 }
 
 /// Ends of tasks that come while the database is away are written when it is back, and the tasks
@@ -33,12 +58,13 @@ fn results_wait_for_a_database_that_was_killed() {
             home.reaches(*task, 0);
         }
     }
+    let control = Control::start(&homes[0]);
     let server = homes[1].mongo.server();
+    control.way.cut();
     server.kill();
     homes.iter().zip(&tasks).for_each(|(home, tasks)| home.open(tasks[0]));
-    // Longer than a silent node is given.
     until("it is told", || dens.iter().all(|den| den.console().contains("database")));
-    homes[0].pause_for_orphans();
+    control.dies();
     server.restart();
     for ((home, queue), tasks) in homes.iter().zip(queues).zip(&tasks) {
         assert_eq!(home.reaches(tasks[0], 1).text("stdout"), Some("out"));
@@ -85,7 +111,7 @@ fn a_database_that_hangs_is_waited_for() {
     home.began(task);
     home.mongo.server().freeze();
     home.open(task);
-    home.pause_for_orphans();
+    until("it gives up a renewal", || den.console().contains("lease cannot be renewed"));
     home.mongo.server().thaw();
     assert_eq!(home.reaches(task, 1).text("stdout"), Some("out"));
     assert!(den.alive());

@@ -2,7 +2,7 @@
 //! started again: no task is lost, none runs twice, none is orphaned that need not be, and no limit
 //! is passed, not even by one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{DateTime, doc};
@@ -26,7 +26,11 @@ const QUEUE_MAX: i32 = 3;
 /// Of each of our nodes over both queues.
 const NODE_MAX: i32 = 4;
 
-const PLUGIN: &str = "note start; sleep 0.15; note end; say 1 ours";
+/// It writes down on which node it runs, from its first moment to its last.
+const PLUGIN: &str = r#"
+who=$(sed -n 's/.*"node" *: *"\([a-z]*\)".*/\1/p' "$task")
+note start; note "+$who"; sleep 0.15; note "-$who"; note end; say 1 ours
+"#;
 
 /// Two queues with the same number of tasks.
 struct Load {
@@ -105,6 +109,36 @@ fn begun(home: &Home, word: &str) -> HashMap<ObjectId, usize> {
     begun
 }
 
+/// Every moment, in the order in which the plugins wrote: between two looks something could be
+/// missed, here nothing is. What was killed did not write its end; those the watch counts. Answers
+/// how many of a queue ran at once.
+fn check_history(home: &Home, load: &Load) -> usize {
+    let notes = home.notes();
+    let ended: HashSet<ObjectId> =
+        notes.iter().filter(|(word, _)| word.starts_with('-')).map(|(_, task)| *task).collect();
+    let queue_of = |task: ObjectId| load.tasks.iter().position(|id| *id == task).unwrap() / TASKS;
+    let mut running: Vec<(String, usize, ObjectId)> = Vec::new();
+    let mut most = 0;
+    for (word, task) in notes.into_iter().filter(|(_, task)| ended.contains(task)) {
+        if word.starts_with('-') {
+            running.retain(|(_, _, id)| *id != task);
+        }
+        let Some(node) = word.strip_prefix('+') else { continue };
+        assert!(OURS.contains(&node), "{node}");
+        running.push((node.to_owned(), queue_of(task), task));
+        let here = running.iter().filter(|(of, _, _)| of == node).count();
+        assert!(here <= usize::try_from(NODE_MAX).unwrap(), "{node} has {running:?}");
+        let seed = home.dialect == Dialect::Seed;
+        let same = |(of, queue, _): &&(String, usize, ObjectId)| {
+            *queue == queue_of(task) && (of == node || !seed)
+        };
+        let of_queue = running.iter().filter(same).count();
+        assert!(of_queue <= usize::try_from(QUEUE_MAX).unwrap(), "{running:?}");
+        most = most.max(of_queue);
+    }
+    most
+}
+
 fn check(home: &Home, load: &Load) {
     let (starts, ends) = (begun(home, "start"), begun(home, "end"));
     assert!(starts.values().all(|times| *times == 1), "run twice: {starts:?}");
@@ -137,6 +171,9 @@ fn run(home: &Home, with_foreign: bool) {
     let seen = watch.end();
     assert_eq!(seen.complaints, Vec::<String>::new());
     check(home, &load);
+    let most = check_history(home, &load);
+    // A foreign node may leave ours little to do.
+    assert!(most > usize::from(!with_foreign), "{most} of a queue at most");
     assert!(seen.looks > 20 && seen.most.values().all(|most| *most > 0), "{seen:?}");
     if with_foreign {
         let theirs = home.mongo.count_now("tasks", doc! {"node": FOREIGN, "status": 1});

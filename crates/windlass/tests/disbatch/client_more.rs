@@ -19,7 +19,7 @@ fn node(home: &Home, name: &str) {
 #[test]
 fn nodes_are_listed() {
     for home in both() {
-        let dci = home.dci();
+        let dci = home.dci_with(json!({"dashboard": {"live_window_ms": 3_600_000}}));
         node(&home, "alpha.example");
         let told = dci.done(&["nodes"]);
         let line =

@@ -4,7 +4,7 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, doc};
 use serde_json::json;
 
-use crate::harness::{Dci, Home, both, plain};
+use crate::harness::{Dci, Fields, Home, both, in_both, is_alive, plain, until};
 
 /// A file of output with one chunk, as the original's runner stores it.
 fn file(home: &Home, task: ObjectId, name: &str) -> ObjectId {
@@ -153,4 +153,49 @@ fn a_deleted_queue_is_in_the_changelog() {
     assert_eq!(logged[0].get("deleted"), Some(&Bson::Boolean(true)));
     assert_eq!(logged[0].get_str("name").unwrap(), "q");
     assert_eq!(plain(logged[0].get("threads")), json!(3));
+}
+
+/// On a node of ours: its processes are ended, and nothing of the queue is left.
+#[test]
+fn a_queue_is_deleted_with_tasks_that_one_of_our_nodes_runs() {
+    in_both(|home| {
+        let queue = home.line(&home.gated(), 2);
+        let other = home.line(&home.ok(), 1);
+        let tasks = home.add(queue, 4);
+        home.task(queue, 1);
+        let mut den = home.den("one");
+        let mut pids = Vec::new();
+        until("two run", || {
+            pids = tasks.iter().filter(|task| home.has_begun(**task)).copied().collect();
+            pids.len() == 2
+        });
+        let pids: Vec<i32> = pids.into_iter().map(|task| home.began(task)).collect();
+        let dci = home.dci();
+        // A node that is slow to end them is waited for again.
+        let path = format!("/queues/{queue}?tasks=delete");
+        until("it is deleted", || dci.http.delete(&path).status == 200);
+        assert_eq!(home.mongo.count("queues", doc! {"_id": queue}), 0);
+        assert_eq!(home.mongo.count("tasks", doc! {"queue": queue}), 0);
+        until("its processes are dead", || !pids.iter().any(|pid| is_alive(*pid)));
+        let task = home.add(other, 1)[0];
+        home.reaches(task, 1);
+        assert!(den.alive());
+    });
+}
+
+/// What runs is left to run.
+#[test]
+fn a_queue_is_deleted_without_the_tasks_that_run_when_asked() {
+    in_both(|home| {
+        let queue = home.line_with(&home.gated(), doc! {home.dialect.limit(): 1, "sort": "fifo"});
+        let tasks = home.add(queue, 2);
+        let _den = home.den("one");
+        home.began(tasks[0]);
+        let dci = home.dci();
+        deleted(&dci, &format!("/queues/{queue}?tasks=keep"));
+        home.open_all();
+        assert_eq!(home.reaches(tasks[0], 1).text("stdout"), Some("out"));
+        home.passes("one", 1);
+        assert_eq!(home.status(tasks[1]), -2);
+    });
 }

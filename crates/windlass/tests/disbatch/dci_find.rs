@@ -241,7 +241,13 @@ fn a_task_shows_its_fields_in_the_dialect_in_force() {
     for home in both() {
         let dci = home.dci();
         let queue = home.queue("q");
-        let task = home.task_with(queue, 1, doc! {"node": "n", "stdout": "out", "stderr": ""});
+        let task = home.task_with(
+            queue,
+            1,
+            doc! {
+                "node": "n", "stdout": "out", "stderr": "", "log": ["a line of the Ruby port"],
+            },
+        );
         let read = dci.http.get(&format!("/tasks/{task}")).ok();
         assert_eq!(oid(&read["_id"]), task.to_hex());
         assert_eq!(oid(&read["queue"]), queue.to_hex());
@@ -250,6 +256,7 @@ fn a_task_shows_its_fields_in_the_dialect_in_force() {
         assert_eq!(read[home.dialect.params()], json!({"commands": "a"}));
         assert_eq!(read["stdout"], json!("out"));
         assert_eq!(read["stderr"], json!(""));
+        assert_eq!(read["log"], json!(["a line of the Ruby port"]), "fields of others");
         let found = dci.http.get(&format!("/tasks?id={task}&.limit=1")).ok();
         assert_eq!(found, read);
     }

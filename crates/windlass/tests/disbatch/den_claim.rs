@@ -183,16 +183,25 @@ fn a_queue_in_the_other_dialects_words_is_read() {
             Dialect::Seed => Dialect::Released,
             Dialect::Released => Dialect::Seed,
         };
-        let plugin = home.plugin("default", "cp \"$task\" \"$home/$id.json\"; say 1");
-        let queue = doc! {"name": "q", other.plugin(): &plugin, other.limit(): 1};
+        let plugin = home.plugin("default", "cp \"$task\" \"$home/$id.json\"; gate; say 1");
+        let queue = doc! {
+            "name": "q", other.plugin(): &plugin, other.limit(): 1, "sort": "fifo",
+        };
         let queue = home.mongo.insert("queues", queue);
         let task = doc! {
             "queue": queue, "status": -2, "node": other.nobody(), other.params(): {"a": 1},
             "ctime": DateTime::now(), "mtime": DateTime::now(), "stdout": null, "stderr": null,
         };
-        let task = home.mongo.insert("tasks", task);
+        let tasks = [(); 2].map(|()| home.mongo.insert("tasks", task.clone()));
         let _den = home.den("one");
-        home.reaches(task, 1);
+        home.began(tasks[0]);
+        home.passes("one", 1);
+        assert_eq!(home.status(tasks[1]), -2, "its limit is read too");
+        let given = std::fs::read_to_string(home.path(&format!("{}.json", tasks[0]))).unwrap();
+        let given: serde_json::Value = serde_json::from_str(&given).unwrap();
+        assert_eq!(given[other.params()], json!({"a": 1}));
+        home.open_all();
+        home.all_reach(&tasks, 1);
     });
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use mongodb::bson::doc;
 use serde_json::{Value, json};
 
-use crate::harness::{Home, in_both, run, windlass};
+use crate::harness::{Home, in_both, run, until, windlass};
 
 #[test]
 fn comments_and_trailing_commas_are_read() {
@@ -79,6 +79,61 @@ fn files_for_runner_and_plugins_are_made_for_their_owner_only() {
             assert_eq!(read["database"], config["database"]);
         }
     });
+}
+
+/// Each with the password of its own user and of nobody else.
+#[test]
+fn files_for_runner_and_plugins_hold_no_password_of_others() {
+    let home = Home::seed();
+    let users = ["disbatchd", "disbatch_web", "task_runner", "queuebalance", "plugin"];
+    let auth: serde_json::Map<String, Value> =
+        users.iter().map(|user| ((*user).to_owned(), json!(format!("word-of-{user}")))).collect();
+    let mut config = home.den_config("one");
+    config["auth"] = Value::Object(auth);
+    config["users"] = json!({"ann": "word-of-ann"});
+    config["tokens"] = json!(["word-of-token"]);
+    let file = home.write(&config);
+    // The server knows none of these users: what the node makes of that does not matter here.
+    let _den = home.den_of(&file);
+    for (suffix, user) in [("-plugin", "plugin"), ("-task_runner", "task_runner")] {
+        let made = format!("{}{suffix}", file.display());
+        until("the file is there", || fs::exists(&made).unwrap());
+        let text = fs::read_to_string(&made).unwrap();
+        let read: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read["auth"], json!({user: format!("word-of-{user}")}));
+        assert_eq!(text.matches("word-of-").count(), 1, "{text}");
+    }
+}
+
+#[test]
+fn without_a_name_the_file_of_the_original_is_read() {
+    let file = "/etc/disbatch/config.json";
+    assert!(!fs::exists(file).unwrap(), "this machine has a file that the test would use");
+    for program in ["den", "dci"] {
+        let ended = run(windlass(&[program]), "");
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.stderr.contains(file), "{ended:?}");
+    }
+}
+
+/// Every key that the original's programs know.
+#[test]
+fn a_config_of_the_original_is_taken() {
+    let home = Home::released();
+    let task = home.add(home.line(&home.ok(), 1), 1)[0];
+    let keys = json!({
+        "attributes": {}, "auth": {}, "monitoring": 1,
+        "balance": {"log": 1, "verbose": 0, "pretend": 0, "enabled": 0},
+        "web_extensions": {"Disbatch::Web::V3": null}, "pre_hook": null, "node_increase": 5,
+        "queue_increase": 2, "task_runner": "/usr/bin/task_runner",
+        "plugin_runner": "/usr/bin/task_runner", "temp_dir_mode": "0755", "gfs": "auto",
+        "quiet": 0, "testing": 1, "web_root": "/etc/disbatch/htdocs/",
+        "views_dir": "/etc/disbatch/views/", "activequeues": [], "ignorequeues": [],
+        "dashboard": {"refresh_ms": 30_000, "live_window_ms": 15_000},
+        "log4perl": {"level": "TRACE", "appenders": {"filelog": {"type": "x", "args": {}}}},
+    });
+    let _den = home.den_with("one", keys);
+    home.reaches(task, 1);
 }
 
 #[test]

@@ -66,8 +66,15 @@ fn odd_queues_hold_nobody() {
             "name": "odd", home.dialect.plugin(): &plugin, home.dialect.limit(): 1, "sort": "fifo",
             "windlass": {"holds": [], "priorities": false},
         };
-        let fields =
-            ["name", home.dialect.plugin(), home.dialect.limit(), "sort", "windlass", "count_todo"];
+        let fields = [
+            "name",
+            home.dialect.plugin(),
+            home.dialect.limit(),
+            "sort",
+            "windlass",
+            "count_todo",
+            "count_total",
+        ];
         let mut queues = damaged(&whole, &fields);
         for (at, queue) in queues.iter_mut().enumerate() {
             // Names are unique in the released dialect.
@@ -147,11 +154,15 @@ fn odd_tasks_hold_nobody_and_none_is_stuck() {
         // Parameters that are none end their task with a reason; dates and outputs do not matter.
         for task in tasks {
             let task = home.mongo.get("tasks", task);
-            let params = task.get(home.dialect.params());
-            if task.int("status") == Some(2) {
+            let (status, params) = (task.int("status"), task.get(home.dialect.params()));
+            let none = matches!(params, None | Some(Bson::Null | Bson::Undefined));
+            if matches!(status, Some(1 | 2)) && !none {
+                let good = matches!(params, Some(Bson::Document(_)));
+                assert_eq!(status, Some(if good { 1 } else { 2 }), "{task}");
+            }
+            if status == Some(2) {
                 assert_eq!(task.text("stdout"), Some("Unable to start"), "{task}");
                 assert!(!task.text("stderr").unwrap_or_default().is_empty(), "{task}");
-                assert!(!matches!(params, Some(Bson::Document(_))), "{task}");
             }
         }
         let done = home.mongo.count_now("tasks", doc! {"queue": queue, "status": 1});
@@ -204,6 +215,38 @@ fn odd_nodes_hold_nobody() {
         let mut den = home.den("one");
         still_works(&home, queue);
         home.passes("one", 2);
+        assert!(den.alive());
+    });
+}
+
+/// Fields of ours in entries of nodes that are gone: their tasks are found all the same.
+#[test]
+fn odd_fields_of_ours_in_entries_hide_no_dead_node() {
+    in_both(|home| {
+        let queue = home.line(&home.ok(), 99);
+        let whole = doc! {
+            "boot": "x", "beat": 1, "pid": 1, "fence": 1, "host": "y", "orphan_after": 1.0,
+            "version": "1",
+        };
+        let fields = ["beat", "pid", "fence", "host", "version"];
+        let mut dead = Vec::new();
+        for (at, mut own) in damaged(&whole, &fields).into_iter().enumerate() {
+            let (node, boot) = (format!("odd-{at}"), format!("boot-{at}"));
+            own.insert("boot", &boot);
+            let entry = doc! {"node": &node, "timestamp": DateTime::now(), "windlass": own};
+            home.mongo.insert("nodes", entry);
+            let held = doc! {"node": &node, "windlass": {"boot": &boot, "run": "r"}};
+            dead.push(home.task_with(queue, 0, held));
+        }
+        // How long they may be silent is theirs to say, if it is a time.
+        for (at, own) in damaged(&whole, &["orphan_after"]).into_iter().enumerate() {
+            let entry = doc! {"node": format!("slow-{at}"), "windlass": own};
+            home.mongo.insert("nodes", entry);
+        }
+        let free = home.line(&home.ok(), 9);
+        let mut den = home.den("one");
+        home.all_reach(&dead, -6);
+        still_works(&home, free);
         assert!(den.alive());
     });
 }

@@ -58,6 +58,7 @@ fn by_default_a_file_holds_the_task_and_another_takes_the_result() {
         assert_eq!((&params["n"], &params["big"]), (&json!(5), &json!(5_000_000_000_i64)));
         assert_eq!(params["list"], json!([1, "two", null]));
         assert_eq!(params["id"], json!(queue.to_hex()));
+        assert!(params["at"].as_str().unwrap().starts_with("2016-04-26T17:59:33"), "{given}");
         assert_eq!(params["deep"], json!({"a": {"b": true}}));
         assert_eq!(params["text"], "ü \" \\ \n €");
         home.open(task);

@@ -159,17 +159,19 @@ fn a_program_that_cannot_be_started_ends_its_task() {
 fn a_time_limit_ends_a_plugin_with_its_tree_and_says_so() {
     in_both(|home| {
         let tree = "sleep 1000 & echo $! > \"$home/child\"; gate; say 1";
-        let slow = home.plugin_with(json!({"type": "default", "timeout": 0.7}), tree);
+        let slow = home.plugin_with(json!({"type": "default", "timeout": 2.5}), tree);
         let quick = home.plugin_with(json!({"type": "default", "timeout": 600}), "say 1 out");
         let (slow, quick) =
             (home.add(home.line(&slow, 1), 1)[0], home.add(home.line(&quick, 1), 1)[0]);
         let _den = home.den("one");
-        let parent = home.began(slow);
-        let child = std::fs::read_to_string(home.path("child")).unwrap().trim().parse().unwrap();
         let ended = home.reaches(slow, 2);
-        assert!(!is_alive(parent) && !is_alive(child));
+        // On a slow machine they may have been ended before they wrote down who they are.
+        for file in [format!("{slow}.began"), "child".to_owned()] {
+            let pid = std::fs::read_to_string(home.path(&file)).unwrap_or_default();
+            assert!(!pid.trim().parse().is_ok_and(is_alive), "{file}: {pid}");
+        }
         let why = ended.text("stderr").unwrap_or_default();
-        assert!(why.contains("0.7"), "{ended}");
+        assert!(why.contains("2.5"), "{ended}");
         assert_eq!(ended.int("cmdExit"), Some(-1), "{ended}");
         home.reaches(quick, 1);
     });
@@ -183,6 +185,7 @@ fn a_task_may_have_a_time_limit_of_its_own() {
         let short = home.task_with(queue, -2, doc! {"windlass": {"timeout": 1}});
         let long = home.task(queue, -2);
         let _den = home.den("one");
+        home.reaches(long, 0);
         home.reaches(short, 2);
         assert_eq!(home.status(long), 0);
         home.open(long);

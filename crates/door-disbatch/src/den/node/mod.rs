@@ -24,6 +24,7 @@ use super::entry::{AbortOnDrop, Entrance, Term, idle};
 use super::held::{Held, drop_stray_holds};
 use super::limit::Increase;
 use super::orphan::{Watch, bury};
+use super::pass::Left;
 use super::plugins::Programs;
 use super::runs::Runs;
 use super::said::Said;
@@ -62,6 +63,7 @@ pub(super) struct Node {
     /// As the last pass has seen them.
     served: Vec<(Queue, Plugin)>,
     limit: Limit,
+    left: Left,
     increase: Increase,
     stopping: CancellationToken,
     runs_max: u64,
@@ -109,6 +111,7 @@ impl Node {
             said: Said::default(),
             served: Vec::new(),
             limit: Limit::At(0),
+            left: Left::default(),
             stopping: CancellationToken::new(),
             runs_max,
             view: watch::Sender::new(View { dialect, queues: Vec::new() }),

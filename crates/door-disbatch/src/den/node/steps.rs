@@ -7,7 +7,7 @@ use crate::den::held::drop_stray_holds;
 use crate::den::hook;
 use crate::den::limit::Increase;
 use crate::den::orphan::Seen;
-use crate::den::pass::{self, More, Pass};
+use crate::den::pass::{self, Left, More, Pass};
 use crate::den::report::report;
 use crate::den::start::write_files;
 use crate::den::tend::View;
@@ -63,6 +63,7 @@ impl Node {
         }
         self.tolerate("its own tasks", compared.map(drop))?;
         let (node, boot) = (term.me.node.as_str(), Some(term.me.boot.as_str()));
+        self.left = Left::look(&database, &seen, node).await?;
         let cleared = self.watch.clear(&database, &seen, node, boot, clock.now()).await;
         self.tolerate("orphaned tasks", cleared)?;
         if !fresh {
@@ -169,6 +170,7 @@ impl Node {
             limit: self.limit,
             stopping: &self.stopping,
             runs_max: self.runs_max,
+            left: &self.left,
         };
         let more =
             pass.claim(&self.served, &mut self.turns, &mut self.increase, &mut self.said).await?;

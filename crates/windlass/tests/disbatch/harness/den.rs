@@ -3,7 +3,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::Duration;
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{DateTime, Document, doc};
@@ -152,11 +151,6 @@ impl Home {
             let before = stamp();
             until("the node passes", || stamp() != before);
         }
-    }
-
-    /// Lets more time pass than a node may be silent.
-    pub(crate) fn pause_for_orphans(&self) {
-        std::thread::sleep(Duration::from_secs_f64(1.5 * ORPHAN_AFTER));
     }
 
     /// Waits until the task has this status; answers its document.

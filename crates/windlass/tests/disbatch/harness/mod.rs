@@ -8,6 +8,7 @@ mod http;
 mod mongo;
 mod process;
 mod proxy;
+mod skew;
 mod tls;
 mod watch;
 
@@ -19,6 +20,7 @@ pub(crate) use http::{Http, form, oid};
 pub(crate) use mongo::{Mongo, block_on, mongohost, number, plain};
 pub(crate) use process::{is_alive, run, windlass};
 pub(crate) use proxy::Proxy;
+pub(crate) use skew::skewed;
 pub(crate) use tls::Certificate;
 pub(crate) use watch::{Rule, Watch};
 pub(crate) use windlass_test_kit::http::Response as Answer;
