@@ -9,9 +9,10 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use windlass_net::Memory;
+
 use crate::connection::Shared;
 use crate::execute::{Call, Commands, run_safely};
-use crate::memory::Memory;
 use crate::wire::Request;
 
 /// Commands that are queued at the same time.
@@ -45,7 +46,7 @@ pub(crate) fn queue<C: Commands>(
     let Some(share) = background.memory.take(request.bytes()) else { return false };
     let due = Instant::now() + delay;
     let owned = shared.clone();
-    shared.spawn(slot, async move {
+    shared.connections.spawn(slot, async move {
         let _share = share;
         if !delay.is_zero() {
             tokio::select! {

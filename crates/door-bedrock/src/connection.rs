@@ -1,7 +1,6 @@
 //! One client's connection: its requests are carried out one after the other and answered in their
 //! order, while what comes in the meantime waits.
 
-use std::future::Future;
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::pin::pin;
@@ -10,18 +9,16 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use windlass_core::Clock;
+use windlass_net::{Connections, LINGER_BYTES_MAX, Memory, tcp};
 
 use crate::background::{self, Background};
 use crate::execute::{Call, Commands, Given, Reply, run_safely, waits};
 use crate::inbound::{Inbound, Next, Patience};
 use crate::manner::{Manner, When};
-use crate::memory::Memory;
 use crate::outbound;
 use crate::wire::{Limits, Request, Response};
 
@@ -36,38 +33,14 @@ pub(crate) struct Shared<C> {
     pub patience: Patience,
     pub memory: Memory,
     pub background: Background,
-    pub tasks: TaskTracker,
+    pub connections: Connections,
     /// Finish what is under way, take nothing more.
     pub closing: CancellationToken,
-    /// Now.
-    pub cut: CancellationToken,
-}
-
-impl<C: Commands> Shared<C> {
-    /// Something that ends before the door does, and gives its slot back then.
-    pub(crate) fn spawn(
-        &self,
-        slot: OwnedSemaphorePermit,
-        task: impl Future<Output = ()> + Send + 'static,
-    ) {
-        // Tokens of its own: then tasks do not wait for each other when they look at them.
-        let cut = self.cut.child_token();
-        // Every future around it would hold room for it once more.
-        let task = Box::pin(task);
-        self.tasks.spawn(async move {
-            tokio::select! {
-                () = task => {}
-                () = cut.cancelled() => {}
-            }
-            drop(slot);
-        });
-    }
 }
 
 /// Talks to a client until either side has enough.
 pub(crate) async fn converse<C: Commands>(shared: Arc<Shared<C>>, stream: TcpStream, peer: IpAddr) {
-    let inbound =
-        Inbound::new(shared.limits.clone(), shared.patience.clone(), shared.memory.clone());
+    let inbound = Inbound::new(shared.limits.clone(), shared.patience.clone(), &shared.memory);
     let closing = shared.closing.child_token();
     let mut connection = Connection { shared, stream, inbound, peer, closing };
     let end = loop {
@@ -76,7 +49,7 @@ pub(crate) async fn converse<C: Commands>(shared: Arc<Shared<C>>, stream: TcpStr
         }
     };
     if end == End::Reply && !connection.inbound.ended() {
-        outbound::close(&mut connection.stream).await;
+        tcp::close(&mut connection.stream, LINGER_BYTES_MAX).await;
     }
 }
 
@@ -198,7 +171,7 @@ impl<C: Commands> Connection<C> {
     async fn write(&self, response: Response) -> bool {
         let bytes = response.compose();
         let silence_max = self.shared.patience.silence_max;
-        let written = outbound::write(&self.stream, &bytes, silence_max).await;
+        let written = tcp::write(&self.stream, &bytes, silence_max).await;
         if let Err(error) = &written {
             tracing::debug!(%error, "a reply could not be written");
         }

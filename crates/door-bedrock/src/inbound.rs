@@ -9,7 +9,8 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::memory::{Memory, Share};
+use windlass_net::{Memory, Share};
+
 use crate::wire::{Limits, Parser, Request, Response, Step};
 
 /// The least that is read at once.
@@ -47,14 +48,13 @@ pub(crate) struct Inbound {
     /// The client sends no more.
     ended: bool,
     patience: Patience,
-    memory: Memory,
-    share: Option<Share>,
+    share: Share,
 }
 
 impl Inbound {
-    pub(crate) fn new(limits: Limits, patience: Patience, memory: Memory) -> Inbound {
+    pub(crate) fn new(limits: Limits, patience: Patience, memory: &Memory) -> Inbound {
         let (buffer, parser) = (BytesMut::new(), Parser::new(limits));
-        Inbound { buffer, parser, ended: false, patience, memory, share: None }
+        Inbound { buffer, parser, ended: false, patience, share: memory.share() }
     }
 
     /// Whether the client has said that it sends no more; it may still read.
@@ -113,7 +113,7 @@ impl Inbound {
         let now = Instant::now();
         if self.buffer.is_empty() && !self.parser.in_body() {
             self.free();
-            self.share = None;
+            self.share.free();
             return now + self.patience.idle_max;
         }
         let give_up_at = give_up_at.get_or_insert(now + self.patience.request_max);
@@ -148,17 +148,9 @@ impl Inbound {
     fn grow(&mut self) -> Result<(), Response> {
         let length = self.buffer.len();
         let room = length.clamp(READ_BYTES_MIN, READ_BYTES_MAX);
-        let have = self.share.as_ref().map_or(0, Share::bytes);
-        let need = (length + room) * MEMORY_PER_BYTE;
-        if length > FREE_BYTES && need > have {
-            let Some(more) = self.memory.take(need - have) else {
-                let busy = Response::error(503, "Too many large requests at once");
-                return Err(busy.with_header("Connection", "close"));
-            };
-            match &mut self.share {
-                Some(share) => share.add(more),
-                none => *none = Some(more),
-            }
+        if length > FREE_BYTES && !self.share.grow((length + room) * MEMORY_PER_BYTE) {
+            let busy = Response::error(503, "Too many large requests at once");
+            return Err(busy.with_header("Connection", "close"));
         }
         self.buffer.reserve(room);
         Ok(())

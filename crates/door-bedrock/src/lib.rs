@@ -17,7 +17,6 @@ mod connection;
 mod execute;
 mod inbound;
 mod manner;
-mod memory;
 mod number;
 mod outbound;
 mod server;

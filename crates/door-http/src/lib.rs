@@ -3,7 +3,7 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | `server`, `stream` | connections: how many, how long, how they end |
+//! | `server`, `presence` | connections: how many, how long, whether the client is still there |
 //! | `around` | what happens around every request: the log line, panics, common headers |
 //! | `route`, `openapi` | the table of routes, from which router and document are made |
 //! | `error`, `answer` | the wire form of refusals and of answers |
@@ -35,7 +35,6 @@ mod route;
 mod seed;
 mod server;
 mod size;
-mod stream;
 mod time;
 mod types;
 mod wire_handler;

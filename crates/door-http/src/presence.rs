@@ -3,16 +3,21 @@
 //! request that is under way goes on for a while, and only those that wait for something hear of it
 //! at once.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
+use windlass_net::OnEnd;
+
 /// How long a request under way goes on after its client has stopped sending.
-pub(crate) const AFTER_END_MAX: Duration = Duration::from_secs(5);
+const AFTER_END_MAX: Duration = Duration::from_secs(5);
 
 /// Shared by a connection's stream and its requests.
 #[derive(Clone, Default)]
@@ -36,8 +41,13 @@ impl Presence {
         UnderWay(self.clone())
     }
 
+    /// What tells the requests of a connection that the client sends no more.
+    pub(crate) fn watch(&self) -> Watch {
+        Watch { presence: self.clone(), after_end: None }
+    }
+
     /// The client sends no more. True while a request is under way.
-    pub(crate) fn set_ended(&self) -> bool {
+    fn set_ended(&self) -> bool {
         self.0.ended.cancel();
         self.0.under_way.load(Ordering::SeqCst)
     }
@@ -51,11 +61,52 @@ impl Drop for UnderWay {
     }
 }
 
+/// The server hears that a client sends no more when no request is under way, or when the one that
+/// is takes too long.
+pub(crate) struct Watch {
+    presence: Presence,
+    /// Runs since the client sent its last byte while a request was under way.
+    after_end: Option<Pin<Box<Sleep>>>,
+}
+
+impl OnEnd for Watch {
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.presence.set_ended() {
+            return Poll::Ready(());
+        }
+        let after = || Box::pin(tokio::time::sleep(AFTER_END_MAX));
+        self.after_end.get_or_insert_with(after).as_mut().poll(cx)
+    }
+}
+
 /// A request that came through no connection of ours has a client that stays.
 impl<S: Send + Sync> FromRequestParts<S> for Presence {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Presence, Self::Rejection> {
         Ok(parts.extensions.get().cloned().unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, duplex};
+    use windlass_net::Stream;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_is_kept_back_while_a_request_is_under_way_but_not_for_ever() {
+        let presence = Presence::default();
+        let (ours, theirs) = duplex(8);
+        drop(theirs);
+        let mut stream = Stream::with_on_end(ours, Duration::from_secs(3), presence.watch());
+        let under_way = presence.under_way();
+        let mut byte = [0];
+        let early = tokio::time::timeout(AFTER_END_MAX / 2, stream.read(&mut byte)).await;
+        assert!(early.is_err(), "the request would be cut off");
+        presence.ended().await;
+        assert_eq!(stream.read(&mut byte).await.unwrap(), 0);
+        drop(under_way);
+        assert_eq!(stream.read(&mut byte).await.unwrap(), 0);
     }
 }

@@ -3,17 +3,18 @@
 use super::SourceFile;
 
 /// Each crate's folder, and the crates of ours that its code may name (its tests may name more).
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("crates/core", &[]),
     ("crates/store-test", &["windlass-core"]),
     ("crates/store-sqlite", &["windlass-core"]),
     ("crates/journal", &["windlass-core"]),
     ("crates/runner", &["windlass-core"]),
     ("crates/engine", &["windlass-core", "windlass-journal"]),
-    ("crates/door-http", &["windlass-core", "windlass-engine"]),
-    ("crates/door-bedrock", &["windlass-core", "windlass-engine"]),
-    ("crates/door-jobd", &["windlass-core"]),
-    ("crates/door-disbatch", &["windlass-core"]),
+    ("crates/net", &[]),
+    ("crates/door-http", &["windlass-core", "windlass-engine", "windlass-net"]),
+    ("crates/door-bedrock", &["windlass-core", "windlass-engine", "windlass-net"]),
+    ("crates/door-jobd", &["windlass-core", "windlass-net"]),
+    ("crates/door-disbatch", &["windlass-core", "windlass-net"]),
     ("crates/test-kit", &[]),
     ("crates/test-servers", &["windlass-test-kit"]),
     (

@@ -9,10 +9,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use windlass_net::Memory;
+
 use super::fake::{Event, FakeDoor, began, options};
 use crate::Options;
 use crate::inbound::{Inbound, Next, Patience};
-use crate::memory::Memory;
 use crate::wire::Limits;
 
 const SILENCE_MAX: Duration = Duration::from_secs(30);
@@ -79,7 +80,7 @@ async fn large_requests_share_memory_and_small_ones_need_none() {
     let large = format!("Echo\ntext: {}\n\n", "x".repeat(200 * 1024));
     let never = CancellationToken::new();
     let next = async |request: &str, memory: &Memory| {
-        let mut inbound = Inbound::new(Limits::default(), patience.clone(), memory.clone());
+        let mut inbound = Inbound::new(Limits::default(), patience.clone(), memory);
         let (ours, mut theirs) = pair().await;
         let send = async {
             theirs.write_all(request.as_bytes()).await.unwrap();

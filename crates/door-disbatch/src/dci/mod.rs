@@ -3,7 +3,7 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `server`, `stream` | connections and TLS |
+//! | `server` | connections and TLS |
 //! | `around`, `access`, `site`, `page` | what holds for every request, and the files |
 //! | `route`, `param`, `body`, `answer`, `error` | the form of routes, questions and answers |
 //! | the others | a route, or a few that belong together |
@@ -28,7 +28,6 @@ mod queue;
 mod route;
 mod server;
 mod site;
-mod stream;
 mod task;
 
 use std::io;

@@ -9,8 +9,8 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::memory::{Memory, Share};
-use super::outbound;
+use windlass_net::{Memory, Share, tcp};
+
 use super::peer::{Handler, Peer};
 use crate::log::Log;
 use crate::secret::Secret;
@@ -22,6 +22,12 @@ pub(super) const REQUESTS_MAX: usize = 4096;
 const READ_BYTES_MIN: usize = 4 * 1024;
 /// The most that a buffer grows at once.
 const READ_BYTES_MAX: usize = 1024 * 1024;
+/// What messages that are not whole may take together.
+pub(super) const MEMORY_BYTES_MAX: usize = 1024 * 1024 * 1024;
+/// Those that are shorter need not ask.
+pub(super) const FREE_BYTES: usize = 64 * 1024;
+/// After the last answer, what still comes is thrown away up to this.
+const LINGER_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
 /// Opens a connection. Our first request carries the password; the other side needs none.
 pub async fn connect(
@@ -33,9 +39,10 @@ pub async fn connect(
 ) -> io::Result<Peer> {
     let stream = TcpStream::connect((host, port)).await?;
     stream.set_nodelay(true)?;
-    let peer = Peer::new(stream.peer_addr()?, password, log);
+    let peer = Peer::new(stream.peer_addr()?, password, CancellationToken::new(), log);
     peer.log().debug("connection established");
-    let terms = Terms { password: None, closing: CancellationToken::new(), memory: Memory::new() };
+    let (closing, memory) = (CancellationToken::new(), Memory::new(MEMORY_BYTES_MAX));
+    let terms = Terms { password: None, closing, memory };
     tokio::spawn(converse(stream, peer.clone(), handler, terms));
     Ok(peer)
 }
@@ -62,7 +69,7 @@ pub(super) async fn converse(
         handler: handler.clone(),
         password,
         splitter: Splitter::default(),
-        share: Share::new(memory),
+        share: memory.share(),
         under_way: TaskTracker::new(),
     };
     let mut end = End::Now;
@@ -98,7 +105,7 @@ pub(super) async fn converse(
         handler.closed(&peer);
     }
     if !cut && end != End::Now {
-        outbound::close(&mut stream).await;
+        tcp::close(&mut stream, LINGER_BYTES_MAX).await;
     }
     peer.outbound().finish();
     peer.close();
@@ -164,11 +171,21 @@ impl Reader {
             let bytes_max = if self.peer.is_asked() { ANSWER_BYTES_MAX } else { MESSAGE_BYTES_MAX };
             match self.splitter.next(bytes_max) {
                 Ok(Some(message)) => self.take(&message).await?,
-                Ok(None) if self.share.set(self.splitter.buffer().len()) => return Ok(()),
+                Ok(None) if self.keep() => return Ok(()),
                 Ok(None) => return Err(self.leave("too many long messages at once")),
                 Err(wire::TooLong) => return Err(self.leave("message is too long")),
             }
         }
+    }
+
+    /// Whether there is memory for a message that is not whole yet.
+    fn keep(&mut self) -> bool {
+        let bytes = self.splitter.buffer().len();
+        if bytes < FREE_BYTES {
+            self.share.free();
+            return true;
+        }
+        self.share.grow(bytes)
     }
 
     async fn take(&mut self, message: &[u8]) -> Result<(), End> {

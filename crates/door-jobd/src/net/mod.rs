@@ -2,7 +2,6 @@
 //! which its master asks it.
 
 mod connection;
-mod memory;
 mod outbound;
 mod peer;
 mod server;

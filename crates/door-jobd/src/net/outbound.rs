@@ -5,9 +5,10 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
+
+use windlass_net::tcp;
 
 /// What may wait behind the message that is being written, which may have any length.
 pub(super) const WAITING_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -15,12 +16,6 @@ pub(super) const WAITING_BYTES_MAX: usize = 64 * 1024 * 1024;
 const MESSAGE_BYTES_MIN: usize = 64;
 /// The longest time in which the other side takes nothing of what waits for it.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// After the last answer, what still comes is thrown away for this long: a socket that is closed
-/// with unread bytes in it is reset, and the other side may never see the answer.
-const LINGER_TIME_MAX: Duration = Duration::from_secs(2);
-/// And not more bytes than this.
-const LINGER_BYTES_MAX: usize = 1024 * 1024 * 1024;
-const LINGER_READ_BYTES: usize = 64 * 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Outbound {
@@ -76,7 +71,7 @@ impl Outbound {
     pub(super) async fn write_all(&self, stream: &TcpStream) -> io::Result<()> {
         loop {
             match self.take() {
-                Some(message) => write(stream, &message).await?,
+                Some(message) => tcp::write(stream, &message, SILENCE_MAX).await?,
                 None if self.lock().finished => return Ok(()),
                 None => self.changed.notified().await,
             }
@@ -101,38 +96,6 @@ impl Outbound {
 
 fn cost(message: &[u8]) -> usize {
     message.len() + MESSAGE_BYTES_MIN
-}
-
-async fn write(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match stream.try_write(bytes) {
-            Ok(written) => bytes = &bytes[written..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                tokio::time::timeout(SILENCE_MAX, stream.writable()).await??;
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// Says that this was the last message, and lets the other side read it.
-pub(super) async fn close(stream: &mut TcpStream) {
-    if stream.shutdown().await.is_err() {
-        return;
-    }
-    let drain = async {
-        let (mut scratch, mut bytes) = (vec![0; LINGER_READ_BYTES], 0);
-        while bytes < LINGER_BYTES_MAX && stream.readable().await.is_ok() {
-            match stream.try_read(&mut scratch) {
-                Ok(0) => break,
-                Ok(read) => bytes += read,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_) => break,
-            }
-        }
-    };
-    let _ = tokio::time::timeout(LINGER_TIME_MAX, drain).await;
 }
 
 #[cfg(test)]

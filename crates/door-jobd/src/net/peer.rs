@@ -78,7 +78,13 @@ struct Asks {
 }
 
 impl Peer {
-    pub(super) fn new(addr: SocketAddr, password: Option<Secret>, log: &Log) -> Peer {
+    /// Its connection ends at once when `cut` is cancelled.
+    pub(super) fn new(
+        addr: SocketAddr,
+        password: Option<Secret>,
+        cut: CancellationToken,
+        log: &Log,
+    ) -> Peer {
         let asks = Asks { numbers: Numbers::new(), waiting: HashMap::new(), password };
         Peer(Arc::new(Inner {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
@@ -88,7 +94,7 @@ impl Peer {
             asks: Mutex::new(asks),
             heard: AtomicU64::new(0),
             ended: CancellationToken::new(),
-            cut: CancellationToken::new(),
+            cut,
         }))
     }
 

@@ -5,21 +5,19 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use super::connection::{Terms, converse};
-use super::memory::Memory;
+use windlass_net::{Connections, Memory, accept};
+
+use super::connection::{MEMORY_BYTES_MAX, Terms, converse};
 use super::peer::{Handler, Peer};
 use crate::log::Log;
 use crate::secret::Secret;
 
 /// Connections beyond this are closed at once.
 const CONNECTIONS_MAX: usize = 8192;
-/// Pause after the machine refused to accept (mostly: no free file descriptor).
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Who may ask.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -51,7 +49,7 @@ impl Server {
         let listener = TcpListener::bind((host, port)).await?;
         let log = log.named("server");
         log.info(format_args!("server is listening on {}", listener.local_addr()?));
-        let (connections_max, memory) = (CONNECTIONS_MAX, Memory::new());
+        let (connections_max, memory) = (CONNECTIONS_MAX, Memory::new(MEMORY_BYTES_MAX));
         Ok(Server { listener, access, log, connections_max, memory })
     }
 
@@ -74,58 +72,29 @@ impl Server {
     pub async fn serve(self, handler: Arc<dyn Handler>, stop: CancellationToken, grace: Duration) {
         let Server { listener, access, log, connections_max, memory } = self;
         let slots = Arc::new(Semaphore::new(connections_max));
-        let (tasks, cut) = (TaskTracker::new(), CancellationToken::new());
+        let connections = Connections::default();
+        let tell = |error| log.error(format_args!("cannot accept a connection: {error}"));
         loop {
             let (stream, addr) = tokio::select! {
                 () = stop.cancelled() => break,
-                accepted = accept(&listener, &log) => accepted,
+                accepted = accept(&listener, tell) => accepted,
             };
             let Ok(slot) = slots.clone().try_acquire_owned() else {
                 log.warn(format_args!("too many connections, closing the one from {addr}"));
                 continue;
             };
             log.info(format_args!("new connection from {addr}"));
-            let peer = Peer::new(addr, None, &log);
-            // Tokens of its own: then tasks do not wait for each other when they look at them.
-            let (closing, cut) = (stop.child_token(), cut.child_token());
+            // A token of its own: then tasks do not wait for each other when they look at it.
+            let closing = stop.child_token();
             let password = access.password_for(addr.ip());
             let terms = Terms { password, closing, memory: memory.clone() };
-            let talk = Box::pin(converse(stream, peer.clone(), handler.clone(), terms));
-            tasks.spawn(async move {
-                let _slot = slot;
-                let mut talk = talk;
-                tokio::select! {
-                    () = &mut talk => return,
-                    () = cut.cancelled() => peer.close(),
-                }
-                talk.await;
+            connections.spawn_whole(slot, |cut| {
+                let peer = Peer::new(addr, None, cut, &log);
+                converse(stream, peer, handler.clone(), terms)
             });
         }
         drop(listener);
-        tasks.close();
-        if tokio::time::timeout(grace, tasks.wait()).await.is_err() {
-            log.warn(format_args!("cutting off {} connections that do not end", tasks.len()));
-            cut.cancel();
-            tasks.wait().await;
-        }
-    }
-}
-
-/// Errors of one connection do not concern the others; a machine without file descriptors gets time
-/// to find some.
-async fn accept(listener: &TcpListener, log: &Log) -> (TcpStream, SocketAddr) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, addr)) => {
-                // Answers are written whole; waiting for more to send would only delay them.
-                if stream.set_nodelay(true).is_ok() {
-                    return (stream, addr);
-                }
-            }
-            Err(error) => {
-                log.error(format_args!("cannot accept a connection: {error}"));
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
+        let tell = |left| log.warn(format_args!("cutting off {left} connections that do not end"));
+        connections.end(grace, tell).await;
     }
 }

@@ -1,6 +1,9 @@
 //! Clients that send too much, ask too much, or do not read.
 
+use windlass_net::Memory;
+
 use super::*;
+use crate::net::connection::FREE_BYTES;
 use crate::wire::MESSAGE_BYTES_MAX;
 
 const TOO_LONG: &str = r#"[1,{"no":0,"error":"message is too long"}]"#;
@@ -74,9 +77,9 @@ async fn only_so_many_connections_are_open() {
 async fn messages_that_are_not_whole_share_their_memory() {
     let log = Log::quiet();
     let server = Server::bind("127.0.0.1", 0, Access::default(), &log).await.unwrap();
-    let memory = memory::Memory::with_bytes(4 * memory::UNIT_BYTES);
+    let memory = Memory::new(4 * FREE_BYTES);
     let served = Served::serve(server.with_memory(memory), LONG);
-    let piece = vec![b' '; 3 * memory::UNIT_BYTES];
+    let piece = vec![b' '; 3 * FREE_BYTES];
     let mut first = served.client().await;
     first.send_bytes(&piece).await;
     // The server has seen all of it: it reads in order, and answers what comes after it.

@@ -1,0 +1,25 @@
+//! What all doors share of the network, whatever they speak on it: every connection, stream and
+//! piece of memory has a bound, and ends in an orderly way.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `accept` | the next connection, from a machine that may refuse some |
+//! | `connections` | those that are open, and how they end |
+//! | `serve` | a loop that accepts as many as there is room for |
+//! | `stream`, `tcp` | writing to a client that may not read, and leaving it |
+//! | `memory` | what large messages of all connections may take together |
+//! | `http` | one connection of HTTP/1 |
+
+mod accept;
+mod connections;
+pub mod http;
+mod memory;
+mod serve;
+mod stream;
+pub mod tcp;
+
+pub use accept::accept;
+pub use connections::{CLOSE_GRACE, Connections};
+pub use memory::{Memory, Share};
+pub use serve::serve;
+pub use stream::{LINGER_BYTES_MAX, OnEnd, Stream};

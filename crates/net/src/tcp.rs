@@ -1,0 +1,73 @@
+//! A connection's writing side, for doors that write and read at the same time.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use crate::stream::{LINGER_TIME_MAX, Stream};
+
+/// Writes all of it. `silence_max` is the longest time in which the other side takes nothing.
+pub async fn write(stream: &TcpStream, mut bytes: &[u8], silence_max: Duration) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match stream.try_write(bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                tokio::time::timeout(silence_max, stream.writable()).await??;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Says that this was all, and lets the other side read it: what it still sends is thrown away, up
+/// to so many bytes.
+pub async fn close(stream: &mut TcpStream, linger_bytes_max: usize) {
+    let stream = Stream::new(stream, LINGER_TIME_MAX);
+    // Whoever has gone needs no end.
+    let _ = stream.with_linger_bytes_max(linger_bytes_max).shutdown().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+
+    /// More than the buffers of both sides of a socket hold.
+    const LARGE_BYTES: usize = 64 * 1024 * 1024;
+
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let theirs = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (listener.accept().await.unwrap().0, theirs)
+    }
+
+    #[tokio::test]
+    async fn one_that_takes_nothing_is_given_up() {
+        let (ours, _theirs) = pair().await;
+        let large = vec![0; LARGE_BYTES];
+        let error = write(&ours, &large, Duration::from_millis(10)).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn one_that_still_sends_sees_the_answer() {
+        let (mut ours, mut theirs) = pair().await;
+        let server = async {
+            write(&ours, b"enough", Duration::from_secs(60)).await.unwrap();
+            close(&mut ours, usize::MAX).await;
+            drop(ours);
+        };
+        let client = async {
+            theirs.write_all(&vec![0; 1024 * 1024]).await.unwrap();
+            theirs.shutdown().await.unwrap();
+            let mut answer = String::new();
+            theirs.read_to_string(&mut answer).await.unwrap();
+            assert_eq!(answer, "enough");
+        };
+        tokio::join!(server, client);
+    }
+}
