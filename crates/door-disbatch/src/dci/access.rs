@@ -15,13 +15,14 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::error::Failure;
 use crate::config::Access;
 
-/// Credentials that are checked at once, and wrong ones that are paid for.
-const PLACES: usize = 8;
+/// Credentials that are checked at once, and wrong ones that are paid for. Hashes are made to be
+/// slow and large, so that these are few.
+const PLACES: usize = 4;
 /// How long a wrong one keeps its place.
 const WRONG_DELAY: Duration = Duration::from_millis(500);
 /// How long a request waits for a place.
@@ -39,7 +40,7 @@ struct Inner {
     known: Known,
     /// Prints of credentials that were right.
     proven: Mutex<HashSet<Print>>,
-    places: Semaphore,
+    places: Arc<Semaphore>,
 }
 
 struct Known {
@@ -76,7 +77,7 @@ impl Guard {
         }
         known.tokens =
             access.tokens.iter().map(|token| known.print(token.reveal().as_bytes())).collect();
-        let (proven, places) = (Mutex::default(), Semaphore::new(PLACES));
+        let (proven, places) = (Mutex::default(), Arc::new(Semaphore::new(PLACES)));
         Ok(Guard(Some(Arc::new(Inner { known, proven, places }))))
     }
 
@@ -94,32 +95,54 @@ impl Guard {
         if inner.proven().contains(&print) {
             return Ok(());
         }
-        let place = tokio::time::timeout(PLACE_WAIT_MAX, inner.places.acquire()).await;
-        let Ok(Ok(_place)) = place else {
+        let place = inner.places.clone().acquire_owned();
+        let Ok(Ok(place)) = tokio::time::timeout(PLACE_WAIT_MAX, place).await else {
             let message = "too many wrong logins; try again in a moment";
             return Err(Failure::new(StatusCode::TOO_MANY_REQUESTS, message));
         };
         let Some(credentials) = Credentials::read(given.as_bytes()) else {
             return Err(refused("the header Authorization is neither Basic nor Bearer"));
         };
-        let checking = Arc::clone(inner);
-        let right = tokio::task::spawn_blocking(move || checking.known.check(&credentials)).await;
-        if !right.unwrap_or(false) {
-            // Without the name: it may be a password that was typed into the wrong field.
-            tracing::warn!("a login with a wrong name, password or token was refused");
-            tokio::time::sleep(WRONG_DELAY).await;
+        // Who goes away before the answer has its place occupied all the same: otherwise a guess
+        // would cost nothing but a connection.
+        let checking = Arc::clone(inner).check(credentials, print, place);
+        if !tokio::spawn(checking).await.unwrap_or(false) {
             return Err(refused("unknown user, wrong password or wrong token"));
         }
-        let mut proven = inner.proven();
-        if proven.len() >= PROVEN_MAX {
-            proven.clear();
-        }
-        proven.insert(print);
         Ok(())
     }
 }
 
 impl Inner {
+    /// Whether the credentials are right. Keeps the place until a wrong guess is paid for.
+    async fn check(
+        self: Arc<Self>,
+        credentials: Credentials,
+        print: Print,
+        place: OwnedSemaphorePermit,
+    ) -> bool {
+        let inner = Arc::clone(&self);
+        let right = tokio::task::spawn_blocking(move || inner.known.check(&credentials)).await;
+        let right = right.unwrap_or(false);
+        if right {
+            self.remember(print);
+        } else {
+            // Without the name: it may be a password that was typed into the wrong field.
+            tracing::warn!("a login with a wrong name, password or token was refused");
+            tokio::time::sleep(WRONG_DELAY).await;
+        }
+        drop(place);
+        right
+    }
+
+    fn remember(&self, print: Print) {
+        let mut proven = self.proven();
+        if proven.len() >= PROVEN_MAX {
+            proven.clear();
+        }
+        proven.insert(print);
+    }
+
     fn proven(&self) -> std::sync::MutexGuard<'_, HashSet<Print>> {
         self.proven.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -281,6 +304,20 @@ mod tests {
         assert!(looked_at <= PLACES * (turns as usize + 1), "{looked_at} in {turns} turns");
         assert!(answers.iter().all(|status| matches!(status, 401 | 429)));
         assert!(answers.contains(&429));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_goes_away_keeps_his_place_until_the_guess_is_paid_for() {
+        let guard = guard();
+        let free = |guard: &Guard| guard.0.as_ref().unwrap().places.available_permits();
+        for guess in 0..PLACES {
+            let wrong = format!("Bearer {guess}");
+            let mut asking = Box::pin(status(&guard, Some(&wrong)));
+            assert!(futures_util::poll!(asking.as_mut()).is_pending());
+        }
+        assert_eq!(free(&guard), 0);
+        assert_eq!(status(&guard, Some("Bearer t1")).await, 200);
+        assert!(free(&guard) > 0);
     }
 
     #[test]

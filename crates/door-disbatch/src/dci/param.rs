@@ -95,18 +95,26 @@ impl FromRequest<Dci> for Params {
         }
         let body = body::read(request.into_body(), dci.memory()).await?;
         let bytes = body.bytes.clone();
-        let memory = body.permit(weight(&bytes), dci.memory())?;
+        let copies = COPIES * bytes.len() as u64;
+        let memory = body.permit(weight(kind, &bytes) + copies, dci.memory())?;
         Ok(Params::new(read(kind, &bytes, &query)?, memory))
     }
 }
 
+/// What is text in a body is there twice more: as JSON and then in a document.
+const COPIES: u64 = 2;
+/// An object with its first field, as JSON and then as a document.
+const OBJECT_BYTES: u64 = 2048;
+/// Anything else, in both forms.
+const VALUE_BYTES: u64 = 160;
+
 /// About how many bytes of memory a form or JSON takes once it is read: many times its own length
 /// when it is many small things.
-fn weight(body: &[u8]) -> u64 {
-    /// An object with its first field, as JSON and then as a document.
-    const OBJECT_BYTES: u64 = 2048;
-    /// Anything else, in both forms.
-    const VALUE_BYTES: u64 = 160;
+fn weight(kind: Kind, body: &[u8]) -> u64 {
+    if kind == Kind::Form { form_weight(body) } else { json_weight(body) }
+}
+
+fn json_weight(body: &[u8]) -> u64 {
     let (mut weight, mut in_text, mut escaped) = (0, false, false);
     for byte in body {
         match byte {
@@ -115,9 +123,33 @@ fn weight(body: &[u8]) -> u64 {
             b'"' => in_text = !in_text,
             _ if in_text => {}
             b'{' => weight += OBJECT_BYTES,
-            b'[' | b',' | b'&' => weight += VALUE_BYTES,
+            b'[' | b',' => weight += VALUE_BYTES,
             _ => {}
         }
+    }
+    weight
+}
+
+/// A value may be JSON, with its signs encoded or not. What is text in it is not told apart: a
+/// quote in one value says nothing of the next.
+fn form_weight(body: &[u8]) -> u64 {
+    let mut weight = 0;
+    for at in 0..body.len() {
+        let sign = match &body[at..] {
+            [b'%', high, low, ..] => match (high, low.to_ascii_uppercase()) {
+                (b'7', b'B') => b'{',
+                (b'5', b'B') => b'[',
+                (b'2', b'C') => b',',
+                _ => b'%',
+            },
+            [plain, ..] => *plain,
+            [] => break,
+        };
+        weight += match sign {
+            b'{' => OBJECT_BYTES,
+            b'[' | b',' | b'&' => VALUE_BYTES,
+            _ => 0,
+        };
     }
     weight
 }
@@ -259,11 +291,17 @@ mod tests {
 
     #[test]
     fn many_small_things_weigh_more_than_their_bytes() {
-        assert_eq!(weight(b""), 0);
-        assert_eq!(weight(br#"{"a":1}"#), 2048);
-        assert_eq!(weight(br#"[{"a":[1,2]},{}]"#), 2 * 2048 + 4 * 160);
-        assert_eq!(weight(br#""text, {[ \" , {""#), 0);
-        assert_eq!(weight(b"a=1&b=2"), 160);
+        let json = |body: &[u8]| weight(Kind::Json, body);
+        assert_eq!(json(b""), 0);
+        assert_eq!(json(br#"{"a":1}"#), 2048);
+        assert_eq!(json(br#"[{"a":[1,2]},{}]"#), 2 * 2048 + 4 * 160);
+        assert_eq!(json(br#""text, {[ \" , {""#), 0);
+        let form = |body: &[u8]| weight(Kind::Form, body);
+        assert_eq!(form(b"a=1&b=2"), 160);
+        assert_eq!(form(b"a=\"&b=2&b=3"), 2 * 160, "a quote hides nothing");
+        assert_eq!(form(b"o=[{},{}]"), 2 * 2048 + 2 * 160);
+        assert_eq!(form(b"o=%5B%7B%7D%2c%7b%7D%5D"), 2 * 2048 + 2 * 160, "nor do codes");
+        assert_eq!(form(b"%"), 0);
     }
 
     #[test]
