@@ -23,7 +23,7 @@ pub(super) async fn options(connection: &Connection, user: User) -> Result<Clien
     let parse = ClientOptions::parse(connection.uri.reveal()).into_future();
     let mut options = match tokio::time::timeout(OPERATION_TIME_MAX, parse).await {
         Ok(parsed) => parsed.map_err(wrong)?,
-        Err(_) => return Err(DbError::unanswered()),
+        Err(_) => return Err(DbError::unanswered(OPERATION_TIME_MAX)),
     };
     options.app_name.get_or_insert_with(|| format!("windlass {}", user.name()));
     options.connect_timeout.get_or_insert(CONNECT_TIME_MAX);

@@ -10,6 +10,17 @@ use crate::status::{ACTIVE, BLOCKED, QUEUED};
 /// How many tasks are removed at once.
 const DELETE_BATCH: usize = 200;
 
+/// How often tasks are sent until it is known whether they are there.
+const SEND_TRIES_MAX: usize = 3;
+
+/// Tasks of which not all could be made.
+#[derive(Debug)]
+pub struct Unmade {
+    /// Those that are there all the same.
+    pub made: Vec<ObjectId>,
+    pub error: DbError,
+}
+
 /// A task that is to be made.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct NewTask {
@@ -32,25 +43,55 @@ impl Database {
         tasks: &[NewTask],
         dialect: Dialect,
         now: DateTime,
-    ) -> Result<Vec<ObjectId>, DbError> {
+    ) -> Result<Vec<ObjectId>, Unmade> {
         if tasks.is_empty() {
             return Ok(Vec::new());
         }
         // First, so that no node takes one of them before it knows that the order matters.
         if tasks.iter().any(|task| task.priority.is_some()) {
             let mark = doc! { "$set": { "windlass.priorities": true } };
-            self.ask(self.queues_collection().update_one(doc! { "_id": queue }, mark)).await?;
+            let queues = self.queues_collection();
+            let marked = self.ask(queues.update_one(doc! { "_id": queue }, mark)).await;
+            marked.map_err(|error| Unmade { made: Vec::new(), error })?;
         }
         let documents: Vec<Document> =
             tasks.iter().map(|task| document(queue, task, dialect, now)).collect();
-        let ids = documents.iter().filter_map(|task| task.get_object_id("_id").ok()).collect();
-        let all = self.raw().collection::<Document>("tasks");
-        self.ask(all.insert_many(&documents)).await?;
-        if dialect == Dialect::Seed {
-            let count = i64::try_from(tasks.len()).unwrap_or(i64::MAX);
+        let sent = self.tasks_send(&documents).await;
+        let made = sent.as_ref().map_or_else(|unmade| unmade.made.len(), Vec::len);
+        if dialect == Dialect::Seed && made > 0 {
+            let count = i64::try_from(made).unwrap_or(i64::MAX);
             self.counter_add(queue, count, count).await;
         }
-        Ok(ids)
+        sent
+    }
+
+    /// Inserts tasks once. When an answer is lost they are sent again, with the same ids: then the
+    /// server knows those that it has.
+    async fn tasks_send(&self, documents: &[Document]) -> Result<Vec<ObjectId>, Unmade> {
+        let ids: Vec<ObjectId> =
+            documents.iter().filter_map(|task| task.get_object_id("_id").ok()).collect();
+        let all = self.raw().collection::<Document>("tasks");
+        let mut tries = 0;
+        let error = loop {
+            tries += 1;
+            match self.ask(all.insert_many(documents).ordered(false)).await {
+                Ok(_) => return Ok(ids),
+                Err(DbError::Away(_)) if tries < SEND_TRIES_MAX => {}
+                Err(error) => break error,
+            }
+        };
+        match self.task_statuses(&ids).await {
+            Ok(known) if known.len() == ids.len() => Ok(ids),
+            Ok(known) => {
+                let made = ids.into_iter().filter(|id| known.contains_key(id)).collect();
+                Err(Unmade { made, error })
+            }
+            Err(_) => {
+                let unknown = ids.len();
+                let why = format!("{error}; {unknown} tasks may be there all the same");
+                Err(Unmade { made: Vec::new(), error: DbError::Away(why) })
+            }
+        }
     }
 
     /// Takes tasks back that were just made, those that nobody has.

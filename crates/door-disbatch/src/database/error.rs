@@ -1,8 +1,8 @@
 //! What can go wrong with the database, by what a caller can do about it.
 
-use mongodb::error::{Error, ErrorKind, WriteFailure};
+use std::time::Duration;
 
-use super::OPERATION_TIME_MAX;
+use mongodb::error::{Error, ErrorKind, WriteFailure};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DbError {
@@ -19,8 +19,8 @@ pub enum DbError {
 }
 
 impl DbError {
-    pub(super) fn unanswered() -> Self {
-        Self::Away(format!("no answer within {} seconds", OPERATION_TIME_MAX.as_secs()))
+    pub(super) fn unanswered(time_max: Duration) -> Self {
+        Self::Away(format!("no answer within {} seconds", time_max.as_secs()))
     }
 }
 

@@ -30,7 +30,7 @@ pub use cancel::{Cancelled, Retried};
 pub use claim::Claim;
 pub use clock::Clock;
 pub use counter::{CounterWatch, Counters};
-pub use create::NewTask;
+pub use create::{NewTask, Unmade};
 pub use due::DUE_BATCH_MAX;
 pub use error::DbError;
 pub use finish::{Ending, Finished};
@@ -97,9 +97,18 @@ impl Database {
         &self,
         question: impl IntoFuture<Output = mongodb::error::Result<T>>,
     ) -> Result<T, DbError> {
-        match tokio::time::timeout(OPERATION_TIME_MAX, question.into_future()).await {
+        self.ask_within(OPERATION_TIME_MAX, question).await
+    }
+
+    /// One question that may take longer than others.
+    async fn ask_within<T>(
+        &self,
+        time_max: Duration,
+        question: impl IntoFuture<Output = mongodb::error::Result<T>>,
+    ) -> Result<T, DbError> {
+        match tokio::time::timeout(time_max, question.into_future()).await {
             Ok(answer) => Ok(answer?),
-            Err(_) => Err(DbError::unanswered()),
+            Err(_) => Err(DbError::unanswered(time_max)),
         }
     }
 
@@ -193,9 +202,17 @@ impl Database {
 
     /// All that a pipeline gives.
     pub async fn aggregated(&self, pipeline: Aggregate<'_>) -> Result<Vec<Document>, DbError> {
+        self.aggregated_within(pipeline, OPERATION_TIME_MAX).await
+    }
+
+    async fn aggregated_within(
+        &self,
+        pipeline: Aggregate<'_>,
+        time_max: Duration,
+    ) -> Result<Vec<Document>, DbError> {
         let pipeline = pipeline.with_type::<RawDocumentBuf>();
         let groups = async { pipeline.await?.try_collect().await };
-        let groups: Vec<RawDocumentBuf> = self.ask(groups).await?;
+        let groups: Vec<RawDocumentBuf> = self.ask_within(time_max, groups).await?;
         groups.iter().map(|document| stored(document)).collect()
     }
 

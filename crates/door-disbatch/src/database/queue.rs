@@ -1,18 +1,23 @@
 //! Queues: reading, changing, and counting what is in them.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::results::UpdateResult;
 
-use super::{Database, DbError, by_name_or_id};
+use super::{Database, DbError, OPERATION_TIME_MAX, by_name_or_id};
 use crate::dialect::Dialect;
-use crate::doc::whole;
+use crate::doc::{at, whole};
 use crate::status::{ACTIVE, Class};
 
 /// The most queues that are looked at.
 const QUEUES_MAX: usize = 10_000;
+
+/// How often it is looked whether others of the same name are gone, and the time between two looks.
+const SETTLE_LOOKS_MAX: usize = 50;
+const SETTLE_PAUSE: Duration = Duration::from_millis(100);
 
 /// How many tasks a queue has, by class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -69,9 +74,7 @@ impl Database {
         dialect: Dialect,
     ) -> Result<ObjectId, DbError> {
         // The seed has no index that holds the names apart.
-        if self.queue_named(&queue.name).await? {
-            return Err(DbError::Duplicate(format!("a queue with the name {}", queue.name)));
-        }
+        self.queue_name_free(&queue.name, None).await?;
         let id = ObjectId::new();
         let mut document = doc! {
             "_id": id,
@@ -86,15 +89,63 @@ impl Database {
             document.insert("count_todo", 0_i64);
             document.insert("count_total", 0_i64);
         }
-        self.insert("queues", &document).await?;
+        match dialect {
+            Dialect::Released => self.insert("queues", &document).await?,
+            Dialect::Seed => {
+                let mut new = document.clone();
+                new.insert("windlass", doc! { "making": true });
+                self.insert("queues", &new).await?;
+                if !self.queue_settle(&queue.name, id).await? {
+                    self.ask(self.queues_collection().delete_one(doc! { "_id": id })).await?;
+                    return Err(taken(&queue.name));
+                }
+            }
+        }
         self.changelog("queues", document, false).await;
         Ok(id)
     }
 
-    async fn queue_named(&self, name: &str) -> Result<bool, DbError> {
-        let find = self.queues_collection();
-        let found = self.one(find.find_one(doc! { "name": name })).await?;
-        Ok(found.is_some())
+    /// Whether a queue that has just been made keeps its name: not when there is a settled one, and
+    /// of those that are being made only the one with the lowest id. That waits for the others, since
+    /// they may have looked before it was there; they do not wait for it. So one stays.
+    async fn queue_settle(&self, name: &str, id: ObjectId) -> Result<bool, DbError> {
+        let queues = self.queues_collection();
+        let others = doc! { "name": name, "_id": { "$ne": id } };
+        let goes = |other: &Document| {
+            at(other, "windlass.making") == Some(&Bson::Boolean(true))
+                && other.get_object_id("_id").is_ok_and(|other| other > id)
+        };
+        for _ in 0..SETTLE_LOOKS_MAX {
+            let others = self.all(queues.find(others.clone()), QUEUES_MAX).await?;
+            if others.is_empty() {
+                let (all, own) = (doc! { "windlass": "" }, doc! { "windlass.making": "" });
+                // Somebody may have made tasks for it already, with something to remember.
+                let alone = doc! { "_id": id, "windlass": { "making": true } };
+                let unset = self.ask(queues.update_one(alone, doc! { "$unset": all })).await?;
+                if unset.matched_count == 0 {
+                    let unset = queues.update_one(doc! { "_id": id }, doc! { "$unset": own });
+                    self.ask(unset).await?;
+                }
+                return Ok(true);
+            }
+            if !others.iter().all(goes) {
+                return Ok(false);
+            }
+            tokio::time::sleep(SETTLE_PAUSE).await;
+        }
+        Ok(false)
+    }
+
+    /// An error when a queue other than `own` has the name.
+    async fn queue_name_free(&self, name: &str, own: Option<&Bson>) -> Result<(), DbError> {
+        let mut filter = doc! { "name": name };
+        if let Some(own) = own {
+            filter.insert("_id", doc! { "$ne": own });
+        }
+        match self.one(self.queues_collection().find_one(filter)).await? {
+            Some(_) => Err(taken(name)),
+            None => Ok(()),
+        }
     }
 
     pub async fn queue_update(
@@ -119,7 +170,11 @@ impl Database {
         let Some(found) = self.queue(name_or_id).await? else {
             return Ok(UpdateResult::default());
         };
-        let filter = doc! { "_id": found.get("_id").cloned() };
+        let id = found.get("_id").cloned().unwrap_or(Bson::Null);
+        if let Some(name) = &change.name {
+            self.queue_name_free(name, Some(&id)).await?;
+        }
+        let filter = doc! { "_id": id };
         let update = doc! { "$set": set };
         let result = self.ask(self.queues_collection().update_one(filter.clone(), update)).await?;
         if result.modified_count > 0 {
@@ -168,11 +223,24 @@ impl Database {
         Ok(())
     }
 
-    /// How many tasks each of these queues has. A queue without tasks is not in the answer.
+    /// How many tasks each of these queues has. A queue without tasks is not in the answer. The
+    /// index of `queue` and `status` has all that is asked for, and all of it is looked at.
     pub async fn queue_counts(
         &self,
         queues: &[ObjectId],
     ) -> Result<HashMap<ObjectId, Counts>, DbError> {
+        self.queue_counts_within(queues, OPERATION_TIME_MAX).await
+    }
+
+    /// The same for who has more time. The server gives up when nobody waits any more.
+    pub async fn queue_counts_within(
+        &self,
+        queues: &[ObjectId],
+        time_max: Duration,
+    ) -> Result<HashMap<ObjectId, Counts>, DbError> {
+        if queues.is_empty() {
+            return Ok(HashMap::new());
+        }
         let tasks = self.tasks_collection();
         let groups = tasks.aggregate([
             doc! { "$match": { "queue": { "$in": queues.to_vec() } } },
@@ -180,9 +248,13 @@ impl Database {
                 "_id": { "queue": "$queue", "status": "$status" }, "count": { "$sum": 1 },
             } },
         ]);
-        let groups = self.aggregated(groups).await?;
+        let groups = self.aggregated_within(groups.max_time(time_max), time_max).await?;
         Ok(add_up(&groups))
     }
+}
+
+fn taken(name: &str) -> DbError {
+    DbError::Duplicate(format!("a queue with the name {name}"))
 }
 
 fn add_up(groups: &[Document]) -> HashMap<ObjectId, Counts> {

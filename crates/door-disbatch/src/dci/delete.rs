@@ -7,7 +7,6 @@
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use mongodb::bson::Document;
 use mongodb::bson::oid::ObjectId;
 use serde_json::Value;
@@ -26,8 +25,11 @@ use crate::gridfs;
 const END_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How often it is looked whether they are.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
-/// Tasks are deleted in so many batches at most; who adds faster than that is told.
-const BATCHES_MAX: usize = 10_000;
+/// How long tasks are deleted by one request; what is left is for the next one. Clients wait longer.
+const WORK_TIME_MAX: Duration = Duration::from_secs(40);
+
+/// The name of what was deleted, in an answer.
+const RESULT: &str = "MongoDB::DeleteResult";
 
 pub(super) fn add(routes: Routes) -> Routes {
     routes.delete("/queues/{*queue}", delete)
@@ -58,12 +60,16 @@ async fn delete(
     Name(name): Name,
     params: Params,
 ) -> Result<Answer, Failure> {
-    let (class, none) = ("MongoDB::DeleteResult", deleted(0));
-    let none = |refused: Failure| refused.with(class, none[class].clone());
-    match remove(&dci, &name, params.get("tasks")).await.map_err(&none)? {
+    match remove(&dci, &name, params.get("tasks")).await.map_err(told)? {
         true => Ok(params.answer(deleted(1))),
-        false => Err(none(Failure::bad(format!("there is no queue {name}")))),
+        false => Err(told(Failure::bad(format!("there is no queue {name}")))),
     }
+}
+
+/// A refusal with the number of what was deleted: nothing, unless it says so itself.
+pub(super) fn told(mut refused: Failure) -> Failure {
+    refused.body.entry(RESULT).or_insert_with(|| deleted(0)[RESULT].take());
+    refused
 }
 
 /// Deletes a queue; `tasks` is the parameter. False: there is none.
@@ -84,13 +90,16 @@ pub(super) async fn remove(dci: &Dci, name: &str, tasks: Option<&Value>) -> Resu
     let Some(gone) = database.queue_delete(&id.to_hex()).await.map_err(told)? else {
         return Ok(false);
     };
-    match fate {
-        Fate::None => put_back(database, gone, id, name).await?,
-        Fate::Keep => {}
-        // What was added or taken while the entry was still there.
-        Fate::Delete => empty(database, id, name).await?,
+    // What was added or taken while the entry was still there.
+    let left = match fate {
+        Fate::None => refuse_tasks(database, id, name).await,
+        Fate::Keep => Ok(()),
+        Fate::Delete => empty(database, id, name).await,
+    };
+    match left {
+        Ok(()) => Ok(true),
+        Err(refused) => Err(put_back(database, gone, name, refused).await),
     }
-    Ok(true)
 }
 
 async fn refuse_tasks(database: &Database, id: ObjectId, name: &str) -> Result<(), Failure> {
@@ -104,26 +113,23 @@ async fn refuse_tasks(database: &Database, id: ObjectId, name: &str) -> Result<(
     Err(Failure::bad(message))
 }
 
-/// Somebody may have added tasks between the look and the removal. The queue comes back as it was
-/// removed, with whatever nodes and users had changed until then.
-async fn put_back(
-    database: &Database,
-    gone: Document,
-    id: ObjectId,
-    name: &str,
-) -> Result<(), Failure> {
-    let refused = refuse_tasks(database, id, name).await;
-    if refused.is_err() {
-        database.queue_restore(gone).await?;
-    }
-    refused
+/// The queue comes back as it was removed, with whatever nodes and users had changed until then, so
+/// that it can be deleted another time. Answers with the refusal.
+async fn put_back(database: &Database, gone: Document, name: &str, refused: Failure) -> Failure {
+    let Err(error) = database.queue_restore(gone).await else { return refused };
+    let why = refused.body.get("error").and_then(Value::as_str).unwrap_or_default();
+    let message = format!("queue {name} is deleted, but some of its tasks may be left: {why}");
+    tracing::warn!("{message}; the queue could not be put back: {error}");
+    Failure::new(refused.status, message).with(RESULT, deleted(1)[RESULT].take())
 }
 
 /// Deletes all tasks of a queue, with their files. Those that our nodes run are ended first; for
 /// those of foreign nodes nobody can do that.
 async fn empty(database: &Database, id: ObjectId, name: &str) -> Result<(), Failure> {
     let started = Instant::now();
-    for _ in 0..BATCHES_MAX {
+    // Since when there was nothing left but what runs.
+    let mut waiting = None;
+    while started.elapsed() < WORK_TIME_MAX {
         let foreign = database.foreign_running(id).await?;
         if foreign > 0 {
             return Err(Failure::conflict(format!(
@@ -139,13 +145,14 @@ async fn empty(database: &Database, id: ObjectId, name: &str) -> Result<(), Fail
         if database.tasks_cancel_active(id).await? == 0 {
             return Ok(());
         }
-        if started.elapsed() > END_WAIT_MAX {
+        if waiting.get_or_insert_with(Instant::now).elapsed() > END_WAIT_MAX {
             break;
         }
         tokio::time::sleep(LOOK_PAUSE).await;
     }
-    let message = format!("tasks of queue {name} are still being ended; ask again in a moment");
-    Err(Failure::new(StatusCode::CONFLICT, message))
+    Err(Failure::conflict(format!(
+        "tasks of queue {name} are still being ended and deleted; ask again in a moment"
+    )))
 }
 
 #[cfg(test)]

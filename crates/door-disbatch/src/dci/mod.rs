@@ -14,6 +14,7 @@ mod answer;
 mod around;
 mod balance;
 mod body;
+mod count;
 mod delete;
 mod error;
 mod info;
@@ -43,8 +44,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::access::Guard;
 use self::body::Memory;
+use self::count::{Counted, Queues};
 use self::route::Routes;
-use self::task::files::Files;
+use self::task::place::Places;
 use crate::config::Config;
 use crate::database::{Clock, Database, DbError, User};
 use crate::dialect::Dialect;
@@ -123,7 +125,8 @@ struct Inner {
     known: Mutex<Known>,
     guard: Guard,
     memory: Memory,
-    files: Files,
+    places: Places,
+    queues: Queues,
     routes: Value,
 }
 
@@ -138,8 +141,9 @@ impl Dci {
     fn new(config: Config, database: Database, routes: Value) -> Result<Dci, String> {
         let guard = Guard::new(&config.access)?;
         let (clock, known) = (Clock::system(), Mutex::default());
-        let (memory, files) = (Memory::default(), Files::default());
-        Ok(Dci(Arc::new(Inner { config, database, clock, known, guard, memory, files, routes })))
+        let (memory, places, queues) = (Memory::default(), Places::default(), Queues::default());
+        let inner = Inner { config, database, clock, known, guard, memory, places, queues, routes };
+        Ok(Dci(Arc::new(inner)))
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -181,8 +185,13 @@ impl Dci {
         &self.0.memory
     }
 
-    fn files(&self) -> &Files {
-        &self.0.files
+    fn places(&self) -> &Places {
+        &self.0.places
+    }
+
+    /// All queues with their numbers.
+    async fn queues_counted(&self) -> Result<Arc<Counted>, DbError> {
+        self.0.queues.counted(self.database()).await
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, Known> {

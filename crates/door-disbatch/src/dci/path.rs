@@ -1,20 +1,40 @@
-//! The name or id at the end of a path, decoded. Names may have slashes.
+//! Names and ids in a path, decoded. One at the end of a path may have slashes.
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
+use serde::de::DeserializeOwned;
 
 use super::error::Failure;
 
 /// What the only parameter of a route's path is.
 pub(crate) struct Name(pub(crate) String);
 
+/// What its two parameters are.
+pub(crate) struct Names(pub(crate) String, pub(crate) String);
+
 impl<S: Send + Sync> FromRequestParts<S> for Name {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Name, Failure> {
-        match Path::<String>::from_request_parts(parts, state).await {
-            Ok(Path(name)) => Ok(Name(name)),
-            Err(refused) => Err(Failure::bad(refused.body_text())),
-        }
+        decoded(parts, state).await.map(Name)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Names {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Names, Failure> {
+        decoded(parts, state).await.map(|(first, second)| Names(first, second))
+    }
+}
+
+async fn decoded<T, S>(parts: &mut Parts, state: &S) -> Result<T, Failure>
+where
+    T: DeserializeOwned + Send,
+    S: Send + Sync,
+{
+    match Path::<T>::from_request_parts(parts, state).await {
+        Ok(Path(names)) => Ok(names),
+        Err(refused) => Err(Failure::bad(refused.body_text())),
     }
 }

@@ -1,18 +1,18 @@
 //! `/queues`: what is to be done by which plugin, how much of it at once, and how far it is.
 
 use axum::extract::State;
-use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document};
 use serde_json::{Map, Value, json};
 
 use super::Dci;
 use super::answer::{Answer, inserted_one, updated};
+use super::count::Counted;
 use super::error::Failure;
 use super::param::{Params, limit_of};
 use super::path::Name;
 use super::route::Routes;
 use crate::config::Plugins;
-use crate::database::{Counts, DbError, NewQueue, QueueChange};
+use crate::database::{Counts, NewQueue, QueueChange};
 use crate::dialect::Dialect;
 use crate::doc;
 
@@ -26,15 +26,27 @@ pub(super) fn add(routes: Routes) -> Routes {
 
 async fn list(State(dci): State<Dci>, params: Params) -> Result<Answer, Failure> {
     let told = |error| Failure::database("Could not get current queues", &error);
-    let queues = dci.database().queues().await.map_err(told)?;
-    Ok(params.answer(shown(&dci, &queues).await.map_err(told)?.into()))
+    let dialect = dci.dialect().await.map_err(told)?;
+    if params.flag(".terse") {
+        let queues = dci.database().queues().await.map_err(told)?;
+        return Ok(params.answer(queues.iter().map(|queue| show(queue, dialect, None)).collect()));
+    }
+    let counted = dci.queues_counted().await.map_err(told)?;
+    let shown = counted.queues.iter().map(|queue| show(queue, dialect, Some(counted.of(queue))));
+    Ok(params.answer(shown.collect()))
 }
 
 async fn one(State(dci): State<Dci>, Name(name): Name, params: Params) -> Result<Answer, Failure> {
     let told = |error| Failure::database("Could not get current queues", &error);
-    let found = dci.database().queue(&name).await.map_err(told)?;
-    let mut shown = shown(&dci, found.as_slice()).await.map_err(told)?;
-    Ok(params.answer(shown.pop().unwrap_or(Value::Null)))
+    let dialect = dci.dialect().await.map_err(told)?;
+    let Some(queue) = dci.database().queue(&name).await.map_err(told)? else {
+        return Ok(params.answer(Value::Null));
+    };
+    if params.flag(".terse") {
+        return Ok(params.answer(show(&queue, dialect, None)));
+    }
+    let counted = Counted::look(dci.database(), vec![queue.clone()]).await.map_err(told)?;
+    Ok(params.answer(show(&queue, dialect, Some(counted.of(&queue)))))
 }
 
 async fn create(State(dci): State<Dci>, params: Params) -> Result<Answer, Failure> {
@@ -157,20 +169,8 @@ impl<'a> Asked<'a> {
     }
 }
 
-async fn shown(dci: &Dci, queues: &[Document]) -> Result<Vec<Value>, DbError> {
-    if queues.is_empty() {
-        return Ok(Vec::new());
-    }
-    let dialect = dci.dialect().await?;
-    let id = |queue: &Document| queue.get_object_id("_id").ok();
-    let ids: Vec<ObjectId> = queues.iter().filter_map(id).collect();
-    let counts = dci.database().queue_counts(&ids).await?;
-    let counts = |queue| id(queue).and_then(|id| counts.get(&id).copied()).unwrap_or_default();
-    Ok(queues.iter().map(|queue| show(queue, dialect, counts(queue))).collect())
-}
-
-/// Fields are shown as they are stored, whatever their types.
-fn show(queue: &Document, dialect: Dialect, counts: Counts) -> Value {
+/// Fields are shown as they are stored, whatever their types, with numbers when they are known.
+fn show(queue: &Document, dialect: Dialect, counts: Option<Counts>) -> Value {
     let plain =
         |value: Option<&Bson>| value.map_or(Value::Null, |value| doc::json(value, doc::Times::Iso));
     let either = |fields: [&str; 2]| {
@@ -182,14 +182,17 @@ fn show(queue: &Document, dialect: Dialect, counts: Counts) -> Value {
         Dialect::Released => either(["plugin", "constructor"]),
     };
     let limit = plain(Some(&doc::LimitStored::of(queue, dialect).value));
-    json!({
+    let mut shown = json!({
         "id": plain(queue.get("_id")),
         "name": plain(queue.get("name")),
         dialect.plugin(): plugin,
         dialect.limit(): limit,
-        "queued": counts.queued,
-        "running": counts.running,
-        "completed": counts.completed,
-        "orphaned": counts.orphaned,
-    })
+    });
+    if let Some(counts) = counts {
+        shown["queued"] = json!(counts.queued);
+        shown["running"] = json!(counts.running);
+        shown["completed"] = json!(counts.completed);
+        shown["orphaned"] = json!(counts.orphaned);
+    }
+    shown
 }

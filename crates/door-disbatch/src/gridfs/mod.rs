@@ -12,7 +12,7 @@ mod write;
 
 pub use clean::{Cleaner, remove, remove_old};
 pub use cut::{CHUNK_SIZE, Form};
-pub use read::{LoadError, load};
+pub use read::{LoadError, Reader, verify};
 pub use write::{Output, store};
 
 use mongodb::Collection;

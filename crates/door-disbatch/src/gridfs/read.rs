@@ -1,15 +1,17 @@
 //! Reading output back, in whichever form it was written.
 
 use futures_util::TryStreamExt;
+use md5::{Digest, Md5};
+use mongodb::Cursor;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 
-use super::write::digest;
+use super::write::hex;
 use super::{chunks, files};
 use crate::database::{Database, DbError, stored};
 
-/// A larger file is not taken into memory.
-const READ_MAX: usize = 256 * 1024 * 1024;
+/// Chunks that the server sends at once.
+const READ_BATCH: u32 = 16;
 
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -17,42 +19,96 @@ pub enum LoadError {
     Absent(ObjectId),
     #[error("the output file {id} is broken: {why}")]
     Broken { id: ObjectId, why: String },
-    #[error(
-        "the output file {id} has more than {} bytes, which is more than is read at once",
-        READ_MAX
-    )]
-    Large { id: ObjectId },
     #[error(transparent)]
     Database(#[from] DbError),
 }
 
-/// The text of a file. Its length and, where it has one, its digest are checked.
+/// Whether a file is whole: its chunks are all there, and its length and, where it has one, its
+/// digest are right.
 ///
 /// # Errors
 ///
-/// When it is not there, not whole, too large, or the database is away.
-pub async fn load(database: &Database, id: ObjectId) -> Result<String, LoadError> {
-    let files = files(database).clone_with_type();
-    let file = database.one(files.find_one(doc! { "_id": id })).await?;
-    let file = file.ok_or(LoadError::Absent(id))?;
-    let mut bytes = Vec::new();
-    let mut next = 0;
-    let chunks = chunks(database).clone_with_type::<RawDocumentBuf>();
-    let in_order = chunks.find(doc! { "files_id": id }).sort(doc! { "n": 1 });
-    let mut parts = database.ask(in_order).await?;
-    while let Some(part) = database.ask(parts.try_next()).await? {
-        let broken = |why| LoadError::Broken { id, why };
-        bytes.extend_from_slice(content(&stored(&part)?, next).map_err(broken)?);
-        if bytes.len() > READ_MAX {
-            return Err(LoadError::Large { id });
-        }
-        next += 1;
+/// When it is not, or the database is away.
+pub async fn verify(database: &Database, id: ObjectId) -> Result<(), LoadError> {
+    let mut reader = Reader::open(database, id).await?;
+    while reader.text().await?.is_some() {}
+    Ok(())
+}
+
+/// A file that is read chunk by chunk, so that however long it is, little of it is in memory.
+pub struct Reader {
+    database: Database,
+    id: ObjectId,
+    file: Document,
+    parts: Cursor<RawDocumentBuf>,
+    /// The number of the next chunk.
+    next: i64,
+    sum: Sum,
+    /// The beginning of a letter, whose rest is in the next chunk.
+    tail: Vec<u8>,
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct Sum {
+    bytes: u64,
+    md5: Md5,
+}
+
+impl Reader {
+    /// # Errors
+    ///
+    /// When it is not there, or the database is away.
+    pub async fn open(database: &Database, id: ObjectId) -> Result<Reader, LoadError> {
+        let files = files(database).clone_with_type();
+        let file = database.one(files.find_one(doc! { "_id": id })).await?;
+        let file = file.ok_or(LoadError::Absent(id))?;
+        let chunks = chunks(database).clone_with_type::<RawDocumentBuf>();
+        let in_order = chunks.find(doc! { "files_id": id }).sort(doc! { "n": 1 });
+        let parts = database.ask(in_order.batch_size(READ_BATCH)).await?;
+        let (database, sum, tail) = (database.clone(), Sum::default(), Vec::new());
+        Ok(Reader { database, id, file, parts, next: 0, sum, tail })
     }
-    check(&file, &bytes).map_err(|why| LoadError::Broken { id, why })?;
-    Ok(match String::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
-    })
+
+    /// The next text, which may be empty; none at the end. Bytes that are no text are shown as
+    /// such.
+    ///
+    /// # Errors
+    ///
+    /// When a chunk is missing or the database is away, and at the end when the file is not what
+    /// it says.
+    pub async fn text(&mut self) -> Result<Option<String>, LoadError> {
+        let broken = |why| LoadError::Broken { id: self.id, why };
+        let Some(part) = self.database.ask(self.parts.try_next()).await? else {
+            check(&self.file, &self.sum).map_err(broken)?;
+            let rest = std::mem::take(&mut self.tail);
+            return Ok((!rest.is_empty()).then(|| char::REPLACEMENT_CHARACTER.into()));
+        };
+        let part = stored(&part)?;
+        let bytes = content(&part, self.next).map_err(broken)?;
+        self.next += 1;
+        self.sum.bytes += bytes.len() as u64;
+        self.sum.md5.update(bytes);
+        Ok(Some(decode(&mut self.tail, bytes)))
+    }
+}
+
+/// Bytes behind those of `tail` as text. What may be the beginning of a letter goes to the tail.
+fn decode(tail: &mut Vec<u8>, bytes: &[u8]) -> String {
+    let joined = [std::mem::take(tail).as_slice(), bytes].concat();
+    let mut text = String::with_capacity(joined.len());
+    let mut left = joined.len();
+    for piece in joined.utf8_chunks() {
+        text.push_str(piece.valid());
+        left -= piece.valid().len() + piece.invalid().len();
+        let begun = |bytes| str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none());
+        if left == 0 && begun(piece.invalid()) {
+            tail.extend_from_slice(piece.invalid());
+        } else if !piece.invalid().is_empty() {
+            text.push(char::REPLACEMENT_CHARACTER);
+        }
+    }
+    text
 }
 
 /// The bytes of chunk number `wanted`.
@@ -70,14 +126,14 @@ fn content(part: &Document, wanted: i64) -> Result<&[u8], String> {
     }
 }
 
-fn check(file: &Document, bytes: &[u8]) -> Result<(), String> {
-    let found = bytes.len();
+fn check(file: &Document, found: &Sum) -> Result<(), String> {
+    let bytes = found.bytes;
     let length = file.get("length").and_then(whole).ok_or("it does not say its length")?;
-    if usize::try_from(length) != Ok(found) {
-        return Err(format!("it should have {length} bytes, its chunks have {found}"));
+    if u64::try_from(length) != Ok(bytes) {
+        return Err(format!("it should have {length} bytes, its chunks have {bytes}"));
     }
     match file.get("md5") {
-        Some(Bson::String(md5)) if !md5.eq_ignore_ascii_case(&digest(bytes)) => {
+        Some(Bson::String(md5)) if !md5.eq_ignore_ascii_case(&hex(found.md5.clone())) => {
             Err("its MD5 digest is not that of its chunks".into())
         }
         _ => Ok(()),
@@ -102,6 +158,10 @@ mod tests {
     #[test]
     fn what_is_not_whole_is_told() {
         let file = doc! { "length": 3.0, "md5": "900150983CD24FB0D6963F7D28E17F72" };
+        let check = |file: &Document, bytes: &[u8]| {
+            let sum = Sum { bytes: bytes.len() as u64, md5: Md5::new_with_prefix(bytes) };
+            check(file, &sum)
+        };
         assert_eq!(check(&file, b"abc"), Ok(()));
         assert_eq!(check(&doc! { "length": 3_i64 }, b"abc"), Ok(()));
         let short = check(&file, b"ab").unwrap_err();
@@ -110,6 +170,29 @@ mod tests {
         assert_eq!(other, "its MD5 digest is not that of its chunks");
         assert!(check(&doc! { "length": "3" }, b"abc").is_err());
         assert!(check(&doc! { "length": -1 }, b"").is_err());
+    }
+
+    #[test]
+    fn letters_go_over_the_ends_of_chunks() {
+        let read = |chunks: &[&[u8]]| {
+            let mut tail = Vec::new();
+            let text: String = chunks.iter().map(|bytes| decode(&mut tail, bytes)).collect();
+            (text, tail)
+        };
+        let whole = "aä€𝄞b";
+        for at in 0..=whole.len() {
+            let (one, other) = whole.as_bytes().split_at(at);
+            assert_eq!(read(&[one, other]), (whole.to_owned(), Vec::new()), "{at}");
+        }
+        let single: Vec<&[u8]> = whole.as_bytes().chunks(1).collect();
+        assert_eq!(read(&single), (whole.to_owned(), Vec::new()));
+        let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let odd = b"a\xffb\xe2\x82c\xf0\x9d";
+        for at in 0..=odd.len() {
+            let (one, other) = odd.split_at(at);
+            let (text, tail) = read(&[one, other]);
+            assert_eq!(text + &lossy(&tail), lossy(odd), "{at}");
+        }
     }
 
     #[test]

@@ -66,7 +66,7 @@ async fn write(
         "filename": name,
         "chunkSize": CHUNK_SIZE as i32,
         "length": text.len() as i64,
-        "md5": digest(text.as_bytes()),
+        "md5": hex(Md5::new_with_prefix(text)),
         "uploadDate": now,
         "metadata": { "task_id": task },
     };
@@ -74,7 +74,7 @@ async fn write(
     Ok(id)
 }
 
-/// In hexadecimal digits, as GridFS has it.
-pub(super) fn digest(bytes: &[u8]) -> String {
-    Md5::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+/// A digest in hexadecimal digits, as GridFS has it.
+pub(super) fn hex(md5: Md5) -> String {
+    md5.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -2,6 +2,7 @@
 //! that end while they are cancelled, queues that are in use, a dialect that shows itself later.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, doc};
@@ -18,6 +19,7 @@ use windlass_door_disbatch::dialect::Dialect;
 use windlass_test_servers::mongodb;
 
 use crate::harness::{BOTH, insert, pause, queue, status, task};
+use crate::proxy::{Command, Fate, Proxy, server_address};
 
 struct Dci {
     db: Database,
@@ -28,10 +30,14 @@ struct Dci {
 
 impl Dci {
     async fn start(dialect: Option<Dialect>) -> Dci {
+        Dci::at(&mongodb().url(), dialect).await
+    }
+
+    /// On the server of this address.
+    async fn at(url: &str, dialect: Option<Dialect>) -> Dci {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let server = mongodb();
         let mut config = json!({
-            "mongohost": server.url(), "database": server.new_database(),
+            "mongohost": url, "database": mongodb().new_database(),
             "plugins": {"Demo": {"program": "/bin/true"}},
         });
         if let Some(dialect) = dialect {
@@ -159,6 +165,42 @@ async fn a_queue_that_a_foreign_node_works_on_keeps_its_entry() {
     }
 }
 
+/// The entry of the queue is gone when the answer is lost: it comes back, so that it can be deleted.
+#[tokio::test]
+async fn a_queue_that_could_not_be_emptied_keeps_its_entry() {
+    let proxy = Proxy::start(server_address().await).await;
+    let dci = Dci::at(&proxy.url(), Some(Dialect::Seed)).await;
+    let queue = queue(&dci.db, Dialect::Seed, 5).await;
+    task(&dci.db, queue.id, doc! {}).await;
+    // Before the entry goes it is looked once whether anything runs, and afterwards once more.
+    let looks = AtomicUsize::new(0);
+    let second = move |command: &Command| {
+        command.is_on("update", "tasks") && looks.fetch_add(1, Ordering::SeqCst) == 1
+    };
+    let lost = proxy.next(Fate::LoseAnswer, second);
+    let path = format!("/queues/{}?tasks=delete", queue.name);
+    let (code, answer) = dci.ask(Method::DELETE, &path).await;
+    assert_eq!((code, lost.count()), (503, 1), "{answer}");
+    assert_eq!(answer["MongoDB::DeleteResult"]["deleted_count"], json!(0), "{answer}");
+    assert_eq!(dci.count("queues").await, 1);
+    let (code, answer) = dci.ask(Method::DELETE, &path).await;
+    assert_eq!(code, 200, "{answer}");
+    assert_eq!((dci.count("queues").await, dci.count("tasks").await), (0, 0));
+}
+
+/// Pages need only the names, however long it would take to count.
+#[tokio::test]
+async fn queues_are_shown_without_numbers_when_asked() {
+    let dci = Dci::start(Some(Dialect::Released)).await;
+    let queue = queue(&dci.db, Dialect::Released, 5).await;
+    let shown = json!({
+        "id": queue.id.to_hex(), "name": queue.name, "plugin": "Demo", "threads": 5,
+    });
+    assert_eq!(dci.ask(Method::GET, "/queues?.terse=1").await, (200, json!([shown])));
+    let one = format!("/queues/{}?.terse=1", queue.name);
+    assert_eq!(dci.ask(Method::GET, &one).await, (200, shown));
+}
+
 #[tokio::test]
 async fn many_tasks_are_deleted_in_batches() {
     let dci = Dci::start(Some(Dialect::Seed)).await;
@@ -218,6 +260,17 @@ async fn unknown_paths_and_methods_are_told_in_json() {
     let dci = Dci::start(Some(Dialect::Seed)).await;
     let (code, answer) = dci.ask(Method::GET, "/nothing").await;
     assert_eq!((code, answer), (404, json!({ "error": "there is no /nothing" })));
+    for (method, path) in [
+        (Method::GET, "/tasks/%ff"),
+        (Method::POST, "/tasks/%ff"),
+        (Method::POST, "/tasks/q/%ff"),
+        (Method::POST, "/tasks/%ff/cancel"),
+        (Method::GET, "/queues/%ff"),
+    ] {
+        let (code, answer) = dci.ask(method, path).await;
+        assert_eq!(code, 400, "{path}: {answer}");
+        assert!(answer["error"].as_str().unwrap().contains("UTF-8"), "{path}: {answer}");
+    }
     let (code, answer) = dci.ask(Method::PUT, "/queues").await;
     assert_eq!((code, answer), (405, json!({ "error": "/queues does not take PUT" })));
     let url = format!("http://{}/queues", dci.address);

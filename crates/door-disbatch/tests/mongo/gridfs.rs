@@ -7,12 +7,11 @@ use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, DateTime, Document, doc};
 use windlass_door_disbatch::config::Gfs;
 use windlass_door_disbatch::database::Database;
-use windlass_door_disbatch::gridfs::{
-    CHUNK_SIZE, Cleaner, Form, LoadError, Output, load, remove, store,
-};
+use windlass_door_disbatch::gridfs::{CHUNK_SIZE, Cleaner, Form, LoadError, Output, remove, store};
 use windlass_test_servers::MongoDb;
 
 use crate::base::{collection, connect, fresh};
+use crate::harness::load;
 
 const FORMS: [Form; 2] = [Form::Text, Form::Binary];
 

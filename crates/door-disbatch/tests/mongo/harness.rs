@@ -7,6 +7,7 @@ use mongodb::bson::{Bson, DateTime, Document, doc};
 use windlass_door_disbatch::database::{Database, Me, Process};
 use windlass_door_disbatch::dialect::Dialect;
 use windlass_door_disbatch::doc::Queue;
+use windlass_door_disbatch::gridfs::{LoadError, Reader};
 
 pub(crate) const BOTH: [Dialect; 2] = [Dialect::Seed, Dialect::Released];
 
@@ -75,4 +76,13 @@ pub(crate) async fn read(db: &Database, id: ObjectId) -> Document {
 
 pub(crate) async fn status(db: &Database, id: ObjectId) -> i32 {
     read(db, id).await.get_i32("status").unwrap()
+}
+
+/// The text of a file of output.
+pub(crate) async fn load(db: &Database, id: ObjectId) -> Result<String, LoadError> {
+    let (mut reader, mut text) = (Reader::open(db, id).await?, String::new());
+    while let Some(piece) = reader.text().await? {
+        text.push_str(&piece);
+    }
+    Ok(text)
 }

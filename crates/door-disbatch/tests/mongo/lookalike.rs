@@ -8,7 +8,7 @@ use windlass_door_disbatch::dialect::Dialect;
 use windlass_door_disbatch::gridfs;
 
 use crate::base::fresh;
-use crate::harness::{at, insert, me, queue, read, task};
+use crate::harness::{at, insert, load, me, queue, read, task};
 
 fn lookalikes() -> [Document; 6] {
     [
@@ -88,7 +88,7 @@ async fn files_are_read_and_cleaned_beside_them() {
         files.push(file);
     }
     for file in files {
-        assert_eq!(gridfs::load(&db, file).await.unwrap(), "ab");
+        assert_eq!(load(&db, file).await.unwrap(), "ab");
     }
     let mut cleaner = gridfs::Cleaner::default();
     assert_eq!(cleaner.step(&db, at(0)).await.unwrap(), 6, "no task points to them");

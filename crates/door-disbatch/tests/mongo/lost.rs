@@ -128,6 +128,20 @@ async fn a_failure_that_was_put_back_is_recognised() {
 }
 
 #[tokio::test]
+async fn new_tasks_are_made_once() {
+    let case = case().await;
+    case.lose("insert");
+    let new = [NewTask::default(), NewTask::default()];
+    let made = case.db.tasks_create(case.queue.id, &new, Dialect::Seed, at(1)).await.unwrap();
+    let counts = case.db.queue_counts(&[case.queue.id]).await.unwrap()[&case.queue.id];
+    assert_eq!((made.len(), counts.total), (2, 3));
+    for id in made {
+        assert_eq!(status(&case.db, id).await, -2);
+    }
+    assert_eq!(case.todo().await, 3);
+}
+
+#[tokio::test]
 async fn an_entry_is_recognised() {
     let case = case().await;
     case.db.ensure_indexes(Dialect::Seed).await.unwrap();

@@ -1,5 +1,6 @@
 //! Queues, their counts, and which dialect a database speaks.
 
+use futures_util::future::join_all;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
 use windlass_door_disbatch::database::{Counts, Database, DbError, NewQueue, QueueChange};
@@ -62,13 +63,35 @@ async fn a_name_is_given_once() {
         assert_eq!(db.queues().await.unwrap().len(), 2);
         assert_eq!(changelog(&db).await.len(), 2);
     }
+    for dialect in BOTH {
+        // Nobody has made an index.
+        let db = fresh().await;
+        db.queue_insert(&new("a"), dialect).await.unwrap();
+        db.queue_insert(&new("b"), dialect).await.unwrap();
+        let rename = |name: &str| QueueChange { name: Some(name.into()), ..QueueChange::default() };
+        let renamed = db.queue_update("b", &rename("a"), dialect).await;
+        assert!(matches!(renamed, Err(DbError::Duplicate(_))), "{renamed:?}");
+        let same = db.queue_update("b", &rename("b"), dialect).await.unwrap();
+        assert_eq!((same.matched_count, same.modified_count), (1, 0));
+    }
+}
+
+/// The seed has no index that could hold the names apart.
+#[tokio::test]
+async fn of_queues_that_are_made_at_once_one_stays() {
     let db = fresh().await;
-    db.ensure_indexes(Dialect::Released).await.unwrap();
-    db.queue_insert(&new("a"), Dialect::Released).await.unwrap();
-    db.queue_insert(&new("b"), Dialect::Released).await.unwrap();
-    let rename = QueueChange { name: Some("a".to_owned()), ..QueueChange::default() };
-    let renamed = db.queue_update("b", &rename, Dialect::Released).await;
-    assert!(matches!(renamed, Err(DbError::Duplicate(_))), "{renamed:?}");
+    for round in 0..5 {
+        let queue = new(&format!("q{round}"));
+        let made = join_all((0..6).map(|_| db.queue_insert(&queue, Dialect::Seed))).await;
+        let made: Vec<ObjectId> = made.into_iter().filter_map(Result::ok).collect();
+        let stored: Vec<Document> = db.queues().await.unwrap();
+        let stored: Vec<&Document> =
+            stored.iter().filter(|stored| stored.get_str("name").unwrap() == queue.name).collect();
+        assert_eq!((made.len(), stored.len()), (1, 1), "{stored:?}");
+        assert_eq!(stored[0].get_object_id("_id").unwrap(), made[0]);
+        assert!(!stored[0].contains_key("windlass"), "{}", stored[0]);
+    }
+    assert_eq!(changelog(&db).await.len(), 5);
 }
 
 #[tokio::test]

@@ -4,10 +4,10 @@ use mongodb::bson::{Bson, DateTime, doc};
 use serde_json::Value;
 use windlass_door_disbatch::config::PluginKind::{Default, Handoff, Mongo, NoMongo};
 use windlass_door_disbatch::dialect::Dialect;
-use windlass_door_disbatch::gridfs;
 use windlass_door_disbatch::task::Ran;
 
 use crate::base::{collection, fresh};
+use crate::harness::load;
 use crate::harness_task::{Bench, number, text};
 
 const OK: &str = r#"answer '{"status":1,"stdout":"out","stderr":"err","noise":1}'"#;
@@ -246,7 +246,7 @@ async fn output_that_is_too_large_for_a_document_is_kept_whole() {
         let (ran, task) = bench.run(Default, script).await;
         assert_eq!((ran, text(&task, "stderr")), (Ran::Ended(1), Some("e")));
         let file = task.get_object_id("stdout").unwrap();
-        let text = gridfs::load(&bench.database, file).await.unwrap();
+        let text = load(&bench.database, file).await.unwrap();
         assert!(text.len() == 16_000_000 && text.bytes().all(|byte| byte == b'x'));
     }
 }

@@ -89,15 +89,10 @@ pub(super) fn given<'a>(params: &'a Params, name: &str) -> Option<&'a Value> {
 
 async fn report(State(dci): State<Dci>) -> Result<Answer, Failure> {
     let told = |error| Failure::database("Could not get current queues", &error);
-    let queues = dci.database().queues().await.map_err(told)?;
     let dialect = dci.dialect().await.map_err(told)?;
-    let id = |queue: &Document| queue.get_object_id("_id").ok();
-    let ids: Vec<_> = queues.iter().filter_map(id).collect();
-    let counts = dci.database().queue_counts(&ids).await.map_err(told)?;
-    let counts =
-        |queue: &Document| id(queue).and_then(|id| counts.get(&id).copied()).unwrap_or_default();
-    let line = |queue: &Document| reported(queue, dialect, counts(queue));
-    Ok(Answer::new(queues.iter().map(line).collect()))
+    let counted = dci.queues_counted().await.map_err(told)?;
+    let line = |queue: &Document| reported(queue, dialect, counted.of(queue));
+    Ok(Answer::new(counted.queues.iter().map(line).collect()))
 }
 
 /// A queue under all the names that versions before 4 and the first ones of 4 had for the same.
@@ -245,7 +240,7 @@ async fn remove(State(dci): State<Dci>, params: Params) -> Result<Response, Refu
             Answer::new(json!([1, told])).into_response()
         }
         Err(failure) => {
-            let failure = failure.with("success", 0).with(class, deleted(0)[class].take());
+            let failure = delete::told(failure).with("success", 0);
             let answer = Answer::new(json!([0, failure.body]));
             answer.status(failure.status).into_response()
         }
@@ -273,7 +268,7 @@ async fn search(State(dci): State<Dci>, params: Params) -> Result<Response, Refu
         pretty: false,
     };
     let found = Found::ask(&dci, tasks.find(filter).limit(limit).skip(skip)).await;
-    Ok(found?.into_response(&dci, shape))
+    Ok(found?.into_array(&dci, shape))
 }
 
 /// What is searched for.

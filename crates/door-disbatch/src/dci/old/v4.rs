@@ -1,7 +1,7 @@
 //! The routes for tasks that version 4.0 had, and that its command line client still uses:
 //! `POST /tasks/search`, `POST /tasks/:queue` and `POST /tasks/:queue/:collection`.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document};
@@ -12,6 +12,7 @@ use crate::dci::Dci;
 use crate::dci::answer::Answer;
 use crate::dci::error::Failure;
 use crate::dci::param::{Params, is_true};
+use crate::dci::path::{Name, Names};
 use crate::dci::route::Routes;
 use crate::dci::task::ask::{self, Ask};
 use crate::dci::task::create::{self, Broken};
@@ -55,7 +56,7 @@ async fn search(State(dci): State<Dci>, params: Params) -> Result<Response, Fail
         stamped: false,
         pretty: flag("pretty", false),
     };
-    Ok(Found::ask(&dci, asked).await?.into_response(&dci, shape))
+    Ok(Found::ask(&dci, asked).await?.into_array(&dci, shape))
 }
 
 /// An object among the parameters; nothing is an empty one.
@@ -146,7 +147,7 @@ fn sort(value: &Value) -> Result<Document, String> {
 
 async fn create(
     State(dci): State<Dci>,
-    Path(queue): Path<String>,
+    Name(queue): Name,
     params: Params,
 ) -> Result<Answer, Failure> {
     let Value::Array(items) = &params.sent else { return Err(Failure::bad(ARRAY)) };
@@ -162,7 +163,7 @@ pub(super) fn list(items: &[Value]) -> Result<Vec<Document>, String> {
 
 async fn create_from(
     State(dci): State<Dci>,
-    Path((queue, collection)): Path<(String, String)>,
+    Names(queue, collection): Names,
     params: Params,
 ) -> Result<Answer, Failure> {
     let object = |name| params.get(name).and_then(Value::as_object);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::ask::{self, Ask, Source};
 use super::list::READ_BATCH;
 use super::{extra, filter, plain};
-use crate::database::{DbError, NewTask};
+use crate::database::{DbError, NewTask, Unmade};
 use crate::dci::Dci;
 use crate::dci::answer::{Answer, inserted_many};
 use crate::dci::error::Failure;
@@ -198,7 +198,10 @@ impl Maker<'_> {
         let now = self.dci.now().await?;
         let database = self.dci.database();
         let made = database.tasks_create(self.queue, &batch.tasks, self.dialect, now).await;
-        let ids = made.map_err(|error| Failure::database("Could not create tasks", &error))?;
+        let (ids, failed) = match made {
+            Ok(ids) => (ids, None),
+            Err(Unmade { made, error }) => (made, Some(error)),
+        };
         self.made.count += ids.len() as u64;
         let shown = self.made.ids.len();
         self.made.ids.extend(ids.iter().take(IDS_SHOWN_MAX - shown));
@@ -210,7 +213,10 @@ impl Maker<'_> {
             self.made.ids.truncate(shown);
             return Err(Failure::bad(NO_QUEUE));
         }
-        Ok(())
+        match failed {
+            Some(error) => Err(Failure::database("Could not create tasks", &error)),
+            None => Ok(()),
+        }
     }
 }
 

@@ -1,98 +1,130 @@
-//! Output in files, as text. It may be very long, so that only a few answers with such output are
-//! in memory at a time: from before it is read until the client has it.
+//! Output in files, as the inside of a JSON text. It may be very long, so that it is never in memory
+//! as a whole: a task is written with marks in the place of its files, and cut there.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::VecDeque;
 
-use axum::http::StatusCode;
-use bytes::Bytes;
+use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
 
 use super::show::OUTPUT;
-use crate::dci::Dci;
-use crate::dci::error::Failure;
-use crate::gridfs;
+use crate::database::Database;
+use crate::gridfs::{self, LoadError, Reader};
 
-/// Answers with output of files.
-const AT_ONCE_MAX: usize = 2;
-/// How long another one waits for its turn.
-const WAIT_MAX: Duration = Duration::from_secs(5);
+/// Text that is escaped at once; it may become six times as long.
+const PIECE_BYTES: usize = 64 * 1024;
 
-/// Leave to have the output of files in memory.
-pub(crate) type Leave = OwnedSemaphorePermit;
-
-/// Gives leave, to all requests together.
-#[derive(Clone)]
-pub(crate) struct Files(Arc<Semaphore>);
-
-impl Default for Files {
-    fn default() -> Files {
-        Files(Arc::new(Semaphore::new(AT_ONCE_MAX)))
-    }
+/// A part of a task's JSON.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Part {
+    Text(String),
+    /// What is in this file, escaped.
+    File(ObjectId),
 }
 
-impl Files {
-    async fn leave(&self) -> Result<Leave, Failure> {
-        match timeout(WAIT_MAX, self.0.clone().acquire_owned()).await {
-            Ok(Ok(leave)) => Ok(leave),
-            Ok(Err(_)) | Err(_) => {
-                let message = "too many ask for long output at once; ask again in a moment";
-                Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, message))
-            }
-        }
-    }
+/// Where a file belongs.
+pub(crate) struct Mark {
+    /// A text that nobody could have known, and that JSON shows as it is.
+    text: String,
+    file: ObjectId,
 }
 
-/// Puts the text of files in the place of their ids; what cannot be read keeps its id. One leave is
-/// enough for all that is sent together.
-pub(crate) async fn fill(
-    dci: &Dci,
-    task: &mut Document,
-    leave: &mut Option<Leave>,
-) -> Result<(), Failure> {
+/// Puts marks in the place of files. What is not whole keeps its id: once some of it is sent,
+/// nothing could tell that.
+pub(crate) async fn mark(database: &Database, task: &mut Document) -> Vec<Mark> {
+    let mut marks = Vec::new();
     for name in OUTPUT {
         let Some(Bson::ObjectId(file)) = task.get(name) else { continue };
-        if leave.is_none() {
-            *leave = Some(dci.files().leave().await?);
-        }
-        match gridfs::load(dci.database(), *file).await {
-            Ok(text) => drop(task.insert(name, text)),
+        let file = *file;
+        match gridfs::verify(database, file).await {
+            Ok(()) => {
+                let text = format!("{:032x}", fastrand::u128(..));
+                task.insert(name, text.as_str());
+                marks.push(Mark { text, file });
+            }
             Err(error) => {
                 let id = task.get("_id").map(ToString::to_string).unwrap_or_default();
                 tracing::warn!("Could not get task {id} {name}: {error}");
             }
         }
     }
-    Ok(())
+    marks
 }
 
-/// Bytes that keep the leave until they are sent.
-pub(crate) fn sent(text: String, leave: Option<Leave>) -> Bytes {
-    struct Sent(String, #[expect(dead_code, reason = "held until it is dropped")] Option<Leave>);
-    impl AsRef<[u8]> for Sent {
-        fn as_ref(&self) -> &[u8] {
-            self.0.as_bytes()
-        }
+/// The JSON of a task, cut at its marks.
+pub(crate) fn cut(json: String, marks: &[Mark]) -> VecDeque<Part> {
+    let mut found: Vec<(usize, &Mark)> =
+        marks.iter().filter_map(|mark| Some((json.find(&mark.text)?, mark))).collect();
+    found.sort_unstable_by_key(|(at, _)| *at);
+    let (mut parts, mut from) = (VecDeque::new(), 0);
+    for (at, mark) in found {
+        parts.push_back(Part::Text(json[from..at].to_owned()));
+        parts.push_back(Part::File(mark.file));
+        from = at + mark.text.len();
     }
-    Bytes::from_owner(Sent(text, leave))
+    let rest = if from == 0 { json } else { json[from..].to_owned() };
+    parts.push_back(Part::Text(rest));
+    parts
+}
+
+/// The text of a file between the quotes of JSON, piece by piece.
+pub(crate) struct Escaped {
+    reader: Reader,
+    text: String,
+    /// How much of it is written.
+    written: usize,
+}
+
+impl Escaped {
+    pub(crate) async fn open(database: &Database, file: ObjectId) -> Result<Escaped, LoadError> {
+        let reader = Reader::open(database, file).await?;
+        Ok(Escaped { reader, text: String::new(), written: 0 })
+    }
+
+    pub(crate) async fn piece(&mut self) -> Result<Option<String>, LoadError> {
+        while self.written == self.text.len() {
+            match self.reader.text().await? {
+                Some(text) => (self.text, self.written) = (text, 0),
+                None => return Ok(None),
+            }
+        }
+        let end = self.text.floor_char_boundary(self.written + PIECE_BYTES);
+        let piece = escaped(&self.text[self.written..end]);
+        self.written = end;
+        Ok(Some(piece))
+    }
+}
+
+fn escaped(text: &str) -> String {
+    let quoted = serde_json::Value::from(text).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn leave_comes_back_with_what_was_sent() {
-        let files = Files::default();
-        let first = sent("text".into(), Some(files.leave().await.unwrap()));
-        let _second = files.leave().await.unwrap();
-        assert_eq!(files.leave().await.unwrap_err().status.as_u16(), 503);
-        let part = first.slice(..1);
-        drop(first);
-        assert!(files.leave().await.is_err(), "a part of it is still to be sent");
-        drop(part);
-        assert!(files.leave().await.is_ok());
+    #[test]
+    fn json_is_cut_at_its_marks_in_their_order() {
+        let mark = |text: &str| Mark { text: text.to_owned(), file: ObjectId::new() };
+        let text = |text: &str| Part::Text(text.to_owned());
+        let json = r#"{"stderr":"bb","stdout":"aa"}"#.to_owned();
+        let marks = [mark("aa"), mark("bb")];
+        let expected = [
+            text(r#"{"stderr":""#),
+            Part::File(marks[1].file),
+            text(r#"","stdout":""#),
+            Part::File(marks[0].file),
+            text(r#""}"#),
+        ];
+        assert_eq!(cut(json.clone(), &marks), expected);
+        assert_eq!(cut(json.clone(), &[]), [text(&json)]);
+        // Fields that were not asked for are not shown.
+        assert_eq!(cut(json.clone(), &[mark("cc")]), [text(&json)]);
+    }
+
+    #[test]
+    fn text_is_escaped_as_in_json() {
+        assert_eq!(escaped("a\"\\\n\u{1}ä"), "a\\\"\\\\\\n\\u0001ä");
+        assert_eq!(escaped(""), "");
     }
 }

@@ -4,12 +4,13 @@
 pub(super) mod ask;
 pub(super) mod create;
 mod extra;
-pub(super) mod files;
+mod files;
 pub(super) mod filter;
 mod index;
 pub(super) mod list;
 pub(super) mod operator;
 pub(super) mod options;
+pub(super) mod place;
 pub(super) mod plain;
 pub(super) mod search;
 mod show;

@@ -1,6 +1,6 @@
 //! `GET /tasks`: tasks by what an index finds, and `GET /tasks/:id`: one of them.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use futures_util::TryStreamExt as _;
@@ -18,6 +18,7 @@ use crate::dci::Dci;
 use crate::dci::answer::Answer;
 use crate::dci::error::Failure;
 use crate::dci::param::Params;
+use crate::dci::path::Name;
 use crate::doc::Times;
 
 const TITLE: &str = "Disbatch Tasks Query";
@@ -70,21 +71,24 @@ pub(crate) async fn search(
         return Ok(params.answer(json!({})).into_response());
     }
     if options.limit != 1 {
-        return Ok(found.into_response(&dci, shape));
+        return Ok(found.into_array(&dci, shape));
     }
-    shape.response(&dci, found.first().unwrap_or_default()).await
+    found.into_object(&dci, shape).await
 }
 
 pub(crate) async fn one(
     State(dci): State<Dci>,
-    Path(id): Path<String>,
+    Name(id): Name,
     params: Params,
 ) -> Result<Response, Failure> {
     let missing = || Failure::not_found(format!("no task with id {id}"));
     let oid = ObjectId::parse_str(&id).map_err(|_| missing())?;
     let options = Options::read(&params.options).map_err(Failure::bad)?;
-    let found = dci.database().one(tasks(&dci).find_one(doc! { "_id": oid })).await?;
-    shape(&options, true).response(&dci, found.ok_or_else(missing)?).await
+    let found = Found::one(&dci, tasks(&dci).find_one(doc! { "_id": oid })).await?;
+    if found.is_empty() {
+        return Err(missing());
+    }
+    found.into_object(&dci, shape(&options, true)).await
 }
 
 fn shape(options: &Options, pretty: bool) -> Shape {

@@ -1,0 +1,124 @@
+//! All queues with their numbers. Counting looks at every task, so that it is done once at a time,
+//! however many ask: who asks while others are being answered is answered by the next count, together
+//! with all who wait. Nobody gets numbers from before he asked.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use mongodb::bson::Document;
+use mongodb::bson::oid::ObjectId;
+use tokio::sync::Mutex;
+
+use crate::database::{Counts, Database, DbError};
+
+/// How long a count may take. Who has to wait for another one first waits twice as long.
+const COUNT_TIME_MAX: Duration = Duration::from_secs(25);
+
+/// What was found.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    pub(crate) queues: Vec<Document>,
+    counts: HashMap<ObjectId, Counts>,
+}
+
+impl Counted {
+    /// The numbers of one of the queues.
+    pub(crate) fn of(&self, queue: &Document) -> Counts {
+        let id = queue.get_object_id("_id").ok();
+        id.and_then(|id| self.counts.get(&id).copied()).unwrap_or_default()
+    }
+
+    /// Looks at these queues.
+    pub(crate) async fn look(
+        database: &Database,
+        queues: Vec<Document>,
+    ) -> Result<Counted, DbError> {
+        let ids: Vec<ObjectId> =
+            queues.iter().filter_map(|queue| queue.get_object_id("_id").ok()).collect();
+        let counts = database.queue_counts_within(&ids, COUNT_TIME_MAX).await?;
+        Ok(Counted { queues, counts })
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Queues(Shared<Result<Arc<Counted>, DbError>>);
+
+impl Queues {
+    pub(crate) async fn counted(&self, database: &Database) -> Result<Arc<Counted>, DbError> {
+        let look = async || Counted::look(database, database.queues().await?).await.map(Arc::new);
+        self.0.get(look).await
+    }
+}
+
+/// One answer for all who ask meanwhile.
+struct Shared<T> {
+    asked: AtomicU64,
+    /// The last answer, and how many had asked when the look for it began.
+    last: Mutex<Option<(u64, T)>>,
+}
+
+impl<T> Default for Shared<T> {
+    fn default() -> Self {
+        Self { asked: AtomicU64::new(0), last: Mutex::default() }
+    }
+}
+
+impl<T: Clone> Shared<T> {
+    /// An answer to a look that began after this was called.
+    async fn get(&self, look: impl AsyncFnOnce() -> T) -> T {
+        let mine = self.asked.fetch_add(1, Ordering::SeqCst);
+        let mut last = self.last.lock().await;
+        if let Some((before, answer)) = &*last
+            && mine < *before
+        {
+            return answer.clone();
+        }
+        let before = self.asked.load(Ordering::SeqCst);
+        let answer = look().await;
+        *last = Some((before, answer.clone()));
+        answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::future::join_all;
+    use futures_util::poll;
+    use std::pin::pin;
+    use tokio::sync::Semaphore;
+
+    #[tokio::test]
+    async fn who_asks_meanwhile_shares_the_next_look() {
+        let (shared, looks, gate) = (Shared::default(), AtomicU64::new(0), Semaphore::new(0));
+        let ask = || {
+            shared.get(async || {
+                let look = looks.fetch_add(1, Ordering::SeqCst);
+                gate.acquire().await.unwrap().forget();
+                look
+            })
+        };
+        let mut first = pin!(ask());
+        assert!(poll!(first.as_mut()).is_pending());
+        let mut others = pin!(join_all((0..5).map(|_| ask())));
+        assert!(poll!(others.as_mut()).is_pending());
+        gate.add_permits(2);
+        let (first, others) = tokio::join!(first, others);
+        assert_eq!((first, others), (0, vec![1; 5]));
+        gate.add_permits(1);
+        assert_eq!(ask().await, 2, "who comes later gets a look of his own");
+    }
+
+    #[tokio::test]
+    async fn who_goes_away_keeps_nobody_waiting() {
+        let shared = Shared::default();
+        let mut gone = Box::pin(shared.get(async || std::future::pending::<u8>().await));
+        assert!(poll!(gone.as_mut()).is_pending());
+        let mut waiting = pin!(shared.get(async || 7));
+        assert!(poll!(waiting.as_mut()).is_pending());
+        drop(gone);
+        assert_eq!(waiting.await, 7);
+    }
+}
