@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
 
-use windlass_test_servers::{Kind, Server};
+use windlass_test_servers::{JOBD_TABLE, Kind, Server};
 
 use crate::machine::{self, Machine};
 
@@ -14,23 +14,6 @@ use crate::machine::{self, Machine};
 pub(crate) const TARGET: &str = "bench";
 /// How often is looked whether all rows are done.
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
-
-/// The table as those have it who use jobd.
-const COLUMNS: &str = "(
-  id INT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
-  target CHAR(16) NOT NULL,
-  time_created INT UNSIGNED NOT NULL,
-  time_started INT UNSIGNED NOT NULL DEFAULT 0,
-  time_finished INT UNSIGNED NOT NULL DEFAULT 0,
-  status ENUM('waiting','manual','accepted','running','done','ignored')
-    NOT NULL DEFAULT 'waiting',
-  result ENUM('ok','fail') DEFAULT NULL,
-  return_code TINYINT UNSIGNED DEFAULT NULL,
-  sig CHAR(10) DEFAULT NULL,
-  stdout MEDIUMTEXT DEFAULT NULL,
-  stderr MEDIUMTEXT DEFAULT NULL,
-  KEY status_target_idx (status, target, id)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8";
 
 pub(crate) struct Database {
     server: Server,
@@ -72,7 +55,7 @@ impl Database {
 
     pub(crate) async fn table(&self, name: &'static str) -> anyhow::Result<Table> {
         let mut connection = Conn::new(Opts::from_url(&self.server.url(&self.name))?).await?;
-        connection.query_drop(format!("CREATE TABLE {name} {COLUMNS}")).await?;
+        connection.query_drop(JOBD_TABLE.replace("`jobs`", name)).await?;
         Ok(Table { name, connection, added: 0 })
     }
 }

@@ -1,5 +1,6 @@
 //! Programs under test: started, watched, signalled, ended. None outlives its test.
 
+use std::borrow::BorrowMut;
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -91,11 +92,12 @@ pub struct Program {
 impl Program {
     /// Starts it with a file for what it prints in this folder.
     #[track_caller]
-    pub fn spawn(mut command: Command, folder: &Path) -> Self {
+    pub fn spawn(mut command: impl BorrowMut<Command>, folder: &Path) -> Self {
+        let command = command.borrow_mut();
         let console = folder.join(format!("console-{:016x}", fastrand::u64(..)));
         let output = File::create(&console).expect("a file in the test's folder");
         command.stdout(output.try_clone().expect("a second handle")).stderr(output);
-        Self { child: Tied::spawn(&mut command), console }
+        Self { child: Tied::spawn(command), console }
     }
 
     /// The file with what it printed.
@@ -172,14 +174,15 @@ impl Ended {
 
 /// Runs a program to its end with this on its standard input.
 #[track_caller]
-pub fn run(command: &mut Command, input: &[u8]) -> Ended {
+pub fn run(mut command: impl BorrowMut<Command>, input: impl AsRef<[u8]>) -> Ended {
+    let command = command.borrow_mut();
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = Tied::spawn(command);
     let stdout = collect(child.stdout.take().expect("it is piped"));
     let stderr = collect(child.stderr.take().expect("it is piped"));
     let mut stdin = child.stdin.take().expect("it is piped");
     // A program that does not read its input may close it early; that is its right.
-    let _ = stdin.write_all(input);
+    let _ = stdin.write_all(input.as_ref());
     drop(stdin);
     let what = format!("{command:?} ends");
     let status = until_some(&what, || child.try_wait().expect("the child is ours"));
@@ -216,7 +219,7 @@ mod tests {
     fn sleeper(folder: &Folder) -> Program {
         let mut command = Command::new("sh");
         command.args(["-c", "echo ready; exec sleep 1000"]);
-        let program = Program::spawn(command, folder.dir());
+        let program = Program::spawn(&mut command, folder.dir());
         until("it is ready", || program.console() == "ready\n");
         program
     }

@@ -1,7 +1,6 @@
 //! A server's process: started, signalled, ended, started again on the same port with its data.
 
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -9,18 +8,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use windlass_test_kit::port::free_port;
+use windlass_test_kit::wait::PATIENCE;
 
 use crate::folder::Folder;
 
-/// A machine that is busy with other tests may need this long to start a server.
-const START_TIME_MAX: Duration = Duration::from_secs(120);
-
 /// Between two looks at whether it is there.
 const PAUSE: Duration = Duration::from_millis(30);
-
-/// Ports below those which the system gives to outgoing connections, so that a server finds its own
-/// free when it starts again.
-const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// One server's process with its port and its folder. It ends when this is dropped.
 pub(crate) struct Host {
@@ -70,7 +64,7 @@ impl Host {
         let mut child = self.spawn(serve());
         while let Err(told) = ask() {
             let log = || fs::read_to_string(self.log()).unwrap_or_default();
-            assert!(began.elapsed() < START_TIME_MAX, "no answer: {told}{}", log());
+            assert!(began.elapsed() < PATIENCE, "no answer: {told}{}", log());
             thread::sleep(PAUSE);
             if child.try_wait().is_ok_and(|ended| ended.is_some()) {
                 child = self.spawn(serve());
@@ -106,11 +100,4 @@ impl Drop for Host {
     fn drop(&mut self) {
         self.end(Signal::KILL);
     }
-}
-
-fn free_port() -> u16 {
-    const TRIES: usize = 1000;
-    let tried = (0..TRIES).map(|_| fastrand::u16(PORTS));
-    let mut free = tried.filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
-    free.next().expect("a free port")
 }

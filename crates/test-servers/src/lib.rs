@@ -4,16 +4,20 @@
 //! [`mariadb`], [`postgres`] and [`mongodb`] are shared by all tests of a process, each in a
 //! database of its own. A test that kills or stops a server starts one for itself.
 
+mod database;
 mod folder;
 mod guard;
 mod host;
 mod install;
+mod jobd;
 mod kind;
 mod mongo;
 mod server;
 
 use std::sync::OnceLock;
 
+pub use database::Database;
+pub use jobd::JOBD_TABLE;
 pub use kind::Kind;
 pub use mongo::MongoDb;
 pub use server::Server;

@@ -3,8 +3,9 @@
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
+use windlass_test_kit::process::Tied;
+use windlass_test_kit::wait::until_seen;
 use windlass_test_servers::{Kind, MongoDb, Server, mariadb, mongodb, postgres};
 
 #[test]
@@ -71,28 +72,24 @@ fn a_process_that_is_killed_leaves_nothing() {
     }
     let folder = std::env::temp_dir().join(format!("windlass-victim-{:016x}", fastrand::u64(..)));
     std::fs::create_dir(&folder).unwrap();
-    let mut victim = Command::new(std::env::current_exe().unwrap())
+    let mut victim = Command::new(std::env::current_exe().unwrap());
+    victim
         .args(["--exact", "a_process_that_is_killed_leaves_nothing", "--nocapture"])
         .env(VICTIM, "1")
         .env("TMPDIR", &folder)
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .stdout(Stdio::piped());
+    let mut victim = Tied::spawn(&mut victim);
     std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let lines = BufReader::new(victim.stdout.take().unwrap()).lines().map_while(Result::ok);
     let told = lines.into_iter().find(|line| line.starts_with("ports ")).unwrap();
     let ports: Vec<u16> = told.split(' ').skip(1).map(|port| port.parse().unwrap()).collect();
     let answers = |port: &&u16| TcpStream::connect(("127.0.0.1", **port)).is_ok();
     assert_eq!(ports.iter().filter(answers).count(), 3);
-    victim.kill().unwrap();
-    victim.wait().unwrap();
+    victim.kill();
     // Folders go last. Nothing tells when, so it is looked at again and again.
-    let began = Instant::now();
-    while std::fs::read_dir(&folder).unwrap().next().is_some() {
-        assert!(began.elapsed() < Duration::from_secs(60), "the folders are still there");
-        std::thread::yield_now();
-    }
+    let left = || std::fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.path());
+    until_seen("the folders go", || left().collect::<Vec<_>>(), Vec::is_empty);
     assert_eq!(ports.iter().filter(answers).count(), 0);
     std::fs::remove_dir(&folder).unwrap();
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use windlass_test_kit::wait::in_time;
 
 use super::*;
 use crate::net::Access;
@@ -14,8 +15,6 @@ use crate::wire::{END, Json, Splitter};
 
 /// What nobody waits for in a test that works.
 const NEVER: Duration = Duration::from_secs(3600);
-/// A test that waits for so long has failed.
-const READ_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// A master that runs until it is dropped.
 struct Stage {
@@ -81,8 +80,7 @@ impl Line {
                 return Some(String::from_utf8(message.to_vec()).unwrap());
             }
             let read = self.stream.read_buf(self.splitter.buffer());
-            let read = tokio::time::timeout(READ_TIME_MAX, read).await;
-            if !read.expect("nothing came").is_ok_and(|bytes| bytes > 0) {
+            if !in_time("something comes", read).await.is_ok_and(|bytes| bytes > 0) {
                 return None;
             }
         }

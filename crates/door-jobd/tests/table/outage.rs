@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use windlass_door_jobd::table::{Interrupted, Table, TableError, Unwritten};
+use windlass_test_kit::wait::{eventually, in_time, pause};
 use windlass_test_servers::Kind;
 
-use crate::harness::{LEASE, NO_LEASE, World, end, ids, names, pause};
+use crate::harness::{LEASE, NO_LEASE, World, end, ids, names};
 
 const ROWS: usize = 3000;
 
@@ -50,9 +51,8 @@ async fn is_killed_under_load(world: World) {
         workers.spawn(async move { work(&*worker, &away, &finished).await });
     }
     for round in 1..=2 {
-        while finished.load(Ordering::Relaxed) < round * ROWS / 4 {
-            pause().await;
-        }
+        let enough = || (finished.load(Ordering::Relaxed) >= round * ROWS / 4).then_some(());
+        eventually("rows are run", enough).await;
         let killing = Arc::clone(&world);
         tokio::task::spawn_blocking(move || {
             killing.server().kill();
@@ -61,7 +61,7 @@ async fn is_killed_under_load(world: World) {
         .await
         .unwrap();
     }
-    let run: Vec<u64> = workers.join_all().await.concat();
+    let run: Vec<u64> = in_time("all rows are run", workers.join_all()).await.concat();
     let distinct: HashSet<u64> = run.iter().copied().collect();
     assert!(away.load(Ordering::Relaxed) > 0, "the kill was noticed");
     assert_eq!(run.len(), distinct.len(), "no row ran twice");

@@ -7,7 +7,7 @@ use crate::harness::{Door, Link, Random, Reply, is_alive, request};
 /// The daemon lives, and a new client is served.
 #[track_caller]
 fn still_serves(door: &Door) {
-    assert!(is_alive(&door.pid().to_string()), "the daemon lives");
+    assert!(is_alive(door.pid()), "the daemon lives");
     let mut link = door.open();
     link.call("Ping", &[]).ok();
     let panics: Vec<String> =

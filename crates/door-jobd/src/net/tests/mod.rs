@@ -22,7 +22,7 @@ use crate::log::Log;
 use crate::wire::{END, Json};
 
 /// Longer than anything takes here.
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = windlass_test_kit::wait::PATIENCE;
 
 /// Bytes of something big to read.
 const BIG: usize = 8 * 1024 * 1024;

@@ -9,25 +9,21 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use windlass_core::launch::{LaunchSpec, Launched, Launcher, Running, SignalTo};
 use windlass_core::time::SystemClock;
+use windlass_test_kit::wait::eventually;
 
 use super::super::*;
 use crate::net::connect;
 use crate::table::{End, Fetched, Manual, Recovered, Table, TableError, Unwritten, Was};
 
 /// Longer than anything takes here; a test that waits so long has failed.
-pub(super) const LONG: Duration = Duration::from_secs(60);
+pub(super) const LONG: Duration = windlass_test_kit::wait::PATIENCE;
 
 pub(super) const CONFIG: &str = "name=w1\nhost=127.0.0.1\nport=1\nstorage=sqlite:///none\n\
     launcher=run {id}\nmysql_fetch_limit=10\nshutdown_timeout=60\n";
 
 /// Waits until something is so.
 pub(super) async fn until(what: &str, is_so: impl Fn() -> bool) {
-    let so = async {
-        while !is_so() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    tokio::time::timeout(LONG, so).await.unwrap_or_else(|_| panic!("never: {what}"));
+    eventually(what, || is_so().then_some(())).await;
 }
 
 pub(super) fn json(text: &str) -> Json {

@@ -1,6 +1,5 @@
 //! A table of jobs in a database of its own, workers on it, and a look at it from outside.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use windlass_core::launch::Output;
 use windlass_door_jobd::table::{self, End, Fetched, Owner, Storage, Table};
-use windlass_test_servers::{Kind, Server, mariadb, postgres};
+use windlass_test_servers::{Database, JOBD_TABLE, Kind, Server, mariadb, postgres};
 
 /// Long enough for no test to see it end.
 pub(crate) const LEASE: Duration = Duration::from_secs(3600);
@@ -18,24 +17,6 @@ pub(crate) const NO_LEASE: Duration = Duration::ZERO;
 
 /// No ids.
 pub(crate) const NOBODY: [u64; 0] = [];
-
-/// The table of the original.
-const MYSQL: &str = "CREATE TABLE `jobs` (
-  `id` int(10) UNSIGNED NOT NULL AUTO_INCREMENT,
-  `target` char(16) NOT NULL,
-  `time_created` int(10) UNSIGNED NOT NULL,
-  `time_started` int(10) UNSIGNED NOT NULL DEFAULT 0,
-  `time_finished` int(10) UNSIGNED NOT NULL DEFAULT 0,
-  `status` enum('waiting','manual','accepted','running','done','ignored')
-    NOT NULL DEFAULT 'waiting',
-  `result` enum('ok','fail') DEFAULT NULL,
-  `return_code` tinyint(3) UNSIGNED DEFAULT NULL,
-  `sig` char(10) DEFAULT NULL,
-  `stdout` mediumtext DEFAULT NULL,
-  `stderr` mediumtext DEFAULT NULL,
-  PRIMARY KEY (`id`),
-  KEY `status_target_idx` (`status`, `target`, `id`)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8";
 
 /// The files that document the other two.
 const POSTGRES: &str = include_str!("../../../src/table/postgres.rs");
@@ -53,16 +34,10 @@ fn documented(source: &str) -> String {
     lines.map(|line| line.trim_start_matches("//! ").to_owned() + "\n").collect()
 }
 
-/// Where the table is.
-enum Place {
-    Shared(&'static Server),
-    Own(Server),
-    File(TempDir),
-}
-
 pub(crate) struct World {
-    place: Place,
-    database: String,
+    database: Database,
+    /// Where it is when it is a file.
+    _folder: Option<TempDir>,
 }
 
 /// Declares one test for each database.
@@ -92,23 +67,24 @@ pub(crate) use everywhere;
 
 impl World {
     pub(crate) fn mysql() -> Self {
-        Self::on(Place::Shared(mariadb()), MYSQL)
+        Self::on(Database::in_shared(mariadb()), JOBD_TABLE)
     }
 
     pub(crate) fn postgres() -> Self {
-        Self::on(Place::Shared(postgres()), &documented(POSTGRES))
+        Self::on(Database::in_shared(postgres()), &documented(POSTGRES))
     }
 
     pub(crate) fn sqlite() -> Self {
-        Self::on(Place::File(TempDir::new().unwrap()), &documented(SQLITE))
+        let folder = TempDir::new().unwrap();
+        let database = Database::in_file(folder.path().join("jobs.db"));
+        Self { _folder: Some(folder), ..Self::on(database, &documented(SQLITE)) }
     }
 
     /// On a server that the test may kill.
     pub(crate) fn mortal(kind: Kind) -> Self {
-        let own = Place::Own(Server::start(kind));
         match kind {
-            Kind::MariaDb => Self::on(own, MYSQL),
-            Kind::Postgres => Self::on(own, &documented(POSTGRES)),
+            Kind::MariaDb => Self::on(Database::in_own(kind), JOBD_TABLE),
+            Kind::Postgres => Self::on(Database::in_own(kind), &documented(POSTGRES)),
         }
     }
 
@@ -117,47 +93,33 @@ impl World {
             assert!(sql.contains(old), "{old}");
             sql.replace(old, new)
         };
-        let sql = replace.iter().fold(MYSQL.to_owned(), change);
-        Self::on(Place::Shared(mariadb()), &sql)
+        let sql = replace.iter().fold(JOBD_TABLE.to_owned(), change);
+        Self::on(Database::in_shared(mariadb()), &sql)
     }
 
-    fn on(place: Place, table: &str) -> Self {
-        let database = match &place {
-            Place::Shared(server) => server.new_database(),
-            Place::Own(server) => server.new_database(),
-            Place::File(folder) => folder.path().join("jobs.db").display().to_string(),
-        };
-        let world = Self { place, database };
-        world.sql(table);
-        world
+    fn on(database: Database, table: &str) -> Self {
+        database.sql(table);
+        Self { database, _folder: None }
     }
 
     pub(crate) fn server(&self) -> &Server {
-        match &self.place {
-            Place::Shared(server) => server,
-            Place::Own(server) => server,
-            Place::File(_) => panic!("a file has no server"),
-        }
+        self.database.server()
     }
 
     pub(crate) fn database(&self) -> &str {
-        &self.database
+        self.database.name()
     }
 
     pub(crate) fn is_mysql(&self) -> bool {
-        !matches!(self.place, Place::File(_)) && self.server().kind() == Kind::MariaDb
+        self.database.kind() == Some(Kind::MariaDb)
     }
 
     pub(crate) fn is_postgres(&self) -> bool {
-        !matches!(self.place, Place::File(_)) && self.server().kind() == Kind::Postgres
+        self.database.kind() == Some(Kind::Postgres)
     }
 
     pub(crate) fn url(&self) -> String {
-        match &self.place {
-            Place::Shared(server) => server.url(&self.database),
-            Place::Own(server) => server.url(&self.database),
-            Place::File(_) => format!("sqlite://{}", self.database),
-        }
+        self.database.url()
     }
 
     pub(crate) fn worker(&self, name: &str) -> Arc<dyn Table> {
@@ -168,35 +130,9 @@ impl World {
     }
 
     /// Lines of fields with tabs between, as the client of the database shows them.
+    #[track_caller]
     pub(crate) fn sql(&self, sql: &str) -> String {
-        match &self.place {
-            Place::Shared(server) => server.sql(&self.database, sql),
-            Place::Own(server) => server.sql(&self.database, sql),
-            Place::File(_) => self.sqlite_sql(sql),
-        }
-    }
-
-    fn sqlite_sql(&self, sql: &str) -> String {
-        let file = rusqlite::Connection::open(&self.database).unwrap();
-        file.busy_timeout(Duration::from_secs(30)).unwrap();
-        if !sql.starts_with("SELECT") {
-            file.execute_batch(sql).unwrap();
-            return String::new();
-        }
-        let mut statement = file.prepare(sql).unwrap();
-        let columns = statement.column_count();
-        let mut rows = statement.query([]).unwrap();
-        let mut lines = String::new();
-        while let Some(row) = rows.next().unwrap() {
-            let field = |at| match row.get_ref(at).unwrap() {
-                rusqlite::types::ValueRef::Null => "NULL".to_owned(),
-                rusqlite::types::ValueRef::Integer(number) => number.to_string(),
-                other => String::from_utf8_lossy(other.as_bytes().unwrap()).into_owned(),
-            };
-            let fields: Vec<String> = (0..columns).map(field).collect();
-            writeln!(lines, "{}", fields.join("\t")).unwrap();
-        }
-        lines
+        self.database.sql(sql)
     }
 
     /// Rows of these targets; their ids are 1, 2, 3 …
@@ -260,9 +196,4 @@ pub(crate) fn end(id: u64) -> End {
 
 pub(crate) fn output(bytes: &[u8]) -> Output {
     Output { bytes: bytes.to_vec(), dropped: 0 }
-}
-
-/// Pauses between two looks at something observable.
-pub(crate) async fn pause() {
-    tokio::time::sleep(Duration::from_millis(20)).await;
 }

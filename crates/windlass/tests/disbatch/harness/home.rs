@@ -1,6 +1,5 @@
 //! A test's own folder and database in one of the two dialects, and the interface on it.
 
-use std::fs;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -8,7 +7,7 @@ use std::sync::Mutex;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use serde_json::{Map, Value, json};
-use tempfile::TempDir;
+use windlass_test_kit::folder::Folder;
 
 use super::{Http, Mongo, Program, free_port, windlass};
 
@@ -53,7 +52,7 @@ pub(crate) struct Home {
     pub(crate) dialect: Dialect,
     /// What the config of a node lists: programs and how they are handed a task.
     pub(super) plugins: Mutex<Map<String, Value>>,
-    folder: TempDir,
+    folder: Folder,
 }
 
 /// A home in each of the dialects.
@@ -81,7 +80,7 @@ impl Home {
     }
 
     fn with(mongo: Mongo, dialect: Dialect) -> Self {
-        let folder = TempDir::new().unwrap();
+        let folder = Folder::new();
         Self { mongo, dialect, folder, plugins: Mutex::default() }
     }
 
@@ -94,11 +93,11 @@ impl Home {
     }
 
     pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
+        self.folder.dir()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder().join(name)
+        self.folder.path(name)
     }
 
     /// A config that both a node and an interface can start with.
@@ -113,9 +112,8 @@ impl Home {
     }
 
     pub(crate) fn write(&self, config: &Value) -> PathBuf {
-        let file = self.path(&format!("config-{:08x}.json", fastrand::u32(..)));
-        fs::write(&file, config.to_string()).unwrap();
-        file
+        let name = format!("config-{:08x}.json", fastrand::u32(..));
+        self.folder.write(&name, config.to_string())
     }
 
     /// An interface with the usual config.

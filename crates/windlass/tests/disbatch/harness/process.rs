@@ -1,8 +1,8 @@
-//! The program: started as those who use it do.
+//! The program and the processes that it starts.
 
 use std::process::{Command, Stdio};
 
-use windlass_test_kit::process::{self, Ended};
+use windlass_test_kit::process;
 
 /// `windlass` with these arguments, without anything of the user who runs the tests.
 pub(crate) fn windlass(arguments: &[&str]) -> Command {
@@ -13,12 +13,6 @@ pub(crate) fn windlass(arguments: &[&str]) -> Command {
         command.env_remove(name);
     }
     command
-}
-
-/// Runs a program to its end with this on its standard input.
-#[track_caller]
-pub(crate) fn run(mut command: Command, input: &str) -> Ended {
-    process::run(&mut command, input.as_bytes())
 }
 
 /// Whether the process of a plugin runs.

@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use super::http::{Connection, Response};
-use super::wait::until;
+use windlass_test_kit::http::{Connection, Response};
+use windlass_test_kit::wait::until_seen as until;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Client {

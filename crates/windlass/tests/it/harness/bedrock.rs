@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::daemon::{Config, Daemon};
 use super::log::field;
-use super::wait::{DEADLINE, until_some};
+use windlass_test_kit::wait::{PATIENCE, until_some};
 
 /// A job id as this door shows it.
 pub(crate) type JobId = i64;
@@ -67,12 +67,12 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn open(address: SocketAddr) -> io::Result<Link> {
-        Link::over(TcpStream::connect_timeout(&address, DEADLINE)?)
+        Link::over(TcpStream::connect_timeout(&address, PATIENCE)?)
     }
 
     pub(crate) fn over(stream: TcpStream) -> io::Result<Link> {
-        stream.set_read_timeout(Some(DEADLINE))?;
-        stream.set_write_timeout(Some(DEADLINE))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
         Ok(Link { stream: BufReader::new(stream) })
     }
@@ -135,7 +135,7 @@ impl Link {
     /// Everything until the door closes the connection, in whatever way. It may take as long as
     /// anything may, and then some: the door has patience of its own.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
-        let long = Some(DEADLINE * 3);
+        let long = Some(PATIENCE * 3);
         self.stream.get_ref().set_read_timeout(long).expect("a time-out can be set");
         let mut rest = Vec::new();
         if let Err(e) = self.stream.read_to_end(&mut rest) {

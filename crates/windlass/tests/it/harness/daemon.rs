@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::ops::{Deref, Index, IndexMut};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
+use windlass_test_kit::process::{Ended, Program, run};
+use windlass_test_kit::wait::until_some;
 
 use super::api::{Client, Tenant};
-use super::command::{Finished, run, windlass};
+use super::command::windlass;
 use super::home::Home;
 use super::log::{LogBook, field};
-use super::wait::until_some;
 
 /// Short times, so that leases, retries and polls come round within a test.
 const SHORT: [(&str, &str); 7] = [
@@ -81,7 +82,7 @@ impl Config {
 }
 
 /// Starts a daemon that is expected to refuse, and returns how it ended.
-pub(crate) fn refused_start(config: &Config) -> Finished {
+pub(crate) fn refused_start(config: &Config) -> Ended {
     let finished = run(&mut config.command(), b"");
     assert!(finished.code.is_some_and(|code| code != 0), "a refusal is not success: {finished:?}");
     finished
@@ -90,7 +91,7 @@ pub(crate) fn refused_start(config: &Config) -> Finished {
 pub(crate) struct Daemon {
     pub(crate) config: Config,
     pub(crate) log: LogBook,
-    child: Child,
+    program: Program,
     client: Client,
 }
 
@@ -111,9 +112,9 @@ impl Daemon {
     }
 
     fn try_start_command(config: Config, command: &mut Command) -> Result<Daemon, String> {
-        let log = LogBook::default();
-        let child = spawn(command, &log);
-        let mut daemon = Daemon { config, log, child, client: Client { address: unbound() } };
+        let (program, log) = spawn(command, &config.home);
+        let client = Client { address: unbound() };
+        let mut daemon = Daemon { config, log, program, client };
         daemon.client.address = daemon.until_listening()?;
         Ok(daemon)
     }
@@ -123,7 +124,7 @@ impl Daemon {
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.program.pid()
     }
 
     pub(crate) fn tenant(&self, name: &str) -> Tenant {
@@ -131,14 +132,13 @@ impl Daemon {
     }
 
     /// Ends the daemon at once, as a crash would, and waits until it is gone.
+    #[track_caller]
     pub(crate) fn kill9(&mut self) {
-        self.child.kill().expect("the daemon is ours to kill");
-        self.child.wait().expect("the daemon is ours to wait for");
+        self.program.kill();
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, signal).expect("the daemon is ours to signal");
+        self.program.signal(signal);
     }
 
     pub(crate) fn pause(&self) {
@@ -150,25 +150,24 @@ impl Daemon {
     }
 
     /// Asks the daemon to stop, and waits for its end.
+    #[track_caller]
     pub(crate) fn terminate(&mut self) -> ExitStatus {
-        self.signal(Signal::TERM);
-        self.until_exit()
+        self.program.stop()
     }
 
+    #[track_caller]
     pub(crate) fn until_exit(&mut self) -> ExitStatus {
-        let child = &mut self.child;
-        until_some("the daemon exits", || child.try_wait().expect("the daemon is ours"))
+        self.program.ended()
     }
 
     pub(crate) fn has_exited(&mut self) -> bool {
-        self.child.try_wait().expect("the daemon is ours").is_some()
+        !self.program.alive()
     }
 
     /// Starts the same configuration again after the daemon has ended, with a log of its own.
     pub(crate) fn restart(&mut self) {
         assert!(self.has_exited(), "a daemon is restarted after its end");
-        self.log = LogBook::default();
-        self.child = spawn(&mut self.config.command(), &self.log);
+        (self.program, self.log) = spawn(&mut self.config.command(), &self.config.home);
         self.client.address = self.until_listening().unwrap_or_else(|why| panic!("{why}"));
     }
 
@@ -194,13 +193,13 @@ impl Daemon {
     }
 
     fn until_listening(&mut self) -> Result<SocketAddr, String> {
-        let (child, log) = (&mut self.child, &self.log);
+        let (program, log) = (&mut self.program, &self.log);
         until_some("the daemon listens", || {
-            let exited = child.try_wait().expect("the daemon is ours");
+            let lives = program.alive();
             if let Some(address) = log.entries().iter().find_map(listen_address) {
                 return Some(Ok(address));
             }
-            exited.map(|status| Err(format!("the daemon ended with {status}: {:?}", log.lines())))
+            (!lives).then(|| Err(format!("the daemon ended: {}", program.console())))
         })
     }
 }
@@ -211,18 +210,6 @@ impl Deref for Daemon {
 
     fn deref(&self) -> &Client {
         &self.client
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            for line in self.log.lines() {
-                eprintln!("daemon {}: {line}", self.child.id());
-            }
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -268,16 +255,10 @@ impl IndexMut<usize> for Cluster {
     }
 }
 
-fn spawn(command: &mut Command, log: &LogBook) -> Child {
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    log.follow(child.stdout.take().expect("stdout is piped"));
-    log.follow(child.stderr.take().expect("stderr is piped"));
-    child
+fn spawn(command: &mut Command, home: &Home) -> (Program, LogBook) {
+    let program = Program::spawn(command.stdin(Stdio::null()), home.dir());
+    let log = LogBook::of(program.console_file());
+    (program, log)
 }
 
 fn listen_address(entry: &Value) -> Option<SocketAddr> {

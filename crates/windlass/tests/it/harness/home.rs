@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
+use windlass_test_kit::folder::{Folder, whole_lines};
 
 /// The directory of the test's files in its home.
 const FILES: &str = "files";
 
 pub(crate) struct Home {
-    dir: TempDir,
+    dir: Folder,
 }
 
 /// A daemon that was killed leaves what its handlers run to the next one, and there is none when
 /// the test is over.
 impl Drop for Home {
     fn drop(&mut self) {
-        let mark = format!("WINDLASS_DIR={}", self.dir.path().display());
+        let mark = format!("WINDLASS_DIR={}", self.dir.dir().display());
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
             let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
@@ -34,19 +34,24 @@ impl Drop for Home {
 
 impl Home {
     pub(crate) fn new() -> Home {
-        let dir = tempfile::tempdir().expect("a temp dir can be made");
-        fs::create_dir(dir.path().join(FILES)).expect("a directory can be made in it");
+        let dir = Folder::new();
+        fs::create_dir(dir.path(FILES)).expect("a directory can be made in it");
         Home { dir }
+    }
+
+    /// All that is the test's own; daemons print to files in it.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.dir()
     }
 
     /// Where handlers may write: the files of the test, and not what daemons keep.
     pub(crate) fn files(&self) -> PathBuf {
-        self.dir.path().join(FILES)
+        self.dir.path(FILES)
     }
 
     /// The data directory that daemons of this home share.
     pub(crate) fn data(&self) -> PathBuf {
-        self.dir.path().join("data")
+        self.dir.path("data")
     }
 
     pub(crate) fn store(&self) -> PathBuf {
@@ -70,9 +75,7 @@ impl Home {
 
     /// The whole lines that handlers have written to a file so far.
     pub(crate) fn lines(&self, name: &str) -> Vec<String> {
-        let text = fs::read_to_string(self.path(name)).unwrap_or_default();
-        let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
-        whole.lines().map(str::to_owned).collect()
+        whole_lines(&self.path(name))
     }
 
     /// The body of an `sh` handler that appends `job id, space, payload` to a file.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::api::{Tenant, text};
 use super::daemon::{Config, Daemon};
-use super::wait::until;
+use windlass_test_kit::wait::until_seen as until;
 
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 

@@ -1,31 +1,22 @@
-//! The log lines of one daemon, kept as they come.
+//! The log lines of one daemon.
 
-use std::io::{BufRead, BufReader, Read};
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use windlass_test_kit::folder::whole_lines;
 
-#[derive(Clone, Default)]
+/// Read from the file to which the daemon prints.
 pub(crate) struct LogBook {
-    lines: Arc<Mutex<Vec<String>>>,
+    file: PathBuf,
 }
 
 impl LogBook {
-    /// Reads a daemon's output in a thread of its own until it closes.
-    pub(crate) fn follow(&self, output: impl Read + Send + 'static) {
-        let book = self.clone();
-        thread::spawn(move || {
-            for line in BufReader::new(output).split(b'\n') {
-                let Ok(line) = line else { break };
-                let line = String::from_utf8_lossy(&line).into_owned();
-                book.lines.lock().expect("no reader panics").push(line);
-            }
-        });
+    pub(crate) fn of(file: &Path) -> LogBook {
+        LogBook { file: file.to_owned() }
     }
 
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.lines.lock().expect("no reader panics").clone()
+        whole_lines(&self.file)
     }
 
     /// All lines that are JSON, in order.

@@ -2,48 +2,34 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use super::command::run;
+use windlass_test_kit::process::{Tied, run};
+use windlass_test_kit::wait::PATIENCE;
 
 const HOLD_LOCK: &str = "
 import sqlite3, sys
-store = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=60)
+store = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=int(sys.argv[2]))
 store.execute('BEGIN EXCLUSIVE')
 print('locked', flush=True)
 sys.stdin.read()
-store.execute('ROLLBACK')
 ";
 
-/// While it lives, nobody else can write to the store.
+/// While it lives, nobody else can write to the store. The lock goes with its process.
 pub(crate) struct StoreLock {
-    child: Child,
-    stdin: Option<ChildStdin>,
+    _holder: Tied,
 }
 
 impl StoreLock {
     pub(crate) fn take(store: &Path) -> StoreLock {
-        let mut child = Command::new("python3")
-            .args(["-c", HOLD_LOCK])
-            .arg(store)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("python3 is installed");
-        let stdin = child.stdin.take();
+        let mut command = Command::new("python3");
+        command.args(["-c", HOLD_LOCK]).arg(store).arg(PATIENCE.as_secs().to_string());
+        let mut holder = Tied::spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
         let mut said = String::new();
-        let stdout = child.stdout.take().expect("stdout is piped");
+        let stdout = holder.stdout.take().expect("stdout is piped");
         BufReader::new(stdout).read_line(&mut said).expect("python3 says something");
-        let lock = StoreLock { child, stdin };
         assert_eq!(said.trim(), "locked", "the store can be locked");
-        lock
-    }
-}
-
-impl Drop for StoreLock {
-    fn drop(&mut self) {
-        drop(self.stdin.take());
-        let _ = self.child.wait();
+        StoreLock { _holder: holder }
     }
 }
 

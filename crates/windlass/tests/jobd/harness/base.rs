@@ -1,30 +1,12 @@
 //! The database of one test, in any of the servers, with the table of the seed.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::ops::Deref;
+use std::path::Path;
 
-use rusqlite::Connection;
 use serde_json::Value;
-use windlass_test_servers::{Kind, Server, mariadb, postgres};
+use windlass_test_servers::{Database, JOBD_TABLE, Kind, mariadb, postgres};
 
-/// The seed's table, with its own columns only.
-const MARIADB_TABLE: &str = "CREATE TABLE `jobs` (
-  `id` int(10) UNSIGNED NOT NULL AUTO_INCREMENT,
-  `target` char(16) NOT NULL,
-  `time_created` int(10) UNSIGNED NOT NULL,
-  `time_started` int(10) UNSIGNED NOT NULL DEFAULT 0,
-  `time_finished` int(10) UNSIGNED NOT NULL DEFAULT 0,
-  `status` enum('waiting','manual','accepted','running','done','ignored')
-    NOT NULL DEFAULT 'waiting',
-  `result` enum('ok','fail') DEFAULT NULL,
-  `return_code` tinyint(3) UNSIGNED DEFAULT NULL,
-  `sig` char(10) DEFAULT NULL,
-  `stdout` mediumtext DEFAULT NULL,
-  `stderr` mediumtext DEFAULT NULL,
-  PRIMARY KEY (`id`),
-  KEY `status_target_idx` (`status`, `target`, `id`)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8";
-
+/// The same table elsewhere.
 const OTHER_TABLE: &str = "CREATE TABLE jobs (
   id integer PRIMARY KEY,
   target varchar(16) NOT NULL,
@@ -40,16 +22,8 @@ const OTHER_TABLE: &str = "CREATE TABLE jobs (
 )";
 
 #[derive(Clone)]
-enum Place {
-    Shared(&'static Server),
-    Own(Arc<Server>),
-    File(PathBuf),
-}
-
-#[derive(Clone)]
 pub(crate) struct Base {
-    place: Place,
-    name: String,
+    database: Database,
 }
 
 /// What stands in a row of the table.
@@ -68,57 +42,25 @@ pub(crate) struct Row {
 impl Base {
     /// In the MariaDB that all tests of the process share.
     pub(crate) fn mariadb() -> Self {
-        Self::on(Place::Shared(mariadb()), mariadb().new_database(), MARIADB_TABLE)
+        Self::on(Database::in_shared(mariadb()), JOBD_TABLE)
     }
 
     /// In a MariaDB of its own, to be killed and frozen.
     pub(crate) fn own_mariadb() -> Self {
-        let server = Arc::new(Server::start(Kind::MariaDb));
-        let name = server.new_database();
-        Self::on(Place::Own(server), name, MARIADB_TABLE)
+        Self::on(Database::in_own(Kind::MariaDb), JOBD_TABLE)
     }
 
     pub(crate) fn postgres() -> Self {
-        Self::on(Place::Shared(postgres()), postgres().new_database(), OTHER_TABLE)
+        Self::on(Database::in_shared(postgres()), OTHER_TABLE)
     }
 
     pub(crate) fn sqlite(folder: &Path) -> Self {
-        let file = folder.join("jobs.db");
-        Self::on(Place::File(file), String::new(), OTHER_TABLE)
+        Self::on(Database::in_file(folder.join("jobs.db")), OTHER_TABLE)
     }
 
-    fn on(place: Place, name: String, table: &str) -> Self {
-        let base = Self { place, name };
-        base.sql(table);
-        base
-    }
-
-    pub(crate) fn server(&self) -> &Server {
-        match &self.place {
-            Place::Shared(server) => server,
-            Place::Own(server) => server,
-            Place::File(_) => panic!("a file has no server"),
-        }
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// For `storage = URL`.
-    pub(crate) fn url(&self) -> String {
-        match &self.place {
-            Place::File(file) => format!("sqlite://{}", file.display()),
-            _ => self.server().url(&self.name),
-        }
-    }
-
-    /// Carries out SQL; answers lines of fields with tabs between.
-    pub(crate) fn sql(&self, sql: &str) -> String {
-        match &self.place {
-            Place::File(file) => sqlite(file, sql),
-            _ => self.server().sql(&self.name, sql),
-        }
+    fn on(database: Database, table: &str) -> Self {
+        database.sql(table);
+        Self { database }
     }
 
     /// The first field of the answer, as a number.
@@ -137,9 +79,8 @@ impl Base {
     }
 
     pub(crate) fn row(&self, id: u64) -> Row {
-        let object = match &self.place {
-            Place::File(_) => "json_object",
-            _ if self.server().kind() == Kind::Postgres => "json_build_object",
+        let object = match self.kind() {
+            Some(Kind::Postgres) => "json_build_object",
             _ => "JSON_OBJECT",
         };
         let told = self.sql(&format!(
@@ -163,24 +104,10 @@ impl Base {
     }
 }
 
-fn sqlite(file: &Path, sql: &str) -> String {
-    let base = Connection::open(file).unwrap();
-    base.busy_timeout(super::PATIENCE).unwrap();
-    let mut statement = base.prepare(sql).unwrap();
-    let columns = statement.column_count();
-    let mut rows = statement.raw_query();
-    let mut told = String::new();
-    while let Some(row) = rows.next().unwrap() {
-        for column in 0..columns {
-            let value: rusqlite::types::Value = row.get(column).unwrap();
-            match value {
-                rusqlite::types::Value::Null => told.push_str("NULL"),
-                rusqlite::types::Value::Integer(number) => told.push_str(&number.to_string()),
-                rusqlite::types::Value::Text(text) => told.push_str(&text),
-                other => panic!("{other:?}"),
-            }
-            told.push(if column + 1 == columns { '\n' } else { '\t' });
-        }
+impl Deref for Base {
+    type Target = Database;
+
+    fn deref(&self) -> &Database {
+        &self.database
     }
-    told
 }

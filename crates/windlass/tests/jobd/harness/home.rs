@@ -4,13 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tempfile::TempDir;
+use windlass_test_kit::folder::Folder;
 
-use super::{Base, Conf, Daemon, Row, free_port, until_some, wait_for};
+use super::{Base, Conf, Daemon, Row, free_port, until_seen, until_some};
 
 pub(crate) struct Home {
     pub(crate) base: Base,
-    folder: TempDir,
+    folder: Folder,
     next: AtomicU64,
 }
 
@@ -21,25 +21,25 @@ impl Home {
     }
 
     pub(crate) fn with(base: Base) -> Self {
-        Self::in_folder(TempDir::new().unwrap(), base)
+        Self::in_folder(Folder::new(), base)
     }
 
     pub(crate) fn sqlite() -> Self {
-        let folder = TempDir::new().unwrap();
-        let base = Base::sqlite(folder.path());
+        let folder = Folder::new();
+        let base = Base::sqlite(folder.dir());
         Self::in_folder(folder, base)
     }
 
-    fn in_folder(folder: TempDir, base: Base) -> Self {
+    fn in_folder(folder: Folder, base: Base) -> Self {
         Self { base, folder, next: AtomicU64::new(1) }
     }
 
     pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
+        self.folder.dir()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder().join(name)
+        self.folder.path(name)
     }
 
     /// A worker's file with what is required, and jobs that run their own scripts.
@@ -150,18 +150,14 @@ impl Home {
         self.base.row(id)
     }
 
+    #[track_caller]
     pub(crate) fn reaches(&self, id: u64, status: &str) {
-        let mut seen = String::new();
-        let reached = wait_for(|| {
-            seen = self.base.status(id);
-            seen == status
-        });
-        assert!(reached, "job {id} does not become {status}, it is {seen}");
+        let what = format!("job {id} becomes {status}");
+        until_seen(&what, || self.base.status(id), |seen| seen == status);
     }
 
     /// The lines that jobs left in this file.
     pub(crate) fn lines(&self, name: &str) -> Vec<String> {
-        let text = fs::read_to_string(self.path(name)).unwrap_or_default();
-        text.lines().map(str::to_owned).collect()
+        self.folder.lines(name)
     }
 }

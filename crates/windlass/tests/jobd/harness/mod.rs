@@ -5,11 +5,12 @@ mod client;
 mod conf;
 mod daemon;
 mod home;
-mod wait;
 
 pub(crate) use base::{Base, Row};
 pub(crate) use client::{Client, error_zero};
 pub(crate) use conf::Conf;
-pub(crate) use daemon::{Daemon, Ended, free_port, program, run};
+pub(crate) use daemon::{Daemon, program};
 pub(crate) use home::Home;
-pub(crate) use wait::{PATIENCE, until, until_some, wait_for};
+pub(crate) use windlass_test_kit::port::free_port;
+pub(crate) use windlass_test_kit::process::{Ended, run};
+pub(crate) use windlass_test_kit::wait::{PATIENCE, until, until_seen, until_some};
