@@ -191,12 +191,14 @@ pub(crate) enum Answer {
     NoResult,
 }
 
-/// What a task ends with when its plugin was left to end by itself.
-pub(crate) fn judge(answer: Answer, exit: &Exit) -> Verdict {
+/// What a task ends with when its plugin was left to end by itself. `said` is what the program wrote
+/// to its own standard error: no output of the task, but the only trace of one that broke down.
+pub(crate) fn judge(answer: Answer, exit: &Exit, said: &str) -> Verdict {
     let mut reply = match answer {
         Answer::Reply(reply) => reply,
         Answer::Unreadable(why) => {
-            return Verdict::failed(format!("could not read task plugin response file: {why}"));
+            let why = format!("could not read task plugin response file: {why}");
+            return Verdict::failed(with_words(why, said));
         }
         Answer::NotJson(text) => {
             let why = "plugin saved non-json in response file (see stdout for any content it may \
@@ -209,7 +211,8 @@ pub(crate) fn judge(answer: Answer, exit: &Exit) -> Verdict {
             ));
         }
         Answer::NoResult => {
-            return Verdict::failed("plugin did not create a document in 'results'");
+            let why = "plugin did not create a document in 'results'".to_owned();
+            return Verdict::failed(with_words(why, said));
         }
     };
     match reply.status() {
@@ -222,6 +225,10 @@ pub(crate) fn judge(answer: Answer, exit: &Exit) -> Verdict {
             Verdict { status, stdout: reply.output("stdout"), stderr: reply.output("stderr") }
         }
     }
+}
+
+fn with_words(why: String, said: &str) -> String {
+    if said.is_empty() { why } else { format!("{why}\nits own standard error: {said}") }
 }
 
 fn unclean(reply: &Reply) -> Verdict {
@@ -276,7 +283,7 @@ mod tests {
     }
 
     fn judged(value: &Value, code: i32) -> (i32, Value, Value) {
-        shown(judge(Answer::Reply(reply(value)), &Exit::Code(code)))
+        shown(judge(Answer::Reply(reply(value)), &Exit::Code(code), "noise"))
     }
 
     fn shown(verdict: Verdict) -> (i32, Value, Value) {
@@ -352,8 +359,12 @@ mod tests {
             ),
             (Answer::NoResult, json!(null), "plugin did not create a document in 'results'"),
         ] {
-            assert_eq!(shown(judge(answer, &at)), (2, stdout, json!(stderr)));
+            assert_eq!(shown(judge(answer, &at, "")), (2, stdout, json!(stderr)));
         }
+        let broken = shown(judge(Answer::NoResult, &at, "no disk\n"));
+        let why =
+            "plugin did not create a document in 'results'\nits own standard error: no disk\n";
+        assert_eq!(broken.2, json!(why));
         let unable = shown(Verdict::unable_to_start("why"));
         assert_eq!(unable, (2, json!("Unable to start"), json!("why")));
     }

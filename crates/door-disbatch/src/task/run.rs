@@ -5,6 +5,7 @@
 //!                                └─ is ended: why ──► what it gave ─────────┴─► written
 //! ```
 
+use std::borrow::Cow;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -161,10 +162,11 @@ impl One<'_> {
         };
         let words =
             handover::words(plugin.kind, &self.parts.plugin_config, &task_word, self.parts.quiet);
-        let (exit, why) = match self.launch(&plugin, words, limit).await {
+        let (launched, why) = match self.launch(&plugin, words, limit).await {
             Ok(ended) => ended,
             Err(why) => return self.not_launched(why).await,
         };
+        let exit = Exit::of(&launched);
         tracing::info!(task = id, exit = exit.number(), text = exit.text(), "plugin ended");
         if let (Exit::NotStarted(fault), None) = (&exit, why) {
             return self.end(Verdict::unable_to_start(fault), Some(&exit)).await;
@@ -175,7 +177,7 @@ impl One<'_> {
         let answer = self.answer(plugin.kind).await?;
         let verdict = match why {
             Some(why) => outcome::cut_short(why, answer),
-            None => outcome::judge(answer, &exit),
+            None => outcome::judge(answer, &exit, &lossy(&launched.stderr)),
         };
         self.end(verdict, Some(&exit)).await
     }
@@ -235,7 +237,7 @@ impl One<'_> {
         plugin: &Plugin,
         args: Vec<String>,
         limit: Option<Duration>,
-    ) -> Result<(Exit, Option<Why>), Why> {
+    ) -> Result<(Launched, Option<Why>), Why> {
         let spec = LaunchSpec {
             program: plugin.program.display().to_string(),
             args,
@@ -248,7 +250,7 @@ impl One<'_> {
             self.may_start().await?;
             let (launched, why) = self.launch_once(spec.clone()).await;
             if !launched.exhausted {
-                return Ok((Exit::of(&launched), why));
+                return Ok((launched, why));
             }
             let failure = launched.failure.unwrap_or_default();
             tracing::warn!(task = %self.claim.id(), failure, "a task waits for its program");
@@ -309,11 +311,9 @@ impl One<'_> {
 
     /// Its own streams are not the task's output.
     fn log(&self, launched: &Launched) {
-        for (stream, Output { bytes, dropped }) in
-            [("stdout", &launched.stdout), ("stderr", &launched.stderr)]
-        {
-            if !bytes.is_empty() {
-                let text = String::from_utf8_lossy(bytes);
+        for (stream, output) in [("stdout", &launched.stdout), ("stderr", &launched.stderr)] {
+            if !output.bytes.is_empty() {
+                let (text, dropped) = (lossy(output), output.dropped);
                 tracing::info!(task = %self.claim.id(), stream, dropped, %text, "plugin wrote");
             }
         }
@@ -402,6 +402,10 @@ impl One<'_> {
 }
 
 /// The shorter one of the plugin's and the task's own; 0 is none.
+fn lossy(output: &Output) -> Cow<'_, str> {
+    String::from_utf8_lossy(&output.bytes)
+}
+
 fn limit(plugin: Option<Duration>, task_seconds: Option<i64>) -> Option<Duration> {
     let task = task_seconds.and_then(|seconds| u64::try_from(seconds).ok());
     let task = task.map(Duration::from_secs);

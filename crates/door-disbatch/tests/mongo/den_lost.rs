@@ -50,9 +50,9 @@ async fn a_claim_that_could_not_be_checked_is_given_back_and_made_again() {
     let world = World::new(Dialect::Released, GOOD).await;
     let queue = world.queue(1).await;
     let id = world.tasks(&queue, 1).await[0];
-    let lost = world.proxy.next(Fate::Lose, move |it| {
-        it.is_on("find", "queues") && it.mentions(queue.id.bytes())
-    });
+    let lost = world
+        .proxy
+        .next(Fate::Lose, move |it| it.is_on("find", "queues") && it.mentions(queue.id.bytes()));
     world.start();
     lost.met().await;
     world.reaches(id, 1).await;
@@ -107,9 +107,9 @@ async fn nothing_is_launched_when_the_lease_is_over_since() {
     world.start();
     start.met().await;
     world.fence.over.store(true, Ordering::SeqCst);
-    let back = world.proxy.next(Fate::Pass, |it| {
-        it.is_on("update", "tasks") && !it.mentions("windlass.started")
-    });
+    let back = world
+        .proxy
+        .next(Fate::Pass, |it| it.is_on("update", "tasks") && !it.mentions("windlass.started"));
     start.release();
     back.met().await;
     assert!(world.ran().is_empty(), "it is given back and was never started");
@@ -125,9 +125,8 @@ async fn a_queue_whose_claims_are_refused_stops_no_other() {
         let (bad, good) = (world.queue(1).await, world.queue(1).await);
         let left = world.tasks(&bad, 1).await[0];
         let tasks = world.tasks(&good, 2).await;
-        let refused = world
-            .proxy
-            .each(Fate::Refuse, move |it| is_claim(it) && it.mentions(bad.id.bytes()));
+        let refused =
+            world.proxy.each(Fate::Refuse, move |it| is_claim(it) && it.mentions(bad.id.bytes()));
         world.start();
         refused.met().await;
         for id in tasks {
@@ -147,9 +146,9 @@ async fn a_waiting_task_that_is_refused_keeps_no_other_waiting() {
     let waiting = doc! { "status": -4, "windlass": { "not_before": past } };
     let bad = task(&world.sure, queue.id, waiting.clone()).await;
     let good = task(&world.sure, queue.id, waiting).await;
-    let refused = world.proxy.each(Fate::Refuse, move |it| {
-        it.is_on("update", "tasks") && it.mentions(bad.bytes())
-    });
+    let refused = world
+        .proxy
+        .each(Fate::Refuse, move |it| it.is_on("update", "tasks") && it.mentions(bad.bytes()));
     world.start();
     refused.met().await;
     world.reaches(good, 1).await;
@@ -173,10 +172,7 @@ async fn slow_questions_keep_no_claim_no_cancel_and_no_dead_node_waiting() {
     }
     let first = world.tasks(&queue, 1).await[0];
     world.began(first).await;
-    assert_eq!(
-        world.sure.task_cancel(first, DateTime::now()).await.unwrap(),
-        Cancelled::Asked
-    );
+    assert_eq!(world.sure.task_cancel(first, DateTime::now()).await.unwrap(), Cancelled::Asked);
     world.reaches(first, -5).await;
     let dead = doc! { "boot": "dead", "beat": 1_i64, "run": "r" };
     insert(&world.sure, "nodes", doc! { "node": "dead", "windlass": dead.clone() }).await;

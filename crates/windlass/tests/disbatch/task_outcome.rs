@@ -141,6 +141,22 @@ fn every_end_has_its_status_and_its_texts() {
     });
 }
 
+/// The only trace of a program that broke down is what it wrote to its own standard error.
+#[test]
+fn a_program_that_leaves_no_result_is_quoted() {
+    in_both(|home| {
+        let broken = "echo 'no disk' >&2; exit 1";
+        let queues = ["nomongo", "mongo"].map(|kind| home.line(&home.plugin(kind, broken), 1));
+        let tasks = queues.map(|queue| home.add(queue, 1)[0]);
+        let _den = home.den("one");
+        for task in tasks {
+            let ended = home.reaches(task, 2);
+            let said = ended.text("stderr").unwrap_or_default();
+            assert!(said.ends_with("its own standard error: no disk\n"), "{ended}");
+        }
+    });
+}
+
 #[test]
 fn a_program_that_cannot_be_started_ends_its_task() {
     in_both(|home| {
