@@ -96,7 +96,9 @@ impl Database {
         let Some(task) = self.one(change).await? else {
             // The answer to an earlier try may have been lost on its way.
             let done = self.one(tasks.find_one(claim.filter_at(ending.status))).await?;
-            return Ok(if done.is_some() { Finished::Ended } else { Finished::NotMine });
+            let Some(done) = done else { return Ok(Finished::NotMine) };
+            self.counter_ended(&done, ending.status, dialect).await;
+            return Ok(Finished::Ended);
         };
         self.counter_ended(&task, ending.status, dialect).await;
         Ok(Finished::Ended)
@@ -161,6 +163,15 @@ impl Database {
     /// What a plugin left for a task in `results`.
     pub async fn result(&self, task: ObjectId) -> Result<Option<Document>, DbError> {
         self.one(self.collection("results").find_one(doc! { "_id": task })).await
+    }
+
+    /// Removes what an earlier run has left there. Nothing is asked for when nothing is there,
+    /// because that might arrive late and take a new result away.
+    pub async fn result_remove_old(&self, task: ObjectId) -> Result<(), DbError> {
+        match self.result(task).await? {
+            Some(_) => self.result_remove(task).await,
+            None => Ok(()),
+        }
     }
 
     pub async fn result_remove(&self, task: ObjectId) -> Result<(), DbError> {

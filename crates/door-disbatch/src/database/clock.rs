@@ -33,11 +33,6 @@ impl Clock {
         self.offset_ms.store(offset, Ordering::Relaxed);
     }
 
-    /// How far the database's clock is ahead of the local one, in milliseconds.
-    pub fn offset_ms(&self) -> i64 {
-        self.offset_ms.load(Ordering::Relaxed)
-    }
-
     fn local_ms(&self) -> i64 {
         (self.local)().timestamp_millis()
     }
@@ -56,6 +51,5 @@ mod tests {
         clock.learn(DateTime::from_millis(301_000));
         local.store(1250, Ordering::Relaxed);
         assert_eq!(clock.clone().now().timestamp_millis(), 301_250);
-        assert_eq!(clock.offset_ms(), 300_000);
     }
 }

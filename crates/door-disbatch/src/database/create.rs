@@ -5,10 +5,11 @@ use mongodb::bson::{Bson, DateTime, Document, doc};
 
 use super::{Database, DbError};
 use crate::dialect::Dialect;
+use crate::doc::at;
 use crate::status::{ACTIVE, BLOCKED, QUEUED};
 
-/// How many tasks are removed at once.
-const DELETE_BATCH: usize = 200;
+/// How many tasks are removed, or asked to end, at once.
+const BATCH: usize = 200;
 
 /// How often tasks are sent until it is known whether they are there.
 const SEND_TRIES_MAX: usize = 3;
@@ -101,27 +102,37 @@ impl Database {
         Ok(())
     }
 
-    /// Removes tasks of a queue that nobody has, up to `DELETE_BATCH` of them, and answers with
+    /// Removes tasks of a queue that nobody has, up to `BATCH` of them, and answers with
     /// their ids: files of them are the caller's to remove. Empty: there are no more.
     pub async fn tasks_delete(&self, queue: ObjectId) -> Result<Vec<ObjectId>, DbError> {
         let tasks = self.tasks_collection();
         let nobody = doc! { "queue": queue, "status": { "$nin": ACTIVE.to_vec() } };
-        let found =
-            self.all(tasks.find(nobody).projection(doc! { "_id": 1 }), DELETE_BATCH).await?;
+        let found = self.all(tasks.find(nobody).projection(doc! { "_id": 1 }), BATCH).await?;
         let ids: Vec<Bson> = found.into_iter().filter_map(|mut task| task.remove("_id")).collect();
         let nobody = doc! { "_id": { "$in": &ids }, "status": { "$nin": ACTIVE.to_vec() } };
         self.ask(tasks.delete_many(nobody)).await?;
         Ok(ids.iter().filter_map(Bson::as_object_id).collect())
     }
 
-    /// Asks our nodes to end every task of a queue that they have.
+    /// Asks our nodes to end the tasks of a queue that they have, up to `BATCH` of them at
+    /// once, and answers how many they have. Each is ended as it was seen: a request that is delayed on its way
+    /// must not end a later run.
     pub async fn tasks_cancel_active(&self, queue: ObjectId) -> Result<u64, DbError> {
-        let filter = doc! {
+        let tasks = self.tasks_collection();
+        let mut active = doc! {
             "queue": queue, "status": { "$in": ACTIVE.to_vec() },
-            "windlass.boot": { "$type": "string" },
+            "windlass.boot": { "$type": "string" }, "windlass.cancel": { "$ne": true },
         };
+        let find = tasks.find(active.clone()).projection(doc! { "windlass.run": 1 });
+        let seen = self.all(find, BATCH).await?;
+        let runs: Vec<Bson> =
+            seen.iter().filter_map(|task| at(task, "windlass.run").cloned()).collect();
+        active.insert("windlass.run", doc! { "$in": runs });
         let mark = doc! { "$set": { "windlass.cancel": true } };
-        Ok(self.ask(self.tasks_collection().update_many(filter, mark)).await?.matched_count)
+        self.ask(tasks.update_many(active.clone(), mark)).await?;
+        active.remove("windlass.cancel");
+        active.remove("windlass.run");
+        self.ask(tasks.count_documents(active)).await
     }
 }
 

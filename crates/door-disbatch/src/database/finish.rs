@@ -76,11 +76,7 @@ impl Database {
         ending: &Ending,
         dialect: Dialect,
     ) -> Result<Finished, DbError> {
-        let filter = doc! {
-            "_id": run.id, "windlass.last": &me.boot, "windlass.last_run": &run.token,
-        };
-        let found = self.one(self.tasks_collection().find_one(filter)).await?;
-        match found {
+        match self.ended_run(run, me).await? {
             None => Ok(Finished::NotMine),
             Some(task) if task.get("status").and_then(whole) == Some(ending.status.into()) => {
                 // The try that ended it could not come to this.
@@ -115,10 +111,20 @@ impl Database {
             self.counter_ended(&task, SUCCEEDED, dialect).await;
             return Ok(Some(task));
         }
+        let ended = self.ended_run(run, me).await?;
+        if let Some(task) = &ended {
+            // The try that ended it could not come to this.
+            self.counter_ended(task, SUCCEEDED, dialect).await;
+        }
+        Ok(ended)
+    }
+
+    /// The task, when this run of it was its last and has ended.
+    async fn ended_run(&self, run: &Run, me: &Me) -> Result<Option<Document>, DbError> {
         let filter = doc! {
             "_id": run.id, "windlass.last": &me.boot, "windlass.last_run": &run.token,
         };
-        self.one(tasks.find_one(filter)).await
+        self.one(self.tasks_collection().find_one(filter)).await
     }
 
     pub(super) async fn counter_ended(&self, task: &Document, status: i32, dialect: Dialect) {

@@ -72,7 +72,8 @@ impl Database {
                 return Ok(Entered::Taken(taken));
             }
             let entry = doc! {
-                "node": &me.node, "timestamp": now, "windlass": process_fields(me, process),
+                "node": &me.node, "timestamp": now,
+                "windlass": process_fields(me, process, now),
             };
             match self.insert("nodes", &entry).await {
                 Ok(_) => self.changelog_node(doc! { "node": &me.node }).await,
@@ -90,7 +91,8 @@ impl Database {
         process: &Process,
         now: DateTime,
     ) -> Result<Option<Document>, DbError> {
-        let update = doc! { "$set": { "timestamp": now, "windlass": process_fields(me, process) } };
+        let fields = process_fields(me, process, now);
+        let update = doc! { "$set": { "timestamp": now, "windlass": fields } };
         let nodes = self.nodes_collection();
         self.one(nodes.find_one_and_update(filter, update).return_document(ReturnDocument::After))
             .await
@@ -155,13 +157,8 @@ impl Database {
 
     /// Gives the name free. The entry stays, as a stopped node's entry does.
     pub async fn node_leave(&self, me: &Me) -> Result<(), DbError> {
-        self.node_forget(&me.node, &me.boot).await
-    }
-
-    pub(super) async fn node_forget(&self, node: &str, boot: &str) -> Result<(), DbError> {
-        let filter = doc! { "node": node, "windlass.boot": boot };
         let unset = doc! { "$unset": { "windlass.boot": "" } };
-        self.ask(self.nodes_collection().update_one(filter, unset)).await?;
+        self.ask(self.nodes_collection().update_one(mine(me), unset)).await?;
         Ok(())
     }
 
@@ -200,10 +197,11 @@ fn mine(me: &Me) -> Document {
     doc! { "node": &me.node, "windlass.boot": &me.boot }
 }
 
-fn process_fields(me: &Me, process: &Process) -> Document {
+fn process_fields(me: &Me, process: &Process, now: DateTime) -> Document {
     doc! {
         "boot": &me.boot,
-        "beat": 1_i64,
+        // Another one each time: to enter again is a sign of life, too.
+        "beat": now.timestamp_millis(),
         "version": &process.version,
         "host": &process.host,
         "pid": i64::from(process.pid),

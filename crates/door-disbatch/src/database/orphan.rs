@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
-use super::{Database, DbError, no_boot};
+use super::{Database, DbError, Me, no_boot};
 use crate::doc::{at, whole};
 use crate::status::{ACTIVE, CLAIMED, ORPHANED, RUNNING};
 
@@ -68,7 +68,7 @@ impl Database {
         let forget = doc! { "$unset": { "windlass.boot": "", "windlass.cancel": "" } };
         self.ask(tasks.update_many(of_it, forget)).await?;
         self.holds_drop_all(boot).await?;
-        self.node_forget(node, boot).await?;
+        self.node_leave(&Me { node: node.to_owned(), boot: boot.to_owned() }).await?;
         Ok(result.modified_count)
     }
 
@@ -80,17 +80,20 @@ impl Database {
         before: DateTime,
         now: DateTime,
     ) -> Result<u64, DbError> {
-        let before_seconds = before.timestamp_millis().div_euclid(1000);
         let filter = doc! {
             "node": node, "status": CLAIMED, "windlass.boot": no_boot(),
-            "$or": [{ "mtime": { "$lt": before } }, { "mtime": { "$lt": before_seconds } }],
+            "$or": [{ "mtime": { "$lt": before } }, { "mtime": { "$lt": seconds(before) } }],
         };
         self.orphan(filter, now).await
     }
 
-    /// Orphans what a foreign node has running: only when the user said when that is right.
+    /// Orphans what a foreign node has running: only when the user said when that is right. What
+    /// was claimed since then stays: a request that is delayed on its way must not take it.
     pub async fn orphan_foreign_running(&self, node: &str, now: DateTime) -> Result<u64, DbError> {
-        let filter = doc! { "node": node, "status": RUNNING, "windlass.boot": no_boot() };
+        let filter = doc! {
+            "node": node, "status": RUNNING, "windlass.boot": no_boot(),
+            "$nor": [{ "mtime": { "$gte": now } }, { "mtime": { "$gte": seconds(now) } }],
+        };
         self.orphan(filter, now).await
     }
 
@@ -98,6 +101,11 @@ impl Database {
         let update = doc! { "$set": { "status": ORPHANED, "mtime": now } };
         Ok(self.ask(self.tasks_collection().update_many(filter, update)).await?.modified_count)
     }
+}
+
+/// Since 1970, as some programs write a time.
+fn seconds(time: DateTime) -> i64 {
+    time.timestamp_millis().div_euclid(1000)
 }
 
 fn owners(groups: &[Document]) -> Vec<Owner> {

@@ -3,24 +3,32 @@
 
 use std::collections::HashSet;
 
-use mongodb::bson::{Bson, Document};
+use mongodb::bson::Bson;
 
+use super::refusal::Refusals;
 use super::runs::{self, Runs};
 use crate::database::{Clock, Database, DbError, Me};
 use crate::dialect::Dialect;
-use crate::doc::at;
+use crate::doc::Hold;
 use crate::status::{CLAIMED, ORPHANED};
 use crate::task::Why;
 
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// Running in the database and unknown here, seen in the last pass.
+    /// In the database and unknown here, seen in the last pass.
     strange: HashSet<String>,
 }
 
+/// What a comparison has shown.
+pub(super) struct Compared {
+    /// What the database goes on to show as ours although it is not here: as long as it does, the
+    /// holds of these tokens have to stay.
+    pub(super) standing: HashSet<String>,
+    /// Some of it could not be given back or ended.
+    pub(super) refused: Result<(), DbError>,
+}
+
 impl Held {
-    /// Answers which of them the database goes on to show as ours although they are not here: as
-    /// long as it does, their holds have to stay.
     pub(super) async fn compare(
         &mut self,
         database: &Database,
@@ -28,55 +36,52 @@ impl Held {
         me: &Me,
         runs: &Runs,
         dialect: Dialect,
-    ) -> Result<HashSet<String>, DbError> {
-        let mut strange = HashSet::new();
+    ) -> Result<Compared, DbError> {
+        let mut standing = HashSet::new();
+        let mut refusals = Refusals::default();
         for held in database.claimed_by(me).await? {
             let (run, token) = (&held.run, &held.run.token);
             if runs.knows(token) {
                 if held.cancel {
                     runs.end(token, Why::Cancelled);
                 }
-            } else if held.status == CLAIMED {
+                continue;
+            }
+            let gone = if held.status == CLAIMED {
                 tracing::info!(task = %run.id, "claimed without our knowing; given back");
-                runs::give_back(database, clock, run, me, dialect).await?;
-                runs.answered(token);
+                runs::give_back(database, clock, run, me, dialect).await.map(|()| true)
             } else if self.strange.contains(token) {
                 let ending = runs::ending(ORPHANED, "the node lost track of the task");
                 tracing::error!(task = %run.id, "runs without our knowing; orphaned");
-                database.finish(run, me, &ending, dialect, clock.now()).await?;
+                database.finish(run, me, &ending, dialect, clock.now()).await.map(|_| true)
             } else {
                 // It may have ended just now.
-                strange.insert(token.clone());
+                Ok(false)
+            };
+            match refusals.pass_over(gone)? {
+                Some(true) => runs.answered(token),
+                Some(false) | None => drop(standing.insert(token.clone())),
             }
         }
-        self.strange.clone_from(&strange);
-        Ok(strange)
+        self.strange.clone_from(&standing);
+        Ok(Compared { standing, refused: refusals.told() })
     }
 }
 
-/// Drops the holds under our boot that no task has, neither here nor among the `standing`.
+/// Drops those of all holds under our boot that no task has, neither here nor among the `standing`.
 pub(super) async fn drop_stray_holds(
     database: &Database,
-    queues: &[Document],
+    holds: &[(Bson, Hold)],
     me: &Me,
     runs: &Runs,
     standing: &HashSet<String>,
 ) -> Result<(), DbError> {
-    for queue in queues {
-        let (Some(Bson::Array(holds)), Ok(id)) =
-            (at(queue, "windlass.holds"), queue.get_object_id("_id"))
-        else {
-            continue;
-        };
-        for hold in holds.iter().filter_map(Bson::as_document) {
-            let mine = hold.get_str("boot").is_ok_and(|boot| boot == me.boot);
-            if let (true, Ok(token)) = (mine, hold.get_str("id"))
-                && !runs.needs_hold(token)
-                && !standing.contains(token)
-            {
-                database.hold_drop(id, token).await?;
-            }
+    let mut refusals = Refusals::default();
+    for (queue, hold) in holds.iter().filter(|(_, hold)| hold.boot == me.boot) {
+        let needed = runs.needs_hold(&hold.id) || standing.contains(&hold.id);
+        if let (Bson::ObjectId(queue), false) = (queue, needed) {
+            refusals.pass_over(database.hold_drop(*queue, &hold.id).await)?;
         }
     }
-    Ok(())
+    refusals.told()
 }

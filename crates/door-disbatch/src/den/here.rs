@@ -1,6 +1,7 @@
 //! What this machine says of itself and of its processes.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -28,6 +29,10 @@ pub(super) fn host() -> String {
 
 /// Whether there is such a process. One that only waits to be reaped is dead.
 pub(super) fn is_alive(process: i64) -> bool {
+    is_alive_below(Path::new("/proc"), process)
+}
+
+fn is_alive_below(shown: &Path, process: i64) -> bool {
     let Some(id) = i32::try_from(process).ok().filter(|id| *id > 0).and_then(Pid::from_raw) else {
         return false;
     };
@@ -35,7 +40,7 @@ pub(super) fn is_alive(process: i64) -> bool {
     if test_kill_process(id) == Err(Errno::SRCH) {
         return false;
     }
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let stat = fs::read_to_string(shown.join(format!("{process}/stat"))).unwrap_or_default();
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
     !matches!(state, Some('Z' | 'X'))
 }
@@ -55,6 +60,19 @@ mod tests {
         child.wait().unwrap();
         assert!(!is_alive(id));
         assert!(!is_alive(-5));
+    }
+
+    /// As those of other users are where /proc is mounted with `hidepid`.
+    #[test]
+    fn a_process_that_is_not_shown_lives_until_it_is_gone() {
+        let nothing = tempfile::tempdir().unwrap();
+        let mut child = std::process::Command::new("/bin/cat");
+        let mut child = child.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let id = i64::from(child.id());
+        assert!(is_alive_below(nothing.path(), id));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!is_alive_below(nothing.path(), id));
     }
 
     #[test]

@@ -14,7 +14,8 @@
 //! | `due` | tasks that wait for a time or for others |
 //! | `report`, `counters` | what the seed's dialect shows of queues |
 //! | `settings`, `hook` | settings that change while it runs; the program before each pass |
-//! | `said`, `here` | what was told already; what the machine says |
+//! | `said`, `refusal` | what was told already; what the database refuses of many things |
+//! | `here` | what the machine says |
 
 mod counters;
 mod due;
@@ -30,6 +31,7 @@ mod odd;
 mod orphan;
 mod pass;
 mod plugins;
+mod refusal;
 mod report;
 mod runs;
 mod said;

@@ -7,6 +7,7 @@ use mongodb::bson::{Bson, DateTime, Document};
 
 use super::lease::Host;
 use super::liveness::{Liveness, Look, Who};
+use super::refusal::Refusals;
 use crate::config::Config;
 use crate::database::{Clock, Database, DbError, Owner};
 use crate::doc::{Hold, Node, at};
@@ -24,7 +25,8 @@ pub(super) struct Seen {
     /// Whether a restart of the server would be seen.
     pub(super) vouched: bool,
     pub(super) owners: Vec<Owner>,
-    holds: Vec<(Bson, Hold)>,
+    /// Each with its queue.
+    pub(super) holds: Vec<(Bson, Hold)>,
 }
 
 pub(super) struct Watch {
@@ -82,7 +84,7 @@ impl Watch {
         // Where a restart cannot be seen, others may not notice what we take for one.
         let (hosts, vouched) = (hosts(&hello), server.is_some());
         self.liveness.look(Look { sent, received, server, signs });
-        Ok(Seen { entries, queues, hosts, vouched, owners, holds })
+        Ok(Seen { entries, queues, hosts, vouched, holds, owners })
     }
 
     /// Orphans what is nobody's any more. `me` is the boot of this node, when it has one.
@@ -94,20 +96,24 @@ impl Watch {
         boot: Option<&str>,
         now: DateTime,
     ) -> Result<(), DbError> {
+        let mut refusals = Refusals::default();
         for (who, beat) in self.liveness.silent_for(self.orphan_after) {
             let Some(dead) = who.boot.as_deref().filter(|dead| Some(*dead) != boot) else {
                 continue;
             };
-            if who.node.is_empty() {
-                drop_holds(database, seen, dead).await?;
-            } else if self.is_dead(who, seen) && database.node_bury(&who.node, dead, beat).await? {
-                bury(database, &who.node, dead, now).await?;
-            }
+            let cleared = if who.node.is_empty() {
+                drop_holds(database, seen, dead).await
+            } else if self.is_dead(who, seen) {
+                bury(database, &who.node, dead, beat, now).await
+            } else {
+                Ok(())
+            };
+            refusals.pass_over(cleared)?;
         }
         for owner in seen.owners.iter().filter(|owner| owner.boot.is_none()) {
-            self.clear_foreign(database, owner, node, now).await?;
+            refusals.pass_over(self.clear_foreign(database, owner, node, now).await)?;
         }
-        Ok(())
+        refusals.told()
     }
 
     /// A node may ask for more time than ours gives.
@@ -141,13 +147,18 @@ impl Watch {
     }
 }
 
-/// Orphans all of a boot that can never renew its lease again.
+/// Takes the name from a boot that is held dead, unless it has shown life since; then it can never
+/// renew its lease again, and all that it had is orphaned.
 pub(super) async fn bury(
     database: &Database,
     node: &str,
     boot: &str,
+    beat: &Option<Bson>,
     now: DateTime,
 ) -> Result<(), DbError> {
+    if !database.node_bury(node, boot, beat).await? {
+        return Ok(());
+    }
     let tasks = database.orphan_ours(node, boot, now).await?;
     tracing::warn!(node, boot, tasks, "a node is dead; its tasks are orphaned");
     Ok(())
@@ -170,7 +181,7 @@ async fn drop_holds(database: &Database, seen: &Seen, boot: &str) -> Result<(), 
 }
 
 /// The holds of all queues, odd ones too; what is no hold is passed over.
-fn holds(queues: &[Document]) -> Vec<(Bson, Hold)> {
+pub(super) fn holds(queues: &[Document]) -> Vec<(Bson, Hold)> {
     let mut all = Vec::new();
     for queue in queues {
         let Some(Bson::Array(holds)) = at(queue, "windlass.holds") else { continue };

@@ -137,26 +137,25 @@ impl Pass<'_> {
                 return Ok(false);
             }
         }
+        // It keeps its place until it is known what became of it: without an answer it may still be
+        // made, however late, and what goes wrong behind it is put right by the next pass.
+        self.runs.ask(&token, queue.id);
         let claimed = match self.database.claim(queue, me, &token, self.clock.now()).await {
             Ok(claimed) => claimed,
-            Err(error @ DbError::Away(_)) => {
-                // It may still be made, however late.
-                self.runs.no_answer(token, queue.id);
-                return Err(error);
-            }
+            Err(away @ DbError::Away(_)) => return Err(away),
             Err(refused) => {
-                self.drop_hold(shared, queue, &token).await?;
+                self.not_taken(shared, queue, &token).await?;
                 return Err(refused);
             }
         };
         let run = claimed.as_ref().and_then(Run::of);
         let (Some(task), Some(run)) = (claimed, run) else {
-            self.drop_hold(shared, queue, &token).await?;
+            self.not_taken(shared, queue, &token).await?;
             return Ok(false);
         };
         if shared && !self.database.hold_fits(queue.id, &token).await? {
             self.database.unclaim(&run, me, self.dialect, self.clock.now()).await?;
-            self.drop_hold(shared, queue, &token).await?;
+            self.not_taken(shared, queue, &token).await?;
             return Ok(false);
         }
         let (me, queue, plugin) = (me.clone(), queue.clone(), plugin.clone());
@@ -165,7 +164,8 @@ impl Pass<'_> {
         Ok(true)
     }
 
-    async fn drop_hold(&self, shared: bool, queue: &Queue, token: &str) -> Result<(), DbError> {
+    async fn not_taken(&self, shared: bool, queue: &Queue, token: &str) -> Result<(), DbError> {
+        self.runs.answered(token);
         if shared { self.database.hold_drop(queue.id, token).await } else { Ok(()) }
     }
 }

@@ -19,8 +19,9 @@ use crate::task::{self, EndHandle, Parts, Ran, Why, Work};
 #[derive(Clone, Default)]
 pub(super) struct Runs {
     by_token: Arc<Mutex<HashMap<String, Entry>>>,
-    /// Claims without an answer, which may still be made: each keeps its place for a while.
-    unanswered: Arc<Mutex<HashMap<String, (ObjectId, Instant)>>>,
+    /// Claims that were asked for and are not known to be made or not: each has its place, even
+    /// without an answer for a while, because it may still be made.
+    asked: Arc<Mutex<HashMap<String, (ObjectId, Instant)>>>,
     /// A task has ended, so that there may be room for another one.
     pub(super) ended: Arc<Notify>,
 }
@@ -46,15 +47,15 @@ impl Runs {
         self.lock().len()
     }
 
-    /// Those and all that may still come to be ours count against the node's limit.
+    /// Those and all claims that may still be made count against the node's limit.
     pub(super) fn places(&self) -> u64 {
-        (self.lock().len() + lock(&self.unanswered).len()) as u64
+        (self.lock().len() + lock(&self.asked).len()) as u64
     }
 
     /// The same of one queue.
     pub(super) fn places_of(&self, queue: ObjectId) -> u64 {
         let here = self.lock().values().filter(|entry| entry.queue == queue).count();
-        let open = lock(&self.unanswered).values().filter(|(of, _)| *of == queue).count();
+        let open = lock(&self.asked).values().filter(|(of, _)| *of == queue).count();
         (here + open) as u64
     }
 
@@ -64,21 +65,22 @@ impl Runs {
 
     /// Whether the hold with this token is still needed.
     pub(super) fn needs_hold(&self, token: &str) -> bool {
-        self.knows(token) || lock(&self.unanswered).contains_key(token)
+        self.knows(token) || lock(&self.asked).contains_key(token)
     }
 
-    pub(super) fn no_answer(&self, token: String, queue: ObjectId) {
-        lock(&self.unanswered).insert(token, (queue, Instant::now()));
+    /// Before a claim is asked for.
+    pub(super) fn ask(&self, token: &str, queue: ObjectId) {
+        lock(&self.asked).insert(token.to_owned(), (queue, Instant::now()));
     }
 
     /// What became of the claim is known.
     pub(super) fn answered(&self, token: &str) {
-        lock(&self.unanswered).remove(token);
+        lock(&self.asked).remove(token);
     }
 
     /// Claims that were made so long ago do not come any more.
     pub(super) fn forget_older(&self, age: Duration) {
-        lock(&self.unanswered).retain(|_, (_, since)| since.elapsed() < age);
+        lock(&self.asked).retain(|_, (_, since)| since.elapsed() < age);
     }
 
     /// Ends one of them, if it is here.
@@ -103,15 +105,20 @@ impl Runs {
         let (handle, ender) = task::ender();
         let (id, token) = (queue.id, run.token.clone());
         self.lock().insert(token.clone(), Entry { queue: id, handle });
+        self.answered(&token);
         let place = Place { runs: self.clone(), token };
         tokio::spawn(async move {
             let work = Work { me: me.clone(), task, queue, plugin, dialect };
-            let ran = task::run(&parts, work, ender).await;
+            let ran = task::run(&parts, work, ender.clone()).await;
             let mut gone = ran != Ran::Unwritten;
             if ran == Ran::NotStarted {
-                let back = give_back(&parts.database, &parts.clock, &run, &me, dialect).await;
-                gone = back.is_ok();
-                report(back, &run, "given back");
+                let (database, clock) = (&parts.database, &parts.clock);
+                let back = || give_back(database, clock, &run, &me, dialect);
+                let back = task::until_back(&ender, back).await;
+                gone = matches!(back, Ok(Ok(())));
+                if let Ok(back) = back {
+                    report(back, &run, "given back");
+                }
             }
             // The limit counts a task as long as the database shows it as ours.
             if dialect == Dialect::Released && gone {
@@ -190,8 +197,8 @@ mod tests {
     #[test]
     fn a_claim_without_an_answer_keeps_its_place_until_it_is_known_or_old() {
         let (runs, queue) = (Runs::default(), ObjectId::new());
-        runs.no_answer("a".into(), queue);
-        runs.no_answer("b".into(), ObjectId::new());
+        runs.ask("a", queue);
+        runs.ask("b", ObjectId::new());
         assert_eq!((runs.places(), runs.places_of(queue), runs.count()), (2, 1, 0));
         assert!(runs.needs_hold("a") && !runs.knows("a"));
         runs.forget_older(Duration::from_secs(3600));

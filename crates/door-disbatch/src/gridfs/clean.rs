@@ -1,16 +1,15 @@
 //! Removing files: those of given tasks, and those that nothing points to.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use mongodb::Collection;
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf, doc};
+use mongodb::bson::{DateTime, Document, RawDocumentBuf, doc};
 
 use super::{NAMES, chunks, files};
 use crate::database::{Database, DbError, stored};
-use crate::doc::whole;
 use crate::status;
 
 /// Younger ones may belong to somebody who is still writing.
@@ -35,8 +34,7 @@ pub async fn remove(database: &Database, tasks: &[ObjectId]) -> Result<u64, DbEr
             "metadata.task_id": { "$in": batch },
         };
         let ids = find(database, &files(database), of_tasks, doc! { "_id": 1 }, None).await?;
-        let ids: Vec<ObjectId> =
-            ids.iter().filter_map(|file| file.get_object_id("_id").ok()).collect();
+        let ids: Vec<ObjectId> = object_ids(&ids, "_id").collect();
         removed += delete(database, &ids).await?;
     }
     Ok(removed)
@@ -54,7 +52,7 @@ pub async fn remove_old(
 ) -> Result<u64, DbError> {
     let of_task = doc! { "_id": { "$in": old }, "metadata.task_id": task };
     let ids = find(database, &files(database), of_task, doc! { "_id": 1 }, None).await?;
-    let ids: Vec<ObjectId> = ids.iter().filter_map(|file| file.get_object_id("_id").ok()).collect();
+    let ids: Vec<ObjectId> = object_ids(&ids, "_id").collect();
     delete(database, &ids).await
 }
 
@@ -88,17 +86,9 @@ impl Cleaner {
         let fields = doc! { "metadata.task_id": 1 };
         let found = find(database, &files(database), filter, fields, Some("_id")).await?;
         let found: Vec<(ObjectId, ObjectId)> = found.iter().filter_map(owner).collect();
-        let tasks: Vec<ObjectId> = found.iter().map(|(_, task)| *task).collect();
-        let wanted = doc! { "_id": { "$in": &tasks } };
-        let fields = doc! { "status": 1, "stdout": 1, "stderr": 1 };
-        let tasks = database.raw().collection("tasks");
-        let tasks = find(database, &tasks, wanted, fields, None).await?;
-        let tasks: HashMap<ObjectId, Document> = tasks
-            .into_iter()
-            .filter_map(|task| Some((task.get_object_id("_id").ok()?, task)))
-            .collect();
-        let free = found.iter().filter(|(id, task)| !is_used(*id, tasks.get(task)));
-        let free: Vec<ObjectId> = free.map(|(id, _)| *id).collect();
+        let used = used(database, &found).await?;
+        let free = found.iter().map(|(id, _)| *id).filter(|id| !used.contains(id));
+        let free: Vec<ObjectId> = free.collect();
         let removed = delete(database, &free).await?;
         self.file = found.last().map(|(id, _)| *id);
         Ok(removed)
@@ -109,14 +99,12 @@ impl Cleaner {
         let filter = doc! { "files_id": behind(self.chunk), "n": 0 };
         let fields = doc! { "files_id": 1, "_id": 0 };
         let found = find(database, &chunks(database), filter, fields, Some("files_id")).await?;
-        let found: Vec<ObjectId> =
-            found.iter().filter_map(|chunk| chunk.get_object_id("files_id").ok()).collect();
+        let found: Vec<ObjectId> = object_ids(&found, "files_id").collect();
         let old: Vec<ObjectId> =
             found.iter().copied().filter(|id| id.timestamp() < before).collect();
         let wanted = doc! { "_id": { "$in": &old } };
         let known = find(database, &files(database), wanted, doc! { "_id": 1 }, None).await?;
-        let known: HashSet<ObjectId> =
-            known.iter().filter_map(|file| file.get_object_id("_id").ok()).collect();
+        let known: HashSet<ObjectId> = object_ids(&known, "_id").collect();
         let free: Vec<ObjectId> = old.into_iter().filter(|id| !known.contains(id)).collect();
         if !free.is_empty() {
             delete_chunks(database, &free).await?;
@@ -138,15 +126,38 @@ fn owner(file: &Document) -> Option<(ObjectId, ObjectId)> {
     Some((file.get_object_id("_id").ok()?, task))
 }
 
-/// A task that is being worked on may be about to point to it.
-fn is_used(file: ObjectId, task: Option<&Document>) -> bool {
-    let Some(task) = task else { return false };
-    let file = Bson::ObjectId(file);
-    let is_active = |task: &Document| {
-        let status = task.get("status").and_then(whole);
-        status::ACTIVE.into_iter().any(|active| status == Some(active.into()))
-    };
-    is_active(task) || NAMES.iter().any(|name| task.get(name) == Some(&file))
+/// Those files that their task points to. One that is being worked on may be about to do so. What
+/// stands in a task instead of a file may be large, and is not asked for.
+async fn used(
+    database: &Database,
+    found: &[(ObjectId, ObjectId)],
+) -> Result<HashSet<ObjectId>, DbError> {
+    let collection = database.raw().collection("tasks");
+    let (ids, tasks): (Vec<ObjectId>, Vec<ObjectId>) = found.iter().copied().unzip();
+    let of_them = doc! { "_id": { "$in": &tasks } };
+    let mut active = of_them.clone();
+    active.insert("status", doc! { "$in": status::ACTIVE.to_vec() });
+    let active = find(database, &collection, active, doc! { "_id": 1 }, None).await?;
+    let active: HashSet<ObjectId> = object_ids(&active, "_id").collect();
+    let of_active = found.iter().filter(|(_, task)| active.contains(task)).map(|(id, _)| *id);
+    let mut used: HashSet<ObjectId> = of_active.collect();
+    for name in NAMES {
+        let mut points = of_them.clone();
+        points.insert(name, doc! { "$in": &ids });
+        let pointing = find(database, &collection, points, doc! { name: 1 }, None).await?;
+        let points: HashSet<(ObjectId, ObjectId)> = pointing
+            .iter()
+            .filter_map(|task| {
+                Some((task.get_object_id(name).ok()?, task.get_object_id("_id").ok()?))
+            })
+            .collect();
+        used.extend(found.iter().filter(|pair| points.contains(pair)).map(|(id, _)| *id));
+    }
+    Ok(used)
+}
+
+fn object_ids<'a>(found: &'a [Document], field: &'a str) -> impl Iterator<Item = ObjectId> + 'a {
+    found.iter().filter_map(move |document| document.get_object_id(field).ok())
 }
 
 async fn find(
@@ -179,23 +190,4 @@ async fn delete(database: &Database, ids: &[ObjectId]) -> Result<u64, DbError> {
 async fn delete_chunks(database: &Database, ids: &[ObjectId]) -> Result<(), DbError> {
     let which = doc! { "files_id": { "$in": ids } };
     database.ask(chunks(database).delete_many(which)).await.map(drop)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_is_used_while_its_task_points_to_it_or_may_soon() {
-        let (file, other) = (ObjectId::new(), ObjectId::new());
-        assert!(!is_used(file, None));
-        let used = |task: Document| is_used(file, Some(&task));
-        assert!(used(doc! { "status": 1, "stdout": file, "stderr": "" }));
-        assert!(used(doc! { "status": 1, "stdout": null, "stderr": file }));
-        assert!(!used(doc! { "status": 1, "stdout": other, "stderr": "" }));
-        for running in [Bson::Int32(0), Bson::Int64(-1), Bson::Double(0.0)] {
-            assert!(used(doc! { "status": running, "stdout": null }));
-        }
-        assert!(!used(doc! { "status": -2, "stdout": null }));
-    }
 }

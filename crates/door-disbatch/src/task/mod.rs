@@ -27,3 +27,4 @@ pub use self::order::{Order, USAGE};
 pub use self::outcome::Why;
 pub use self::run::{Parts, Ran, Work, run};
 pub use self::temp::Temp;
+pub(crate) use self::write::until_back;

@@ -197,7 +197,8 @@ impl One<'_> {
             });
         }
         if plugin.kind == PluginKind::Mongo {
-            let removed = until_back(&self.ender, || self.parts.database.result_remove(id)).await?;
+            let remove = || self.parts.database.result_remove_old(id);
+            let removed = until_back(&self.ender, remove).await?;
             if let Err(error) = removed {
                 return Ok(Err(format!(
                     "could not delete any pre-existing result for task in 'results' collection: \

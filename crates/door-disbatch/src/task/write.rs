@@ -15,10 +15,10 @@ use crate::gridfs::{self, Form, Output};
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
 /// The database is no longer waited for.
-pub(super) struct GaveUp;
+pub(crate) struct GaveUp;
 
 /// Asks until the database is there. Only others say when that takes too long.
-pub(super) async fn until_back<T, F>(
+pub(crate) async fn until_back<T, F>(
     ender: &Ender,
     ask: impl Fn() -> F,
 ) -> Result<Result<T, DbError>, GaveUp>

@@ -2,12 +2,13 @@
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
-use windlass_door_disbatch::database::{Cancelled, NewTask, Retried};
+use windlass_door_disbatch::database::{Cancelled, DbError, NewTask, Retried};
 use windlass_door_disbatch::dialect::Dialect;
 use windlass_door_disbatch::doc::Task;
 
 use crate::base::fresh;
 use crate::harness::{BOTH, at, insert, queue, read, read_queue, status, task};
+use crate::proxy::{Fate, Proxy, server_address};
 
 #[tokio::test]
 async fn what_waits_is_cancelled_at_once() {
@@ -148,7 +149,7 @@ async fn tasks_of_a_queue_are_removed_but_for_those_that_somebody_has() {
         task(&db, one.id, doc! { "status": was, "node": "n" }).await;
         task(&db, other.id, doc! { "status": was }).await;
     }
-    let ours = doc! { "status": 0, "node": "n", "windlass": { "boot": "b" } };
+    let ours = doc! { "status": 0, "node": "n", "windlass": { "boot": "b", "run": "r" } };
     let ours = task(&db, one.id, ours).await;
     insert(&db, "tasks", doc! { "queue": one.id, "status": "odd" }).await;
     assert_eq!(db.tasks_delete(one.id).await.unwrap().len(), 6);
@@ -186,4 +187,28 @@ async fn tasks_with_odd_times_are_cancelled_and_queued_again() {
         let retried = db.task_retry(id, Dialect::Seed, at(5)).await.unwrap();
         assert!(matches!(retried, Retried::Queued(_)), "{mtime}");
     }
+}
+
+/// The task may have been ended, run again and be running by then.
+#[tokio::test]
+async fn a_late_request_to_end_all_of_a_queue_ends_no_later_run() {
+    let proxy = Proxy::start(server_address().await).await;
+    let name = windlass_test_servers::mongodb().new_database();
+    let db = proxy.database(&name).await;
+    let queue = queue(&db, Dialect::Seed, 1).await;
+    let run = |token: &str| doc! { "boot": "b", "run": token };
+    let first = doc! { "status": 0, "node": "n", "windlass": run("first") };
+    let id = task(&db, queue.id, first).await;
+    let late =
+        proxy.next(Fate::Late, |it| it.is_on("update", "tasks") && it.mentions("windlass.cancel"));
+    let asked = db.tasks_cancel_active(queue.id).await;
+    assert!(matches!(asked, Err(DbError::Away(_))), "{asked:?}");
+    let tasks = db.raw().collection::<Document>("tasks");
+    let again = doc! { "$set": { "windlass": run("second") } };
+    tasks.update_one(doc! { "_id": id }, again).await.unwrap();
+    late.release();
+    late.delivered().await;
+    assert!(!Task::read(&read(&db, id).await).unwrap().cancel);
+    assert_eq!(db.tasks_cancel_active(queue.id).await.unwrap(), 1);
+    assert!(Task::read(&read(&db, id).await).unwrap().cancel);
 }

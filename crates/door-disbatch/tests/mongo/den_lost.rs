@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{DateTime, doc};
 use windlass_door_disbatch::database::{Cancelled, Run};
 use windlass_door_disbatch::dialect::Dialect;
@@ -69,6 +70,7 @@ async fn a_task_that_cannot_be_given_back_keeps_its_hold() {
     let node = world.start();
     lost.met().await;
     world.stop.asked.cancel();
+    world.stop.now.cancel();
     node.await.unwrap().unwrap();
     let claimed = world.task(id).await;
     assert_eq!((claimed.get_i32("status").unwrap(), world.ran().len()), (-1, 0));
@@ -183,4 +185,76 @@ async fn slow_questions_keep_no_claim_no_cancel_and_no_dead_node_waiting() {
     world.began(second).await;
     world.open(second);
     world.reaches(second, 1).await;
+}
+
+/// Although the database shows it as running, nothing of it was ever started.
+#[tokio::test]
+async fn a_task_that_was_never_started_is_given_back_however_long_it_takes() {
+    let world = World::new(Dialect::Seed, GOOD).await;
+    let queue = world.queue(1).await;
+    let id = world.tasks(&queue, 1).await[0];
+    world.fence.over.store(true, Ordering::SeqCst);
+    let lost = world
+        .proxy
+        .next(Fate::Lose, |it| it.is_on("update", "tasks") && !it.mentions("windlass.started"));
+    world.start();
+    lost.met().await;
+    world.fence.over.store(false, Ordering::SeqCst);
+    world.reaches(id, 1).await;
+    assert_eq!(world.ran(), [id]);
+}
+
+/// The task of a node that is gone.
+async fn left_by(world: &World, node: &str) -> ObjectId {
+    let ours = doc! { "boot": format!("boot of {node}"), "run": "r" };
+    task(&world.sure, ObjectId::new(), doc! { "status": 0, "node": node, "windlass": ours }).await
+}
+
+#[tokio::test]
+async fn a_dead_node_whose_tasks_cannot_be_orphaned_stops_no_other() {
+    let world = World::new(Dialect::Seed, GOOD).await;
+    let refused = world
+        .proxy
+        .each(Fate::Refuse, |it| it.is_on("update", "tasks") && it.mentions("boot of bad"));
+    let bad = left_by(&world, "bad").await;
+    world.start_with(0.2, 1.0);
+    refused.met().await;
+    let mut others = Vec::new();
+    for node in ["a", "b", "c", "d", "e", "f"] {
+        others.push(left_by(&world, node).await);
+    }
+    for id in others {
+        world.reaches(id, -6).await;
+    }
+    assert_eq!(world.status(bad).await, 0);
+    refused.release();
+    world.reaches(bad, -6).await;
+}
+
+/// A claim that nobody knows of and that cannot be given back.
+#[tokio::test]
+async fn a_task_that_cannot_be_given_back_keeps_no_other_one_from_being_ended() {
+    let world = World::new(Dialect::Released, GATED).await;
+    let queue = world.queue(2).await;
+    let tasks = world.tasks(&queue, 2).await;
+    let lost = world.proxy.next(Fate::LoseAnswer, is_claim);
+    let refused = world
+        .proxy
+        .each(Fate::Refuse, |it| it.is_on("update", "tasks") && !it.mentions("windlass.started"));
+    world.start();
+    lost.met().await;
+    refused.met().await;
+    let runs = async || tasks.iter().any(|id| world.path(&format!("{id}.began")).exists());
+    world.until("the other one begins", runs).await;
+    let began = |id: &&ObjectId| world.path(&format!("{id}.began")).exists();
+    let running = *tasks.iter().find(began).unwrap();
+    let stray = *tasks.iter().find(|id| **id != running).unwrap();
+    world.sure.task_cancel(running, DateTime::now()).await.unwrap();
+    world.reaches(running, -5).await;
+    assert_eq!(world.status(stray).await, -1);
+    assert_eq!(world.read_queue(queue.id).await.holds.len(), 1, "its hold stays");
+    refused.release();
+    world.began(stray).await;
+    world.open(stray);
+    world.reaches(stray, 1).await;
 }

@@ -12,6 +12,7 @@ use windlass_test_servers::MongoDb;
 
 use crate::base::{collection, connect, fresh};
 use crate::harness::load;
+use crate::proxy::{Proxy, server_address};
 
 const FORMS: [Form; 2] = [Form::Text, Form::Binary];
 
@@ -263,14 +264,20 @@ async fn leftovers_are_removed_and_nothing_else() {
     let tasks = collection(&database, "tasks");
     let of = |task: ObjectId| doc! {"filename": "stdout", "metadata": {"task_id": task}};
     let mut kept = Vec::new();
-    // In use; of a task that is being worked on; young; nobody's output; without a task.
+    // In use by either name; of a task that is being worked on; young; nobody's output; without a task.
     let used = ObjectId::new();
     let file = leave(&database, 9, of(used)).await;
     tasks.insert_one(doc! {"_id": used, "status": 1, "stdout": file}).await.unwrap();
     kept.push(file);
-    let running = ObjectId::new();
-    tasks.insert_one(doc! {"_id": running, "status": 0, "stdout": null}).await.unwrap();
-    kept.push(leave(&database, 9, of(running)).await);
+    let erring = ObjectId::new();
+    let file = leave(&database, 9, of(erring)).await;
+    tasks.insert_one(doc! {"_id": erring, "status": 2, "stderr": file}).await.unwrap();
+    kept.push(file);
+    for status in [Bson::Int32(0), Bson::Int64(-1), Bson::Double(0.0)] {
+        let running = ObjectId::new();
+        tasks.insert_one(doc! {"_id": running, "status": status, "stdout": null}).await.unwrap();
+        kept.push(leave(&database, 9, of(running)).await);
+    }
     kept.push(leave(&database, 0, of(ObjectId::new())).await);
     let other = doc! {"filename": "photo", "metadata": {"task_id": ObjectId::new()}};
     kept.push(leave(&database, 9, other).await);
@@ -305,6 +312,27 @@ async fn leftovers_are_removed_and_nothing_else() {
     kept.push(young);
     kept.sort();
     assert_eq!(chunks, kept);
+}
+
+/// What stands in the tasks may be large, and is not asked for.
+#[tokio::test]
+async fn a_search_for_leftovers_reads_no_output() {
+    let proxy = Proxy::start(server_address().await).await;
+    let database = proxy.database(&windlass_test_servers::mongodb().new_database()).await;
+    let task = ObjectId::new();
+    let of = |task: ObjectId| doc! {"filename": "stdout", "metadata": {"task_id": task}};
+    let used = leave(&database, 9, of(task)).await;
+    let left = leave(&database, 9, of(task)).await;
+    let large = "e".repeat(4 * MIB);
+    let ended = doc! {"_id": task, "status": 1, "stdout": used, "stderr": large};
+    collection(&database, "tasks").insert_one(ended).await.unwrap();
+    let before = proxy.answered_bytes();
+    assert_eq!(Cleaner::default().step(&database, now()).await.unwrap(), 1);
+    let read = proxy.answered_bytes() - before;
+    assert!(read < MIB, "{read} bytes");
+    let files = all(&database, "tasks.files", doc! {}).await;
+    assert_eq!(files.len(), 1);
+    assert_eq!(files[0].get_object_id("_id").unwrap(), used, "{left} is gone");
 }
 
 /// More than one step looks at.

@@ -2,7 +2,7 @@
 
 use mongodb::bson::{Bson, doc};
 use windlass_door_disbatch::database::{
-    Database, DbError, Ending, Entered, Finished, NewQueue, NewTask, Run,
+    Claim, Database, DbError, Ending, Entered, Finished, NewQueue, NewTask, Run,
 };
 use windlass_door_disbatch::dialect::Dialect;
 use windlass_door_disbatch::doc::Queue;
@@ -105,6 +105,38 @@ async fn an_end_is_recognised_and_counted_once() {
     let again = case.db.finish(&run, &me, &ending(1), Dialect::Seed, at(3)).await.unwrap();
     assert_eq!(again, Finished::Ended);
     assert_eq!(read(&case.db, run.id).await, ended, "nothing is written twice");
+    assert_eq!(case.todo().await, 0);
+}
+
+#[tokio::test]
+async fn an_end_by_the_plugin_itself_is_recognised_and_counted_once() {
+    let case = case().await;
+    let (me, run) = (me("n", "b"), case.claim().await);
+    assert!(case.db.start(&run, &me, at(1)).await.unwrap());
+    let tasks = case.db.raw().collection::<mongodb::bson::Document>("tasks");
+    let ended = doc! { "$set": { "status": 1, "stdout": "out" } };
+    tasks.update_one(doc! { "_id": run.id }, ended).await.unwrap();
+    case.lose("findAndModify");
+    assert_away(case.db.finish_handed_over(&run, &me, Dialect::Seed, at(2)).await);
+    assert_eq!(case.todo().await, 1);
+    assert!(case.db.finish_handed_over(&run, &me, Dialect::Seed, at(3)).await.unwrap().is_some());
+    assert_eq!(case.todo().await, 0);
+}
+
+#[tokio::test]
+async fn an_end_by_a_runner_is_recognised_and_counted_once() {
+    let case = case().await;
+    let run = case.claim().await;
+    let tasks = case.db.raw().collection::<mongodb::bson::Document>("tasks");
+    let foreign = doc! { "$set": { "status": 0 }, "$unset": { "windlass": "" } };
+    tasks.update_one(doc! { "_id": run.id }, foreign).await.unwrap();
+    let claim = Claim::Runner { node: "n".to_owned(), id: run.id };
+    case.lose("findAndModify");
+    let ending = ending(1);
+    let end = |seconds| case.db.claim_finish(&claim, &ending, Dialect::Seed, at(seconds));
+    assert_away(end(2).await);
+    assert_eq!(case.todo().await, 1);
+    assert_eq!(end(3).await.unwrap(), Finished::Ended);
     assert_eq!(case.todo().await, 0);
 }
 

@@ -178,6 +178,19 @@ async fn a_beat_that_cannot_grow_is_replaced_by_who_lives() {
     }
 }
 
+/// Others judge by nothing else: a node that enters anew, as with another fence, must be seen.
+#[tokio::test]
+async fn entering_again_is_a_sign_of_life() {
+    let db = fresh().await;
+    let me = me("n", "b");
+    let mut seen = Vec::new();
+    for second in 0..3 {
+        db.node_enter(&me, &process(), at(second)).await.unwrap();
+        seen.push(Node::read(&entry(&db, "n").await).unwrap().beat.unwrap());
+    }
+    assert!(seen.is_sorted_by(|one, next| one < next), "{seen:?}");
+}
+
 #[tokio::test]
 async fn a_limit_set_meanwhile_is_not_overwritten() {
     let db = fresh().await;

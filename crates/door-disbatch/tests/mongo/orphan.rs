@@ -131,6 +131,30 @@ async fn running_tasks_of_a_foreign_node_only_when_asked() {
     assert_eq!((status(&db, ours).await, status(&db, other).await), (0, 0));
 }
 
+/// The node may have come back by then and have claimed others.
+#[tokio::test]
+async fn a_late_request_orphans_nothing_that_was_claimed_later() {
+    let db = fresh().await;
+    let queue = queue(&db, Dialect::Seed, 9).await;
+    let seconds = |seconds| Bson::Int64(at(seconds).timestamp_millis() / 1000);
+    let mut tasks = Vec::new();
+    for (mtime, after) in [
+        (Bson::DateTime(at(-1)), -6),
+        (seconds(-1), -6),
+        (Bson::Int32(0), -6),
+        (Bson::Null, -6),
+        (Bson::DateTime(at(1)), 0),
+        (seconds(1), 0),
+    ] {
+        let running = doc! { "status": 0, "node": "f", "mtime": mtime };
+        tasks.push((task(&db, queue.id, running).await, after));
+    }
+    assert_eq!(db.orphan_foreign_running("f", at(0)).await.unwrap(), 4);
+    for (id, after) in tasks {
+        assert_eq!(status(&db, id).await, after, "{}", read(&db, id).await);
+    }
+}
+
 #[tokio::test]
 async fn everybody_who_has_tasks_is_known() {
     let db = fresh().await;

@@ -45,6 +45,22 @@ async fn a_result_is_not_lost_with_an_answer() {
     }
 }
 
+/// What an earlier run has left goes first, and takes nothing with it that came later.
+#[tokio::test]
+async fn a_late_removal_of_an_old_result_does_not_take_the_new_one() {
+    let (proxy, bench, sure) = benches().await;
+    let late = proxy.next(Fate::Late, |it| it.is_on("delete", "results"));
+    let started = bench.start(Mongo, "gate", doc! {}).await;
+    bench.began().await;
+    let result = doc! { "_id": started.id, "status": 1, "stdout": "new" };
+    collection(&sure.database, "results").insert_one(result).await.unwrap();
+    late.release();
+    late.delivered().await;
+    bench.open();
+    assert_eq!(started.ran.await.unwrap(), Ran::Ended(1));
+    assert_eq!(text(&sure.task(started.id).await, "stdout"), Some("new"));
+}
+
 /// Whatever is asked when the plugin has ended, and whichever answer is lost.
 #[tokio::test]
 async fn a_success_stays_one_whichever_answer_is_lost() {

@@ -10,7 +10,6 @@ use windlass_runner::CommandLauncher;
 use windlass_runner::fence::ProcessFence;
 
 use super::{live, read};
-use crate::serve;
 
 /// Open files that a task takes: its pipes, its process, and those of its end.
 const FILES_OF_A_TASK: u64 = 8;
@@ -27,7 +26,6 @@ pub(crate) fn run(config: &Path) -> anyhow::Result<ExitCode> {
         let boot = format!("{:032x}", fastrand::u128(..));
         let time = fence_time(config.orphan_after);
         let fence = ProcessFence::start(program, &boot, time).map_err(sentence)?;
-        serve::allow_open_files();
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let tools = Tools { launcher: Arc::new(launcher), fence, version, runs_max: runs_max() };
         den::run(config.clone(), tools, den::Stop { asked: stop.asked, now: stop.now }).await

@@ -23,7 +23,7 @@ use self::ending::{Ending, until};
 use super::entry::{AbortOnDrop, Entrance, Term, idle};
 use super::held::{Held, drop_stray_holds};
 use super::limit::Increase;
-use super::orphan::{Watch, bury};
+use super::orphan::{Watch, bury, holds};
 use super::pass::Left;
 use super::plugins::Programs;
 use super::runs::Runs;
@@ -162,9 +162,7 @@ impl Node {
         };
         let seen = self.watch.look(&self.database, &self.clock).await?;
         if let Some((boot, beat)) = self.left_behind(&taken).await {
-            if self.database.node_bury(&me.node, &boot, &beat).await? {
-                bury(&self.database, &me.node, &boot, self.clock.now()).await?;
-            }
+            bury(&self.database, &me.node, &boot, &beat, self.clock.now()).await?;
             return Ok(None);
         }
         if self.said.is_news("name", &format!("{:?}", doc::at(&taken, "windlass.boot"))) {
@@ -258,9 +256,10 @@ impl Node {
         let leave = async {
             let (clock, runs) = (&self.clock, &self.runs);
             let (me, dialect) = (&term.me, self.dialect);
-            let standing = self.held.compare(&database, clock, me, runs, dialect).await?;
-            let queues = database.queues().await?;
-            drop_stray_holds(&database, &queues, me, runs, &standing).await?;
+            let compared = self.held.compare(&database, clock, me, runs, dialect).await?;
+            let holds = holds(&database.queues().await?);
+            drop_stray_holds(&database, &holds, me, runs, &compared.standing).await?;
+            compared.refused?;
             term.leave().await
         };
         match timeout(LEAVE_TIME_MAX, leave).await {

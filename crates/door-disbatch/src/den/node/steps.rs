@@ -55,13 +55,12 @@ impl Node {
         let (database, clock, runs) = (self.database.clone(), self.clock.clone(), &self.runs);
         runs.forget_older(self.settings.config.orphan_after);
         let compared = self.held.compare(&database, &clock, &term.me, runs, self.dialect).await;
-        let standing = compared.as_ref().ok().filter(|_| self.dialect == Dialect::Released);
-        if let Some(standing) = standing {
-            let (me, queues) = (&term.me, &seen.queues);
-            let dropped = drop_stray_holds(&database, queues, me, &self.runs, standing).await;
+        if let (Ok(compared), Dialect::Released) = (&compared, self.dialect) {
+            let (me, standing) = (&term.me, &compared.standing);
+            let dropped = drop_stray_holds(&database, &seen.holds, me, runs, standing).await;
             self.tolerate("holds", dropped)?;
         }
-        self.tolerate("its own tasks", compared.map(drop))?;
+        self.tolerate("its own tasks", compared.and_then(|compared| compared.refused))?;
         let (node, boot) = (term.me.node.as_str(), Some(term.me.boot.as_str()));
         self.left = Left::look(&database, &seen, node).await?;
         let cleared = self.watch.clear(&database, &seen, node, boot, clock.now()).await;

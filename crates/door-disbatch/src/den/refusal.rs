@@ -1,0 +1,44 @@
+//! Many things that are done one after the other: what the database refuses of one of them keeps
+//! none of the others from being done.
+
+use crate::database::DbError;
+
+/// The first refusal, to be told in the end.
+#[derive(Debug, Default)]
+pub(super) struct Refusals(Option<DbError>);
+
+impl Refusals {
+    /// What was done; nothing when it was refused. A database that is away ends all.
+    pub(super) fn pass_over<T>(&mut self, done: Result<T, DbError>) -> Result<Option<T>, DbError> {
+        match done {
+            Ok(done) => Ok(Some(done)),
+            Err(away @ DbError::Away(_)) => Err(away),
+            Err(refused) => {
+                self.0.get_or_insert(refused);
+                Ok(None)
+            }
+        }
+    }
+
+    pub(super) fn told(self) -> Result<(), DbError> {
+        self.0.map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_absence_ends_all() {
+        let refused = |text: &str| Err::<(), _>(DbError::Refused(text.to_owned()));
+        let mut refusals = Refusals::default();
+        assert_eq!(refusals.pass_over(Ok(5)), Ok(Some(5)));
+        assert_eq!(refusals.pass_over(refused("first")), Ok(None));
+        assert_eq!(refusals.pass_over(refused("second")), Ok(None));
+        let away = DbError::Away("gone".to_owned());
+        assert_eq!(refusals.pass_over(Err::<(), _>(away.clone())), Err(away));
+        assert_eq!(refusals.told(), refused("first"));
+        assert_eq!(Refusals::default().told(), Ok(()));
+    }
+}
