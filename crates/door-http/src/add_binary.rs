@@ -10,7 +10,7 @@ use windlass_core::limit::{PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PIECE_BYTES};
 use windlass_engine::api::{AddJob, AddPayload, Added};
 
 use crate::add::{self, Keyed, Said, not_spooled};
-use crate::body::Reader;
+use crate::body::{Reader, no_memory};
 use crate::door::Door;
 use crate::error::Failure;
 
@@ -39,7 +39,7 @@ async fn receive(
     mut reader: Reader,
     keyed: &mut Option<Keyed>,
 ) -> Result<AddPayload, Failure> {
-    let _memory = door.memory.take(PAYLOAD_INLINE_BYTES_MAX as u64)?;
+    let _memory = door.memory.take(PAYLOAD_INLINE_BYTES_MAX).ok_or_else(no_memory)?;
     let mut buffer = BytesMut::new();
     let mut spool = None;
     while let Some(piece) = reader.next().await? {

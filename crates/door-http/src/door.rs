@@ -8,8 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use windlass_core::Clock;
 use windlass_engine::Engine;
-
-use crate::body::Memory;
+use windlass_net::Memory;
 
 /// Shared by all requests of one door; cheap to clone.
 #[derive(Clone)]

@@ -49,6 +49,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_core::Clock;
 use windlass_core::time::SystemClock;
 use windlass_engine::Engine;
+use windlass_net::Memory;
 
 pub use openapi::openapi;
 pub use server::serve;
@@ -98,7 +99,7 @@ fn router_until(engine: Engine, options: &Options, closing: CancellationToken) -
         body_timeout: options.body_timeout,
         version: options.version,
         openapi: openapi().into(),
-        memory: body::Memory::default(),
+        memory: Memory::new(body::MEMORY_BYTES_MAX),
         closing,
     });
     around::wrap(route::router()).with_state(door)

@@ -1,5 +1,5 @@
-//! A client's byte stream with bounds: one that never reads is given up, and at the end the client
-//! gets the chance to read what was answered before it had sent everything.
+//! A client's byte stream with bounds: one that does not read, or hardly, is given up, and at the
+//! end the client gets the chance to read what was answered before it had sent everything.
 
 use std::io;
 use std::pin::Pin;
@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
+
+use crate::pace::Pace;
 
 /// After the last byte was sent, unread bytes of the client are thrown away for this long: a socket
 /// that is closed with such bytes in it is reset, and the client may never see its answer.
@@ -19,10 +21,11 @@ const LINGER_BUFFER_BYTES: usize = 16 * 1024;
 pub struct Stream<T, E = ()> {
     inner: T,
     on_end: E,
-    write_wait_max: Duration,
+    /// Of the client that takes what is written.
+    pace: Pace,
     timer: Pin<Box<Sleep>>,
-    /// The timer runs because the client does not take what is written.
-    stuck: bool,
+    /// The timer runs since then, because the client takes nothing.
+    stuck: Option<Instant>,
     linger_bytes_max: usize,
     /// Bytes thrown away since the end.
     lingering: Option<usize>,
@@ -50,8 +53,8 @@ impl<T> Stream<T> {
 impl<T, E> Stream<T, E> {
     pub fn with_on_end(inner: T, write_wait_max: Duration, on_end: E) -> Stream<T, E> {
         let timer = Box::pin(tokio::time::sleep(write_wait_max));
-        let (stuck, linger_bytes_max, lingering) = (false, LINGER_BYTES_MAX, None);
-        Stream { inner, on_end, write_wait_max, timer, stuck, linger_bytes_max, lingering }
+        let (pace, linger_bytes_max) = (Pace::new(write_wait_max), LINGER_BYTES_MAX);
+        Stream { inner, on_end, pace, timer, stuck: None, linger_bytes_max, lingering: None }
     }
 
     /// For clients that may be in the middle of saying much more than most.
@@ -66,15 +69,25 @@ impl<T, E> Stream<T, E> {
         written: Poll<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
         if written.is_ready() {
-            self.stuck = false;
+            if let Some(since) = self.stuck.take() {
+                self.pace.waited(since.elapsed());
+            }
             return written;
         }
-        if !self.stuck {
-            self.stuck = true;
-            self.timer.as_mut().reset(Instant::now() + self.write_wait_max);
+        if self.stuck.is_none() {
+            let now = Instant::now();
+            self.stuck = Some(now);
+            self.timer.as_mut().reset(now + self.pace.patience());
         }
         ready!(self.timer.as_mut().poll(cx));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
+    }
+
+    fn count(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(bytes)) = &written {
+            self.pace.moved(*bytes);
+        }
+        written
     }
 }
 
@@ -89,6 +102,8 @@ impl<T: AsyncRead + Unpin, E: OnEnd> AsyncRead for Stream<T, E> {
         if buffer.filled().len() == before && buffer.remaining() > 0 {
             return self.on_end.poll_end(cx).map(Ok);
         }
+        // Another request: how long the answers before it took does not concern it.
+        self.pace.begin();
         Poll::Ready(Ok(()))
     }
 }
@@ -100,7 +115,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin, E: OnEnd> AsyncWrite for Stream<T, E> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write(cx, bytes);
-        self.watch(cx, written)
+        let written = self.watch(cx, written);
+        self.count(written)
     }
 
     fn poll_write_vectored(
@@ -109,7 +125,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin, E: OnEnd> AsyncWrite for Stream<T, E> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write_vectored(cx, slices);
-        self.watch(cx, written)
+        let written = self.watch(cx, written);
+        self.count(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -167,18 +184,41 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_reads_slowly_is_not() {
-        let (ours, mut theirs) = duplex(8);
-        let mut stream = Stream::new(ours, WAIT_MAX);
-        let reading = async {
-            let mut bytes = [0; 80];
-            for chunk in bytes.chunks_mut(8) {
-                tokio::time::sleep(WAIT_MAX / 2).await;
-                theirs.read_exact(chunk).await.unwrap();
+    async fn a_client_that_reads_slowly_is_not_unless_it_trickles() {
+        let written = async |bytes_at_once: usize| {
+            let (ours, mut theirs) = duplex(bytes_at_once);
+            let mut stream = Stream::new(ours, WAIT_MAX);
+            let mut bytes = vec![0; 100 * bytes_at_once];
+            let reading = async {
+                for chunk in bytes.chunks_mut(bytes_at_once) {
+                    tokio::time::sleep(WAIT_MAX / 2).await;
+                    theirs.read_exact(chunk).await.unwrap();
+                }
+            };
+            let answer = vec![0; 100 * bytes_at_once];
+            tokio::select! {
+                written = stream.write_all(&answer) => written.map_err(|error| error.kind()),
+                () = reading => Ok(()),
             }
         };
-        let (written, ()) = tokio::join!(stream.write_all(&[0; 80]), reading);
-        written.unwrap();
+        assert_eq!(written(2048).await, Ok(()));
+        assert_eq!(written(8).await, Err(io::ErrorKind::TimedOut));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_that_one_answer_took_is_not_missing_for_the_next() {
+        let (ours, mut theirs) = duplex(8);
+        let mut stream = Stream::new(ours, WAIT_MAX);
+        for _ in 0..5 {
+            theirs.write_all(&[0; 8]).await.unwrap();
+            stream.read_exact(&mut [0; 8]).await.unwrap();
+            let reading = async {
+                tokio::time::sleep(WAIT_MAX / 2).await;
+                theirs.read_exact(&mut [0; 16]).await.unwrap();
+            };
+            let (written, ()) = tokio::join!(stream.write_all(&[0; 16]), reading);
+            written.unwrap();
+        }
     }
 
     #[tokio::test(start_paused = true)]

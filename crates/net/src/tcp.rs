@@ -5,16 +5,24 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
 
+use crate::pace::Pace;
 use crate::stream::{LINGER_TIME_MAX, Stream};
 
 /// Writes all of it. `silence_max` is the longest time in which the other side takes nothing.
 pub async fn write(stream: &TcpStream, mut bytes: &[u8], silence_max: Duration) -> io::Result<()> {
+    let mut pace = Pace::new(silence_max);
     while !bytes.is_empty() {
         match stream.try_write(bytes) {
-            Ok(written) => bytes = &bytes[written..],
+            Ok(written) => {
+                pace.moved(written);
+                bytes = &bytes[written..];
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                tokio::time::timeout(silence_max, stream.writable()).await??;
+                let since = Instant::now();
+                timeout(pace.patience(), stream.writable()).await??;
+                pace.waited(since.elapsed());
             }
             Err(error) => return Err(error),
         }

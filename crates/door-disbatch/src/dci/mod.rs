@@ -42,8 +42,9 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use windlass_net::Memory;
+
 use self::access::Guard;
-use self::body::Memory;
 use self::count::{Counted, Queues};
 use self::route::Routes;
 use self::task::place::Places;
@@ -141,7 +142,8 @@ impl Dci {
     fn new(config: Config, database: Database, routes: Value) -> Result<Dci, String> {
         let guard = Guard::new(&config.access)?;
         let (clock, known) = (Clock::system(), Mutex::default());
-        let (memory, places, queues) = (Memory::default(), Places::default(), Queues::default());
+        let memory = Memory::new(body::MEMORY_BYTES_MAX);
+        let (places, queues) = (Places::default(), Queues::default());
         let inner = Inner { config, database, clock, known, guard, memory, places, queues, routes };
         Ok(Dci(Arc::new(inner)))
     }

@@ -6,9 +6,11 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use percent_encoding::percent_decode;
 use serde_json::{Map, Value};
 
+use windlass_net::Share;
+
 use super::Dci;
 use super::answer::Answer;
-use super::body::{self, Permit};
+use super::body;
 use super::error::Failure;
 
 pub(crate) struct Params {
@@ -18,11 +20,11 @@ pub(crate) struct Params {
     /// The keys with a dot, dot included.
     pub(crate) options: Map<String, Value>,
     /// Large ones count until the request is done with them.
-    _memory: Option<Permit>,
+    _memory: Option<Share>,
 }
 
 impl Params {
-    fn new(sent: Value, memory: Option<Permit>) -> Params {
+    fn new(sent: Value, memory: Option<Share>) -> Params {
         let (sent, options) = match sent {
             Value::Object(all) => {
                 let (options, fields) = all.into_iter().partition(|(key, _)| key.starts_with('.'));
@@ -96,8 +98,8 @@ impl FromRequest<Dci> for Params {
         let body = body::read(request.into_body(), dci.memory()).await?;
         let bytes = body.bytes.clone();
         let copies = COPIES * bytes.len() as u64;
-        let memory = body.permit(weight(kind, &bytes) + copies, dci.memory())?;
-        Ok(Params::new(read(kind, &bytes, &query)?, memory))
+        let memory = body.permit(weight(kind, &bytes) + copies)?;
+        Ok(Params::new(read(kind, &bytes, &query)?, Some(memory)))
     }
 }
 
