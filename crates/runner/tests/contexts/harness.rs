@@ -3,15 +3,14 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use windlass_test_kit::process::Tied;
+use windlass_test_kit::wait::PATIENCE;
 
-/// Longer than anything takes here; a test that waits so long has failed.
-const LONG: Duration = Duration::from_secs(120);
 const ANSWERS_MAX: usize = 64;
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 pub(crate) const MARK: &str = "0123456789abcdefghijklmnopqrstuv";
@@ -59,7 +58,7 @@ impl Lang {
 }
 
 pub(crate) struct Context {
-    child: Child,
+    child: Tied,
     requests: Option<ChildStdin>,
     answers: Option<Receiver<Vec<u8>>>,
     dir: TempDir,
@@ -82,7 +81,8 @@ impl Context {
         let work = dir.path().join("work");
         fs::create_dir(&work).unwrap();
         // The shell moves our pipes to where a context expects them.
-        let mut child = Command::new("/bin/sh")
+        let mut command = Command::new("/bin/sh");
+        command
             .args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >../stdout 2>../stderr", "sh"])
             .args(lang.command())
             .arg(&bootstrap)
@@ -92,9 +92,8 @@ impl Context {
             .env("TMPDIR", &work)
             .current_dir(&work)
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .stdout(Stdio::piped());
+        let mut child = Tied::spawn(&mut command);
         let (sender, answers) = sync_channel(ANSWERS_MAX);
         let mut channel = child.stdout.take().unwrap();
         std::thread::spawn(move || {
@@ -144,7 +143,7 @@ impl Context {
 
     /// The next answer, or nothing when the context has ended. Times are checked and left out.
     pub(crate) fn answer(&mut self) -> Option<Value> {
-        let bytes = match self.answers.as_ref().unwrap().recv_timeout(LONG) {
+        let bytes = match self.answers.as_ref().unwrap().recv_timeout(PATIENCE) {
             Ok(bytes) => bytes,
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return None,
             Err(timeout) => panic!("no answer: {timeout}; stderr: {}", self.stderr()),
@@ -252,15 +251,8 @@ impl Context {
 
     /// Waits for the end, which must have been caused.
     pub(crate) fn ended(mut self) -> Ended {
-        let code = self.child.wait().unwrap().code();
+        let code = self.child.ended().code();
         Ended { code, stderr: self.stderr() }
-    }
-}
-
-impl Drop for Context {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -3,8 +3,10 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use windlass_test_kit::process::is_alive;
+use windlass_test_kit::wait::{until, until_some};
 
-use crate::harness::{Node, is_alive, send, wait_for, wait_for_death};
+use crate::harness::{Node, send, wait_for_death};
 
 /// No fence fires on its own in a test that has this limit.
 const LONG: Duration = Duration::from_secs(600);
@@ -20,7 +22,7 @@ pub(crate) fn a_killed_node_takes_all_with_it() {
     let mut node = Node::start(LONG);
     node.start_script("ls -l /proc/self/fd > $DIR/part; mv $DIR/part $DIR/descriptors");
     let path = node.file("descriptors");
-    let listed = wait_for("the list", || std::fs::read_to_string(&path).ok());
+    let listed = until_some("the list", || std::fs::read_to_string(&path).ok());
     let open = listed.lines().filter(|line| line.contains("->") && !line.contains("/proc/"));
     assert_eq!(open.count(), 3, "{listed}");
 
@@ -42,9 +44,9 @@ pub(crate) fn a_node_that_hangs_loses_what_it_started() {
     // It has ticks again, and is guarded on.
     let fence = node.number("fence");
     let path = node.file("allowed");
-    wait_for("leave to go on", || {
+    until("leave to go on", || {
         node.start_script("sleep 0.2; touch $DIR/allowed");
-        path.exists().then_some(())
+        path.exists()
     });
     let family = node.start_family();
     assert!(all_alive(&family));
@@ -57,7 +59,7 @@ pub(crate) fn ticks_keep_things_alive() {
     let mut node = Node::start(SHORT);
     let family = node.start_family();
     let begin = Instant::now();
-    wait_for("the time of two limits", || (begin.elapsed() > 2 * SHORT).then_some(()));
+    until("the time of two limits", || begin.elapsed() > 2 * SHORT);
     assert!(all_alive(&family));
     assert_eq!(node.number("fired"), 0);
     node.ask("ticks off");
@@ -67,12 +69,12 @@ pub(crate) fn ticks_keep_things_alive() {
 
 pub(crate) fn without_ticks_nothing_may_run() {
     let mut node = Node::start(SHORT);
-    wait_for("leave to start something", || (node.number("allows") == 1).then_some(()));
+    until_some("leave to start something", || (node.number("allows") == 1).then_some(()));
     node.ask("ticks off");
-    wait_for("the fence to fire", || (node.number("fired") == 1).then_some(()));
+    until("the fence to fire", || node.number("fired") == 1);
     assert_eq!(node.number("allows"), 0, "what the fence would end is not to be started");
     let path = node.file("late");
-    let late = wait_for("one that is not ended before it says who it is", || {
+    let late = until_some("one that is not ended before it says who it is", || {
         node.start_script("echo $$ > $DIR/part$$; mv $DIR/part$$ $DIR/late; exec sleep 1000");
         std::fs::read_to_string(&path).ok()
     });
@@ -100,7 +102,7 @@ pub(crate) fn a_fence_that_dies_is_replaced() {
     let family = node.start_family();
     let first = node.number("fence");
     send(first, Signal::KILL);
-    let second = wait_for("another fence", || {
+    let second = until_some("another fence", || {
         let fence = node.number("fence");
         (fence != 0 && fence != first).then_some(fence)
     });

@@ -3,19 +3,20 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 use windlass_core::launch::{Fence, LaunchSpec, Launcher};
 use windlass_runner::CommandLauncher;
 use windlass_runner::fence::{ProcessFence, boot_time};
+use windlass_test_kit::process::{Tied, is_alive};
+use windlass_test_kit::wait::{PATIENCE, until, until_some};
 
 const TICK_PAUSE: Duration = Duration::from_millis(50);
-/// Nothing here takes longer unless it never happens.
-const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The node itself. Words: its boot, its fence's limit in milliseconds.
 pub(crate) fn run(words: &[String]) {
@@ -70,9 +71,9 @@ pub(crate) fn run(words: &[String]) {
 /// A node as the tests see it. It is killed when this is dropped.
 pub(crate) struct Node {
     pub(crate) boot: String,
-    child: Child,
+    child: Tied,
     lines: ChildStdin,
-    answers: BufReader<ChildStdout>,
+    answers: Receiver<String>,
     dir: tempfile::TempDir,
 }
 
@@ -82,17 +83,20 @@ impl Node {
         let limit = limit.as_millis().to_string();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["node", &boot, &limit]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        let mut child = Tied::spawn(&mut command);
         let lines = child.stdin.take().unwrap();
-        let answers = BufReader::new(child.stdout.take().unwrap());
+        let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (sender, answers) = sync_channel(1);
+        std::thread::spawn(move || {
+            stdout
+                .try_for_each(|line| line.is_ok_and(|line| sender.send(line).is_ok()).then_some(()))
+        });
         Node { boot, child, lines, answers, dir: tempfile::tempdir().unwrap() }
     }
 
     pub(crate) fn ask(&mut self, line: &str) -> String {
         writeln!(self.lines, "{line}").unwrap();
-        let mut answer = String::new();
-        self.answers.read_line(&mut answer).unwrap();
-        answer.trim().to_owned()
+        self.answers.recv_timeout(PATIENCE).unwrap_or_else(|why| panic!("{line}: {why}"))
     }
 
     pub(crate) fn number(&mut self, line: &str) -> u32 {
@@ -128,18 +132,11 @@ impl Node {
             let complete = text.lines().count() == 5 && text.ends_with('\n');
             complete.then(|| text.lines().map(|line| line.parse().unwrap()).collect())
         };
-        wait_for("the family", read)
+        until_some("the family", read)
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        send(self.child.id(), signal);
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.child.signal(signal);
     }
 }
 
@@ -147,23 +144,6 @@ pub(crate) fn send(pid: u32, signal: Signal) {
     rustix::process::kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
 }
 
-pub(crate) fn is_alive(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());
-    !matches!(state, None | Some("Z" | "X"))
-}
-
-pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begin = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begin.elapsed() < WAIT_MAX, "never came: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 pub(crate) fn wait_for_death(of: &[u32]) {
-    wait_for("the death of all", || (!of.iter().any(|pid| is_alive(*pid))).then_some(()));
+    until("the death of all", || !of.iter().any(|pid| is_alive(*pid)));
 }

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use windlass_core::runner::{Assignment, Report, Runner, Stop};
 use windlass_core::{HandlerSpec, JobId, Lang};
+use windlass_test_kit::process::is_alive;
 
 use crate::harness::{
-    Event, Fixture, check_ended, exists, fixture, handler, job, limited, lines_of, runs, spec,
+    Event, Fixture, LIMITS, check_ended, exists, fixture, handler, job, limited, lines_of, spec,
     until_gone,
 };
-
-const LIMIT: Duration = Duration::from_secs(2);
 
 fn python(body: &str) -> HandlerSpec {
     spec(Lang::Python, body)
@@ -77,13 +76,22 @@ async fn s2_28_a_death_costs_the_running_job_and_the_rest_runs_elsewhere() {
 async fn s2_30_a_time_limit_is_that_of_one_job_and_keeps_what_it_wrote() {
     let fixture = fixture();
     let body = "print('seen', payload)\nwhile payload == 'hang': pass";
-    let batch: Vec<_> =
-        jobs(&["a", "hang", "b"]).into_iter().map(|job| limited(job, LIMIT)).collect();
-    let ended = reports(&fixture, python(body), batch).await;
-    check_ended(&ended[1], 500, Some(Stop::TimedOut));
-    assert_eq!(ended[1].log.to_string(), "seen hang\n[windlass] timed out after 2s\n");
-    check_ended(&ended[0], 200, None);
-    check_ended(&ended[2], 200, None);
+    for limit in LIMITS {
+        let batch = jobs(&["a", "hang", "b"]).into_iter().map(|job| limited(job, limit)).collect();
+        let ended = reports(&fixture, python(body), batch).await;
+        check_ended(&ended[1], 500, Some(Stop::TimedOut));
+        let log = ended[1].log.to_string();
+        // On a busy machine also the others may come to their limit, and this one before it spoke.
+        let is_too_short = [&ended[0], &ended[2]].iter().any(|report| report.stopped.is_some());
+        if is_too_short || !log.contains("seen") {
+            continue;
+        }
+        assert_eq!(log, format!("seen hang\n[windlass] timed out after {}s\n", limit.as_secs()));
+        check_ended(&ended[0], 200, None);
+        check_ended(&ended[2], 200, None);
+        return;
+    }
+    panic!("no limit was long enough");
 }
 
 #[tokio::test]
@@ -227,13 +235,21 @@ async fn a_context_is_replaced_when_it_has_run_enough_also_within_a_batch() {
 
 #[tokio::test]
 async fn an_idle_context_is_warm_and_ends_after_its_time() {
-    let fixture = fixture();
     let mut handler = python("import os\nreturn str(os.getpid())");
-    handler.options.idle = Some(Duration::from_millis(300));
-    let ended = reports(&fixture, handler, jobs(&["a"])).await;
-    assert_eq!(fixture.runner.warm(), [JobId::new(1).unwrap()]);
-    until_gone(data(&ended[0])).await;
-    assert!(fixture.runner.warm().is_empty());
+    for idle in LIMITS {
+        let fixture = fixture();
+        handler.options.idle = Some(idle);
+        let ended = reports(&fixture, handler.clone(), jobs(&["a"])).await;
+        let warm = fixture.runner.warm();
+        until_gone(data(&ended[0])).await;
+        assert!(fixture.runner.warm().is_empty());
+        // A busy machine may have used up a short time before the look.
+        if !warm.is_empty() {
+            assert_eq!(warm, [JobId::new(1).unwrap()]);
+            return;
+        }
+    }
+    panic!("it was never warm");
 }
 
 #[tokio::test]
@@ -282,7 +298,7 @@ async fn processes_that_a_job_leaves_behind_are_ended_and_those_of_before_are_ke
     let pids = lines_of(&pids, 3).await;
     until_gone(&pids[0]).await;
     until_gone(&pids[1]).await;
-    assert!(runs(&pids[2]), "a helper of the handler lives as long as its context");
+    assert!(is_alive(&pids[2]), "a helper of the handler lives as long as its context");
     fixture.runner.close().await;
     assert!(!exists(&pids[2]));
 }

@@ -1,6 +1,7 @@
 //! A runner in a private directory, jobs to give it, and a record of what it reports.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -16,9 +17,18 @@ use windlass_core::{
     TypeKey,
 };
 use windlass_runner::{Bounds, IsolationOptions, LocalRunner, Options};
+use windlass_test_kit::folder::whole_lines;
+use windlass_test_kit::process::is_alive;
+use windlass_test_kit::wait::{PATIENCE, eventually, in_time};
 
-/// Longer than anything takes here; a test that waits so long has failed.
-pub(crate) const LONG: Duration = Duration::from_secs(120);
+/// Time limits for handlers that must have come to some point before they are ended. A busy machine
+/// may not let them within a short one; whoever sees that tries the next.
+pub(crate) const LIMITS: [Duration; 4] = [
+    Duration::from_secs(1),
+    Duration::from_secs(4),
+    Duration::from_secs(16),
+    Duration::from_secs(64),
+];
 pub(crate) const LOG_BYTES_MAX: usize = 64 * 1024;
 
 pub(crate) struct Fixture {
@@ -107,7 +117,7 @@ pub(crate) enum Event {
 
 impl Run {
     pub(crate) async fn next(&mut self) -> Option<Event> {
-        tokio::time::timeout(LONG, self.events.recv()).await.expect("a report comes")
+        in_time("a report comes", self.events.recv()).await
     }
 
     pub(crate) async fn started(&mut self) -> JobId {
@@ -247,7 +257,7 @@ pub(crate) fn job(payload: &[u8]) -> Assignment {
         progress: None,
     };
     let payload = Payload::Inline(Bytes::copy_from_slice(payload));
-    Assignment { job, payload, timeout: LONG, live: Arc::default() }
+    Assignment { job, payload, timeout: PATIENCE, live: Arc::default() }
 }
 
 pub(crate) fn limited(mut assignment: Assignment, timeout: Duration) -> Assignment {
@@ -268,35 +278,17 @@ pub(crate) fn check_ended(report: &Report, status: u16, stopped: Option<Stop>) {
 
 /// Whether the process is there, alive or not yet reaped.
 pub(crate) fn exists(pid: &str) -> bool {
-    std::path::Path::new("/proc").join(pid.trim()).exists()
-}
-
-/// Whether the process is alive.
-pub(crate) fn runs(pid: &str) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    Path::new("/proc").join(pid.trim()).exists()
 }
 
 /// Waits until the process does not run any more; its parent may still have to reap it.
 pub(crate) async fn until_gone(pid: &str) {
-    let gone = async {
-        while runs(pid) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(LONG, gone).await.unwrap_or_else(|_| panic!("{pid} is still there"));
+    let pid = pid.trim();
+    eventually(&format!("{pid} ends"), || (!is_alive(pid)).then_some(())).await;
 }
 
 /// Waits for the lines that a handler writes into a file.
-pub(crate) async fn lines_of(path: &std::path::Path, count: usize) -> Vec<String> {
-    let read = async {
-        loop {
-            let text = std::fs::read_to_string(path).unwrap_or_default();
-            if text.ends_with('\n') && text.lines().count() >= count {
-                return text.lines().map(str::to_owned).collect();
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(LONG, read).await.expect("the handler writes its lines")
+pub(crate) async fn lines_of(path: &Path, count: usize) -> Vec<String> {
+    let what = format!("{count} lines in {}", path.display());
+    eventually(&what, || Some(whole_lines(path)).filter(|lines| lines.len() >= count)).await
 }

@@ -1,13 +1,14 @@
 //! Handlers of `http`, one job a request.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use windlass_core::limit::RESULT_BYTES_MAX;
 use windlass_core::runner::{Report, Stop};
 use windlass_core::{Json, Lang, Runner};
 
-use crate::harness::{Event, MadePieces, check_ended, fixture, in_pieces, job, limited, spec};
+use crate::harness::{
+    Event, LIMITS, MadePieces, check_ended, fixture, in_pieces, job, limited, spec,
+};
 use crate::server::{Reply, Request, Server, answer};
 
 fn data(report: &Report) -> Option<&str> {
@@ -129,10 +130,7 @@ async fn what_is_not_http_is_an_error() {
 
 #[tokio::test]
 async fn no_connection_is_an_error_with_the_reason_and_without_secrets() {
-    // The port was free a moment ago, and nothing listens on it.
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    drop(listener);
+    let port = windlass_test_kit::port::free_port();
     let url = format!("http://user:secret@127.0.0.1:{port}/x?token=secret");
     let report = fixture().run(spec(Lang::Http, &url), b"").await;
     check_ended(&report, 500, None);
@@ -151,12 +149,18 @@ async fn https_to_a_server_that_does_not_speak_it_is_an_error() {
 
 #[tokio::test]
 async fn s2_30_no_answer_in_time_ends_the_request() {
-    let mut server = Server::start(|_| Reply::Hang).await;
-    let jobs = vec![limited(job(b"x"), Duration::from_millis(200))];
-    let (_, report) = fixture().begin(spec(Lang::Http, &server.url()), jobs).ended().await;
-    check_ended(&report, 500, Some(Stop::TimedOut));
-    assert!(report.log.to_string().contains("timed out"), "{}", report.log);
-    server.client_gone().await;
+    for limit in LIMITS {
+        let mut server = Server::start(|_| Reply::Hang).await;
+        let jobs = vec![limited(job(b"x"), limit)];
+        let (_, report) = fixture().begin(spec(Lang::Http, &server.url()), jobs).ended().await;
+        check_ended(&report, 500, Some(Stop::TimedOut));
+        assert!(report.log.to_string().contains("timed out"), "{}", report.log);
+        if server.was_asked() {
+            server.client_gone().await;
+            return;
+        }
+    }
+    panic!("it never asked before its limit");
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+use windlass_test_kit::wait::in_time;
 
 /// A request as it arrived.
 #[derive(Debug, Clone)]
@@ -57,14 +58,17 @@ impl Server {
     }
 
     pub(crate) async fn request(&mut self) -> Request {
-        let next = tokio::time::timeout(crate::harness::LONG, self.requests.recv()).await;
-        next.expect("a request comes").unwrap()
+        in_time("a request comes", self.requests.recv()).await.unwrap()
+    }
+
+    /// Whether another request has come.
+    pub(crate) fn was_asked(&mut self) -> bool {
+        self.requests.try_recv().is_ok()
     }
 
     /// Waits until a client has closed its connection.
     pub(crate) async fn client_gone(&mut self) {
-        let next = tokio::time::timeout(crate::harness::LONG, self.gone.recv()).await;
-        next.expect("the client goes away").unwrap();
+        in_time("the client goes away", self.gone.recv()).await.unwrap();
     }
 }
 

@@ -1,14 +1,12 @@
 //! Time limits, stops from outside, and that nothing survives an attempt.
 
-use std::time::Duration;
-
 use windlass_core::runner::Stop;
 use windlass_core::{Lang, Runner};
+use windlass_test_kit::folder::whole_lines;
 
-use crate::harness::{Event, Fixture, check_ended, exists, fixture, job, limited, lines_of, spec};
-
-/// Long enough for a script to write down its processes, on a machine that is busy, too.
-const LIMIT: Duration = Duration::from_secs(3);
+use crate::harness::{
+    Event, Fixture, LIMITS, check_ended, exists, fixture, job, limited, lines_of, spec,
+};
 
 /// Starts a process in a new session, whose parents are gone, and writes its id into `pids`.
 const DAEMON: &str = "(setsid sh -c 'echo $$ >> \"$0\"; exec sleep 1000' \"$PIDS\" &)\n";
@@ -23,32 +21,39 @@ async fn pids(fixture: &Fixture, count: usize) -> Vec<String> {
     lines_of(&fixture.scratch.path().join("pids"), count).await
 }
 
+/// Runs the script into a time limit that lets it write down all its processes; the log.
+async fn ended_at_its_limit(body: &str, processes: usize) -> String {
+    for limit in LIMITS {
+        let fixture = fixture();
+        let jobs = vec![limited(job(b""), limit)];
+        let (_, report) = fixture.begin(script(&fixture, body), jobs).ended().await;
+        check_ended(&report, 500, Some(Stop::TimedOut));
+        let pids = whole_lines(&fixture.scratch.path().join("pids"));
+        for pid in &pids {
+            assert!(!exists(pid), "{pid}");
+        }
+        if pids.len() >= processes {
+            let said = format!("[windlass] timed out after {}s\n", limit.as_secs());
+            let log = report.log.to_string();
+            return log.strip_suffix(&said).unwrap_or_else(|| panic!("{log}")).to_owned();
+        }
+    }
+    panic!("it never had {processes} processes before its limit");
+}
+
 #[tokio::test]
 async fn s2_30_a_hung_job_is_killed_at_its_time_limit_with_its_children() {
-    let fixture = fixture();
-    let body = "echo $$ >> $PIDS; sleep 1000 & echo $! >> $PIDS; echo hanging; wait";
-    let jobs = vec![limited(job(b""), LIMIT)];
-    let (_, report) = fixture.begin(script(&fixture, body), jobs).ended().await;
-    check_ended(&report, 500, Some(Stop::TimedOut));
-    assert_eq!(report.log.to_string(), "hanging\n[windlass] timed out after 3s\n");
-    for pid in pids(&fixture, 2).await {
-        assert!(!exists(&pid), "{pid}");
-    }
+    let body = "echo hanging; echo $$ >> $PIDS; sleep 1000 & echo $! >> $PIDS; wait";
+    assert_eq!(ended_at_its_limit(body, 2).await, "hanging\n");
 }
 
 #[tokio::test]
 async fn s2_30_a_time_limit_ends_what_left_the_session_and_ignores_signals() {
-    let fixture = fixture();
     let stubborn = "trap '' TERM HUP INT\necho $$ >> $PIDS\n";
     let nested =
         "setsid sh -c 'trap \"\" TERM; setsid sleep 1000 & echo $! >> \"$0\"; wait' $PIDS &";
     let body = format!("{stubborn}{DAEMON}{nested}\nwhile :; do sleep 1000; done");
-    let jobs = vec![limited(job(b""), LIMIT)];
-    let (_, report) = fixture.begin(script(&fixture, &body), jobs).ended().await;
-    check_ended(&report, 500, Some(Stop::TimedOut));
-    for pid in pids(&fixture, 3).await {
-        assert!(!exists(&pid), "{pid}");
-    }
+    ended_at_its_limit(&body, 3).await;
 }
 
 #[tokio::test]
