@@ -8,7 +8,7 @@ use mongodb::bson::oid::ObjectId;
 use serde_json::json;
 
 use crate::harness::{
-    Dialect, Fields, Home, ORPHAN_AFTER, PATIENCE, Program, Proxy, is_alive, until,
+    Dialect, Fields, Home, PATIENCE, Program, Proxy, is_alive, longer_lease, short_lease, until,
 };
 
 fn runs(home: &Home) -> HashMap<ObjectId, usize> {
@@ -32,7 +32,8 @@ impl Control {
         let way = Proxy::to(&home.mongo.host());
         // Made after the others were started: they do not know its plugin.
         let task = home.add(home.line(&home.gated(), 1), 1)[0];
-        let keys = json!({"mongohost": way.mongohost(), "orphan_after": 2.0 * ORPHAN_AFTER});
+        let mut keys = longer_lease();
+        keys["mongohost"] = json!(way.mongohost());
         let den = home.den_with("control", keys);
         Self { way, pid: home.began(task), _den: den }
     }
@@ -50,8 +51,10 @@ fn results_wait_for_a_database_that_was_killed() {
     let homes = [seed.beside(), seed];
     let queues = [0, 1].map(|at: usize| homes[at].line(&homes[at].gated(), 4));
     let tasks = [0, 1].map(|at: usize| homes[at].add(queues[at], 2));
-    let mut dens: Vec<Program> =
-        homes.iter().flat_map(|home| ["one", "two"].map(|name| home.den(name))).collect();
+    let mut dens: Vec<Program> = homes
+        .iter()
+        .flat_map(|home| ["one", "two"].map(|name| home.den_with(name, short_lease())))
+        .collect();
     for (home, tasks) in homes.iter().zip(&tasks) {
         for task in tasks {
             home.began(*task);
@@ -84,7 +87,7 @@ fn a_database_killed_under_load_loses_nothing_and_runs_nothing_twice() {
     let home = Home::own(Dialect::Released);
     let queue = home.line(&home.plugin("default", "note ran; say 1"), 6);
     let tasks = home.add(queue, 60);
-    let _dens = ["one", "two"].map(|name| home.den(name));
+    let _dens = ["one", "two"].map(|name| home.den_with(name, short_lease()));
     for part in [10, 25, 40] {
         until("some have run", || runs(&home).len() >= part);
         home.mongo.server().kill();

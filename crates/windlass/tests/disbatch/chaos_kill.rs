@@ -6,10 +6,9 @@ use std::collections::{HashMap, HashSet};
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{DateTime, doc};
-use serde_json::json;
 
 use crate::harness::{
-    Dialect, Fields, Foreign, Home, Program, Rule, Watch, in_both, status_of, until,
+    Dialect, Fields, Foreign, Home, Program, Rule, Watch, in_both, short_lease, status_of, until,
 };
 
 const OURS: [&str; 2] = ["one", "two"];
@@ -89,13 +88,14 @@ fn ended(home: &Home) -> usize {
 
 /// Kills a node and starts it again at once, in turns; then waits for the end of all tasks.
 fn kill_in_turns(home: &Home) {
-    let mut dens: Vec<Program> = OURS.iter().map(|name| home.den(name)).collect();
+    let mut dens: Vec<Program> =
+        OURS.iter().map(|name| home.den_with(name, short_lease())).collect();
     for kill in 0..KILLS {
         let goal = (kill + 1) * 2 * TASKS / (KILLS + 2);
         until("some more have ended", || ended(home) >= goal);
         let victim = kill % dens.len();
         dens[victim].kill();
-        dens[victim] = home.den_unentered(OURS[victim], json!({}));
+        dens[victim] = home.den_unentered(OURS[victim], short_lease());
     }
     until("all have ended", || ended(home) == 2 * TASKS);
 }
@@ -174,7 +174,8 @@ fn run(home: &Home, with_foreign: bool) {
     let most = check_history(home, &load);
     // A foreign node may leave ours little to do.
     assert!(most > usize::from(!with_foreign), "{most} of a queue at most");
-    assert!(seen.looks > 20 && seen.most.values().all(|most| *most > 0), "{seen:?}");
+    // On a busy machine a look may miss everything of one rule; the history above misses nothing.
+    assert!(seen.looks > 20 && seen.most.values().any(|most| *most > 0), "{seen:?}");
     if with_foreign {
         let theirs = home.mongo.count_now("tasks", doc! {"node": FOREIGN, "status": 1});
         let ours = home.mongo.count_now("tasks", doc! {"node": {"$in": OURS.to_vec()}});

@@ -4,7 +4,7 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{DateTime, doc};
 use serde_json::json;
 
-use crate::harness::{Fields, Home, ORPHAN_AFTER, in_both, skewed, until};
+use crate::harness::{Fields, Home, in_both, short_lease, skewed, until};
 
 const MINUTE: i64 = 60_000;
 
@@ -24,7 +24,9 @@ fn claimed(home: &Home, queue: ObjectId, minutes_ago: i64) -> ObjectId {
 /// A node that takes the database for being so many minutes ahead of this host.
 fn node(home: &Home, name: &str, ahead: i64) -> crate::harness::Program {
     let host = skewed(&home.mongo.host(), ahead * MINUTE);
-    home.den_with(name, json!({"mongohost": host}))
+    let mut keys = short_lease();
+    keys["mongohost"] = json!(host);
+    home.den_with(name, keys)
 }
 
 #[test]
@@ -58,8 +60,7 @@ fn a_claim_is_as_old_as_the_database_says() {
         let queue = home.line(&home.ok(), 9);
         let young = claimed(&home, queue, 6);
         let mut fast = node(&home, "fast", -7);
-        #[expect(clippy::cast_possible_truncation, reason = "a few seconds")]
-        home.passes("fast", ORPHAN_AFTER.ceil() as usize + 1);
+        home.outlasts_a_lease("fast");
         assert_eq!(home.status(young), -1, "for the database it is in the future");
         fast.stop();
         home.mongo.delete("tasks", young);
@@ -80,8 +81,7 @@ fn nodes_whose_clocks_disagree_hold_nobody_dead() {
             home.began(*task);
         }
         let mut two = node(&home, "two", -8);
-        #[expect(clippy::cast_possible_truncation, reason = "a few seconds")]
-        home.passes("two", ORPHAN_AFTER.ceil() as usize + 1);
+        home.outlasts_a_lease("two");
         assert_eq!([home.status(tasks[0]), home.status(tasks[1])], [0, 0]);
         home.open_all();
         home.all_reach(&tasks, 1);

@@ -3,7 +3,7 @@
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, doc};
 
-use crate::harness::{Fields, Home, until};
+use crate::harness::{Fields, Home, short_lease, until};
 
 fn counters(home: &Home, queue: ObjectId) -> (Option<i64>, Option<i64>) {
     let queue = home.mongo.get("queues", queue);
@@ -64,11 +64,11 @@ fn an_orphan_stays_to_be_done() {
     let home = Home::seed();
     let queue = home.line(&home.gated(), 1);
     let task = home.add(queue, 1)[0];
-    let mut one = home.den("one");
+    let mut one = home.den_with("one", short_lease());
     home.reaches(task, 0);
     become_counters(&home, queue, 1, 1);
     one.kill();
-    let _two = home.den("two");
+    let _two = home.den_with("two", short_lease());
     home.reaches(task, -6);
     home.passes("two", 1);
     assert_eq!(counters(&home, queue), (Some(1), Some(1)));

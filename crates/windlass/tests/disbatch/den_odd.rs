@@ -4,7 +4,7 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, DateTime, Document, doc};
 
-use crate::harness::{Dialect, Fields, Home, in_both, until};
+use crate::harness::{Dialect, Fields, Home, in_both, short_lease, until};
 
 /// A value of each kind.
 fn odd() -> Vec<Bson> {
@@ -244,7 +244,7 @@ fn odd_fields_of_ours_in_entries_hide_no_dead_node() {
             home.mongo.insert("nodes", entry);
         }
         let free = home.line(&home.ok(), 9);
-        let mut den = home.den("one");
+        let mut den = home.den_with("one", short_lease());
         home.all_reach(&dead, -6);
         still_works(&home, free);
         assert!(den.alive());

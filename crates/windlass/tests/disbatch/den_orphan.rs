@@ -5,7 +5,7 @@ use mongodb::bson::{Bson, DateTime, Document, doc};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::harness::{Beating, Fields, Home, ORPHAN_AFTER, in_both, is_alive, until};
+use crate::harness::{Beating, Fields, Home, in_both, is_alive, short_lease, until};
 
 const MINUTE: i64 = 60_000;
 
@@ -24,29 +24,17 @@ fn foreign(
     home.task_with(queue, status, doc! {"node": node, "mtime": mtime.into()})
 }
 
-/// A fifth of it is what a fence has for ending what runs before others hold a node dead, and a busy
-/// machine may need a second or two for that.
-fn slow() -> serde_json::Value {
-    json!({"orphan_after": 10})
-}
-
-/// Waits until a node has had the time to find everything dead that is.
-fn long_enough(home: &Home, node: &str) {
-    #[expect(clippy::cast_possible_truncation, reason = "a few seconds")]
-    home.passes(node, ORPHAN_AFTER.ceil() as usize + 1);
-}
-
 #[test]
 fn a_killed_nodes_tasks_are_orphaned_by_another_and_nothing_of_them_is_left_alive() {
     in_both(|home| {
         let tree = "sleep 1000 & echo $! > \"$home/child\"; gate; note survived; say 1";
         let queue = home.line(&home.plugin("default", tree), 1);
         let task = home.add(queue, 1)[0];
-        let mut one = home.den("one");
+        let mut one = home.den_with("one", short_lease());
         let parent = home.began(task);
         let child = std::fs::read_to_string(home.path("child")).unwrap().trim().parse().unwrap();
         let running = home.reaches(task, 0);
-        let _two = home.den("two");
+        let _two = home.den_with("two", short_lease());
         one.kill();
         let orphan = home.reaches(task, -6);
         assert!(!is_alive(parent) && !is_alive(child));
@@ -66,11 +54,11 @@ fn a_node_that_starts_again_finds_its_own_tasks() {
     in_both(|home| {
         let queue = home.line(&home.gated(), 2);
         let tasks = home.add(queue, 2);
-        let mut one = home.den("one");
+        let mut one = home.den_with("one", short_lease());
         let pids = [home.began(tasks[0]), home.began(tasks[1])];
         home.all_reach(&tasks, 0);
         one.kill();
-        let _again = home.den("one");
+        let _again = home.den_with("one", short_lease());
         home.all_reach(&tasks, -6);
         assert!(!pids.iter().any(|pid| is_alive(*pid)));
         home.open_all();
@@ -84,12 +72,12 @@ fn a_long_task_of_a_living_node_is_never_orphaned() {
     in_both(|home| {
         let queue = home.line(&home.gated(), 1);
         let task = home.add(queue, 1)[0];
-        let _one = home.den("one");
+        let _one = home.den_with("one", short_lease());
         home.began(task);
-        let _two = home.den("two");
+        let _two = home.den_with("two", short_lease());
         // As old as its `mtime` may ever get.
         home.mongo.set("tasks", task, doc! {"mtime": ago(600 * MINUTE)});
-        long_enough(&home, "two");
+        home.outlasts_a_lease("two");
         assert_eq!(home.status(task), 0);
         home.open(task);
         assert_eq!(home.reaches(task, 1).text("stdout"), Some("out"));
@@ -102,10 +90,10 @@ fn a_node_that_hangs_loses_its_tasks_and_does_no_harm_when_it_goes_on() {
     in_both(|home| {
         let queue = home.line(&home.gated(), 1);
         let task = home.add(queue, 1)[0];
-        let mut one = home.den_with("one", slow());
+        let mut one = home.den_with("one", short_lease());
         let pid = home.began(task);
         home.reaches(task, 0);
-        let _two = home.den_with("two", slow());
+        let _two = home.den_with("two", short_lease());
         one.signal(Signal::STOP);
         home.reaches(task, -6);
         assert!(!is_alive(pid));
@@ -133,8 +121,8 @@ fn foreign_running_tasks_are_never_orphaned() {
         let nodes = ["old", "absent", "one"];
         let tasks = nodes.map(|node| foreign(&home, queue, 0, node, ago(9000 * MINUTE)));
         let before = tasks.map(|task| home.mongo.get("tasks", task));
-        let _den = home.den("one");
-        long_enough(&home, "one");
+        let _den = home.den_with("one", short_lease());
+        home.outlasts_a_lease("one");
         assert_eq!(tasks.map(|task| home.mongo.get("tasks", task)), before);
     });
 }
@@ -178,12 +166,12 @@ fn foreign_claims_are_orphaned_when_they_are_old_and_their_node_is_silent() {
         ];
         let before = alive.map(|task| home.mongo.get("tasks", task));
         let began = DateTime::now();
-        let _den = home.den("one");
+        let _den = home.den_with("one", short_lease());
         for task in &dead {
             let orphan = home.reaches(*task, -6);
             assert!(orphan.date("mtime") >= Some(ago(MINUTE).min(began)), "{orphan}");
         }
-        long_enough(&home, "one");
+        home.outlasts_a_lease("one");
         assert_eq!(alive.map(|task| home.mongo.get("tasks", task)), before);
         drop(beating);
     });
@@ -206,10 +194,10 @@ fn a_clock_that_is_hours_off_makes_nobody_dead_or_alive() {
         let dead = foreign(&home, queue, -1, "dead-ahead", ago(6 * MINUTE));
         let good = home.add(queue, 2);
         home.mongo.set("tasks", good[0], doc! {"ctime": future, "mtime": future});
-        let _dens = ["one", "two"].map(|name| home.den(name));
+        let _dens = ["one", "two"].map(|name| home.den_with(name, short_lease()));
         home.all_reach(&good, 1);
         home.reaches(dead, -6);
-        long_enough(&home, "one");
+        home.outlasts_a_lease("one");
         assert_eq!(alive.map(|task| home.status(task)), [-1; 3]);
         for task in good {
             let ended: Document = home.mongo.get("tasks", task);
@@ -229,13 +217,13 @@ fn a_node_that_is_cut_off_is_dead_for_the_others_and_comes_back() {
     in_both(|home| {
         let queue = home.line(&home.gated(), 1);
         let way = crate::harness::Proxy::to(&home.mongo.host());
-        let mut keys = slow();
+        let mut keys = short_lease();
         keys["mongohost"] = json!(way.mongohost());
         let mut one = home.den_with("one", keys);
         let task = home.add(queue, 1)[0];
         let pid = home.began(task);
         home.reaches(task, 0);
-        let mut two = home.den_with("two", slow());
+        let mut two = home.den_with("two", short_lease());
         way.cut();
         home.reaches(task, -6);
         assert!(!is_alive(pid));

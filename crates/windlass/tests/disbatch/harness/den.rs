@@ -33,9 +33,25 @@ gate() {
 }
 "#;
 
-/// Short times, so that what depends on them happens within a test.
-pub(crate) const ORPHAN_AFTER: f64 = 3.0;
+/// Short, so that what depends on it happens within a test.
 const HEARTBEAT: f64 = 0.4;
+
+/// Long, because a node that a busy machine keeps from renewing its lease ends what it runs.
+const LONG_LEASE: f64 = 60.0;
+
+/// For tests that wait for a node to be held dead. A fifth of it is what a fence has for ending what
+/// runs before, and a busy machine may need a second or two for that.
+const SHORT_LEASE: f64 = 8.0;
+
+/// The key of a node that is soon held dead, and soon holds others dead.
+pub(crate) fn short_lease() -> Value {
+    json!({"orphan_after": SHORT_LEASE})
+}
+
+/// The same for a node that is held dead later than those.
+pub(crate) fn longer_lease() -> Value {
+    json!({"orphan_after": 2.0 * SHORT_LEASE})
+}
 
 impl Home {
     /// A program that is handed tasks in this way; answers its path, which is its name too.
@@ -97,7 +113,7 @@ impl Home {
             "plugins": &*self.plugins.lock().unwrap(),
             "temp_dir": self.path("temp"),
             "heartbeat": HEARTBEAT,
-            "orphan_after": ORPHAN_AFTER,
+            "orphan_after": LONG_LEASE,
             "stop_timeout": 1,
         })
     }
@@ -151,6 +167,18 @@ impl Home {
             let before = stamp();
             until("the node passes", || stamp() != before);
         }
+    }
+
+    /// Waits until the node has had the time to find everything dead that is: what was silent from
+    /// now on, and something that was, is found. For nodes with a short lease.
+    pub(crate) fn outlasts_a_lease(&self, name: &str) {
+        let boot = format!("silent-{:08x}", fastrand::u32(..));
+        let own = doc! {"boot": &boot, "beat": 1, "orphan_after": SHORT_LEASE, "host": "elsewhere"};
+        self.mongo.insert("nodes", doc! {"node": &boot, "windlass": own});
+        let held = doc! {"node": &boot, "windlass": {"boot": &boot, "run": "r"}};
+        let silent = self.task_with(self.line("/not/listed", 1), 0, held);
+        self.reaches(silent, -6);
+        self.passes(name, 1);
     }
 
     /// Waits until the task has this status; answers its document.

@@ -13,7 +13,7 @@ mod tls;
 mod watch;
 
 pub(crate) use client::client;
-pub(crate) use den::{Fields, ORPHAN_AFTER, in_both, status_of};
+pub(crate) use den::{Fields, in_both, longer_lease, short_lease, status_of};
 pub(crate) use foreign::{Beating, Foreign};
 pub(crate) use home::{DEMO, Dci, Dialect, Home, both};
 pub(crate) use http::{Http, form, oid};
