@@ -191,8 +191,8 @@ pub(crate) enum Answer {
     NoResult,
 }
 
-/// What a task ends with when its plugin was left to end by itself. `said` is what the program wrote
-/// to its own standard error: no output of the task, but the only trace of one that broke down.
+/// What a task ends with when its plugin was left to end by itself. `said` is what the program
+/// wrote to its own standard error: not the task's output, but all that is left of one that broke.
 pub(crate) fn judge(answer: Answer, exit: &Exit, said: &str) -> Verdict {
     let mut reply = match answer {
         Answer::Reply(reply) => reply,

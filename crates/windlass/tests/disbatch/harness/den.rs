@@ -39,8 +39,8 @@ const HEARTBEAT: f64 = 0.4;
 /// Long, because a node that a busy machine keeps from renewing its lease ends what it runs.
 const LONG_LEASE: f64 = 60.0;
 
-/// For tests that wait for a node to be held dead. A fifth of it is what a fence has for ending what
-/// runs before, and a busy machine may need a second or two for that.
+/// For tests that wait for a node to be held dead. A fifth of it is what a fence has for ending
+/// what runs before, and a busy machine may need a second or two for that.
 const SHORT_LEASE: f64 = 8.0;
 
 /// The key of a node that is soon held dead, and soon holds others dead.
