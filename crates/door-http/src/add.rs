@@ -2,6 +2,7 @@
 //! jobs (`add_text`, `add_binary`, `add_json`); options, the idempotency key and the answer are the
 //! same for all.
 
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
@@ -14,7 +15,7 @@ use windlass_core::{AddOptions, TypeKey};
 use windlass_engine::api::{AddJob, AddPayload, Added, Fingerprint, Idempotency};
 
 use crate::add_json::JobsBody;
-use crate::body::{self, Kind};
+use crate::body::{self, BUFFERED_BYTES_MAX, Buffered, Kind, Reader};
 use crate::door::Door;
 use crate::error::Failure;
 use crate::path::TypePath;
@@ -90,11 +91,26 @@ pub(crate) fn said(door: &Door, key: &TypeKey, parts: &Parts, form: &str) -> Res
 
 /// The options of a JSON add stand in its body, so none may stand in its query.
 pub(crate) fn said_in_body(key: &TypeKey, parts: &Parts) -> Result<Option<Keyed>, Failure> {
-    let query = Query::read(&parts.uri, crate::query::NONE).map_err(|mut failure| {
+    let query = Query::read(&parts.uri, &[]).map_err(|mut failure| {
         failure.message.push_str("; the options of a JSON add are fields of its jobs");
         failure
     })?;
     Keyed::read(&parts.headers, key, "json", &query)
+}
+
+/// A body of several jobs, whole, and digested.
+pub(crate) async fn whole(
+    door: &Door,
+    parts: &Parts,
+    body: Body,
+    too_large: &'static str,
+    keyed: &mut Option<Keyed>,
+) -> Result<Buffered, Failure> {
+    let bytes_max = BUFFERED_BYTES_MAX.min(door.body_bytes_max);
+    let reader = Reader::new(&parts.headers, body, bytes_max, too_large, door.body_timeout)?;
+    let whole = reader.whole(&door.memory).await?;
+    keyed.iter_mut().for_each(|keyed| keyed.update_body(&whole.bytes));
+    Ok(whole)
 }
 
 pub(crate) async fn accept(

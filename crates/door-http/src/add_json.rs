@@ -12,7 +12,6 @@ use windlass_core::{AddOptions, Clock, TypeKey};
 use windlass_engine::api::{AddJob, Added};
 
 use crate::add::{self, ADD_JOBS_MAX};
-use crate::body::{BUFFERED_BYTES_MAX, Reader};
 use crate::door::Door;
 use crate::error::Failure;
 use crate::json;
@@ -60,12 +59,7 @@ pub(crate) async fn add(
     body: Body,
 ) -> Result<Added, Failure> {
     let mut keyed = add::said_in_body(key, parts)?;
-    let bytes_max = BUFFERED_BYTES_MAX.min(door.body_bytes_max);
-    let reader = Reader::new(&parts.headers, body, bytes_max, TOO_LARGE, door.body_timeout)?;
-    let whole = reader.whole(&door.memory).await?;
-    if let Some(keyed) = &mut keyed {
-        keyed.update_body(&whole.bytes);
-    }
+    let whole = add::whole(door, parts, body, TOO_LARGE, &mut keyed).await?;
     let mut jobs = Vec::new();
     for (bytes, options) in read(&whole.bytes, &*door.clock)? {
         jobs.push(AddJob { payload: add::payload(door, bytes).await?, options });

@@ -9,7 +9,6 @@ use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
 use windlass_engine::api::{AddJob, AddPayload, Added};
 
 use crate::add::{self, ADD_JOBS_MAX, Said};
-use crate::body::{BUFFERED_BYTES_MAX, Reader};
 use crate::door::Door;
 use crate::error::Failure;
 
@@ -23,12 +22,7 @@ pub(crate) async fn add(
     body: Body,
 ) -> Result<Added, Failure> {
     let Said { options, mut keyed } = add::said(door, key, parts, "lines")?;
-    let bytes_max = BUFFERED_BYTES_MAX.min(door.body_bytes_max);
-    let reader = Reader::new(&parts.headers, body, bytes_max, TOO_LARGE, door.body_timeout)?;
-    let whole = reader.whole(&door.memory).await?;
-    if let Some(keyed) = &mut keyed {
-        keyed.update_body(&whole.bytes);
-    }
+    let whole = add::whole(door, parts, body, TOO_LARGE, &mut keyed).await?;
     let mut jobs = Vec::new();
     for line in Lines(whole.bytes.clone()) {
         if jobs.len() == ADD_JOBS_MAX {

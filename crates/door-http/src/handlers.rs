@@ -14,7 +14,7 @@ use crate::error::Failure;
 use crate::jobs;
 use crate::json::{self, NoBody};
 use crate::path::{TenantPath, TypePath};
-use crate::query::{self, Parameter, Query};
+use crate::query::{NoQuery, Parameter, Query};
 use crate::route::Route;
 use crate::wire_handler::{WireHandler, WireSpec, from_handler};
 
@@ -55,9 +55,8 @@ pub(crate) fn set_answer(id: HandlerId) -> Response {
 async fn list(
     State(door): State<Door>,
     TenantPath(tenant): TenantPath,
-    uri: Uri,
+    _: NoQuery,
 ) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
     let handlers = door.engine.handler_list(&tenant).await?;
     let wire: Vec<_> = handlers.iter().map(from_handler).collect();
     Ok(answer::json(StatusCode::OK, &wire))
@@ -66,10 +65,9 @@ async fn list(
 async fn put(
     State(door): State<Door>,
     TypePath(key): TypePath,
-    uri: Uri,
+    _: NoQuery,
     request: Request,
 ) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
     let whole = json::read(request, &door, HANDLER_BODY_BYTES_MAX).await?;
     let spec = json::parse::<WireSpec>(&whole.bytes)?.into_spec()?;
     Ok(set_answer(door.engine.handler_set(&key, spec).await?))
@@ -89,10 +87,9 @@ async fn get(
 async fn delete(
     State(door): State<Door>,
     TypePath(key): TypePath,
-    uri: Uri,
+    _: NoQuery,
     _: NoBody,
 ) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
     door.engine.handler_delete(&key).await?;
     Ok(answer::done())
 }

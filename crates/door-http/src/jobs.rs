@@ -19,7 +19,7 @@ use crate::error::Failure;
 use crate::json::{Command, NoBody};
 use crate::path::{JobPath, TenantPath};
 use crate::presence::Presence;
-use crate::query::{self, Parameter, Query};
+use crate::query::{NoQuery, Parameter, Query};
 use crate::route::{Route, WAIT_MAX};
 use crate::wire_job::{self, WireJob, WirePage};
 
@@ -112,8 +112,7 @@ async fn get(
     Ok(answer::json(StatusCode::OK, &wire_job::from_view(&view)))
 }
 
-async fn payload(State(door): State<Door>, job: JobPath, uri: Uri) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
+async fn payload(State(door): State<Door>, job: JobPath, _: NoQuery) -> Result<Response, Failure> {
     let mut reader = door.engine.job_payload(&job.tenant, job.id).await?;
     let bytes = reader.bytes();
     // The first piece is there before the status is, so that what fails early fails clearly.
@@ -141,10 +140,9 @@ async fn payload(State(door): State<Door>, job: JobPath, uri: Uri) -> Result<Res
 async fn cancel(
     State(door): State<Door>,
     job: JobPath,
-    uri: Uri,
+    _: NoQuery,
     _: NoBody,
 ) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
     door.engine.job_cancel(&job.tenant, job.id).await?;
     Ok(answer::done())
 }
@@ -152,10 +150,9 @@ async fn cancel(
 async fn retry(
     State(door): State<Door>,
     job: JobPath,
-    uri: Uri,
+    _: NoQuery,
     _: NoBody,
 ) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
     door.engine.job_retry(&job.tenant, job.id).await?;
     Ok(answer::done())
 }
@@ -163,10 +160,9 @@ async fn retry(
 async fn delete(
     State(door): State<Door>,
     job: JobPath,
-    uri: Uri,
+    _: NoQuery,
     _: NoBody,
 ) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
     door.engine.job_delete(&job.tenant, job.id).await?;
     Ok(answer::done())
 }
@@ -190,10 +186,9 @@ struct Requeued {
 async fn requeue(
     State(door): State<Door>,
     TenantPath(tenant): TenantPath,
-    uri: Uri,
+    _: NoQuery,
     Command(body): Command<RequeueBody>,
 ) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
     let key = TypeKey { tenant, name: TypeName::new(&body.r#type)? };
     let ended = JobState::from_name(&body.state).filter(|state| state.is_ended());
     let Some(state) = ended else {

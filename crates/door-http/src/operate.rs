@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -17,7 +17,7 @@ use crate::answer::{self, Done};
 use crate::door::Door;
 use crate::error::Failure;
 use crate::json::NoBody;
-use crate::query::{self, Query};
+use crate::query::NoQuery;
 use crate::route::Route;
 use crate::time::WireTime;
 
@@ -57,8 +57,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn healthz(uri: Uri) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
+async fn healthz(_: NoQuery) -> Result<Response, Failure> {
     Ok(answer::text("ok"))
 }
 
@@ -69,8 +68,7 @@ struct Ready {
     store: String,
 }
 
-async fn readyz(State(door): State<Door>, uri: Uri) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
+async fn readyz(State(door): State<Door>, _: NoQuery) -> Result<Response, Failure> {
     let readiness = door.engine.readiness().await;
     let status = match &readiness.journal {
         Ok(()) => StatusCode::OK,
@@ -81,30 +79,25 @@ async fn readyz(State(door): State<Door>, uri: Uri) -> Result<Response, Failure>
     Ok(answer::json(status, &ready))
 }
 
-async fn metrics(State(door): State<Door>, uri: Uri) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
+async fn metrics(State(door): State<Door>, _: NoQuery) -> Result<Response, Failure> {
     let body = Body::from(door.engine.metrics_text().await);
     Ok(answer::with_type(StatusCode::OK, HeaderValue::from_static(OPENMETRICS), body))
 }
 
-async fn openapi(State(door): State<Door>, uri: Uri) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
+async fn openapi(State(door): State<Door>, _: NoQuery) -> Result<Response, Failure> {
     Ok(answer::json_text(StatusCode::OK, door.openapi.clone()))
 }
 
-async fn events(uri: Uri) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
+async fn events(_: NoQuery) -> Result<Response, Failure> {
     Err(Failure::not_built("the stream of events"))
 }
 
-async fn stop(State(door): State<Door>, uri: Uri, _: NoBody) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
+async fn stop(State(door): State<Door>, _: NoQuery, _: NoBody) -> Result<Response, Failure> {
     door.engine.set_picking(false);
     Ok(answer::done())
 }
 
-async fn start(State(door): State<Door>, uri: Uri, _: NoBody) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
+async fn start(State(door): State<Door>, _: NoQuery, _: NoBody) -> Result<Response, Failure> {
     door.engine.set_picking(true);
     Ok(answer::done())
 }
@@ -149,8 +142,7 @@ struct WireCounts {
     cancelled: u64,
 }
 
-async fn status(State(door): State<Door>, uri: Uri) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
+async fn status(State(door): State<Door>, _: NoQuery) -> Result<Response, Failure> {
     let wire = from_status(door.engine.status().await, door.version);
     Ok(answer::json(StatusCode::OK, &wire))
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, Uri};
+use axum::http::StatusCode;
 use axum::response::Response;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -21,7 +21,7 @@ use crate::error::Failure;
 use crate::json::{self, Command};
 use crate::path::{JobPath, TenantPath};
 use crate::presence::Presence;
-use crate::query::{self, Query};
+use crate::query::NoQuery;
 use crate::route::{Route, WAIT_MAX};
 use crate::time::WireDuration;
 use crate::wire_job::{WireClaim, from_claim};
@@ -77,10 +77,9 @@ async fn claim(
     State(door): State<Door>,
     TenantPath(tenant): TenantPath,
     presence: Presence,
-    uri: Uri,
+    _: NoQuery,
     Command(body): Command<ClaimBody>,
 ) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
     let claim = body.into_claim(tenant)?;
     let pulled = tokio::select! {
         // Whoever waits is answered when the door closes; a claim that has jobs comes first.
@@ -127,10 +126,9 @@ struct RenewBody {
 async fn renew(
     State(door): State<Door>,
     job: JobPath,
-    uri: Uri,
+    _: NoQuery,
     Command(body): Command<RenewBody>,
 ) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
     let lease = lease(body.lease)?;
     door.engine.renew(lease_ref(job, body.token), lease).await?;
     Ok(answer::done())
@@ -157,10 +155,9 @@ fn given<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a RawVal
 async fn finish(
     State(door): State<Door>,
     job: JobPath,
-    uri: Uri,
+    _: NoQuery,
     request: Request,
 ) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
     let whole = json::read(request, &door, FINISH_BODY_BYTES_MAX).await?;
     let body: FinishBody<'_> = json::parse(&whole.bytes)?;
     let Some(status) = Status::new(body.status) else {
@@ -190,10 +187,9 @@ struct ReleaseBody {
 async fn release(
     State(door): State<Door>,
     job: JobPath,
-    uri: Uri,
+    _: NoQuery,
     Command(body): Command<ReleaseBody>,
 ) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
     let delay = body.delay.map_or(Duration::ZERO, |delay| delay.0);
     door.engine.release(lease_ref(job, body.token), delay).await?;
     Ok(answer::done())
@@ -212,10 +208,9 @@ struct ProgressBody {
 async fn progress(
     State(door): State<Door>,
     job: JobPath,
-    uri: Uri,
+    _: NoQuery,
     Command(body): Command<ProgressBody>,
 ) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
     let message = body.message.unwrap_or_default();
     door.engine.progress(lease_ref(job, body.token), body.percent, message).await?;
     Ok(answer::done())

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use axum::extract::FromRequestParts;
 use axum::http::Uri;
+use axum::http::request::Parts;
 use percent_encoding::percent_decode_str;
 
 use windlass_core::time::parse_duration;
@@ -17,7 +19,14 @@ pub(crate) struct Parameter {
 }
 
 /// For routes without parameters.
-pub(crate) const NONE: &[Parameter] = &[];
+pub(crate) struct NoQuery;
+
+impl<S: Send + Sync> FromRequestParts<S> for NoQuery {
+    type Rejection = Failure;
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<NoQuery, Failure> {
+        Query::read(&parts.uri, &[]).map(|_| NoQuery)
+    }
+}
 
 /// The parameters of one request. Every name is one that the route takes, and stands there once.
 #[derive(Debug, Default, PartialEq)]

@@ -2,7 +2,7 @@
 //! path, and an add takes any content type as lines.
 
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, Uri};
+use axum::http::StatusCode;
 use axum::response::Response;
 
 use crate::answer::{self, Done};
@@ -12,7 +12,7 @@ use crate::error::Failure;
 use crate::handlers::{HANDLER_BODY_BYTES_MAX, HandlerSet, set_answer};
 use crate::json::{self, NoBody};
 use crate::path::{SeedHandlerPath, SeedJobPath};
-use crate::query::{self, Parameter, Query};
+use crate::query::{NoQuery, Parameter, Query};
 use crate::route::Route;
 use crate::wire_handler::{WireHandler, WireSpec, from_handler, plain_spec};
 use crate::wire_job::{Ids, ids_text};
@@ -95,10 +95,9 @@ async fn handler_add(
 async fn handler_delete(
     State(door): State<Door>,
     SeedHandlerPath(key): SeedHandlerPath,
-    uri: Uri,
+    _: NoQuery,
     _: NoBody,
 ) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
     door.engine.handler_delete(&key).await?;
     Ok(answer::done())
 }
@@ -106,9 +105,8 @@ async fn handler_delete(
 async fn handler_get(
     State(door): State<Door>,
     SeedHandlerPath(key): SeedHandlerPath,
-    uri: Uri,
+    _: NoQuery,
 ) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
     let handler = door.engine.handler_get(&key, None).await?;
     Ok(answer::json(StatusCode::OK, &from_handler(&handler)))
 }

@@ -1,7 +1,7 @@
 //! Types: their numbers, their settings, and whether they are picked.
 
 use axum::extract::State;
-use axum::http::{StatusCode, Uri};
+use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -14,7 +14,7 @@ use crate::door::Door;
 use crate::error::Failure;
 use crate::json::{Command, NoBody};
 use crate::path::{TenantPath, TypePath};
-use crate::query::{self, Query};
+use crate::query::NoQuery;
 use crate::route::Route;
 use crate::time::WireTime;
 use crate::wire_handler::{WireSettings, from_settings};
@@ -76,9 +76,8 @@ fn from_stats(stats: &TypeStats) -> WireType<'_> {
 async fn list(
     State(door): State<Door>,
     TenantPath(tenant): TenantPath,
-    uri: Uri,
+    _: NoQuery,
 ) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
     let types = door.engine.types(&tenant).await?;
     let wire: Vec<_> = types.iter().map(from_stats).collect();
     Ok(answer::json(StatusCode::OK, &wire))
@@ -87,28 +86,22 @@ async fn list(
 async fn suspend(
     State(door): State<Door>,
     TypePath(key): TypePath,
-    uri: Uri,
+    _: NoQuery,
     _: NoBody,
 ) -> Result<Response, Failure> {
-    set_suspended(&door, &key, &uri, true).await
+    set_suspended(&door, &key, true).await
 }
 
 async fn resume(
     State(door): State<Door>,
     TypePath(key): TypePath,
-    uri: Uri,
+    _: NoQuery,
     _: NoBody,
 ) -> Result<Response, Failure> {
-    set_suspended(&door, &key, &uri, false).await
+    set_suspended(&door, &key, false).await
 }
 
-async fn set_suspended(
-    door: &Door,
-    key: &TypeKey,
-    uri: &Uri,
-    suspended: bool,
-) -> Result<Response, Failure> {
-    Query::read(uri, query::NONE)?;
+async fn set_suspended(door: &Door, key: &TypeKey, suspended: bool) -> Result<Response, Failure> {
     door.engine.type_suspend(key, suspended).await?;
     Ok(answer::done())
 }
@@ -116,10 +109,9 @@ async fn set_suspended(
 async fn settings_put(
     State(door): State<Door>,
     TypePath(key): TypePath,
-    uri: Uri,
+    _: NoQuery,
     Command(body): Command<WireSettings>,
 ) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
     door.engine.type_settings_put(&key, body.into_settings()?).await?;
     Ok(answer::done())
 }
@@ -127,9 +119,8 @@ async fn settings_put(
 async fn settings_get(
     State(door): State<Door>,
     TypePath(key): TypePath,
-    uri: Uri,
+    _: NoQuery,
 ) -> Result<Response, Failure> {
-    Query::read(&uri, query::NONE)?;
     let settings = door.engine.type_settings_get(&key).await?;
     Ok(answer::json(StatusCode::OK, &from_settings(&settings)))
 }

@@ -33,7 +33,7 @@ use windlass_core::{HandlerSpec, JobId, Json, Log, Payload, Status, TypeKey};
 
 use crate::http::{self, Answer, BINARY, Cut, Http, TEXT};
 use crate::payload::PayloadReader;
-use crate::process::stopped_before_start;
+use crate::process::is_wanted;
 use crate::stop::Watch;
 
 /// Most jobs in one request, whatever a handler asks for.
@@ -116,13 +116,7 @@ async fn wanted<'a>(
 ) -> Vec<&'a Assignment> {
     let mut wanted = Vec::with_capacity(jobs.len());
     for assignment in jobs {
-        let id = assignment.job.id;
-        if watch.shutdown() {
-            reports.returned(id).await;
-        } else if let Some(why) = watch.taken(id) {
-            reports.started(id).await;
-            reports.ended(id, stopped_before_start(why)).await;
-        } else {
+        if is_wanted(assignment.job.id, watch, reports).await {
             wanted.push(assignment);
         }
     }

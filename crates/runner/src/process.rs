@@ -76,25 +76,21 @@ impl Processes {
     pub(crate) async fn run(&self, batch: Batch, watch: &mut Watch, reports: &dyn Reports) {
         for assignment in batch.jobs {
             let id = assignment.job.id;
-            if watch.shutdown() {
-                reports.returned(id).await;
-            } else if let Some(why) = watch.taken(id) {
-                reports.started(id).await;
-                reports.ended(id, stopped_before_start(why)).await;
-            } else {
-                let payload = PayloadReader::open(id, &assignment.payload, &batch.pieces).await;
-                let started = match payload {
-                    Ok(payload) => self.start(&batch.handler, &assignment, payload, watch).await,
-                    Err(reason) => Err(reason),
-                };
-                match started {
-                    Ok(attempt) => {
-                        self.supervise(attempt, &batch.handler, &assignment, watch, reports).await;
-                    }
-                    Err(reason) => {
-                        tracing::warn!(job = %id, %reason, "a job was not started and goes back");
-                        reports.returned(id).await;
-                    }
+            if !is_wanted(id, watch, reports).await {
+                continue;
+            }
+            let payload = PayloadReader::open(id, &assignment.payload, &batch.pieces).await;
+            let started = match payload {
+                Ok(payload) => self.start(&batch.handler, &assignment, payload, watch).await,
+                Err(reason) => Err(reason),
+            };
+            match started {
+                Ok(attempt) => {
+                    self.supervise(attempt, &batch.handler, &assignment, watch, reports).await;
+                }
+                Err(reason) => {
+                    tracing::warn!(job = %id, %reason, "a job was not started and goes back");
+                    reports.returned(id).await;
                 }
             }
         }
@@ -166,6 +162,23 @@ impl Processes {
         let (log, emitted) = output.finish();
         reports.ended(id, Report { status, stopped, data: None, log, emitted, run_time }).await;
     }
+}
+
+/// Whether a job whose turn has come is to run; one that nobody wants any more is reported.
+pub(crate) async fn is_wanted(id: JobId, watch: &mut Watch, reports: &dyn Reports) -> bool {
+    if watch.shutdown() {
+        reports.returned(id).await;
+        return false;
+    }
+    let Some(why) = watch.taken(id) else { return true };
+    report_stopped(id, why, reports).await;
+    false
+}
+
+/// The job was stopped before its turn came.
+pub(crate) async fn report_stopped(id: JobId, why: Stop, reports: &dyn Reports) {
+    reports.started(id).await;
+    reports.ended(id, stopped_before_start(why)).await;
 }
 
 /// The report of a job that was stopped before its turn came.

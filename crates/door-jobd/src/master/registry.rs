@@ -193,6 +193,22 @@ fn drop_repeated(names: &mut Vec<String>) {
 }
 
 #[cfg(test)]
+pub(crate) mod fixture {
+    use super::*;
+
+    /// Worker 1 serves a, worker 2 serves a and b.
+    pub(crate) fn registry() -> Registry<()> {
+        let mut registry = Registry::new();
+        for (id, targets) in [(1, vec!["a"]), (2, vec!["a", "b"])] {
+            let targets = Some(targets.into_iter().map(str::to_owned).collect());
+            let (name, address) = (format!("w{id}"), "127.0.0.1".to_owned());
+            registry.register(Worker { id, name, address, port: 1, targets, peer: () });
+        }
+        registry
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -109,21 +109,11 @@ impl Sent {
 
 #[cfg(test)]
 mod tests {
+    use super::super::registry::fixture::registry;
     use super::*;
 
     fn json(text: &str) -> Json {
         serde_json::from_str(text).unwrap()
-    }
-
-    /// Workers 1 and 2 serve a, worker 2 also b.
-    fn registry() -> Registry<()> {
-        let mut registry = Registry::new();
-        for (id, targets) in [(1, vec!["a"]), (2, vec!["a", "b"])] {
-            let targets = Some(targets.into_iter().map(str::to_owned).collect());
-            let (name, address) = (format!("w{id}"), "127.0.0.1".to_owned());
-            registry.register(Worker { id, name, address, port: 1, targets, peer: () });
-        }
-        registry
     }
 
     /// The answer to a request, when the two workers say this.

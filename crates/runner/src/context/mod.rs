@@ -31,7 +31,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use windlass_core::runner::{Assignment, Batch, Pieces, Reports, Stop};
+use windlass_core::runner::{Assignment, Batch, Pieces, Reports};
 use windlass_core::{Clock, Handler, HandlerId};
 
 use self::flight::Flight;
@@ -45,7 +45,7 @@ use self::turn::{After, Around, Turn};
 use crate::Options;
 use crate::isolate::{Isolation, set_cpu_budget};
 use crate::output::Output;
-use crate::process::stopped_before_start;
+use crate::process::report_stopped;
 use crate::scratch::Scratch;
 use crate::stop::Watch;
 
@@ -119,7 +119,7 @@ impl Contexts {
                 }
                 Err((Unready::Stopped(why), _)) => {
                     if let Some(assignment) = waiting.pop_front() {
-                        report_stopped(&assignment, why, reports).await;
+                        report_stopped(assignment.job.id, why, reports).await;
                     }
                 }
                 Err((Unready::Broken { reason, .. }, output)) => {
@@ -230,14 +230,9 @@ async fn drop_stopped(
     let why = waiting.front().and_then(|assignment| watch.taken(assignment.job.id));
     let stopped = why.and_then(|why| Some((waiting.pop_front()?, why)));
     if let Some((assignment, why)) = &stopped {
-        report_stopped(assignment, *why, reports).await;
+        report_stopped(assignment.job.id, *why, reports).await;
     }
     stopped.is_some()
-}
-
-async fn report_stopped(assignment: &Assignment, why: Stop, reports: &dyn Reports) {
-    reports.started(assignment.job.id).await;
-    reports.ended(assignment.job.id, stopped_before_start(why)).await;
 }
 
 /// No context can be had for the handler: it failed each of these jobs.

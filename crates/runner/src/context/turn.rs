@@ -21,7 +21,7 @@ use super::message::{Answer, Kind, Stage};
 use super::process::Heard;
 use super::start::{Context, GARBAGE, obituary};
 use crate::output::Stream;
-use crate::process::stopped_before_start;
+use crate::process::report_stopped;
 use crate::stop::Watch;
 
 /// A context that wrote nothing to its ordinary outputs for so many jobs is not asked to mark them.
@@ -241,8 +241,7 @@ impl<'a> Turn<'a> {
     async fn skip(&mut self, id: JobId, why: Stop) {
         let Some(at) = self.ids.iter().position(|known| *known == id) else { return };
         if why != Stop::Shutdown && self.flights[at].take().is_some() {
-            self.around.reports.started(id).await;
-            self.around.reports.ended(id, stopped_before_start(why)).await;
+            report_stopped(id, why, self.around.reports).await;
         }
     }
 

@@ -29,12 +29,8 @@ impl Work for HandBack<'_> {
         accepted.retain(|row| row.status == "accepted");
         let accepted = accepted.iter().map(|row| row.id).collect();
         let ours = scene.ours(session, accepted).await?;
-        for was in [Was::Waiting, Was::Manual] {
-            let rows = self.rows.iter().filter(|row| row.was == was);
-            let ids = rows.map(|row| row.id).filter(|id| ours.binary_search(id).is_ok());
-            let ids: Vec<u64> = ids.collect();
-            scene.update(session, &ids, &format!("status = '{}'", was.status())).await?;
-        }
+        let is_ours = |row: &&Row| ours.binary_search(&row.id).is_ok();
+        scene.put_back(session, self.rows.iter().filter(is_ours)).await?;
         scene.unmark(session, &ours).await
     }
 }
@@ -139,11 +135,7 @@ impl Recover<'_> {
         recovered: &Recovered,
         again: &[u64],
     ) -> Result<(), Fault> {
-        for was in [Was::Waiting, Was::Manual] {
-            let rows = recovered.back.iter().filter(|row| row.was == was);
-            let ids: Vec<u64> = rows.map(|row| row.id).collect();
-            scene.update(session, &ids, &format!("status = '{}'", was.status())).await?;
-        }
+        scene.put_back(session, recovered.back.iter()).await?;
         scene.update(session, again, NOT_STARTED).await?;
         let nothing = Output::default();
         let (_, stderr) = fit::outputs(scene.shape, &nothing, &nothing, Some(self.reason));

@@ -233,6 +233,34 @@ impl Scene<'_> {
         Ok(locked)
     }
 
+    /// Locks rows by their ids, and tells which of them are ours.
+    async fn lock_ours(
+        &self,
+        session: &mut dyn Session,
+        mut ids: Vec<u64>,
+    ) -> Result<(Vec<Locked>, Vec<u64>), Fault> {
+        // All who lock rows do it in the same order, so that no two wait for each other.
+        ids.sort_unstable();
+        let locked = self.lock_rows(session, &ids, true).await?;
+        let there = locked.iter().map(|row| row.id).collect();
+        let ours = self.ours(session, there).await?;
+        Ok((locked, ours))
+    }
+
+    /// Rows become what they were.
+    async fn put_back(
+        &self,
+        session: &mut dyn Session,
+        rows: impl Iterator<Item = &Row> + Clone + Send,
+    ) -> Result<(), Fault> {
+        for was in [Was::Waiting, Was::Manual] {
+            let rows = rows.clone().filter(|row| row.was == was);
+            let ids: Vec<u64> = rows.map(|row| row.id).collect();
+            self.update(session, &ids, &format!("status = '{}'", was.status())).await?;
+        }
+        Ok(())
+    }
+
     /// Which of these ids have our mark; all, where there are no marks.
     async fn ours(&self, session: &mut dyn Session, ids: Vec<u64>) -> Result<Vec<u64>, Fault> {
         if !self.marks || ids.is_empty() {

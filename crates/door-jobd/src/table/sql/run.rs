@@ -31,11 +31,7 @@ impl Work for Start<'_> {
         scene: &Scene<'_>,
         session: &mut dyn Session,
     ) -> Result<Vec<u64>, Fault> {
-        let mut ids = self.ids.to_vec();
-        ids.sort_unstable();
-        let there = scene.lock_rows(session, &ids, true).await?;
-        let there = there.iter().map(|row| row.id).collect();
-        let ours = scene.ours(session, there).await?;
+        let (_, ours) = scene.lock_ours(session, self.ids.to_vec()).await?;
         let now = self.now;
         let set = format!("status = 'running', result = 'ok', time_started = {now}");
         scene.update(session, &ours, &set).await?;
@@ -99,11 +95,8 @@ impl Work for Finish<'_> {
         scene: &Scene<'_>,
         session: &mut dyn Session,
     ) -> Result<Vec<Unwritten>, Fault> {
-        let mut ids: Vec<u64> = self.ends.iter().map(|end| end.id).collect();
-        ids.sort_unstable();
-        let locked = scene.lock_rows(session, &ids, true).await?;
-        let there = locked.iter().map(|row| row.id).collect();
-        let ours = scene.ours(session, there).await?;
+        let ids = self.ends.iter().map(|end| end.id).collect();
+        let (locked, ours) = scene.lock_ours(session, ids).await?;
         let is_ours = |end: &&End| ours.binary_search(&end.id).is_ok();
         let mut alike: HashMap<Written, Vec<u64>> = HashMap::new();
         for end in self.ends.iter().filter(is_ours) {
