@@ -22,7 +22,7 @@ use windlass_engine::{Engine, Error, Options};
 
 use fake::{Daemon, handler, jobs, key};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = windlass_test_kit::wait::PATIENCE;
 
 async fn ended(daemon: &Daemon, key: &TypeKey, id: windlass_core::JobId) -> State {
     let view = daemon.engine.job_wait(&key.tenant, id, PATIENCE).await.unwrap();

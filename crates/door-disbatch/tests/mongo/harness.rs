@@ -8,6 +8,7 @@ use windlass_door_disbatch::database::{Database, Me, Process};
 use windlass_door_disbatch::dialect::Dialect;
 use windlass_door_disbatch::doc::Queue;
 use windlass_door_disbatch::gridfs::{LoadError, Reader};
+pub(crate) use windlass_test_kit::wait::pause;
 
 pub(crate) const BOTH: [Dialect; 2] = [Dialect::Seed, Dialect::Released];
 
@@ -27,11 +28,6 @@ pub(crate) fn process() -> Process {
         orphan_after: Duration::from_secs(30),
         version: "1.0".to_owned(),
     }
-}
-
-/// Between two looks of somebody who waits for a change in the database.
-pub(crate) async fn pause() {
-    tokio::time::sleep(Duration::from_millis(20)).await;
 }
 
 pub(crate) async fn insert(db: &Database, collection: &str, document: Document) {

@@ -18,12 +18,10 @@ use windlass_door_disbatch::dialect::Dialect;
 use windlass_door_disbatch::doc::Queue;
 use windlass_door_disbatch::task::{EndHandle, Parts, Ran, Temp, Work, ender, run};
 use windlass_runner::CommandLauncher;
+use windlass_test_kit::process;
+pub(crate) use windlass_test_kit::wait::eventually as until;
 
 use crate::base::{collection, fresh};
-
-/// Nothing takes longer unless it never happens.
-const PATIENCE: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// `$dir` is the test's directory, `$task` what came with `--task`.
 const PROLOGUE: &str = r#"#!/bin/sh
@@ -35,7 +33,7 @@ while [ $# -gt 0 ]; do
 done
 answer() { case "$task" in /*) printf '%s' "$1" > "${task%.json}-response.json";; esac; }
 begin() { echo $$ > "$dir/part"; mv "$dir/part" "$dir/began"; }
-gate() { begin; while [ ! -e "$dir/open" ]; do sleep 0.02; done; }
+gate() { begin; while [ -e "$dir" ] && [ ! -e "$dir/open" ]; do sleep 0.02; done; }
 "#;
 
 /// A fence that is only told what happened.
@@ -207,23 +205,8 @@ impl Bench {
     }
 }
 
-pub(crate) async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let looking = async {
-        loop {
-            if let Some(found) = look() {
-                return found;
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
-    };
-    let found = tokio::time::timeout(PATIENCE, looking).await;
-    found.unwrap_or_else(|_| panic!("waited in vain: {what}"))
-}
-
 pub(crate) fn is_alive(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());
-    !matches!(state, None | Some("Z" | "X"))
+    process::is_alive(pid)
 }
 
 pub(crate) fn text<'a>(document: &'a Document, name: &str) -> Option<&'a str> {

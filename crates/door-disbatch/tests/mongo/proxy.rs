@@ -3,7 +3,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, copy_bidirectional};
@@ -12,9 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use windlass_door_disbatch::database::Database;
-
-/// Nothing takes longer unless it never happens.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+use windlass_test_kit::wait::in_time;
 
 /// A number of the server's for an error that is nobody's fault but the command's.
 const BAD_VALUE: i32 = 2;
@@ -107,8 +104,7 @@ impl Handle {
 
 async fn reach(counter: &watch::Sender<usize>, goal: usize, what: &str) {
     let mut counter = counter.subscribe();
-    let reached = tokio::time::timeout(PATIENCE, counter.wait_for(|count| *count >= goal));
-    assert!(reached.await.is_ok(), "waited in vain for {what}");
+    let _ = in_time(what, counter.wait_for(|count| *count >= goal)).await;
 }
 
 /// A host and a port.

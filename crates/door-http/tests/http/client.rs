@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
+use windlass_test_kit::wait::in_time;
 
 pub struct Client(BufReader<TcpStream>);
 
@@ -77,6 +78,10 @@ impl Client {
 
     /// The next answer; `None` when the server has closed the connection instead.
     pub async fn receive(&mut self) -> Option<Answer> {
+        in_time("an answer or the end comes", self.read()).await
+    }
+
+    async fn read(&mut self) -> Option<Answer> {
         let mut head = String::new();
         loop {
             let read = self.0.read_line(&mut head).await.ok()?;
@@ -100,7 +105,7 @@ impl Client {
     /// Reads until the server closes the connection.
     pub async fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
-        let _ = self.0.read_to_end(&mut rest).await;
+        let _ = in_time("the connection is closed", self.0.read_to_end(&mut rest)).await;
         rest
     }
 }

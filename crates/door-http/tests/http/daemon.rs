@@ -26,6 +26,7 @@ use windlass_core::{
 use windlass_door_http::Options;
 use windlass_engine::metrics::Metrics;
 use windlass_engine::{Engine, Parts};
+use windlass_test_kit::wait::{in_time, pause};
 
 use crate::client::{Answer, Client, request};
 
@@ -97,11 +98,10 @@ impl Daemon {
     pub async fn no_leftovers(&self) {
         let clean = async {
             while !self.leftovers().await.is_empty() {
-                tokio::task::yield_now().await;
+                pause().await;
             }
         };
-        let patience = Duration::from_secs(60);
-        tokio::time::timeout(patience, clean).await.expect("everything is removed in the end");
+        in_time("everything is removed in the end", clean).await;
     }
 
     /// Everything that a request may have left behind.
@@ -128,7 +128,8 @@ impl FakeRunner {
     /// Returns when this job hangs.
     pub async fn hangs(&self, id: &str) {
         let id: JobId = id.parse().unwrap();
-        self.running.subscribe().wait_for(|ids| ids.contains(&id)).await.unwrap();
+        let mut running = self.running.subscribe();
+        in_time("the job hangs", running.wait_for(|ids| ids.contains(&id))).await.unwrap();
     }
 
     async fn hang(&self, id: JobId) -> Stop {

@@ -395,12 +395,12 @@ in_every_language! {
 in_every_language! {
     /// The limit is each job's own, not the batch's.
     fn a_time_limit_is_of_one_job_of_a_batch(t) {
-        node: "await new Promise((go) => setTimeout(go, 400));",
-        python: "import time\ntime.sleep(0.4)",
-        php: "usleep(400000);",
+        node: "await new Promise((go) => setTimeout(go, 1000));",
+        python: "import time\ntime.sleep(1)",
+        php: "sleep(1);",
     } {
         let stage = t.stage();
-        stage.set("t", json!({"contexts": 1, "batch": 10, "timeout": "1500ms"}));
+        stage.set("t", json!({"contexts": 1, "batch": 10, "timeout": "4s"}));
         for id in stage.batch("t", &["1", "2", "3", "4", "5", "6"]) {
             stage.succeeded(&stage.end(&id));
         }
@@ -417,7 +417,7 @@ in_every_language! {
     } {
         let stage = t.stage();
         let retry = json!({"attempts": 2, "delay": "10ms"});
-        stage.set("t", json!({"contexts": 1, "timeout": "700ms", "idle": "300ms", "retry": retry}));
+        stage.set("t", json!({"contexts": 1, "timeout": "3s", "idle": "300ms", "retry": retry}));
         let job = stage.run("t", "x");
         assert_eq!((&job["state"], &job["attempt"]), (&json!("failed"), &json!(2)), "{job}");
         let log = stage.log_of(&job);

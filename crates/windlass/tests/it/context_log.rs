@@ -217,7 +217,7 @@ in_every_language! {
         php: "echo 'before it hung', PHP_EOL; fwrite(STDERR, 'worried' . PHP_EOL); for (;;);",
     } {
         let stage = t.stage();
-        stage.set("t", json!({"timeout": "500ms"}));
+        stage.set("t", json!({"timeout": "3s"}));
         let job = stage.run("t", "x");
         stage.failed(&job, "before it hung");
         stage.failed(&job, "[stderr] worried");

@@ -170,7 +170,9 @@ in_every_language! {
         php: "while ($payload === 'busy');",
     } {
         let mut stage = t.stage();
-        stage.set("t", json!({"contexts": 1, "idle": "10m"}));
+        // The next start may take longer than the lease, and then it runs again.
+        let retry = json!({"attempts": 100, "delay": "10ms"});
+        stage.set("t", json!({"contexts": 1, "idle": "10m", "retry": retry}));
         let id = stage.add("t", "busy");
         stage.tenant.until_state(&id, "running");
         stage.until_processes(1);

@@ -105,7 +105,7 @@ fn s0_57_and_s2_30_a_hung_job_is_killed_with_its_children_and_tried_again() {
         "(sleep 600 & echo $! >> '{0}'; wait) & sleep 600 & echo $! $$ >> '{0}'; wait",
         pids.display()
     );
-    let options = json!({"timeout": "1s"});
+    let options = json!({"timeout": "3s"});
     tenant.handler("t", &json!({"lang": "sh", "body": body, "options": options}));
     let id = tenant.add_one("t", "x");
     let job = tenant.until_state(&id, "failed");

@@ -6,10 +6,10 @@ use crate::harness::{Cluster, Config, Daemon, StoreLock, until};
 
 #[test]
 fn s0_14_a_job_of_five_leases_runs_exactly_once_with_two_daemons() {
-    let config = Config::new().set("lease.duration", "\"1500ms\"");
+    let config = Config::new().set("lease.duration", "\"3s\"");
     let cluster = Cluster::start(2, config);
     let tenant = cluster[0].tenant("a");
-    let body = format!("{}; sleep 7.5", cluster.home().recorder("seen"));
+    let body = format!("{}; sleep 15", cluster.home().recorder("seen"));
     tenant.sh("t", &body);
     let id = tenant.add_one("t", "x");
     let job = tenant.until_state(&id, "finished");

@@ -12,6 +12,9 @@ const JOBS: u64 = 300;
 /// A worker is killed when so many are done.
 const PART: i64 = 60;
 
+/// Seconds within which a busy machine lets a worker that lives say so.
+const LIVE_LEASE: u64 = 8;
+
 /// Jobs that append their ids to a file.
 fn load(home: &Home) {
     let ran = home.path("ran").display().to_string();
@@ -114,20 +117,20 @@ fn an_interrupted_job_runs_again_when_the_config_says_so() {
 #[test]
 fn rows_of_a_live_worker_are_left_to_it() {
     let home = Home::new();
-    let worker = home.worker(&home.conf().set("lease", 3));
+    let worker = home.worker(&home.conf().set("lease", LIVE_LEASE));
     let running = home.waiting("low", &home.gated("g"));
     worker.client().ok("poll", Value::Null);
     home.began("g");
     home.reaches(running, "running");
     let other = [("elsewhere", "1")];
-    let mut dead = home.worker(&home.conf().set("lease", 3).targets(&other));
+    let mut dead = home.worker(&home.conf().set("lease", LIVE_LEASE).targets(&other));
     let mut client = dead.client();
     client.ok("pause", Value::Null);
     let accepted = home.waiting("elsewhere", "echo x");
     client.ok("poll", Value::Null);
     home.reaches(accepted, "accepted");
     dead.kill();
-    let _third = home.worker(&home.conf().set("lease", 3));
+    let _third = home.worker(&home.conf().set("lease", LIVE_LEASE));
     // The dead one's row came back, so that leases were looked at; the live one's stays.
     home.reaches(accepted, "waiting");
     assert_eq!(home.base.status(running), "running");

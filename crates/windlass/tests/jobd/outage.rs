@@ -1,20 +1,13 @@
 //! The database is away for a while: polls are kept, results are kept and written. Sections 8, 12.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 
-use crate::harness::{Base, Daemon, Home, until};
+use crate::harness::{Base, Daemon, Home, is_alive, until};
 
 fn start() -> (Home, Daemon) {
     let home = Home::with(Base::own_mariadb());
     let worker = home.worker(&home.conf());
     (home, worker)
-}
-
-fn gone(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
-    stat.map_or(true, |stat| stat.contains(") Z "))
 }
 
 #[test]
@@ -38,7 +31,7 @@ fn the_end_of_a_job_while_it_is_away_is_written_when_it_is_back() {
     home.reaches(id, "running");
     home.base.server().kill();
     home.open("g");
-    until("it ended", || gone(pid));
+    until("it ended", || !is_alive(pid));
     home.base.server().restart();
     let row = home.done(id);
     assert_eq!((row.result.as_deref(), row.code), (Some("fail"), Some(5)));
@@ -114,7 +107,7 @@ fn a_database_that_hangs_holds_no_client_and_nothing_is_lost() {
     home.base.server().freeze();
     client.ok("poll", Value::Null);
     home.open("g");
-    until("it ended", || gone(pid));
+    until("it ended", || !is_alive(pid));
     assert!(client.ask("status", Value::Null).is_object());
     home.base.server().thaw();
     assert_eq!(home.done(running).stdout.as_deref(), Some("kept\n"));

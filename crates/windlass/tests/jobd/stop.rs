@@ -1,16 +1,9 @@
 //! Stopping the daemons as an administrator does: sections 8 and 12 of the contract.
 
-use std::path::Path;
-
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Home, until};
-
-fn gone(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
-    stat.map_or(true, |stat| stat.contains(") Z "))
-}
+use crate::harness::{Home, is_alive, until};
 
 #[test]
 fn idle_daemons_end_with_0() {
@@ -54,7 +47,7 @@ fn unstarted_jobs_are_handed_back_as_what_they_were() {
 #[test]
 fn a_running_job_gets_time_to_end_and_its_end_is_written() {
     let home = Home::new();
-    let mut worker = home.worker(&home.conf().set("shutdown_timeout", 80));
+    let mut worker = home.worker(&home.conf().set("shutdown_timeout", 100_000));
     let id = home.waiting("low", &format!("{}echo ended", home.gated("g")));
     let queued = [home.waiting("low", &home.gated("h")), home.waiting("low", "echo never")];
     worker.client().ok("poll", Value::Null);
@@ -84,7 +77,7 @@ fn a_job_that_outlasts_its_time_is_ended_with_a_reason() {
     assert_eq!((row.status.as_str(), row.result.as_deref()), ("done", Some("fail")));
     assert!(!row.stderr.unwrap().is_empty(), "a reason");
     assert!(row.finished > 0);
-    until("its process is gone", || gone(pid));
+    until("its process is gone", || !is_alive(pid));
 }
 
 #[test]
@@ -113,7 +106,7 @@ fn a_second_signal_ends_at_once() {
 #[test]
 fn a_client_that_waits_is_answered_before_the_end() {
     let home = Home::new();
-    let mut worker = home.worker(&home.conf().set("shutdown_timeout", 80));
+    let mut worker = home.worker(&home.conf().set("shutdown_timeout", 100_000));
     let id = home.manual("low", &format!("{}echo late", home.gated("g")));
     let mut client = worker.client();
     let no = client.begin("run-manual", json!({"ids": [id]}));
@@ -143,11 +136,7 @@ fn a_stop_under_load_loses_nothing_and_runs_nothing_twice() {
     let worker = home.worker(&conf());
     worker.client().ok("poll", Value::Null);
     until("all are done", || home.base.count("done") == i64::try_from(JOBS).unwrap());
-    let mut lines = home.lines("ran");
-    assert_eq!(lines.len(), usize::try_from(JOBS).unwrap());
-    lines.sort();
-    lines.dedup();
-    assert_eq!(lines.len(), usize::try_from(JOBS).unwrap());
+    home.ran_once(JOBS);
     let ok = "SELECT COUNT(*) FROM jobs WHERE result = 'ok' AND return_code = 0";
     assert_eq!(home.base.number(ok), i64::try_from(JOBS).unwrap());
 }

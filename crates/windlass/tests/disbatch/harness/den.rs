@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::{Dialect, Home, Program, until, until_seen, until_some, windlass};
 
-/// What every plugin of the tests can do. `$id` is the task, `$task` what came with `--task`.
+/// What every plugin of the tests can do. `$id` is the task, `$task` what came with `--task`. No gate
+/// holds one when the test's folder is gone.
 const PROLOGUE: &str = r#"#!/bin/sh
 home='HOME'
 args="$*"
@@ -29,7 +30,9 @@ say() { answer "{\"status\":$1,\"stdout\":\"$2\",\"stderr\":\"$3\"}"; }
 note() { echo "$1 $id" >> "$home/notes"; }
 gate() {
     echo $$ > "$home/$id.tmp"; mv "$home/$id.tmp" "$home/$id.began"
-    while [ ! -e "$home/$id.open" ] && [ ! -e "$home/all.open" ]; do sleep 0.03; done
+    while [ -e "$home" ] && [ ! -e "$home/$id.open" ] && [ ! -e "$home/all.open" ]; do
+        sleep 0.03
+    done
 }
 "#;
 

@@ -89,10 +89,11 @@ pub(crate) fn refused_start(config: &Config) -> Ended {
 }
 
 pub(crate) struct Daemon {
-    pub(crate) config: Config,
-    pub(crate) log: LogBook,
+    /// Ended before its home is removed.
     program: Program,
+    pub(crate) log: LogBook,
     client: Client,
+    pub(crate) config: Config,
 }
 
 impl Daemon {
@@ -114,7 +115,7 @@ impl Daemon {
     fn try_start_command(config: Config, command: &mut Command) -> Result<Daemon, String> {
         let (program, log) = spawn(command, &config.home);
         let client = Client { address: unbound() };
-        let mut daemon = Daemon { config, log, program, client };
+        let mut daemon = Daemon { program, log, client, config };
         daemon.client.address = daemon.until_listening()?;
         Ok(daemon)
     }

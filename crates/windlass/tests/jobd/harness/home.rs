@@ -1,5 +1,6 @@
 //! A test's own folder and table, with jobs that are small shell scripts.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -119,12 +120,13 @@ impl Home {
         first
     }
 
-    /// A script that says that it began, and waits until the gate of this name is opened.
+    /// A script that says that it began, and waits until the gate of this name is opened. It ends
+    /// by itself when the test's folder is gone.
     pub(crate) fn gated(&self, gate: &str) -> String {
         let folder = self.folder().display();
         format!(
             "echo $$ > {folder}/{gate}.tmp; mv {folder}/{gate}.tmp {folder}/{gate}.began\n\
-             while [ ! -e {folder}/{gate}.open ]; do sleep 0.03; done\n"
+             while [ -e {folder} ] && [ ! -e {folder}/{gate}.open ]; do sleep 0.03; done\n"
         )
     }
 
@@ -154,6 +156,15 @@ impl Home {
     pub(crate) fn reaches(&self, id: u64, status: &str) {
         let what = format!("job {id} becomes {status}");
         until_seen(&what, || self.base.status(id), |seen| seen == status);
+    }
+
+    /// So many jobs have appended their ids to the file `ran`, each of them once.
+    #[track_caller]
+    pub(crate) fn ran_once(&self, jobs: u64) {
+        let lines = self.lines("ran");
+        let distinct: HashSet<&String> = lines.iter().collect();
+        let seen = (lines.len() as u64, distinct.len() as u64);
+        assert_eq!(seen, (jobs, jobs), "{lines:?}");
     }
 
     /// The lines that jobs left in this file.

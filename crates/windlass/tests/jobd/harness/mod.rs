@@ -12,5 +12,5 @@ pub(crate) use conf::Conf;
 pub(crate) use daemon::{Daemon, program};
 pub(crate) use home::Home;
 pub(crate) use windlass_test_kit::port::free_port;
-pub(crate) use windlass_test_kit::process::{Ended, run};
+pub(crate) use windlass_test_kit::process::{Ended, is_alive, run};
 pub(crate) use windlass_test_kit::wait::{PATIENCE, until, until_seen, until_some};
