@@ -40,6 +40,7 @@ mod den_clock;
 mod den_config;
 mod den_counter;
 mod den_entry;
+mod den_files;
 mod den_limit;
 mod den_odd;
 mod den_orphan;

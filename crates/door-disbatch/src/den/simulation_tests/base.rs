@@ -3,6 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use super::THREADS;
+use crate::doc::Limit;
+
 pub(super) type TaskId = usize;
 pub(super) type Boot = u64;
 
@@ -18,13 +21,14 @@ pub(super) struct Task {
     pub(super) holder: Holder,
 }
 
-/// The database: only what one document's change does at once happens at once.
 pub(super) struct Base {
     pub(super) up: bool,
     pub(super) process: i32,
     pub(super) entries: Vec<Option<(Boot, i64)>>,
     pub(super) tasks: Vec<Task>,
     pub(super) holds: Vec<(u64, Boot)>,
+    /// Grows with everything that may have changed a task or a hold.
+    pub(super) changes: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -36,8 +40,8 @@ pub(super) enum Ask {
     Orphan(usize, Boot),
     Sweep(Boot, BTreeSet<TaskId>, BTreeSet<u64>),
     Foreign,
-    /// All holds and foreign ones.
-    Count,
+    /// Whether the hold is there, and within the limit beside all others and foreign tasks.
+    Fits(u64),
     Hold(u64, Boot, u64),
     Claim(Boot),
     Unclaim(TaskId, Boot),
@@ -75,6 +79,7 @@ impl Base {
     }
 
     pub(super) fn answer(&mut self, node: usize, ask: Ask) -> Answer {
+        self.changes += 1;
         match ask {
             Ask::Enter(..) | Ask::Beat(_) | Ask::Look | Ask::Bury(..) | Ask::Orphan(..) => {
                 self.answer_about_nodes(node, ask)
@@ -144,7 +149,11 @@ impl Base {
                 Answer::Yes(true)
             }
             Ask::Foreign => Answer::Count(self.foreign()),
-            Ask::Count => Answer::Count(self.foreign() + self.holds.len() as u64),
+            Ask::Fits(id) => {
+                let held = self.holds.iter().any(|(hold, _)| *hold == id);
+                let others = (self.holds.len() as u64).saturating_sub(1) + self.foreign();
+                Answer::Yes(held && Limit::At(THREADS).allows_one_more(others))
+            }
             Ask::Hold(id, boot, place) => {
                 let free = self.holds.len() as u64 <= place;
                 if free {
