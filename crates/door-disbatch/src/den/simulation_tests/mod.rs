@@ -24,7 +24,9 @@ const NODES: usize = 3;
 const THREADS: u64 = 9;
 const TASKS: usize = 300;
 const TROUBLE_MS: u64 = 15 * 60 * 1000;
-const SEEDS: u64 = 32;
+const SEEDS: u64 = 24;
+/// The only one of the first 200 in which a claim is answered when its hold is gone already.
+const RARE_SEED: u64 = 122;
 
 /// What a node is doing, one request at a time in each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -563,7 +565,7 @@ impl World {
 #[test]
 fn no_living_task_is_orphaned_no_limit_passed_and_nothing_forgotten() {
     let mut orphaned = 0;
-    for seed in 0..SEEDS {
+    for seed in (0..SEEDS).chain([RARE_SEED]) {
         let mut world = World::new(seed);
         while world.now < TROUBLE_MS {
             world.trouble();
