@@ -373,7 +373,7 @@ async fn a_file_stands_only_when_all_its_chunks_do() {
     }
 }
 
-/// Chunks first, the file last: what a crash leaves is never read as a whole file.
+/// What could not be written is an error, and what was there before is whole.
 #[tokio::test]
 async fn a_database_that_goes_away_leaves_no_half_file() {
     let server = MongoDb::start();

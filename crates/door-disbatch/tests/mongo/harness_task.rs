@@ -42,6 +42,8 @@ pub(crate) struct Watcher {
     pub(crate) fired: AtomicU64,
     pub(crate) gone: AtomicBool,
     pub(crate) over: AtomicBool,
+    /// How often somebody wanted to know whether it is there.
+    pub(crate) asked: AtomicU64,
 }
 
 impl Fence for Watcher {
@@ -60,6 +62,7 @@ impl Fence for Watcher {
     }
 
     fn process_id(&self) -> Option<u32> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
         (!self.gone.load(Ordering::SeqCst)).then_some(1)
     }
 

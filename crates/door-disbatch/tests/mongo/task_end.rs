@@ -90,6 +90,9 @@ async fn nothing_is_started_without_a_fence() {
     while running().await == 0 {
         tokio::task::yield_now().await;
     }
+    let asked = || bench.fence.asked.load(Ordering::SeqCst);
+    let before = asked();
+    until("it waits for a fence", || (asked() > before + 2).then_some(())).await;
     assert!(!bench.path("ran").exists());
     bench.fence.gone.store(false, Ordering::SeqCst);
     bench.began().await;

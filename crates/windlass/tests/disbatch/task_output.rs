@@ -48,9 +48,7 @@ fn file(home: &Home, name: &str, task: ObjectId, id: ObjectId) -> String {
     String::from_utf8(text).unwrap()
 }
 
-fn run(home: &Home, plugin: &str, mut keys: Value) -> (ObjectId, Document) {
-    // The server may be silent for seconds while it writes so much.
-    keys["orphan_after"] = json!(60);
+fn run(home: &Home, plugin: &str, keys: Value) -> (ObjectId, Document) {
     let task = home.add(home.line(plugin, 1), 1)[0];
     let mut den = home.den_with(&format!("node-{task}"), keys);
     let ended = home.reaches(task, 1);
