@@ -85,8 +85,9 @@ impl Processes {
                 Err(reason) => Err(reason),
             };
             match started {
-                Ok(attempt) => {
-                    self.supervise(attempt, &batch.handler, &assignment, watch, reports).await;
+                Ok((started_at, attempt)) => {
+                    let job = (&assignment, started_at);
+                    self.supervise(attempt, &batch.handler, job, watch, reports).await;
                 }
                 Err(reason) => {
                     tracing::warn!(job = %id, %reason, "a job was not started and goes back");
@@ -96,14 +97,15 @@ impl Processes {
         }
     }
 
-    /// Starts the process. An error is a limit of this machine that does not go away.
+    /// Starts the process; answers when it began, before it can have done anything. An error is a
+    /// limit of this machine that does not go away.
     async fn start(
         &self,
         handler: &Arc<Handler>,
         assignment: &Assignment,
         payload: PayloadReader,
         watch: &mut Watch,
-    ) -> Result<Attempt, String> {
+    ) -> Result<(Instant, Attempt), String> {
         let launch = Arc::new(Launch {
             scratch: Arc::clone(&self.scratch),
             handler: Arc::clone(handler),
@@ -117,14 +119,18 @@ impl Processes {
                 return Err("the daemon stops".into());
             }
             let launch = Arc::clone(&launch);
-            let started = tokio::task::spawn_blocking(move || launch.start()).await;
-            match started {
-                Ok(Ok(process)) => match Running::new(process) {
-                    Ok(running) => return Ok(Attempt::Running(Box::new(running), payload)),
+            let start = move || (Instant::now(), launch.start());
+            match tokio::task::spawn_blocking(start).await {
+                Ok((began, Ok(process))) => match Running::new(process) {
+                    Ok(running) => {
+                        return Ok((began, Attempt::Running(Box::new(running), payload)));
+                    }
                     Err(source) => reason = source.to_string(),
                 },
-                Ok(Err(NotStarted::Refused(reason))) => return Ok(Attempt::Refused(reason)),
-                Ok(Err(NotStarted::Exhausted(source))) => reason = source.to_string(),
+                Ok((began, Err(NotStarted::Refused(reason)))) => {
+                    return Ok((began, Attempt::Refused(reason)));
+                }
+                Ok((_, Err(NotStarted::Exhausted(source)))) => reason = source.to_string(),
                 Err(failed) => reason = failed.to_string(),
             }
             sleep(START_PAUSE).await;
@@ -136,12 +142,11 @@ impl Processes {
         &self,
         attempt: Attempt,
         handler: &Handler,
-        assignment: &Assignment,
+        (assignment, started_at): (&Assignment, Instant),
         watch: &mut Watch,
         reports: &dyn Reports,
     ) {
         let id = assignment.job.id;
-        let started_at = Instant::now();
         reports.started(id).await;
         let mut output = Output::live(self.log_bytes_max, Arc::clone(&assignment.live));
         let ending = match attempt {
