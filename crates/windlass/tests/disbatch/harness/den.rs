@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::{Dialect, Home, Program, until, until_seen, until_some, windlass};
 
-/// What every plugin of the tests can do. `$id` is the task, `$task` what came with `--task`. No gate
-/// holds one when the test's folder is gone.
+/// What every plugin of the tests can do. `$id` is the task, `$task` what came with `--task`.
+/// A gate holds nobody when the test's folder is gone.
 const PROLOGUE: &str = r#"#!/bin/sh
 home='HOME'
 args="$*"
