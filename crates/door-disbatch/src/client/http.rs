@@ -12,6 +12,8 @@ use super::{Failure, Login, Target, Trust};
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long to wait for an answer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
+/// The same for a change, which may be one of very many tasks.
+const CHANGE_TIME_MAX: Duration = Duration::from_secs(15 * 60);
 /// Largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;
 
@@ -66,15 +68,34 @@ impl Server {
             None => request,
             Some((kind, body)) => request.header(header::CONTENT_TYPE, *kind).body(body.clone()),
         };
-        let sent = request.timeout(ANSWER_TIME_MAX).send().await;
-        let response = sent.map_err(|error| self.unreachable(&error))?;
+        let looks = ask.method == reqwest::Method::GET;
+        let time_max = if looks { ANSWER_TIME_MAX } else { CHANGE_TIME_MAX };
+        let sent = request.timeout(time_max).send().await;
+        // A connection that was never there has changed nothing.
+        let unsure = |error: reqwest::Error| match self.unreachable(&error) {
+            Failure::Failed(why) if !looks && !error.is_connect() => Failure::Failed(format!(
+                "{why}; it may have been done all the same, so look before you try again"
+            )),
+            other => other,
+        };
+        let response = sent.map_err(unsure)?;
         let (status, location) = (response.status(), location(&response));
-        let bytes = self.body(response).await?;
+        let bytes = self.body(response).await.map_err(|failed| match failed {
+            Broken::Off(error) => unsure(error),
+            Broken::Large => {
+                Failure::Failed(format!("the answer has more than {ANSWER_BYTES_MAX} bytes"))
+            }
+        })?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let value: Option<Value> = serde_json::from_str(&text).ok();
         match value {
             Some(value) if status.is_success() => Ok(Answer { status, text, value }),
-            value => Err(Failure::Failed(self.refusal(status, value.as_ref(), location))),
+            value => {
+                let why = self.refusal(status, value.as_ref(), location);
+                // The words for the parameter of a request, as they are typed here.
+                let typed = why.replace("tasks=keep", "--tasks keep");
+                Err(Failure::Failed(typed.replace("tasks=delete", "--tasks delete")))
+            }
         }
     }
 
@@ -112,17 +133,22 @@ impl Server {
         })
     }
 
-    async fn body(&self, mut response: Response) -> Result<Vec<u8>, Failure> {
+    async fn body(&self, mut response: Response) -> Result<Vec<u8>, Broken> {
         let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| self.unreachable(&error))? {
+        while let Some(chunk) = response.chunk().await.map_err(Broken::Off)? {
             if bytes.len() + chunk.len() > ANSWER_BYTES_MAX {
-                let text = format!("the answer has more than {ANSWER_BYTES_MAX} bytes");
-                return Err(Failure::Failed(text));
+                return Err(Broken::Large);
             }
             bytes.extend_from_slice(&chunk);
         }
         Ok(bytes)
     }
+}
+
+/// Why a body was not read to its end.
+enum Broken {
+    Off(reqwest::Error),
+    Large,
 }
 
 fn http(scheme: &str, trust: &Trust) -> Result<Client, Failure> {
@@ -173,9 +199,17 @@ fn sentence(body: &Value) -> Option<String> {
             let texts: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
             texts.join(", ")
         }
-        _ => return Some(error.to_owned()),
+        _ => return Some(error.to_owned() + &made(body)),
     };
     Some(format!("{error}: {about}"))
+}
+
+/// What was done before it was refused, behind a semicolon.
+fn made(body: &Value) -> String {
+    match body["MongoDB::InsertManyResult"]["inserted_count"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(count) => format!("; {count} tasks were created before that"),
+    }
 }
 
 /// The innermost reason, which is the one that people know, such as "Connection refused".

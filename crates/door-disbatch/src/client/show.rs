@@ -53,7 +53,7 @@ fn plugins(value: &Value) -> Option<String> {
 fn queues(value: &Value) -> Option<String> {
     let queues = value.as_array()?;
     // Both dialects have their own names for some.
-    const HEADS: [(&str, &[&str]); 7] = [
+    const HEADS: [(&str, &[&str]); 8] = [
         ("ID", &["id"]),
         ("Plugin", &["plugin", "constructor"]),
         ("Name", &["name"]),
@@ -61,14 +61,19 @@ fn queues(value: &Value) -> Option<String> {
         ("Queued", &["queued"]),
         ("Running", &["running"]),
         ("Completed", &["completed"]),
+        ("Orphaned", &["orphaned"]),
     ];
+    // The original has no such column: it counts them as queued.
+    let orphaned = queues.iter().any(|queue| queue["orphaned"].as_u64().is_some_and(|n| n > 0));
+    let heads = if orphaned { &HEADS[..] } else { &HEADS[..HEADS.len() - 1] };
     let cell = |queue: &Value, keys: &[&str]| {
         let values = keys.iter().filter_map(|key| queue.get(*key));
         values.into_iter().find(|value| !value.is_null()).map(text).unwrap_or_default()
     };
-    let row = |queue: &Value| HEADS.iter().map(|(_, keys)| cell(queue, keys)).collect();
+    let row = |queue: &Value| heads.iter().map(|(_, keys)| cell(queue, keys)).collect();
     let rows: Vec<Vec<String>> = queues.iter().map(row).collect();
-    let table = table(&HEADS.map(|(head, _)| head), &rows);
+    let heads: Vec<&str> = heads.iter().map(|(head, _)| *head).collect();
+    let table = table(&heads, &rows);
     Some(format!("{table}\n{} total queues.\n", queues.len()))
 }
 
@@ -101,8 +106,11 @@ fn updated(value: &Value, what: &str, name: &str, fields: &[(String, String)]) -
 }
 
 fn created(value: &Value, queue: &str) -> Option<String> {
-    let inserted = value["MongoDB::InsertManyResult"]["inserted"].as_array()?;
-    let head = format!("Created {} tasks in queue {}\n", inserted.len(), one_line(queue));
+    let result = &value["MongoDB::InsertManyResult"];
+    let inserted = result["inserted"].as_array()?;
+    // Of very many, the answer lists only the first ones.
+    let count = result["inserted_count"].as_u64().unwrap_or(inserted.len() as u64);
+    let head = format!("Created {count} tasks in queue {}\n", one_line(queue));
     let ids = inserted.iter().map(|one| format!("{}\n", text(&one["_id"])));
     Some(head + &ids.collect::<String>())
 }

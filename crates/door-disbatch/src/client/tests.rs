@@ -106,6 +106,17 @@ ID                       | Plugin | Name  | Threads | Queued | Running | Complet
 2 total queues.
 ";
     check(Command::Queues, &sent, &answer, printed).await;
+    // Orphaned tasks are not among the queued ones, so they are shown when there are some.
+    let answer = r#"[{"id":"1","plugin":"/c","name":"q","threads":3,
+        "queued":0,"running":0,"completed":0,"orphaned":4}]"#;
+    let printed = "\
+ID | Plugin | Name | Threads | Queued | Running | Completed | Orphaned
+---+--------+------+---------+--------+---------+-----------+---------
+1  | /c     | q    | 3       | 0      | 0       | 0         | 4
+
+1 total queues.
+";
+    check(Command::Queues, &sent, answer, printed).await;
 }
 
 #[tokio::test]
@@ -192,6 +203,8 @@ async fn tasks_are_created_as_they_were_typed() {
             {{"_id":{{"$oid":"{ID}"}},"index":0}},{{"_id":"2","index":1}}]}}}}"#
     );
     let printed = format!("Created 2 tasks in queue demo\n{ID}\n2\n");
+    // Of very many, only some are listed.
+    let many = answer.replace("]}}", r#"],"inserted_count":100001}}"#);
     let sent = |body: &str| format!("POST /tasks HTTP/1.1\n{JSON}\n{body}");
     let queue = || "demo".to_owned();
     check(
@@ -199,6 +212,13 @@ async fn tasks_are_created_as_they_were_typed() {
         &sent(r#"{"params":[{"n":"-5","user1":"a\"b"}],"queue":"demo"}"#),
         &answer,
         &printed,
+    )
+    .await;
+    check(
+        Command::CreateTask { queue: queue(), params: pairs(&[("n", "1")]) },
+        &sent(r#"{"params":[{"n":"1"}],"queue":"demo"}"#),
+        &many,
+        &printed.replace("Created 2", "Created 100001"),
     )
     .await;
     let json = r#"[{"big": 123456789012345678901234567890, "f": 1.50}]"#.to_owned();
@@ -347,6 +367,14 @@ async fn a_refusal_is_one_sentence() {
             "non-indexed params given: a, b",
         ),
         (r#"{"error":"no params"}"#, "no params"),
+        (
+            r#"{"error":"queue not found","MongoDB::InsertManyResult":{"inserted_count":7}}"#,
+            "queue not found; 7 tasks were created before that",
+        ),
+        (
+            r#"{"error":"has tasks: tasks=keep or tasks=delete"}"#,
+            "has tasks: --tasks keep or --tasks delete",
+        ),
         (r#"{"error":{"matched_count":0}}"#, "there is no such entry"),
         ("<html>", "URL answered 400 Bad Request, which is not an answer of Disbatch"),
     ] {
@@ -371,6 +399,27 @@ async fn a_server_that_is_not_there_is_named_without_a_password() {
     let (start, end) = (format!("cannot reach http://{address} ("), "with --url");
     assert!(error.starts_with(&start) && error.ends_with(end), "{error}");
     assert!(!error.contains("s3cret"), "{error}");
+}
+
+/// A server that takes a request and goes away may have done what it was asked for.
+#[tokio::test]
+async fn a_change_without_an_answer_may_have_been_made() {
+    install_tls();
+    for (command, may_be_made) in [
+        (Command::Queues, false),
+        (Command::Retry { id: ID.into() }, true),
+        (Command::DeleteQueue { queue: "q".into(), tasks: None }, true),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let serving = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.read_buf(&mut Vec::new()).await.unwrap();
+        });
+        let error = run(&target(&url, None), &command, Form::Plain).await.unwrap_err().to_string();
+        serving.await.unwrap();
+        assert_eq!(error.contains("look before you try again"), may_be_made, "{error}");
+    }
 }
 
 #[tokio::test]

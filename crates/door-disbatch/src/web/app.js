@@ -5,6 +5,8 @@
 const REFRESH_MS_DEFAULT = 30000;
 const AGAIN_MS = 5000;
 const PAGE_SIZE = 20;
+// Queues whose tasks of one status are searched together.
+const QUEUES_AT_ONCE = 500;
 const STATUS_NAMES = new Map([
   [-6, 'orphaned'], [-5, 'cancelled'], [-4, 'blocked'], [-3, 'terminated'], [-2, 'queued'],
   [-1, 'claimed'], [0, 'running'], [1, 'succeeded'], [2, 'failed'],
@@ -18,7 +20,9 @@ let shown = 0; // grows with each view, so that a late answer does not replace a
 let owed = false; // a view was not built because somebody was in the middle of something
 let changes = 0; // that are on their way to the server
 let lastChange = Promise.resolve();
-let troubleOfView = false; // what failed was a view that was asked for by itself
+let troubleOfView = false; // what failed was a view, which the next one mends
+let place = ''; // the address of what is shown
+let settled = false; // what is shown will not change by itself
 
 // --- asking the server -------------------------------------------------------------------------
 
@@ -53,10 +57,17 @@ async function ask(method, path, body) {
 // An id is either plain or in the extended form of JSON.
 const hex = (id) => id?.$oid ?? id;
 
+// Queues in the order of their names, with what tells them apart but without their numbers, for
+// which every task would have to be counted.
+const byName = (queues) => queues.sort((one, other) =>
+  String(one.name).localeCompare(String(other.name), undefined, { numeric: true }));
+const queueNames = async () => byName(await ask('GET', '/queues?.terse=1'));
+
 const query = (fields) => {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(fields)) {
-    if (value !== '' && value !== undefined && value !== null) search.set(name, value);
+    if (value === '' || value === undefined || value === null) continue;
+    for (const each of [value].flat()) search.append(name, each);
   }
   return search.toString();
 };
@@ -105,14 +116,14 @@ function complain(error, ofView = false) {
 }
 
 // Does it, or shows why it failed. What is done by itself leaves the trouble of others to be read.
-async function act(work, byItself = false) {
+async function act(work, byItself = false, ofView = false) {
   try {
     if (!byItself) trouble.hidden = true;
     await work();
     if (byItself && troubleOfView) trouble.hidden = true;
     return true;
   } catch (error) {
-    if (error instanceof SignInNeeded) signIn(); else complain(error, byItself);
+    if (error instanceof SignInNeeded) signIn(); else complain(error, ofView);
     return false;
   }
 }
@@ -131,11 +142,13 @@ async function change(work) {
 }
 
 // A field of a table that is saved when it is left changed; Escape takes the change back.
-function editable({ value, label, kind, save }) {
+function editable({ value, label, kind, save, none = 'none' }) {
   let before = value === null || value === undefined ? '' : String(value);
   const input = h('input', {
     type: kind, value: before, 'aria-label': label, autocomplete: 'off',
-    ...(kind === 'number' ? { min: 0, step: 1, placeholder: 'none' } : {}),
+    ...(kind === 'number' ? { min: 0, step: 1, placeholder: none } : { title: before }),
+    // Who scrolls the page does not mean the number below the pointer.
+    onwheel: () => input.blur(),
   });
   input.addEventListener('keydown', (event) => {
     if (event.key === 'Enter') input.blur();
@@ -160,6 +173,7 @@ function editable({ value, label, kind, save }) {
 
 async function queuesView() {
   const [queues, plugins] = await Promise.all([ask('GET', '/queues'), ask('GET', '/plugins')]);
+  byName(queues);
   const save = (queue, field) => (value) =>
     ask('POST', `/queues/${encodeURIComponent(queue.id)}`, { [field]: value });
   const rows = queues.map((queue) => {
@@ -167,17 +181,21 @@ async function queuesView() {
     // Every object inherits something called constructor; only one of its own is the field.
     const plugin = Object.hasOwn(queue, 'constructor') ? 'constructor' : 'plugin';
     return h('tr', { 'data-queue': queue.name },
-      h('td', {}, editable({ value: queue.name, label: `Name of ${queue.name}`, kind: 'text',
+      h('td', { class: 'name' }, editable({ value: queue.name, label: `Name of ${queue.name}`, kind: 'text',
         save: save(queue, 'name') })),
       h('td', {}, pluginChoice(queue, plugin, plugins, save(queue, plugin))),
       h('td', { class: 'number' }, editable({ value: queue[limit], kind: 'number',
-        label: `Limit of ${queue.name}`, save: save(queue, limit) })),
+        label: `Limit of ${queue.name}`, save: save(queue, limit),
+        // Without `threads` nothing runs, without `maxthreads` there is no limit.
+        none: limit === 'threads' ? '0' : 'none' })),
       h('td', { class: 'number' }, String(queue.queued ?? queue.tasks_todo ?? '')),
       h('td', { class: 'number' }, String(queue.running ?? queue.tasks_doing ?? '')),
       h('td', { class: 'number' }, String(queue.completed ?? queue.tasks_done ?? '')),
       h('td', { class: `number ${queue.orphaned ? 'bad' : ''}` }, String(queue.orphaned ?? 0)),
-      h('td', {}, h('a', { href: `#/tasks?${query({ queue: queue.id })}` }, 'tasks'), ' ',
-        h('button', { type: 'button', onclick: () => deleteQueue(queue) }, 'Delete')));
+      h('td', { class: 'acts' },
+        h('a', { href: `#/tasks?${query({ queue: queue.id })}` }, 'tasks'), ' ',
+        h('button', { type: 'button', 'aria-label': `Delete ${queue.name}`,
+          onclick: () => deleteQueue(queue) }, 'Delete')));
   });
   const names = ['Queue', 'Plugin', number('Limit'), number('Queued'), number('Running'),
     number('Completed'), number('Orphaned'), ''];
@@ -194,10 +212,22 @@ function pluginChoice(queue, field, plugins, save) {
   const names = plugins.includes(now) ? plugins : [now, ...plugins];
   const select = h('select', { 'aria-label': `Plugin of ${queue.name}` },
     names.map((name) => h('option', { value: name, selected: name === now }, name)));
-  select.addEventListener('change', async () => {
+  // The arrows of the keyboard pass every name on their way to the one that is meant, so that what
+  // is chosen with keys is saved when the list is left.
+  let keys = false;
+  const saveNow = async () => {
     const wanted = select.value;
+    if (wanted === now) return;
     if (await change(() => save(wanted))) now = wanted; else select.value = now;
+  };
+  select.addEventListener('keydown', (event) => {
+    keys = true;
+    if (event.key === 'Enter') saveNow();
+    if (event.key === 'Escape') select.value = now;
   });
+  select.addEventListener('pointerdown', () => { keys = false; });
+  select.addEventListener('change', () => { if (!keys) saveNow(); });
+  select.addEventListener('blur', saveNow);
   return select;
 }
 
@@ -210,12 +240,16 @@ function askInDialog(title, button, fields, work) {
   const dialog = h('dialog', { onclose: () => { dialog.remove(); show(); } }, form);
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
+    const send = form.querySelector('[type=submit]');
+    if (send.disabled) return;
+    send.disabled = true;
     try {
       await work(new FormData(form));
       dialog.close();
     } catch (error) {
       if (error instanceof SignInNeeded) { dialog.close(); return; }
       form.querySelector('[role=alert]').textContent = error.message;
+      send.disabled = false;
     }
   });
   document.body.append(dialog);
@@ -224,11 +258,12 @@ function askInDialog(title, button, fields, work) {
 
 function newQueue(plugins) {
   askInDialog('New queue', 'Create', [
+    plugins.length ? null : h('p', { class: 'bad' }, 'The configuration lists no plugins.'),
     h('label', {}, 'Name', h('input', { name: 'name', required: true, autocomplete: 'off' })),
     h('label', {}, 'Plugin', h('select', { name: 'plugin' },
       plugins.map((name) => h('option', { value: name }, name)))),
-    h('label', {}, 'Limit (tasks at once; empty: none set)',
-      h('input', { name: 'threads', type: 'number', min: 0, step: 1 })),
+    h('label', {}, 'Limit (tasks at once)',
+      h('input', { name: 'threads', type: 'number', min: 0, step: 1, value: 1 })),
     h('label', {}, 'Order', h('select', { name: 'sort' },
       ['default', 'fifo', 'lifo'].map((name) => h('option', { value: name }, name)))),
   ], (form) => {
@@ -254,7 +289,8 @@ async function nodesView() {
   const nodes = await ask('GET', '/nodes');
   const rows = (wanted) => nodes.filter((node) => Boolean(node.live) === wanted).map((node) =>
     h('tr', { 'data-node': node.node },
-      h('td', {}, h('a', { href: `#/tasks?${query({ node: node.node })}` }, node.node)),
+      h('td', { class: 'name' },
+        h('a', { href: `#/tasks?${query({ node: node.node })}` }, node.node)),
       h('td', {}, time(node.timestamp)),
       h('td', { class: 'number' }, editable({ value: node.maxthreads, kind: 'number',
         label: `Limit of ${node.node}`,
@@ -269,17 +305,23 @@ async function nodesView() {
 }
 
 async function tasksView(fields) {
-  const queues = await ask('GET', '/queues');
+  const queues = await queueNames();
   const names = new Map(queues.map((queue) => [queue.id, queue.name]));
   const wanted = {
     id: fields.get('id') ?? '', queue: fields.get('queue') ?? '',
     status: fields.get('status') ?? '', node: fields.get('node') ?? '',
   };
   const skip = Math.max(0, Number(fields.get('skip')) || 0);
-  const chosen = Object.values(wanted).some((value) => value !== '');
-  return [searchForm(queues, wanted),
-    chosen ? await found(wanted, skip, names)
-      : h('p', { class: 'soft' }, 'Choose a queue, a node or an id.')];
+  const { id, queue, status, node } = wanted;
+  const form = searchForm(queues, wanted);
+  const hint = (text) => [form, h('p', { class: 'soft' }, text)];
+  if (id || queue || node) return [form, await found(wanted, wanted, skip, names)];
+  if (!status) return hint('Choose a queue, a status, a node or an id.');
+  // No index finds a status alone.
+  if (queues.length > QUEUES_AT_ONCE) return hint('Choose a queue, too: there are very many.');
+  if (!queues.length) return hint('No task was found.');
+  const all = queues.map((each) => each.id);
+  return [form, await found(wanted, { ...wanted, queue: all }, skip, names)];
 }
 
 function searchForm(queues, wanted) {
@@ -294,7 +336,8 @@ function searchForm(queues, wanted) {
     h('label', {}, 'Node', h('input', { name: 'node', value: wanted.node })),
     h('label', {}, 'Id', h('input', { name: 'id', value: wanted.id, size: 26 })),
     h('button', { class: 'main', type: 'submit' }, 'Search'),
-    h('button', { type: 'button', onclick: () => newTasks(queues, wanted.queue) }, 'New task'));
+    h('button', { type: 'button', disabled: !queues.length,
+      onclick: () => newTasks(queues, wanted.queue) }, 'New task'));
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     const asked = query(Object.fromEntries(new FormData(form)));
@@ -303,10 +346,10 @@ function searchForm(queues, wanted) {
   return form;
 }
 
-async function found(wanted, skip, names) {
+async function found(wanted, asked, skip, names) {
   // One more than a page, to know whether there is another; never 1, which answers in another form.
   const options = { '.limit': PAGE_SIZE + 1, '.skip': skip, '.terse': 1 };
-  const answer = await ask('GET', `/tasks?${query({ ...wanted, ...options })}`);
+  const answer = await ask('GET', `/tasks?${query({ ...asked, ...options })}`);
   const tasks = Array.isArray(answer) ? answer : answer?._id ? [answer] : [];
   if (!tasks.length) return h('p', {}, 'No task was found.');
   const rows = tasks.slice(0, PAGE_SIZE).map((task) => {
@@ -346,14 +389,24 @@ function newTasks(queues, queue) {
   });
 }
 
+// A line of a list, when there is something to say.
+const fact = (name, value, shown = String) => value === undefined || value === null ? []
+  : [h('dt', {}, name), h('dd', {}, shown(value))];
+
 async function taskView(id, fields) {
   const full = fields.get('full') === '1';
   const path = `/tasks/${encodeURIComponent(id)}${full ? '?.full=1' : ''}`;
-  const [task, queues] = await Promise.all([ask('GET', path), ask('GET', '/queues')]);
+  const [task, queues] = await Promise.all([ask('GET', path), queueNames()]);
   const queue = queues.find((each) => each.id === hex(task.queue));
-  const change = (name) => act(() => ask('POST', `/tasks/${id}/${name}`, {})).then(() => show());
+  // It may take seconds until a node has ended a task.
+  const order = async (event, name) => {
+    event.target.disabled = true;
+    await act(() => ask('POST', `/tasks/${encodeURIComponent(id)}/${name}`, {}));
+    show();
+  };
   const waits = [-4, -2, -1, 0].includes(task.status);
   const ended = task.status >= 1 || task.status === -5 || task.status === -6;
+  settled = ended;
   const output = (name) => {
     const text = task[name];
     const file = Boolean(text?.$oid);
@@ -370,10 +423,13 @@ async function taskView(id, fields) {
         : `${hex(task.queue)} (there is no such queue)`),
       h('dt', {}, 'Node'), h('dd', {}, typeof task.node === 'string' ? task.node : '—'),
       h('dt', {}, 'Created (UTC)'), h('dd', {}, time(task.ctime)),
-      h('dt', {}, 'Changed (UTC)'), h('dd', {}, time(task.mtime))),
+      h('dt', {}, 'Changed (UTC)'), h('dd', {}, time(task.mtime)),
+      fact('Started (UTC)', task.windlass?.started, time),
+      fact('Ended (UTC)', task.windlass?.ended, time),
+      fact('Exit of the program', task.cmdErr === '<nil>' ? task.cmdExit : task.cmdErr)),
     h('div', { class: 'row' },
-      h('button', { type: 'button', disabled: !waits, onclick: () => change('cancel') }, 'Cancel'),
-      h('button', { type: 'button', disabled: !ended, onclick: () => change('retry') }, 'Retry')),
+      h('button', { type: 'button', disabled: !waits, onclick: (event) => order(event, 'cancel') }, 'Cancel'),
+      h('button', { type: 'button', disabled: !ended, onclick: (event) => order(event, 'retry') }, 'Retry')),
     h('section', { id: 'params' }, h('h2', {}, 'Arguments'),
       h('pre', {}, JSON.stringify(task.params ?? task.parameters ?? null, null, 2))),
     output('stdout'), output('stderr'),
@@ -402,7 +458,9 @@ function signIn() {
     }
   });
   shown += 1;
+  place = '';
   main.replaceChildren(form);
+  form.elements.name.focus();
   document.getElementById('leave').hidden = true;
 }
 
@@ -417,10 +475,25 @@ function view() {
   return ['queues', queuesView];
 }
 
-// Is somebody in the middle of typing, or a change on its way? Then what is there must not be replaced.
+// Is somebody in the middle of typing or of marking text, or a change on its way? Then what is there
+// must not be replaced.
 const busy = () => changes > 0 || document.querySelector('dialog[open]')
   || main.contains(document.activeElement)
-  && document.activeElement.matches('input, select, textarea');
+  && document.activeElement.matches('input, select, textarea')
+  || !getSelection().isCollapsed && main.contains(getSelection().anchorNode);
+
+// What an element is called, which holds in a view that is built anew.
+const called = (element) => ['aria-label', 'href', 'name'].map((name) => element.getAttribute(name))
+  .find((name) => name) ?? element.textContent;
+
+function replace(parts) {
+  const focused = main.contains(document.activeElement) ? called(document.activeElement) : null;
+  main.replaceChildren(...[parts].flat(2));
+  if (focused === null) return;
+  const found = [...main.querySelectorAll('a, button, input, select')]
+    .find((element) => called(element) === focused);
+  (found ?? main).focus({ preventScroll: true });
+}
 
 async function show(byItself = false) {
   clearTimeout(timer);
@@ -429,25 +502,37 @@ async function show(byItself = false) {
     const here = link.hash === `#/${name}`;
     if (here) link.setAttribute('aria-current', 'page'); else link.removeAttribute('aria-current');
   }
+  document.title = `${name} · ${document.getElementById('database').textContent} · Windlass`;
   const mine = shown += 1;
+  const here = location.hash;
   owed = byItself && Boolean(busy());
   if (!owed) {
-    await act(async () => {
+    main.setAttribute('aria-busy', 'true');
+    const done = await act(async () => {
+      settled = false;
       const parts = await build();
       if (mine !== shown) return;
       owed = byItself && Boolean(busy());
       if (owed) return;
-      main.replaceChildren(...[parts].flat(2));
+      place = here;
+      replace(parts);
       document.getElementById('fresh').textContent =
         `as of ${new Date().toLocaleTimeString()}`;
-    }, byItself);
+    }, byItself, true);
+    if (mine === shown) {
+      main.removeAttribute('aria-busy');
+      // What is there belongs to another address.
+      if (!done && place !== here) main.replaceChildren();
+    }
   }
   if (mine === shown) showLater();
 }
 
 function showLater() {
   clearTimeout(timer);
-  timer = setTimeout(() => show(true), refreshMs);
+  // Nobody looks at a page in the background.
+  const next = () => (document.hidden ? showLater() : show(true));
+  if (!settled) timer = setTimeout(next, refreshMs);
 }
 
 async function start() {
@@ -460,6 +545,9 @@ async function start() {
 
 // The element that gets the focus instead has it only after the event.
 main.addEventListener('focusout', () => setTimeout(() => { if (owed && !busy()) show(true); }));
+document.addEventListener('visibilitychange', () => {
+  if (!document.hidden && place === location.hash && !settled) show(true);
+});
 addEventListener('hashchange', () => { trouble.hidden = true; show(); });
 document.getElementById('refresh').addEventListener('click', () => show());
 document.getElementById('leave').addEventListener('click', () => {

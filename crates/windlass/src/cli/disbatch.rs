@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-/// A program that is set up by a file of Disbatch's form.
+/// Be the command interface of Disbatch.
 #[derive(Debug, Args)]
+#[command(after_help = DCI_HELP)]
 pub(crate) struct Dci {
     /// Configuration file of Disbatch's programs.
     #[arg(long, value_name = "FILE", default_value = windlass_door_disbatch::config::DEFAULT_PATH)]
@@ -33,6 +34,13 @@ The least that FILE must have:
 Also runs as `disbatchd --config FILE`. SIGTERM, SIGINT, SIGHUP and SIGQUIT end it: it takes no
 more tasks, and those that run have `stop_timeout` seconds; a second signal ends them at once.
 Exit status: 128 and the number of the signal, 1 when it could not start.";
+
+const DCI_HELP: &str = "\
+It listens on 127.0.0.1:8080 unless FILE says otherwise in `listen`; an address that others can
+reach needs `tls`, and `users` or `tokens` say who may come in.
+
+SIGTERM, SIGINT, SIGHUP and SIGQUIT end it: requests under way are answered, a second signal ends it
+at once. Exit status: 128 and the number of the signal, 1 when it could not start.";
 
 /// A program's own name stands for its word; anything else is left as it is.
 pub(super) fn by_name(mut line: Vec<String>) -> Vec<String> {

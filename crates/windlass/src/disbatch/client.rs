@@ -53,7 +53,7 @@ Examples:
   disbatch queues                                  all queues with their numbers
   disbatch create-queue demo Disbatch::Plugin::Demo
   disbatch update-queue demo threads 5             let five of its tasks run at once
-  disbatch update-queue demo threads null          take the limit away
+  disbatch update-queue demo threads null          no limit; in 4.x nothing runs then
   disbatch create-task demo user alice             one task, with {\"user\": \"alice\"}
   disbatch create-tasks demo '[{\"n\": 1}, {\"n\": 2}]'
   disbatch create-tasks demo - < tasks.json        the same list from standard input
@@ -133,7 +133,12 @@ enum Words {
     #[command(alias = "status")]
     Queues,
     /// Create a queue.
-    CreateQueue { name: String, plugin: String },
+    CreateQueue {
+        /// Its name.
+        name: String,
+        /// What runs its tasks: one of those that `plugins` lists.
+        plugin: String,
+    },
     /// Change fields of a queue: name, plugin, threads, sort.
     UpdateQueue {
         #[command(flatten)]
@@ -141,6 +146,7 @@ enum Words {
     },
     /// Delete a queue.
     DeleteQueue {
+        /// Its name or its id.
         queue: String,
         /// What becomes of its tasks. Without it a queue that has tasks is not deleted.
         #[arg(long, value_name = "WHAT")]
@@ -155,6 +161,7 @@ enum Words {
     },
     /// Create a task.
     CreateTask {
+        /// Its queue, by name or id.
         queue: String,
         /// Names and values of its params, in turn.
         #[arg(value_name = "KEY VALUE", allow_negative_numbers = true)]
@@ -162,6 +169,7 @@ enum Words {
     },
     /// Create many tasks.
     CreateTasks {
+        /// Their queue, by name or id.
         queue: String,
         /// A JSON list with the params of each task; with --collection an object with a `filter`
         /// and `params`. `-` reads it from standard input.
@@ -176,15 +184,22 @@ enum Words {
     Tasks(TasksArgs),
     /// Show one task with its output.
     Task {
+        /// Its id, 24 hexadecimal digits.
         id: String,
         /// Show output that is kept in files, too.
         #[arg(long)]
         full: bool,
     },
     /// Cancel a task, also while it runs.
-    Cancel { id: String },
+    Cancel {
+        /// Its id, 24 hexadecimal digits.
+        id: String,
+    },
     /// Queue a task again that has ended.
-    Retry { id: String },
+    Retry {
+        /// Its id, 24 hexadecimal digits.
+        id: String,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -75,6 +75,34 @@ fn a_collection_that_does_not_fit_into_memory_becomes_tasks() {
     assert_eq!(home.mongo.count_now("tasks", doc! {}), TASKS as u64);
 }
 
+/// The file is looked through before anything is sent, and then sent chunk by chunk.
+#[test]
+fn output_that_does_not_fit_into_memory_is_sent_piece_by_piece() {
+    const CHUNK_BYTES: usize = 261_120;
+    const CHUNKS: usize = 150;
+    let home = Home::released();
+    let dci = home.dci();
+    let queue = home.queue("demo");
+    let task = home.task(queue, 1);
+    let length = i64::try_from(CHUNKS * CHUNK_BYTES).unwrap();
+    let file = doc! {"filename": "stdout", "length": length, "metadata": {"task_id": task}};
+    let file = home.mongo.insert("tasks.files", file);
+    let chunk = |n: usize| {
+        let data = "\"".repeat(CHUNK_BYTES);
+        doc! {"files_id": file, "n": i64::try_from(n).unwrap(), "data": data}
+    };
+    for from in (0..CHUNKS).step_by(30) {
+        home.mongo.insert_many("tasks.chunks", (from..from + 30).map(chunk).collect());
+    }
+    home.mongo.set("tasks", task, doc! {"stdout": file});
+    let before = memory_peak(&dci);
+    let shown = dci.http.get(&format!("/tasks/{task}?.full=1")).ok();
+    let grown = memory_peak(&dci) - before;
+    let text = shown["stdout"].as_str().unwrap();
+    assert!(text.len() == CHUNKS * CHUNK_BYTES && text.bytes().all(|byte| byte == b'"'));
+    assert!(grown < CHUNKS * CHUNK_BYTES, "{grown} bytes more in memory");
+}
+
 /// The status is sent before the end is known, so that a client must see that it is missing.
 #[test]
 fn a_list_that_is_broken_off_is_not_taken_for_a_whole_one() {

@@ -109,6 +109,52 @@ fn a_saved_field_does_not_take_away_what_is_typed_into_another() {
 }
 
 #[test]
+fn what_is_chosen_with_keys_is_saved_when_the_list_is_left() {
+    let home = Home::released();
+    let dci = home.dci_with(json!({"plugins": {DEMO: {"program": "/bin/true"}, "/bin/true": {}}}));
+    let queue = home.queue("mail");
+    let browser = Browser::start();
+    browser.open(&dci.url());
+    browser.sees("main", "1 queue");
+    browser.script(HOLD, &[]);
+    // The arrows change the value at each press, and the next one is not meant yet.
+    let press = "const list = document.querySelector(arguments[0]);
+        list.focus();
+        list.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowUp' }));
+        list.value = '/bin/true';
+        list.dispatchEvent(new Event('change'));
+        const held = window.held.length;
+        list.blur();
+        return held;";
+    assert_eq!(browser.script(press, &[json!(field("Plugin of mail"))]), json!(0));
+    until("it is sent", || browser.script("return window.held.length", &[]) == json!(1));
+    browser.script("window.held.shift()()", &[]);
+    until("it is saved", || {
+        home.mongo.get("queues", queue).get_str("plugin").unwrap() == "/bin/true"
+    });
+}
+
+#[test]
+fn a_dialog_sends_once_however_often_it_is_sent() {
+    let home = Home::released();
+    let dci = home.dci();
+    home.queue("mail");
+    let browser = Browser::start();
+    browser.open(&format!("{}/#/tasks", dci.url()));
+    browser.click("#search button[type=button]");
+    browser.script(HOLD, &[]);
+    let twice = "const form = document.querySelector('dialog form');
+        form.requestSubmit();
+        form.requestSubmit();";
+    browser.script(twice, &[]);
+    until("it is sent", || browser.script("return window.held.length", &[]) == json!(1));
+    browser.script("window.held.shift()()", &[]);
+    until("the dialog is gone", || browser.text("dialog").is_none());
+    assert_eq!(browser.script("return window.held.length", &[]), json!(0));
+    assert_eq!(home.mongo.all("tasks", doc! {}).len(), 1);
+}
+
+#[test]
 fn a_change_that_is_refused_says_why_and_changes_nothing() {
     let home = Home::released();
     let dci = home.dci();
@@ -186,6 +232,10 @@ fn tasks_are_searched_and_paged_and_shown_with_their_output() {
         browser.click("main .row:last-child button:last-child");
         browser.sees("main", "21 to 23");
         browser.choose("#search [name=status]", "succeeded (1)");
+        browser.click("#search button[type=submit]");
+        browser.sees("main", "1 to 1");
+        // No index finds a status alone, so that all queues are asked.
+        browser.choose("#search [name=queue]", "any");
         browser.click("#search button[type=submit]");
         browser.sees("main", "1 to 1");
         browser.click(&format!("a[href='#/task/{done}']"));
@@ -271,7 +321,12 @@ fn an_interface_that_went_away_is_told_and_the_page_goes_on_when_it_is_back() {
     browser.sees("main", "1 queue");
     dci.program.kill();
     browser.sees("#trouble", "does not answer");
+    browser.click("nav a[href='#/nodes']");
+    until("queues are not shown as nodes", || browser.text("main").unwrap().is_empty());
     home.queue("more");
     let _again = home.dci_of(&config);
+    browser.sees("main", "Not running");
+    until("the trouble is over", || browser.text("#trouble:not([hidden])").is_none());
+    browser.click("nav a[href='#/queues']");
     browser.sees("main", "2 queues");
 }
