@@ -32,7 +32,8 @@ const PASSING: [i32; 12] = [6, 7, 50, 89, 91, 189, 262, 9001, 10107, 11600, 1160
 
 impl From<Error> for DbError {
     fn from(error: Error) -> Self {
-        let text = error.to_string();
+        // Without the labels, which only drivers read.
+        let text = error.kind.to_string();
         match &*error.kind {
             ErrorKind::Io(_)
             | ErrorKind::ServerSelection { .. }

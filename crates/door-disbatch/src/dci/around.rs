@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::header::X_CONTENT_TYPE_OPTIONS;
+use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -47,6 +47,9 @@ async fn around(State(dci): State<Dci>, request: Request, next: Next) -> Respons
     });
     let nosniff = HeaderValue::from_static("nosniff");
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, nosniff);
+    // What a task says is for who has asked, and is another thing a moment later.
+    let no_store = HeaderValue::from_static("no-store");
+    response.headers_mut().entry(CACHE_CONTROL).or_insert(no_store);
     // The query stays out of it: parameters of tasks may stand there.
     tracing::debug!(%method, path, status = response.status().as_u16(), "request");
     response

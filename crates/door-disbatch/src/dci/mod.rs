@@ -88,13 +88,13 @@ pub async fn serve(
         database = dci.config().connection.database,
         "listening on {scheme}://{address}"
     );
-    let reaching = async {
+    let reaching = stop.run_until_cancelled(async {
         if let Err(error) = dci.now().await {
             tracing::warn!("{error}; requests are refused until it can");
         }
-    };
+    });
     let balancing = balance::balance(&dci, stop.clone());
-    tokio::join!(server::serve(listener, tls, router, stop), reaching, Box::pin(balancing));
+    tokio::join!(server::serve(listener, tls, router, stop.clone()), reaching, Box::pin(balancing));
     Ok(())
 }
 

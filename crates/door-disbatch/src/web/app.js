@@ -172,8 +172,14 @@ function editable({ value, label, kind, save, none = 'none' }) {
 // --- views -----------------------------------------------------------------------------------------
 
 async function queuesView() {
-  const [queues, plugins] = await Promise.all([ask('GET', '/queues'), ask('GET', '/plugins')]);
-  byName(queues);
+  // Very many tasks may take too long to count; limits can be changed all the same.
+  let uncounted = null;
+  const counted = ask('GET', '/queues').then(byName).catch((error) => {
+    if (error instanceof SignInNeeded) throw error;
+    uncounted = h('p', { class: 'bad' }, `Tasks are not counted: ${error.message}`);
+    return queueNames();
+  });
+  const [queues, plugins] = await Promise.all([counted, ask('GET', '/plugins')]);
   const save = (queue, field) => (value) =>
     ask('POST', `/queues/${encodeURIComponent(queue.id)}`, { [field]: value });
   const rows = queues.map((queue) => {
@@ -191,7 +197,7 @@ async function queuesView() {
       h('td', { class: 'number' }, String(queue.queued ?? queue.tasks_todo ?? '')),
       h('td', { class: 'number' }, String(queue.running ?? queue.tasks_doing ?? '')),
       h('td', { class: 'number' }, String(queue.completed ?? queue.tasks_done ?? '')),
-      h('td', { class: `number ${queue.orphaned ? 'bad' : ''}` }, String(queue.orphaned ?? 0)),
+      h('td', { class: `number ${queue.orphaned ? 'bad' : ''}` }, String(queue.orphaned ?? '')),
       h('td', { class: 'acts' },
         h('a', { href: `#/tasks?${query({ queue: queue.id })}` }, 'tasks'), ' ',
         h('button', { type: 'button', 'aria-label': `Delete ${queue.name}`,
@@ -203,6 +209,7 @@ async function queuesView() {
     h('div', { class: 'row' },
       h('button', { class: 'main', type: 'button', onclick: () => newQueue(plugins) }, 'New queue'),
       h('span', { class: 'soft' }, `${queues.length} ${queues.length === 1 ? 'queue' : 'queues'}`)),
+    uncounted,
     queues.length ? table(names, rows) : h('p', {}, 'There is no queue yet.'),
   ];
 }
@@ -488,7 +495,7 @@ const called = (element) => ['aria-label', 'href', 'name'].map((name) => element
 
 function replace(parts) {
   const focused = main.contains(document.activeElement) ? called(document.activeElement) : null;
-  main.replaceChildren(...[parts].flat(2));
+  main.replaceChildren(...[parts].flat(2).filter((part) => part !== null));
   if (focused === null) return;
   const found = [...main.querySelectorAll('a, button, input, select')]
     .find((element) => called(element) === focused);

@@ -279,6 +279,7 @@ async fn unknown_paths_and_methods_are_told_in_json() {
     assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED);
     let allowed = answer.headers()["allow"].to_str().unwrap();
     assert!(allowed.contains("GET") && allowed.contains("POST"), "{allowed}");
+    assert_eq!(answer.headers()["cache-control"], "no-store");
 }
 
 /// What is under way at the end is answered; nothing new is taken.

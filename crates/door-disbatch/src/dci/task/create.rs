@@ -23,8 +23,10 @@ const BATCH_TASKS_MAX: usize = 500;
 const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// The arguments of one task: what a document may have, less what a task has beside them.
 const PARAMS_BYTES_MAX: usize = 16 * 1024 * 1024 - 64 * 1024;
-/// Ids that an answer lists. It counts all.
+/// Ids that an answer to a list of tasks names; the memory for them was asked for with the body.
 const IDS_SHOWN_MAX: usize = 100_000;
+/// The same for a collection, of any size, which somebody names in a few words. It counts all.
+const IDS_OF_COLLECTION_SHOWN_MAX: usize = 10_000;
 
 const NO_QUEUE: &str = "queue not found";
 /// The name of what was made, in an answer.
@@ -123,7 +125,11 @@ pub(crate) async fn make(
     let refused = |error: DbError| Broken { made: Made::default(), failure: error.into() };
     let dialect = dci.dialect().await.map_err(refused)?;
     let (batch, made) = (Batch::default(), Made::default());
-    let mut maker = Maker { dci, queue, dialect, like, batch, made };
+    let ids_max = match ask {
+        Ask::List(_) => IDS_SHOWN_MAX,
+        Ask::Collection(_) => IDS_OF_COLLECTION_SHOWN_MAX,
+    };
+    let mut maker = Maker { dci, queue, dialect, like, ids_max, batch, made };
     let worked = match ask {
         Ask::List(list) => maker.list(list).await,
         Ask::Collection(source) => maker.collection(source).await,
@@ -139,6 +145,7 @@ struct Maker<'a> {
     queue: ObjectId,
     dialect: Dialect,
     like: NewTask,
+    ids_max: usize,
     batch: Batch,
     made: Made,
 }
@@ -204,7 +211,7 @@ impl Maker<'_> {
         };
         self.made.count += ids.len() as u64;
         let shown = self.made.ids.len();
-        self.made.ids.extend(ids.iter().take(IDS_SHOWN_MAX - shown));
+        self.made.ids.extend(ids.iter().take(self.ids_max - shown));
         // Who deletes a queue looks for tasks after it is gone, and we look for the queue after
         // the tasks are there: one of us sees the other.
         if database.queue(&self.queue.to_hex()).await?.is_none() {
