@@ -115,8 +115,8 @@ impl Database {
     }
 
     /// Asks our nodes to end the tasks of a queue that they have, up to `BATCH` of them at
-    /// once, and answers how many they have. Each is ended as it was seen: a request that is delayed on its way
-    /// must not end a later run.
+    /// once, and answers how many they have. Each is ended as it was seen: a request that is
+    /// delayed on its way must not end a later run.
     pub async fn tasks_cancel_active(&self, queue: ObjectId) -> Result<u64, DbError> {
         let tasks = self.tasks_collection();
         let mut active = doc! {

@@ -106,8 +106,8 @@ impl Database {
     }
 
     /// Whether a queue that has just been made keeps its name: not when there is a settled one, and
-    /// of those that are being made only the one with the lowest id. That waits for the others, since
-    /// they may have looked before it was there; they do not wait for it. So one stays.
+    /// of those that are being made only the one with the lowest id. That one waits for the others:
+    /// they may have looked before it was there. They do not wait for it, so that one stays.
     async fn queue_settle(&self, name: &str, id: ObjectId) -> Result<bool, DbError> {
         let queues = self.queues_collection();
         let others = doc! { "name": name, "_id": { "$ne": id } };

@@ -1,6 +1,6 @@
 //! All queues with their numbers. Counting looks at every task, so that it is done once at a time,
-//! however many ask: who asks while others are being answered is answered by the next count, together
-//! with all who wait. Nobody gets numbers from before he asked.
+//! however many ask: who asks while others are being answered is answered by the next count,
+//! together with all who wait. Nobody gets numbers from before he asked.
 
 use std::collections::HashMap;
 use std::sync::Arc;

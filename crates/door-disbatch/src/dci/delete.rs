@@ -25,7 +25,8 @@ use crate::gridfs;
 const END_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How often it is looked whether they are.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
-/// How long tasks are deleted by one request; what is left is for the next one. Clients wait longer.
+/// How long tasks are deleted by one request; what is left is for the next one. Clients wait for
+/// longer than that.
 const WORK_TIME_MAX: Duration = Duration::from_secs(40);
 
 /// The name of what was deleted, in an answer.

@@ -88,7 +88,7 @@ impl Dci {
 }
 
 fn ours() -> mongodb::bson::Document {
-    doc! { "status": 0, "node": "n", "windlass": { "boot": "b" } }
+    doc! { "status": 0, "node": "n", "windlass": { "boot": "b", "run": "r" } }
 }
 
 #[tokio::test]
@@ -165,7 +165,7 @@ async fn a_queue_that_a_foreign_node_works_on_keeps_its_entry() {
     }
 }
 
-/// The entry of the queue is gone when the answer is lost: it comes back, so that it can be deleted.
+/// The entry of the queue is gone when the answer is lost. It comes back, to be deleted again.
 #[tokio::test]
 async fn a_queue_that_could_not_be_emptied_keeps_its_entry() {
     let proxy = Proxy::start(server_address().await).await;

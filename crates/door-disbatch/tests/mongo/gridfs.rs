@@ -264,7 +264,8 @@ async fn leftovers_are_removed_and_nothing_else() {
     let tasks = collection(&database, "tasks");
     let of = |task: ObjectId| doc! {"filename": "stdout", "metadata": {"task_id": task}};
     let mut kept = Vec::new();
-    // In use by either name; of a task that is being worked on; young; nobody's output; without a task.
+    // In use by either name; of a task that is being worked on; young; nobody's output; without a
+    // task.
     let used = ObjectId::new();
     let file = leave(&database, 9, of(used)).await;
     tasks.insert_one(doc! {"_id": used, "status": 1, "stdout": file}).await.unwrap();

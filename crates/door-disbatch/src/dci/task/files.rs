@@ -1,5 +1,5 @@
-//! Output in files, as the inside of a JSON text. It may be very long, so that it is never in memory
-//! as a whole: a task is written with marks in the place of its files, and cut there.
+//! Output in files, as the inside of a JSON text. It may be very long, so that it is never in
+//! memory as a whole: a task is written with marks in the place of its files, and cut there.
 
 use std::collections::VecDeque;
 
