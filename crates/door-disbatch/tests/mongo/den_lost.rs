@@ -168,7 +168,7 @@ async fn slow_questions_keep_no_claim_no_cancel_and_no_dead_node_waiting() {
         |it| it.is_on("find", "tasks") && it.mentions("windlass.not_before") && it.mentions("$lte"),
     ];
     let held = questions.map(|which| world.proxy.each(Fate::Hold, which));
-    world.start_with(0.2, 1.0);
+    world.start_with(0.5, 3.0);
     for question in &held {
         question.met().await;
     }
@@ -217,7 +217,7 @@ async fn a_dead_node_whose_tasks_cannot_be_orphaned_stops_no_other() {
         .proxy
         .each(Fate::Refuse, |it| it.is_on("update", "tasks") && it.mentions("boot of bad"));
     let bad = left_by(&world, "bad").await;
-    world.start_with(0.2, 1.0);
+    world.start_with(0.5, 3.0);
     refused.met().await;
     let mut others = Vec::new();
     for node in ["a", "b", "c", "d", "e", "f"] {

@@ -97,7 +97,7 @@ impl World {
 
     /// Starts the node. Where its times do not matter they are long.
     pub(crate) fn start(&self) -> JoinHandle<Result<(), String>> {
-        self.start_with(5.0, 30.0)
+        self.start_with(5.0, 3600.0)
     }
 
     pub(crate) fn start_with(
