@@ -53,6 +53,12 @@ fn rows() -> BTreeMap<String, String> {
     rows
 }
 
+/// A folder's own file has the folder's name.
+fn module_of(path: &Path) -> String {
+    let stem = |path: &Path| path.file_stem().unwrap().to_string_lossy().into_owned();
+    if path.ends_with("mod.rs") { stem(path.parent().unwrap()) } else { stem(path) }
+}
+
 fn functions_below(dir: &Path, names: &mut HashSet<String>) {
     for entry in fs::read_dir(dir).unwrap().flatten() {
         let path = entry.path();
@@ -60,7 +66,7 @@ fn functions_below(dir: &Path, names: &mut HashSet<String>) {
             functions_below(&path, names);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = fs::read_to_string(&path).unwrap();
-            let module = path.file_stem().unwrap().to_string_lossy();
+            let module = module_of(&path);
             for rest in text.split("fn ").skip(1) {
                 let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_');
                 let name = &rest[..end.unwrap_or(rest.len())];
