@@ -305,21 +305,23 @@ in_every_language! {
         assert!(most_processes(&stage, &[&stage.tenant]) <= 2);
     }
 
-    /// With room for one context only, every switch between types is a cold start.
+    /// With room for one context only, every switch between types is a cold start. Of two types that
+    /// are drawn the warm one is taken, so that one pick in four is a switch; without that, one in two.
     fn s0_28_work_for_a_warm_context_is_preferred(t) {
         node: NODE, python: PYTHON, php: PHP,
     } {
-        const JOBS: usize = 20;
+        const JOBS: usize = 40;
         let config = Config::new().one_slot().set("contexts.max", "1");
         let stage = t.stage_with(config);
         stage.daemon.stop_picking();
-        stage.set("t", json!({"batch": 2}));
-        stage.set("u", json!({"batch": 2}));
+        stage.set("t", json!({"batch": 1}));
+        stage.set("u", json!({"batch": 1}));
         let mut ids = stage.tenant.add("t", &["x"; JOBS]);
         ids.extend(stage.batch("u", &["x"; JOBS]));
         let starts: BTreeSet<u64> = pids(&stage, &ids).into_iter().collect();
-        let batches = JOBS;
-        assert!(starts.len() < batches / 2, "{} starts for {batches} batches", starts.len());
+        // Draws are random: 45 of a hundred is four deviations away from what they make of it.
+        let most = ids.len() * 45 / 100;
+        assert!(starts.len() < most, "{} starts for {} picks", starts.len(), ids.len());
     }
 }
 
