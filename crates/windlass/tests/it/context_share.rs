@@ -305,8 +305,8 @@ in_every_language! {
         assert!(most_processes(&stage, &[&stage.tenant]) <= 2);
     }
 
-    /// With room for one context only, every switch between types is a cold start. Of two types that
-    /// are drawn the warm one is taken, so that one pick in four is a switch; without that, one in two.
+    /// With room for one context only, every switch between types is a cold start. Of two types
+    /// that are drawn the warm one is taken: one pick in four is a switch, and not one in two.
     fn s0_28_work_for_a_warm_context_is_preferred(t) {
         node: NODE, python: PYTHON, php: PHP,
     } {
