@@ -164,7 +164,9 @@ fn check(home: &Home, load: &Load) {
 
 fn run(home: &Home, with_foreign: bool) {
     let load = load(home);
-    let watch = Watch::start(home, rules(home, &load, with_foreign));
+    let rules = rules(home, &load, with_foreign);
+    let rules_count = rules.len();
+    let watch = Watch::start(home, rules);
     let foreign = with_foreign.then(|| Foreign::start(home, FOREIGN));
     kill_in_turns(home);
     drop(foreign);
@@ -174,8 +176,10 @@ fn run(home: &Home, with_foreign: bool) {
     let most = check_history(home, &load);
     // A foreign node may leave ours little to do.
     assert!(most > usize::from(!with_foreign), "{most} of a queue at most");
-    // On a busy machine a look may miss everything of one rule; the history above misses nothing.
-    assert!(seen.looks > 20 && seen.most.values().any(|most| *most > 0), "{seen:?}");
+    assert!(seen.looks > 20, "{seen:?}");
+    // A foreign node may leave one of ours so little that no look meets it.
+    let met = seen.most.values().filter(|most| **most > 0).count();
+    assert!(met > 0 && (with_foreign || met == rules_count), "{seen:?}");
     if with_foreign {
         let theirs = home.mongo.count_now("tasks", doc! {"node": FOREIGN, "status": 1});
         let ours = home.mongo.count_now("tasks", doc! {"node": {"$in": OURS.to_vec()}});
