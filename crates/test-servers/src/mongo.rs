@@ -21,6 +21,12 @@ const ENVIRONMENT: &str = "windlass/secantusdb-0.7.0b3";
 /// Names a real MongoDB that the tests share instead of a private server.
 const REAL: &str = "WINDLASS_TEST_MONGODB";
 
+/// What it may keep in memory, far more than the tests write at once. With a fifth of it changed and
+/// not committed yet the server stands still for ever: each reader waits, with a lock that the
+/// writers need, for space that only their commits give. A document of 15 MiB counts two or three
+/// times, and the tests write several at once.
+const CACHE: &str = "4G";
+
 /// For the first answer of a server that has its port already.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -161,7 +167,7 @@ fn serve(host: &Host, durable: bool) -> Command {
     let mut command = Command::new(program);
     command.args(["--host", "127.0.0.1", "--port", &host.port.to_string()]);
     command.arg("--storage-path").arg(host.data());
-    command.args(["--log-level", "WARNING", "--cache-size", "256M"]);
+    command.args(["--log-level", "WARNING", "--cache-size", CACHE]);
     if durable {
         command.arg("--sync-on-commit");
     }

@@ -8,22 +8,25 @@ use mongodb::options::IndexOptions;
 use mongodb::{Client, Collection, IndexModel};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
+use windlass_test_kit::wait::in_time;
 use windlass_test_servers::MongoDb;
 
 /// The driver has only asynchronous calls; the tests wait for each of them.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
 static CLIENT: LazyLock<Client> =
-    LazyLock::new(|| RUNTIME.block_on(Client::with_uri_str(mongohost())).unwrap());
+    LazyLock::new(|| block_on(Client::with_uri_str(mongohost())).unwrap());
 
 /// What `mongohost` of a config says for the server that all tests share.
 pub(crate) fn mongohost() -> String {
     windlass_test_servers::mongodb().url()
 }
 
-/// Waits for what a test asks of asynchronous calls.
+/// Waits for what a test asks of asynchronous calls. The driver itself would wait for ever for a
+/// server that keeps its connection and does not answer.
+#[track_caller]
 pub(crate) fn block_on<T>(asked: impl Future<Output = T>) -> T {
-    RUNTIME.block_on(asked)
+    RUNTIME.block_on(in_time("an answer", asked))
 }
 
 pub(crate) struct Mongo {
@@ -42,7 +45,7 @@ impl Mongo {
     /// In a server of its own, to be killed and frozen.
     pub(crate) fn own() -> Self {
         let server = MongoDb::start();
-        let client = RUNTIME.block_on(Client::with_uri_str(server.url())).unwrap();
+        let client = block_on(Client::with_uri_str(server.url())).unwrap();
         Self { name: server.new_database(), client, host: server.url(), own: Some(server) }
     }
 
@@ -78,20 +81,17 @@ impl Mongo {
 
     /// Puts a document in; answers its `_id`.
     pub(crate) fn insert(&self, collection: &str, document: Document) -> ObjectId {
-        let done =
-            RUNTIME.block_on(async { self.collection(collection).insert_one(document).await });
+        let done = block_on(async { self.collection(collection).insert_one(document).await });
         done.unwrap().inserted_id.as_object_id().unwrap()
     }
 
     pub(crate) fn insert_many(&self, collection: &str, documents: Vec<Document>) {
-        RUNTIME
-            .block_on(async { self.collection(collection).insert_many(documents).await })
-            .unwrap();
+        block_on(async { self.collection(collection).insert_many(documents).await }).unwrap();
     }
 
     pub(crate) fn one(&self, collection: &str, filter: Document) -> Option<Document> {
         let collection = self.collection(collection).clone_with_type::<RawDocumentBuf>();
-        let found = RUNTIME.block_on(async { collection.find_one(filter).await }).unwrap();
+        let found = block_on(async { collection.find_one(filter).await }).unwrap();
         found.map(whole)
     }
 
@@ -102,7 +102,7 @@ impl Mongo {
 
     /// All that match, in the order of their ids.
     pub(crate) fn all(&self, collection: &str, filter: Document) -> Vec<Document> {
-        RUNTIME.block_on(async {
+        block_on(async {
             let collection = self.collection(collection);
             let mut found = collection.find(filter).sort(doc! {"_id": 1}).await.unwrap();
             let mut documents = Vec::new();
@@ -123,14 +123,12 @@ impl Mongo {
     }
 
     pub(crate) fn update(&self, collection: &str, filter: Document, update: Document) {
-        RUNTIME
-            .block_on(async { self.collection(collection).update_one(filter, update).await })
-            .unwrap();
+        block_on(async { self.collection(collection).update_one(filter, update).await }).unwrap();
     }
 
     pub(crate) fn update_many(&self, collection: &str, filter: Document, update: Document) -> u64 {
-        let done = RUNTIME
-            .block_on(async { self.collection(collection).update_many(filter, update).await });
+        let done =
+            block_on(async { self.collection(collection).update_many(filter, update).await });
         done.unwrap().matched_count
     }
 
@@ -142,35 +140,33 @@ impl Mongo {
         update: Document,
         sort: Document,
     ) -> Option<Document> {
-        RUNTIME.block_on(async {
+        block_on(async {
             let collection = self.collection(collection);
             collection.find_one_and_update(filter, update).sort(sort).await.unwrap()
         })
     }
 
     pub(crate) fn upsert(&self, collection: &str, filter: Document, update: Document) {
-        RUNTIME.block_on(async {
+        block_on(async {
             let collection = self.collection(collection);
             collection.update_one(filter, update).upsert(true).await.unwrap();
         });
     }
 
     pub(crate) fn delete(&self, collection: &str, id: ObjectId) {
-        RUNTIME.block_on(async {
+        block_on(async {
             self.collection(collection).delete_one(doc! {"_id": id}).await.unwrap();
         });
     }
 
     /// Counted by the server, at one moment.
     pub(crate) fn count_now(&self, collection: &str, filter: Document) -> u64 {
-        RUNTIME
-            .block_on(async { self.collection(collection).count_documents(filter).await })
-            .unwrap()
+        block_on(async { self.collection(collection).count_documents(filter).await }).unwrap()
     }
 
     /// The keys of each index, and whether it is unique.
     pub(crate) fn indexes(&self, collection: &str) -> Vec<(Document, bool)> {
-        RUNTIME.block_on(async {
+        block_on(async {
             let mut listed = self.collection(collection).list_indexes().await.unwrap();
             let mut indexes = Vec::new();
             while listed.advance().await.unwrap() {
@@ -185,7 +181,7 @@ impl Mongo {
     pub(crate) fn index(&self, collection: &str, keys: Document, unique: bool) {
         let options = IndexOptions::builder().unique(unique.then_some(true)).build();
         let index = IndexModel::builder().keys(keys).options(options).build();
-        RUNTIME.block_on(async { self.collection(collection).create_index(index).await }).unwrap();
+        block_on(async { self.collection(collection).create_index(index).await }).unwrap();
     }
 }
 
