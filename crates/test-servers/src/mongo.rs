@@ -21,10 +21,10 @@ const ENVIRONMENT: &str = "windlass/secantusdb-0.7.0b3";
 /// Names a real MongoDB that the tests share instead of a private server.
 const REAL: &str = "WINDLASS_TEST_MONGODB";
 
-/// What it may keep in memory, far more than the tests write at once. With a fifth of it changed and
-/// not committed yet the server stands still for ever: each reader waits, with a lock that the
-/// writers need, for space that only their commits give. A document of 15 MiB counts two or three
-/// times, and the tests write several at once.
+/// What it may keep in memory: far more than the tests write at once. With a fifth of it changed
+/// and not committed the server stands still for ever, because readers wait for space and keep a
+/// lock that the writers need for their commits. A document of 15 MiB counts two or three times,
+/// and the tests write several at once.
 const CACHE: &str = "4G";
 
 /// For the first answer of a server that has its port already.
