@@ -179,11 +179,17 @@ fn what_a_job_wrote_is_told_apart_by_its_stream() {
     assert_eq!(of("stdout"), ["out", "[stderr] not really"]);
     assert_eq!(of("stderr"), ["err", "more"]);
     assert_eq!(of("windlass"), ["exit code 0"]);
-    let shown = tenant.log(&id);
-    for lines in ["out\n[stderr] not really\n", "[stderr] err\n[stderr] more\n"] {
-        assert!(shown.contains(lines), "{shown}");
+    let mut lines = String::new();
+    for line in log["attempts"][0]["lines"].as_array().unwrap() {
+        let mark = match text(&line["stream"]).as_str() {
+            "stdout" => String::new(),
+            stream => format!("[{stream}] "),
+        };
+        lines += &format!("{mark}{}\n", text(&line["text"]));
     }
-    assert!(shown.ends_with("\n[windlass] exit code 0\n"), "{shown}");
+    assert!(lines.ends_with("\n[windlass] exit code 0\n"), "{lines}");
+    let shown = tenant.log(&id);
+    assert_eq!(shown.split_once('\n').map(|(_, shown)| shown), Some(&*lines), "{shown}");
 
     let shown = cli(&daemon, &["jobs", "log", &id]);
     assert_eq!(shown.stdout, "out\n[stderr] not really\n");
