@@ -7,5 +7,5 @@ use crate::shell;
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let mut line = vec!["run", "--release", "--quiet", "--package", "windlass-bench", "--"];
     line.extend(arguments.iter().map(String::as_str));
-    shell::cargo(&line)
+    shell::cargo(&line, None)
 }

@@ -1,11 +1,10 @@
 //! What the tests need on the machine, and how it gets there.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::shell;
+use crate::shell::{self, Limit, succeeds};
 
 /// A program, and the Debian package that has it.
 const PROGRAMS: [(&str, &str); 7] = [
@@ -36,12 +35,12 @@ const MONGODB: &str = "SecantusDB==0.7.0b3";
 const MONGODB_PLACE: &str = "windlass/secantusdb-0.7.0b3";
 
 /// Installs what is missing; where that is not possible, says the command that does it.
-pub(crate) fn install() -> Result<()> {
-    install_packages()?;
-    install_mongodb()
+pub(crate) fn install(limit: &Limit) -> Result<()> {
+    install_packages(limit)?;
+    install_mongodb(limit)
 }
 
-fn install_packages() -> Result<()> {
+fn install_packages(limit: &Limit) -> Result<()> {
     let programs = PROGRAMS.iter().filter(|(program, _)| !is_there(program));
     let languages = LANGUAGES.iter().filter(|(program, _)| !answers(program));
     let servers = SERVERS.iter().filter(|(program, _)| !is_installed(program));
@@ -65,13 +64,14 @@ fn install_packages() -> Result<()> {
     }
     shell::say(&format!("the tests need {packages}: installing"));
     let arguments = [&["install", "-y", "--no-install-recommends"], missing.as_slice()].concat();
-    if let Err(error) = apt_get(&["update", "-q"]).and_then(|()| apt_get(&arguments)) {
+    let installed = apt_get(&["update", "-q"], limit).and_then(|()| apt_get(&arguments, limit));
+    if let Err(error) = installed {
         bail!("{error:#}; {by_hand}");
     }
     Ok(())
 }
 
-fn install_mongodb() -> Result<()> {
+fn install_mongodb(limit: &Limit) -> Result<()> {
     let place = cache_directory()?.join(MONGODB_PLACE);
     if place.join("bin/secantusd-py").is_file() {
         return Ok(());
@@ -79,8 +79,8 @@ fn install_mongodb() -> Result<()> {
     let place = place.display().to_string();
     shell::say(&format!("the tests need {MONGODB}: installing into {place}"));
     let pip = format!("{place}/bin/pip");
-    let made = shell::step("python3", &["-m", "venv", &place])
-        .and_then(|()| shell::step(&pip, &["install", "--pre", MONGODB]));
+    let made = shell::step("python3", &["-m", "venv", &place], Some(limit))
+        .and_then(|()| shell::step(&pip, &["install", "--pre", MONGODB], Some(limit)));
     if let Err(error) = made {
         bail!("{error:#}; run: python3 -m venv {place} && {pip} install --pre {MONGODB}");
     }
@@ -98,45 +98,28 @@ fn cache_directory() -> Result<PathBuf> {
 
 /// Debian has a Python without the parts that make virtual environments.
 fn can_make_environments() -> bool {
-    let tried = Command::new("python3")
-        .args(["-c", "import ensurepip, venv"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    tried.is_ok_and(|status| status.success())
+    succeeds("python3", &["-c", "import ensurepip, venv"])
 }
 
 /// Nobody is there to answer its questions, and no server is to run but those of the tests.
-fn apt_get(arguments: &[&str]) -> Result<()> {
+fn apt_get(arguments: &[&str], limit: &Limit) -> Result<()> {
     let quiet = ["DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1", "apt-get"];
-    shell::step("env", &[&quiet[..], arguments].concat())
+    shell::step("env", &[&quiet[..], arguments].concat(), Some(limit))
 }
 
 fn is_root() -> bool {
-    let id = Command::new("id").arg("-u").output();
-    id.is_ok_and(|id| id.stdout.trim_ascii() == b"0")
+    succeeds("sh", &["-c", "test \"$(id -u)\" = 0"])
 }
 
 fn is_there(program: &str) -> bool {
-    let looked = Command::new("sh")
-        .args(["-c", "command -v \"$0\"", program])
-        .stdout(Stdio::null())
-        .status();
-    looked.is_ok_and(|status| status.success())
+    succeeds("sh", &["-c", "command -v \"$0\"", program])
 }
 
 /// With `*` for a version, or on the search path.
 fn is_installed(place: &str) -> bool {
-    let looked = Command::new("sh")
-        .args(["-c", "ls $0", place])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    looked.is_ok_and(|status| status.success()) || place.rsplit('/').next().is_some_and(is_there)
+    succeeds("sh", &["-c", "ls $0", place]) || place.rsplit('/').next().is_some_and(is_there)
 }
 
 fn answers(program: &str) -> bool {
-    let ran =
-        Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    ran.is_ok_and(|status| status.success())
+    succeeds(program, &["--version"])
 }

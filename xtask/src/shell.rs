@@ -1,10 +1,23 @@
 //! Running other programs from the root of the workspace, and speaking to the developer.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Instant;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use std::os::unix::process::CommandExt;
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// Between two looks at whether a program has ended.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// For programs that only answer a question.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Ends a whole group of processes (`$0`) when its input ends, which is when we let it or are gone
+/// ourselves, by an interrupt or killed. A line of input says that all went well.
+const GUARD: &str = "trap '' INT TERM HUP QUIT; read -r line || kill -9 \"-$0\"";
 
 /// The folder of the workspace.
 pub(crate) fn root() -> PathBuf {
@@ -12,25 +25,120 @@ pub(crate) fn root() -> PathBuf {
     here.parent().expect("xtask lies in the workspace").to_owned()
 }
 
-/// Runs a program to its end, and says how long it took.
-pub(crate) fn step(program: &str, arguments: &[&str]) -> Result<()> {
+/// How long all steps of a run may take together.
+pub(crate) struct Limit {
+    began: Instant,
+    whole: Duration,
+}
+
+impl Limit {
+    pub(crate) fn new(whole: Duration) -> Self {
+        Self { began: Instant::now(), whole }
+    }
+
+    fn is_over(&self) -> bool {
+        self.began.elapsed() >= self.whole
+    }
+}
+
+/// Runs a program to its end, and says how long it took. When the limit is over before, ends it
+/// with all that it started.
+pub(crate) fn step(program: &str, arguments: &[&str], limit: Option<&Limit>) -> Result<()> {
     let line = format!("{program} {}", arguments.join(" "));
     say(&format!("==> {line}"));
     let began = Instant::now();
-    let status = Command::new(program)
-        .args(arguments)
-        .current_dir(root())
-        .status()
-        .with_context(|| format!("cannot start {program}"))?;
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(root());
+    let mut group = Group::start(&mut command)?;
+    let is_over = || limit.is_some_and(Limit::is_over);
+    let Some(status) = group.end(is_over)? else {
+        let minutes = limit.map_or(0, |limit| limit.whole.as_secs() / 60);
+        bail!(
+            "`{line}` was ended, because the whole run took longer than its {minutes} minutes.\n\
+             Still running were:\n{}\n\
+             What hangs is among the tests above that have \"been running for over 60 seconds\" \
+             and were never told to be ok; run it alone: cargo test -p CRATE --test FILE NAME",
+            group.left.join("\n")
+        );
+    };
     ensure!(status.success(), "`{line}` failed ({status})");
     say(&format!("    done in {} s", began.elapsed().as_secs()));
     Ok(())
 }
 
 /// The same cargo that runs us.
-pub(crate) fn cargo(arguments: &[&str]) -> Result<()> {
+pub(crate) fn cargo(arguments: &[&str], limit: Option<&Limit>) -> Result<()> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    step(&cargo, arguments)
+    step(&cargo, arguments, limit)
+}
+
+/// Whether a program can be started and ends well. What it says is nobody's business.
+pub(crate) fn succeeds(program: &str, arguments: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+    let limit = Limit::new(ANSWER_TIME_MAX);
+    let ended = Group::start(&mut command).and_then(|mut group| group.end(|| limit.is_over()));
+    matches!(ended, Ok(Some(status)) if status.success())
+}
+
+/// A program and what it starts. They are a group of their own, so that all can be ended at once;
+/// as an interrupt does not reach them there, the guard ends them with us.
+struct Group {
+    program: Child,
+    guard: Child,
+    /// The command lines of those that had to be ended.
+    left: Vec<String>,
+}
+
+impl Group {
+    fn start(command: &mut Command) -> Result<Self> {
+        let program = command.process_group(0).stdin(Stdio::null()).spawn();
+        let program = program.with_context(|| format!("cannot start {command:?}"))?;
+        let guard = Command::new("sh")
+            .args(["-c", GUARD, &program.id().to_string()])
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let guard = guard.context("cannot start sh")?;
+        Ok(Self { program, guard, left: Vec::new() })
+    }
+
+    /// Waits for its end; `None` if it had to be ended because the time was over.
+    fn end(&mut self, is_over: impl Fn() -> bool) -> Result<Option<ExitStatus>> {
+        loop {
+            if let Some(status) = self.program.try_wait()? {
+                if let Some(mut guard) = self.guard.stdin.take() {
+                    std::io::Write::write_all(&mut guard, b"done\n")?;
+                }
+                self.guard.wait()?;
+                return Ok(Some(status));
+            }
+            if is_over() {
+                self.left = members(self.program.id());
+                drop(self.guard.stdin.take());
+                self.guard.wait()?;
+                // By its guard it is dead already, if there was one.
+                self.program.kill()?;
+                self.program.wait()?;
+                return Ok(None);
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// The command lines of the processes of a group.
+fn members(group: u32) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let line = |folder: PathBuf| {
+        let stat = std::fs::read_to_string(folder.join("stat")).ok()?;
+        // Behind the program's name, which is in brackets: the state, the parent, the group.
+        let of: u32 = stat.rsplit(')').next()?.split_whitespace().nth(2)?.parse().ok()?;
+        let line = std::fs::read(folder.join("cmdline")).ok().filter(|_| of == group)?;
+        Some(String::from_utf8_lossy(&line).replace('\0', " ").trim_end().to_owned())
+    };
+    processes.filter_map(|process| line(process.path())).filter(|line| !line.is_empty()).collect()
 }
 
 #[expect(clippy::print_stdout, reason = "this is how a tool for developers speaks")]
@@ -41,4 +149,81 @@ pub(crate) fn say(text: &str) {
 #[expect(clippy::print_stderr, reason = "this is how a tool for developers speaks")]
 pub(crate) fn complain(text: &str) {
     eprintln!("{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program that says the number of its child, which does not end, and waits for it.
+    fn parent_of_a_sleeper(told: &Path) -> String {
+        format!("sleep 100000 & echo $! > {0}.part; mv {0}.part {0}; wait", told.display())
+    }
+
+    fn told_in(file: &Path) -> String {
+        std::fs::read_to_string(file).unwrap_or_default().trim().to_owned()
+    }
+
+    fn is_gone(pid: &str) -> bool {
+        // One that has ended may stay listed where nobody collects orphans.
+        let state = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        state.is_empty() || state.lines().any(|line| line.starts_with("State:\tZ"))
+    }
+
+    fn file(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("xtask-{name}-{}", std::process::id()))
+    }
+
+    fn until(what: &str, happened: impl Fn() -> bool) {
+        let limit = Limit::new(ANSWER_TIME_MAX);
+        while !happened() {
+            assert!(!limit.is_over(), "waited in vain: {what}");
+            thread::sleep(PAUSE);
+        }
+    }
+
+    #[test]
+    fn a_step_that_does_not_end_is_ended_and_named() {
+        let limit = Limit::new(Duration::ZERO);
+        let failed = step("sleep", &["100000"], Some(&limit)).unwrap_err().to_string();
+        assert!(failed.starts_with("`sleep 100000` was ended, because"), "{failed}");
+    }
+
+    #[test]
+    fn when_its_time_is_over_a_program_is_ended_with_what_it_started() {
+        let told = file("limit");
+        let script = parent_of_a_sleeper(&told);
+        let mut group = Group::start(Command::new("sh").args(["-c", &script])).unwrap();
+        let ended = group.end(|| !told_in(&told).is_empty()).unwrap();
+        let child = told_in(&told);
+        let _ = std::fs::remove_file(&told);
+        assert!(ended.is_none() && group.left.contains(&"sleep 100000".to_owned()));
+        until("its child is gone", || is_gone(&child));
+    }
+
+    #[test]
+    fn what_a_program_started_ends_with_us() {
+        let told = file("guard");
+        let script = parent_of_a_sleeper(&told);
+        let mut group = Group::start(Command::new("sh").args(["-c", &script])).unwrap();
+        until("it has begun", || !told_in(&told).is_empty());
+        // As the kernel does it when we are killed.
+        drop(group.guard.stdin.take());
+        let limit = Limit::new(ANSWER_TIME_MAX);
+        let ended = group.end(|| limit.is_over()).unwrap();
+        let child = told_in(&told);
+        let _ = std::fs::remove_file(&told);
+        assert!(ended.is_some_and(|status| status.code().is_none()), "by the guard: {ended:?}");
+        until("its child is gone", || is_gone(&child));
+    }
+
+    #[test]
+    fn a_step_within_its_time_says_how_it_ended() {
+        let limit = Limit::new(ANSWER_TIME_MAX);
+        step("true", &[], Some(&limit)).unwrap();
+        let failed = step("sh", &["-c", "exit 3"], Some(&limit)).unwrap_err().to_string();
+        assert!(failed.ends_with("failed (exit status: 3)"), "{failed}");
+        assert!(succeeds("true", &[]) && !succeeds("false", &[]));
+        assert!(!succeeds("no-such-program", &[]));
+    }
 }
