@@ -187,7 +187,13 @@ async fn delete(database: &Database, ids: &[ObjectId]) -> Result<u64, DbError> {
     Ok(gone.deleted_count)
 }
 
+/// The first chunk of each file goes last, because by it the others are found when this breaks off.
 async fn delete_chunks(database: &Database, ids: &[ObjectId]) -> Result<(), DbError> {
-    let which = doc! { "files_id": { "$in": ids } };
-    database.ask(chunks(database).delete_many(which)).await.map(drop)
+    let all = doc! { "files_id": { "$in": ids } };
+    let mut behind = all.clone();
+    behind.insert("n", doc! { "$gt": 0 });
+    for which in [behind, all] {
+        database.ask(chunks(database).delete_many(which)).await?;
+    }
+    Ok(())
 }

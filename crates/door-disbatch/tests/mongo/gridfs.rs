@@ -12,7 +12,7 @@ use windlass_test_servers::MongoDb;
 
 use crate::base::{collection, connect, fresh};
 use crate::harness::load;
-use crate::proxy::{Proxy, server_address};
+use crate::proxy::{Fate, Proxy, server_address};
 
 const FORMS: [Form; 2] = [Form::Text, Form::Binary];
 
@@ -334,6 +334,26 @@ async fn a_search_for_leftovers_reads_no_output() {
     let files = all(&database, "tasks.files", doc! {}).await;
     assert_eq!(files.len(), 1);
     assert_eq!(files[0].get_object_id("_id").unwrap(), used, "{left} is gone");
+}
+
+/// Those of a file are found by its first one.
+#[tokio::test]
+async fn chunks_of_which_only_some_could_be_removed_are_found_again() {
+    let proxy = Proxy::start(server_address().await).await;
+    let database = proxy.database(&windlass_test_servers::mongodb().new_database()).await;
+    let file = id_of(2);
+    let chunks = (0..3).map(|n| doc! {"files_id": file, "n": n, "data": "x"});
+    database.ask(collection(&database, "tasks.chunks").insert_many(chunks)).await.unwrap();
+    let rest =
+        proxy.each(Fate::Refuse, |it| it.is_on("delete", "tasks.chunks") && !it.mentions("$gt"));
+    let mut cleaner = Cleaner::default();
+    assert!(cleaner.step(&database, now()).await.is_err());
+    let left = all(&database, "tasks.chunks", doc! {}).await;
+    let numbers: Vec<i32> = left.iter().map(|chunk| chunk.get_i32("n").unwrap()).collect();
+    assert_eq!(numbers, [0]);
+    rest.release();
+    assert_eq!(cleaner.step(&database, now()).await.unwrap(), 1);
+    assert_eq!(count(&database, "tasks.chunks").await, 0);
 }
 
 /// More than one step looks at.
