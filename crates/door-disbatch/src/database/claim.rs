@@ -50,7 +50,8 @@ impl Claim {
 
 impl Database {
     /// From claimed to running. False: it is not ours any more, and must not be run. Asking again
-    /// after a lost answer is right for a node; a runner must not, because it could not tell.
+    /// after a lost answer is right; a runner must name the same time then, by which it knows what
+    /// it has written, for it leaves no mark of ours in a foreign task.
     pub async fn claim_start(&self, claim: &Claim, now: DateTime) -> Result<bool, DbError> {
         match claim {
             Claim::Node { me, run } => self.start(run, me, now).await,
@@ -58,7 +59,13 @@ impl Database {
                 let set = doc! { "$set": { "status": RUNNING, "mtime": now } };
                 let tasks = self.tasks_collection();
                 let update = tasks.update_one(claim.filter_at(CLAIMED), set);
-                Ok(self.ask(update).await?.matched_count == 1)
+                if self.ask(update).await?.matched_count == 1 {
+                    return Ok(true);
+                }
+                // The answer to an earlier try may have been lost on its way.
+                let mut started = claim.filter_at(RUNNING);
+                started.insert("mtime", now);
+                Ok(self.one(tasks.find_one(started)).await?.is_some())
             }
         }
     }

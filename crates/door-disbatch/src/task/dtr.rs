@@ -15,8 +15,9 @@ use super::order::Order;
 use super::outcome::Why;
 use super::run::{Parts, Ran, run_started};
 use super::temp::Temp;
+use super::write::{GaveUp, until_back};
 use crate::config::{self, Config, Plugin, User};
-use crate::database::{Claim, Clock, Database};
+use crate::database::{Claim, Clock, Database, DbError};
 use crate::dialect::Dialect;
 use crate::doc::Queue;
 use crate::status;
@@ -39,7 +40,7 @@ pub async fn runner(
     launcher: Arc<dyn Launcher>,
     asked: Asked,
 ) -> Result<(), String> {
-    let text = |error: crate::database::DbError| error.to_string();
+    let text = |error: DbError| error.to_string();
     let database = Database::connect(&config.connection, User::TaskRunner).await.map_err(text)?;
     let clock = Clock::system();
     clock.learn(database.server_time().await.map_err(text)?);
@@ -50,15 +51,32 @@ pub async fn runner(
     let task = task
         .filter(|task| has_claimed(task, &config.node, wanted))
         .ok_or_else(|| not_claimed(order, config))?;
+    let ender = end_of(asked);
+    let unanswered = |GaveUp| format!("task {} was not started: the database is away", order.task);
+    let look = || plugin_of(config, order, &database, &task, dialect);
+    let plugin = until_back(&ender, look).await.map_err(unanswered)?.map_err(text)?;
+    if let Ok(Plugin { name, program, .. }) = &plugin
+        && !program.is_absolute()
+    {
+        // Another runner of this node may have it.
+        let id = order.task;
+        return Err(format!(
+            "task {id} is left as it is: plugin {name} has no program in the configuration"
+        ));
+    }
     let temp = Temp::open(&config.temp_dir, config.temp_dir_mode);
     let temp = temp.map_err(|error| {
         format!("no temporary files can be made in {}: {error}", config.temp_dir.display())
     })?;
-    if !order.handoff && !database.claim_start(&claim, clock.now()).await.map_err(text)? {
-        return Err(not_claimed(order, config));
+    if !order.handoff {
+        let now = clock.now();
+        let start = || database.claim_start(&claim, now);
+        let started = until_back(&ender, start).await.map_err(unanswered)?.map_err(text)?;
+        if !started {
+            return Err(not_claimed(order, config));
+        }
     }
     tracing::info!(task = %order.task, "task started");
-    let plugin = plugin_of(config, order, &database, &task, dialect).await;
     let parts = Parts {
         database,
         launcher,
@@ -69,7 +87,7 @@ pub async fn runner(
         quiet: order.quiet,
         plugin_config: plugin_config(config),
     };
-    let running = run_started(&parts, &claim, &task, plugin, dialect, end_of(asked));
+    let running = run_started(&parts, &claim, &task, plugin, dialect, ender);
     match running.await {
         Ran::Ended(_) | Ran::Again => Ok(()),
         Ran::NotStarted | Ran::Lost => {
@@ -101,31 +119,31 @@ fn end_of(asked: Asked) -> Ender {
     ender
 }
 
-/// The plugin of the task's queue, or why there is none.
+/// The plugin of the task's queue, or why there is none. An error is the database's.
 async fn plugin_of(
     config: &Config,
     order: &Order,
     database: &Database,
     task: &Document,
     dialect: Dialect,
-) -> Result<Plugin, String> {
+) -> Result<Result<Plugin, String>, DbError> {
     let id = order.task;
-    let name = match &order.plugin {
-        Some(name) => name.clone(),
-        None => {
-            let Some(Bson::ObjectId(queue)) = task.get("queue") else {
-                return Err(format!("no queue defined for task {id}"));
-            };
-            let found = database.queue(&queue.to_hex()).await.map_err(|error| {
-                format!("unknown issue querying for queue {queue} for task {id}: {error}")
-            })?;
-            let found = found.ok_or_else(|| format!("queue {queue} not found for task {id}"))?;
-            let read = Queue::read(&found, dialect);
-            read.map_err(|odd| format!("no plugin for task {id} in queue {queue}: {odd}"))?.plugin
-        }
+    let name = match (&order.plugin, task.get("queue")) {
+        (Some(name), _) => Ok(name.clone()),
+        (None, Some(Bson::ObjectId(queue))) => match database.queue(&queue.to_hex()).await? {
+            Some(found) => Queue::read(&found, dialect)
+                .map(|queue| queue.plugin)
+                .map_err(|odd| format!("no plugin for task {id} in queue {queue}: {odd}")),
+            None => Err(format!("queue {queue} not found for task {id}")),
+        },
+        (None, _) => Err(format!("no queue defined for task {id}")),
     };
-    let plugin = config.plugins.get(&name).cloned();
-    plugin.ok_or_else(|| format!("plugin {name} for task {id} is not listed in the configuration"))
+    Ok(name.and_then(|name| {
+        let plugin = config.plugins.get(&name).cloned();
+        plugin.ok_or_else(|| {
+            format!("plugin {name} for task {id} is not listed in the configuration")
+        })
+    }))
 }
 
 /// The configuration for plugins beside ours. Older nodes write none; then we do.

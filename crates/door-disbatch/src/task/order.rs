@@ -23,7 +23,8 @@ Options:
 In the form of older nodes, where output is kept in GridFS unless it says otherwise:
     task_runner --config FILE --plugin NAME --task ID --queue ID [--nogfs]
 
-Exit status: 0 the task has ended, well or not; 1 it was left as it was, or in part.
+Exit status: 0 the task has ended, well or not; 1 it was left as it was, or in part;
+128 and the number of a signal that ended it, such as 143.
 ";
 
 /// What the task runner is to do.

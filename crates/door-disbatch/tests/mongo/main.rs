@@ -26,6 +26,7 @@ mod orphan;
 mod proxy;
 mod queue;
 mod reach;
+mod task_dtr;
 mod task_end;
 mod task_lost;
 mod task_run;
