@@ -8,7 +8,7 @@ use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use windlass_core::launch::{LaunchSpec, Launcher};
+use windlass_core::launch::{Input, LaunchSpec, Launcher};
 use windlass_runner::CommandLauncher;
 
 use crate::figure::micros;
@@ -90,6 +90,7 @@ pub(crate) fn spec(program: &str, args: Vec<String>) -> LaunchSpec {
         args,
         cwd: None,
         env: Vec::new(),
+        input: Input::Open,
         output_bytes_max: OUTPUT_BYTES_MAX,
         time_limit: None,
     }

@@ -1,6 +1,7 @@
 //! The seam to running commands for others: a program is started, signalled, waited for, and its
 //! output kept within bounds. What the program does is data; nothing here fails because of it.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,10 +16,20 @@ pub struct LaunchSpec {
     pub cwd: Option<PathBuf>,
     /// Beside the daemon's own environment.
     pub env: Vec<(String, String)>,
+    pub input: Input,
     /// Kept of each of its two streams, from the beginning.
     pub output_bytes_max: usize,
     /// Its whole process tree is ended after this.
     pub time_limit: Option<Duration>,
+}
+
+/// What a command finds when it reads its standard input. Nothing is ever written to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Input {
+    /// Nothing, for as long as it runs.
+    Open,
+    /// Its end.
+    Ended,
 }
 
 /// How a command ended.
@@ -43,6 +54,19 @@ pub struct Output {
     pub bytes: Vec<u8>,
     /// Bytes that were not kept.
     pub dropped: u64,
+}
+
+/// The numbers of too many open files, in the whole system and in the process: they have no kind of
+/// their own.
+const FILES_OF_SYSTEM: i32 = 23;
+const FILES_OF_PROCESS: i32 = 24;
+
+/// Whether it failed because the machine is at a limit, so that it may be possible later: it lacks
+/// descriptors, processes, memory or disk.
+pub fn is_exhaustion(error: &io::Error) -> bool {
+    use io::ErrorKind::{OutOfMemory, QuotaExceeded, StorageFull, WouldBlock};
+    matches!(error.kind(), WouldBlock | OutOfMemory | StorageFull | QuotaExceeded)
+        || matches!(error.raw_os_error(), Some(FILES_OF_SYSTEM | FILES_OF_PROCESS))
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use rustix::io::Errno;
+use windlass_core::launch::is_exhaustion;
 use windlass_core::{Handler, Invalid, Job, Lang};
 
 use crate::context::language::find_program;
@@ -116,15 +116,10 @@ pub(crate) fn split(line: &str) -> Result<Vec<String>, Invalid> {
     }
 }
 
-/// Whether the daemon or the machine is at a limit, which is no fault of the handler.
-pub(crate) fn is_exhaustion(reason: &io::Error) -> bool {
-    let limits =
-        [Errno::AGAIN, Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT];
-    limits.iter().any(|limit| reason.raw_os_error() == Some(limit.raw_os_error()))
-}
-
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+
     use super::*;
 
     #[test]
@@ -143,7 +138,9 @@ mod tests {
 
     #[test]
     fn only_limits_of_the_machine_count_as_exhaustion() {
-        for errno in [Errno::AGAIN, Errno::MFILE, Errno::NOMEM] {
+        let limits =
+            [Errno::AGAIN, Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOSPC, Errno::DQUOT];
+        for errno in limits {
             assert!(is_exhaustion(&errno.into()));
         }
         for errno in [Errno::NOENT, Errno::ACCESS, Errno::TOOBIG, Errno::NOEXEC] {

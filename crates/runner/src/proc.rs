@@ -7,8 +7,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use rustix::process::Pid;
-
-use crate::launch::is_exhaustion;
+use windlass_core::launch::is_exhaustion;
 
 /// Most that is read of a process's environment.
 const ENVIRON_BYTES_MAX: u64 = 8 * 1024 * 1024;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass_core::launch::{Fence, LaunchSpec, Launched, Launcher};
+use windlass_core::launch::{Fence, Input, LaunchSpec, Launched, Launcher};
 
 use crate::config::Hook;
 
@@ -21,6 +21,7 @@ pub(super) async fn run(
         args: Vec::new(),
         cwd: None,
         env: vec![fence.mark()],
+        input: Input::Ended,
         output_bytes_max: OUTPUT_BYTES_MAX,
         time_limit: Some(TIME_MAX),
     });

@@ -12,6 +12,7 @@ mod write;
 
 pub use clean::{Cleaner, remove, remove_old};
 pub use cut::{CHUNK_SIZE, Form};
+pub(crate) use output::fits;
 pub use read::{LoadError, Reader, verify};
 pub use write::{Output, store};
 

@@ -24,7 +24,7 @@ pub(super) enum Place {
 /// Decides for both. `held` is the size of the task's document without them, which may leave less
 /// room than Disbatch's limit.
 pub(super) fn place(gfs: Gfs, held: usize, stdout: String, stderr: String) -> (Place, Place) {
-    let room = DOCUMENT_MAX.saturating_sub(held).saturating_sub(FIELDS);
+    let room = room(held);
     match gfs {
         Gfs::Always => (Place::File(stdout), Place::File(stderr)),
         Gfs::Auto => by_size(room.min(INLINE_MAX), stdout, stderr),
@@ -33,6 +33,15 @@ pub(super) fn place(gfs: Gfs, held: usize, stdout: String, stderr: String) -> (P
             (Place::Inline(stdout), Place::Inline(stderr))
         }
     }
+}
+
+/// Whether a text alone may stand in the task's document.
+pub(crate) fn fits(held: usize, text: &str) -> bool {
+    text.len() <= room(held).min(INLINE_MAX)
+}
+
+fn room(held: usize) -> usize {
+    DOCUMENT_MAX.saturating_sub(held).saturating_sub(FIELDS)
 }
 
 /// Errors first, because they are what is looked for. The text that passes the limit goes to a

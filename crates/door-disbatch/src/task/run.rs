@@ -14,13 +14,13 @@ use std::time::Duration;
 use mongodb::bson::{Bson, Document};
 use serde_json::json;
 use tokio::task::spawn_blocking;
-use windlass_core::launch::{Fence, LaunchSpec, Launched, Launcher, Output};
+use windlass_core::launch::{Fence, Input, LaunchSpec, Launched, Launcher, Output, is_exhaustion};
 
 use super::ender::Ender;
 use super::handover::{self, is_by_file};
 use super::outcome::{self, Answer, Exit, HandedOff, Reply, Verdict, Why};
-use super::temp::{RESPONSE_BYTES_MAX, Temp, is_exhaustion};
-use super::write::{self, GaveUp, until_back};
+use super::temp::{Place, RESPONSE_BYTES_MAX, Temp};
+use super::write::{self, GaveUp, until_back, until_done};
 use crate::config::{Gfs, Plugin, PluginKind};
 use crate::database::{Claim, Clock, Database, DbError, Me, Run};
 use crate::dialect::Dialect;
@@ -118,15 +118,15 @@ pub(super) async fn run_started(
     dialect: Dialect,
     ender: Ender,
 ) -> Ran {
-    let one = One { parts, claim, task, dialect, ender };
+    let place = parts.temp.place();
+    let one = One { parts, claim, task, dialect, ender, place: place.clone() };
     let ran = one.run(plugin).await;
-    let (temp, id) = (Arc::clone(&parts.temp), claim.id());
     // It has nothing to tell, whether it ended or not.
-    let _ = spawn_blocking(move || temp.remove(id)).await;
+    let _ = spawn_blocking(move || place.remove()).await;
     match ran {
         Ok(ran) => ran,
         Err(GaveUp) => {
-            tracing::error!(task = %id, "the end of a task could not be written");
+            tracing::error!(task = %claim.id(), "the end of a task could not be written");
             Ran::Unwritten
         }
     }
@@ -139,6 +139,8 @@ pub(super) struct One<'a> {
     pub(super) task: &'a Document,
     pub(super) dialect: Dialect,
     pub(super) ender: Ender,
+    /// Its files.
+    place: Place,
 }
 
 impl One<'_> {
@@ -187,9 +189,11 @@ impl One<'_> {
         let id = self.claim.id();
         if is_by_file(plugin.kind) {
             let json = handover::task_json(self.task);
+            let place = self.place.clone();
             let write = move |temp: &Temp| {
-                temp.remove(id);
-                temp.write_task(id, json.as_bytes())
+                // An earlier try may have left a part.
+                place.remove();
+                temp.write_task(&place, id, json.as_bytes())
             };
             return Ok(match self.on_disk(write).await? {
                 Ok(path) => Ok(path.display().to_string()),
@@ -214,13 +218,18 @@ impl One<'_> {
         &self,
         work: impl Fn(&Temp) -> io::Result<T> + Clone + Send + 'static,
     ) -> Result<io::Result<T>, GaveUp> {
+        let mut told = false;
         loop {
             let (temp, work) = (Arc::clone(&self.parts.temp), work.clone());
             let done = spawn_blocking(move || work(&temp)).await;
             let done = done.map_err(io::Error::other).and_then(|done| done);
             match &done {
                 Err(error) if is_exhaustion(error) => {
-                    tracing::warn!(task = %self.claim.id(), %error, "a task waits for its files");
+                    if !told {
+                        let task = self.claim.id();
+                        tracing::warn!(%task, %error, "a task waits for its files");
+                    }
+                    told = true;
                 }
                 _ => return Ok(done),
             }
@@ -244,17 +253,22 @@ impl One<'_> {
             args,
             cwd: None,
             env: self.parts.fence.as_deref().map(Fence::mark).into_iter().collect(),
+            input: Input::Ended,
             output_bytes_max: LOG_BYTES_MAX,
             time_limit: limit,
         };
+        let mut told = false;
         loop {
             self.may_start().await?;
             let (launched, why) = self.launch_once(spec.clone()).await;
             if !launched.exhausted {
                 return Ok((launched, why));
             }
-            let failure = launched.failure.unwrap_or_default();
-            tracing::warn!(task = %self.claim.id(), failure, "a task waits for its program");
+            if !told {
+                let failure = launched.failure.unwrap_or_default();
+                tracing::warn!(task = %self.claim.id(), failure, "a task waits for its program");
+            }
+            told = true;
             tokio::time::sleep(write::PAUSE).await;
         }
     }
@@ -323,7 +337,8 @@ impl One<'_> {
     async fn answer(&self, kind: PluginKind) -> Result<Answer, GaveUp> {
         let id = self.claim.id();
         if is_by_file(kind) {
-            let read = move |temp: &Temp| temp.read_response(id, RESPONSE_BYTES_MAX);
+            let place = self.place.clone();
+            let read = move |temp: &Temp| temp.read_response(&place, id, RESPONSE_BYTES_MAX);
             let read = self.on_disk(read).await?;
             return Ok(read.unwrap_or_else(|error| Answer::Unreadable(error.to_string())));
         }
@@ -342,8 +357,8 @@ impl One<'_> {
     /// The plugin was to end the task itself; whatever it has left undone is done here.
     async fn end_handed_off(&self, exit: &Exit, why: Option<Why>) -> Result<Ran, GaveUp> {
         let database = &self.parts.database;
-        let standing = until_back(&self.ender, || database.handed_over(self.claim)).await?;
-        let Some(standing) = self.told(standing).flatten() else { return Ok(Ran::Lost) };
+        let standing = until_done(&self.ender, || database.handed_over(self.claim)).await?;
+        let Some(standing) = standing else { return Ok(Ran::Lost) };
         let task = reply(&standing);
         let verdict = match (outcome::judge_handoff(&task, exit), why) {
             (HandedOff::Done(status), _) => {
@@ -362,13 +377,12 @@ impl One<'_> {
 
     async fn keep_handed_off(&self, exit: &Exit, status: i32) -> Result<Ran, GaveUp> {
         let (number, text) = (exit.number(), exit.text());
-        let kept = until_back(&self.ender, || {
+        let kept = until_done(&self.ender, || {
             let now = self.parts.clock.now();
             let exit = (number, text.as_str());
             self.parts.database.claim_finish_handed_over(self.claim, exit, self.dialect, now)
         });
-        let kept = kept.await?;
-        Ok(if self.told(kept) == Some(true) { Ran::Ended(status) } else { Ran::Lost })
+        Ok(if kept.await? { Ran::Ended(status) } else { Ran::Lost })
     }
 
     /// It failed and has tries left: it ends here with what the plugin wrote.
@@ -386,10 +400,8 @@ impl One<'_> {
     async fn take_back(&self, standing: &Document) -> Result<(), GaveUp> {
         let from = standing.get("status");
         let back = || self.parts.database.claim_take_back(self.claim, from);
-        let back = until_back(&self.ender, back).await?;
         // Whether it is ours is seen when it is ended.
-        self.told(back);
-        Ok(())
+        until_done(&self.ender, back).await.map(drop)
     }
 
     fn has_retries(&self) -> bool {
@@ -402,11 +414,11 @@ impl One<'_> {
     }
 }
 
-/// The shorter one of the plugin's and the task's own; 0 is none.
 fn lossy(output: &Output) -> Cow<'_, str> {
     String::from_utf8_lossy(&output.bytes)
 }
 
+/// The shorter one of the plugin's and the task's own; 0 is none.
 fn limit(plugin: Option<Duration>, task_seconds: Option<i64>) -> Option<Duration> {
     let task = task_seconds.and_then(|seconds| u64::try_from(seconds).ok());
     let task = task.map(Duration::from_secs);

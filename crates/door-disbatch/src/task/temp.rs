@@ -1,15 +1,19 @@
 //! The files by which plugins get tasks and give results. They lie in a directory of this start of
 //! the program that nobody else may enter, so that nobody can guess, read or place them.
+//!
+//! Each run of a task has a directory of its own in it: an earlier run of the same task may still
+//! be at its end.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use mongodb::bson::oid::ObjectId;
 use rustix::fs::OFlags;
-use rustix::io::Errno;
+use windlass_core::launch::is_exhaustion;
 
 use super::outcome::Answer;
 use super::response;
@@ -31,9 +35,11 @@ const ROOT: u32 = 0;
 
 /// The directory of this start. It is removed when this is dropped.
 pub struct Temp {
+    parent: PathBuf,
+    parent_mode: u32,
     dir: PathBuf,
     /// Locked while this process lives.
-    _lock: File,
+    lock: Mutex<File>,
 }
 
 impl Temp {
@@ -42,25 +48,39 @@ impl Temp {
     pub fn open(parent: &Path, parent_mode: u32) -> io::Result<Self> {
         make_parent(parent, parent_mode)?;
         sweep(parent);
-        let dir = parent.join(format!("{PREFIX}{:032x}", fastrand::u128(..)));
-        DirBuilder::new().mode(DIR_MODE).create(&dir)?;
-        let lock = new_file(&dir.join(LOCK))?;
-        lock.lock()?;
-        Ok(Self { dir, _lock: lock })
+        let dir = parent.join(format!("{PREFIX}{}", unique()));
+        let lock = Mutex::new(make_locked(&dir)?);
+        Ok(Self { parent: parent.to_owned(), parent_mode, dir, lock })
+    }
+
+    /// Where one run of a task has its files. Nothing is there yet.
+    pub(crate) fn place(&self) -> Place {
+        Place(self.dir.join(unique()))
     }
 
     /// Writes the file of a task, and returns its path.
-    pub(crate) fn write_task(&self, task: ObjectId, json: &[u8]) -> io::Result<PathBuf> {
+    pub(crate) fn write_task(
+        &self,
+        place: &Place,
+        task: ObjectId,
+        json: &[u8],
+    ) -> io::Result<PathBuf> {
         self.keep()?;
-        let path = self.task_file(task);
+        DirBuilder::new().mode(DIR_MODE).create(&place.0)?;
+        let path = place.0.join(format!("{task}.json"));
         let mut file = new_file(&path)?;
         file.write_all(json)?;
         Ok(path)
     }
 
     /// What the plugin wrote for a task. An error is a machine at a limit, and no answer.
-    pub(crate) fn read_response(&self, task: ObjectId, bytes_max: u64) -> io::Result<Answer> {
-        let path = self.dir.join(format!("{task}-response.json"));
+    pub(crate) fn read_response(
+        &self,
+        place: &Place,
+        task: ObjectId,
+        bytes_max: u64,
+    ) -> io::Result<Answer> {
+        let path = place.0.join(format!("{task}-response.json"));
         match self.keep().and_then(|()| read_file(&path, bytes_max)) {
             Ok(Some(bytes)) => Ok(response::read(bytes)),
             Ok(None) => Ok(Answer::TooLarge(bytes_max)),
@@ -69,32 +89,29 @@ impl Temp {
         }
     }
 
-    /// Removes whatever is there for a task: what its plugin left beside the files, too.
-    pub(crate) fn remove(&self, task: ObjectId) {
-        let task = task.to_hex();
-        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
-            if entry.file_name().to_string_lossy().starts_with(&task) {
-                remove_any(&entry.path());
-            }
-        }
-    }
-
-    fn task_file(&self, task: ObjectId) -> PathBuf {
-        self.dir.join(format!("{task}.json"))
-    }
-
-    /// Programs that clean up old files may have taken the directory away; and where everybody
-    /// may write, somebody may have put another one in its place.
+    /// Programs that clean up old files may have taken the directory away: it is made again by the
+    /// rules of the first time.
     fn keep(&self) -> io::Result<()> {
+        if self.is_there()? {
+            return Ok(());
+        }
+        let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another task may have been faster.
+        if !self.is_there()? {
+            make_parent(&self.parent, self.parent_mode)?;
+            *lock = make_locked(&self.dir)?;
+        }
+        Ok(())
+    }
+
+    /// Where everybody may write, somebody may have put another one in its place.
+    fn is_there(&self) -> io::Result<bool> {
         let found = match fs::symlink_metadata(&self.dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return DirBuilder::new().recursive(true).mode(DIR_MODE).create(&self.dir);
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             found => found?,
         };
-        let is_ours = found.uid() == rustix::process::geteuid().as_raw();
-        if found.is_dir() && is_ours && found.mode() & 0o077 == 0 {
-            return Ok(());
+        if found.is_dir() && is_ours(&found) && found.mode() & 0o077 == 0 {
+            return Ok(true);
         }
         Err(io::Error::other(format!("{} is not what was made there", self.dir.display())))
     }
@@ -103,6 +120,17 @@ impl Temp {
 impl Drop for Temp {
     fn drop(&mut self) {
         remove_any(&self.dir);
+    }
+}
+
+/// The directory of one run of a task.
+#[derive(Debug, Clone)]
+pub(crate) struct Place(PathBuf);
+
+impl Place {
+    /// Removes whatever is there, also what a plugin left beside its files.
+    pub(crate) fn remove(&self) {
+        remove_any(&self.0);
     }
 }
 
@@ -125,24 +153,38 @@ fn make_parent(parent: &Path, mode: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether it failed because the machine is at a limit, and may be possible later.
-pub(crate) fn is_exhaustion(error: &io::Error) -> bool {
-    let limits = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
-    limits.iter().any(|limit| error.raw_os_error() == Some(limit.raw_os_error()))
+/// Makes a directory and its lock, or neither.
+fn make_locked(dir: &Path) -> io::Result<File> {
+    DirBuilder::new().mode(DIR_MODE).create(dir)?;
+    let lock = new_file(&dir.join(LOCK)).and_then(|lock| lock.lock().map(|()| lock));
+    lock.inspect_err(|_| remove_any(dir))
+}
+
+fn unique() -> String {
+    format!("{:032x}", fastrand::u128(..))
+}
+
+fn is_ours(found: &fs::Metadata) -> bool {
+    found.uid() == rustix::process::geteuid().as_raw()
 }
 
 fn new_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)
 }
 
-/// Nothing when it is larger than that. Only a plain file is read: neither a link that leads
-/// elsewhere nor a pipe on which one would wait.
-fn read_file(path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
+/// Only a plain file: neither a link that leads elsewhere nor a pipe on which one would wait.
+fn open_plain(path: &Path) -> io::Result<File> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is not a file"));
     }
+    Ok(file)
+}
+
+/// Nothing when it is larger than that.
+fn read_file(path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
+    let file = open_plain(path)?;
     let mut bytes = Vec::new();
     file.take(bytes_max + 1).read_to_end(&mut bytes)?;
     Ok((bytes.len() as u64 <= bytes_max).then_some(bytes))
@@ -160,28 +202,27 @@ fn remove_any(path: &Path) {
     }
 }
 
-/// Removes the directories of programs that were killed.
+/// Removes the directories of our programs that were killed. Those of others are theirs.
 fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
         let is_named = entry.file_name().to_string_lossy().starts_with(PREFIX);
-        if is_named && is_left(&path) {
+        if !is_named || !is_old_and_ours(&path) {
+            continue;
+        }
+        if open_plain(&path.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok()) {
             remove_any(&path);
-        } else if is_named && is_old(&path) {
+        } else {
             // A crash at the start leaves it empty, without a lock; no other goes by this.
             let _ = fs::remove_dir(&path);
         }
     }
 }
 
-fn is_left(dir: &Path) -> bool {
-    let lock = OpenOptions::new().write(true).open(dir.join(LOCK));
-    lock.is_ok_and(|lock| is_old(dir) && lock.try_lock().is_ok())
-}
-
-fn is_old(dir: &Path) -> bool {
-    let changed = fs::symlink_metadata(dir).and_then(|found| found.modified()).ok();
-    changed.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > SWEEP_AGE)
+fn is_old_and_ours(dir: &Path) -> bool {
+    let Ok(found) = fs::symlink_metadata(dir) else { return false };
+    let age = found.modified().ok().and_then(|at| at.elapsed().ok());
+    found.is_dir() && is_ours(&found) && age.is_some_and(|age| age > SWEEP_AGE)
 }
 
 #[cfg(test)]
@@ -204,39 +245,41 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let parent = home.path().join("a/b");
         let temp = open(&parent);
-        let task = ObjectId::new();
-        let path = temp.write_task(task, b"{}").unwrap();
+        let (place, task) = (temp.place(), ObjectId::new());
+        let path = temp.write_task(&place, task, b"{}").unwrap();
         assert_eq!(path.file_name().unwrap().to_str().unwrap(), format!("{task}.json"));
-        assert_eq!((mode(&parent), mode(&temp.dir), mode(&path)), (0o755, 0o700, 0o600));
-        assert!(temp.write_task(task, b"{}").is_err(), "it is there already");
+        let modes = [&parent, &temp.dir, &place.0, &path].map(|path| mode(path));
+        assert_eq!(modes, [0o755, 0o700, 0o700, 0o600]);
+        assert!(temp.write_task(&place, task, b"{}").is_err(), "it is there already");
         let dir = temp.dir.clone();
         drop(temp);
         assert!(!dir.exists() && parent.exists());
     }
 
     #[test]
-    fn all_that_belongs_to_a_task_goes_with_it() {
+    fn all_that_belongs_to_a_run_goes_with_it_and_nothing_of_another_run() {
         let home = tempfile::tempdir().unwrap();
         let temp = open(home.path());
-        let (one, other) = (ObjectId::new(), ObjectId::new());
-        temp.write_task(one, b"1").unwrap();
-        let kept = temp.write_task(other, b"2").unwrap();
-        fs::create_dir(temp.dir.join(format!("{one}-work"))).unwrap();
-        fs::write(temp.dir.join(format!("{one}-work/file")), "x").unwrap();
-        symlink("/", temp.dir.join(format!("{one}-link"))).unwrap();
-        temp.remove(one);
+        let (one, other, task) = (temp.place(), temp.place(), ObjectId::new());
+        temp.write_task(&one, task, b"1").unwrap();
+        let kept = temp.write_task(&other, task, b"2").unwrap();
+        fs::create_dir(one.0.join("work")).unwrap();
+        fs::write(one.0.join("work/file"), "x").unwrap();
+        symlink("/", one.0.join("link")).unwrap();
+        one.remove();
         let left: Vec<_> = fs::read_dir(&temp.dir).unwrap().map(|e| e.unwrap().path()).collect();
         assert_eq!(left.len(), 2, "{left:?}");
-        assert!(left.contains(&kept) && left.contains(&temp.dir.join(LOCK)));
+        assert!(kept.exists() && left.contains(&temp.dir.join(LOCK)));
     }
 
     #[test]
     fn a_response_is_a_plain_file_within_its_bound() {
         let home = tempfile::tempdir().unwrap();
         let temp = open(home.path());
-        let task = ObjectId::new();
-        let path = temp.dir.join(format!("{task}-response.json"));
-        let read = || temp.read_response(task, 20).unwrap();
+        let (place, task) = (temp.place(), ObjectId::new());
+        temp.write_task(&place, task, b"{}").unwrap();
+        let path = place.0.join(format!("{task}-response.json"));
+        let read = || temp.read_response(&place, task, 20).unwrap();
         assert!(matches!(read(), Answer::Unreadable(why) if why.contains("No such file")));
         fs::write(&path, "12345678901234567890").unwrap();
         assert!(matches!(read(), Answer::NotJson(_)));
@@ -253,17 +296,59 @@ mod tests {
     #[test]
     fn a_directory_that_was_taken_away_comes_back_and_a_strange_one_is_refused() {
         let home = tempfile::tempdir().unwrap();
-        let temp = open(&home.path().join("below"));
-        fs::remove_dir_all(home.path().join("below")).unwrap();
-        let path = temp.write_task(ObjectId::new(), b"1").unwrap();
-        assert!(path.exists());
-        assert_eq!(mode(&temp.dir), 0o700);
+        let parent = home.path().join("below");
+        let temp = open(&parent);
+        fs::remove_dir_all(&parent).unwrap();
+        let (place, task) = (temp.place(), ObjectId::new());
+        assert!(temp.write_task(&place, task, b"1").unwrap().exists());
+        assert_eq!((mode(&parent), mode(&temp.dir)), (0o755, 0o700));
+        let lock = File::open(temp.dir.join(LOCK)).unwrap();
+        assert!(lock.try_lock().is_err(), "it is locked as the first one was");
         fs::set_permissions(&temp.dir, fs::Permissions::from_mode(0o777)).unwrap();
-        let task = ObjectId::new();
-        assert!(temp.write_task(task, b"1").is_err());
-        fs::write(temp.dir.join(format!("{task}-response.json")), "{\"status\":1}").unwrap();
-        let planted = temp.read_response(task, 20).unwrap();
+        assert!(temp.write_task(&temp.place(), task, b"1").is_err());
+        fs::write(place.0.join(format!("{task}-response.json")), "{\"status\":1}").unwrap();
+        let planted = temp.read_response(&place, task, 20).unwrap();
         assert!(matches!(planted, Answer::Unreadable(why) if why.contains("not what was made")));
+    }
+
+    #[test]
+    fn a_parent_that_comes_back_must_be_as_good_as_the_first_one() {
+        let home = tempfile::tempdir().unwrap();
+        let parent = home.path().join("below");
+        let temp = open(&parent);
+        fs::remove_dir_all(&parent).unwrap();
+        fs::create_dir(&parent).unwrap();
+        fs::set_permissions(&parent, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(temp.write_task(&temp.place(), ObjectId::new(), b"1").is_err());
+        assert!(!temp.dir.exists());
+    }
+
+    /// Others may have made directories with such a name where everybody may write.
+    #[test]
+    fn what_others_placed_neither_holds_up_a_start_nor_goes() {
+        let home = tempfile::tempdir().unwrap();
+        let (pipe, link) = (home.path().join("windlass-pipe"), home.path().join("windlass-link"));
+        for dir in [&pipe, &link] {
+            fs::create_dir(dir).unwrap();
+        }
+        let made = std::process::Command::new("mkfifo").arg(pipe.join(LOCK)).status();
+        assert!(made.unwrap().success());
+        let elsewhere = home.path().join("elsewhere");
+        fs::write(&elsewhere, "").unwrap();
+        symlink(&elsewhere, link.join(LOCK)).unwrap();
+        for dir in [&pipe, &link] {
+            File::open(dir).unwrap().set_modified(SystemTime::now() - 2 * SWEEP_AGE).unwrap();
+        }
+        let _temp = open(home.path());
+        assert!(pipe.exists() && link.exists());
+        if rustix::process::geteuid().is_root() {
+            fs::remove_file(link.join(LOCK)).unwrap();
+            fs::write(link.join(LOCK), "").unwrap();
+            std::os::unix::fs::chown(&link, Some(12345), None).unwrap();
+            File::open(&link).unwrap().set_modified(SystemTime::now() - 2 * SWEEP_AGE).unwrap();
+            let _temp = open(home.path());
+            assert!(link.exists());
+        }
     }
 
     #[test]

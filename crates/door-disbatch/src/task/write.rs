@@ -43,6 +43,28 @@ where
     }
 }
 
+/// Asks until it is done: what is refused, too, for whoever refuses it is to be mended by somebody.
+pub(super) async fn until_done<T, F>(ender: &Ender, ask: impl Fn() -> F) -> Result<T, GaveUp>
+where
+    F: Future<Output = Result<T, DbError>>,
+{
+    let mut told = None;
+    loop {
+        match until_back(ender, &ask).await? {
+            Ok(done) => return Ok(done),
+            Err(error) if told.as_ref() != Some(&error) => {
+                tracing::error!(%error, "the end of a task is not taken yet");
+                told = Some(error);
+            }
+            Err(_) => {}
+        }
+        tokio::select! {
+            () = tokio::time::sleep(PAUSE) => {}
+            () = ender.given_up() => return Err(GaveUp),
+        }
+    }
+}
+
 impl One<'_> {
     /// Stores the output and ends the task.
     pub(super) async fn end(&self, verdict: Verdict, exit: Option<&Exit>) -> Result<Ran, GaveUp> {
@@ -62,7 +84,12 @@ impl One<'_> {
         });
         let (stdout, stderr) = match stored.await? {
             Ok((stdout, stderr)) => (or_null(stdout, given.0), or_null(stderr, given.1)),
-            Err(error) => return self.finish_without(status, &error, Bson::Null, exit).await,
+            Err(error) => {
+                // The errors are what is looked for, and stand in the task if they can.
+                let fits = given.1 && gridfs::fits(self.held(), &stderr);
+                let stderr = if fits { Bson::String(stderr) } else { Bson::Null };
+                return self.finish_without(status, &error, stderr, exit).await;
+            }
         };
         self.finish(status, stdout, stderr, exit).await
     }

@@ -12,11 +12,12 @@ use windlass_door_disbatch::database::{Claim, Run};
 use windlass_door_disbatch::dialect::Dialect;
 use windlass_door_disbatch::task::{Ran, Why};
 use windlass_runner::CommandLauncher;
+use windlass_test_kit::wait::in_time;
 use windlass_test_servers::mongodb;
 
 use crate::base::{collection, connect};
 use crate::harness_task::{Bench, number, text};
-use crate::proxy::{Fate, Proxy, server_address};
+use crate::proxy::{Command, Fate, Proxy, server_address};
 
 /// A bench whose answers can be lost, and one on the same database whose answers are not.
 async fn benches() -> (Proxy, Bench, Bench) {
@@ -117,6 +118,71 @@ async fn nothing_is_started_when_the_lease_is_over() {
     let (ran, task) = bench.run(Default, "touch $dir/ran").await;
     assert_eq!((ran, number(&task, "status")), (Ran::NotStarted, Some(0)));
     assert!(!bench.path("ran").exists());
+}
+
+/// A failed run whose answer was lost is still at its end when its task runs again, here.
+#[tokio::test]
+async fn the_files_of_the_next_run_outlast_the_end_of_the_one_before() {
+    let (proxy, bench, sure) = benches().await;
+    let (queue, id) = bench.add(doc! { "windlass": { "retries": 1 } }).await;
+    let script = "gate; answer '{\"status\":3}'";
+    let work = bench.claim(&queue, bench.plugin(Default, script)).await;
+    let token = Run::of(&work.task).unwrap().token;
+    let first = bench.start_work(id, work);
+    bench.began().await;
+    let of_first = move |it: &Command| it.is_on("update", "tasks") && it.mentions(&token);
+    let repeated = proxy.next(Fate::Hold, of_first.clone());
+    let lost = proxy.next(Fate::LoseAnswer, of_first);
+    bench.open();
+    repeated.met().await;
+    assert_eq!((lost.count(), number(&sure.task(id).await, "status")), (1, Some(-2)));
+
+    for name in ["began", "open"] {
+        std::fs::remove_file(bench.path(name)).unwrap();
+    }
+    let script = "answer '{\"status\":1}'; gate; cat \"$task\" > $dir/told";
+    let work = bench.claim(&queue, bench.plugin(Default, script)).await;
+    let second = bench.start_work(id, work);
+    bench.began().await;
+    repeated.release();
+    assert_eq!(in_time("the first run ends", first.ran).await.unwrap(), Ran::Again);
+    bench.open();
+    assert_eq!(in_time("the second run ends", second.ran).await.unwrap(), Ran::Ended(1));
+    assert!(bench.text("told").contains(&id.to_hex()));
+    assert_eq!(bench.left(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_refused_file_of_output_does_not_cost_the_errors() {
+    let (proxy, bench, sure) = benches().await;
+    proxy.each(Fate::Refuse, |it| it.is_on("insert", "tasks.chunks"));
+    let script = r#"{ printf '{"status":1,"stderr":"e","stdout":"'
+        head -c 16000000 /dev/zero | tr '\0' x
+        printf '"}'; } > "${task%.json}-response.json""#;
+    let started = bench.start(Default, script, doc! {}).await;
+    assert_eq!(in_time("it ends", started.ran).await.unwrap(), Ran::Ended(1));
+    let task = sure.task(started.id).await;
+    assert_eq!((number(&task, "status"), text(&task, "stderr")), (Some(1), Some("e")));
+    let stdout = text(&task, "stdout").unwrap();
+    assert!(stdout.starts_with("the output could not be saved: "), "{stdout:.200}");
+    assert_eq!(task.get("complete"), Some(&Bson::Boolean(false)));
+}
+
+/// A server that refuses once may do it later; the task is ours until then.
+#[tokio::test]
+async fn a_task_that_its_plugin_ended_is_closed_in_spite_of_a_refusal() {
+    for command in ["find", "update", "findAndModify"] {
+        let (proxy, bench, sure) = benches().await;
+        let started = bench.start(Handoff, "gate", doc! {}).await;
+        bench.began().await;
+        sure.update(started.id, doc! { "$set": { "status": 1, "stdout": "new" } }).await;
+        let refused = proxy.next(Fate::Refuse, move |it| it.is_on(command, "tasks"));
+        bench.open();
+        let ran = in_time("it ends", started.ran).await.unwrap();
+        assert_eq!((ran, refused.count()), (Ran::Ended(1), 1), "{command}");
+        let ours = sure.task(started.id).await.get_document("windlass").unwrap().clone();
+        assert!(!ours.contains_key("boot"), "{command}: {ours}");
+    }
 }
 
 /// Fails as often as it is told, as a machine does that has no descriptors left.

@@ -5,6 +5,7 @@ use serde_json::Value;
 use windlass_door_disbatch::config::PluginKind::{Default, Handoff, Mongo, NoMongo};
 use windlass_door_disbatch::dialect::Dialect;
 use windlass_door_disbatch::task::Ran;
+use windlass_test_kit::wait::in_time;
 
 use crate::base::{collection, fresh};
 use crate::harness::load;
@@ -53,6 +54,15 @@ async fn a_plugin_without_the_database_gets_no_configuration() {
     let (ran, task) = bench.run(NoMongo, OK).await;
     assert_eq!((ran, text(&task, "stdout")), (Ran::Ended(1), Some("out")));
     assert!(bench.text("args").starts_with("--task /"), "{}", bench.text("args"));
+}
+
+#[tokio::test]
+async fn a_plugin_that_reads_its_input_finds_nothing() {
+    let bench = Bench::new().await;
+    let script = r#"cat > $dir/read; answer '{"status":1}'"#;
+    let started = bench.start(Default, script, doc! {}).await;
+    assert_eq!(in_time("it ends", started.ran).await.unwrap(), Ran::Ended(1));
+    assert_eq!(bench.text("read"), "");
 }
 
 #[tokio::test]

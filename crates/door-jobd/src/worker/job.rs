@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass_core::launch::{LaunchSpec, Launched, Output, Running};
+use windlass_core::launch::{Input, LaunchSpec, Launched, Output, Running};
 
 use super::retry::Failures;
 use super::state::{State, Told};
@@ -107,6 +107,7 @@ fn spec(rules: &Rules, id: u64) -> LaunchSpec {
         args: words.collect(),
         cwd: rules.cwd.clone(),
         env: rules.env.clone(),
+        input: Input::Open,
         output_bytes_max: rules.output_bytes_max,
         time_limit: rules.time_limit,
     }

@@ -25,10 +25,11 @@ use tokio::io::unix::AsyncFd;
 use tokio::process::{ChildStderr, ChildStdout};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{sleep, timeout};
-use windlass_core::launch::{LaunchSpec, Launched, Launcher, Running, SignalTo};
+use windlass_core::launch::{
+    Input, LaunchSpec, Launched, Launcher, Running, SignalTo, is_exhaustion,
+};
 
 use crate::command::pipe::Pipes;
-use crate::launch::is_exhaustion;
 use crate::tree::Main;
 use crate::{Error, os};
 
@@ -164,7 +165,7 @@ fn not_started(spec: &LaunchSpec, reason: &io::Error) -> Launched {
 }
 
 struct Process {
-    /// Holds its standard input, which stays open and is never written to.
+    /// Holds its standard input if that stays open; it is never written to.
     main: Main,
     exit: Arc<AsyncFd<OwnedFd>>,
     pipes: Pipes,
@@ -179,13 +180,25 @@ impl Process {
         }
         // A group of its own: what ends it in one stroke must not end the daemon.
         command.process_group(0);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut main = Main::start_command(&mut command)?;
+        command.stdin(match spec.input {
+            Input::Open => Stdio::piped(),
+            Input::Ended => Stdio::null(),
+        });
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let main = Main::start_command(&mut command)?;
+        Process::watch(main, spec.output_bytes_max).map_err(|reason| {
+            // No limit of the machine to those above, who would start it a second time.
+            io::Error::other(format!("it was ended at its start: {reason}"))
+        })
+    }
+
+    /// When this fails, the process is ended.
+    fn watch(mut main: Main, output_bytes_max: usize) -> io::Result<Process> {
         let piped = "its outputs are piped";
         let stdout = ChildStdout::from_std(main.child.stdout.take().expect(piped))?;
         let stderr = ChildStderr::from_std(main.child.stderr.take().expect(piped))?;
         let exit = Arc::new(os::exit_of(main.pid())?);
-        Ok(Process { main, exit, pipes: Pipes::new(stdout, stderr, spec.output_bytes_max) })
+        Ok(Process { main, exit, pipes: Pipes::new(stdout, stderr, output_bytes_max) })
     }
 
     async fn supervise(

@@ -73,12 +73,7 @@ impl Fence for ProcessFence {
     fn tick(&self, at: BootTime) {
         let mut state = self.shared.lock();
         state.tick = state.tick.max(at);
-        let tick = to_ms(state.tick.0).to_le_bytes();
-        if let Some(guard) = &mut state.guard {
-            // A pipe that is full has newer ticks than the fence has read; one that is closed is
-            // noticed by whoever waits for the reports.
-            let _ = guard.ticks.write(&tick);
-        }
+        state.send_tick();
     }
 
     fn fired(&self) -> u64 {
@@ -123,7 +118,10 @@ impl Shared {
         let order = Order { boot: self.boot.clone(), limit: self.limit, tick };
         let guard = Guard::start(&order, &self.program)?;
         let reports = guard.reports.as_fd().try_clone_to_owned()?;
-        self.lock().guard = Some(guard);
+        let mut state = self.lock();
+        state.guard = Some(guard);
+        // The start takes a while, in which a newer one may have come.
+        state.send_tick();
         Ok(reports)
     }
 
@@ -164,6 +162,15 @@ impl Shared {
 }
 
 impl State {
+    fn send_tick(&mut self) {
+        let tick = to_ms(self.tick.0).to_le_bytes();
+        if let Some(guard) = &mut self.guard {
+            // A pipe that is full has newer ticks than the fence has read; one that is closed is
+            // noticed by whoever waits for the reports.
+            let _ = guard.ticks.write(&tick);
+        }
+    }
+
     /// Counts what the fence has reported, and forgets it when it is dead.
     fn hear(&mut self) {
         let Some(guard) = &mut self.guard else { return };

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
-use windlass_core::launch::{Fence, LaunchSpec, Launcher};
+use windlass_core::launch::{Fence, Input, LaunchSpec, Launcher};
 use windlass_runner::CommandLauncher;
 use windlass_runner::fence::{ProcessFence, boot_time};
 use windlass_test_kit::process::{Tied, is_alive};
@@ -56,6 +56,7 @@ pub(crate) fn run(words: &[String]) {
                     args: vec!["-c".into(), script.into()],
                     cwd: None,
                     env: vec![fence.mark()],
+                    input: Input::Open,
                     output_bytes_max: 1024,
                     time_limit: None,
                 };

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use windlass_core::launch::{LaunchSpec, Launched, Launcher, Running, SignalTo};
+use windlass_core::launch::{Input, LaunchSpec, Launched, Launcher, Running, SignalTo};
 use windlass_runner::CommandLauncher;
 use windlass_test_kit::folder::whole_lines;
 use windlass_test_kit::wait::in_time;
@@ -18,6 +18,7 @@ fn spec(program: &str, args: &[&str]) -> LaunchSpec {
         args: args.iter().map(|arg| (*arg).to_owned()).collect(),
         cwd: None,
         env: Vec::new(),
+        input: Input::Open,
         output_bytes_max: OUTPUT_BYTES_MAX,
         time_limit: None,
     }
@@ -93,6 +94,12 @@ async fn more_output_than_is_kept_is_read_and_counted() {
     assert_eq!(launched.stdout.bytes.len(), OUTPUT_BYTES_MAX);
     assert_eq!(launched.stdout.dropped, bytes - OUTPUT_BYTES_MAX as u64);
     assert_eq!((launched.stderr.bytes.len(), launched.stderr.dropped), (5, 0));
+}
+
+#[tokio::test]
+async fn standard_input_that_is_at_its_end_is_not_waited_for() {
+    let launched = run(LaunchSpec { input: Input::Ended, ..sh("cat; echo end") }).await;
+    assert_eq!((launched.code, &launched.stdout.bytes[..]), (Some(0), &b"end\n"[..]));
 }
 
 #[tokio::test]
