@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::TryStreamExt as _;
 use mongodb::IndexModel;
 use mongodb::bson::{Bson, Document, doc};
+use mongodb::error::{Error, ErrorKind};
 use mongodb::options::IndexOptions;
 
 use super::{Database, DbError};
@@ -14,6 +15,12 @@ use crate::doc::whole;
 /// How long the server may need to make an index of a large collection; no other question takes
 /// that long.
 const BUILD_TIME_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// The server's numbers for an index that is in the way of another one, and for what a user may
+/// not do.
+const CONFLICT_OF_OPTIONS: i32 = 85;
+const CONFLICT_OF_NAMES: i32 = 86;
+const UNAUTHORIZED: i32 = 13;
 
 struct Index {
     collection: &'static str,
@@ -66,28 +73,50 @@ impl Database {
         Ok(())
     }
 
+    /// Asks for it before looking: the original's users may make indexes and not list them, and
+    /// one that is there already is none to make.
     async fn ensure_index(&self, index: &Index) -> Result<(), DbError> {
-        let existing = self.indexes(index.collection).await?;
+        let Err(error) = self.create_index(index).await? else { return Ok(()) };
+        match code(&error) {
+            Some(CONFLICT_OF_OPTIONS | CONFLICT_OF_NAMES) => self.will_do(index, error).await,
+            // The original makes none there, so that its users may not; nothing of ours needs it.
+            Some(UNAUTHORIZED) if index.collection == "config" => {
+                tracing::debug!("index {} of config may not be made", index.keys);
+                Ok(())
+            }
+            _ => Err(error.into()),
+        }
+    }
+
+    /// Whether the index that is in the way serves as well.
+    async fn will_do(&self, index: &Index, conflict: Error) -> Result<(), DbError> {
+        let existing = match self.indexes(index.collection).await {
+            Ok(existing) => existing,
+            // What may not be looked at is as the server said.
+            Err(DbError::Refused(_)) => return Err(conflict.into()),
+            Err(error) => return Err(error),
+        };
         match existing.iter().find(|existing| same_keys(&existing.keys, &index.keys)) {
             Some(existing) if index.unique && !is_unique(existing) => {
                 Err(DbError::Refused("it is there, but lets values occur twice".to_owned()))
             }
             Some(_) => Ok(()),
-            None => self.create_index(index).await,
+            None => Err(conflict.into()),
         }
     }
 
-    async fn create_index(&self, index: &Index) -> Result<(), DbError> {
+    /// The inner error is the server's own.
+    async fn create_index(&self, index: &Index) -> Result<Result<(), Error>, DbError> {
         let options = IndexOptions::builder()
             .unique(index.unique.then_some(true))
             .sparse(index.sparse.then_some(true))
             .build();
         let model = IndexModel::builder().keys(index.keys.clone()).options(options).build();
-        tracing::info!("index {} of {} is being made", index.keys, index.collection);
+        tracing::debug!("index {} of {} is made if it is missing", index.keys, index.collection);
         let collection = self.collection(index.collection);
         let building = collection.create_index(model).into_future();
         match tokio::time::timeout(BUILD_TIME_MAX, building).await {
-            Ok(built) => Ok(built.map(drop)?),
+            Ok(built) => Ok(built.map(drop)),
             Err(_) => Err(DbError::Away(format!(
                 "index {} of {} was not made within {} seconds",
                 index.keys,
@@ -109,6 +138,13 @@ impl Database {
             }
         };
         self.ask(all).await
+    }
+}
+
+fn code(error: &Error) -> Option<i32> {
+    match &*error.kind {
+        ErrorKind::Command(error) => Some(error.code),
+        _ => None,
     }
 }
 

@@ -5,9 +5,11 @@ use mongodb::bson::{Document, doc};
 use mongodb::options::IndexOptions;
 use windlass_door_disbatch::database::{Database, DbError};
 use windlass_door_disbatch::dialect::Dialect;
+use windlass_test_kit::wait::in_time;
 
-use crate::base::fresh;
+use crate::base::{connect, fresh};
 use crate::harness::{BOTH, insert};
+use crate::harness_den::{GOOD, World};
 use crate::proxy::{Fate, Proxy, server_address};
 
 /// Keys of the indexes of a collection, a `!` behind those that hold values apart, `?` behind
@@ -24,6 +26,13 @@ async fn keys(db: &Database, collection: &str) -> Vec<String> {
     shown.retain(|keys| keys != "_id:1");
     shown.sort();
     shown
+}
+
+/// Makes an index of the nodes' names, as somebody else did.
+async fn index_nodes(db: &Database, options: IndexOptions) {
+    let model = IndexModel::builder().keys(doc! { "node": 1 }).options(options).build();
+    let nodes = db.raw().collection::<Document>("nodes");
+    db.ask(nodes.create_index(model)).await.unwrap();
 }
 
 #[tokio::test]
@@ -57,8 +66,7 @@ async fn both_dialects_get_what_they_need() {
 async fn an_index_of_another_name_will_do() {
     let db = fresh().await;
     let options = IndexOptions::builder().name("by_node".to_owned()).unique(true).build();
-    let model = IndexModel::builder().keys(doc! { "node": 1 }).options(options).build();
-    db.raw().collection::<Document>("nodes").create_index(model).await.unwrap();
+    index_nodes(&db, options).await;
     db.ensure_indexes(Dialect::Released).await.unwrap();
     assert_eq!(keys(&db, "nodes").await, ["node:1!"]);
 }
@@ -66,8 +74,7 @@ async fn an_index_of_another_name_will_do() {
 #[tokio::test]
 async fn an_index_that_cannot_be_made_is_told() {
     let db = fresh().await;
-    let model = IndexModel::builder().keys(doc! { "node": 1 }).build();
-    db.raw().collection::<Document>("nodes").create_index(model).await.unwrap();
+    index_nodes(&db, IndexOptions::default()).await;
     let error = db.ensure_indexes(Dialect::Seed).await.unwrap_err();
     assert!(matches!(error, DbError::Refused(_)), "{error}");
     assert!(error.to_string().contains("of nodes: it is there, but"), "{error}");
@@ -80,6 +87,43 @@ async fn an_index_that_cannot_be_made_is_told() {
     let error = db.ensure_indexes(Dialect::Released).await.unwrap_err();
     assert!(matches!(error, DbError::Duplicate(_)), "{error}");
     assert!(error.to_string().contains("of queues"), "{error}");
+}
+
+/// The server's number for what a user may not do.
+const UNAUTHORIZED: i32 = 13;
+
+/// The original's user may find everything and make indexes, but neither list nor touch `config`.
+#[tokio::test]
+async fn the_roles_of_the_original_are_enough_for_a_node() {
+    for dialect in BOTH {
+        let world = World::new(dialect, GOOD).await;
+        world.proxy.each(Fate::RefuseWith(UNAUTHORIZED), |it| {
+            it.is("listCollections") || it.is("listIndexes") || it.is_on("createIndexes", "config")
+        });
+        let queue = world.queue(1).await;
+        let task = world.tasks(&queue, 1).await[0];
+        let running = world.start();
+        world.reaches(task, 1).await;
+        world.stop.asked.cancel();
+        in_time("the node ends", running).await.unwrap().unwrap();
+        assert_eq!(keys(&world.sure, "nodes").await, ["node:1!"]);
+        assert_eq!(keys(&world.sure, "config").await, [""; 0]);
+    }
+}
+
+/// Only then it cannot be told whether the index that is there will do.
+#[tokio::test]
+async fn an_index_that_conflicts_and_may_not_be_looked_at_is_told() {
+    let proxy = Proxy::start(server_address().await).await;
+    let name = windlass_test_servers::mongodb().new_database();
+    let db = connect(&windlass_test_servers::mongodb().url(), &name).await;
+    index_nodes(&db, IndexOptions::default()).await;
+    proxy.each(Fate::RefuseWith(UNAUTHORIZED), |it| {
+        it.is("listCollections") || it.is("listIndexes")
+    });
+    let error = proxy.database(&name).await.ensure_indexes(Dialect::Released).await.unwrap_err();
+    assert!(matches!(error, DbError::Refused(_)), "{error}");
+    assert!(error.to_string().contains("of nodes"), "{error}");
 }
 
 /// On a large collection it takes longer than anything else that is asked.

@@ -33,6 +33,8 @@ pub(crate) enum Fate {
     Late,
     /// The server is said to refuse it.
     Refuse,
+    /// The same, for a reason with a number of its own.
+    RefuseWith(i32),
 }
 
 /// A command on its way to the server.
@@ -202,7 +204,11 @@ impl Proxy {
                     released(rule.as_deref()).await;
                 }
                 Fate::Refuse => {
-                    back.refuse(&command.bytes).await;
+                    back.refuse(&command.bytes, BAD_VALUE).await;
+                    continue;
+                }
+                Fate::RefuseWith(code) => {
+                    back.refuse(&command.bytes, code).await;
                     continue;
                 }
             }
@@ -275,10 +281,8 @@ impl Back {
         self.to_client.lock().await.take();
     }
 
-    async fn refuse(&self, command: &[u8]) {
-        let error = doc! {
-            "ok": 0.0, "code": BAD_VALUE, "codeName": "BadValue", "errmsg": "refused by the test",
-        };
+    async fn refuse(&self, command: &[u8], code: i32) {
+        let error = doc! { "ok": 0.0, "code": code, "errmsg": "refused by the test" };
         let error = error.to_vec().unwrap();
         let length = u32::try_from(21 + error.len()).unwrap();
         let mut answer = Vec::new();
