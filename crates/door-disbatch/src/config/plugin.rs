@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::keys::{Keys, kind};
+use super::keys::{Keys, flag_of, kind};
 
 /// How a plugin gets its task and gives its result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -103,12 +103,17 @@ fn listed(name: String, warnings: &mut Vec<String>) -> Result<Plugin, String> {
 fn mapped(keys: Keys<'_>, warnings: &mut Vec<String>) -> Result<Vec<Plugin>, String> {
     let Some(all) = keys.below("plugins", "plugins")? else { return Ok(Vec::new()) };
     let mut plugins = Vec::new();
-    for (name, _) in all.iter() {
+    for (name, value) in all.iter() {
         check_name(name)?;
         let at = format!("plugins.{name}");
-        let plugin = match all.below(name, &at)? {
-            None => listed(name.clone(), warnings)?,
-            Some(keys) => one(name, keys, warnings)?,
+        let plugin = match all.below(name, &at) {
+            Ok(Some(keys)) => one(name, keys, warnings)?,
+            Ok(None) => listed(name.clone(), warnings)?,
+            // Disbatch 4.4 says so that it is a package of Perl.
+            Err(_) if flag_of(value) == Some(true) && !Path::new(name).is_absolute() => {
+                listed(name.clone(), warnings)?
+            }
+            Err(error) => return Err(error),
         };
         plugins.push(plugin);
     }

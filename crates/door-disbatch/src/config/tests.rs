@@ -320,7 +320,13 @@ fn both_forms_of_plugins_are_read() {
 
 #[test]
 fn a_plugin_without_a_program_is_left_to_others() {
-    for plugins in [json!(["My::Plugin"]), json!({"My::Plugin": {}}), json!({"My::Plugin": null})] {
+    for plugins in [
+        json!(["My::Plugin"]),
+        json!({"My::Plugin": {}}),
+        json!({"My::Plugin": null}),
+        json!({"My::Plugin": 1}),
+        json!({"My::Plugin": true}),
+    ] {
         let (config, warnings) = parse(json!({"plugins": plugins})).unwrap();
         let plugin = config.plugins.get("My::Plugin").unwrap();
         assert!(!plugin.program.is_absolute());
@@ -346,6 +352,8 @@ fn what_cannot_be_a_plugin_is_refused() {
     }
     refused(json!({"plugins": "/x"}), "`plugins` must be an object or a list of paths, not a text");
     refused(json!({"plugins": {"/x": 1}}), "`plugins./x` must be an object, not a number");
+    refused(json!({"plugins": {"X": 0}}), "`plugins.X` must be an object, not 0");
+    refused(json!({"plugins": {"X": false}}), "`plugins.X` must be an object, not true or false");
     // The key below has the plugin's name in it.
     let below = |key: &str, rest: &str| format!("`plugins.X.{key}` {rest}");
     for (plugin, why) in [

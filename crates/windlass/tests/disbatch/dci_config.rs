@@ -98,30 +98,33 @@ fn comments_and_trailing_commas_are_taken() {
 
 #[test]
 fn a_config_of_the_original_is_taken() {
-    let home = Home::released();
-    let dci = home.dci_with(json!({
-        "attributes": {},
-        "auth": null,
-        "plugins": ["Disbatch::Plugin::Demo"],
-        "monitoring": 1,
-        "balance": {"log": 1, "verbose": 0, "pretend": 0, "enabled": 0},
-        "web_extensions": {"Disbatch::Web::V3": null},
-        "pre_hook": null,
-        "node_increase": 5,
-        "queue_increase": 2,
-        "task_runner": "/usr/bin/task_runner",
-        "plugin_runner": "/usr/bin/task_runner",
-        "temp_dir": home.path("temp"),
-        "temp_dir_mode": "0755",
-        "gfs": "auto",
-        "quiet": false,
-        "testing": 1,
-        "views_dir": "/etc/disbatch/views/",
-        "activequeues": [],
-        "ignorequeues": [],
-        "log4perl": {"level": "TRACE", "appenders": {"filelog": {"type": "x", "args": {}}}},
-    }));
-    dci.http.get("/queues").ok();
+    // A list before 4.4, and an object since then.
+    for plugins in [json!(["Disbatch::Plugin::Demo"]), json!({"Disbatch::Plugin::Demo": 1})] {
+        let home = Home::released();
+        let dci = home.dci_with(json!({
+            "attributes": {},
+            "auth": null,
+            "plugins": plugins,
+            "monitoring": 1,
+            "balance": {"log": 1, "verbose": 0, "pretend": 0, "enabled": 0},
+            "web_extensions": {"Disbatch::Web::V3": null},
+            "pre_hook": null,
+            "node_increase": 5,
+            "queue_increase": 2,
+            "task_runner": "/usr/bin/task_runner",
+            "plugin_runner": "/usr/bin/task_runner",
+            "temp_dir": home.path("temp"),
+            "temp_dir_mode": "0755",
+            "gfs": "auto",
+            "quiet": false,
+            "testing": 1,
+            "views_dir": "/etc/disbatch/views/",
+            "activequeues": [],
+            "ignorequeues": [],
+            "log4perl": {"level": "TRACE", "appenders": {"filelog": {"type": "x", "args": {}}}},
+        }));
+        assert_eq!(dci.http.get("/plugins").ok(), json!(["Disbatch::Plugin::Demo"]));
+    }
 }
 
 #[test]
