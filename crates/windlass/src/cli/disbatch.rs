@@ -33,7 +33,7 @@ The least that FILE must have:
 
 Also runs as `disbatchd --config FILE`. SIGTERM, SIGINT, SIGHUP and SIGQUIT end it: it takes no
 more tasks, and those that run have `stop_timeout` seconds; a second signal ends them at once.
-Exit status: 128 and the number of the signal, 1 when it could not start.";
+Exit status: 128 and the number of the signal, 1 when it could not start or a hook ended it.";
 
 const DCI_HELP: &str = "\
 It listens on 127.0.0.1:8080 unless FILE says otherwise in `listen`; an address that others can

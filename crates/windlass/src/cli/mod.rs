@@ -9,7 +9,9 @@ mod run;
 mod serve;
 mod types;
 
-use clap::{Arg, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
 pub(crate) use self::add::Add;
@@ -152,33 +154,58 @@ pub(crate) enum Action {
 
 /// Reads the command line; on wrong usage, or when help is asked for, clap has the answer.
 pub(crate) fn parse(line: Vec<String>) -> Result<Cli, clap::Error> {
-    let matches = command().try_get_matches_from(disbatch::by_name(line))?;
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(disbatch::by_name(line))?;
+    refuse_in_front(&mut command, &matches)?;
     Cli::from_arg_matches(&matches)
 }
 
 /// The whole command, with what is made from the table of keys.
 pub(crate) fn command() -> Command {
     let mut command = Cli::command().mut_subcommand("serve", serve::with_keys);
-    for local in [
-        "serve",
-        "demo",
-        "completions",
-        "jobd",
-        "jobd-master",
-        "jobctl",
-        "den",
-        "dci",
-        "disbatch",
-        "dtr",
-    ] {
-        command = command.mut_subcommand(local, |command| refusing(command, &TARGET));
+    for (name, flags) in LOCAL {
+        command = command.mut_subcommand(name, |command| refusing(command, flags));
     }
-    // It talks to no daemon, and prints JSON all the same.
-    command.mut_subcommand("doctor", |command| refusing(command, &TARGET[..2]))
+    command
 }
 
 /// The flags of `Target`.
 const TARGET: [&str; 3] = ["url", "tenant", "json"];
+
+/// Commands that talk to no daemon, and the flags that mean nothing to them.
+const LOCAL: [(&str, &[&str]); 11] = [
+    ("serve", &TARGET),
+    ("demo", &TARGET),
+    ("completions", &TARGET),
+    ("jobd", &TARGET),
+    ("jobd-master", &TARGET),
+    ("jobctl", &TARGET),
+    ("den", &TARGET),
+    ("dci", &TARGET),
+    (DISBATCH, &TARGET),
+    ("dtr", &TARGET),
+    // It prints JSON all the same.
+    ("doctor", &["url", "tenant"]),
+];
+
+/// The one that has flags of the same names, for a server of its own.
+const DISBATCH: &str = "disbatch";
+
+/// In front of the command such flags would be read, and then not be used.
+fn refuse_in_front(command: &mut Command, matches: &ArgMatches) -> Result<(), clap::Error> {
+    let named = matches.subcommand_name();
+    let Some((name, flags)) = LOCAL.iter().find(|(name, _)| named == Some(name)) else {
+        return Ok(());
+    };
+    let typed = |flag: &&&str| matches.value_source(flag) == Some(ValueSource::CommandLine);
+    let Some(flag) = flags.iter().find(typed) else { return Ok(()) };
+    let why = if *name == DISBATCH {
+        format!("--{flag} must stand behind `{DISBATCH}`")
+    } else {
+        format!("--{flag} cannot be used with `{name}`: this command does not talk to a daemon")
+    };
+    Err(command.error(ErrorKind::ArgumentConflict, why))
+}
 
 /// Commands that talk to no daemon refuse the flags that name one, and do not show them.
 fn refusing(command: Command, flags: &[&'static str]) -> Command {
@@ -193,11 +220,9 @@ fn refusing(command: Command, flags: &[&'static str]) -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::error::ErrorKind;
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
-        let matches = command().try_get_matches_from(line.split_whitespace())?;
-        Cli::from_arg_matches(&matches)
+        super::parse(line.split_whitespace().map(str::to_owned).collect())
     }
 
     #[test]
@@ -221,12 +246,29 @@ mod tests {
     }
 
     #[test]
+    fn a_target_in_front_of_a_command_without_one_is_refused() {
+        for line in [
+            "windlass --url http://x serve",
+            "windlass --json den",
+            "windlass --tenant x jobctl list-targets",
+            "windlass --tenant x doctor",
+        ] {
+            let refused = parse(line).unwrap_err();
+            assert_eq!(refused.exit_code(), 2, "{line}");
+            assert!(refused.to_string().contains("does not talk to a daemon"), "{refused}");
+        }
+        let refused = parse("windlass --json disbatch queues").unwrap_err().to_string();
+        assert!(refused.contains("--json must stand behind `disbatch`"), "{refused}");
+        assert!(parse("windlass --json doctor").unwrap().target.json);
+    }
+
+    #[test]
     fn the_programs_of_jobd_are_listed_and_their_words_left_alone() {
         let help = parse("windlass --help").unwrap_err().to_string();
         for name in ["jobd ", "jobd-master ", "jobctl "] {
             assert!(help.contains(&format!("\n  {name}")), "{help}");
         }
-        let line = "windlass --tenant x jobctl --port 1 --help list-targets --x";
+        let line = "windlass jobctl --port 1 --help list-targets --x";
         let Action::Jobctl { words } = parse(line).unwrap().command else { panic!("{line}") };
         assert_eq!(words, ["--port", "1", "--help", "list-targets", "--x"]);
     }

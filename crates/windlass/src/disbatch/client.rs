@@ -75,6 +75,7 @@ struct ServerArgs {
         global = true,
         value_name = "URL",
         env = "DISBATCH_URL",
+        hide_env_values = true,
         default_value = "http://localhost:8080"
     )]
     url: String,
@@ -331,9 +332,9 @@ fn trust(args: &ServerArgs) -> anyhow::Result<Trust> {
         return Ok(Trust::Everybody);
     }
     let tls = match &args.config {
-        Some(path) if path.exists() => ServerTls::of_file(path)?,
+        Some(path) => ServerTls::of_file(path)?,
         // The usual place may well be empty, or not for everybody.
-        _ => ServerTls::of_file(Path::new(DEFAULT_PATH)).unwrap_or_default(),
+        None => ServerTls::of_file(Path::new(DEFAULT_PATH)).unwrap_or_default(),
     };
     Ok(match tls {
         Some(ServerTls { verify: false, .. }) => Trust::Everybody,

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::harness::{Certificate, Dci, Home, client, free_port};
+use crate::harness::{Certificate, Dci, Home, client, free_port, run, windlass};
 
 fn guarded(home: &Home) -> Dci {
     home.dci_with(json!({"users": {"ann": "secret: word"}}))
@@ -176,4 +176,41 @@ fn the_settings_of_the_config_are_used() {
         let ended = client(&["--url", &url, "--config", file.to_str().unwrap(), "queues"]);
         assert_eq!(ended.code, Some(code), "{ssl} {ended:?}");
     }
+}
+
+/// A mistyped name must not mean that other certificates are believed.
+#[test]
+fn a_config_that_is_named_must_be_there() {
+    let home = Home::released();
+    let dci = home.dci();
+    let url = dci.url();
+    let ended = client(&["--url", &url, "--config", "/nonexistent/config.json", "queues"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("/nonexistent/config.json"), "{ended:?}");
+}
+
+#[test]
+fn help_shows_nothing_of_the_environment() {
+    let mut command = windlass(&["disbatch", "--help"]);
+    command.env("DISBATCH_URL", "https://ann:hidden-word@example.com");
+    let ended = run(command, "");
+    assert!(ended.stdout.contains("DISBATCH_URL"), "{ended:?}");
+    assert!(!ended.stdout.contains("hidden-word"), "{ended:?}");
+}
+
+/// They would be for the program as a whole, which has a server of another kind.
+#[test]
+fn options_in_front_of_the_command_are_refused() {
+    let home = Home::released();
+    let dci = home.dci();
+    let url = dci.url();
+    for options in [&["--url", &url][..], &["--json"], &["--tenant", "a"]] {
+        let ended = run(windlass(&[options, &["disbatch", "queues"]].concat()), "");
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.stderr.contains(options[0]), "{ended:?}");
+        assert!(ended.stderr.contains("behind `disbatch`"), "{ended:?}");
+    }
+    let mut command = windlass(&["disbatch", "--url", &url, "queues"]);
+    command.env("WINDLASS_URL", "http://127.0.0.1:1");
+    assert_eq!(run(command, "").code, Some(0));
 }
