@@ -140,12 +140,17 @@ fn settings(
 fn node(keys: Keys<'_>) -> Result<String, String> {
     let name = match keys.text("node")? {
         Some(name) => name.to_owned(),
-        None => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        None => host_name(),
     };
     if name.chars().any(char::is_control) {
         return Err("`node` must be a name without control characters".into());
     }
     Ok(name)
+}
+
+/// What a node is called when the file does not say it.
+pub(crate) fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 fn dialect(keys: Keys<'_>) -> Result<Option<Dialect>, String> {

@@ -21,7 +21,7 @@ use crate::doc::{Limit, Queue, Sort};
 use crate::task::Parts;
 
 /// Tasks that one node has at most, where nobody has set a limit.
-const RUNS_MAX: u64 = 10_000;
+pub(super) const RUNS_MAX: u64 = 10_000;
 /// Claims in one go; the node looks after itself before it goes on.
 const CLAIMS_MAX: usize = 200;
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::Tools;
-use crate::config::{self, Config, PluginKind};
+use super::pass::RUNS_MAX;
+use crate::config::{self, Config, Plugin, PluginKind};
 use crate::database::{Clock, Database, DbError, User};
 use crate::dialect::Dialect;
 use crate::task::Temp;
@@ -37,6 +38,11 @@ pub(super) async fn start(config: &Config, tools: &Tools) -> Result<Ready, Strin
             return Err(text);
         }
         tracing::warn!("{text}");
+    }
+    warn_of_name(config);
+    if tools.runs_max < RUNS_MAX {
+        let room = tools.runs_max;
+        tracing::info!("at most {room} tasks run at once, for which there are open files enough");
     }
     let temp = Temp::open(&config.temp_dir, config.temp_dir_mode).map_err(|error| {
         format!("the directory `temp_dir` {} cannot be used: {error}", config.temp_dir.display())
@@ -72,9 +78,25 @@ pub(super) fn write_files(config: &Config) -> Result<(), String> {
 }
 
 fn needs_files(config: &Config) -> bool {
+    runs_some(config, |plugin| plugin.kind != PluginKind::NoMongo)
+}
+
+fn runs_some(config: &Config, which: impl Fn(&Plugin) -> bool) -> bool {
     let plugins = config.plugins.names();
     let mut plugins = plugins.iter().filter_map(|name| config.plugins.get(name));
-    plugins.any(|plugin| plugin.kind != PluginKind::NoMongo && plugin.program.is_absolute())
+    plugins.any(|plugin| plugin.program.is_absolute() && which(plugin))
+}
+
+/// What was written for Disbatch 4.4 knows no other name of a node than the host's.
+fn warn_of_name(config: &Config) {
+    let (node, host) = (&config.node, config::host_name());
+    let looks = |plugin: &Plugin| matches!(plugin.kind, PluginKind::Mongo | PluginKind::Handoff);
+    if *node != host && runs_some(config, looks) {
+        tracing::warn!(
+            "a plugin of the type `mongo` or `handoff` that looks for its task under the name of \
+             the host, {host}, as those of Disbatch 4.4 do, will not find it: `node` is {node}"
+        );
+    }
 }
 
 async fn prepared(

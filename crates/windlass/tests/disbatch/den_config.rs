@@ -121,8 +121,11 @@ fn without_a_name_the_file_of_the_original_is_read() {
 fn a_config_of_the_original_is_taken() {
     let home = Home::released();
     let task = home.add(home.line(&home.ok(), 1), 1)[0];
+    // A package of Perl is listed so since 4.4.
+    let mut plugins = home.den_config("one")["plugins"].clone();
+    plugins["Disbatch::Plugin::Demo"] = json!(1);
     let keys = json!({
-        "attributes": {}, "auth": {}, "monitoring": 1,
+        "plugins": plugins, "attributes": {}, "auth": {}, "monitoring": 1,
         "balance": {"log": 1, "verbose": 0, "pretend": 0, "enabled": 0},
         "web_extensions": {"Disbatch::Web::V3": null}, "pre_hook": null, "node_increase": 5,
         "queue_increase": 2, "task_runner": "/usr/bin/task_runner",
@@ -146,6 +149,22 @@ fn the_folder_for_temporary_files_is_made_with_its_mode() {
     let keys = json!({"temp_dir": home.path("private"), "temp_dir_mode": "0700"});
     let _second = home.den_with("two", keys);
     assert_eq!(mode("private"), 0o700);
+}
+
+/// Plugins of 4.4 that look for their task themselves look under the name of the host.
+#[test]
+fn another_name_than_the_hosts_is_told_where_plugins_look_for_their_task() {
+    let home = Home::released();
+    let told = |name: &str| {
+        let den = home.den(name);
+        den.console().contains("looks for its task under the name of the host")
+    };
+    home.plugin("nomongo", "say 1 out err");
+    assert!(!told("one"));
+    home.plugin("handoff", "exit 0");
+    assert!(told("two"));
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    assert!(!told(host.trim()));
 }
 
 /// A key that is not known is no reason to stop, but it is said.

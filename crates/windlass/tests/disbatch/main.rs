@@ -53,6 +53,7 @@ mod dtr;
 mod dtr_refusal;
 mod foreign_share;
 mod harness;
+mod packaging;
 mod page;
 mod task_handover;
 mod task_odd;
