@@ -34,7 +34,7 @@ sub load_config { $_[0]{loaded} = -e $_[0]{config_file} ? 'its file' : 'no file'
 1;
 ";
 
-/// A node with a package of Perl for each of these bodies of its sub `run`, and how their tasks end.
+/// A node with a package of Perl for each of these bodies of `run`, and how their tasks end.
 fn ran(home: &Home, kind: &str, runs: &[&str]) -> Vec<Document> {
     let lib = home.path("lib");
     fs::create_dir_all(lib.join("My")).unwrap();
