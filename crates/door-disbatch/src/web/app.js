@@ -413,7 +413,6 @@ async function taskView(id, fields) {
   };
   const waits = [-4, -2, -1, 0].includes(task.status);
   const ended = task.status >= 1 || task.status === -5 || task.status === -6;
-  settled = ended;
   const output = (name) => {
     const text = task[name];
     const file = Boolean(text?.$oid);
@@ -421,7 +420,7 @@ async function taskView(id, fields) {
       file ? h('p', {}, 'It is long. ', h('a', { href: `#/task/${id}?full=1` }, 'Show it'))
         : text ? h('pre', {}, String(text)) : h('p', { class: 'soft' }, 'nothing'));
   };
-  return [
+  const parts = [
     h('h2', {}, 'Task ', h('code', {}, id)),
     h('dl', {},
       h('dt', {}, 'Status'), h('dd', { id: 'status' }, statusText(task.status)),
@@ -441,6 +440,7 @@ async function taskView(id, fields) {
       h('pre', {}, JSON.stringify(task.params ?? task.parameters ?? null, null, 2))),
     output('stdout'), output('stderr'),
   ];
+  return { parts, settled: ended };
 }
 
 function signIn() {
@@ -454,9 +454,11 @@ function signIn() {
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
     const { name, secret } = Object.fromEntries(new FormData(form));
-    const bytes = new TextEncoder().encode(`${name}:${secret}`);
-    const basic = btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(''));
-    sessionStorage.setItem('sign', name ? `Basic ${basic}` : `Bearer ${secret}`);
+    // Headers and base64 take bytes, each as one character.
+    const bytes = (text) => Array.from(new TextEncoder().encode(text),
+      (byte) => String.fromCharCode(byte)).join('');
+    const basic = () => btoa(bytes(`${name}:${secret}`));
+    sessionStorage.setItem('sign', name ? `Basic ${basic()}` : `Bearer ${bytes(secret)}`);
     try {
       await start();
     } catch (error) {
@@ -512,17 +514,20 @@ async function show(byItself = false) {
   document.title = `${name} · ${document.getElementById('database').textContent} · Windlass`;
   const mine = shown += 1;
   const here = location.hash;
-  owed = byItself && Boolean(busy());
+  // What belongs to another address is replaced whatever somebody does there.
+  const mayWait = () => byItself && place === here && Boolean(busy());
+  owed = mayWait();
   if (!owed) {
     main.setAttribute('aria-busy', 'true');
     const done = await act(async () => {
       settled = false;
-      const parts = await build();
+      const built = await build();
       if (mine !== shown) return;
-      owed = byItself && Boolean(busy());
+      owed = mayWait();
       if (owed) return;
       place = here;
-      replace(parts);
+      settled = Boolean(built.settled);
+      replace(built.parts ?? built);
       document.getElementById('fresh').textContent =
         `as of ${new Date().toLocaleTimeString()}`;
     }, byItself, true);

@@ -38,17 +38,25 @@ fn queues_are_shown_with_their_counts_and_a_limit_is_edited_in_place() {
     }
 }
 
-/// Keeps back what the page changes, until the test lets it go, and counts what the page has not
-/// dealt with: what it does with an answer is done before the timer's turn comes.
+/// Keeps back what the page changes, and what it asks for at the paths that the test names, until
+/// the test lets it go, and counts what the page has not dealt with: what it does with an answer is
+/// done before the timer's turn comes.
 const HOLD: &str = "window.held = [];
     window.open = 0;
+    window.knows = 0;
+    const kept = arguments[0] ?? [];
     const real = window.fetch;
     window.fetch = async (path, asked) => {
         window.open += 1;
-        if (asked.method === 'POST') await new Promise((go) => window.held.push(go));
+        if (asked.method === 'POST' || kept.includes(path)) {
+            await new Promise((go) => window.held.push(go));
+        }
         const answer = await real(path, asked);
         const text = await answer.text();
-        setTimeout(() => { window.open -= 1; });
+        setTimeout(() => {
+            window.open -= 1;
+            if (asked.method === 'POST') window.knows += 1;
+        });
         return { status: answer.status, ok: answer.ok, text: async () => text };
     };";
 
@@ -131,6 +139,64 @@ fn what_is_chosen_with_keys_is_saved_when_the_list_is_left() {
     browser.script("window.held.shift()()", &[]);
     until("it is saved", || {
         home.mongo.get("queues", queue).get_str("plugin").unwrap() == "/bin/true"
+    });
+}
+
+/// The answer of a view that was left comes when the next one is there.
+#[test]
+fn a_view_goes_on_being_refreshed_whatever_was_looked_at_before_it() {
+    let home = Home::released();
+    let dci = home.dci_with(json!({"dashboard": {"refresh_ms": 1000}}));
+    let queue = home.queue("mail");
+    let task = home.task(queue, 1);
+    let browser = Browser::start();
+    browser.open(&format!("{}/#/nodes", dci.url()));
+    browser.sees("main", "Not running");
+    browser.script(HOLD, &[json!([format!("/tasks/{task}"), "/queues"])]);
+    let held = |count: usize| {
+        until("the page asks", || browser.script("return window.held.length", &[]) == json!(count));
+    };
+    browser.script(&format!("location.hash = '#/task/{task}'"), &[]);
+    held(1);
+    browser.script("location.hash = '#/queues'", &[]);
+    held(2);
+    browser.script("window.held.shift()()", &[]);
+    until("the task has come", || browser.script("return window.open", &[]) == json!(1));
+    browser.script("window.held.shift()()", &[]);
+    browser.sees("main", "1 queue");
+    held(1);
+    home.queue("more");
+    browser.script("window.held.shift()()", &[]);
+    browser.sees("main", "2 queues");
+}
+
+/// Who goes on to another view while a change is on its way gets there.
+#[test]
+fn a_change_that_is_saved_does_not_take_away_the_view_that_was_gone_to() {
+    let home = Home::released();
+    let dci = home.dci();
+    let queue = home.queue_with("mail", doc! {"threads": 3});
+    let browser = Browser::start();
+    browser.open(&dci.url());
+    browser.sees("main", "1 queue");
+    browser.script(HOLD, &[json!(["/nodes"])]);
+    let label = field("Limit of mail");
+    browser.script("document.querySelector(arguments[0]).focus()", &[json!(label)]);
+    browser.script(CHANGE, &[json!(label), json!(["5"])]);
+    let held = |count: usize| {
+        until("the page asks", || browser.script("return window.held.length", &[]) == json!(count));
+    };
+    held(1);
+    browser.script("location.hash = '#/nodes'", &[]);
+    held(2);
+    browser.script("window.held.shift()()", &[]);
+    let limit = || number(home.mongo.get("queues", queue).get("threads"));
+    until("the change is saved", || limit() == Some(5));
+    until("the page knows it", || browser.script("return window.knows", &[]) == json!(1));
+    let rest = "while (window.held.length) window.held.shift()();
+        return document.getElementById('main').textContent";
+    until("the nodes are there", || {
+        browser.script(rest, &[]).as_str().is_some_and(|text| text.contains("Not running"))
     });
 }
 
@@ -292,7 +358,7 @@ fn who_is_not_signed_in_is_asked_and_then_sees_everything() {
     let home = Home::released();
     home.queue("secret-queue");
     let dci =
-        home.dci_with(json!({"users": {"ashley": "pässword"}, "tokens": ["t0ken-of-a-test"]}));
+        home.dci_with(json!({"users": {"ashley": "pässword"}, "tokens": ["t0k€n-of-a-test"]}));
     let browser = Browser::start();
     browser.open(&dci.url());
     browser.type_text("#sign [name=name]", "ashley");
@@ -304,7 +370,7 @@ fn who_is_not_signed_in_is_asked_and_then_sees_everything() {
     browser.sees("main", "1 queue");
     browser.click("#leave");
     browser.sees("main", "Sign in");
-    browser.type_text("#sign [name=secret]", "t0ken-of-a-test");
+    browser.type_text("#sign [name=secret]", "t0k€n-of-a-test");
     browser.click("#sign button");
     browser.sees("main", "1 queue");
 }
