@@ -10,9 +10,10 @@ use super::{Failure, Login, Target, Trust};
 
 /// How long to wait for a connection.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
-/// How long to wait for an answer.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
-/// The same for a change, which may be one of very many tasks.
+/// How long to wait for an answer, and then for more of it: one that is arriving may be long.
+/// A server needs less for whatever it is asked.
+const SILENCE_MAX: Duration = Duration::from_secs(90);
+/// How long to wait for the end of a change, which may be one of very many tasks.
 const CHANGE_TIME_MAX: Duration = Duration::from_secs(15 * 60);
 /// Largest answer that is read.
 const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;
@@ -69,23 +70,13 @@ impl Server {
             Some((kind, body)) => request.header(header::CONTENT_TYPE, *kind).body(body.clone()),
         };
         let looks = ask.method == reqwest::Method::GET;
-        let time_max = if looks { ANSWER_TIME_MAX } else { CHANGE_TIME_MAX };
-        let sent = request.timeout(time_max).send().await;
-        // A connection that was never there has changed nothing.
-        let unsure = |error: reqwest::Error| match self.unreachable(&error) {
-            Failure::Failed(why) if !looks && !error.is_connect() => Failure::Failed(format!(
-                "{why}; it may have been done all the same, so look before you try again"
-            )),
-            other => other,
-        };
-        let response = sent.map_err(unsure)?;
+        let request = if looks { request } else { request.timeout(CHANGE_TIME_MAX) };
+        let silence_max = if looks { SILENCE_MAX } else { CHANGE_TIME_MAX };
+        let response = in_time(silence_max, request.send()).await;
+        let response = response.map_err(|broken| self.failed(broken, looks))?;
         let (status, location) = (response.status(), location(&response));
-        let bytes = self.body(response).await.map_err(|failed| match failed {
-            Broken::Off(error) => unsure(error),
-            Broken::Large => {
-                Failure::Failed(format!("the answer has more than {ANSWER_BYTES_MAX} bytes"))
-            }
-        })?;
+        let bytes = body(response, silence_max).await;
+        let bytes = bytes.map_err(|broken| self.failed(broken, looks))?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let value: Option<Value> = serde_json::from_str(&text).ok();
         match value {
@@ -121,34 +112,56 @@ impl Server {
         })
     }
 
-    fn unreachable(&self, error: &reqwest::Error) -> Failure {
+    fn failed(&self, broken: Broken, looks: bool) -> Failure {
         let shown = &self.shown;
-        Failure::Failed(if error.is_timeout() {
-            format!("{shown} did not answer in time")
-        } else if error.is_connect() {
-            let reason = root_cause(error);
-            format!("cannot reach {shown} ({reason}); name another server with --url")
-        } else {
-            format!("the request to {shown} failed ({})", root_cause(error))
-        })
-    }
-
-    async fn body(&self, mut response: Response) -> Result<Vec<u8>, Broken> {
-        let mut bytes = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(Broken::Off)? {
-            if bytes.len() + chunk.len() > ANSWER_BYTES_MAX {
-                return Err(Broken::Large);
+        let late = || format!("{shown} did not answer in time");
+        // A connection that was never there has changed nothing.
+        let (why, may_be_done) = match broken {
+            Broken::Large => (format!("the answer has more than {ANSWER_BYTES_MAX} bytes"), false),
+            Broken::Silent => (late(), true),
+            Broken::Off(error) if error.is_timeout() => (late(), !error.is_connect()),
+            Broken::Off(error) if error.is_connect() => {
+                let reason = root_cause(&error);
+                (format!("cannot reach {shown} ({reason}); name another server with --url"), false)
             }
-            bytes.extend_from_slice(&chunk);
-        }
-        Ok(bytes)
+            Broken::Off(error) => {
+                (format!("the request to {shown} failed ({})", root_cause(&error)), true)
+            }
+        };
+        Failure::Failed(if looks || !may_be_done {
+            why
+        } else {
+            format!("{why}; it may have been done all the same, so look before you try again")
+        })
     }
 }
 
-/// Why a body was not read to its end.
+/// Why there is no answer, or no end of it.
 enum Broken {
     Off(reqwest::Error),
+    Silent,
     Large,
+}
+
+async fn in_time<T>(
+    time_max: Duration,
+    step: impl Future<Output = reqwest::Result<T>>,
+) -> Result<T, Broken> {
+    match tokio::time::timeout(time_max, step).await {
+        Ok(done) => done.map_err(Broken::Off),
+        Err(_) => Err(Broken::Silent),
+    }
+}
+
+async fn body(mut response: Response, silence_max: Duration) -> Result<Vec<u8>, Broken> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = in_time(silence_max, response.chunk()).await? {
+        if bytes.len() + chunk.len() > ANSWER_BYTES_MAX {
+            return Err(Broken::Large);
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes)
 }
 
 fn http(scheme: &str, trust: &Trust) -> Result<Client, Failure> {

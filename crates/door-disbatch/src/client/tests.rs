@@ -1,5 +1,7 @@
 //! Commands against a scripted server: what is sent, byte by byte, and what is printed.
 
+use std::time::Duration;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -80,6 +82,35 @@ const ID: &str = "56eade3aeb6af81e0123ed21";
 
 fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+/// The time is the test's own: only as long as nothing else is to be done it goes on.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_still_arriving_is_waited_for() {
+    install_tls();
+    let slow = async |pause: Duration| {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let serving = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut bytes = Vec::new();
+            while !is_whole(&bytes) {
+                assert_ne!(stream.read_buf(&mut bytes).await.unwrap(), 0, "a request broke off");
+            }
+            let head = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n";
+            stream.write_all(head.as_bytes()).await.unwrap();
+            for piece in [r#"["A""#, r#","B""#, r#","C""#, "]"] {
+                tokio::time::sleep(pause).await;
+                let _ = stream.write_all(piece.as_bytes()).await;
+            }
+        });
+        let shown = run(&target(&url, None), &Command::Plugins, Form::Plain).await;
+        serving.abort();
+        shown.map_err(|failure| format!("{failure:?}"))
+    };
+    assert_eq!(slow(Duration::from_secs(40)).await.as_deref(), Ok("A\nB\nC\n"));
+    let silent = slow(Duration::from_secs(3600)).await.unwrap_err();
+    assert!(silent.contains("did not answer in time"), "{silent}");
 }
 
 #[tokio::test]
