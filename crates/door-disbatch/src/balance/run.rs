@@ -137,7 +137,7 @@ impl Balancer {
             return Ok(Outcome::NotMine);
         }
         let outcome = match (documents.len(), Plan::read(document)) {
-            (1, Ok(plan)) => self.follow(&plan, &id, now).await?,
+            (1, Ok(plan)) => self.follow(&plan, document, now).await?,
             (1, Err(why)) => (Outcome::Wrong(why), None),
             (count, _) => {
                 let why =
@@ -162,15 +162,19 @@ impl Balancer {
     async fn follow(
         &self,
         plan: &Plan,
-        id: &Bson,
+        document: &Document,
         now: DateTime,
     ) -> Result<(Outcome, Option<String>), DbError> {
         if let Some(until) = plan.disabled_until {
             if now.timestamp_millis() / 1000 < until {
                 return Ok((Outcome::Off(self.shown(until)), None));
             }
-            if !self.settings.pretend {
-                self.database.balance_tell(id, doc! { "disabled": Bson::Null }).await?;
+            let stored = |key| document.get(key).unwrap_or(&Bson::Null);
+            let is_on = self.settings.pretend
+                || self.database.balance_enable(stored("_id"), stored("disabled")).await?;
+            if !is_on {
+                // The next turn sees what it is now.
+                return Ok((Outcome::Balanced(Vec::new()), None));
             }
         }
         let (groups, missing) = self.queues(plan).await?;

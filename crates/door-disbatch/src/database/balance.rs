@@ -88,6 +88,14 @@ impl Database {
         self.ask(self.balance_collection().update_one(mine, leave)).await.map(drop)
     }
 
+    /// Switches it on again, unless somebody has changed that meanwhile. `was`: as it was read.
+    pub async fn balance_enable(&self, id: &Bson, was: &Bson) -> Result<bool, DbError> {
+        let the_same = doc! { "_id": id, "disabled": was };
+        let enable = doc! { "$set": { "disabled": Bson::Null } };
+        let result = self.ask(self.balance_collection().update_one(the_same, enable)).await?;
+        Ok(result.matched_count == 1)
+    }
+
     /// Writes how it goes, which `/monitoring` shows.
     pub async fn balance_tell(&self, id: &Bson, fields: Document) -> Result<(), DbError> {
         let tell = doc! { "$set": fields };

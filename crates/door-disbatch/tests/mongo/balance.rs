@@ -10,6 +10,7 @@ use windlass_door_disbatch::dialect::Dialect;
 
 use crate::base::fresh;
 use crate::harness::{BOTH, insert};
+use crate::proxy::{Fate, Proxy, server_address};
 
 const ON: BalanceSettings =
     BalanceSettings { enabled: true, log: true, verbose: false, pretend: false };
@@ -152,6 +153,32 @@ async fn it_may_be_off_until_later() {
     let changes = vec![change("bulk", Some(5), 0)];
     assert_eq!(balancer.step().await.unwrap(), Outcome::Balanced(changes));
     assert_eq!(document(&db).await.get("disabled"), Some(&Bson::Null));
+}
+
+/// It is switched on again when its time is over, but not what a user says in the same moment.
+#[tokio::test]
+async fn who_switches_it_off_meanwhile_is_obeyed() {
+    let proxy = Proxy::start(server_address().await).await;
+    let db = fresh().await;
+    let behind = proxy.database(db.raw().name()).await;
+    queue(&db, Dialect::Released, "bulk", 5.into()).await;
+    let mut plan = plan(&[&["bulk"]]);
+    plan.insert("disabled", 17_i64);
+    insert(&db, "balance", plan).await;
+    let balancer = balancer(&behind, ON);
+    let held = proxy.next(Fate::Hold, |command| {
+        command.is_on("update", "balance") && command.mentions("disabled")
+    });
+    let later = 4_102_444_800_i64;
+    let user = async {
+        held.met().await;
+        db.balance_set(doc! { "disabled": later }).await.unwrap();
+        held.release();
+    };
+    let (turn, ()) = tokio::join!(balancer.step(), user);
+    assert_eq!(turn.unwrap(), Outcome::Balanced(Vec::new()));
+    assert_eq!(document(&db).await.get_i64("disabled").unwrap(), later);
+    assert_eq!(limit(&db, "bulk", "threads").await, Some(5));
 }
 
 #[tokio::test]
