@@ -3,6 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use argon2::password_hash::phc::PasswordHash;
+use argon2::{Algorithm, MIN_SALT_LEN, Params, Version};
+
 use super::keys::{Keys, kind};
 use super::read;
 use crate::secret::Secret;
@@ -38,7 +41,7 @@ pub(super) fn read_access(keys: Keys<'_>) -> Result<Access, String> {
             }
             let missing = || format!("{} must be a password or a hash of one", named.name(name));
             let password = named.text(name)?.ok_or_else(missing)?;
-            if password.starts_with("$argon2") && !is_hash(password) {
+            if is_hashed(password) && argon2_hash(password).is_none() {
                 return Err(format!("{} is not a whole argon2 hash", named.name(name)));
             }
             users.push((name.clone(), Secret::new(password)));
@@ -54,8 +57,23 @@ pub(super) fn read_access(keys: Keys<'_>) -> Result<Access, String> {
     Ok(Access { users, tokens: tokens.into_iter().map(Secret::new).collect() })
 }
 
-fn is_hash(text: &str) -> bool {
-    argon2::password_hash::phc::PasswordHash::new(text).is_ok()
+/// Whether this is meant as the hash of a password.
+pub(crate) fn is_hashed(password: &str) -> bool {
+    password.starts_with("$argon2")
+}
+
+/// A hash with which a password can be compared: nothing of it is missing or unknown.
+pub(crate) fn argon2_hash(text: &str) -> Option<PasswordHash> {
+    let hash = PasswordHash::new(text).ok()?;
+    let algorithm = hash.algorithm.as_str().parse::<Algorithm>();
+    let version = hash.version.map_or(Ok(Version::default()), Version::try_from);
+    let salt = hash.salt.as_ref().filter(|salt| salt.len() >= MIN_SALT_LEN);
+    let is_whole = algorithm.is_ok()
+        && version.is_ok()
+        && Params::try_from(&hash).is_ok()
+        && salt.is_some()
+        && hash.hash.is_some();
+    is_whole.then_some(hash)
 }
 
 pub(super) fn read_tls(keys: Keys<'_>, warnings: &mut Vec<String>) -> Result<Option<Tls>, String> {

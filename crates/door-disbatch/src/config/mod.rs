@@ -1,7 +1,7 @@
 //! The configuration file of Disbatch's programs: every key, its default, and the words in which
 //! mistakes are told. One file serves node, task runner and command interface.
 
-mod access;
+pub(crate) mod access;
 mod connection;
 mod files;
 mod keys;

@@ -239,7 +239,17 @@ fn who_may_come_in_is_checked() {
     refused(json!({"users": {"a": ""}}), "`users.a` must be a text, not an empty one");
     refused(json!({"users": {"a": null}}), "`users.a` must be a password or a hash of one");
     refused(json!({"users": {"a:b": "p"}}), "`users`: \"a:b\" cannot be the name of a user");
-    refused(json!({"users": {"a": "$argon2id$oops"}}), "`users.a` is not a whole argon2 hash");
+    for half in [
+        "$argon2id$oops",
+        "$argon2id",
+        "$argon2id$v=19$m=19456,t=2,p=1",
+        "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzYWx0",
+        "$argon2x$v=19$m=19456,t=2,p=1$c29tZXNhbHRzYWx0$YWJjZGVmZ2hpamtsbW5vcA",
+        "$argon2id$v=7$m=19456,t=2,p=1$c29tZXNhbHRzYWx0$YWJjZGVmZ2hpamtsbW5vcA",
+        "$argon2id$v=19$m=1,t=2,p=1$c29tZXNhbHRzYWx0$YWJjZGVmZ2hpamtsbW5vcA",
+    ] {
+        refused(json!({"users": {"a": half}}), "`users.a` is not a whole argon2 hash");
+    }
     refused(json!({"tokens": []}), "`tokens` is empty; give one, or leave the key out");
     refused(json!({"tokens": [""]}), "`tokens` must be a list of texts; an empty text is in it");
     let hash = "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzYWx0$\

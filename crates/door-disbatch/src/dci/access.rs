@@ -19,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::error::Failure;
 use crate::config::Access;
+use crate::config::access::{argon2_hash, is_hashed};
 
 /// Credentials that are checked at once, and wrong ones that are paid for. Hashes are made to be
 /// slow and large, so that these are few.
@@ -51,7 +52,7 @@ struct Known {
 
 enum Password {
     Plain(Print),
-    Hash(String),
+    Hash(Box<PasswordHash>),
 }
 
 impl Guard {
@@ -65,11 +66,9 @@ impl Guard {
         random.fill(&mut salt).map_err(|_| "the machine gives no random numbers".to_owned())?;
         let mut known = Known { salt, users: Vec::new(), tokens: Vec::new() };
         for (name, secret) in &access.users {
-            let password = if secret.reveal().starts_with("$argon2") {
-                let hash = secret.reveal();
-                PasswordHash::new(hash)
-                    .map_err(|error| format!("users: the argon2 hash of '{name}': {error}"))?;
-                Password::Hash(hash.to_owned())
+            let password = if is_hashed(secret.reveal()) {
+                let half = || format!("users: the argon2 hash of '{name}' is not whole");
+                Password::Hash(Box::new(argon2_hash(secret.reveal()).ok_or_else(half)?))
             } else {
                 Password::Plain(known.print(secret.reveal().as_bytes()))
             };
@@ -168,27 +167,26 @@ impl Known {
             Credentials::User { name, password } => {
                 let name = self.print(name);
                 let user = self.users.iter().find(|(known, _)| known.ct_eq(&name).into());
-                match user {
-                    Some((_, Password::Plain(known))) => known.ct_eq(&self.print(password)).into(),
-                    Some((_, Password::Hash(hash))) => is_hash_of(hash, password),
-                    None => {
-                        // An unknown name takes as long as a known one.
-                        let hash = self.users.iter().find_map(|(_, known)| match known {
-                            Password::Hash(hash) => Some(hash),
-                            Password::Plain(_) => None,
-                        });
-                        hash.map(|hash| is_hash_of(hash, password));
-                        false
-                    }
-                }
+                let plain = match user {
+                    Some((_, Password::Hash(hash))) => return is_hash_of(hash, password),
+                    Some((_, Password::Plain(known))) => Some(known),
+                    None => None,
+                };
+                // Where others have a hash, every name takes about as long as theirs: the time of
+                // an answer does not say which names there are.
+                let hash = self.users.iter().find_map(|(_, known)| match known {
+                    Password::Hash(hash) => Some(hash),
+                    Password::Plain(_) => None,
+                });
+                hash.map(|hash| is_hash_of(hash, password));
+                plain.is_some_and(|known| known.ct_eq(&self.print(password)).into())
             }
         }
     }
 }
 
-fn is_hash_of(hash: &str, password: &[u8]) -> bool {
-    let Ok(hash) = PasswordHash::new(hash) else { return false };
-    argon2::Argon2::default().verify_password(password, &hash).is_ok()
+fn is_hash_of(hash: &PasswordHash, password: &[u8]) -> bool {
+    argon2::Argon2::default().verify_password(password, hash).is_ok()
 }
 
 enum Credentials {
