@@ -19,30 +19,37 @@ const READ_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// The longest time between two pieces of a body.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A body in memory, with its share of it.
-pub(crate) struct Buffered {
-    pub(crate) bytes: Bytes,
+/// The memory that one request has for what it sends, and for what is made of that.
+pub(crate) struct Room {
     memory: Share,
+    /// Bytes of what was made until now.
+    made: u64,
 }
 
-impl Buffered {
-    /// Leave to keep what is made of the body, which takes so many bytes, and the body.
-    pub(crate) fn permit(mut self, bytes: u64) -> Result<Share, Failure> {
-        if bytes > READ_BYTES_MAX {
-            let message = "the body has too many values; send it in parts";
+impl Room {
+    /// For a request without a body.
+    pub(crate) fn new(memory: &Memory) -> Room {
+        Room { memory: memory.share(), made: 0 }
+    }
+
+    /// Leave to make something of so many bytes, and to keep it as long as this.
+    pub(crate) fn permit(&mut self, bytes: u64) -> Result<(), Failure> {
+        if self.made + bytes > READ_BYTES_MAX {
+            let message = "the request has too many values; send it in parts";
             return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, message));
         }
         if bytes > SMALL_BYTES_MAX && !self.memory.add(bytes as usize) {
             return Err(refusal(BodyError::NoMemory));
         }
-        Ok(self.memory)
+        self.made += bytes;
+        Ok(())
     }
 }
 
-pub(crate) async fn read(body: Body, memory: &Memory) -> Result<Buffered, Failure> {
+pub(crate) async fn read(body: Body, memory: &Memory) -> Result<(Bytes, Room), Failure> {
     let reader = BodyReader::new(body, BODY_BYTES_MAX, PATIENCE).map_err(refusal)?;
     let (bytes, memory) = reader.whole(memory).await.map_err(refusal)?;
-    Ok(Buffered { bytes, memory })
+    Ok((bytes, Room { memory, made: 0 }))
 }
 
 fn refusal(error: BodyError) -> Failure {
@@ -94,15 +101,18 @@ mod tests {
     #[tokio::test]
     async fn what_is_made_of_a_body_counts_too() {
         let memory = Memory::new(MEMORY_BYTES_MAX);
-        let body = async || read(Body::from("x"), &memory).await.unwrap();
-        let too_much = body().await.permit(READ_BYTES_MAX + 1).err().unwrap();
-        assert_eq!(too_much.status.as_u16(), 413);
-        let first = body().await.permit(READ_BYTES_MAX).unwrap();
-        let second = body().await.permit(READ_BYTES_MAX).unwrap();
-        let busy = body().await.permit(READ_BYTES_MAX).err().unwrap();
-        assert_eq!(busy.status.as_u16(), 503);
-        assert!(body().await.permit(10).is_ok(), "little needs none");
+        let room = async || read(Body::from("x"), &memory).await.unwrap().1;
+        let refused = |room: &mut Room, bytes| room.permit(bytes).unwrap_err().status.as_u16();
+        let (mut first, mut second) = (room().await, Room::new(&memory));
+        assert_eq!(refused(&mut first, READ_BYTES_MAX + 1), 413);
+        first.permit(READ_BYTES_MAX / 2).unwrap();
+        assert_eq!(refused(&mut first, READ_BYTES_MAX), 413, "all of a request counts");
+        first.permit(READ_BYTES_MAX / 2).unwrap();
+        second.permit(READ_BYTES_MAX).unwrap();
+        let mut third = room().await;
+        assert_eq!(refused(&mut third, READ_BYTES_MAX), 503);
+        assert!(third.permit(10).is_ok(), "little needs none");
         drop((first, second));
-        assert!(body().await.permit(READ_BYTES_MAX).is_ok());
+        assert!(room().await.permit(READ_BYTES_MAX).is_ok());
     }
 }

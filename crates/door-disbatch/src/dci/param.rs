@@ -6,11 +6,9 @@ use axum::http::{HeaderMap, Method, StatusCode, header};
 use percent_encoding::percent_decode;
 use serde_json::{Map, Value};
 
-use windlass_net::Share;
-
 use super::Dci;
 use super::answer::Answer;
-use super::body;
+use super::body::{self, Room};
 use super::error::Failure;
 
 pub(crate) struct Params {
@@ -20,11 +18,19 @@ pub(crate) struct Params {
     /// The keys with a dot, dot included.
     pub(crate) options: Map<String, Value>,
     /// Large ones count until the request is done with them.
-    _memory: Option<Share>,
+    room: Room,
+}
+
+/// Why a text was not read.
+#[derive(Debug)]
+pub(crate) enum Unread {
+    TooMuch(Failure),
+    /// It is not JSON, for this reason.
+    NotJson(String),
 }
 
 impl Params {
-    fn new(sent: Value, memory: Option<Share>) -> Params {
+    fn new(sent: Value, room: Room) -> Params {
         let (sent, options) = match sent {
             Value::Object(all) => {
                 let (options, fields) = all.into_iter().partition(|(key, _)| key.starts_with('.'));
@@ -32,7 +38,33 @@ impl Params {
             }
             other => (other, Map::new()),
         };
-        Params { sent, options, _memory: memory }
+        Params { sent, options, room }
+    }
+
+    /// JSON that a field or an option carries in a text, as in forms, takes the place of the text.
+    /// As values it may need many times the memory of its text, which is asked for first.
+    pub(crate) fn unfold(&mut self, name: &str) -> Result<(), Unread> {
+        let found = match &mut self.sent {
+            Value::Object(fields) if !name.starts_with('.') => fields.get_mut(name),
+            _ => self.options.get_mut(name),
+        };
+        let Some(value) = found else { return Ok(()) };
+        let Value::String(text) = value else { return Ok(()) };
+        self.room.permit(json_weight(text.as_bytes())).map_err(Unread::TooMuch)?;
+        *value = serde_json::from_str(text).map_err(|error| Unread::NotJson(error.to_string()))?;
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(sent: Value) -> Params {
+        Params::new(sent, Room::new(&windlass_net::Memory::new(0)))
+    }
+
+    /// Forgets what was left empty, as forms send it.
+    pub(crate) fn drop_empty(&mut self) {
+        if let Value::Object(fields) = &mut self.sent {
+            fields.retain(|_, value| value.as_str() != Some(""));
+        }
     }
 
     /// The parameters by name.
@@ -93,13 +125,12 @@ impl FromRequest<Dci> for Params {
         let query = request.uri().query().unwrap_or_default().to_owned();
         let looking = matches!(*request.method(), Method::GET | Method::HEAD);
         if looking && matches!(kind, Kind::Absent | Kind::Other) {
-            return Ok(Params::new(read(kind, &[], &query)?, None));
+            return Ok(Params::new(read(kind, &[], &query)?, Room::new(dci.memory())));
         }
-        let body = body::read(request.into_body(), dci.memory()).await?;
-        let bytes = body.bytes.clone();
+        let (bytes, mut room) = body::read(request.into_body(), dci.memory()).await?;
         let copies = COPIES * bytes.len() as u64;
-        let memory = body.permit(weight(kind, &bytes) + copies)?;
-        Ok(Params::new(read(kind, &bytes, &query)?, Some(memory)))
+        room.permit(weight(kind, &bytes) + copies)?;
+        Ok(Params::new(read(kind, &bytes, &query)?, room))
     }
 }
 
@@ -116,9 +147,10 @@ fn weight(kind: Kind, body: &[u8]) -> u64 {
     if kind == Kind::Form { form_weight(body) } else { json_weight(body) }
 }
 
-fn json_weight(body: &[u8]) -> u64 {
+/// What is text in it is not weighed as JSON before it is read as such.
+fn json_weight(json: &[u8]) -> u64 {
     let (mut weight, mut in_text, mut escaped) = (0, false, false);
-    for byte in body {
+    for byte in json {
         match byte {
             _ if escaped => escaped = false,
             b'\\' => escaped = in_text,
@@ -132,28 +164,10 @@ fn json_weight(body: &[u8]) -> u64 {
     weight
 }
 
-/// A value may be JSON, with its signs encoded or not. What is text in it is not told apart: a
-/// quote in one value says nothing of the next.
+/// All values are texts.
 fn form_weight(body: &[u8]) -> u64 {
-    let mut weight = 0;
-    for at in 0..body.len() {
-        let sign = match &body[at..] {
-            [b'%', high, low, ..] => match (high, low.to_ascii_uppercase()) {
-                (b'7', b'B') => b'{',
-                (b'5', b'B') => b'[',
-                (b'2', b'C') => b',',
-                _ => b'%',
-            },
-            [plain, ..] => *plain,
-            [] => break,
-        };
-        weight += match sign {
-            b'{' => OBJECT_BYTES,
-            b'[' | b',' | b'&' => VALUE_BYTES,
-            _ => 0,
-        };
-    }
-    weight
+    let more = body.iter().filter(|byte| **byte == b'&').count();
+    VALUE_BYTES * more as u64
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -229,9 +243,11 @@ mod tests {
     use super::*;
     use axum::http::HeaderValue;
     use serde_json::json;
+    use windlass_net::Memory;
 
     fn params(kind: Kind, body: &str, query: &str) -> Params {
-        Params::new(read(kind, body.as_bytes(), query).unwrap(), None)
+        let room = Room::new(&Memory::new(0));
+        Params::new(read(kind, body.as_bytes(), query).unwrap(), room)
     }
 
     #[test]
@@ -300,10 +316,26 @@ mod tests {
         assert_eq!(json(br#""text, {[ \" , {""#), 0);
         let form = |body: &[u8]| weight(Kind::Form, body);
         assert_eq!(form(b"a=1&b=2"), 160);
-        assert_eq!(form(b"a=\"&b=2&b=3"), 2 * 160, "a quote hides nothing");
-        assert_eq!(form(b"o=[{},{}]"), 2 * 2048 + 2 * 160);
-        assert_eq!(form(b"o=%5B%7B%7D%2c%7b%7D%5D"), 2 * 2048 + 2 * 160, "nor do codes");
+        assert_eq!(form(b"a=[{},{}]&b=%5B%7B%7D%5D&b="), 2 * 160, "texts until they are read");
         assert_eq!(form(b"%"), 0);
+    }
+
+    #[test]
+    fn json_in_a_text_is_weighed_before_it_is_read() {
+        let list = format!("[{}]", vec!["{}"; 100].join(","));
+        let body = json!({ "small": "[1,{}]", "large": list, ".fields": list, "none": "[1" });
+        let mut read = params(Kind::Json, &body.to_string(), "");
+        read.room = Room::new(&Memory::new(4096));
+        read.unfold("small").unwrap();
+        assert_eq!(read.get("small"), Some(&json!([1, {}])));
+        read.unfold("small").unwrap();
+        read.unfold("missing").unwrap();
+        for large in ["large", ".fields"] {
+            let Err(Unread::TooMuch(refused)) = read.unfold(large) else { panic!("{large}") };
+            assert_eq!(refused.status.as_u16(), 503);
+        }
+        assert!(matches!(read.unfold("none"), Err(Unread::NotJson(_))));
+        assert_eq!((read.get("large"), read.get("none")), (Some(&json!(list)), Some(&json!("[1"))));
     }
 
     #[test]

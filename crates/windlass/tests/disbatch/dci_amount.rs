@@ -8,7 +8,7 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{DateTime, Document, doc};
 use serde_json::{Value, json};
 
-use crate::harness::{Dci, Home, Proxy, mongohost, until};
+use crate::harness::{Dci, Home, Proxy, form, mongohost, until};
 
 /// Output of each of the tasks.
 const OUTPUT_BYTES: usize = 20_000;
@@ -163,6 +163,28 @@ fn a_body_of_very_many_small_objects_is_refused_before_it_is_read() {
     let objects = vec![r#"{"a":1}"#; 1_000_000].join(",");
     let body = format!(r#"{{"queue":"demo","params":[{objects}]}}"#);
     dci.http.post_text("/tasks", "application/json", &body).expect(413);
+    let grown = memory_peak(&dci) - before;
+    assert!(grown < 10 * body.len(), "{grown} bytes more in memory");
+    assert_eq!(home.mongo.count_now("tasks", doc! {}), 0);
+}
+
+/// The same where version 3 has the list as JSON in a text.
+#[test]
+fn a_list_in_a_text_is_refused_before_it_is_read() {
+    let home = Home::released();
+    let dci = home.dci();
+    home.queue("demo");
+    let before = memory_peak(&dci);
+    let list = format!("[{}]", vec![r#"{"a":1}"#; 1_000_000].join(","));
+    let body = json!({"queueid": "demo", "object": list}).to_string();
+    let refused = dci.http.post_text("/queue-create-tasks-json", "application/json", &body);
+    assert_eq!(refused.expect(413).json()[0], json!(0));
+    let form = form(&[("queueid", "demo"), ("object", &list[..list.len() / 2])]);
+    let kind = "application/x-www-form-urlencoded";
+    dci.http.post_text("/queue-create-tasks-json", kind, &form).expect(413);
+    let search = json!({"queue": "demo", ".fields": list}).to_string();
+    let kind = [("Content-Type", "application/json")];
+    dci.http.ask("GET", "/tasks", &kind, search.as_bytes()).expect(413);
     let grown = memory_peak(&dci) - before;
     assert!(grown < 10 * body.len(), "{grown} bytes more in memory");
     assert_eq!(home.mongo.count_now("tasks", doc! {}), 0);

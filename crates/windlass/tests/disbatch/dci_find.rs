@@ -111,6 +111,21 @@ fn what_is_not_indexed_is_refused_with_the_indexes() {
     }
 }
 
+/// What is left empty asks for nothing, so that it is not the beginning of an index either.
+#[test]
+fn an_empty_value_does_not_make_another_one_indexed() {
+    let home = Home::released();
+    let dci = home.dci();
+    let queue = home.queue("q");
+    home.task(queue, -2);
+    for query in ["queue=&status=-2&.count=1", "queue=&status=-2", "node=&status=-2&queue="] {
+        let answer = dci.http.get(&format!("/tasks?{query}")).bad();
+        assert_eq!(answer["invalid_params"], json!(["status"]), "{query}");
+    }
+    let mine = format!("/tasks?queue={queue}&status=-2&id=&node=&ctime=&.count=1");
+    assert_eq!(dci.http.get(&mine).ok(), json!({"count": 1}), "nor does it forbid anything");
+}
+
 #[test]
 fn an_index_that_somebody_added_may_be_asked_for() {
     let home = Home::released();

@@ -11,7 +11,7 @@ use crate::dci::Dci;
 use crate::dci::answer::{Answer, deleted, inserted_one, updated};
 use crate::dci::delete;
 use crate::dci::error::Failure;
-use crate::dci::param::{Params, is_true, limit_of};
+use crate::dci::param::{Params, Unread, is_true, limit_of};
 use crate::dci::route::Routes;
 use crate::dci::task::create;
 use crate::dci::task::list::{Found, Output, Shape};
@@ -66,6 +66,15 @@ impl Refused {
 impl From<Failure> for Refused {
     fn from(mut failure: Failure) -> Refused {
         Refused::new(failure.status, failure.body.remove("error").unwrap_or_default())
+    }
+}
+
+impl From<Unread> for Refused {
+    fn from(unread: Unread) -> Refused {
+        match unread {
+            Unread::TooMuch(failure) => failure.into(),
+            Unread::NotJson(why) => Refused::told(why),
+        }
     }
 }
 
@@ -247,8 +256,8 @@ async fn remove(State(dci): State<Dci>, params: Params) -> Result<Response, Refu
     })
 }
 
-async fn search(State(dci): State<Dci>, params: Params) -> Result<Response, Refused> {
-    let filter = asked(&params)?;
+async fn search(State(dci): State<Dci>, mut params: Params) -> Result<Response, Refused> {
+    let filter = asked(&mut params)?;
     let flag = |name| given(&params, name).is_some_and(is_true);
     let whole = |name| {
         let why = format!("{name} must be a non-negative integer");
@@ -272,11 +281,19 @@ async fn search(State(dci): State<Dci>, params: Params) -> Result<Response, Refu
 }
 
 /// What is searched for.
-fn asked(params: &Params) -> Result<Document, Refused> {
-    let mut object = match decoded(given(params, "filter").unwrap_or(&json!({}))) {
-        Ok(Value::Object(object)) => object,
-        Err(why) if given(params, "json").is_some_and(is_true) => return Err(Refused::told(why)),
-        Ok(_) | Err(_) => return Err(Refused::told("JSON object required for filter")),
+fn asked(params: &mut Params) -> Result<Document, Refused> {
+    const NO_OBJECT: &str = "JSON object required for filter";
+    let none = given(params, "filter").is_none();
+    match params.unfold("filter") {
+        Err(Unread::NotJson(_)) if !given(params, "json").is_some_and(is_true) => {
+            return Err(Refused::told(NO_OBJECT));
+        }
+        unfolded => unfolded?,
+    }
+    let mut object = match params.get("filter") {
+        Some(Value::Object(object)) => object.clone(),
+        _ if none => Map::new(),
+        _ => return Err(Refused::told(NO_OBJECT)),
     };
     let id = object.remove("id").filter(is_true);
     let queue = given(params, "queue").filter(|queue| is_true(queue));
@@ -296,13 +313,5 @@ fn whole_status(object: &mut Map<String, Value>) {
         && let Some(number) = status.as_str().and_then(|text| text.parse::<i64>().ok())
     {
         *status = json!(number);
-    }
-}
-
-/// JSON that a form carries as text, or that is there already.
-pub(super) fn decoded(value: &Value) -> Result<Value, String> {
-    match value {
-        Value::String(text) => serde_json::from_str(text).map_err(|error| error.to_string()),
-        value => Ok(value.clone()),
     }
 }

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use mongodb::bson::oid::ObjectId;
 use serde_json::{Value, json};
 
-use super::v3::{Refused, decoded, given, name};
+use super::v3::{Refused, given, name};
 use super::v4;
 use crate::database::NewTask;
 use crate::dci::Dci;
@@ -23,16 +23,17 @@ pub(super) fn add(routes: Routes) -> Routes {
         .post("/queue-create-tasks-from-query-json", create_from)
 }
 
-async fn create(State(dci): State<Dci>, params: Params) -> Result<Response, Refused> {
-    let (Some(queue), Some(object)) = (given(&params, "queueid"), given(&params, "object")) else {
+async fn create(State(dci): State<Dci>, mut params: Params) -> Result<Response, Refused> {
+    let (Some(queue), Some(_)) = (given(&params, "queueid"), given(&params, "object")) else {
         return Err(Refused::bad("queueid and object required"));
     };
-    let items = match decoded(object).map_err(Refused::told)? {
-        Value::Array(items) => items,
-        _ => return Err(Refused::told("object param must be a JSON array")),
+    let queue = name(queue);
+    params.unfold("object")?;
+    let Some(Value::Array(items)) = params.get("object") else {
+        return Err(Refused::told("object param must be a JSON array"));
     };
     let queue = found(&dci, queue).await?;
-    let list = v4::list(&items).map_err(Refused::bad)?;
+    let list = v4::list(items).map_err(Refused::bad)?;
     let made = made(&dci, queue, Ask::List(list)).await?;
     let (status, mut told) = result(&made);
     let inserted = told[RESULT]["inserted"].as_array().cloned().unwrap_or_default();
@@ -42,9 +43,9 @@ async fn create(State(dci): State<Dci>, params: Params) -> Result<Response, Refu
     Ok(Answer::new(answer.into()).status(status).into_response())
 }
 
-async fn create_from(State(dci): State<Dci>, params: Params) -> Result<Response, Refused> {
-    let template = given(&params, "params").or_else(|| given(&params, "parameters"));
-    let (Some(queue), Some(collection), Some(filter), Some(template)) = (
+async fn create_from(State(dci): State<Dci>, mut params: Params) -> Result<Response, Refused> {
+    let template = ["params", "parameters"].into_iter().find(|name| given(&params, name).is_some());
+    let (Some(queue), Some(_), Some(_), Some(template)) = (
         given(&params, "queueid"),
         given(&params, "collection"),
         given(&params, "jsonfilter"),
@@ -54,21 +55,22 @@ async fn create_from(State(dci): State<Dci>, params: Params) -> Result<Response,
         let why = format!("queueid, collection, jsonfilter, and {named} required");
         return Err(Refused::bad(why));
     };
-    let filter = decoded(filter).map_err(Refused::told)?;
-    let template = match decoded(template).map_err(Refused::told)? {
-        Value::Object(template) => template,
-        _ => return Err(Refused::bad("params must be a JSON object")),
+    let queue = name(queue);
+    params.unfold("jsonfilter")?;
+    params.unfold(template)?;
+    let Some(Value::Object(template)) = params.get(template) else {
+        return Err(Refused::bad("params must be a JSON object"));
     };
     let queue = found(&dci, queue).await?;
-    let source = ask::source(Some(collection), Some(&filter), &template);
+    let source = ask::source(params.get("collection"), params.get("jsonfilter"), template);
     let source = source.map_err(Refused::bad)?;
     let made = made(&dci, queue, Ask::Collection(source)).await?;
     let (status, told) = result(&made);
     Ok(Answer::new(json!([told["success"], made.count])).status(status).into_response())
 }
 
-async fn found(dci: &Dci, queue: &Value) -> Result<ObjectId, Refused> {
-    let queue = create::queue_id(dci, Some(&json!(name(queue)))).await?;
+async fn found(dci: &Dci, queue: String) -> Result<ObjectId, Refused> {
+    let queue = create::queue_id(dci, Some(&Value::String(queue))).await?;
     queue.ok_or_else(|| Refused::told("Queue not found"))
 }
 

@@ -6,13 +6,10 @@ use serde_json::{Map, Number, Value};
 /// Fields whose values are ids.
 const IDS: [&str; 2] = ["id", "queue"];
 
-/// Every parameter must hold; a list means any of its values; an empty text means nothing.
+/// Every parameter must hold; a list means any of its values.
 pub(crate) fn filter(params: &Map<String, Value>) -> Result<Document, String> {
     let mut filter = Document::new();
     for (name, value) in params {
-        if *value == Value::String(String::new()) {
-            continue;
-        }
         let field = if name == "id" { "_id" } else { name };
         let wanted = match value {
             Value::Array(values) => {
@@ -110,7 +107,6 @@ mod tests {
     fn values_become_what_they_look_like() {
         let oid = ObjectId::parse_str(HEX).unwrap();
         check(json!({}), doc! {});
-        check(json!({ "queue": "" }), doc! {});
         check(json!({ "id": HEX }), doc! { "_id": oid });
         check(json!({ "id": HEX.to_uppercase() }), doc! { "_id": oid });
         check(json!({ "queue": { "$oid": HEX } }), doc! { "queue": oid });

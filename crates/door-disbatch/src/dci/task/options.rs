@@ -3,7 +3,8 @@
 use mongodb::bson::{Bson, Document};
 use serde_json::{Map, Value};
 
-use crate::dci::param::{count_of, is_true};
+use crate::dci::error::Failure;
+use crate::dci::param::{Params, Unread, count_of, is_true};
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Options {
@@ -19,14 +20,27 @@ pub(crate) struct Options {
     pub(crate) pretty: Option<bool>,
 }
 
+const FIELDS: &str = ".fields";
+const FIELDS_FORM: &str = ".fields must be a JSON array of names or an object of names with 0 or 1";
+
 impl Options {
-    pub(crate) fn read(options: &Map<String, Value>) -> Result<Self, String> {
+    pub(crate) fn of(params: &mut Params) -> Result<Self, Failure> {
+        if params.options.get(FIELDS).is_some_and(is_true) {
+            params.unfold(FIELDS).map_err(|unread| match unread {
+                Unread::TooMuch(failure) => failure,
+                Unread::NotJson(_) => Failure::bad(FIELDS_FORM),
+            })?;
+        }
+        Self::read(&params.options).map_err(Failure::bad)
+    }
+
+    fn read(options: &Map<String, Value>) -> Result<Self, String> {
         let flag = |name| options.get(name).is_some_and(is_true);
         let whole = |name: &str| match options.get(name) {
             None => Ok(0),
             Some(value) => whole(value).ok_or(format!("{name} must be a non-negative integer")),
         };
-        let fields = match options.get(".fields").filter(|value| is_true(value)) {
+        let fields = match options.get(FIELDS).filter(|value| is_true(value)) {
             Some(value) => Some(fields(value)?),
             None => None,
         };
@@ -54,39 +68,34 @@ pub(crate) fn whole(value: &Value) -> Option<i64> {
 
 /// The fields to show: a list of names, or an object with 1 (only these) or 0 (all but these).
 pub(crate) fn fields(value: &Value) -> Result<Document, String> {
-    const FORM: &str = ".fields must be a JSON array of names or an object of names with 0 or 1";
-    let parsed = match value {
-        Value::String(text) => serde_json::from_str(text).map_err(|_| FORM.to_owned())?,
-        value => value.clone(),
-    };
     let mut fields = Document::new();
     let mut add = |name: &str, shown: bool| -> Result<(), String> {
         if name.is_empty() || name.split('.').any(|part| part.is_empty() || part.starts_with('$')) {
             return Err(format!(".fields cannot contain '{name}'"));
         }
         if name.contains('\0') {
-            return Err(FORM.to_owned());
+            return Err(FIELDS_FORM.to_owned());
         }
         for name in both(name) {
             fields.insert(name, Bson::Int32(shown.into()));
         }
         Ok(())
     };
-    match parsed {
+    match value {
         Value::Array(names) => {
-            for name in &names {
-                add(name.as_str().ok_or(FORM)?, true)?;
+            for name in names {
+                add(name.as_str().ok_or(FIELDS_FORM)?, true)?;
             }
         }
         Value::Object(names) => {
-            for (name, shown) in &names {
+            for (name, shown) in names {
                 if shown.is_array() || shown.is_object() {
-                    return Err(FORM.to_owned());
+                    return Err(FIELDS_FORM.to_owned());
                 }
                 add(name, is_true(shown))?;
             }
         }
-        _ => return Err(FORM.to_owned()),
+        _ => return Err(FIELDS_FORM.to_owned()),
     }
     Ok(fields)
 }
@@ -111,8 +120,8 @@ mod tests {
     use serde_json::json;
 
     fn read(value: Value) -> Result<Options, String> {
-        let Value::Object(object) = value else { panic!("an object") };
-        Options::read(&object)
+        let read = Options::of(&mut Params::of(value));
+        read.map_err(|failure| failure.body["error"].as_str().unwrap().to_owned())
     }
 
     #[test]
@@ -159,10 +168,12 @@ mod tests {
         let check = |value: Value, expected| assert_eq!(fields(&value), Ok(expected));
         check(json!(["status", "a.b"]), doc! { "status": 1, "a.b": 1 });
         check(json!({ "stdout": 0, "stderr": false }), doc! { "stdout": 0, "stderr": 0 });
-        check(json!("{\"id\":0,\"status\":1}"), doc! { "_id": 0, "status": 1 });
+        check(json!({ "id": 0, "status": 1 }), doc! { "_id": 0, "status": 1 });
+        let text = read(json!({ ".fields": "{\"id\":0}" })).unwrap();
+        assert_eq!(text.fields, Some(doc! { "_id": 0 }));
         check(json!(["params.user"]), doc! { "params.user": 1, "parameters.user": 1 });
         for bad in [json!("status"), json!("[1"), json!([1]), json!({ "a": {} }), json!(7)] {
-            assert!(fields(&bad).unwrap_err().starts_with(".fields must be"), "{bad}");
+            assert_eq!(read(json!({ ".fields": bad })), Err(FIELDS_FORM.to_owned()), "{bad}");
         }
         let operator = fields(&json!(["a.$slice"]));
         assert_eq!(operator, Err(".fields cannot contain 'a.$slice'".to_owned()));

@@ -31,13 +31,14 @@ const EVERYTHING: &str =
 pub(crate) async fn search(
     State(dci): State<Dci>,
     uri: Uri,
-    params: Params,
+    mut params: Params,
 ) -> Result<Response, Failure> {
-    let fields = params.fields()?;
-    if fields.is_empty() && params.options.is_empty() {
+    if params.fields()?.is_empty() && params.options.is_empty() {
         return Ok(Answer::new(schema(&indexes(&dci).await?)).into_response());
     }
-    let options = Options::read(&params.options).map_err(Failure::bad)?;
+    let options = Options::of(&mut params)?;
+    params.drop_empty();
+    let fields = params.fields()?;
     let refused = |error: &str, indexes: &[Index]| {
         Failure::bad(error)
             .with("title", TITLE)
@@ -79,11 +80,11 @@ pub(crate) async fn search(
 pub(crate) async fn one(
     State(dci): State<Dci>,
     Name(id): Name,
-    params: Params,
+    mut params: Params,
 ) -> Result<Response, Failure> {
     let missing = || Failure::not_found(format!("no task with id {id}"));
     let oid = ObjectId::parse_str(&id).map_err(|_| missing())?;
-    let options = Options::read(&params.options).map_err(Failure::bad)?;
+    let options = Options::of(&mut params)?;
     let found = Found::one(&dci, tasks(&dci).find_one(doc! { "_id": oid })).await?;
     if found.is_empty() {
         return Err(missing());
