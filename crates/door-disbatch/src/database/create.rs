@@ -11,6 +11,15 @@ use crate::status::{ACTIVE, BLOCKED, QUEUED};
 /// How many tasks are removed, or asked to end, at once.
 const BATCH: usize = 200;
 
+/// Tasks that were removed.
+#[derive(Debug, Default)]
+pub struct Removed {
+    /// 0: there are no more.
+    pub count: usize,
+    /// The ids of those that may have files, which are the caller's to remove.
+    pub ids: Vec<ObjectId>,
+}
+
 /// How often tasks are sent until it is known whether they are there.
 const SEND_TRIES_MAX: usize = 3;
 
@@ -102,16 +111,25 @@ impl Database {
         Ok(())
     }
 
-    /// Removes tasks of a queue that nobody has, up to `BATCH` of them, and answers with
-    /// their ids: files of them are the caller's to remove. Empty: there are no more.
-    pub async fn tasks_delete(&self, queue: ObjectId) -> Result<Vec<ObjectId>, DbError> {
+    /// Removes tasks of a queue that nobody has, up to `BATCH` of them.
+    pub async fn tasks_delete(&self, queue: ObjectId) -> Result<Removed, DbError> {
         let tasks = self.tasks_collection();
         let nobody = doc! { "queue": queue, "status": { "$nin": ACTIVE.to_vec() } };
         let found = self.all(tasks.find(nobody).projection(doc! { "_id": 1 }), BATCH).await?;
         let ids: Vec<Bson> = found.into_iter().filter_map(|mut task| task.remove("_id")).collect();
         let nobody = doc! { "_id": { "$in": &ids }, "status": { "$nin": ACTIVE.to_vec() } };
         self.ask(tasks.delete_many(nobody)).await?;
-        Ok(ids.iter().filter_map(Bson::as_object_id).collect())
+        // The files of a task name it by such an id, and by no other.
+        let named = ids.iter().filter_map(Bson::as_object_id).collect();
+        Ok(Removed { count: ids.len(), ids: named })
+    }
+
+    /// How many tasks a queue has, up to a bound: what is beyond it is not looked at.
+    pub async fn tasks_of(&self, queue: ObjectId, max: usize) -> Result<usize, DbError> {
+        let tasks = self.tasks_collection();
+        // The index has all that is asked for.
+        let find = tasks.find(doc! { "queue": queue }).projection(doc! { "_id": 0, "status": 1 });
+        Ok(self.all(find, max).await?.len())
     }
 
     /// Asks our nodes to end the tasks of a queue that they have, up to `BATCH` of them at

@@ -15,10 +15,20 @@ use crate::status::ACTIVE;
 impl Database {
     /// How many tasks of a queue are claimed or running on nodes that are not ours.
     pub async fn foreign_running(&self, queue: ObjectId) -> Result<u64, DbError> {
-        let filter = doc! {
-            "queue": queue, "status": { "$in": ACTIVE.to_vec() }, "windlass.boot": no_boot(),
-        };
-        self.ask(self.tasks_collection().count_documents(filter)).await
+        self.ask(self.tasks_collection().count_documents(foreign(queue))).await
+    }
+
+    /// The names of those nodes, in their order, and no more than so many.
+    pub async fn foreign_nodes(&self, queue: ObjectId, max: u32) -> Result<Vec<String>, DbError> {
+        let tasks = self.tasks_collection();
+        let nodes = tasks.aggregate([
+            doc! { "$match": foreign(queue) },
+            doc! { "$group": { "_id": "$node" } },
+            doc! { "$sort": { "_id": 1 } },
+            doc! { "$limit": max },
+        ]);
+        let nodes = self.aggregated(nodes).await?;
+        Ok(nodes.iter().filter_map(|node| node.get_str("_id").ok()).map(str::to_owned).collect())
     }
 
     /// Takes one piece of the queue's limit, under the claim's token. False: there is none left, or
@@ -76,6 +86,11 @@ impl Database {
     async fn holds_pull(&self, filter: Document, pull: Document) -> Result<u64, DbError> {
         Ok(self.ask(self.queues_collection().update_many(filter, pull)).await?.matched_count)
     }
+}
+
+/// Tasks of a queue that are claimed or running on nodes that are not ours.
+fn foreign(queue: ObjectId) -> Document {
+    doc! { "queue": queue, "status": { "$in": ACTIVE.to_vec() }, "windlass.boot": no_boot() }
 }
 
 /// The highest place among the holds of a queue that may be taken, counted from 0, when foreign

@@ -30,7 +30,7 @@ pub use cancel::{Cancelled, Retried};
 pub use claim::Claim;
 pub use clock::Clock;
 pub use counter::{CounterWatch, Counters};
-pub use create::{NewTask, Unmade};
+pub use create::{NewTask, Removed, Unmade};
 pub use due::DUE_BATCH_MAX;
 pub use error::DbError;
 pub use finish::{Ending, Finished};
@@ -41,6 +41,7 @@ pub use orphan::Owner;
 pub use queue::{Counts, NewQueue, QueueChange};
 pub use task::{Held, Run, token};
 
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
@@ -71,6 +72,8 @@ pub struct Me {
 pub struct Database {
     database: mongodb::Database,
     hosts: Vec<(String, u16)>,
+    /// That there are too many queues is said once.
+    too_many_queues: Arc<Once>,
 }
 
 impl Database {
@@ -79,7 +82,8 @@ impl Database {
         let options = connect::options(connection, user).await?;
         let hosts = connect::hosts(&options);
         let client = mongodb::Client::with_options(options)?;
-        Ok(Self { database: client.database(&connection.database), hosts })
+        let database = client.database(&connection.database);
+        Ok(Self { database, hosts, too_many_queues: Arc::new(Once::new()) })
     }
 
     /// The driver's own handle, for what only one caller needs; each question by [`Self::ask`].

@@ -12,7 +12,8 @@ use crate::dialect::Dialect;
 use crate::doc::{at, whole};
 use crate::status::{ACTIVE, Class};
 
-/// The most queues that are looked at.
+/// The most queues that are looked at. No more are made here; those that other programs make are
+/// told in the log.
 const QUEUES_MAX: usize = 10_000;
 
 /// How often it is looked whether others of the same name are gone, and the time between two looks.
@@ -59,7 +60,15 @@ impl Database {
     /// All queues, in the order of their ids.
     pub async fn queues(&self) -> Result<Vec<Document>, DbError> {
         let queues = self.queues_collection();
-        self.all(queues.find(doc! {}).sort(doc! { "_id": 1 }), QUEUES_MAX).await
+        let find = queues.find(doc! {}).sort(doc! { "_id": 1 });
+        let mut queues = self.all(find, QUEUES_MAX + 1).await?;
+        if queues.len() > QUEUES_MAX {
+            queues.truncate(QUEUES_MAX);
+            self.too_many_queues.call_once(|| {
+                tracing::warn!("there are more than {QUEUES_MAX} queues; the newest are not seen");
+            });
+        }
+        Ok(queues)
     }
 
     /// One queue; the oldest where several share a name.
@@ -73,6 +82,11 @@ impl Database {
         queue: &NewQueue,
         dialect: Dialect,
     ) -> Result<ObjectId, DbError> {
+        let count = self.ask(self.queues_collection().estimated_document_count()).await?;
+        if count >= QUEUES_MAX as u64 {
+            let why = format!("there are {QUEUES_MAX} queues already, which is the most");
+            return Err(DbError::Refused(why));
+        }
         // The seed has no index that holds the names apart.
         self.queue_name_free(&queue.name, None).await?;
         let id = ObjectId::new();

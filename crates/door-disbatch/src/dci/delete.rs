@@ -25,9 +25,13 @@ use crate::gridfs;
 const END_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How often it is looked whether they are.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
-/// How long tasks are deleted by one request; what is left is for the next one. Clients wait for
-/// longer than that.
+/// How long tasks are deleted and waited for by one request; what is left is for the next one.
+/// Clients wait for longer than that.
 const WORK_TIME_MAX: Duration = Duration::from_secs(40);
+/// Tasks of a queue that is not deleted because of them are counted up to this number.
+const COUNTED_MAX: usize = 1_000;
+/// Nodes that a refusal names.
+const NODES_NAMED_MAX: u32 = 10;
 
 /// The name of what was deleted, in an answer.
 const RESULT: &str = "MongoDB::DeleteResult";
@@ -76,6 +80,7 @@ pub(super) fn told(mut refused: Failure) -> Failure {
 /// Deletes a queue; `tasks` is the parameter. False: there is none.
 pub(super) async fn remove(dci: &Dci, name: &str, tasks: Option<&Value>) -> Result<bool, Failure> {
     let (database, fate) = (dci.database(), Fate::read(tasks)?);
+    let until = Instant::now() + WORK_TIME_MAX;
     let told =
         |error: DbError| Failure::database(&format!("Could not delete queue '{name}'"), &error);
     let Some(queue) = database.queue(name).await.map_err(told)? else { return Ok(false) };
@@ -86,7 +91,7 @@ pub(super) async fn remove(dci: &Dci, name: &str, tasks: Option<&Value>) -> Resu
     match fate {
         Fate::None => refuse_tasks(database, id, name).await?,
         Fate::Keep => {}
-        Fate::Delete => empty(database, id, name).await?,
+        Fate::Delete => empty(database, id, name, until).await?,
     }
     let Some(gone) = database.queue_delete(&id.to_hex()).await.map_err(told)? else {
         return Ok(false);
@@ -95,7 +100,7 @@ pub(super) async fn remove(dci: &Dci, name: &str, tasks: Option<&Value>) -> Resu
     let left = match fate {
         Fate::None => refuse_tasks(database, id, name).await,
         Fate::Keep => Ok(()),
-        Fate::Delete => empty(database, id, name).await,
+        Fate::Delete => empty(database, id, name, until).await,
     };
     match left {
         Ok(()) => Ok(true),
@@ -104,12 +109,13 @@ pub(super) async fn remove(dci: &Dci, name: &str, tasks: Option<&Value>) -> Resu
 }
 
 async fn refuse_tasks(database: &Database, id: ObjectId, name: &str) -> Result<(), Failure> {
-    let total = database.queue_counts(&[id]).await?.get(&id).map_or(0, |counts| counts.total);
-    if total == 0 {
-        return Ok(());
-    }
+    let count = match database.tasks_of(id, COUNTED_MAX + 1).await? {
+        0 => return Ok(()),
+        count if count > COUNTED_MAX => format!("more than {COUNTED_MAX}"),
+        count => count.to_string(),
+    };
     let message = format!(
-        "queue {name} has {total} tasks: tasks=keep leaves them behind, tasks=delete deletes them"
+        "queue {name} has {count} tasks: tasks=keep leaves them behind, tasks=delete deletes them"
     );
     Err(Failure::bad(message))
 }
@@ -126,21 +132,26 @@ async fn put_back(database: &Database, gone: Document, name: &str, refused: Fail
 
 /// Deletes all tasks of a queue, with their files. Those that our nodes run are ended first; for
 /// those of foreign nodes nobody can do that.
-async fn empty(database: &Database, id: ObjectId, name: &str) -> Result<(), Failure> {
-    let started = Instant::now();
+async fn empty(
+    database: &Database,
+    id: ObjectId,
+    name: &str,
+    until: Instant,
+) -> Result<(), Failure> {
     // Since when there was nothing left but what runs.
     let mut waiting = None;
-    while started.elapsed() < WORK_TIME_MAX {
+    while Instant::now() < until {
         let foreign = database.foreign_running(id).await?;
         if foreign > 0 {
+            let nodes = database.foreign_nodes(id, NODES_NAMED_MAX).await?.join(", ");
             return Err(Failure::conflict(format!(
-                "{foreign} tasks of queue {name} run on nodes that cannot be asked to end them; \
-                 set its limit to 0 and wait until they have ended"
+                "{foreign} tasks of queue {name} run on nodes that cannot be asked to end them \
+                 ({nodes}); set its limit to 0 and wait until they have ended"
             )));
         }
         let gone = database.tasks_delete(id).await?;
-        if !gone.is_empty() {
-            gridfs::remove(database, &gone).await?;
+        if gone.count > 0 {
+            gridfs::remove(database, &gone.ids).await?;
             continue;
         }
         if database.tasks_cancel_active(id).await? == 0 {

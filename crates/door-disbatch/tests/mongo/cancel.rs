@@ -152,7 +152,7 @@ async fn tasks_of_a_queue_are_removed_but_for_those_that_somebody_has() {
     let ours = doc! { "status": 0, "node": "n", "windlass": { "boot": "b", "run": "r" } };
     let ours = task(&db, one.id, ours).await;
     insert(&db, "tasks", doc! { "queue": one.id, "status": "odd" }).await;
-    assert_eq!(db.tasks_delete(one.id).await.unwrap().len(), 6);
+    assert_eq!(db.tasks_delete(one.id).await.unwrap().count, 6);
     let tasks = db.raw().collection::<Document>("tasks");
     assert_eq!(tasks.count_documents(doc! { "queue": one.id }).await.unwrap(), 3);
     assert_eq!(tasks.count_documents(doc! { "queue": other.id }).await.unwrap(), 7);

@@ -214,6 +214,69 @@ async fn many_tasks_are_deleted_in_batches() {
     assert_eq!((dci.count("queues").await, dci.count("tasks").await), (0, 0));
 }
 
+/// Other programs may call their tasks what they like.
+#[tokio::test]
+async fn tasks_with_ids_of_another_type_are_deleted_too() {
+    let dci = Dci::start(Some(Dialect::Seed)).await;
+    let queue = queue(&dci.db, Dialect::Seed, 5).await;
+    let task = |number| doc! { "_id": format!("t{number}"), "queue": queue.id, "status": -2 };
+    let collection = dci.db.raw().collection::<mongodb::bson::Document>("tasks");
+    dci.db.ask(collection.insert_many((0..401).map(task))).await.unwrap();
+    let (code, answer) =
+        dci.ask(Method::DELETE, &format!("/queues/{}?tasks=delete", queue.name)).await;
+    assert_eq!(code, 200, "{answer}");
+    assert_eq!((dci.count("queues").await, dci.count("tasks").await), (0, 0));
+}
+
+/// A refusal needs no exact number, for which all tasks would have to be looked at.
+#[tokio::test]
+async fn the_tasks_of_a_queue_that_is_not_deleted_are_counted_up_to_a_bound() {
+    let proxy = Proxy::start(server_address().await).await;
+    let dci = Dci::at(&proxy.url(), Some(Dialect::Seed)).await;
+    let queue = queue(&dci.db, Dialect::Seed, 5).await;
+    let tasks = dci.db.raw().collection::<mongodb::bson::Document>("tasks");
+    let task = |_| doc! { "queue": queue.id, "status": -2 };
+    let counted = proxy.each(Fate::Refuse, |command| command.is_on("aggregate", "tasks"));
+    for (more, told) in [(1_000, "has 1000 tasks:"), (1, "has more than 1000 tasks:")] {
+        dci.db.ask(tasks.insert_many((0..more).map(task))).await.unwrap();
+        let (code, answer) = dci.ask(Method::DELETE, &format!("/queues/{}", queue.name)).await;
+        assert_eq!(code, 400, "{answer}");
+        assert!(answer["error"].as_str().unwrap().contains(told), "{answer}");
+    }
+    assert_eq!(counted.count(), 0);
+}
+
+/// Who is refused wants to know where to look.
+#[tokio::test]
+async fn foreign_nodes_that_run_tasks_of_a_queue_are_named() {
+    let dci = Dci::start(Some(Dialect::Released)).await;
+    let queue = queue(&dci.db, Dialect::Released, 5).await;
+    for node in ["bert", "anna", "bert"] {
+        task(&dci.db, queue.id, doc! { "status": 0, "node": node }).await;
+    }
+    let path = format!("/queues/{}?tasks=delete", queue.name);
+    let (code, answer) = dci.ask(Method::DELETE, &path).await;
+    assert_eq!(code, 409, "{answer}");
+    let told = answer["error"].as_str().unwrap();
+    assert!(told.contains("3 tasks") && told.contains("anna, bert"), "{told}");
+}
+
+/// More of them would be queues that no node and no page sees.
+#[tokio::test]
+async fn no_more_queues_are_made_than_are_looked_at() {
+    const QUEUES_MAX: usize = 10_000;
+    let dci = Dci::start(Some(Dialect::Seed)).await;
+    let queues = dci.db.raw().collection::<mongodb::bson::Document>("queues");
+    let queue = |number: usize| doc! { "name": format!("q{number}"), "constructor": "Demo" };
+    dci.db.ask(queues.insert_many((1..QUEUES_MAX).map(queue))).await.unwrap();
+    let (code, answer) = dci.post("/queues", json!({ "name": "last", "plugin": "Demo" })).await;
+    assert_eq!(code, 200, "{answer}");
+    let (code, answer) = dci.post("/queues", json!({ "name": "more", "plugin": "Demo" })).await;
+    assert_eq!(code, 400, "{answer}");
+    assert!(answer["error"].as_str().unwrap().contains("10000 queues"), "{answer}");
+    assert_eq!(dci.count("queues").await, QUEUES_MAX as u64);
+}
+
 #[tokio::test]
 async fn a_queue_with_an_id_of_another_type_can_be_deleted() {
     let dci = Dci::start(Some(Dialect::Seed)).await;
