@@ -99,8 +99,9 @@ async fn an_answer_that_is_still_arriving_is_waited_for() {
             }
             let head = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n";
             stream.write_all(head.as_bytes()).await.unwrap();
+            let mut pauses = tokio::time::interval(pause);
             for piece in [r#"["A""#, r#","B""#, r#","C""#, "]"] {
-                tokio::time::sleep(pause).await;
+                pauses.tick().await;
                 let _ = stream.write_all(piece.as_bytes()).await;
             }
         });
