@@ -35,9 +35,10 @@ pub enum Input {
 /// How a command ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Launched {
-    /// Absent when a signal ended it, or when it could not be started.
+    /// Absent when a signal ended it, when it could not be started, and when it was to be ended and
+    /// does not die.
     pub code: Option<i32>,
-    /// Such as `SIGKILL`.
+    /// Such as `SIGKILL`. Absent as well when it lives on.
     pub signal: Option<String>,
     pub stdout: Output,
     pub stderr: Output,

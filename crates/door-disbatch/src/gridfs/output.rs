@@ -1,6 +1,8 @@
 //! What of a task's output stands in its document, what goes to files, and what is cut because it
 //! may do neither. A rule only: it reads and writes nothing.
 
+use std::borrow::Cow;
+
 use crate::config::Gfs;
 
 /// What a document may have.
@@ -14,16 +16,21 @@ const INLINE_MAX: usize = 15 * 1024 * 1024;
 
 /// Where one of the two texts goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Place<'a> {
     /// Into the document as it is.
-    Inline(String),
+    Inline(Cow<'a, str>),
     /// Into a file.
-    File(String),
+    File(&'a str),
 }
 
 /// Decides for both. `held` is the size of the task's document without them, which may leave less
 /// room than Disbatch's limit.
-pub(super) fn place(gfs: Gfs, held: usize, stdout: String, stderr: String) -> (Place, Place) {
+pub(super) fn place<'a>(
+    gfs: Gfs,
+    held: usize,
+    stdout: &'a str,
+    stderr: &'a str,
+) -> (Place<'a>, Place<'a>) {
     let room = room(held);
     match gfs {
         Gfs::Always => (Place::File(stdout), Place::File(stderr)),
@@ -46,46 +53,44 @@ fn room(held: usize) -> usize {
 
 /// Errors first, because they are what is looked for. The text that passes the limit goes to a
 /// file, and so does the other one if it is not empty and was not yet inside.
-fn by_size(max: usize, stdout: String, stderr: String) -> (Place, Place) {
+fn by_size<'a>(max: usize, stdout: &'a str, stderr: &'a str) -> (Place<'a>, Place<'a>) {
     if stderr.len() + stdout.len() <= max {
-        (Place::Inline(stdout), Place::Inline(stderr))
+        (Place::Inline(stdout.into()), Place::Inline(stderr.into()))
     } else if stderr.len() <= max {
-        (Place::File(stdout), Place::Inline(stderr))
+        (Place::File(stdout), Place::Inline(stderr.into()))
     } else if stdout.is_empty() {
-        (Place::Inline(stdout), Place::File(stderr))
+        (Place::Inline(stdout.into()), Place::File(stderr))
     } else {
         (Place::File(stdout), Place::File(stderr))
     }
 }
 
 /// Shortens what is longer than half, so that both together have `max` bytes at most.
-fn cut(max: usize, stdout: String, stderr: String) -> (String, String) {
+fn cut<'a>(max: usize, stdout: &'a str, stderr: &'a str) -> (Cow<'a, str>, Cow<'a, str>) {
     if stdout.len() + stderr.len() <= max {
-        return (stdout, stderr);
+        return (stdout.into(), stderr.into());
     }
     let half = max / 2;
     if stderr.len() <= half {
         let left = max - stderr.len();
-        (shorten(stdout, left), stderr)
+        (shorten(stdout, left).into(), stderr.into())
     } else if stdout.len() <= half {
         let left = max - stdout.len();
-        (stdout, shorten(stderr, left))
+        (stdout.into(), shorten(stderr, left).into())
     } else {
-        (shorten(stdout, half), shorten(stderr, half))
+        (shorten(stdout, half).into(), shorten(stderr, half).into())
     }
 }
 
 /// The beginning, and a note that says what is missing; both within `max` bytes.
-fn shorten(text: String, max: usize) -> String {
+fn shorten(text: &str, max: usize) -> String {
     let note = format!(
         "\n[cut: {} bytes of output do not fit into the task's document and gfs is off]\n",
         text.len()
     );
     let Some(kept) = max.checked_sub(note.len()) else { return String::new() };
-    let kept = text.floor_char_boundary(kept);
-    let mut short = text;
-    short.truncate(kept);
-    short + &note
+    let kept = &text[..text.floor_char_boundary(kept)];
+    format!("{kept}{note}")
 }
 
 #[cfg(test)]
@@ -98,7 +103,8 @@ mod tests {
 
     /// `i` or `f` for each text.
     fn placed(gfs: Gfs, held: usize, stdout: usize, stderr: usize) -> String {
-        let (stdout, stderr) = place(gfs, held, text(stdout), text(stderr));
+        let (stdout, stderr) = (text(stdout), text(stderr));
+        let (stdout, stderr) = place(gfs, held, &stdout, &stderr);
         let letter = |place| if matches!(place, Place::Inline(_)) { 'i' } else { 'f' };
         [letter(stdout), letter(stderr)].iter().collect()
     }
@@ -130,13 +136,15 @@ mod tests {
 
     #[test]
     fn never_cuts_what_does_not_fit_and_says_so() {
-        let sizes = |held, stdout, stderr| match place(Gfs::Never, held, text(stdout), text(stderr))
-        {
-            (Place::Inline(stdout), Place::Inline(stderr)) => {
-                let noted = (stdout.ends_with("gfs is off]\n"), stderr.ends_with("gfs is off]\n"));
-                (stdout.len(), stderr.len(), noted)
+        let sizes = |held, stdout, stderr| {
+            let (stdout, stderr) = (text(stdout), text(stderr));
+            match place(Gfs::Never, held, &stdout, &stderr) {
+                (Place::Inline(stdout), Place::Inline(stderr)) => {
+                    let noted = |text: &str| text.ends_with("gfs is off]\n");
+                    (stdout.len(), stderr.len(), (noted(&stdout), noted(&stderr)))
+                }
+                files => panic!("{files:?}"),
             }
-            files => panic!("{files:?}"),
         };
         let room = DOCUMENT_MAX - FIELDS;
         assert_eq!(sizes(0, room - 3, 3), (room - 3, 3, (false, false)));
@@ -148,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_cut_ends_between_characters() {
-        let short = shorten("€".repeat(100), 150);
+        let short = shorten(&"€".repeat(100), 150);
         assert!(short.len() <= 150 && short.len() > 146, "{}", short.len());
         assert!(short.starts_with("€€€") && short.contains("[cut: 300 bytes"), "{short}");
     }

@@ -14,13 +14,13 @@ use crate::database::{Database, DbError};
 const BATCH: usize = 4;
 
 /// What a task said, and for how large a document.
-#[derive(Debug, Clone)]
-pub struct Output {
+#[derive(Debug, Clone, Copy)]
+pub struct Output<'a> {
     pub task: ObjectId,
     /// The bytes of the task's document without output.
     pub held: usize,
-    pub stdout: String,
-    pub stderr: String,
+    pub stdout: &'a str,
+    pub stderr: &'a str,
 }
 
 /// Puts what does not stand in the task's document into files. Answers the values of the fields
@@ -33,14 +33,14 @@ pub async fn store(
     database: &Database,
     form: Form,
     gfs: Gfs,
-    output: Output,
+    output: Output<'_>,
     now: DateTime,
 ) -> Result<(Bson, Bson), DbError> {
     let (stdout, stderr) = place(gfs, output.held, output.stdout, output.stderr);
-    let file = async |name: &str, place: Place| match place {
-        Place::Inline(text) => Ok(Bson::String(text)),
+    let file = async |name: &str, place: Place<'_>| match place {
+        Place::Inline(text) => Ok(Bson::String(text.into_owned())),
         Place::File(text) => {
-            write(database, form, output.task, name, &text, now).await.map(Bson::ObjectId)
+            write(database, form, output.task, name, text, now).await.map(Bson::ObjectId)
         }
     };
     Ok((file("stdout", stdout).await?, file("stderr", stderr).await?))
@@ -55,10 +55,13 @@ async fn write(
     now: DateTime,
 ) -> Result<ObjectId, DbError> {
     let id = ObjectId::new();
-    let numbered = form.chunks(text).into_iter().zip(0i32..);
-    let parts: Vec<Document> =
-        numbered.map(|(data, n)| doc! { "files_id": id, "n": n, "data": data }).collect();
-    for batch in parts.chunks(BATCH) {
+    let numbered = form.chunks(text).zip(0i32..);
+    let mut parts = numbered.map(|(data, n)| doc! { "files_id": id, "n": n, "data": data });
+    loop {
+        let batch: Vec<Document> = parts.by_ref().take(BATCH).collect();
+        if batch.is_empty() {
+            break;
+        }
         database.ask(chunks(database).insert_many(batch)).await?;
     }
     let file = doc! {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document};
 use serde_json::json;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::spawn_blocking;
 use windlass_core::launch::{Fence, Input, LaunchSpec, Launched, Launcher, Output, is_exhaustion};
 
@@ -176,6 +177,8 @@ impl One<'_> {
         if plugin.kind == PluginKind::Handoff {
             return self.end_handed_off(&exit, why).await;
         }
+        // Until the task has ended.
+        let _room = self.room(plugin.kind).await?;
         let answer = self.answer(plugin.kind).await?;
         let verdict = match why {
             Some(why) => outcome::cut_short(why, answer),
@@ -331,6 +334,19 @@ impl One<'_> {
                 let (text, dropped) = (lossy(output), output.dropped);
                 tracing::info!(task = %self.claim.id(), stream, dropped, %text, "plugin wrote");
             }
+        }
+    }
+
+    /// Waits until the answer may be held in memory, if it is large.
+    async fn room(&self, kind: PluginKind) -> Result<Option<OwnedSemaphorePermit>, GaveUp> {
+        if !is_by_file(kind) {
+            return Ok(None);
+        }
+        let (place, id) = (self.place.clone(), self.claim.id());
+        let bytes = spawn_blocking(move || place.response_bytes(id)).await.unwrap_or_default();
+        tokio::select! {
+            room = self.parts.temp.room_for(bytes) => Ok(room),
+            () = self.ender.given_up() => Err(GaveUp),
         }
     }
 

@@ -8,11 +8,12 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mongodb::bson::oid::ObjectId;
 use rustix::fs::OFlags;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use windlass_core::launch::is_exhaustion;
 
 use super::outcome::Answer;
@@ -20,6 +21,9 @@ use super::response;
 
 /// What a response file may have. All of it is held in memory.
 pub(crate) const RESPONSE_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// What all of them that are held at once may have together. Those below a unit do not count.
+const RESPONSES_BYTES_MAX: u64 = 4 * RESPONSE_BYTES_MAX;
+const UNIT_BYTES: u64 = 64 * 1024;
 
 const PREFIX: &str = "windlass-";
 /// The file that is locked in a directory in use.
@@ -40,6 +44,8 @@ pub struct Temp {
     dir: PathBuf,
     /// Locked while this process lives.
     lock: Mutex<File>,
+    /// For responses in memory, by the unit.
+    room: Arc<Semaphore>,
 }
 
 impl Temp {
@@ -50,7 +56,8 @@ impl Temp {
         sweep(parent);
         let dir = parent.join(format!("{PREFIX}{}", unique()));
         let lock = Mutex::new(make_locked(&dir)?);
-        Ok(Self { parent: parent.to_owned(), parent_mode, dir, lock })
+        let room = Arc::new(Semaphore::new((RESPONSES_BYTES_MAX / UNIT_BYTES) as usize));
+        Ok(Self { parent: parent.to_owned(), parent_mode, dir, lock, room })
     }
 
     /// Where one run of a task has its files. Nothing is there yet.
@@ -73,6 +80,16 @@ impl Temp {
         Ok(path)
     }
 
+    /// Waits until so many bytes of a response may be held in memory, as long as the answer is kept.
+    pub(crate) async fn room_for(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
+        let units = (bytes.min(RESPONSE_BYTES_MAX) / UNIT_BYTES) as u32;
+        if units == 0 {
+            return None;
+        }
+        // It is never closed.
+        Arc::clone(&self.room).acquire_many_owned(units).await.ok()
+    }
+
     /// What the plugin wrote for a task. An error is a machine at a limit, and no answer.
     pub(crate) fn read_response(
         &self,
@@ -80,7 +97,7 @@ impl Temp {
         task: ObjectId,
         bytes_max: u64,
     ) -> io::Result<Answer> {
-        let path = place.0.join(format!("{task}-response.json"));
+        let path = place.response(task);
         match self.keep().and_then(|()| read_file(&path, bytes_max)) {
             Ok(Some(bytes)) => Ok(response::read(bytes)),
             Ok(None) => Ok(Answer::TooLarge(bytes_max)),
@@ -128,6 +145,15 @@ impl Drop for Temp {
 pub(crate) struct Place(PathBuf);
 
 impl Place {
+    /// 0 when there is none.
+    pub(crate) fn response_bytes(&self, task: ObjectId) -> u64 {
+        fs::symlink_metadata(self.response(task)).map_or(0, |found| found.len())
+    }
+
+    fn response(&self, task: ObjectId) -> PathBuf {
+        self.0.join(format!("{task}-response.json"))
+    }
+
     /// Removes whatever is there, also what a plugin left beside its files.
     pub(crate) fn remove(&self) {
         remove_any(&self.0);
@@ -230,6 +256,8 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::time::SystemTime;
 
+    use futures_util::FutureExt;
+
     use super::*;
 
     fn open(parent: &Path) -> Temp {
@@ -291,6 +319,30 @@ mod tests {
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         assert!(matches!(read(), Answer::Unreadable(why) if why.contains("not a file")));
+    }
+
+    #[tokio::test]
+    async fn only_so_much_of_all_responses_is_held_at_once() {
+        let home = tempfile::tempdir().unwrap();
+        let temp = open(home.path());
+        let task = ObjectId::new();
+        let place = temp.place();
+        assert_eq!(place.response_bytes(task), 0);
+        temp.write_task(&place, task, b"{}").unwrap();
+        fs::write(place.response(task), "12345").unwrap();
+        assert_eq!(place.response_bytes(task), 5);
+
+        let large = || temp.room_for(u64::MAX);
+        let mut held = Vec::new();
+        while let Some(room) = large().now_or_never() {
+            held.push(room.unwrap());
+        }
+        assert_eq!(held.len() as u64, RESPONSES_BYTES_MAX / RESPONSE_BYTES_MAX);
+        let mut waiting = Box::pin(large());
+        assert!(waiting.as_mut().now_or_never().is_none());
+        assert!(temp.room_for(5).now_or_never().is_some(), "small ones do not wait");
+        held.pop();
+        assert!(waiting.now_or_never().flatten().is_some());
     }
 
     #[test]

@@ -76,8 +76,8 @@ impl One<'_> {
             let output = Output {
                 task: self.claim.id(),
                 held: self.held(),
-                stdout: stdout.clone(),
-                stderr: stderr.clone(),
+                stdout: &stdout,
+                stderr: &stderr,
             };
             let (parts, now) = (self.parts, self.parts.clock.now());
             gridfs::store(&parts.database, form, parts.gfs, output, now)

@@ -37,8 +37,8 @@ fn id_of(days: u64) -> ObjectId {
     ObjectId::from_bytes(bytes)
 }
 
-fn output(task: ObjectId, stdout: &str, stderr: &str) -> Output {
-    Output { task, held: 0, stdout: stdout.into(), stderr: stderr.into() }
+fn output<'a>(task: ObjectId, stdout: &'a str, stderr: &'a str) -> Output<'a> {
+    Output { task, held: 0, stdout, stderr }
 }
 
 async fn stored(database: &Database, form: Form, text: &str) -> ObjectId {
@@ -200,7 +200,8 @@ async fn small_output_stays_inline_and_large_goes_to_files() {
     let kept = store(&database, Form::Text, Gfs::Auto, small, now()).await.unwrap();
     assert_eq!(kept, ("out".into(), "err".into()));
     assert_eq!(count(&database, "tasks.files").await, 0);
-    let large = output(task, &"€".repeat(5 * MIB), "err");
+    let long = "€".repeat(5 * MIB);
+    let large = output(task, &long, "err");
     let (stdout, stderr) = store(&database, Form::Text, Gfs::Auto, large, now()).await.unwrap();
     assert_eq!(stderr, "err".into());
     let text = load(&database, stdout.as_object_id().unwrap()).await.unwrap();
@@ -217,7 +218,8 @@ async fn whatever_the_rule_keeps_inline_fits_into_a_document() {
         let held = params.to_vec().unwrap().len();
         let id = tasks.insert_one(params).await.unwrap().inserted_id;
         let task = id.as_object_id().unwrap();
-        let said = Output { held, ..output(task, &"o".repeat(12 * MIB), &"e".repeat(7 * MIB)) };
+        let (out, err) = ("o".repeat(12 * MIB), "e".repeat(7 * MIB));
+        let said = Output { held, ..output(task, &out, &err) };
         let (stdout, stderr) = store(&database, Form::Binary, gfs, said, now()).await.unwrap();
         let ended = doc! {"$set": {"status": 1, "stdout": &stdout, "stderr": &stderr}};
         tasks.update_one(doc! {"_id": task}, ended).await.unwrap();
@@ -387,7 +389,8 @@ async fn a_file_stands_only_when_all_its_chunks_do() {
         let once = mongodb::IndexModel::builder().keys(doc! {"n": 1}).options(options).build();
         chunks.create_index(once).await.unwrap();
         chunks.insert_one(doc! {"files_id": ObjectId::new(), "n": 1, "data": "x"}).await.unwrap();
-        let said = output(ObjectId::new(), &long_text(), "");
+        let text = long_text();
+        let said = output(ObjectId::new(), &text, "");
         assert!(store(&database, form, Gfs::Always, said, now()).await.is_err());
         let files = all(&database, "tasks.files", doc! {"filename": "stdout"}).await;
         assert_eq!(files, [], "{form:?}");
@@ -402,7 +405,8 @@ async fn a_database_that_goes_away_leaves_no_half_file() {
     let database = connect(&server.url(), &name).await;
     let kept = stored(&database, Form::Text, "kept").await;
     server.kill();
-    let said = output(ObjectId::new(), &long_text(), "");
+    let text = long_text();
+    let said = output(ObjectId::new(), &text, "");
     assert!(store(&database, Form::Text, Gfs::Always, said, now()).await.is_err());
     server.restart();
     let database = connect(&server.url(), &name).await;

@@ -227,6 +227,11 @@ impl Process {
             main.tree.kill();
         }
         let dead = wait_for_death(&exit, &mut pipes).await;
+        if !dead {
+            // It has other rights than we, or hangs in the kernel.
+            let process = main.pid().as_raw_pid();
+            tracing::error!(process, "a process that was killed does not die");
+        }
         let _ = timeout(OUTPUT_GRACE, pipes.read_to_end()).await;
         // One that does not die is killed once more when `main` is dropped.
         let status = if dead { main.reap().ok() } else { None };
@@ -237,13 +242,9 @@ impl Process {
                 drop(permit);
             });
         }
-        let signal = match status {
-            Some(status) => status.signal(),
-            None => Some(Signal::KILL.as_raw()),
-        };
         Launched {
             code: status.and_then(|status| status.code()),
-            signal: signal.map(name::of_signal),
+            signal: status.and_then(|status| status.signal()).map(name::of_signal),
             stdout,
             stderr,
             timed_out,
