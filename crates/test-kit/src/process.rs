@@ -12,7 +12,7 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::wait::{PATIENCE, until_some};
+use crate::wait::{PATIENCE, until_some, when_some};
 
 /// How much of what a program said is shown when its test fails.
 const SHOWN_LINES_MAX: usize = 200;
@@ -176,20 +176,28 @@ impl Ended {
 #[track_caller]
 pub fn run(mut command: impl BorrowMut<Command>, input: impl AsRef<[u8]>) -> Ended {
     let command = command.borrow_mut();
+    run_patiently(command, input).unwrap_or_else(|| panic!("waited in vain: {command:?} ends"))
+}
+
+/// `run` for those who have more to say when it does not end: it is killed then.
+#[track_caller]
+pub fn run_patiently(command: &mut Command, input: impl AsRef<[u8]>) -> Option<Ended> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = Tied::spawn(command);
     let stdout = collect(child.stdout.take().expect("it is piped"));
     let stderr = collect(child.stderr.take().expect("it is piped"));
     let mut stdin = child.stdin.take().expect("it is piped");
-    // A program that does not read its input may close it early; that is its right.
-    let _ = stdin.write_all(input.as_ref());
-    drop(stdin);
-    let what = format!("{command:?} ends");
-    let status = until_some(&what, || child.try_wait().expect("the child is ours"));
+    let input = input.as_ref().to_vec();
+    // A program that does not read its input may close it early; that is its right. One that keeps
+    // it open and does not read keeps only this thread, until it ends.
+    thread::spawn(move || {
+        let _ = stdin.write_all(&input);
+    });
+    let status = when_some(|| child.try_wait().expect("the child is ours"))?;
     let text = |whole: Receiver<String>| {
         whole.recv_timeout(PATIENCE).expect("nobody keeps the output open when it has ended")
     };
-    Ended { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
+    Some(Ended { code: status.code(), stdout: text(stdout), stderr: text(stderr) })
 }
 
 fn collect(mut pipe: impl Read + Send + 'static) -> Receiver<String> {

@@ -18,13 +18,20 @@ pub fn until(what: &str, mut happened: impl FnMut() -> bool) {
 
 /// Looks until there is something.
 #[track_caller]
-pub fn until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn until_some<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    when_some(look).unwrap_or_else(|| panic!("waited in vain: {what}"))
+}
+
+/// `until_some` for those who have more to say when nothing came.
+pub fn when_some<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let began = Instant::now();
     loop {
         if let Some(found) = look() {
-            return found;
+            return Some(found);
         }
-        assert!(began.elapsed() < PATIENCE, "waited in vain: {what}");
+        if began.elapsed() > PATIENCE {
+            return None;
+        }
         thread::sleep(PAUSE);
     }
 }
@@ -61,9 +68,14 @@ pub async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T
 }
 
 /// What the future answers, if it does so within the patience.
-pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
+pub async fn in_time<T>(what: &str, future: impl IntoFuture<Output = T>) -> T {
     let answer = tokio::time::timeout(PATIENCE, future).await;
     answer.unwrap_or_else(|_| panic!("waited in vain: {what}"))
+}
+
+/// `in_time` for those who have more to say when nothing came.
+pub async fn patiently<T>(future: impl IntoFuture<Output = T>) -> Option<T> {
+    tokio::time::timeout(PATIENCE, future).await.ok()
 }
 
 /// Between two looks that are futures themselves; `in_time` bounds them.

@@ -7,12 +7,17 @@ use std::os::unix::process::CommandExt;
 
 /// Waits for the end of its input, which is the end of us; then the server goes, and its folder.
 /// `$0` is the folder, `pid` in it the process. One that has ended may still be listed where nobody
-/// collects orphans, as in a container.
+/// collects orphans, as in a container, and one that the kernel does not let go is left to it.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP QUIT
 while read -r line; do :; done
 if read -r pid < "$0/pid"; then
-    while kill -9 "$pid" 2>&- && ! grep -q '^State:.Z' "/proc/$pid/status"; do sleep 0.05; done
+    left=1000
+    while kill -9 "$pid" 2>&- && ! grep -q '^State:.Z' "/proc/$pid/status"; do
+        left=$((left - 1))
+        [ "$left" -gt 0 ] || break
+        sleep 0.05
+    done
 fi
 rm -rf "$0"
 "#;

@@ -3,13 +3,14 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use windlass_test_kit::port::free_port;
-use windlass_test_kit::wait::PATIENCE;
+use windlass_test_kit::wait::{PATIENCE, when_some};
 
 use crate::folder::Folder;
 
@@ -20,12 +21,14 @@ const PAUSE: Duration = Duration::from_millis(30);
 pub(crate) struct Host {
     pub port: u16,
     process: Mutex<Option<Child>>,
+    stands_still: AtomicBool,
     folder: Folder,
 }
 
 impl Host {
     pub(crate) fn new(folder: Folder) -> Self {
-        Self { port: free_port(), process: Mutex::new(None), folder }
+        let stands_still = AtomicBool::new(false);
+        Self { port: free_port(), process: Mutex::new(None), stands_still, folder }
     }
 
     pub(crate) fn data(&self) -> PathBuf {
@@ -34,53 +37,85 @@ impl Host {
 
     /// The number of its process while it runs.
     pub(crate) fn process_id(&self) -> Option<u32> {
-        let process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-        process.as_ref().map(Child::id)
+        self.process().as_ref().map(Child::id)
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        let process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(child) = &*process {
-            let _ = kill_process(Pid::from_child(child), signal);
+        if let Some(child) = &mut *self.process() {
+            send(child, signal);
         }
     }
 
+    /// Remembers that a question was not answered within the patience.
+    pub(crate) fn note_silence(&self) {
+        self.stands_still.store(true, Ordering::SeqCst);
+    }
+
+    /// Why it is of no use any more to ask it, if that is so.
+    pub(crate) fn fault(&self) -> Option<String> {
+        if self.stands_still.load(Ordering::SeqCst) {
+            return Some("it did not answer before".to_owned());
+        }
+        let ended = self.process().as_mut()?.try_wait().ok().flatten()?;
+        Some(format!("it ended by itself ({ended}) and said: {}", self.said()))
+    }
+
     /// Ends it by a signal and waits for that.
+    #[track_caller]
     pub(crate) fn end(&self, signal: Signal) {
-        self.signal(signal);
-        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(mut child) = process.take() {
-            let _ = child.wait();
+        let obeyed = self.collect(signal);
+        assert!(obeyed, "it did not end by {signal:?} and was killed: {}", self.said());
+    }
+
+    /// Whether it ended by the signal. Otherwise it was killed.
+    fn collect(&self, signal: Signal) -> bool {
+        let Some(mut child) = self.process().take() else { return true };
+        let mut ends_by = |signal| {
+            send(&mut child, signal);
+            when_some(|| has_ended(&mut child).then_some(())).is_some()
+        };
+        let obeyed = ends_by(signal);
+        if !obeyed {
+            ends_by(Signal::KILL);
         }
         let _ = fs::remove_file(self.pid_file());
+        obeyed
     }
 
     /// Starts it and waits until `ask` gets an answer. A try may fail because processes of the one
     /// that was killed are still ending.
     pub(crate) fn start(&self, serve: impl Fn() -> Command, ask: impl Fn() -> Result<(), String>) {
-        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-        assert!(process.is_none(), "it runs");
+        assert!(self.process().is_none(), "it runs");
         let began = Instant::now();
-        let mut child = self.spawn(serve());
+        self.spawn(serve());
         while let Err(told) = ask() {
-            let log = || fs::read_to_string(self.log()).unwrap_or_default();
-            assert!(began.elapsed() < PATIENCE, "no answer: {told}{}", log());
+            assert!(began.elapsed() < PATIENCE, "no answer: {told}{}", self.said());
             thread::sleep(PAUSE);
-            if child.try_wait().is_ok_and(|ended| ended.is_some()) {
-                child = self.spawn(serve());
+            let ended = self.process().as_mut().is_some_and(has_ended);
+            if ended {
+                self.spawn(serve());
             }
         }
-        *process = Some(child);
     }
 
-    fn spawn(&self, mut command: Command) -> Child {
+    /// Whatever comes then, it is ended when this is dropped.
+    fn spawn(&self, mut command: Command) {
         let log = File::create(self.log()).expect("a log in the server's folder");
         self.folder.belong(&mut command);
         command.current_dir("/").stdin(Stdio::null());
         command.stdout(log.try_clone().expect("a second handle")).stderr(log);
         let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        fs::write(self.pid_file(), format!("{}\n", child.id())).expect("a pid file");
-        child
+        let pid = child.id();
+        *self.process() = Some(child);
+        fs::write(self.pid_file(), format!("{pid}\n")).expect("a pid file");
+    }
+
+    fn process(&self) -> MutexGuard<'_, Option<Child>> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(self.log()).unwrap_or_default()
     }
 
     fn path(&self) -> &Path {
@@ -98,6 +133,17 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        self.end(Signal::KILL);
+        self.collect(Signal::KILL);
     }
+}
+
+/// Nothing to one that was collected, whose number another process may have.
+fn send(child: &mut Child, signal: Signal) {
+    if !has_ended(child) {
+        let _ = kill_process(Pid::from_child(child), signal);
+    }
+}
+
+fn has_ended(child: &mut Child) -> bool {
+    child.try_wait().is_ok_and(|ended| ended.is_some())
 }

@@ -1,10 +1,12 @@
 //! Filled data directories. Filling one takes seconds, so it is done once for a process and copied.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use std::os::unix::fs::PermissionsExt;
+
+use windlass_test_kit::process;
 
 use crate::Kind;
 use crate::folder::{Folder, Owner};
@@ -56,9 +58,8 @@ fn owner(kind: Kind) -> Option<Owner> {
     }
     let user = kind.system_user();
     let id = |what: &str| {
-        let answer = Command::new("id").args([what, user]).output().expect("id can be started");
-        let text = String::from_utf8_lossy(&answer.stdout);
-        text.trim().parse().unwrap_or_else(|_| {
+        let answer = process::run(Command::new("id").args([what, user]), "");
+        answer.stdout.trim().parse().unwrap_or_else(|_| {
             panic!("there is no user {user}; install the Debian package {}", kind.package())
         })
     };
@@ -66,8 +67,6 @@ fn owner(kind: Kind) -> Option<Owner> {
 }
 
 fn run(command: &mut Command) {
-    command.current_dir("/").stdin(Stdio::null());
-    let done = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let told = String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{command:?}: {}: {told}", done.status);
+    let done = process::run(&mut *command.current_dir("/"), "");
+    assert_eq!(done.code, Some(0), "{command:?}: {}{}", done.stdout, done.stderr);
 }

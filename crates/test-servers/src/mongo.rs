@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use windlass_test_kit::wait::patiently;
 
 use crate::folder::Folder;
 use crate::host::Host;
@@ -86,6 +87,34 @@ impl MongoDb {
         match &self.place {
             Place::Own { .. } => format!("a private {PACKAGE}"),
             Place::Named(_) => format!("the server that {REAL} names"),
+        }
+    }
+
+    /// Waits for the answer to a question. A server that does not give one within the patience is
+    /// of no use to others either: they are told at once.
+    ///
+    /// # Panics
+    ///
+    /// When it does not answer.
+    pub async fn answer<T>(&self, asked: impl Future<Output = T>) -> T {
+        if let Some(answer) = patiently(asked).await {
+            return answer;
+        }
+        if let Place::Own { host, .. } = &self.place {
+            host.note_silence();
+        }
+        panic!("waited in vain: {} answers", self.describe());
+    }
+
+    /// Whether it is a private one that listens there.
+    pub(crate) fn is_at(&self, port: u16) -> bool {
+        matches!(&self.place, Place::Own { host, .. } if host.port == port)
+    }
+
+    pub(crate) fn fault(&self) -> Option<String> {
+        match &self.place {
+            Place::Own { host, .. } => host.fault(),
+            Place::Named(_) => None,
         }
     }
 
@@ -193,4 +222,31 @@ fn ask(port: u16) -> Result<(), String> {
         stream.read_exact(&mut [0; 16])
     };
     greet().map_err(|error: std::io::Error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use windlass_test_kit::wait::until;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_does_not_answer_is_of_no_use_from_then_on() {
+        let server = Arc::new(MongoDb::start());
+        assert_eq!((server.answer(async { 7 }).await, server.fault()), (7, None));
+        let asking = Arc::clone(&server);
+        let told = tokio::spawn(async move { asking.answer(std::future::pending::<()>()).await });
+        assert!(told.await.is_err_and(|error| error.is_panic()));
+        assert_eq!(server.fault(), Some("it did not answer before".to_owned()));
+    }
+
+    #[test]
+    fn one_that_ended_by_itself_is_of_no_use() {
+        let server = MongoDb::start();
+        server.host().signal(Signal::KILL);
+        until("it ends", || server.fault().is_some());
+        assert!(server.fault().is_some_and(|told| told.starts_with("it ended by itself")));
+    }
 }

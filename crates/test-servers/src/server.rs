@@ -1,8 +1,7 @@
 //! One running SQL server: asked, killed, started again.
 
-use std::process::Stdio;
-
 use rustix::process::Signal;
+use windlass_test_kit::process::run_patiently;
 
 use crate::Kind;
 use crate::host::Host;
@@ -78,15 +77,18 @@ impl Server {
 
     /// # Errors
     ///
-    /// What the client said when the server is away or refuses.
+    /// What the client said when the server is away or refuses, or that nothing came.
     pub fn try_sql(&self, database: &str, sql: &str) -> Result<String, String> {
         let mut client = self.kind.client(self.port(), database, sql);
-        client.current_dir("/").stdin(Stdio::null());
-        let done = client.output().map_err(|error| error.to_string())?;
-        if !done.status.success() {
-            return Err(String::from_utf8_lossy(&done.stderr).into_owned());
-        }
-        Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+        let Some(done) = run_patiently(client.current_dir("/"), "") else {
+            self.host.note_silence();
+            return Err("the server did not answer".to_owned());
+        };
+        if done.code == Some(0) { Ok(done.stdout) } else { Err(done.stderr) }
+    }
+
+    pub(crate) fn fault(&self) -> Option<String> {
+        self.host.fault()
     }
 
     /// Ends it at once, as a power cut or the kernel would.

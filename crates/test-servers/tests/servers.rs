@@ -1,10 +1,10 @@
 //! Servers come up, keep what they acknowledged when killed, and are gone with their process.
 
-use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
-use windlass_test_kit::process::Tied;
+use windlass_test_kit::folder::{Folder, whole_lines};
+use windlass_test_kit::process::Program;
 use windlass_test_kit::wait::until_seen;
 use windlass_test_servers::{Kind, MongoDb, Server, mariadb, mongodb, postgres};
 
@@ -77,12 +77,14 @@ fn a_process_that_is_killed_leaves_nothing() {
         .args(["--exact", "a_process_that_is_killed_leaves_nothing", "--nocapture"])
         .env(VICTIM, "1")
         .env("TMPDIR", &folder)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped());
-    let mut victim = Tied::spawn(&mut victim);
+        .stdin(Stdio::null());
+    let console = Folder::new();
+    let mut victim = Program::spawn(&mut victim, console.dir());
     std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let lines = BufReader::new(victim.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let told = lines.into_iter().find(|line| line.starts_with("ports ")).unwrap();
+    let said = victim.console_file().to_owned();
+    let told = victim.until_some("its servers run", || {
+        whole_lines(&said).into_iter().find(|line| line.starts_with("ports "))
+    });
     let ports: Vec<u16> = told.split(' ').skip(1).map(|port| port.parse().unwrap()).collect();
     let answers = |port: &&u16| TcpStream::connect(("127.0.0.1", **port)).is_ok();
     assert_eq!(ports.iter().filter(answers).count(), 3);

@@ -8,7 +8,7 @@ use windlass_door_disbatch::config::BalanceSettings;
 use windlass_door_disbatch::database::Database;
 use windlass_door_disbatch::dialect::Dialect;
 
-use crate::base::fresh;
+use crate::base::{collection, fresh};
 use crate::harness::{BOTH, insert};
 use crate::proxy::{Fate, Proxy, server_address};
 
@@ -117,7 +117,7 @@ async fn one_of_several_does_it_until_it_leaves() {
     // One that is silent for too long is not waited for.
     let past = DateTime::from_millis(0);
     let set = doc! { "$set": { "windlass.until": past } };
-    db.raw().collection::<Document>("balance").update_one(doc! {}, set).await.unwrap();
+    collection(&db, "balance").update_one(doc! {}, set).await.unwrap();
     assert_eq!(one.step().await.unwrap(), done);
 }
 
@@ -149,7 +149,7 @@ async fn it_may_be_off_until_later() {
     assert_eq!(told.get_str("status").unwrap(), "OK");
     assert_eq!(told.get_str("message").unwrap(), format!("QueueBalance disabled until {until}"));
     let past = doc! { "$set": { "disabled": 17_i64 } };
-    db.raw().collection::<Document>("balance").update_one(doc! {}, past).await.unwrap();
+    collection(&db, "balance").update_one(doc! {}, past).await.unwrap();
     let changes = vec![change("bulk", Some(5), 0)];
     assert_eq!(balancer.step().await.unwrap(), Outcome::Balanced(changes));
     assert_eq!(document(&db).await.get("disabled"), Some(&Bson::Null));

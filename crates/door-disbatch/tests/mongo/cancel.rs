@@ -1,12 +1,12 @@
 //! Cancelling, running again, making and removing tasks.
 
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Bson, Document, doc};
+use mongodb::bson::{Bson, doc};
 use windlass_door_disbatch::database::{Cancelled, DbError, NewTask, Retried};
 use windlass_door_disbatch::dialect::Dialect;
 use windlass_door_disbatch::doc::Task;
 
-use crate::base::fresh;
+use crate::base::{collection, fresh};
 use crate::harness::{BOTH, at, insert, queue, read, read_queue, status, task};
 use crate::proxy::{Fate, Proxy, server_address};
 
@@ -153,7 +153,7 @@ async fn tasks_of_a_queue_are_removed_but_for_those_that_somebody_has() {
     let ours = task(&db, one.id, ours).await;
     insert(&db, "tasks", doc! { "queue": one.id, "status": "odd" }).await;
     assert_eq!(db.tasks_delete(one.id).await.unwrap().count, 6);
-    let tasks = db.raw().collection::<Document>("tasks");
+    let tasks = collection(&db, "tasks");
     assert_eq!(tasks.count_documents(doc! { "queue": one.id }).await.unwrap(), 3);
     assert_eq!(tasks.count_documents(doc! { "queue": other.id }).await.unwrap(), 7);
     assert_eq!(db.tasks_cancel_active(one.id).await.unwrap(), 1);
@@ -203,7 +203,7 @@ async fn a_late_request_to_end_all_of_a_queue_ends_no_later_run() {
         proxy.next(Fate::Late, |it| it.is_on("update", "tasks") && it.mentions("windlass.cancel"));
     let asked = db.tasks_cancel_active(queue.id).await;
     assert!(matches!(asked, Err(DbError::Away(_))), "{asked:?}");
-    let tasks = db.raw().collection::<Document>("tasks");
+    let tasks = collection(&db, "tasks");
     let again = doc! { "$set": { "windlass": run("second") } };
     tasks.update_one(doc! { "_id": id }, again).await.unwrap();
     late.release();

@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Bson, Document, doc};
+use mongodb::bson::{Bson, doc};
 use windlass_door_disbatch::database::{Database, Run, token};
 use windlass_door_disbatch::dialect::Dialect;
 use windlass_door_disbatch::doc::{Queue, Sort};
 
-use crate::base::fresh;
+use crate::base::{collection, fresh};
 use crate::harness::{BOTH, at, me, queue, read, status, task};
 
 async fn claim(db: &Database, queue: &Queue) -> Option<ObjectId> {
@@ -70,7 +70,7 @@ async fn a_task_with_odd_fields_is_passed_over_or_claimed_but_never_in_the_way()
             let mut odd = base.clone();
             odd.insert(field, value.clone());
             // Two with the same odd id cannot be.
-            let _ = db.raw().collection::<Document>("tasks").insert_one(odd).await;
+            let _ = collection(&db, "tasks").insert_one(odd).await;
         }
     }
     for value in &values {
@@ -85,7 +85,7 @@ async fn a_task_with_odd_fields_is_passed_over_or_claimed_but_never_in_the_way()
     }
     assert!(taken.contains(&good));
     let waiting = doc! { "status": -2, "windlass": { "$exists": true } };
-    let left = db.raw().collection::<Document>("tasks").count_documents(waiting).await.unwrap();
+    let left = collection(&db, "tasks").count_documents(waiting).await.unwrap();
     assert_eq!(left, 8, "those into which our fields cannot be written");
 }
 

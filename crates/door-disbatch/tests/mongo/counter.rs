@@ -1,13 +1,13 @@
 //! The seed's counters.
 
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Bson, Document, doc};
+use mongodb::bson::{Bson, doc};
 use windlass_door_disbatch::database::{
     Counters, Database, Ending, NewQueue, NewTask, Retried, Run,
 };
 use windlass_door_disbatch::dialect::Dialect;
 
-use crate::base::fresh;
+use crate::base::{collection, fresh};
 use crate::harness::{at, insert, me, read_queue};
 
 async fn seed_queue(db: &Database) -> ObjectId {
@@ -113,7 +113,7 @@ async fn a_correction_gives_way_to_a_change() {
     let db = fresh().await;
     let queue = seed_queue(&db).await;
     let (zero, real) = (Counters { todo: 0, total: 0 }, Counters { todo: 2, total: 4 });
-    let queues = db.raw().collection::<Document>("queues");
+    let queues = collection(&db, "queues");
     let add = doc! { "$inc": { "count_total": 1 } };
     queues.update_one(doc! { "_id": queue }, add).await.unwrap();
     assert!(!db.counters_correct(queue, zero, real).await.unwrap());

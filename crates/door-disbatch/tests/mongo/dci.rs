@@ -10,22 +10,28 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use windlass_door_disbatch::config::Config;
 use windlass_door_disbatch::database::{Database, User};
 use windlass_door_disbatch::dci;
 use windlass_door_disbatch::dialect::Dialect;
+use windlass_test_kit::wait::{PATIENCE, in_time};
 use windlass_test_servers::mongodb;
 
-use crate::harness::{BOTH, insert, pause, queue, status, task};
+use crate::base::{self, Beside};
+use crate::harness::{BOTH, happens, insert, queue, status, task};
 use crate::proxy::{Command, Fate, Proxy, server_address};
+
+/// What is not answered within the patience fails.
+fn client() -> reqwest::Client {
+    reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap()
+}
 
 struct Dci {
     db: Database,
     address: String,
     stop: CancellationToken,
-    serving: JoinHandle<Result<(), String>>,
+    serving: Beside<Result<(), String>>,
 }
 
 impl Dci {
@@ -48,7 +54,7 @@ impl Dci {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let stop = CancellationToken::new();
-        let serving = tokio::spawn(dci::serve(listener, config, db.clone(), stop.clone()));
+        let serving = Beside::spawn(dci::serve(listener, config, db.clone(), stop.clone()));
         Dci { db, address, stop, serving }
     }
 
@@ -61,7 +67,7 @@ impl Dci {
     }
 
     async fn send(&self, method: Method, path: &str, body: Option<Value>) -> (u16, Value) {
-        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let client = client();
         let mut request = client.request(method, format!("http://{}{path}", self.address));
         if let Some(body) = body {
             request = request.json(&body);
@@ -73,16 +79,16 @@ impl Dci {
 
     /// Plays the node: as soon as the task is to be cancelled, it ends with this status.
     async fn end_when_asked(&self, id: ObjectId, ends: i32) {
-        let tasks = self.db.raw().collection::<mongodb::bson::Document>("tasks");
+        let tasks = base::collection(&self.db, "tasks");
         let asked = doc! { "_id": id, "windlass.cancel": true };
         let end = doc! { "$set": { "status": ends }, "$unset": { "windlass.boot": "" } };
-        while tasks.update_one(asked.clone(), end.clone()).await.unwrap().matched_count == 0 {
-            pause().await;
-        }
+        let ended =
+            async || tasks.update_one(asked.clone(), end.clone()).await.unwrap().matched_count > 0;
+        happens("the cancel is asked", ended).await;
     }
 
     async fn count(&self, collection: &str) -> u64 {
-        let collection = self.db.raw().collection::<mongodb::bson::Document>(collection);
+        let collection = base::collection(&self.db, collection);
         collection.count_documents(doc! {}).await.unwrap()
     }
 }
@@ -206,7 +212,7 @@ async fn many_tasks_are_deleted_in_batches() {
     let dci = Dci::start(Some(Dialect::Seed)).await;
     let queue = queue(&dci.db, Dialect::Seed, 5).await;
     let tasks = (0..450).map(|_| doc! { "queue": queue.id, "status": -2 });
-    let collection = dci.db.raw().collection::<mongodb::bson::Document>("tasks");
+    let collection = base::collection(&dci.db, "tasks");
     collection.insert_many(tasks).await.unwrap();
     let (code, answer) =
         dci.ask(Method::DELETE, &format!("/queues/{}?tasks=delete", queue.name)).await;
@@ -220,7 +226,7 @@ async fn tasks_with_ids_of_another_type_are_deleted_too() {
     let dci = Dci::start(Some(Dialect::Seed)).await;
     let queue = queue(&dci.db, Dialect::Seed, 5).await;
     let task = |number| doc! { "_id": format!("t{number}"), "queue": queue.id, "status": -2 };
-    let collection = dci.db.raw().collection::<mongodb::bson::Document>("tasks");
+    let collection = base::collection(&dci.db, "tasks");
     dci.db.ask(collection.insert_many((0..401).map(task))).await.unwrap();
     let (code, answer) =
         dci.ask(Method::DELETE, &format!("/queues/{}?tasks=delete", queue.name)).await;
@@ -234,7 +240,7 @@ async fn the_tasks_of_a_queue_that_is_not_deleted_are_counted_up_to_a_bound() {
     let proxy = Proxy::start(server_address().await).await;
     let dci = Dci::at(&proxy.url(), Some(Dialect::Seed)).await;
     let queue = queue(&dci.db, Dialect::Seed, 5).await;
-    let tasks = dci.db.raw().collection::<mongodb::bson::Document>("tasks");
+    let tasks = base::collection(&dci.db, "tasks");
     let task = |_| doc! { "queue": queue.id, "status": -2 };
     let counted = proxy.each(Fate::Refuse, |command| command.is_on("aggregate", "tasks"));
     for (more, told) in [(1_000, "has 1000 tasks:"), (1, "has more than 1000 tasks:")] {
@@ -266,7 +272,7 @@ async fn foreign_nodes_that_run_tasks_of_a_queue_are_named() {
 async fn no_more_queues_are_made_than_are_looked_at() {
     const QUEUES_MAX: usize = 10_000;
     let dci = Dci::start(Some(Dialect::Seed)).await;
-    let queues = dci.db.raw().collection::<mongodb::bson::Document>("queues");
+    let queues = base::collection(&dci.db, "queues");
     let queue = |number: usize| doc! { "name": format!("q{number}"), "constructor": "Demo" };
     dci.db.ask(queues.insert_many((1..QUEUES_MAX).map(queue))).await.unwrap();
     let (code, answer) = dci.post("/queues", json!({ "name": "last", "plugin": "Demo" })).await;
@@ -337,7 +343,7 @@ async fn unknown_paths_and_methods_are_told_in_json() {
     let (code, answer) = dci.ask(Method::PUT, "/queues").await;
     assert_eq!((code, answer), (405, json!({ "error": "/queues does not take PUT" })));
     let url = format!("http://{}/queues", dci.address);
-    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let client = client();
     let answer = client.put(url).send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED);
     let allowed = answer.headers()["allow"].to_str().unwrap();
@@ -354,17 +360,17 @@ async fn a_request_under_way_is_answered_before_the_end() {
     let mut idle = TcpStream::connect(&dci.address).await.unwrap();
     let path = format!("/tasks/{id}/cancel");
     let ending = async {
-        let tasks = dci.db.raw().collection::<mongodb::bson::Document>("tasks");
+        let tasks = base::collection(&dci.db, "tasks");
         let asked = doc! { "_id": id, "windlass.cancel": true };
-        while tasks.count_documents(asked.clone()).await.unwrap() == 0 {
-            pause().await;
-        }
+        let is_asked = async || tasks.count_documents(asked.clone()).await.unwrap() > 0;
+        happens("the cancel is asked", is_asked).await;
         dci.stop.cancel();
         dci.end_when_asked(id, -5).await;
     };
     let (answer, ()) = tokio::join!(dci.ask(Method::POST, &path), ending);
     assert_eq!(answer.0, 200, "{}", answer.1);
-    assert_eq!(idle.read(&mut [0]).await.unwrap(), 0, "an idle connection is ended");
+    let end = in_time("an idle connection is ended", idle.read(&mut [0])).await;
+    assert_eq!(end.unwrap(), 0);
     dci.serving.await.unwrap().unwrap();
     assert!(TcpStream::connect(&dci.address).await.is_err());
 }
@@ -376,7 +382,7 @@ async fn a_head_that_is_too_long_is_refused_and_the_next_connection_served() {
     let long = format!("GET /info HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(100_000));
     let _ = stream.write_all(long.as_bytes()).await;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
+    in_time("an answer", stream.read_to_string(&mut answer)).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
     assert_eq!(dci.ask(Method::GET, "/info").await.0, 200);
 }
@@ -400,7 +406,7 @@ async fn a_retry_removes_the_files_that_the_task_had_and_no_others() {
     }
     let (code, answer) = dci.ask(Method::POST, &format!("/tasks/{id}/retry")).await;
     assert_eq!((code, answer), (200, json!({ "id": id.to_hex(), "status": -2 })));
-    let files = dci.db.raw().collection::<mongodb::bson::Document>("tasks.files");
+    let files = base::collection(&dci.db, "tasks.files");
     for (file, left) in [(old, 0), (new, 1), (foreign, 1)] {
         assert_eq!(files.count_documents(doc! { "_id": file }).await.unwrap(), left);
     }
@@ -421,7 +427,7 @@ async fn without_a_login_it_answers_only_to_addresses_and_localhost() {
         );
         stream.write_all(asked.as_bytes()).await.unwrap();
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
+        in_time("an answer", stream.read_to_string(&mut answer)).await.unwrap();
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{host}: {answer}");
     }
 }

@@ -6,7 +6,7 @@ use windlass_door_disbatch::database::{Database, DbError, Ending, Finished, Me, 
 use windlass_door_disbatch::dialect::Dialect;
 use windlass_door_disbatch::doc::Queue;
 
-use crate::base::fresh;
+use crate::base::{collection, fresh};
 use crate::harness::{BOTH, at, me, queue, read, status, task};
 
 fn ending(status: i32) -> Ending {
@@ -150,7 +150,7 @@ async fn a_program_may_have_ended_its_task_itself() {
     let (me, run) = running(&db, &queue, doc! {}, "t").await;
     let settle = async || db.finish_handed_over(&run, &me, Dialect::Released, at(9)).await.unwrap();
     assert_eq!(settle().await, None, "it is still running");
-    let tasks = db.raw().collection::<Document>("tasks");
+    let tasks = collection(&db, "tasks");
     let by_program = doc! { "$set": { "status": 4, "stdout": "mine", "complete": true } };
     let filter = doc! { "_id": run.id, "status": 0, "node": "n" };
     tasks.update_one(filter, by_program).await.unwrap();

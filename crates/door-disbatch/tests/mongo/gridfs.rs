@@ -48,13 +48,7 @@ async fn stored(database: &Database, form: Form, text: &str) -> ObjectId {
 }
 
 async fn all(database: &Database, name: &str, filter: Document) -> Vec<Document> {
-    let collection = collection(database, name);
-    let mut found = collection.find(filter).sort(doc! {"n": 1}).await.unwrap();
-    let mut documents = Vec::new();
-    while found.advance().await.unwrap() {
-        documents.push(found.deserialize_current().unwrap());
-    }
-    documents
+    collection(database, name).all(filter, doc! {"n": 1}).await.unwrap()
 }
 
 async fn count(database: &Database, name: &str) -> u64 {

@@ -8,7 +8,9 @@ use windlass_door_disbatch::database::{Database, Me, Process};
 use windlass_door_disbatch::dialect::Dialect;
 use windlass_door_disbatch::doc::Queue;
 use windlass_door_disbatch::gridfs::{LoadError, Reader};
-pub(crate) use windlass_test_kit::wait::pause;
+use windlass_test_kit::wait::{in_time, pause};
+
+use crate::base;
 
 pub(crate) const BOTH: [Dialect; 2] = [Dialect::Seed, Dialect::Released];
 
@@ -31,7 +33,7 @@ pub(crate) fn process() -> Process {
 }
 
 pub(crate) async fn insert(db: &Database, collection: &str, document: Document) {
-    db.raw().collection(collection).insert_one(document).await.unwrap();
+    base::collection(db, collection).insert_one(document).await.unwrap();
 }
 
 /// A queue of that dialect, with the limit.
@@ -72,6 +74,16 @@ pub(crate) async fn read(db: &Database, id: ObjectId) -> Document {
 
 pub(crate) async fn status(db: &Database, id: ObjectId) -> i32 {
     read(db, id).await.get_i32("status").unwrap()
+}
+
+/// Waits until it has happened, for what is asked of a server.
+pub(crate) async fn happens(what: &str, mut happened: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !happened().await {
+            pause().await;
+        }
+    };
+    in_time(what, waiting).await;
 }
 
 /// The text of a file of output.

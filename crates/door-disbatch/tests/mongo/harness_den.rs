@@ -8,18 +8,16 @@ use std::sync::Arc;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, doc};
 use serde_json::json;
-use tokio::task::JoinHandle;
 use windlass_door_disbatch::config::Config;
 use windlass_door_disbatch::database::{Database, NewQueue, NewTask};
 use windlass_door_disbatch::den::{self, Stop, Tools};
 use windlass_door_disbatch::dialect::Dialect;
 use windlass_door_disbatch::doc::Queue;
 use windlass_runner::CommandLauncher;
-use windlass_test_kit::wait::in_time;
 use windlass_test_servers::mongodb;
 
-use crate::base::connect;
-use crate::harness::{pause, read, read_queue};
+use crate::base::{Beside, collection, connect};
+use crate::harness::{happens, read, read_queue};
 use crate::harness_task::Watcher;
 use crate::proxy::{Fate, Handle, Proxy, server_address};
 
@@ -96,7 +94,7 @@ impl World {
     }
 
     /// Starts the node. Where its times do not matter they are long.
-    pub(crate) fn start(&self) -> JoinHandle<Result<(), String>> {
+    pub(crate) fn start(&self) -> Beside<Result<(), String>> {
         self.start_with(5.0, 3600.0)
     }
 
@@ -104,7 +102,7 @@ impl World {
         &self,
         heartbeat: f64,
         orphan_after: f64,
-    ) -> JoinHandle<Result<(), String>> {
+    ) -> Beside<Result<(), String>> {
         let plugin = self.path("plugin").display().to_string();
         let config = json!({
             "mongohost": self.proxy.url(), "database": self.name, "node": "here",
@@ -119,7 +117,7 @@ impl World {
             version: "test".to_owned(),
             runs_max: 100,
         };
-        tokio::spawn(den::run(config, tools, self.stop.clone()))
+        Beside::spawn(den::run(config, tools, self.stop.clone()))
     }
 
     /// Waits for so many whole passes of the node.
@@ -152,17 +150,12 @@ impl World {
         fs::write(self.path(&format!("{id}.open")), "").unwrap();
     }
 
-    pub(crate) async fn until(&self, what: &str, mut happened: impl AsyncFnMut() -> bool) {
-        let waiting = async {
-            while !happened().await {
-                pause().await;
-            }
-        };
-        in_time(what, waiting).await;
+    pub(crate) async fn until(&self, what: &str, happened: impl AsyncFnMut() -> bool) {
+        happens(what, happened).await;
     }
 
     pub(crate) async fn active(&self) -> u64 {
-        let tasks = self.sure.raw().collection::<Document>("tasks");
+        let tasks = collection(&self.sure, "tasks");
         tasks.count_documents(doc! { "status": { "$in": [-1, 0] } }).await.unwrap()
     }
 

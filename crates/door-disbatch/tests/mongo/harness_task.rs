@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
-use tokio::task::JoinHandle;
 use windlass_core::launch::{BootTime, Fence};
 use windlass_door_disbatch::config::{Gfs, Plugin, PluginKind};
 use windlass_door_disbatch::database::{Clock, Database, Me, token};
@@ -21,7 +20,7 @@ use windlass_runner::CommandLauncher;
 use windlass_test_kit::process;
 pub(crate) use windlass_test_kit::wait::eventually as until;
 
-use crate::base::{collection, fresh};
+use crate::base::{Beside, collection, fresh};
 
 /// `$dir` is the test's directory, `$task` what came with `--task`.
 const PROLOGUE: &str = r#"#!/bin/sh
@@ -83,7 +82,7 @@ pub(crate) struct Bench {
 pub(crate) struct Started {
     pub(crate) id: ObjectId,
     pub(crate) handle: EndHandle,
-    pub(crate) ran: JoinHandle<Ran>,
+    pub(crate) ran: Beside<Ran>,
 }
 
 impl Bench {
@@ -161,7 +160,7 @@ impl Bench {
     pub(crate) fn start_work(&self, id: ObjectId, work: Work) -> Started {
         let (handle, ender) = ender();
         let parts = self.parts.clone();
-        Started { id, handle, ran: tokio::spawn(async move { run(&parts, work, ender).await }) }
+        Started { id, handle, ran: Beside::spawn(async move { run(&parts, work, ender).await }) }
     }
 
     /// Runs a new task to its end.

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
-use mongodb::bson::{Bson, Document, doc};
+use mongodb::bson::{Bson, doc};
 use windlass_door_disbatch::database::{Database, Run, token};
 use windlass_door_disbatch::dialect::Dialect;
 use windlass_door_disbatch::doc::Queue;
+use windlass_test_kit::wait::{PATIENCE, pause};
 
-use crate::base::fresh;
+use crate::base::{Beside, collection, fresh};
 use crate::harness::{at, me, queue, read_queue, task};
 
 async fn current(db: &Database, queue: &Queue) -> Queue {
@@ -64,7 +66,7 @@ async fn a_limit_in_the_seeds_words_counts_until_there_is_one_of_its_own() {
     db.hold_drop(old.id, "a").await.unwrap();
     for limit in [Bson::Int32(0), Bson::Null] {
         let set = doc! { "$set": { "threads": limit } };
-        let queues = db.raw().collection::<Document>("queues");
+        let queues = collection(&db, "queues");
         queues.update_one(doc! { "_id": old.id }, set).await.unwrap();
         assert!(!db.hold_take(&old, 0, "a", &me).await.unwrap());
     }
@@ -75,7 +77,7 @@ async fn a_limit_that_changed_is_looked_at_first() {
     let db = fresh().await;
     let old = queue(&db, Dialect::Released, 3).await;
     let set = doc! { "$set": { "threads": 1 } };
-    let queues = db.raw().collection::<Document>("queues");
+    let queues = collection(&db, "queues");
     queues.update_one(doc! { "_id": old.id }, set).await.unwrap();
     let me = me("n", "b");
     assert!(!db.hold_take(&old, 0, "a", &me).await.unwrap());
@@ -120,12 +122,14 @@ async fn when_a_foreign_node_was_faster_a_hold_does_not_fit() {
 /// Takes, claims, looks how many run, ends and drops, until the queue is empty.
 async fn work(db: Database, queue: Queue, taker: usize, limit: usize, most: Arc<AtomicUsize>) {
     let me = me(&format!("n{taker}"), &format!("b{taker}"));
-    let tasks = db.raw().collection::<Document>("tasks");
+    let tasks = collection(&db, "tasks");
+    let began = Instant::now();
     loop {
+        assert!(began.elapsed() < PATIENCE, "the queue is not empty in time");
         let foreign = db.foreign_running(queue.id).await.unwrap();
         let token = token();
         if !db.hold_take(&queue, foreign, &token, &me).await.unwrap() {
-            tokio::task::yield_now().await;
+            pause().await;
             continue;
         }
         let Some(claimed) = db.claim(&queue, &me, &token, at(0)).await.unwrap() else {
@@ -159,12 +163,12 @@ async fn eight_takers_and_a_foreign_node_never_pass_the_limit() {
     }
     let most = Arc::new(AtomicUsize::new(0));
     let takers: Vec<_> = (0..8)
-        .map(|taker| tokio::spawn(work(db.clone(), queue.clone(), taker, LIMIT, most.clone())))
+        .map(|taker| Beside::spawn(work(db.clone(), queue.clone(), taker, LIMIT, most.clone())))
         .collect();
     // A foreign node that comes and goes with one task, one that holds back as the limit says.
     let foreign = task(&db, queue.id, doc! { "status": 1, "node": "f" }).await;
-    let tasks = db.raw().collection::<Document>("tasks");
-    while !takers.iter().all(tokio::task::JoinHandle::is_finished) {
+    let tasks = collection(&db, "tasks");
+    while !takers.iter().all(Beside::is_finished) {
         for status in [0, 1] {
             let set = doc! { "$set": { "status": status } };
             tasks.update_one(doc! { "_id": foreign }, set).await.unwrap();

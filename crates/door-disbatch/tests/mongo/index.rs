@@ -1,13 +1,13 @@
 //! The indexes that are made at start.
 
 use mongodb::IndexModel;
-use mongodb::bson::{Document, doc};
+use mongodb::bson::doc;
 use mongodb::options::IndexOptions;
 use windlass_door_disbatch::database::{Database, DbError};
 use windlass_door_disbatch::dialect::Dialect;
 use windlass_test_kit::wait::in_time;
 
-use crate::base::{connect, fresh};
+use crate::base::{Beside, collection, connect, fresh};
 use crate::harness::{BOTH, insert};
 use crate::harness_den::{GOOD, World};
 use crate::proxy::{Fate, Proxy, server_address};
@@ -31,8 +31,7 @@ async fn keys(db: &Database, collection: &str) -> Vec<String> {
 /// Makes an index of the nodes' names, as somebody else did.
 async fn index_nodes(db: &Database, options: IndexOptions) {
     let model = IndexModel::builder().keys(doc! { "node": 1 }).options(options).build();
-    let nodes = db.raw().collection::<Document>("nodes");
-    db.ask(nodes.create_index(model)).await.unwrap();
+    collection(db, "nodes").create_index(model).await.unwrap();
 }
 
 #[tokio::test]
@@ -132,7 +131,7 @@ async fn an_index_may_take_its_time() {
     let proxy = Proxy::start(server_address().await).await;
     let db = proxy.database(&windlass_test_servers::mongodb().new_database()).await;
     let held = proxy.next(Fate::Hold, |it| it.is("createIndexes"));
-    let making = tokio::spawn({
+    let making = Beside::spawn({
         let db = db.clone();
         async move { db.ensure_indexes(Dialect::Released).await }
     });

@@ -7,8 +7,9 @@ use windlass_door_disbatch::database::{
 use windlass_door_disbatch::dialect::Dialect;
 use windlass_door_disbatch::doc::Queue;
 
+use crate::base::collection;
 use crate::harness::{at, me, process, read, read_queue, status};
-use crate::proxy::{Fate, Proxy, server_address};
+use crate::proxy::{Fate, Handle, Proxy, server_address};
 
 struct Case {
     proxy: Proxy,
@@ -29,8 +30,8 @@ async fn case() -> Case {
 }
 
 impl Case {
-    fn lose(&self, command: &'static str) {
-        self.proxy.next(Fate::LoseAnswer, move |it| it.is(command));
+    fn lose(&self, command: &'static str) -> Handle {
+        self.proxy.next(Fate::LoseAnswer, move |it| it.is(command))
     }
 
     async fn claim(&self) -> Run {
@@ -113,7 +114,7 @@ async fn an_end_by_the_plugin_itself_is_recognised_and_counted_once() {
     let case = case().await;
     let (me, run) = (me("n", "b"), case.claim().await);
     assert!(case.db.start(&run, &me, at(1)).await.unwrap());
-    let tasks = case.db.raw().collection::<mongodb::bson::Document>("tasks");
+    let tasks = collection(&case.db, "tasks");
     let ended = doc! { "$set": { "status": 1, "stdout": "out" } };
     tasks.update_one(doc! { "_id": run.id }, ended).await.unwrap();
     case.lose("findAndModify");
@@ -127,7 +128,7 @@ async fn an_end_by_the_plugin_itself_is_recognised_and_counted_once() {
 async fn an_end_by_a_runner_is_recognised_and_counted_once() {
     let case = case().await;
     let run = case.claim().await;
-    let tasks = case.db.raw().collection::<mongodb::bson::Document>("tasks");
+    let tasks = collection(&case.db, "tasks");
     let foreign = doc! { "$set": { "status": 0 }, "$unset": { "windlass": "" } };
     tasks.update_one(doc! { "_id": run.id }, foreign).await.unwrap();
     let claim = Claim::Runner { node: "n".to_owned(), id: run.id };
@@ -144,7 +145,7 @@ async fn an_end_by_a_runner_is_recognised_and_counted_once() {
 async fn a_failure_that_was_put_back_is_recognised() {
     let case = case().await;
     let (me, run) = (me("n", "b"), case.claim().await);
-    let tasks = case.db.raw().collection::<mongodb::bson::Document>("tasks");
+    let tasks = collection(&case.db, "tasks");
     let set = doc! { "$set": { "windlass.retries": 2 } };
     tasks.update_one(doc! { "_id": run.id }, set).await.unwrap();
     assert!(case.db.start(&run, &me, at(1)).await.unwrap());
@@ -162,11 +163,11 @@ async fn a_failure_that_was_put_back_is_recognised() {
 #[tokio::test]
 async fn new_tasks_are_made_once() {
     let case = case().await;
-    case.lose("insert");
+    let lost = case.lose("insert");
     let new = [NewTask::default(), NewTask::default()];
     let made = case.db.tasks_create(case.queue.id, &new, Dialect::Seed, at(1)).await.unwrap();
     let counts = case.db.queue_counts(&[case.queue.id]).await.unwrap()[&case.queue.id];
-    assert_eq!((made.len(), counts.total), (2, 3));
+    assert_eq!((made.len(), counts.total, lost.count()), (2, 3, 1));
     for id in made {
         assert_eq!(status(&case.db, id).await, -2);
     }
@@ -203,8 +204,9 @@ async fn a_hold_shows_under_our_boot() {
 #[tokio::test]
 async fn a_server_that_falls_silent_is_not_waited_for_without_end() {
     let case = case().await;
-    case.proxy.next(Fate::Silence, |it| it.is("find"));
+    let silence = case.proxy.next(Fate::Silence, |it| it.is("find"));
     // From here on the clock runs as fast as anybody waits.
     tokio::time::pause();
     assert_away(case.db.queues().await);
+    assert_eq!(silence.count(), 1, "it was asked");
 }

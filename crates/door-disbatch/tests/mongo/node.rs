@@ -5,11 +5,11 @@ use windlass_door_disbatch::database::{Database, Entered};
 use windlass_door_disbatch::dialect::Dialect;
 use windlass_door_disbatch::doc::Node;
 
-use crate::base::fresh;
+use crate::base::{collection, fresh};
 use crate::harness::{at, insert, me, process};
 
 async fn changelog(db: &Database) -> u64 {
-    db.raw().collection::<Document>("changelog").count_documents(doc! {}).await.unwrap()
+    collection(db, "changelog").count_documents(doc! {}).await.unwrap()
 }
 
 async fn entry(db: &Database, name: &str) -> Document {
@@ -28,8 +28,7 @@ async fn a_first_entry_is_made_and_written_down() {
     let node = Node::read(&mine).unwrap();
     assert_eq!((node.boot.as_deref(), node.host.as_deref()), (Some("b"), Some("kernel")));
     assert_eq!((node.pid, node.fence), (Some(7), Some(8)));
-    let log =
-        db.raw().collection::<Document>("changelog").find_one(doc! {}).await.unwrap().unwrap();
+    let log = collection(&db, "changelog").find_one(doc! {}).await.unwrap().unwrap();
     assert_eq!(log.get_str("collection").ok(), Some("nodes"));
     assert_eq!((log.get_str("node").ok(), log.get("id")), (Some("n"), mine.get("_id")));
     // The answer was lost, so it is asked again.
@@ -161,7 +160,7 @@ async fn a_beat_that_cannot_grow_is_replaced_by_who_lives() {
     let db = fresh().await;
     let me = me("n", "b");
     db.node_enter(&me, &process(), at(0)).await.unwrap();
-    let nodes = db.raw().collection::<Document>("nodes");
+    let nodes = collection(&db, "nodes");
     let beat = async || {
         let entry = entry(&db, "n").await;
         entry.get_document("windlass").unwrap().get("beat").cloned().unwrap()

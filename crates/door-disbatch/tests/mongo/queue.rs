@@ -6,7 +6,7 @@ use mongodb::bson::{Bson, Document, doc};
 use windlass_door_disbatch::database::{Counts, Database, DbError, NewQueue, QueueChange};
 use windlass_door_disbatch::dialect::Dialect;
 
-use crate::base::fresh;
+use crate::base::{collection, fresh};
 use crate::harness::{BOTH, insert, queue, task};
 
 fn new(name: &str) -> NewQueue {
@@ -14,9 +14,7 @@ fn new(name: &str) -> NewQueue {
 }
 
 async fn changelog(db: &Database) -> Vec<Document> {
-    use futures_util::TryStreamExt as _;
-    let all = db.raw().collection("changelog").find(doc! {}).await.unwrap();
-    all.try_collect().await.unwrap()
+    collection(db, "changelog").all(doc! {}, doc! {}).await.unwrap()
 }
 
 #[tokio::test]
@@ -208,7 +206,7 @@ async fn a_queue_comes_back_as_it_was_removed() {
     let db = fresh().await;
     let queue = queue(&db, Dialect::Released, 3).await;
     let set = doc! { "$set": { "threads": 7, "windlass.holds": [{ "id": "1", "boot": "b" }] } };
-    let queues = db.raw().collection::<Document>("queues");
+    let queues = collection(&db, "queues");
     queues.update_one(doc! { "_id": queue.id }, set).await.unwrap();
     let before = db.queue(&queue.name).await.unwrap().unwrap();
     let gone = db.queue_delete(&queue.id.to_hex()).await.unwrap().unwrap();

@@ -60,7 +60,7 @@ async fn each_user_has_a_password_in_the_database() {
         "createUser": "disbatchd", "pwd": "right", "roles": [{ "role": "readWrite", "db": "d" }],
     };
     let open = connect(&open, User::Den).await.unwrap();
-    open.raw().run_command(create).await.unwrap();
+    open.ask(open.raw().run_command(create)).await.unwrap();
     let server = tokio::task::spawn_blocking(move || {
         server.stop();
         server.restart_guarded();

@@ -11,6 +11,7 @@ use windlass_door_disbatch::task::{Ran, Why};
 use windlass_test_servers::MongoDb;
 
 use crate::base::connect;
+use crate::harness::happens;
 use crate::harness_task::{Bench, is_alive, number, text, until};
 
 /// A plugin with a child in a session of its own; it has answered already, and goes on.
@@ -86,10 +87,9 @@ async fn nothing_is_started_without_a_fence() {
     let started = bench.start(Default, "touch $dir/ran; gate", doc! {}).await;
     let id = started.id;
     let tasks = crate::base::collection(&bench.database, "tasks");
-    let running = async || tasks.count_documents(doc! { "_id": id, "status": 0 }).await.unwrap();
-    while running().await == 0 {
-        tokio::task::yield_now().await;
-    }
+    let runs = doc! { "_id": id, "status": 0 };
+    let running = async || tasks.count_documents(runs.clone()).await.unwrap() > 0;
+    happens("it runs", running).await;
     let asked = || bench.fence.asked.load(Ordering::SeqCst);
     let before = asked();
     until("it waits for a fence", || (asked() > before + 2).then_some(())).await;

@@ -16,6 +16,7 @@ use windlass_test_kit::wait::in_time;
 use windlass_test_servers::mongodb;
 
 use crate::base::{collection, connect};
+use crate::harness::happens;
 use crate::harness_task::{Bench, number, text};
 use crate::proxy::{Command, Fate, Proxy, server_address};
 
@@ -36,9 +37,10 @@ async fn a_result_is_not_lost_with_an_answer() {
         bench.began().await;
         let result = doc! { "_id": started.id, "status": 1, "stdout": "new" };
         collection(&sure.database, "results").insert_one(result).await.unwrap();
-        proxy.next(Fate::LoseAnswer, move |it| it.is(command));
+        let lost = proxy.next(Fate::LoseAnswer, move |it| it.is(command));
         bench.open();
         assert_eq!(started.ran.await.unwrap(), Ran::Ended(1), "{command}");
+        assert_eq!(lost.count(), 1, "{command}");
         let task = sure.task(started.id).await;
         assert_eq!((number(&task, "status"), text(&task, "stdout")), (Some(1), Some("new")));
         let left = collection(&sure.database, "results").count_documents(doc! {}).await.unwrap();
@@ -96,11 +98,11 @@ async fn a_start_that_nobody_answered_can_be_given_back() {
     let (queue, id) = bench.add(doc! {}).await;
     let work = bench.claim(&queue, bench.plugin(Default, "touch $dir/ran")).await;
     bench.fence.gone.store(true, Ordering::SeqCst);
-    proxy.next(Fate::LoseAnswer, |it| it.is("update"));
+    let lost = proxy.next(Fate::LoseAnswer, |it| it.is("update"));
     let started = bench.start_work(id, work);
-    while number(&sure.task(id).await, "status") != Some(0) {
-        tokio::task::yield_now().await;
-    }
+    let running = async || number(&sure.task(id).await, "status") == Some(0);
+    happens("it runs", running).await;
+    assert_eq!(lost.count(), 1);
     started.handle.end(Why::Stopped);
     assert_eq!(started.ran.await.unwrap(), Ran::NotStarted);
     assert!(!bench.path("ran").exists());

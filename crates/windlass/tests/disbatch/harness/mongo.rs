@@ -33,26 +33,29 @@ pub(crate) struct Mongo {
     name: String,
     client: Client,
     host: String,
+    /// Whether other tests use the same server.
+    is_shared: bool,
     own: Option<MongoDb>,
 }
 
 impl Mongo {
     pub(crate) fn new() -> Self {
         let name = windlass_test_servers::mongodb().new_database();
-        Self { name, client: CLIENT.clone(), host: mongohost(), own: None }
+        Self { name, client: CLIENT.clone(), host: mongohost(), is_shared: true, own: None }
     }
 
     /// In a server of its own, to be killed and frozen.
     pub(crate) fn own() -> Self {
         let server = MongoDb::start();
         let client = block_on(Client::with_uri_str(server.url())).unwrap();
-        Self { name: server.new_database(), client, host: server.url(), own: Some(server) }
+        let (name, host) = (server.new_database(), server.url());
+        Self { name, client, host, is_shared: false, own: Some(server) }
     }
 
     /// The same database, for another thread.
     pub(crate) fn handle(&self) -> Self {
         let (name, client, host) = (self.name.clone(), self.client.clone(), self.host.clone());
-        Self { name, client, host, own: None }
+        Self { name, client, host, is_shared: self.is_shared, own: None }
     }
 
     /// Another database in the same server.
@@ -75,23 +78,34 @@ impl Mongo {
         &self.name
     }
 
+    /// Waits for what a test asks. Others who share the server are told at once when it does not
+    /// answer.
+    #[track_caller]
+    fn ask<T>(&self, asked: impl Future<Output = T>) -> T {
+        if self.is_shared {
+            RUNTIME.block_on(windlass_test_servers::mongodb().answer(asked))
+        } else {
+            block_on(asked)
+        }
+    }
+
     fn collection(&self, name: &str) -> Collection<Document> {
         self.client.database(&self.name).collection(name)
     }
 
     /// Puts a document in; answers its `_id`.
     pub(crate) fn insert(&self, collection: &str, document: Document) -> ObjectId {
-        let done = block_on(async { self.collection(collection).insert_one(document).await });
+        let done = self.ask(async { self.collection(collection).insert_one(document).await });
         done.unwrap().inserted_id.as_object_id().unwrap()
     }
 
     pub(crate) fn insert_many(&self, collection: &str, documents: Vec<Document>) {
-        block_on(async { self.collection(collection).insert_many(documents).await }).unwrap();
+        self.ask(async { self.collection(collection).insert_many(documents).await }).unwrap();
     }
 
     pub(crate) fn one(&self, collection: &str, filter: Document) -> Option<Document> {
         let collection = self.collection(collection).clone_with_type::<RawDocumentBuf>();
-        let found = block_on(async { collection.find_one(filter).await }).unwrap();
+        let found = self.ask(async { collection.find_one(filter).await }).unwrap();
         found.map(whole)
     }
 
@@ -102,7 +116,7 @@ impl Mongo {
 
     /// All that match, in the order of their ids.
     pub(crate) fn all(&self, collection: &str, filter: Document) -> Vec<Document> {
-        block_on(async {
+        self.ask(async {
             let collection = self.collection(collection);
             let mut found = collection.find(filter).sort(doc! {"_id": 1}).await.unwrap();
             let mut documents = Vec::new();
@@ -123,12 +137,12 @@ impl Mongo {
     }
 
     pub(crate) fn update(&self, collection: &str, filter: Document, update: Document) {
-        block_on(async { self.collection(collection).update_one(filter, update).await }).unwrap();
+        self.ask(async { self.collection(collection).update_one(filter, update).await }).unwrap();
     }
 
     pub(crate) fn update_many(&self, collection: &str, filter: Document, update: Document) -> u64 {
         let done =
-            block_on(async { self.collection(collection).update_many(filter, update).await });
+            self.ask(async { self.collection(collection).update_many(filter, update).await });
         done.unwrap().matched_count
     }
 
@@ -140,33 +154,33 @@ impl Mongo {
         update: Document,
         sort: Document,
     ) -> Option<Document> {
-        block_on(async {
+        self.ask(async {
             let collection = self.collection(collection);
             collection.find_one_and_update(filter, update).sort(sort).await.unwrap()
         })
     }
 
     pub(crate) fn upsert(&self, collection: &str, filter: Document, update: Document) {
-        block_on(async {
+        self.ask(async {
             let collection = self.collection(collection);
             collection.update_one(filter, update).upsert(true).await.unwrap();
         });
     }
 
     pub(crate) fn delete(&self, collection: &str, id: ObjectId) {
-        block_on(async {
+        self.ask(async {
             self.collection(collection).delete_one(doc! {"_id": id}).await.unwrap();
         });
     }
 
     /// Counted by the server, at one moment.
     pub(crate) fn count_now(&self, collection: &str, filter: Document) -> u64 {
-        block_on(async { self.collection(collection).count_documents(filter).await }).unwrap()
+        self.ask(async { self.collection(collection).count_documents(filter).await }).unwrap()
     }
 
     /// The keys of each index, and whether it is unique.
     pub(crate) fn indexes(&self, collection: &str) -> Vec<(Document, bool)> {
-        block_on(async {
+        self.ask(async {
             let mut listed = self.collection(collection).list_indexes().await.unwrap();
             let mut indexes = Vec::new();
             while listed.advance().await.unwrap() {
@@ -181,7 +195,7 @@ impl Mongo {
     pub(crate) fn index(&self, collection: &str, keys: Document, unique: bool) {
         let options = IndexOptions::builder().unique(unique.then_some(true)).build();
         let index = IndexModel::builder().keys(keys).options(options).build();
-        block_on(async { self.collection(collection).create_index(index).await }).unwrap();
+        self.ask(async { self.collection(collection).create_index(index).await }).unwrap();
     }
 }
 
