@@ -84,7 +84,7 @@ impl Database {
     ) -> Result<ObjectId, DbError> {
         let count = self.ask(self.queues_collection().estimated_document_count()).await?;
         if count >= QUEUES_MAX as u64 {
-            let why = format!("there are {QUEUES_MAX} queues already, which is the most");
+            let why = format!("it has {QUEUES_MAX} queues, and more are not looked at");
             return Err(DbError::Refused(why));
         }
         // The seed has no index that holds the names apart.

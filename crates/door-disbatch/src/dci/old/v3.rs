@@ -290,8 +290,8 @@ fn asked(params: &mut Params) -> Result<Document, Refused> {
         }
         unfolded => unfolded?,
     }
-    let mut object = match params.get("filter") {
-        Some(Value::Object(object)) => object.clone(),
+    let mut object = match params.sent.get_mut("filter").map(Value::take) {
+        Some(Value::Object(object)) => object,
         _ if none => Map::new(),
         _ => return Err(Refused::told(NO_OBJECT)),
     };
