@@ -22,6 +22,10 @@ const CONFLICT_OF_OPTIONS: i32 = 85;
 const CONFLICT_OF_NAMES: i32 = 86;
 const UNAUTHORIZED: i32 = 13;
 
+/// Where not every version of the original has made indexes, so that its users may not, and where
+/// nothing depends on them.
+const MISSED_BY_NOBODY: [&str; 2] = ["changelog", "config"];
+
 struct Index {
     collection: &'static str,
     keys: Document,
@@ -79,9 +83,9 @@ impl Database {
         let Err(error) = self.create_index(index).await? else { return Ok(()) };
         match code(&error) {
             Some(CONFLICT_OF_OPTIONS | CONFLICT_OF_NAMES) => self.will_do(index, error).await,
-            // The original makes none there, so that its users may not; nothing of ours needs it.
-            Some(UNAUTHORIZED) if index.collection == "config" => {
-                tracing::debug!("index {} of config may not be made", index.keys);
+            Some(UNAUTHORIZED) if MISSED_BY_NOBODY.contains(&index.collection) => {
+                let Index { collection, keys, .. } = index;
+                tracing::info!("this user may not make the index {keys} of {collection}");
                 Ok(())
             }
             _ => Err(error.into()),
