@@ -411,6 +411,23 @@ fn nothing_secret_is_printed() {
 }
 
 #[test]
+fn the_examples_of_the_pages_are_read_without_a_warning() {
+    let guide = include_str!("../../../../docs/guide/moving-from-disbatch.md");
+    let reference = include_str!("../../../../docs/config-disbatch.md");
+    let mut count = 0;
+    for page in [guide, reference] {
+        for block in page.split("```json\n").skip(1) {
+            let (text, _) = block.split_once("```").unwrap();
+            // A hash of one's own stands there.
+            let keys = serde_json::from_str(&text.replace("$argon2id$v=19$…", "p")).unwrap();
+            config(keys);
+            count += 1;
+        }
+    }
+    assert_eq!(count, 4);
+}
+
+#[test]
 fn the_example_that_is_shipped_is_read_without_a_warning() {
     let text = include_str!("../../../../packaging/disbatch/config.example.json");
     let (config, warnings) = Config::parse(text, Path::new("/c.json")).unwrap();

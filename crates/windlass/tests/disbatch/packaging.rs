@@ -1,7 +1,7 @@
-//! What lies in `packaging`, used as the guide says.
+//! What lies in `packaging`, used as the guide says, and what stands in the guide itself.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use mongodb::bson::{Document, doc};
@@ -102,4 +102,21 @@ fn a_package_of_perl_that_fails_is_a_failed_task_that_says_why() {
         has(task, 2, failed, "the package returned no hash");
     }
     assert_eq!(status_of(&tasks[5]), 2, "{}", tasks[5]);
+}
+
+#[test]
+fn the_plugin_that_the_guide_shows_runs() {
+    let guide = fs::read_to_string(file("../docs/guide/moving-from-disbatch.md")).unwrap();
+    let (_, rest) = guide.split_once("```python\n").unwrap();
+    let (script, _) = rest.split_once("```").unwrap();
+    for home in both() {
+        let plugin = home.path("hello");
+        fs::write(&plugin, script).unwrap();
+        fs::set_permissions(&plugin, fs::Permissions::from_mode(0o755)).unwrap();
+        let plugin = plugin.to_str().unwrap();
+        let _den = home.den_with("one", json!({"plugins": {plugin: {"type": "nomongo"}}}));
+        let params = doc! {home.dialect.params(): {"user": "ann"}};
+        let task = home.task_with(home.line(plugin, 1), -2, params);
+        has(&home.ends(task), 1, "hello ann", "");
+    }
 }
