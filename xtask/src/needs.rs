@@ -7,12 +7,14 @@ use anyhow::{Context, Result, bail};
 use crate::shell::{self, Limit, succeeds};
 
 /// A program, and the Debian package that has it.
-const PROGRAMS: [(&str, &str); 7] = [
+const PROGRAMS: [(&str, &str); 8] = [
     ("sh", "dash"),
     ("awk", "mawk"),
     ("grep", "grep"),
     ("sha256sum", "coreutils"),
     ("mount", "mount"),
+    // It is there where Perl has its packages for JSON.
+    ("json_pp", "perl"),
     ("chromium", "chromium"),
     ("chromedriver", "chromium-driver"),
 ];
