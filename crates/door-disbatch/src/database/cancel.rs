@@ -3,7 +3,7 @@
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
-use super::{Database, DbError, no_boot};
+use super::{Database, DbError, boot_of_ours, no_boot};
 use crate::dialect::Dialect;
 use crate::doc::{at, whole};
 use crate::status::{ACTIVE, BLOCKED, CANCELLED, CLAIMED, ORPHANED, QUEUED, RUNNING, SUCCEEDED};
@@ -45,14 +45,13 @@ impl Database {
             };
             let status = task.get("status").cloned().unwrap_or(Bson::Null);
             let number = whole(&status).filter(|_| status.as_str().is_none());
-            let of_ours = at(&task, "windlass.boot").is_some_and(|boot| boot.as_str().is_some());
             let (filter, set, done) = match number.and_then(|status| i32::try_from(status).ok()) {
                 Some(QUEUED | BLOCKED) => {
                     let cancel = doc! { "status": CANCELLED, "mtime": now };
                     (as_seen(&task, &["status", "mtime"]), cancel, Cancelled::Done)
                 }
-                Some(CLAIMED | RUNNING) if of_ours => {
-                    let mut run = as_seen(&task, &["windlass.boot", "windlass.run"]);
+                Some(CLAIMED | RUNNING) if boot_of_ours(&task).is_some() => {
+                    let mut run = as_seen(&task, &["node", "windlass.boot", "windlass.run"]);
                     run.insert("status", doc! { "$in": ACTIVE.to_vec() });
                     (run, doc! { "windlass.cancel": true }, Cancelled::Asked)
                 }
@@ -72,7 +71,8 @@ impl Database {
     /// document then; files of it are the caller's to remove.
     ///
     /// It is put back as it was seen: a request that is delayed on its way must not run it once
-    /// more. One whose node has not closed it yet still runs, whatever its plugin wrote.
+    /// more. One whose node has not closed it yet still runs, whatever its plugin wrote; but a
+    /// start that has no entry any more closes nothing.
     pub async fn task_retry(
         &self,
         id: ObjectId,
@@ -90,8 +90,16 @@ impl Database {
         if !number.is_some_and(has_ended) {
             return Ok(Retried::Not(status));
         }
-        let mut filter = as_seen(&seen, &["status", "mtime", "windlass.last_run"]);
-        filter.insert("windlass.boot", no_boot());
+        if let Some(boot) = boot_of_ours(&seen)
+            && self.has_entry(boot).await?
+        {
+            return Ok(Retried::Not(status));
+        }
+        let fields = ["status", "mtime", "windlass.boot", "windlass.last_run"];
+        let mut filter = as_seen(&seen, &fields);
+        if at(&seen, "windlass.boot").is_none() {
+            filter.insert("windlass.boot", no_boot());
+        }
         let update = doc! {
             "$set": {
                 "node": dialect.unclaimed(), "status": QUEUED, "mtime": now,
@@ -99,7 +107,7 @@ impl Database {
             },
             "$unset": {
                 "complete": "", "cmdExit": "", "cmdErr": "",
-                "windlass.boot": "", "windlass.run": "", "windlass.last": "",
+                "windlass.boot": "", "windlass.node": "", "windlass.run": "", "windlass.last": "",
                 "windlass.last_run": "", "windlass.cancel": "", "windlass.started": "",
                 "windlass.ended": "",
             },

@@ -6,7 +6,7 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
 use super::finish::{Ending, Finished};
-use super::{Database, DbError, Me, Run, no_boot};
+use super::{Database, DbError, Me, Run, of_ours};
 use crate::dialect::Dialect;
 use crate::status::{CLAIMED, RUNNING, SUCCEEDED};
 
@@ -36,7 +36,7 @@ impl Claim {
             },
             // What one of our nodes has is never a runner's.
             Self::Runner { node, id } => {
-                doc! { "_id": id, "node": node, "windlass.boot": no_boot() }
+                doc! { "_id": id, "node": node, "$nor": [of_ours(node)] }
             }
         }
     }

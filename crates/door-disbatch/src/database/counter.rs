@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Bson, Document, doc};
+use mongodb::bson::{Document, doc};
 
 use super::{Database, DbError};
+use crate::doc::Queue;
 
 /// How long a difference has to last. Tasks and counters are changed one after the other, so for
 /// a moment they differ rightly.
@@ -67,14 +68,27 @@ impl Database {
         }
     }
 
-    /// Sets the counters that are null or missing.
-    pub async fn counters_fill(&self, queue: ObjectId, real: Counters) -> Result<(), DbError> {
-        for (field, value) in [("count_total", real.total), ("count_todo", real.todo)] {
-            let filter = doc! { "_id": queue, field: Bson::Null };
+    /// Sets the counters that are missing, null, or nothing that counts: nobody can add to them.
+    /// True: some were not as they should be.
+    pub async fn counters_fill(&self, queue: &Queue, real: Counters) -> Result<bool, DbError> {
+        let mut changed = false;
+        let fields = [
+            ("count_total", queue.count_total, real.total),
+            ("count_todo", queue.count_todo, real.todo),
+        ];
+        for (field, stored, value) in fields {
+            if stored.is_some() {
+                continue;
+            }
+            // Somebody may have set it since.
+            let counts = ["int", "long"]
+                .map(|kind| doc! { field: { "$type": kind, "$not": { "$type": "array" } } });
+            let filter = doc! { "_id": queue.id, "$nor": counts.to_vec() };
             let update = doc! { "$set": { field: value } };
-            self.ask(self.queues_collection().update_one(filter, update)).await?;
+            let result = self.ask(self.queues_collection().update_one(filter, update)).await?;
+            changed |= result.matched_count == 1;
         }
-        Ok(())
+        Ok(changed)
     }
 
     /// Puts both counters right, unless they changed since they were seen.

@@ -41,14 +41,18 @@ impl Database {
         self.all(find, DUE_BATCH_MAX).await
     }
 
-    /// The statuses of these tasks; one that does not exist is not in the answer.
-    pub async fn task_statuses(&self, ids: &[ObjectId]) -> Result<HashMap<ObjectId, i64>, DbError> {
+    /// The statuses of these tasks, nothing for one that is none; a task that does not exist is not
+    /// in the answer.
+    pub async fn task_statuses(
+        &self,
+        ids: &[ObjectId],
+    ) -> Result<HashMap<ObjectId, Option<i64>>, DbError> {
         let tasks = self.tasks_collection();
         let find =
             tasks.find(doc! { "_id": { "$in": ids.to_vec() } }).projection(doc! { "status": 1 });
         let found = self.all(find, ids.len().max(1)).await?;
         let status = |task: &Document| {
-            Some((task.get_object_id("_id").ok()?, task.get("status").and_then(whole)?))
+            Some((task.get_object_id("_id").ok()?, task.get("status").and_then(whole)))
         };
         Ok(found.iter().filter_map(status).collect())
     }

@@ -4,10 +4,13 @@
 //! longer, so no two nodes can take the same piece. Tasks of foreign nodes have no hold; they are
 //! counted, and make the array that is allowed shorter.
 
+use std::collections::BTreeSet;
+
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, doc};
 
-use super::{Database, DbError, Me, no_boot};
+use super::orphan::{count, owner, owner_groups};
+use super::{Database, DbError, Me};
 use crate::dialect::Dialect;
 use crate::doc::{Limit, LimitStored, Queue};
 use crate::status::ACTIVE;
@@ -15,20 +18,29 @@ use crate::status::ACTIVE;
 impl Database {
     /// How many tasks of a queue are claimed or running on nodes that are not ours.
     pub async fn foreign_running(&self, queue: ObjectId) -> Result<u64, DbError> {
-        self.ask(self.tasks_collection().count_documents(foreign(queue))).await
+        let groups = self.active_groups(queue).await?;
+        Ok(groups.iter().filter(|group| owner(group).1.is_none()).map(count).sum())
     }
 
     /// The names of those nodes, in their order, and no more than so many.
     pub async fn foreign_nodes(&self, queue: ObjectId, max: u32) -> Result<Vec<String>, DbError> {
+        let groups = self.active_groups(queue).await?;
+        let foreign = |group: &Document| match owner(group) {
+            (Some(node), None) => Some(node.to_owned()),
+            _ => None,
+        };
+        let nodes: BTreeSet<String> = groups.iter().filter_map(foreign).collect();
+        Ok(nodes.into_iter().take(usize::try_from(max).unwrap_or(usize::MAX)).collect())
+    }
+
+    /// Who has the tasks of a queue that are claimed or running.
+    async fn active_groups(&self, queue: ObjectId) -> Result<Vec<Document>, DbError> {
         let tasks = self.tasks_collection();
-        let nodes = tasks.aggregate([
-            doc! { "$match": foreign(queue) },
-            doc! { "$group": { "_id": "$node" } },
-            doc! { "$sort": { "_id": 1 } },
-            doc! { "$limit": max },
+        let groups = tasks.aggregate([
+            doc! { "$match": { "queue": queue, "status": { "$in": ACTIVE.to_vec() } } },
+            owner_groups(doc! {}),
         ]);
-        let nodes = self.aggregated(nodes).await?;
-        Ok(nodes.iter().filter_map(|node| node.get_str("_id").ok()).map(str::to_owned).collect())
+        self.aggregated(groups).await
     }
 
     /// Takes one piece of the queue's limit, under the claim's token. False: there is none left, or
@@ -86,11 +98,6 @@ impl Database {
     async fn holds_pull(&self, filter: Document, pull: Document) -> Result<u64, DbError> {
         Ok(self.ask(self.queues_collection().update_many(filter, pull)).await?.matched_count)
     }
-}
-
-/// Tasks of a queue that are claimed or running on nodes that are not ours.
-fn foreign(queue: ObjectId) -> Document {
-    doc! { "queue": queue, "status": { "$in": ACTIVE.to_vec() }, "windlass.boot": no_boot() }
 }
 
 /// The highest place among the holds of a queue that may be taken, counted from 0, when foreign

@@ -52,6 +52,7 @@ use mongodb::bson::{Bson, DateTime, Document, RawDocument, RawDocumentBuf, Utf8L
 
 use crate::config::Connection;
 use crate::dialect::Dialect;
+use crate::doc::at;
 
 /// How long any one question may take before it counts as unanswered.
 pub const OPERATION_TIME_MAX: Duration = Duration::from_secs(10);
@@ -243,7 +244,20 @@ fn by_name_or_id(field: &str, name_or_id: &str) -> Document {
     }
 }
 
-/// What the field `windlass.boot` is in a document that none of our nodes has.
+/// What the field `windlass.boot` is in an entry that none of our nodes has.
 fn no_boot() -> Bson {
     Bson::from(doc! { "$not": { "$type": "string" } })
+}
+
+/// What a task of this node looks like when it is one of ours that has it. Who puts a task back by
+/// hand leaves our fields there: they mean nothing any more once another node has taken it.
+fn of_ours(node: &str) -> Document {
+    doc! { "windlass.boot": { "$type": "string" }, "windlass.node": node }
+}
+
+/// The same of a task that was read: the boot of ours that has it.
+pub fn boot_of_ours(task: &Document) -> Option<&str> {
+    let text = |path| at(task, path).and_then(Bson::as_str);
+    let node = text("node")?;
+    text("windlass.boot").filter(|_| text("windlass.node") == Some(node))
 }

@@ -155,6 +155,12 @@ impl Database {
         Ok(stands.is_none())
     }
 
+    /// Whether this start of a node of ours has its name still.
+    pub(super) async fn has_entry(&self, boot: &str) -> Result<bool, DbError> {
+        let nodes = self.nodes_collection();
+        Ok(self.one(nodes.find_one(doc! { "windlass.boot": boot })).await?.is_some())
+    }
+
     /// Gives the name free. The entry stays, as a stopped node's entry does.
     pub async fn node_leave(&self, me: &Me) -> Result<(), DbError> {
         let unset = doc! { "$unset": { "windlass.boot": "" } };

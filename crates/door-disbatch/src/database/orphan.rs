@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Bson, DateTime, Document, doc};
+use mongodb::bson::{DateTime, Document, doc};
 
-use super::{Database, DbError, Me, no_boot};
+use super::{Database, DbError, Me, boot_of_ours, of_ours};
 use crate::doc::{at, whole};
 use crate::status::{ACTIVE, CLAIMED, ORPHANED, RUNNING};
 
@@ -27,33 +27,28 @@ impl Database {
             doc! { "$match": {
                 "node": { "$type": "string" }, "status": { "$in": ACTIVE.to_vec() },
             } },
-            doc! { "$group": {
-                "_id": { "node": "$node", "boot": "$windlass.boot", "status": "$status" },
-                "count": { "$sum": 1 },
-            } },
+            owner_groups(doc! { "status": "$status" }),
         ]);
         let groups = self.aggregated(groups).await?;
         Ok(owners(&groups))
     }
 
-    /// By their queues, how many tasks a foreign node of this name has.
-    pub async fn foreign_of(&self, node: &str) -> Result<HashMap<ObjectId, u64>, DbError> {
+    /// By their queues, how many tasks others of our name have: foreign nodes, and other starts.
+    pub async fn left_under(&self, me: &Me) -> Result<HashMap<ObjectId, u64>, DbError> {
         let tasks = self.tasks_collection();
         let groups = tasks.aggregate([
             doc! { "$match": {
-                "node": node, "status": { "$in": ACTIVE.to_vec() }, "windlass.boot": no_boot(),
+                "node": &me.node, "status": { "$in": ACTIVE.to_vec() },
+                "windlass.boot": { "$ne": &me.boot },
             } },
             doc! { "$group": { "_id": "$queue", "count": { "$sum": 1 } } },
         ]);
-        let count = |group: &Document| {
-            let count = group.get("count").and_then(whole)?;
-            Some((group.get_object_id("_id").ok()?, u64::try_from(count).ok()?))
-        };
-        Ok(self.aggregated(groups).await?.iter().filter_map(count).collect())
+        let of_queue = |group: &Document| Some((group.get_object_id("_id").ok()?, count(group)));
+        Ok(self.aggregated(groups).await?.iter().filter_map(of_queue).collect())
     }
 
-    /// Orphans what a dead start of one of our nodes had, and drops what it held. The node's entry
-    /// comes last: who finds it still there does all of this again.
+    /// Orphans what a dead start of one of our nodes had, and drops what it held. It must have lost
+    /// its name before. Who finds a task or a hold of it still there does all of this again.
     pub async fn orphan_ours(&self, node: &str, boot: &str, now: DateTime) -> Result<u64, DbError> {
         let of_it = doc! { "node": node, "windlass.boot": boot };
         let mut active = of_it.clone();
@@ -68,7 +63,6 @@ impl Database {
         let forget = doc! { "$unset": { "windlass.boot": "", "windlass.cancel": "" } };
         self.ask(tasks.update_many(of_it, forget)).await?;
         self.holds_drop_all(boot).await?;
-        self.node_leave(&Me { node: node.to_owned(), boot: boot.to_owned() }).await?;
         Ok(result.modified_count)
     }
 
@@ -81,7 +75,7 @@ impl Database {
         now: DateTime,
     ) -> Result<u64, DbError> {
         let filter = doc! {
-            "node": node, "status": CLAIMED, "windlass.boot": no_boot(),
+            "node": node, "status": CLAIMED, "$nor": [of_ours(node)],
             "$or": [{ "mtime": { "$lt": before } }, { "mtime": { "$lt": seconds(before) } }],
         };
         self.orphan(filter, now).await
@@ -90,10 +84,9 @@ impl Database {
     /// Orphans what a foreign node has running: only when the user said when that is right. What
     /// was claimed since then stays: a request that is delayed on its way must not take it.
     pub async fn orphan_foreign_running(&self, node: &str, now: DateTime) -> Result<u64, DbError> {
-        let filter = doc! {
-            "node": node, "status": RUNNING, "windlass.boot": no_boot(),
-            "$nor": [{ "mtime": { "$gte": now } }, { "mtime": { "$gte": seconds(now) } }],
-        };
+        let later = [doc! { "mtime": { "$gte": now } }, doc! { "mtime": { "$gte": seconds(now) } }];
+        let neither: Vec<Document> = [of_ours(node)].into_iter().chain(later).collect();
+        let filter = doc! { "node": node, "status": RUNNING, "$nor": neither };
         self.orphan(filter, now).await
     }
 
@@ -108,19 +101,35 @@ fn seconds(time: DateTime) -> i64 {
     time.timestamp_millis().div_euclid(1000)
 }
 
+/// Tasks counted by who has them, and by what else is named; see [`owner`] and [`count`].
+pub(super) fn owner_groups(more: Document) -> Document {
+    let ours = doc! { "boot": "$windlass.boot", "node": "$windlass.node" };
+    let mut by = doc! { "node": "$node", "windlass": ours };
+    by.extend(more);
+    doc! { "$group": { "_id": by, "count": { "$sum": 1 } } }
+}
+
+/// The node of such a group, and the boot of ours that has its tasks.
+pub(super) fn owner(group: &Document) -> (Option<&str>, Option<&str>) {
+    let by = group.get_document("_id").ok();
+    (by.and_then(|by| by.get_str("node").ok()), by.and_then(boot_of_ours))
+}
+
+pub(super) fn count(group: &Document) -> u64 {
+    group.get("count").and_then(whole).and_then(|count| u64::try_from(count).ok()).unwrap_or(0)
+}
+
 fn owners(groups: &[Document]) -> Vec<Owner> {
     let mut owners: Vec<Owner> = Vec::new();
     for group in groups {
-        let Some(Bson::String(node)) = at(group, "_id.node") else { continue };
-        let boot = at(group, "_id.boot").and_then(Bson::as_str);
-        let count = group.get("count").and_then(whole).unwrap_or(0);
-        let count = u64::try_from(count).unwrap_or(0);
-        let same = |owner: &&mut Owner| owner.node == *node && owner.boot.as_deref() == boot;
+        let (Some(node), boot) = owner(group) else { continue };
+        let count = count(group);
+        let same = |owner: &&mut Owner| owner.node == node && owner.boot.as_deref() == boot;
         let owner = match owners.iter_mut().find(same) {
             Some(owner) => owner,
             None => {
                 let boot = boot.map(str::to_owned);
-                owners.push(Owner { node: node.clone(), boot, claimed: 0, running: 0 });
+                owners.push(Owner { node: node.to_owned(), boot, claimed: 0, running: 0 });
                 match owners.last_mut() {
                     Some(owner) => owner,
                     None => continue,

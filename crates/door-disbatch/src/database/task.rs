@@ -76,7 +76,7 @@ impl Database {
     ) -> Result<Option<Document>, DbError> {
         let set = doc! {
             "node": &me.node, "status": CLAIMED, "mtime": now,
-            "windlass.boot": &me.boot, "windlass.run": token,
+            "windlass.boot": &me.boot, "windlass.node": &me.node, "windlass.run": token,
         };
         let tasks = self.tasks_collection();
         let mut claim = tasks

@@ -27,15 +27,18 @@ impl Count {
         queues: &[Queue],
     ) -> Result<(), DbError> {
         let missing = |queue: &&Queue| queue.count_todo.is_none() || queue.count_total.is_none();
-        let empty: Vec<ObjectId> = queues.iter().filter(missing).map(|queue| queue.id).collect();
+        let empty: Vec<&Queue> = queues.iter().filter(missing).collect();
         let begin = Instant::now();
         if !empty.is_empty() && self.fill.is_none_or(|next| begin >= next) {
-            let counted = database.queue_counts(&empty).await;
+            let ids: Vec<ObjectId> = empty.iter().map(|queue| queue.id).collect();
+            let counted = database.queue_counts(&ids).await;
             self.fill = Some(Instant::now() + begin.elapsed() * SHARE);
             let counts = counted?;
             for queue in empty {
-                let real = real(counts.get(&queue).copied().unwrap_or_default());
-                database.counters_fill(queue, real).await?;
+                let real = real(counts.get(&queue.id).copied().unwrap_or_default());
+                if database.counters_fill(queue, real).await? {
+                    tracing::info!(queue = queue.name, "missing counters were set");
+                }
             }
         }
         let begin = Instant::now();

@@ -59,16 +59,17 @@ enum Wait {
 }
 
 /// It waits on while any of the others may still succeed.
-fn judge(after: &[ObjectId], statuses: &HashMap<ObjectId, i64>) -> Wait {
+fn judge(after: &[ObjectId], statuses: &HashMap<ObjectId, Option<i64>>) -> Wait {
     let mut waits = false;
     for id in after {
         let what = match statuses.get(id) {
-            Some(status) if *status == i64::from(SUCCEEDED) => continue,
-            Some(status) if *status >= i64::from(FAILED) => "failed",
-            Some(status) if *status == i64::from(CANCELLED) => "was cancelled",
-            Some(status) if *status == i64::from(ORPHANED) => "was orphaned",
             None => "does not exist",
-            Some(_) => {
+            Some(None) => "has no status that is a number",
+            Some(Some(status)) if *status == i64::from(SUCCEEDED) => continue,
+            Some(Some(status)) if *status >= i64::from(FAILED) => "failed",
+            Some(Some(status)) if *status == i64::from(CANCELLED) => "was cancelled",
+            Some(Some(status)) if *status == i64::from(ORPHANED) => "was orphaned",
+            Some(Some(_)) => {
                 waits = true;
                 continue;
             }
@@ -85,7 +86,7 @@ mod tests {
     #[test]
     fn all_others_must_have_succeeded() {
         let (a, b) = (ObjectId::new(), ObjectId::new());
-        let with = |of_a, of_b| judge(&[a, b], &HashMap::from([(a, of_a), (b, of_b)]));
+        let with = |of_a, of_b| judge(&[a, b], &HashMap::from([(a, Some(of_a)), (b, Some(of_b))]));
         assert_eq!(judge(&[], &HashMap::new()), Wait::Over);
         assert_eq!(with(1, 1), Wait::Over);
         for status in [-4, -2, -1, 0] {
@@ -97,7 +98,11 @@ mod tests {
             let why = format!("it waits for the task {b}, which {what}");
             assert_eq!(with(0, status), Wait::InVain(why));
         }
+        let mut statuses = HashMap::from([(a, Some(1))]);
         let gone = format!("it waits for the task {b}, which does not exist");
-        assert_eq!(judge(&[a, b], &HashMap::from([(a, 1)])), Wait::InVain(gone));
+        assert_eq!(judge(&[a, b], &statuses), Wait::InVain(gone));
+        statuses.insert(b, None);
+        let odd = format!("it waits for the task {b}, which has no status that is a number");
+        assert_eq!(judge(&[a, b], &statuses), Wait::InVain(odd));
     }
 }

@@ -51,8 +51,8 @@ impl Held {
                 tracing::info!(task = %run.id, "claimed without our knowing; given back");
                 runs::give_back(database, clock, run, me, dialect).await.map(|()| true)
             } else if self.strange.contains(token) {
-                let ending = runs::ending(ORPHANED, "the node lost track of the task");
-                tracing::error!(task = %run.id, "runs without our knowing; orphaned");
+                let ending = runs::ending(ORPHANED, "the node could not write how the task ended");
+                tracing::error!(task = %run.id, "stands as running and is not here; orphaned");
                 database.finish(run, me, &ending, dialect, clock.now()).await.map(|_| true)
             } else {
                 // It may have ended just now.

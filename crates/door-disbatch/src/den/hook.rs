@@ -1,23 +1,25 @@
-//! The program that is run before each pass.
+//! The program that is run before each pass that claims.
 
+use std::future::pending;
 use std::time::Duration;
 
-use windlass_core::launch::{Fence, Input, LaunchSpec, Launched, Launcher};
+use windlass_core::launch::{Fence, Input, LaunchSpec, Launched, Launcher, Running};
 
 use crate::config::Hook;
 
 const TIME_MAX: Duration = Duration::from_secs(10);
 const OUTPUT_BYTES_MAX: usize = 4096;
 
-/// Runs it to its end; the error says what went wrong.
-pub(super) async fn run(
-    hook: &Hook,
-    launcher: &dyn Launcher,
-    fence: &dyn Fence,
-) -> Result<(), String> {
-    let Some(program) = hook.program() else { return Ok(()) };
+/// A hook that runs. It is ended when this is dropped.
+pub(super) struct Started {
+    pub(super) hook: Hook,
+    running: Box<dyn Running>,
+}
+
+/// Nothing when it is no program.
+pub(super) fn start(hook: &Hook, launcher: &dyn Launcher, fence: &dyn Fence) -> Option<Started> {
     let running = launcher.launch(LaunchSpec {
-        program: program.display().to_string(),
+        program: hook.program()?.display().to_string(),
         args: Vec::new(),
         cwd: None,
         env: vec![fence.mark()],
@@ -25,7 +27,21 @@ pub(super) async fn run(
         output_bytes_max: OUTPUT_BYTES_MAX,
         time_limit: Some(TIME_MAX),
     });
-    judge(&running.wait().await)
+    Some(Started { hook: hook.clone(), running })
+}
+
+/// Waits for its end; the error says what went wrong. Without a hook there is never an end.
+pub(super) async fn ended(started: Option<&Started>) -> Result<(), String> {
+    match started {
+        Some(started) => judge(&started.running.wait().await),
+        None => pending().await,
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.running.kill_tree();
+    }
 }
 
 fn judge(launched: &Launched) -> Result<(), String> {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use mongodb::bson::Document;
 use mongodb::bson::oid::ObjectId;
@@ -15,7 +16,7 @@ use super::runs::{Claimed, Runs};
 use super::said::Said;
 use super::turn::Turns;
 use crate::config::{Config, Plugin};
-use crate::database::{Clock, Database, DbError, Owner, Run, token};
+use crate::database::{Clock, Database, DbError, Me, Owner, Run, token};
 use crate::dialect::Dialect;
 use crate::doc::{Limit, Queue, Sort};
 use crate::task::Parts;
@@ -24,6 +25,8 @@ use crate::task::Parts;
 pub(super) const RUNS_MAX: u64 = 10_000;
 /// Claims in one go; the node looks after itself before it goes on.
 const CLAIMS_MAX: usize = 200;
+/// The same as a time, for a database with much to do.
+const GO_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// What a pass works with.
 pub(super) struct Pass<'a> {
@@ -41,8 +44,8 @@ pub(super) struct Pass<'a> {
     pub(super) left: &'a Left,
 }
 
-/// What a foreign node that had this name before has left running: it counts against the limits,
-/// as everything under the name does.
+/// What others that had this name before have left running, foreign nodes and other starts: it
+/// counts against the limits, as everything under the name does.
 #[derive(Debug, Default)]
 pub(super) struct Left {
     count: u64,
@@ -50,15 +53,16 @@ pub(super) struct Left {
 }
 
 impl Left {
-    pub(super) async fn look(
-        database: &Database,
-        seen: &Seen,
-        node: &str,
-    ) -> Result<Left, DbError> {
-        let foreign = |owner: &&Owner| owner.boot.is_none() && owner.node == node;
-        let Some(owner) = seen.owners.iter().find(foreign) else { return Ok(Left::default()) };
-        let by_queue = database.foreign_of(node).await?;
-        Ok(Left { count: owner.claimed + owner.running, by_queue })
+    pub(super) async fn look(database: &Database, seen: &Seen, me: &Me) -> Result<Left, DbError> {
+        let other = |owner: &&Owner| {
+            owner.node == me.node && owner.boot.as_deref() != Some(me.boot.as_str())
+        };
+        let others = seen.owners.iter().filter(other);
+        let count = others.map(|owner| owner.claimed + owner.running).sum();
+        match count {
+            0 => Ok(Left::default()),
+            _ => Ok(Left { count, by_queue: database.left_under(me).await? }),
+        }
     }
 }
 
@@ -79,7 +83,7 @@ impl Pass<'_> {
     ) -> Result<More, DbError> {
         let ids: Vec<ObjectId> = queues.iter().map(|(queue, _)| queue.id).collect();
         let mut open = turns.order(&ids);
-        let mut claims = 0;
+        let (begin, mut claims) = (Instant::now(), 0);
         while !open.is_empty() {
             let mut still = Vec::new();
             for place in open {
@@ -91,14 +95,14 @@ impl Pass<'_> {
                     continue;
                 }
                 let taken = self.take(queue, plugin).await;
-                if !taken_or_told(queue, taken, said)? {
-                    continue;
+                if taken_or_told(queue, taken, said)? {
+                    turns.served(queue.id);
+                    increase.took(queue.id);
+                    still.push(place);
+                    claims += 1;
                 }
-                turns.served(queue.id);
-                increase.took(queue.id);
-                still.push(place);
-                claims += 1;
-                if claims >= CLAIMS_MAX {
+                if claims >= CLAIMS_MAX || begin.elapsed() >= GO_TIME_MAX {
+                    turns.served(queue.id);
                     return Ok(More::Perhaps);
                 }
             }

@@ -78,7 +78,7 @@ impl Runs {
         lock(&self.asked).remove(token);
     }
 
-    /// Claims that were made so long ago do not come any more.
+    /// Claims that were asked for so long ago do not come any more.
     pub(super) fn forget_older(&self, age: Duration) {
         lock(&self.asked).retain(|_, (_, since)| since.elapsed() < age);
     }
@@ -122,8 +122,12 @@ impl Runs {
             }
             // The limit counts a task as long as the database shows it as ours.
             if dialect == Dialect::Released && gone {
-                let dropped = parts.database.hold_drop(id, &run.token).await;
-                report(dropped, &run, "taken from its queue's limit");
+                tokio::select! {
+                    dropped = parts.database.hold_drop(id, &run.token) => {
+                        report(dropped, &run, "taken from its queue's limit");
+                    }
+                    () = ender.given_up() => {}
+                }
             }
             drop(place);
         });

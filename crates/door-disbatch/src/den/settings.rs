@@ -72,17 +72,18 @@ impl Settings {
     }
 }
 
-/// What a running node can change. Who it is, where the database is and how long it may be silent
-/// stay as they were.
+/// What a running node can change. Who it is, where the database is, how long it may be silent,
+/// where its files are and how much it logs stay as they were.
 fn taken_over(old: &Config, mut new: Config) -> Config {
     let fixed = |config: &Config| {
         let times = (config.heartbeat, config.orphan_after, config.orphan_foreign);
-        (config.connection.clone(), config.node.clone(), config.dialect, times)
+        let files = (config.temp_dir.clone(), config.temp_dir_mode, config.log_level);
+        (config.connection.clone(), config.node.clone(), config.dialect, times, files)
     };
     if fixed(old) != fixed(&new) {
         tracing::warn!(
-            "changes of the database, `node`, `dialect`, `heartbeat`, `orphan_after` and \
-             `orphan_foreign` need a restart"
+            "changes of the database, `node`, `dialect`, `heartbeat`, `orphan_after`, \
+             `orphan_foreign`, `temp_dir`, `temp_dir_mode` and the log level need a restart"
         );
     }
     new.connection.clone_from(&old.connection);
@@ -91,6 +92,8 @@ fn taken_over(old: &Config, mut new: Config) -> Config {
     new.heartbeat = old.heartbeat;
     new.orphan_after = old.orphan_after;
     new.orphan_foreign = old.orphan_foreign;
+    new.temp_dir.clone_from(&old.temp_dir);
+    (new.temp_dir_mode, new.log_level) = (old.temp_dir_mode, old.log_level);
     new
 }
 

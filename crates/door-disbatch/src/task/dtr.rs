@@ -99,7 +99,7 @@ pub async fn runner(
 
 fn has_claimed(task: &Document, node: &str, status: i32) -> bool {
     let is_at = task.get("status").and_then(crate::doc::whole) == Some(status.into());
-    let is_ours = crate::doc::at(task, "windlass.boot").is_some_and(|boot| boot.as_str().is_some());
+    let is_ours = crate::database::boot_of_ours(task).is_some();
     is_at && !is_ours && task.get("node").and_then(Bson::as_str) == Some(node)
 }
 

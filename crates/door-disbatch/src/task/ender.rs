@@ -60,7 +60,7 @@ impl Ender {
         *self.why.borrow()
     }
 
-    pub(super) async fn given_up(&self) {
+    pub(crate) async fn given_up(&self) {
         self.given_up.cancelled().await;
     }
 }

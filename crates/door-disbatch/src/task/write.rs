@@ -27,7 +27,11 @@ where
 {
     let mut told = false;
     loop {
-        match ask().await {
+        let answer = tokio::select! {
+            answer = ask() => answer,
+            () = ender.given_up() => return Err(GaveUp),
+        };
+        match answer {
             Err(DbError::Away(reason)) => {
                 if !told {
                     tracing::warn!(reason, "the database is away; what is to be written waits");

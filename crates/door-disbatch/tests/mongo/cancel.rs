@@ -7,7 +7,7 @@ use windlass_door_disbatch::dialect::Dialect;
 use windlass_door_disbatch::doc::Task;
 
 use crate::base::{collection, fresh};
-use crate::harness::{BOTH, at, insert, queue, read, read_queue, status, task};
+use crate::harness::{BOTH, at, insert, me, process, queue, read, read_queue, status, task};
 use crate::proxy::{Fate, Proxy, server_address};
 
 #[tokio::test]
@@ -28,17 +28,22 @@ async fn what_runs_is_asked_to_end_when_it_is_ours() {
     let db = fresh().await;
     let queue = queue(&db, Dialect::Seed, 1).await;
     for was in [-1, 0] {
-        let ours = doc! { "status": was, "node": "n", "windlass": { "boot": "b" } };
+        let boot = doc! { "boot": "b", "node": "n" };
+        let ours = doc! { "status": was, "node": "n", "windlass": boot.clone() };
         let id = task(&db, queue.id, ours).await;
         assert_eq!(db.task_cancel(id, at(3)).await.unwrap(), Cancelled::Asked);
         let asked = read(&db, id).await;
         assert_eq!(asked.get_i32("status").ok(), Some(was));
         assert!(Task::read(&asked).unwrap().cancel);
 
-        let id = task(&db, queue.id, doc! { "status": was, "node": "f" }).await;
-        let before = read(&db, id).await;
-        assert_eq!(db.task_cancel(id, at(3)).await.unwrap(), Cancelled::Foreign);
-        assert_eq!(read(&db, id).await, before);
+        // The second one was put back by hand while ours had it.
+        for windlass in [doc! {}, boot] {
+            let foreign = doc! { "status": was, "node": "f", "windlass": windlass };
+            let id = task(&db, queue.id, foreign).await;
+            let before = read(&db, id).await;
+            assert_eq!(db.task_cancel(id, at(3)).await.unwrap(), Cancelled::Foreign);
+            assert_eq!(read(&db, id).await, before);
+        }
     }
 }
 
@@ -164,13 +169,36 @@ async fn tasks_of_a_queue_are_removed_but_for_those_that_somebody_has() {
 #[tokio::test]
 async fn a_task_that_its_node_has_not_closed_is_not_queued_again() {
     let db = fresh().await;
+    db.node_enter(&me("n", "b"), &process(), at(0)).await.unwrap();
     for dialect in BOTH {
         let queue = queue(&db, dialect, 1).await;
-        let open = doc! { "status": 1, "node": "n", "windlass": { "boot": "b", "run": "r" } };
+        let open = doc! { "boot": "b", "node": "n", "run": "r" };
+        let open = doc! { "status": 1, "node": "n", "windlass": open };
         let id = task(&db, queue.id, open).await;
         let retried = db.task_retry(id, dialect, at(5)).await.unwrap();
         assert_eq!(retried, Retried::Not(Bson::Int32(1)));
         assert_eq!(read(&db, id).await.get_i32("status").unwrap(), 1);
+    }
+}
+
+/// Its node stopped or died before it could be closed: nobody else ever does that.
+#[tokio::test]
+async fn a_task_that_nobody_will_close_any_more_is_queued_again() {
+    let db = fresh().await;
+    db.node_enter(&me("n", "later"), &process(), at(0)).await.unwrap();
+    for dialect in BOTH {
+        let queue = queue(&db, dialect, 1).await;
+        // The second one was put back by hand, and a foreign node has run it since.
+        for (node, boot) in [("n", "b"), ("f", "later")] {
+            let open = doc! { "boot": boot, "node": "n", "run": "r" };
+            let open = doc! { "status": 1, "node": node, "windlass": open };
+            let id = task(&db, queue.id, open).await;
+            let retried = db.task_retry(id, dialect, at(5)).await.unwrap();
+            assert!(matches!(retried, Retried::Queued(_)), "{node}: {retried:?}");
+            let queued = read(&db, id).await;
+            assert_eq!(queued.get_i32("status").unwrap(), -2);
+            assert_eq!(queued.get_document("windlass").unwrap(), &doc! {});
+        }
     }
 }
 

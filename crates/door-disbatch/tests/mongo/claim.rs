@@ -27,7 +27,10 @@ async fn a_claim_sets_node_status_time_and_our_mark() {
         assert_eq!(claimed.get_str("node").ok(), Some("n"));
         assert_eq!(claimed.get_i32("status").ok(), Some(-1));
         assert_eq!(claimed.get_datetime("mtime").ok(), Some(&at(5)));
-        assert_eq!(claimed.get_document("windlass").ok(), Some(&doc! { "boot": "b", "run": "t" }));
+        assert_eq!(
+            claimed.get_document("windlass").ok(),
+            Some(&doc! { "boot": "b", "node": "n", "run": "t" })
+        );
         let run = Run { id, token: "t".to_owned(), attempt: 0 };
         assert_eq!(Run::of(&claimed), Some(run));
     }

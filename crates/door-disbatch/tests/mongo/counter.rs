@@ -70,7 +70,7 @@ async fn the_released_dialect_has_none() {
 }
 
 #[tokio::test]
-async fn they_are_set_where_they_are_null_or_missing() {
+async fn they_are_set_where_they_are_no_numbers() {
     let db = fresh().await;
     let real = Counters { todo: 3, total: 5 };
     for (stored, wanted) in [
@@ -78,6 +78,9 @@ async fn they_are_set_where_they_are_null_or_missing() {
         (doc! { "count_todo": Bson::Null, "count_total": Bson::Null }, (3, 5)),
         (doc! { "count_todo": 9 }, (9, 5)),
         (doc! { "count_total": 9 }, (3, 9)),
+        (doc! { "count_todo": "9", "count_total": 7.0 }, (3, 7)),
+        (doc! { "count_todo": [9], "count_total": {} }, (3, 5)),
+        (doc! { "count_todo": 1.5, "count_total": f64::NAN }, (3, 5)),
     ] {
         let queue = ObjectId::new();
         let mut document = doc! { "_id": queue, "name": queue.to_hex(), "constructor": "X" };
@@ -85,7 +88,8 @@ async fn they_are_set_where_they_are_null_or_missing() {
         insert(&db, "queues", document).await;
         // Nothing can be added to what is not set.
         db.tasks_create(queue, &[], Dialect::Seed, at(0)).await.unwrap();
-        db.counters_fill(queue, real).await.unwrap();
+        let read = read_queue(&db, queue, Dialect::Seed).await;
+        assert!(db.counters_fill(&read, real).await.unwrap());
         let read = read_queue(&db, queue, Dialect::Seed).await;
         assert_eq!((read.count_todo, read.count_total), (Some(wanted.0), Some(wanted.1)));
     }

@@ -94,7 +94,7 @@ impl Dci {
 }
 
 fn ours() -> mongodb::bson::Document {
-    doc! { "status": 0, "node": "n", "windlass": { "boot": "b", "run": "r" } }
+    doc! { "status": 0, "node": "n", "windlass": { "boot": "b", "node": "n", "run": "r" } }
 }
 
 #[tokio::test]

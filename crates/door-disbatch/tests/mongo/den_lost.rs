@@ -6,6 +6,7 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{DateTime, doc};
 use windlass_door_disbatch::database::{Cancelled, Run};
 use windlass_door_disbatch::dialect::Dialect;
+use windlass_test_kit::wait::in_time;
 
 use crate::harness::{BOTH, insert, task};
 use crate::harness_den::{GATED, GOOD, World};
@@ -99,6 +100,62 @@ async fn a_task_whose_end_could_not_be_written_keeps_its_hold() {
     assert_eq!(tokens, [Run::of(&running).unwrap().token]);
 }
 
+/// Nothing of it runs any more, so nobody has to wait until the node is found dead.
+#[tokio::test]
+async fn a_task_whose_end_could_not_be_written_is_orphaned_when_the_node_leaves() {
+    for dialect in BOTH {
+        let world = World::new(dialect, GATED).await;
+        let queue = world.queue(1).await;
+        let id = world.tasks(&queue, 1).await[0];
+        let node = world.start();
+        world.began(id).await;
+        let lost = world.proxy.each(Fate::Lose, |it| it.is_on("findAndModify", "tasks"));
+        world.open(id);
+        lost.met().await;
+        let is_own = |it: &Command| it.is_on("find", "tasks") && it.mentions("windlass.boot");
+        let pass = world.proxy.next(Fate::Hold, is_own);
+        pass.met().await;
+        let leaving = world.proxy.next(Fate::Hold, is_own);
+        world.stop.asked.cancel();
+        world.stop.now.cancel();
+        leaving.met().await;
+        lost.release();
+        leaving.release();
+        in_time("the node ends", node).await.unwrap().unwrap();
+        let orphaned = world.task(id).await;
+        assert_eq!(orphaned.get_i32("status").unwrap(), -6, "{dialect:?}: {orphaned}");
+        assert!(world.read_queue(queue.id).await.holds.is_empty());
+    }
+}
+
+/// They may have changed since, and nobody knows.
+#[tokio::test]
+async fn nothing_is_claimed_by_the_limits_of_a_pass_that_is_long_ago() {
+    let world = World::new(Dialect::Seed, GATED).await;
+    let queue = world.queue(2).await;
+    insert(&world.sure, "nodes", doc! { "node": "here", "maxthreads": 1 }).await;
+    let tasks = world.tasks(&queue, 2).await;
+    world.start();
+    let began = |id: &&ObjectId| world.path(&format!("{id}.began")).exists();
+    world.until("one begins", async || tasks.iter().any(|id| began(&id))).await;
+    let first = *tasks.iter().find(began).unwrap();
+    let second = *tasks.iter().find(|id| **id != first).unwrap();
+    let refused = world.proxy.each(Fate::Refuse, |it| it.is_on("findAndModify", "nodes"));
+    refused.met().await;
+    world.sure.node_set_limit("here", Some(0)).await.unwrap();
+    world.open(first);
+    world.reaches(first, 1).await;
+    refused.more(2).await;
+    assert_eq!(world.status(second).await, -2);
+    refused.release();
+    world.passes(1).await;
+    assert_eq!(world.status(second).await, -2);
+    world.sure.node_set_limit("here", Some(1)).await.unwrap();
+    world.began(second).await;
+    world.open(second);
+    world.reaches(second, 1).await;
+}
+
 /// Between the start in the database and that of the program others may have held the node dead.
 #[tokio::test]
 async fn nothing_is_launched_when_the_lease_is_over_since() {
@@ -176,7 +233,7 @@ async fn slow_questions_keep_no_claim_no_cancel_and_no_dead_node_waiting() {
     world.began(first).await;
     assert_eq!(world.sure.task_cancel(first, DateTime::now()).await.unwrap(), Cancelled::Asked);
     world.reaches(first, -5).await;
-    let dead = doc! { "boot": "dead", "beat": 1_i64, "run": "r" };
+    let dead = doc! { "boot": "dead", "node": "dead", "beat": 1_i64, "run": "r" };
     insert(&world.sure, "nodes", doc! { "node": "dead", "windlass": dead.clone() }).await;
     let lost = doc! { "status": 0, "node": "dead", "windlass": dead };
     let lost = task(&world.sure, queue.id, lost).await;
@@ -185,6 +242,22 @@ async fn slow_questions_keep_no_claim_no_cancel_and_no_dead_node_waiting() {
     world.began(second).await;
     world.open(second);
     world.reaches(second, 1).await;
+}
+
+/// However much there is to do: who only claims would never see who has fallen silent.
+#[tokio::test]
+async fn a_node_with_a_backlog_finds_a_dead_node() {
+    for dialect in BOTH {
+        let world = World::new(dialect, GOOD).await;
+        let queue = world.queue(50).await;
+        world.tasks(&queue, 1500).await;
+        world.proxy.each(Fate::Slow, is_claim);
+        world.start_with(0.5, 3.0);
+        let dead = left_by(&world, "dead").await;
+        world.reaches(dead, -6).await;
+        let waits = world.sure.claimable(&queue).await.unwrap();
+        assert!(waits, "{dialect:?}: it was found only when nothing was left to do");
+    }
 }
 
 /// Although the database shows it as running, nothing of it was ever started.
@@ -206,7 +279,7 @@ async fn a_task_that_was_never_started_is_given_back_however_long_it_takes() {
 
 /// The task of a node that is gone.
 async fn left_by(world: &World, node: &str) -> ObjectId {
-    let ours = doc! { "boot": format!("boot of {node}"), "run": "r" };
+    let ours = doc! { "boot": format!("boot of {node}"), "node": node, "run": "r" };
     task(&world.sure, ObjectId::new(), doc! { "status": 0, "node": node, "windlass": ours }).await
 }
 

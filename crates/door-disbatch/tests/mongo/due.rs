@@ -90,6 +90,6 @@ async fn statuses_of_those_that_exist() {
         ObjectId::new(),
     );
     let statuses = db.task_statuses(&[one, odd, missing, one]).await.unwrap();
-    assert_eq!(statuses, HashMap::from([(one, 1)]));
+    assert_eq!(statuses, HashMap::from([(one, Some(1)), (odd, None)]));
     assert!(db.task_statuses(&[]).await.unwrap().is_empty());
 }

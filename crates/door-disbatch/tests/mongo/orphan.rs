@@ -1,6 +1,6 @@
 //! Tasks of nodes that are gone.
 
-use mongodb::bson::{Bson, DateTime, doc};
+use mongodb::bson::{Bson, DateTime, Document, doc};
 use windlass_door_disbatch::database::{Entered, Owner};
 use windlass_door_disbatch::dialect::Dialect;
 use windlass_door_disbatch::doc::{Node, Queue};
@@ -34,6 +34,8 @@ async fn a_dead_start_loses_its_tasks_its_holds_and_its_name() {
     assert!(db.hold_take(&queue, 0, "h1", &dead).await.unwrap());
     assert!(db.hold_take(&queue, 0, "h2", &me("m", "c")).await.unwrap());
 
+    let beat = Some(Bson::Int64(at(0).timestamp_millis()));
+    assert!(db.node_bury("n", "b", &beat).await.unwrap());
     assert_eq!(db.orphan_ours("n", "b", at(9)).await.unwrap(), 4);
     for (was, id) in of_it {
         let task = read(&db, id).await;
@@ -92,15 +94,18 @@ async fn of_a_foreign_node_only_old_claims_are_orphaned() {
             kept.push((status, task(&db, queue.id, of(status, "f")).await));
         }
         let mut ours = of(-1, "f");
-        ours.insert("windlass", doc! { "boot": "b" });
-        kept.push((-1, task(&db, queue.id, ours).await));
+        ours.insert("windlass", doc! { "boot": "b", "node": "f" });
+        kept.push((-1, task(&db, queue.id, ours.clone()).await));
+        // It was put back by hand while ours had it.
+        ours.insert("windlass", doc! { "boot": "b", "node": "n" });
+        gone.push(task(&db, queue.id, ours).await);
     }
     for mtime in not_old {
         let fresh = doc! { "status": -1, "node": "f", "mtime": mtime };
         kept.push((-1, task(&db, queue.id, fresh).await));
     }
     let orphaned = db.orphan_foreign_claimed("f", at(-300), at(0)).await.unwrap();
-    assert_eq!(orphaned, 5);
+    assert_eq!(orphaned, 10);
     for id in gone {
         let task = read(&db, id).await;
         assert_eq!(
@@ -121,10 +126,12 @@ async fn running_tasks_of_a_foreign_node_only_when_asked() {
     for was in STATUSES {
         tasks.push((was, task(&db, queue.id, doc! { "status": was, "node": "f" }).await));
     }
-    let ours = doc! { "status": 0, "node": "f", "windlass": { "boot": "b" } };
-    let ours = task(&db, queue.id, ours).await;
+    let with = |windlass: Document| doc! { "status": 0, "node": "f", "windlass": windlass };
+    let ours = task(&db, queue.id, with(doc! { "boot": "b", "node": "f" })).await;
+    // It was put back by hand while ours had it.
+    tasks.push((0, task(&db, queue.id, with(doc! { "boot": "b", "node": "n" })).await));
     let other = task(&db, queue.id, doc! { "status": 0, "node": "g" }).await;
-    assert_eq!(db.orphan_foreign_running("f", at(0)).await.unwrap(), 1);
+    assert_eq!(db.orphan_foreign_running("f", at(0)).await.unwrap(), 2);
     for (was, id) in tasks {
         assert_eq!(status(&db, id).await, if was == 0 { -6 } else { was });
     }
@@ -161,10 +168,13 @@ async fn everybody_who_has_tasks_is_known() {
     let queue = queue(&db, Dialect::Seed, 9).await;
     for status in STATUSES {
         task(&db, queue.id, doc! { "status": status, "node": "f" }).await;
-        let ours = doc! { "boot": "b" };
+        let ours = doc! { "boot": "b", "node": "n" };
         task(&db, queue.id, doc! { "status": status, "node": "n", "windlass": ours }).await;
     }
-    task(&db, queue.id, doc! { "status": 0, "node": "n", "windlass": { "boot": "c" } }).await;
+    let ours = doc! { "boot": "c", "node": "n" };
+    task(&db, queue.id, doc! { "status": 0, "node": "n", "windlass": ours.clone() }).await;
+    // It was put back by hand while ours had it.
+    task(&db, queue.id, doc! { "status": 0, "node": "f", "windlass": ours }).await;
     for node in [Bson::Null, Bson::Int32(-1), Bson::from(doc! {})] {
         task(&db, queue.id, doc! { "status": 0, "node": node }).await;
     }
@@ -176,6 +186,6 @@ async fn everybody_who_has_tasks_is_known() {
         claimed,
         running,
     };
-    let wanted = [owner("f", None, 1, 1), owner("n", Some("b"), 1, 1), owner("n", Some("c"), 0, 1)];
+    let wanted = [owner("f", None, 1, 2), owner("n", Some("b"), 1, 1), owner("n", Some("c"), 0, 1)];
     assert_eq!(owners, wanted);
 }

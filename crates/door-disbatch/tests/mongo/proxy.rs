@@ -11,10 +11,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use windlass_door_disbatch::database::Database;
-use windlass_test_kit::wait::in_time;
+use windlass_test_kit::wait::{in_time, pause};
 
 /// A number of the server's for an error that is nobody's fault but the command's.
 const BAD_VALUE: i32 = 2;
+
+/// How slow a command is that takes its time.
+const SLOW_PAUSES: usize = 4;
 
 /// What becomes of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +32,8 @@ pub(crate) enum Fate {
     Silence,
     /// It waits here until it is released, and nothing breaks.
     Hold,
+    /// It takes its time, as on a server with much to do.
+    Slow,
     /// The connection breaks at once; the server gets it when it is released.
     Late,
     /// The server is said to refuse it.
@@ -199,6 +204,11 @@ impl Proxy {
                 Fate::Lose => break,
                 Fate::Silence => std::future::pending().await,
                 Fate::Hold => released(rule.as_deref()).await,
+                Fate::Slow => {
+                    for _ in 0..SLOW_PAUSES {
+                        pause().await;
+                    }
+                }
                 Fate::Late => {
                     back.close().await;
                     released(rule.as_deref()).await;

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use mongodb::bson::doc;
 use serde_json::{Value, json};
 
-use crate::harness::{Home, in_both, run, until, windlass};
+use crate::harness::{Home, in_both, is_alive, run, short_lease, until, until_some, windlass};
 
 #[test]
 fn comments_and_trailing_commas_are_read() {
@@ -183,8 +183,36 @@ fn a_program_may_be_run_before_every_pass() {
     fs::write(&hook, format!("#!/bin/sh\necho x >> {}\n", count.display())).unwrap();
     fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
     let _den = home.den_with("one", json!({"pre_hook": {"name": hook}}));
-    home.passes("one", 2);
-    assert!(fs::read_to_string(&count).unwrap().lines().count() >= 3);
+    let runs = || fs::read_to_string(&count).unwrap_or_default().lines().count();
+    until("it is run again and again", || runs() >= 3);
+}
+
+#[test]
+fn nothing_is_claimed_while_the_hook_runs() {
+    in_both(|home| {
+        let task = home.add(home.line(&home.ok(), 5), 1)[0];
+        let waits = "echo $$ > \"$home/hook\"; until [ -e \"$home/go\" ]; do sleep 0.05; done";
+        let hook = home.program(waits);
+        let _den = home.den_with("one", json!({"pre_hook": {"name": hook}}));
+        let pid = || fs::read_to_string(home.path("hook")).ok()?.trim().parse().ok();
+        let pid = until_some("the hook runs", pid);
+        home.passes("one", 1);
+        let status = home.status(task);
+        assert!(status == -2 || !is_alive(pid), "{status}");
+        fs::write(home.path("go"), "").unwrap();
+        home.reaches(task, 1);
+    });
+}
+
+/// Who would only look between two runs of such a hook would never see who has fallen silent.
+#[test]
+fn a_slow_hook_keeps_no_dead_node_from_being_found() {
+    let home = Home::seed();
+    let hook = home.program("sleep 8");
+    let mut keys = short_lease();
+    keys["pre_hook"] = json!({"name": hook});
+    let _den = home.den_with("one", keys);
+    home.outlasts_a_lease("one");
 }
 
 #[test]
@@ -192,8 +220,8 @@ fn a_hook_that_fails_ends_the_node_only_when_it_is_fatal() {
     let home = Home::seed();
     let hook = |fatal: bool| json!({"pre_hook": {"name": "/bin/false", "fatal": fatal}});
     let mut den = home.den_with("one", hook(false));
-    home.passes("one", 1);
-    assert!(den.alive() && den.console().contains("/bin/false"), "{}", den.console());
+    until("it is told", || den.console().contains("/bin/false"));
+    assert!(den.alive());
     let mut fatal = home.den_unentered("two", hook(true));
     assert!(!fatal.ended().success());
     assert!(fatal.console().contains("/bin/false"), "{}", fatal.console());

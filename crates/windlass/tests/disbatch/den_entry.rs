@@ -161,6 +161,16 @@ fn two_processes_never_have_the_same_name() {
 }
 
 #[test]
+fn the_name_of_a_dead_node_is_taken_over_whatever_its_entry_lacks() {
+    in_both(|home| {
+        home.den("one").kill();
+        let beat = doc! {"$unset": {"windlass.beat": ""}};
+        home.mongo.update_many("nodes", doc! {"node": "one"}, beat);
+        let _again = home.den("one");
+    });
+}
+
+#[test]
 fn the_indexes_are_made() {
     in_both(|home| {
         home.queue("one");

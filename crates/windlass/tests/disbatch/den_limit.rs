@@ -125,6 +125,27 @@ fn what_runs_under_a_nodes_name_counts_against_its_limit() {
     });
 }
 
+/// Until somebody holds that start dead, what it had may run.
+#[test]
+fn what_another_start_of_a_node_has_counts_against_its_limits() {
+    in_both(|home| {
+        limited(&home, "one", 3);
+        let (queue, other) = (home.line(&home.gated(), 9), home.line(&home.gated(), 1));
+        let before = doc! {"boot": "before", "node": "one", "run": "r"};
+        let left = doc! {"node": "one", "windlass": before};
+        let left = [-1, 0].map(|status| home.task_with(other, status, left.clone()));
+        let tasks = home.add(queue, 3);
+        let held = home.add(other, 1);
+        let _den = home.den("one");
+        settles(&home, "one", &tasks, 1);
+        home.mongo.set("tasks", left[0], doc! {"status": 1});
+        settles(&home, "one", &tasks, 2);
+        if home.dialect == Dialect::Seed {
+            assert_eq!(begun(&home, &held), 0);
+        }
+    });
+}
+
 /// In the seed the limit of a queue is for each node: what runs elsewhere does not count.
 #[test]
 fn what_runs_under_a_nodes_name_counts_against_the_limit_of_its_queue() {

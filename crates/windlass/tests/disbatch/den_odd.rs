@@ -234,7 +234,7 @@ fn odd_fields_of_ours_in_entries_hide_no_dead_node() {
             own.insert("boot", &boot);
             let entry = doc! {"node": &node, "timestamp": DateTime::now(), "windlass": own};
             home.mongo.insert("nodes", entry);
-            let held = doc! {"node": &node, "windlass": {"boot": &boot, "run": "r"}};
+            let held = doc! {"node": &node, "windlass": {"boot": &boot, "node": &node, "run": "r"}};
             dead.push(home.task_with(queue, 0, held));
         }
         // How long they may be silent is theirs to say, if it is a time.

@@ -127,6 +127,22 @@ fn foreign_running_tasks_are_never_orphaned() {
     });
 }
 
+/// It was put back by hand while one of ours had it, and kept the marks of that.
+#[test]
+fn a_task_that_one_of_ours_had_before_stays_with_a_living_foreign_node() {
+    in_both(|home| {
+        let queue = home.line(&home.ok(), 5);
+        let _beating = Beating::start(&home, "living", 0);
+        let before = doc! {"boot": "gone", "node": "before", "run": "r"};
+        let tasks = [-1, 0].map(|status| {
+            home.task_with(queue, status, doc! {"node": "living", "windlass": before.clone()})
+        });
+        let _den = home.den_with("one", short_lease());
+        home.outlasts_a_lease("one");
+        assert_eq!(tasks.map(|task| home.status(task)), [-1, 0]);
+    });
+}
+
 #[test]
 fn running_tasks_of_silent_foreign_nodes_are_orphaned_when_the_config_says_so() {
     in_both(|home| {

@@ -63,9 +63,9 @@ fn a_file_that_cannot_be_read_any_more_is_told_and_the_former_settings_stay() {
     assert!(den.alive());
 }
 
-/// Who a node is and where its database is does not change while it runs.
+/// Who a node is, where its database and its files are does not change while it runs.
 #[test]
-fn another_name_in_the_file_needs_a_restart() {
+fn another_name_or_place_in_the_file_needs_a_restart() {
     let home = Home::seed();
     let queue = home.line(&home.ok(), 5);
     let config = home.den_config("one");
@@ -74,6 +74,9 @@ fn another_name_in_the_file_needs_a_restart() {
     home.entered("one", &mut den);
     rewrite(&file, &with(&config, "node", json!("other")).to_string());
     until("it is told", || den.console().contains("restart"));
+    let told = den.console().len();
+    rewrite(&file, &with(&config, "temp_dir", json!(home.path("elsewhere"))).to_string());
+    until("it is told", || den.console()[told..].contains("restart"));
     let task = home.add(queue, 1)[0];
     home.reaches(task, 1);
     home.passes("one", 1);

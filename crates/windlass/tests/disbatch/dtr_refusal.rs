@@ -30,7 +30,7 @@ fn a_task_that_is_not_claimed_for_it_is_left_as_it_is() {
         for fields in [
             doc! {"node": "elsewhere"},
             doc! {"node": home.dialect.nobody()},
-            doc! {"node": NODE, "windlass": {"boot": "b", "run": "r"}},
+            doc! {"node": NODE, "windlass": {"boot": "b", "node": NODE, "run": "r"}},
             doc! {"node": NODE, "status": "-1"},
             doc! {"node": NODE, "status": Bson::Null},
         ] {

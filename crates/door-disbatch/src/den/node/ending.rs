@@ -1,9 +1,12 @@
-//! How far the end of a node is.
+//! How far the end of a node is, and what does not have to wait for it.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
 
+use crate::den::Stop;
 use crate::den::runs::Runs;
 use crate::task::Why;
 
@@ -12,6 +15,15 @@ const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
 /// The same when it is told to stop at once.
 const HURRY_TIME_MAX: Duration = Duration::from_secs(3);
 
+/// What brings the end nearer, and what it does to the tasks.
+pub(super) struct Signals<'a> {
+    pub(super) stop: &'a Stop,
+    pub(super) lost: &'a CancellationToken,
+    pub(super) runs: &'a Runs,
+    /// How long tasks may go on when the node is asked to stop.
+    pub(super) stop_timeout: Duration,
+}
+
 #[derive(Default)]
 pub(super) struct Ending {
     /// Nothing more is claimed; it is over when nothing runs.
@@ -19,18 +31,66 @@ pub(super) struct Ending {
     pub(super) stopped: bool,
     pub(super) hurried: bool,
     pub(super) lost: bool,
-    pub(super) end_at: Option<Instant>,
-    pub(super) give_up_at: Option<Instant>,
+    end_at: Option<Instant>,
+    give_up_at: Option<Instant>,
 }
 
 impl Ending {
+    /// Waits for the next step towards the end, and takes it. True: whatever else is under way is
+    /// not waited for.
+    pub(super) async fn next(&mut self, signals: &Signals<'_>) -> bool {
+        let Signals { stop, lost, runs, stop_timeout } = signals;
+        tokio::select! {
+            biased;
+            () = stop.now.cancelled(), if !self.hurried => self.hurry(runs),
+            () = lost.cancelled(), if !self.lost => {
+                (self.lost, self.began) = (true, true);
+                runs.end_all(Why::Fenced);
+            }
+            () = stop.asked.cancelled(), if !self.stopped => {
+                tracing::info!(running = runs.count(), "stopping");
+                self.stop(*stop_timeout);
+                // A claim that is under way is soon known, and given back the better for it.
+                return false;
+            }
+            () = until(self.end_at) => {
+                self.end_at = None;
+                runs.end_all(Why::Stopped);
+            }
+            () = until(self.give_up_at) => {
+                self.give_up_at = None;
+                runs.give_up();
+            }
+            () = runs.ended.notified(), if self.began => return runs.count() == 0,
+        }
+        true
+    }
+
+    /// Does something that may be left half done. Nothing: the end could not wait for it.
+    pub(super) async fn beside<T>(
+        &mut self,
+        signals: &Signals<'_>,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return Some(done),
+                leave = self.next(signals) => if leave {
+                    return None;
+                },
+            }
+        }
+    }
+
     pub(super) fn stop(&mut self, time: Duration) {
         (self.began, self.stopped) = (true, true);
         self.end_at = Some(Instant::now() + time);
         self.give_up_at = Some(Instant::now() + time + WRITE_TIME_MAX);
     }
 
-    pub(super) fn hurry(&mut self, runs: &Runs) {
+    fn hurry(&mut self, runs: &Runs) {
         (self.began, self.stopped, self.hurried) = (true, true, true);
         self.end_at = None;
         self.give_up_at = Some(Instant::now() + HURRY_TIME_MAX);
@@ -39,9 +99,79 @@ impl Ending {
 }
 
 /// Never, when there is no such moment.
-pub(super) async fn until(at: Option<Instant>) {
+async fn until(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+
+    struct Node {
+        stop: Stop,
+        lost: CancellationToken,
+        runs: Runs,
+    }
+
+    impl Node {
+        fn new() -> Node {
+            Node { stop: Stop::default(), lost: CancellationToken::new(), runs: Runs::default() }
+        }
+
+        /// How long something is waited for that never ends.
+        async fn waits(&self, ending: &mut Ending) -> Duration {
+            let (stop, lost, runs) = (&self.stop, &self.lost, &self.runs);
+            let signals = Signals { stop, lost, runs, stop_timeout: STOP_TIMEOUT };
+            let begin = Instant::now();
+            assert_eq!(ending.beside(&signals, pending::<()>()).await, None);
+            begin.elapsed()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_waits_for_nothing_longer_than_it_may_take() {
+        let (node, mut ending) = (Node::new(), Ending::default());
+        node.stop.asked.cancel();
+        assert_eq!(node.waits(&mut ending).await, STOP_TIMEOUT);
+        assert_eq!(node.waits(&mut ending).await, WRITE_TIME_MAX);
+        assert!(ending.began && ending.stopped && !ending.hurried);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_signal_and_a_lost_name_wait_for_nothing() {
+        let (node, mut ending) = (Node::new(), Ending::default());
+        node.stop.asked.cancel();
+        node.stop.now.cancel();
+        assert_eq!(node.waits(&mut ending).await, Duration::ZERO);
+        assert_eq!(node.waits(&mut ending).await, HURRY_TIME_MAX);
+        let (node, mut ending) = (Node::new(), Ending::default());
+        node.lost.cancel();
+        assert_eq!(node.waits(&mut ending).await, Duration::ZERO);
+        assert!(ending.lost && ending.began && !ending.stopped);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn when_nothing_runs_any_more_nothing_is_waited_for() {
+        let (node, mut ending) = (Node::new(), Ending::default());
+        node.stop.asked.cancel();
+        node.runs.ended.notify_one();
+        assert_eq!(node.waits(&mut ending).await, Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_ends_in_time_is_done() {
+        let (node, mut ending) = (Node::new(), Ending::default());
+        node.stop.asked.cancel();
+        let (stop, lost, runs) = (&node.stop, &node.lost, &node.runs);
+        let signals = Signals { stop, lost, runs, stop_timeout: STOP_TIMEOUT };
+        let work = async { tokio::time::sleep(STOP_TIMEOUT / 2).await };
+        assert_eq!(ending.beside(&signals, work).await, Some(()));
     }
 }

@@ -5,6 +5,7 @@
 //!   ▲        └─ the name is lost: everything ends, another boot ─┐
 //!   └────────────────────────────────────────────────────────────┘
 //! ```
+//! A hook runs beside that: the pass behind its end claims, and those meanwhile do not.
 
 mod ending;
 mod steps;
@@ -12,17 +13,18 @@ mod steps;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::bson::Document;
+use mongodb::bson::{Bson, Document};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use windlass_core::launch::{Fence, Launcher};
 
-use self::ending::{Ending, until};
+use self::ending::{Ending, Signals};
 use super::entry::{AbortOnDrop, Entrance, Term, idle};
 use super::held::{Held, drop_stray_holds};
 use super::limit::Increase;
+use super::liveness::Sign;
 use super::orphan::{Watch, bury, holds};
 use super::pass::Left;
 use super::plugins::Programs;
@@ -32,12 +34,12 @@ use super::settings::Settings;
 use super::start::Ready;
 use super::tend::{View, tend};
 use super::turn::Turns;
-use super::{Stop, Tools, here};
+use super::{Stop, Tools, here, hook};
 use crate::config::{Config, Plugin, plugin_file};
 use crate::database::{Clock, Database, DbError, Me};
 use crate::dialect::Dialect;
 use crate::doc::{self, Limit, Queue};
-use crate::task::{Parts, Temp, Why};
+use crate::task::{Parts, Temp};
 
 const PASS_TIME: Duration = Duration::from_secs(1);
 /// How long the node may take to give back what is left of it.
@@ -179,13 +181,13 @@ impl Node {
 
     /// The boot and the beat of an entry whose node has certainly died on this machine, together
     /// with its fence. What it left running is ended.
-    async fn left_behind(&self, entry: &Document) -> Option<(String, Option<mongodb::bson::Bson>)> {
+    async fn left_behind(&self, entry: &Document) -> Option<(String, Sign)> {
         let node = doc::Node::read(entry).ok()?;
         let here = !self.entrance.host.is_empty() && node.host? == self.entrance.host;
         let dead = !here::is_alive(node.pid?) && !node.fence.is_some_and(here::is_alive);
         let boot = node.boot.filter(|_| here && dead)?;
         self.end_left_by(mark_of(&boot)).await;
-        Some((boot, doc::at(entry, "windlass.beat").cloned()))
+        Some((boot, Some(doc::at(entry, "windlass.beat").cloned().unwrap_or(Bson::Null))))
     }
 
     /// Ends what carries a mark although nobody knows it any more.
@@ -202,46 +204,48 @@ impl Node {
         let _tending = AbortOnDrop::new(tokio::spawn(tending));
         let mut pass_at = interval(PASS_TIME);
         pass_at.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // Whatever was seen under another boot is long ago.
+        self.served.clear();
+        let runs = self.runs.clone();
         let mut ending = Ending::default();
+        let mut hook: Option<hook::Started> = None;
         let mut failed = Ok(());
-        while !(ending.began && self.runs.count() == 0) {
-            let ended = Arc::clone(&self.runs.ended);
-            tokio::select! {
-                () = stop.now.cancelled(), if !ending.hurried => {
-                    ending.hurry(&self.runs);
-                }
-                () = term.lost.cancelled(), if !ending.lost => {
-                    (ending.lost, ending.began) = (true, true);
-                    self.runs.end_all(Why::Fenced);
-                }
-                () = stop.asked.cancelled(), if !ending.stopped => {
-                    let time = self.settings.config.stop_timeout;
-                    tracing::info!(running = self.runs.count(), "stopping");
-                    ending.stop(time);
-                }
-                () = until(ending.end_at) => {
-                    ending.end_at = None;
-                    self.runs.end_all(Why::Stopped);
-                }
-                () = until(ending.give_up_at) => {
-                    ending.give_up_at = None;
-                    self.runs.give_up();
-                }
-                _ = pass_at.tick() => {
-                    let fresh = !ending.began;
-                    tokio::select! {
-                        result = self.pass(term, fresh) => if result.is_err() && !ending.began {
-                            ending.stop(self.settings.config.stop_timeout);
-                            failed = result;
-                        },
-                        () = stop.now.cancelled(), if !ending.hurried => {}
-                    }
-                }
-                () = ended.notified(), if !ending.began => {
-                    let claimed = self.claim(term).await;
-                    self.note(claimed);
-                }
+        while !(ending.began && runs.count() == 0) {
+            let stop_timeout = self.settings.config.stop_timeout;
+            let signals = Signals { stop, lost: &term.lost, runs: &runs, stop_timeout };
+            if ending.began {
+                hook = None;
             }
+            // Whatever there is to claim, the node looks after itself and others first.
+            let fresh = tokio::select! {
+                biased;
+                _ = ending.next(&signals) => continue,
+                said = hook::ended(hook.as_ref()) => match self.heed(hook.take(), said) {
+                    Ok(()) => true,
+                    Err(why) => {
+                        ending.stop(stop_timeout);
+                        failed = Err(why);
+                        continue;
+                    }
+                },
+                _ = pass_at.tick(), if !ending.hurried => {
+                    let idle = !ending.began && hook.is_none();
+                    if idle {
+                        hook = self.start_hook();
+                        if hook.is_some() {
+                            continue;
+                        }
+                    }
+                    idle
+                }
+                () = runs.ended.notified(), if !ending.began && hook.is_none() => {
+                    if let Some(claimed) = ending.beside(&signals, self.claim(term)).await {
+                        self.note(claimed);
+                    }
+                    continue;
+                }
+            };
+            ending.beside(&signals, self.pass(term, fresh)).await;
         }
         if ending.lost && !ending.stopped {
             return Ok(Over::Lost);
@@ -256,6 +260,8 @@ impl Node {
         let leave = async {
             let (clock, runs) = (&self.clock, &self.runs);
             let (me, dialect) = (&term.me, self.dialect);
+            // Nothing runs any more: what stands as running could not be written.
+            self.held.compare(&database, clock, me, runs, dialect).await?;
             let compared = self.held.compare(&database, clock, me, runs, dialect).await?;
             let holds = holds(&database.queues().await?);
             drop_stray_holds(&database, &holds, me, runs, &compared.standing).await?;

@@ -1,7 +1,7 @@
 //! What a node does each second, step by step.
 
 use super::{Node, parts};
-use crate::database::DbError;
+use crate::database::{DbError, OPERATION_TIME_MAX};
 use crate::den::entry::Term;
 use crate::den::held::drop_stray_holds;
 use crate::den::hook;
@@ -15,22 +15,31 @@ use crate::dialect::Dialect;
 use crate::doc::{self, Limit, Queue};
 
 impl Node {
-    /// Everything that is done each second. The error is a hook's that says that the node must
-    /// end.
-    pub(super) async fn pass(&mut self, term: &Term, fresh: bool) -> Result<(), String> {
-        if fresh {
-            self.run_hook().await?;
-        }
+    /// Everything that is done each second.
+    pub(super) async fn pass(&mut self, term: &Term, fresh: bool) {
         match self.steps(term, fresh).await {
             Ok(()) => self.well(),
-            Err(error) => self.complain(&error),
+            Err(error) => {
+                // Limits that nobody knows any more are none to claim by.
+                self.served.clear();
+                self.complain(&error);
+            }
         }
-        Ok(())
     }
 
-    async fn run_hook(&mut self) -> Result<(), String> {
-        let Some(hook) = &self.settings.config.pre_hook else { return Ok(()) };
-        match hook::run(hook, &*self.launcher, &*self.fence).await {
+    /// The hook that has to end before anything is claimed, if there is one.
+    pub(super) fn start_hook(&self) -> Option<hook::Started> {
+        hook::start(self.settings.config.pre_hook.as_ref()?, &*self.launcher, &*self.fence)
+    }
+
+    /// What a hook has said. The error says that the node must end.
+    pub(super) fn heed(
+        &mut self,
+        hook: Option<hook::Started>,
+        said: Result<(), String>,
+    ) -> Result<(), String> {
+        let Some(hook) = hook.as_ref().map(|started| &started.hook) else { return Ok(()) };
+        match said {
             Ok(()) => {
                 if self.said.is_over("hook") {
                     tracing::info!(hook = hook.name, "the hook before each pass is well again");
@@ -53,7 +62,7 @@ impl Node {
         let queues = pass::readable(&seen.queues, self.dialect, &mut self.said);
         self.update_entry(term, &queues).await?;
         let (database, clock, runs) = (self.database.clone(), self.clock.clone(), &self.runs);
-        runs.forget_older(self.settings.config.orphan_after);
+        runs.forget_older(self.settings.config.orphan_after + OPERATION_TIME_MAX);
         let compared = self.held.compare(&database, &clock, &term.me, runs, self.dialect).await;
         if let (Ok(compared), Dialect::Released) = (&compared, self.dialect) {
             let (me, standing) = (&term.me, &compared.standing);
@@ -62,7 +71,7 @@ impl Node {
         }
         self.tolerate("its own tasks", compared.and_then(|compared| compared.refused))?;
         let (node, boot) = (term.me.node.as_str(), Some(term.me.boot.as_str()));
-        self.left = Left::look(&database, &seen, node).await?;
+        self.left = Left::look(&database, &seen, &term.me).await?;
         let cleared = self.watch.clear(&database, &seen, node, boot, clock.now()).await;
         self.tolerate("orphaned tasks", cleared)?;
         if !fresh {

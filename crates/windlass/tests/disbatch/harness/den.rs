@@ -178,7 +178,7 @@ impl Home {
         let boot = format!("silent-{:08x}", fastrand::u32(..));
         let own = doc! {"boot": &boot, "beat": 1, "orphan_after": SHORT_LEASE, "host": "elsewhere"};
         self.mongo.insert("nodes", doc! {"node": &boot, "windlass": own});
-        let held = doc! {"node": &boot, "windlass": {"boot": &boot, "run": "r"}};
+        let held = doc! {"node": &boot, "windlass": {"boot": &boot, "node": &boot, "run": "r"}};
         let silent = self.task_with(self.line("/not/listed", 1), 0, held);
         self.reaches(silent, -6);
         self.passes(name, 1);
