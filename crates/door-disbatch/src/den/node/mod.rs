@@ -239,13 +239,14 @@ impl Node {
                     idle
                 }
                 () = runs.ended.notified(), if !ending.began && hook.is_none() => {
-                    if let Some(claimed) = ending.beside(&signals, self.claim(term)).await {
+                    let claiming = Box::pin(self.claim(term));
+                    if let Some(claimed) = ending.beside(&signals, claiming).await {
                         self.note(claimed);
                     }
                     continue;
                 }
             };
-            ending.beside(&signals, self.pass(term, fresh)).await;
+            ending.beside(&signals, Box::pin(self.pass(term, fresh))).await;
         }
         if ending.lost && !ending.stopped {
             return Ok(Over::Lost);
