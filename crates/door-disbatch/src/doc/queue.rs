@@ -19,7 +19,7 @@ pub struct Queue {
     pub priorities: bool,
     /// What nodes of ours have taken of the limit, in the order in which they took it.
     pub holds: Vec<Hold>,
-    /// The seed's counters; nothing when they are still to be set.
+    /// The seed's counters; nothing when they are still to be set. Nobody can add to a text.
     pub count_todo: Option<i64>,
     pub count_total: Option<i64>,
 }
@@ -66,6 +66,9 @@ impl Queue {
     pub fn read(document: &Document, dialect: Dialect) -> Result<Self, Odd> {
         let ours = ours(document)?;
         let (limit, limit_stored) = read_limit(document, dialect)?;
+        let counter = |field: &str| {
+            document.get(field).filter(|value| value.as_str().is_none()).and_then(whole)
+        };
         Ok(Self {
             id: object_id(document, "_id")?,
             name: text(document, "name")?,
@@ -75,8 +78,8 @@ impl Queue {
             sort: Sort::read(document.get("sort")),
             priorities: ours.get("priorities") == Some(&Bson::Boolean(true)),
             holds: read_holds(&ours)?,
-            count_todo: document.get("count_todo").and_then(whole),
-            count_total: document.get("count_total").and_then(whole),
+            count_todo: counter("count_todo"),
+            count_total: counter("count_total"),
         })
     }
 }
