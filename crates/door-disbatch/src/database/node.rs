@@ -32,8 +32,7 @@ pub struct Process {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entered {
-    /// The entry is ours; this is how it stands now.
-    Mine(Document),
+    Mine,
     /// Another start has the name; this is its entry.
     Taken(Document),
 }
@@ -63,8 +62,8 @@ impl Database {
             "$or": [{ "windlass.boot": no_boot() }, { "windlass.boot": &me.boot }],
         };
         for _ in 0..ENTER_TRIES_MAX {
-            if let Some(mine) = self.node_seize(free.clone(), me, process, now).await? {
-                return Ok(Entered::Mine(mine));
+            if self.node_seize(free.clone(), me, process, now).await? {
+                return Ok(Entered::Mine);
             }
             if let Some(taken) =
                 self.one(self.nodes_collection().find_one(doc! { "node": &me.node })).await?
@@ -90,12 +89,11 @@ impl Database {
         me: &Me,
         process: &Process,
         now: DateTime,
-    ) -> Result<Option<Document>, DbError> {
+    ) -> Result<bool, DbError> {
         let fields = process_fields(me, process, now);
         let update = doc! { "$set": { "timestamp": now, "windlass": fields } };
         let nodes = self.nodes_collection();
-        self.one(nodes.find_one_and_update(filter, update).return_document(ReturnDocument::After))
-            .await
+        Ok(self.one(nodes.find_one_and_update(filter, update)).await?.is_some())
     }
 
     /// The sign of life that every program understands, and the seed's report on its queues.

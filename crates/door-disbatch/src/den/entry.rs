@@ -89,7 +89,7 @@ impl Entrance {
         let (sent, process) = (here::boot_time(), self.process());
         match self.database.node_enter(me, &process, self.clock.now()).await? {
             Entered::Taken(entry) => Ok(Err(entry)),
-            Entered::Mine(_) => {
+            Entered::Mine => {
                 self.fence.tick(sent);
                 Ok(Ok(Term::new(self.clone(), me.clone(), sent, process.fence)))
             }
@@ -206,7 +206,7 @@ impl Term {
         let now = self.entrance.clock.now();
         let entered = self.entrance.database.node_enter(&self.me, &process, now).await?;
         let fresh = lock(&self.lease).is_fresh(here::boot_time().0);
-        let mine = matches!(entered, Entered::Mine(_)) && fresh;
+        let mine = matches!(entered, Entered::Mine) && fresh;
         if mine {
             *lock(&self.told_fence) = process.fence;
             self.tick(sent);

@@ -15,7 +15,6 @@ pub struct Node {
     pub limit: Result<Limit, Odd>,
     /// Which start of one of our nodes has the name; nothing for a foreign node, or when it left.
     pub boot: Option<String>,
-    pub beat: Option<i64>,
     /// The boot of the kernel that the node runs on, which tells one host from another.
     pub host: Option<String>,
     pub pid: Option<i64>,
@@ -34,7 +33,6 @@ impl Node {
             timestamp: document.get("timestamp").cloned().unwrap_or(Bson::Null),
             limit: Limit::read("maxthreads", document.get("maxthreads"), Limit::Unlimited),
             boot: string("windlass.boot"),
-            beat: number("windlass.beat"),
             host: string("windlass.host"),
             pid: number("windlass.pid"),
             fence: number("windlass.fence"),
@@ -63,7 +61,7 @@ mod tests {
     fn an_entry_of_ours_and_a_foreign_one() {
         let node = Node::read(&entry()).unwrap();
         assert_eq!(node.limit, Ok(Limit::At(3)));
-        assert_eq!((node.boot.as_deref(), node.beat, node.pid), (Some("b"), Some(7), Some(9)));
+        assert_eq!((node.boot.as_deref(), node.pid), (Some("b"), Some(9)));
         let foreign = Node::read(&doc! { "node": "host" }).unwrap();
         assert_eq!((foreign.boot, foreign.limit), (None, Ok(Limit::Unlimited)));
     }
@@ -74,7 +72,7 @@ mod tests {
         document.insert("maxthreads", "many");
         let node = Node::read(&document).unwrap();
         assert_eq!(node.limit.unwrap_err().field, "maxthreads");
-        assert_eq!(node.beat, Some(7));
+        assert_eq!(node.boot.as_deref(), Some("b"));
     }
 
     #[test]
