@@ -159,7 +159,13 @@ impl One<'_> {
             Ok(prepared) => prepared,
             Err(why) => return self.end(Verdict::unable_to_start(why), None).await,
         };
-        let task_word = match self.hand_over(&plugin).await? {
+        // A disk or a database that has no room for it may take its time.
+        let mut ender = self.ender.clone();
+        let handed = tokio::select! {
+            handed = self.hand_over(&plugin) => handed?,
+            why = ender.asked() => return self.not_launched(why).await,
+        };
+        let task_word = match handed {
             Ok(word) => word,
             Err(why) => return self.end(Verdict::failed(why), None).await,
         };

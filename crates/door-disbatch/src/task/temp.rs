@@ -80,7 +80,7 @@ impl Temp {
         Ok(path)
     }
 
-    /// Waits until so many bytes of a response may be held in memory: while the answer is kept.
+    /// Waits for room in memory for so many bytes of a response. Dropping it gives it back.
     pub(crate) async fn room_for(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
         let units = (bytes.min(RESPONSE_BYTES_MAX) / UNIT_BYTES) as u32;
         if units == 0 {

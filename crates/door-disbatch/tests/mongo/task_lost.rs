@@ -113,6 +113,19 @@ async fn a_start_that_nobody_answered_can_be_given_back() {
     assert_eq!(number(&sure.task(id).await, "status"), Some(-2));
 }
 
+/// What a plugin needs cannot be made ready; whoever wants the end does not wait for that.
+#[tokio::test]
+async fn a_task_that_is_being_made_ready_can_be_ended() {
+    let (proxy, bench, sure) = benches().await;
+    let away = proxy.each(Fate::Lose, |it| it.is_on("find", "results"));
+    let started = bench.start(Mongo, "touch $dir/ran", doc! {}).await;
+    away.met().await;
+    started.handle.end(Why::Cancelled);
+    assert_eq!(in_time("it is left", started.ran).await.unwrap(), Ran::NotStarted);
+    assert_eq!(number(&sure.task(started.id).await, "status"), Some(0));
+    assert!(!bench.path("ran").exists());
+}
+
 #[tokio::test]
 async fn nothing_is_started_when_the_lease_is_over() {
     let bench = Bench::new().await;

@@ -49,6 +49,23 @@ fn a_task_that_is_not_claimed_for_it_is_left_as_it_is() {
     });
 }
 
+/// A package of the original has its program elsewhere, and its task may yet be run there.
+#[test]
+fn a_task_whose_plugin_has_no_program_is_left_as_it_is() {
+    in_both(|home| {
+        let mut config = home.den_config(NODE);
+        config["plugins"] = serde_json::json!({"Disbatch::Plugin::Demo": null});
+        let config = home.write(&config);
+        let task = claimed(&home, home.line("Disbatch::Plugin::Demo", 1));
+        let before = home.mongo.get("tasks", task);
+        let words = ["dtr", "--config", config.to_str().unwrap(), "--task", &task.to_hex()];
+        let ended = run(windlass(&words), "");
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.stderr.contains("Disbatch::Plugin::Demo has no program"), "{ended:?}");
+        assert_eq!(home.mongo.get("tasks", task), before);
+    });
+}
+
 #[test]
 fn wrong_words_end_it_with_1_and_are_told() {
     let home = Home::seed();
