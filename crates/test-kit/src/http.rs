@@ -143,9 +143,7 @@ impl Connection {
 
     /// All that comes until the server closes.
     pub fn rest(&mut self) -> Vec<u8> {
-        let mut rest = Vec::new();
-        let _ = self.stream.read_to_end(&mut rest);
-        rest
+        until_closed(&mut self.stream)
     }
 
     /// Status and headers only; `line` then reads an endless body such as events.
@@ -203,6 +201,25 @@ impl Connection {
             }
         }
     }
+}
+
+/// All that comes until the other side closes, in whichever way.
+///
+/// # Panics
+///
+/// When it neither sends nor closes.
+#[track_caller]
+pub fn until_closed(stream: &mut impl Read) -> Vec<u8> {
+    let mut rest = Vec::new();
+    if let Err(error) = stream.read_to_end(&mut rest) {
+        assert!(!is_silence(&error), "it is still open after {} bytes", rest.len());
+    }
+    rest
+}
+
+/// Whether nothing came, or nothing was taken, within the patience.
+pub fn is_silence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 fn request_head(method: &str, path: &str, headers: &[(&str, &str)], length: u64) -> Vec<u8> {

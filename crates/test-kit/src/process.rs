@@ -8,6 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -182,32 +183,98 @@ pub fn run(mut command: impl BorrowMut<Command>, input: impl AsRef<[u8]>) -> End
 /// `run` for those who have more to say when it does not end: it is killed then.
 #[track_caller]
 pub fn run_patiently(command: &mut Command, input: impl AsRef<[u8]>) -> Option<Ended> {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = Tied::spawn(command);
-    let stdout = collect(child.stdout.take().expect("it is piped"));
-    let stderr = collect(child.stderr.take().expect("it is piped"));
-    let mut stdin = child.stdin.take().expect("it is piped");
-    let input = input.as_ref().to_vec();
-    // A program that does not read its input may close it early; that is its right. One that keeps
-    // it open and does not read keeps only this thread, until it ends.
-    thread::spawn(move || {
-        let _ = stdin.write_all(&input);
-    });
-    let status = when_some(|| child.try_wait().expect("the child is ours"))?;
-    let text = |whole: Receiver<String>| {
-        whole.recv_timeout(PATIENCE).expect("nobody keeps the output open when it has ended")
-    };
-    Some(Ended { code: status.code(), stdout: text(stdout), stderr: text(stderr) })
+    Begun::new(command, input).when_ended()
 }
 
-fn collect(mut pipe: impl Read + Send + 'static) -> Receiver<String> {
-    let (sender, whole) = sync_channel(1);
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let _ = pipe.read_to_end(&mut bytes);
-        let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
-    });
-    whole
+/// A program that runs to its end beside the test. What it prints can be looked at before.
+pub struct Begun {
+    child: Tied,
+    stdout: Pipe,
+    stderr: Pipe,
+}
+
+impl Begun {
+    #[track_caller]
+    pub fn new(command: &mut Command, input: impl AsRef<[u8]>) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = Tied::spawn(command);
+        let stdout = Pipe::collect(child.stdout.take().expect("it is piped"));
+        let stderr = Pipe::collect(child.stderr.take().expect("it is piped"));
+        let mut stdin = child.stdin.take().expect("it is piped");
+        let input = input.as_ref().to_vec();
+        // A program that does not read its input may close it early; that is its right. One that
+        // keeps it open and does not read keeps only this thread, until it ends.
+        thread::spawn(move || {
+            let _ = stdin.write_all(&input);
+        });
+        Self { child, stdout, stderr }
+    }
+
+    /// What it wrote to standard output so far.
+    pub fn stdout(&self) -> String {
+        self.stdout.text()
+    }
+
+    /// What it wrote to standard error so far.
+    pub fn stderr(&self) -> String {
+        self.stderr.text()
+    }
+
+    /// Waits until it ended by itself.
+    #[track_caller]
+    pub fn ended(self) -> Ended {
+        let pid = self.pid();
+        self.when_ended().unwrap_or_else(|| panic!("waited in vain: process {pid} ends"))
+    }
+
+    fn when_ended(mut self) -> Option<Ended> {
+        let status = when_some(|| self.child.try_wait().expect("the child is ours"))?;
+        let (stdout, stderr) = (self.stdout.whole(), self.stderr.whole());
+        Some(Ended { code: status.code(), stdout, stderr })
+    }
+}
+
+impl Deref for Begun {
+    type Target = Tied;
+
+    fn deref(&self) -> &Tied {
+        &self.child
+    }
+}
+
+/// What comes out of a program.
+struct Pipe {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    closed: Receiver<()>,
+}
+
+impl Pipe {
+    fn collect(mut from: impl Read + Send + 'static) -> Self {
+        let (sender, closed) = sync_channel(1);
+        let bytes = Arc::<Mutex<Vec<u8>>>::default();
+        let collected = Arc::clone(&bytes);
+        thread::spawn(move || {
+            let mut piece = [0; 1 << 16];
+            while let Ok(length @ 1..) = from.read(&mut piece) {
+                let mut bytes = collected.lock().unwrap_or_else(PoisonError::into_inner);
+                bytes.extend_from_slice(&piece[..length]);
+            }
+            let _ = sender.send(());
+        });
+        Self { bytes, closed }
+    }
+
+    fn text(&self) -> String {
+        let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    #[track_caller]
+    fn whole(&self) -> String {
+        let closed = self.closed.recv_timeout(PATIENCE);
+        closed.expect("nobody keeps the output open when it has ended");
+        self.text()
+    }
 }
 
 /// Whether a process runs. One that has ended and only waits to be collected does not.
@@ -256,6 +323,15 @@ mod tests {
         program.kill();
         assert!(!program.alive() && !is_alive(program.pid()));
         assert_eq!(program.console(), "ready\n");
+    }
+
+    #[test]
+    fn a_program_that_does_not_read_a_long_input_runs_to_its_end() {
+        let long = vec![b'x'; 1 << 20];
+        let begun = Begun::new(Command::new("sh").args(["-c", "echo a; exec sleep 1000"]), long);
+        until("it has said something", || begun.stdout() == "a\n");
+        begun.signal(Signal::KILL);
+        assert_eq!(begun.ended().code, None);
     }
 
     #[test]

@@ -75,10 +75,15 @@ fn sweep(prefix: &str) {
     for folder in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
         let path = folder.path();
         let lock = path.join(LOCK);
-        let age = fs::metadata(&lock).and_then(|lock| lock.modified()).ok();
+        // Without a lock: its process was killed before it made one.
+        let made = fs::metadata(&lock).or_else(|_| fs::metadata(&path));
+        let age = made.and_then(|made| made.modified()).ok();
         let is_old = age.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > SWEEP_AGE);
         let is_ours = folder.file_name().to_string_lossy().starts_with(prefix);
-        let is_free = || File::open(&lock).is_ok_and(|lock| lock.try_lock().is_ok());
+        let is_free = || match File::open(&lock) {
+            Ok(lock) => lock.try_lock().is_ok(),
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
         if is_ours && is_old && is_free() {
             let _ = fs::remove_dir_all(path);
         }

@@ -1,9 +1,11 @@
 //! How an interface ends: by which signal, with which exit status, and that it says so.
 
+use std::io::Write;
+
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::harness::{Home, windlass};
+use crate::harness::{Home, run, windlass};
 
 #[test]
 fn an_interface_ends_with_the_status_of_its_signal() {
@@ -27,7 +29,8 @@ fn an_interface_ends_with_the_status_of_its_signal() {
 fn an_interface_ends_although_a_connection_is_open() {
     let home = Home::seed();
     let mut dci = home.dci();
-    let _silent = dci.http.connect();
+    let mut half = dci.http.connect();
+    half.write_all(b"POST /queues HTTP/1.1\r\nHost: 127.0.0.1\r\n").unwrap();
     assert_eq!(dci.program.stop().code(), Some(143));
 }
 
@@ -43,8 +46,7 @@ fn an_address_in_use_ends_the_start() {
 
 #[test]
 fn a_config_that_is_not_there_is_named() {
-    let ended = windlass(&["dci", "--config", "/nonexistent/config.json"]).output().unwrap();
-    assert_eq!(ended.status.code(), Some(1));
-    let told = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert!(told.contains("/nonexistent/config.json"), "{told}");
+    let ended = run(windlass(&["dci", "--config", "/nonexistent/config.json"]), "");
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.stderr.contains("/nonexistent/config.json"), "{ended:?}");
 }

@@ -3,7 +3,7 @@
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, doc};
 
-use crate::harness::{Fields, Home, in_both, until};
+use crate::harness::{Fields, Home, in_both, short_lease, until};
 
 fn begun(home: &Home, tasks: &[ObjectId]) -> Vec<ObjectId> {
     tasks.iter().filter(|task| home.has_begun(**task)).copied().collect()
@@ -76,14 +76,14 @@ fn a_node_whose_entry_is_removed_enters_again_and_keeps_its_tasks() {
     in_both(|home| {
         let queue = home.line(&home.gated(), 1);
         let task = home.add(queue, 1)[0];
-        let mut den = home.den("one");
-        let _other = home.den("two");
+        let mut den = home.den_with("one", short_lease());
+        let _other = home.den_with("two", short_lease());
         home.began(task);
         home.reaches(task, 0);
         let entry = home.entry("one").oid("_id").unwrap();
         home.mongo.delete("nodes", entry);
         home.entered("one", &mut den);
-        home.passes("two", 4);
+        home.outlasts_a_lease("two");
         assert_eq!(home.status(task), 0);
         home.open(task);
         assert_eq!(home.reaches(task, 1).text("stdout"), Some("out"));

@@ -9,7 +9,8 @@ use crate::harness::{Config, Daemon, run, text, until};
 
 const DISK: &str = "size=24m";
 
-/// A file system of a few megabytes, unmounted at the end.
+/// A file system of a few megabytes, unmounted at the end. It is declared behind the daemon on it,
+/// so that it goes before the folder that it is in, which could not be removed otherwise.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -49,7 +50,7 @@ impl Drop for SmallDisk {
 fn s0_41_a_full_disk_refuses_adds_and_keeps_what_was_accepted() {
     let config = Config::new().set("journal.segment_bytes_max", "1048576");
     let disk = SmallDisk::mount(&config.home.data());
-    let daemon = Daemon::start(config);
+    let (daemon, disk) = (Daemon::start(config), disk);
     let tenant = daemon.tenant("a");
     let before = tenant.add_one("t", "accepted before");
     disk.fill();
@@ -85,15 +86,13 @@ fn s0_41_a_full_disk_refuses_adds_and_keeps_what_was_accepted() {
         |id: &str| pulled.iter().find(|job| job["id"] == id).map(|job| text(&job["payload"]));
     assert_eq!(payload_of(&before).as_deref(), Some("accepted before"));
     assert_eq!(payload_of(&after).as_deref(), Some("accepted after"));
-    drop(daemon);
-    drop(disk);
 }
 
 #[test]
 fn s0_41_an_upload_that_does_not_fit_is_refused_and_its_room_is_given_back() {
     let config = Config::new();
     let disk = SmallDisk::mount(&config.home.data());
-    let daemon = Daemon::start(config);
+    let (daemon, _disk) = (Daemon::start(config), disk);
     let tenant = daemon.tenant("a");
     let headers = [("Content-Type", "application/octet-stream")];
     let mut connection = daemon.connection();
@@ -110,8 +109,6 @@ fn s0_41_an_upload_that_does_not_fit_is_refused_and_its_room_is_given_back() {
     );
     let id = crate::harness::ids_of(&id).remove(0);
     assert_eq!(tenant.until_claimed("t", "60s")["id"], id.as_str());
-    drop(daemon);
-    drop(disk);
 }
 
 /// Only the store's disk is full: adds go on into the journal, and are run when there is room.
@@ -121,7 +118,7 @@ fn s0_21_a_full_disk_of_the_store_does_not_stop_adds() {
     let mounted = config.home.data().with_file_name("store-disk");
     let disk = SmallDisk::mount(&mounted);
     let store = format!("sqlite:{}", mounted.join("store.db").display());
-    let daemon = Daemon::start(config.flag("--store").flag(&store));
+    let (daemon, disk) = (Daemon::start(config.flag("--store").flag(&store)), disk);
     let tenant = daemon.tenant("a");
     let first = tenant.add_one("t", "first");
     assert_eq!(tenant.until_claimed("t", "60s")["id"], first.as_str());
@@ -134,6 +131,4 @@ fn s0_21_a_full_disk_of_the_store_does_not_stop_adds() {
         tenant.drain("t", ids.len()).iter().map(|job| text(&job["id"])).collect();
     pulled.sort();
     assert_eq!(pulled, ids);
-    drop(daemon);
-    drop(disk);
 }

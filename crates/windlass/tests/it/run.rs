@@ -1,11 +1,11 @@
 //! `windlass run`: a file becomes a handler, its jobs are added and followed to their end.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
+use windlass_test_kit::process::Begun;
 
 use crate::harness::{Config, Daemon, Finished, run, until, windlass};
 
@@ -158,23 +158,18 @@ fn lines_are_shown_while_the_job_runs() {
         .map(|(name, text)| (name, daemon.home().write(name, text)));
     let runs = files.map(|(name, file)| {
         let arguments = ["--type", name, "--payload", "x"];
-        let mut child = command(&daemon, &file, &arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (mut out, mut err) = (String::new(), String::new());
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut out).unwrap();
-        BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut err).unwrap();
+        let child = Begun::new(&mut command(&daemon, &file, &arguments), "");
+        let said = || (child.stdout(), child.stderr());
+        let both = |said: &(String, String)| said.0.contains('\n') && said.1.contains('\n');
+        let (out, err) = until("both lines are shown", said, both);
         assert_eq!((out.as_str(), err.as_str()), ("first\n", "second\n"), "{name}");
         assert_eq!(daemon.tenant("default").list(&format!("type={name}&state=running")).len(), 1);
         child
     });
     std::fs::remove_file(daemon.home().path("hold")).unwrap();
     for child in runs {
-        let ended = child.wait_with_output().unwrap();
-        assert!(ended.status.success() && ended.stdout.is_empty(), "{ended:?}");
+        let ended = child.ended();
+        assert!(ended.code == Some(0) && ended.stdout == "first\n", "{ended:?}");
     }
 }
 
@@ -185,14 +180,12 @@ fn ctrl_c_leaves_the_jobs_running() {
     let hold = daemon.home().holder("ran", "hold");
     let file = daemon.home().write("slow.sh", hold);
     let mut command = command(&daemon, &file, &["--payload", "x"]);
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let child = child.unwrap();
+    let child = Begun::new(&mut command, "");
     until("the job runs", || daemon.home().lines("ran").len(), |lines| *lines == 1);
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let ended = child.wait_with_output().unwrap();
-    assert_eq!(ended.status.code(), Some(130));
-    let said = String::from_utf8_lossy(&ended.stderr);
-    assert!(said.contains("windlass jobs list --type slow"), "{said}");
+    child.signal(Signal::INT);
+    let ended = child.ended();
+    assert_eq!(ended.code, Some(130));
+    assert!(ended.stderr.contains("windlass jobs list --type slow"), "{ended:?}");
     let running = tenant.list("type=slow&state=running");
     assert_eq!(running.len(), 1);
     std::fs::remove_file(daemon.home().path("hold")).unwrap();
@@ -207,14 +200,13 @@ fn progress_is_shown_while_a_job_runs() {
     tenant.client.post("/v1/control/stop").expect(200);
     let file = daemon.home().write("slow.sh", "true\n");
     let mut command = command(&daemon, &file, &["--payload", "x"]);
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let child = child.unwrap();
+    let child = Begun::new(&mut command, "");
     let job = tenant.until_claimed("slow", "30s");
     let id = job["id"].as_str().unwrap();
     let report = serde_json::json!({"token": job["token"], "percent": 40, "message": "nearly"});
     tenant.post_json(&format!("jobs/{id}/progress"), &report).expect(200);
     tenant.finish(&job, 200).expect(200);
-    let ended = child.wait_with_output().unwrap();
-    assert_eq!(ended.status.code(), Some(0));
-    assert!(String::from_utf8_lossy(&ended.stderr).contains("40 % nearly"), "{ended:?}");
+    let ended = child.ended();
+    assert_eq!(ended.code, Some(0));
+    assert!(ended.stderr.contains("40 % nearly"), "{ended:?}");
 }

@@ -44,21 +44,23 @@ pub(crate) struct World {
 macro_rules! everywhere {
     ($($name:ident)*) => {$(
         mod $name {
+            use windlass_test_kit::wait::in_time;
+
             use crate::harness::World;
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn mysql() {
-                super::$name(World::mysql()).await;
+                in_time("the test ends", super::$name(World::mysql())).await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn postgres() {
-                super::$name(World::postgres()).await;
+                in_time("the test ends", super::$name(World::postgres())).await;
             }
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn sqlite() {
-                super::$name(World::sqlite()).await;
+                in_time("the test ends", super::$name(World::sqlite())).await;
             }
         }
     )*};

@@ -3,15 +3,16 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::mem;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, doc};
 
+use super::thread::{Thread, end};
 use super::{Dialect, Fields, Home, Mongo};
 
 /// Between two passes. The seed says a second; this one competes harder.
@@ -36,13 +37,14 @@ impl Beating {
             mongo.upsert("nodes", doc! {"node": &name}, doc! {"$set": {"timestamp": now}});
         };
         beat();
-        Self { _thread: Thread::every_pass(beat) }
+        Self { _thread: Thread::every(PASS, beat) }
     }
 }
 
 /// The whole node: entry, orphans, claims, and its runner.
 pub(crate) struct Foreign {
-    _thread: Thread,
+    thread: Option<Thread>,
+    node: Arc<Node>,
 }
 
 impl Foreign {
@@ -52,9 +54,20 @@ impl Foreign {
             dialect: home.dialect,
             name: name.to_owned(),
             notes: home.path("notes"),
+            runs: Mutex::default(),
         };
         let node = Arc::new(node);
-        Self { _thread: Thread::every_pass(move || node.pass()) }
+        let passing = Arc::clone(&node);
+        Self { thread: Some(Thread::every(PASS, move || passing.pass())), node }
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        // It begins no more, then what it began ends.
+        drop(self.thread.take());
+        let runs = mem::take(&mut *self.node.runs.lock().unwrap());
+        runs.into_iter().for_each(end);
     }
 }
 
@@ -63,6 +76,8 @@ struct Node {
     dialect: Dialect,
     name: String,
     notes: PathBuf,
+    /// One for each task that it ever ran.
+    runs: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Node {
@@ -82,7 +97,8 @@ impl Node {
             while self.running(queue) < limit {
                 let Some(task) = self.claim(queue) else { break };
                 let node = Arc::clone(self);
-                thread::spawn(move || node.run(task, queue));
+                let run = thread::spawn(move || node.run(task, queue));
+                self.runs.lock().unwrap().push(run);
             }
         }
     }
@@ -131,35 +147,5 @@ impl Node {
     fn note(&self, word: &str, task: ObjectId) {
         let mut file = OpenOptions::new().append(true).create(true).open(&self.notes).unwrap();
         file.write_all(format!("{word} {task}\n").as_bytes()).unwrap();
-    }
-}
-
-/// Does something again and again until it is dropped.
-struct Thread {
-    stop: Arc<AtomicBool>,
-    handle: Option<JoinHandle<()>>,
-}
-
-impl Thread {
-    fn every_pass(act: impl Fn() + Send + 'static) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let handle = thread::spawn(move || {
-            while !stopped.load(Ordering::Relaxed) {
-                act();
-                thread::sleep(PASS);
-            }
-        });
-        Self { stop, handle: Some(handle) }
-    }
-}
-
-impl Drop for Thread {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let ended = self.handle.take().unwrap().join();
-        if !thread::panicking() {
-            ended.unwrap();
-        }
     }
 }

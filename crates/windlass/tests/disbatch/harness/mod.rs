@@ -9,6 +9,7 @@ mod mongo;
 mod process;
 mod proxy;
 mod skew;
+mod thread;
 mod tls;
 mod watch;
 

@@ -3,13 +3,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, doc};
 
+use super::thread::Thread;
 use super::{Fields, Home, Mongo, is_alive};
 
 /// The processes of plugins: the program, the task, and the process.
@@ -60,10 +60,10 @@ struct Claim {
     node: String,
 }
 
-/// Looks until it is asked for what it saw.
+/// Looks until it is asked for what it saw, or dropped.
 pub(crate) struct Watch {
-    stop: Arc<AtomicBool>,
-    handle: JoinHandle<Seen>,
+    thread: Thread,
+    seen: Arc<Mutex<Seen>>,
 }
 
 /// What a watch has to tell.
@@ -78,22 +78,19 @@ pub(crate) struct Seen {
 impl Watch {
     pub(crate) fn start(home: &Home, rules: Vec<Rule>) -> Self {
         let mongo = home.mongo.handle();
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let handle = thread::spawn(move || {
-            let mut seen = Seen::default();
-            while !stopped.load(Ordering::Relaxed) {
-                seen.looks += 1;
-                look(&mongo, &rules, &mut seen);
-            }
-            seen
+        let seen = Arc::<Mutex<Seen>>::default();
+        let sees = Arc::clone(&seen);
+        let thread = Thread::every(Duration::ZERO, move || {
+            let mut seen = sees.lock().unwrap();
+            seen.looks += 1;
+            look(&mongo, &rules, &mut seen);
         });
-        Self { stop, handle }
+        Self { thread, seen }
     }
 
     pub(crate) fn end(self) -> Seen {
-        self.stop.store(true, Ordering::Relaxed);
-        self.handle.join().unwrap()
+        drop(self.thread);
+        std::mem::take(&mut self.seen.lock().unwrap())
     }
 }
 

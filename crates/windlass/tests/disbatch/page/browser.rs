@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -43,9 +44,11 @@ impl Browser {
         let mut command = Command::new(program("chromedriver", "chromium-driver"));
         // A group of its own, so that Chromium's processes end with it in one stroke.
         command.arg("--port=0").process_group(0).stdin(Stdio::null()).stderr(Stdio::null());
-        let mut driver = command.stdout(Stdio::piped()).spawn().unwrap();
-        let port = port_of(&mut driver);
-        let mut browser = Browser { driver, port, session: String::new(), _profile: profile };
+        // Both have files of their own, which are removed with the profile.
+        command.env("TMPDIR", profile.path());
+        let driver = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut browser = Browser { driver, port: 0, session: String::new(), _profile: profile };
+        browser.port = port_of(&mut browser.driver);
         let folder = format!("--user-data-dir={}", browser._profile.path().display());
         let mut flags: Vec<&str> = FLAGS.to_vec();
         flags.push(&folder);
@@ -161,15 +164,17 @@ impl Drop for Browser {
 
 /// The driver says which port it took.
 fn port_of(driver: &mut Child) -> u16 {
-    let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
-    let told = lines.find_map(|line| {
-        let line = line.unwrap();
-        let (_, port) = line.split_once("started successfully on port ")?;
-        port.trim_end_matches('.').parse().ok()
+    let lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+    let (sender, told) = sync_channel(1);
+    thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            if let Some((_, port)) = line.split_once("started successfully on port ") {
+                let _ = sender.try_send(port.trim_end_matches('.').parse().unwrap());
+            }
+            // Read on, so that it never hangs in writing.
+        }
     });
-    // Read on, so that it never hangs in writing.
-    thread::spawn(move || lines.for_each(drop));
-    told.expect("chromedriver names its port")
+    told.recv_timeout(PATIENCE).expect("chromedriver names its port")
 }
 
 fn read_body(mut stream: BufReader<TcpStream>) -> Vec<u8> {

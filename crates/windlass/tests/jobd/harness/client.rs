@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::PATIENCE;
+use super::{PATIENCE, until_some};
 
 /// Ends each message.
 const END: u8 = 4;
@@ -29,7 +29,10 @@ impl Client {
 
     /// The other end of a connection that a daemon opened to us.
     pub(crate) fn accept(listener: &TcpListener) -> Self {
-        Self::of(listener.accept().unwrap().0)
+        listener.set_nonblocking(true).unwrap();
+        let (stream, _) = until_some("a daemon connects", || listener.accept().ok());
+        stream.set_nonblocking(false).unwrap();
+        Self::of(stream)
     }
 
     fn of(stream: TcpStream) -> Self {

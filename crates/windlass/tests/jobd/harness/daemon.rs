@@ -1,30 +1,33 @@
 //! The programs: started under their own names, asked, stopped, killed.
 
+use std::fs;
 use std::net::TcpStream;
 use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
-use tempfile::TempDir;
 use windlass_test_kit::process::Program;
 
 use super::{Client, Conf};
 
-/// The binary under the names of the original programs.
-static NAMES: LazyLock<TempDir> = LazyLock::new(|| {
-    let folder = TempDir::new().unwrap();
+/// The binary under the names of the original programs, among cargo's files.
+static NAMES: LazyLock<PathBuf> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("jobd-names");
+    fs::create_dir_all(folder.join("home")).unwrap();
     for name in ["jobd", "jobd-master", "jobctl"] {
-        symlink(env!("CARGO_BIN_EXE_windlass"), folder.path().join(name)).unwrap();
+        let new = folder.join(format!("{name}-{:016x}", fastrand::u64(..)));
+        symlink(env!("CARGO_BIN_EXE_windlass"), &new).unwrap();
+        fs::rename(new, folder.join(name)).unwrap();
     }
     folder
 });
 
 /// `jobd`, `jobd-master` or `jobctl`.
 pub(crate) fn program(name: &str) -> Command {
-    let mut command = Command::new(NAMES.path().join(name));
-    command.stdin(Stdio::null()).env("HOME", NAMES.path());
+    let mut command = Command::new(NAMES.join(name));
+    command.stdin(Stdio::null()).env("HOME", NAMES.join("home"));
     command
 }
 
