@@ -262,15 +262,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::net::TcpListener;
+    use tokio::net::TcpSocket;
 
     #[tokio::test]
     async fn only_a_refusal_is_a_refusal() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let host = ("127.0.0.1".to_owned(), listener.local_addr().unwrap().port());
-        assert!(!refuses(&host).await);
-        drop(listener);
+        // A port that is bound and not listened at is nobody else's, and refuses.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let host = ("127.0.0.1".to_owned(), socket.local_addr().unwrap().port());
         assert!(refuses(&host).await);
+        let _listener = socket.listen(1).unwrap();
+        assert!(!refuses(&host).await);
         assert!(!refuses(&("no.such.host.invalid".to_owned(), 1)).await);
     }
 }
