@@ -125,3 +125,21 @@ fn is_installed(place: &str) -> bool {
 fn answers(program: &str) -> bool {
     succeeds(program, &["--version"])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two crates know it, because neither may use the other.
+    #[test]
+    fn what_is_installed_is_what_the_tests_look_for() {
+        let file = shell::root().join("crates/test-servers/src/mongo.rs");
+        let looked_for = std::fs::read_to_string(file).unwrap();
+        for line in [
+            format!("const PACKAGE: &str = \"{MONGODB}\";"),
+            format!("const ENVIRONMENT: &str = \"{MONGODB_PLACE}\";"),
+        ] {
+            assert!(looked_for.lines().any(|found| found == line), "no line `{line}`");
+        }
+    }
+}

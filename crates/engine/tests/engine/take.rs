@@ -153,7 +153,7 @@ async fn a_worker_that_went_away_leaves_its_job_as_it_was() {
         let wish = TakeWish { decide: Arc::new(halting), ..plain.clone() };
         async move { engine.take(wish).await }
     });
-    until_reached.await.unwrap();
+    windlass_test_kit::wait::in_time("it is reached", until_reached).await.unwrap();
     waiting.abort();
     assert!(waiting.await.unwrap_err().is_cancelled());
     go_on.send(()).unwrap();

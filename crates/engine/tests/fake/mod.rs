@@ -27,6 +27,7 @@ use windlass_core::{
 use windlass_engine::api::{AddJob, AddPayload};
 use windlass_engine::metrics::Metrics;
 use windlass_engine::{Engine, Options, Parts};
+use windlass_test_kit::wait::in_time;
 
 pub fn key(tenant: &str, name: &str) -> TypeKey {
     TypeKey::new(tenant, name).unwrap()
@@ -138,7 +139,9 @@ impl FakeRunner {
     /// Returns when the job has been started so often.
     pub async fn started_times(&self, id: JobId, times: usize) {
         let often = |ids: &Vec<JobId>| ids.iter().filter(|started| **started == id).count();
-        self.started.subscribe().wait_for(|ids| often(ids) >= times).await.unwrap();
+        let mut started = self.started.subscribe();
+        let enough = started.wait_for(|ids| often(ids) >= times);
+        in_time("the job is started", enough).await.unwrap();
     }
 
     pub fn stopped(&self) -> Vec<(JobId, Stop)> {
