@@ -61,7 +61,8 @@ impl Ending {
                 self.give_up_at = None;
                 runs.give_up();
             }
-            () = runs.ended.notified(), if self.began => return runs.count() == 0,
+            // A claim that is asked for has its place, too.
+            () = runs.ended.notified(), if self.began => return runs.places() == 0,
         }
         true
     }
@@ -109,6 +110,8 @@ async fn until(at: Option<Instant>) {
 #[cfg(test)]
 mod tests {
     use std::future::pending;
+
+    use mongodb::bson::oid::ObjectId;
 
     use super::*;
 
@@ -163,6 +166,16 @@ mod tests {
         node.stop.asked.cancel();
         node.runs.ended.notify_one();
         assert_eq!(node.waits(&mut ending).await, Duration::ZERO);
+    }
+
+    /// Nobody would give back what it makes.
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_is_asked_for_is_waited_for() {
+        let (node, mut ending) = (Node::new(), Ending::default());
+        node.runs.ask("a", ObjectId::new());
+        node.stop.asked.cancel();
+        node.runs.ended.notify_one();
+        assert_eq!(node.waits(&mut ending).await, STOP_TIMEOUT);
     }
 
     #[tokio::test(start_paused = true)]
