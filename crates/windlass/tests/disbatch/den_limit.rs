@@ -135,14 +135,14 @@ fn what_another_start_of_a_node_has_counts_against_its_limits() {
         let left = doc! {"node": "one", "windlass": before};
         let left = [-1, 0].map(|status| home.task_with(other, status, left.clone()));
         let tasks = home.add(queue, 3);
-        let held = home.add(other, 1);
+        // What counts against the limit of a released queue are holds, which nobody has here.
+        let seed = home.dialect == Dialect::Seed;
+        let held = if seed { home.add(other, 1) } else { Vec::new() };
         let _den = home.den("one");
         settles(&home, "one", &tasks, 1);
         home.mongo.set("tasks", left[0], doc! {"status": 1});
         settles(&home, "one", &tasks, 2);
-        if home.dialect == Dialect::Seed {
-            assert_eq!(begun(&home, &held), 0);
-        }
+        assert_eq!(begun(&home, &held), 0);
     });
 }
 
