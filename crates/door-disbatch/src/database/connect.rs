@@ -12,6 +12,9 @@ use crate::config::{Connection, ServerTls, User};
 const PORT: u16 = 27017;
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 const SERVER_SELECTION_TIME_MAX: Duration = Duration::from_secs(5);
+/// Servers and firewalls end connections that are idle for minutes, which only the next question
+/// would find out.
+const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
 
 pub(super) async fn options(connection: &Connection, user: User) -> Result<ClientOptions, DbError> {
     let wrong = |error| match DbError::from(error) {
@@ -28,6 +31,7 @@ pub(super) async fn options(connection: &Connection, user: User) -> Result<Clien
     options.app_name.get_or_insert_with(|| format!("windlass {}", user.name()));
     options.connect_timeout.get_or_insert(CONNECT_TIME_MAX);
     options.server_selection_timeout.get_or_insert(SERVER_SELECTION_TIME_MAX);
+    options.max_idle_time.get_or_insert(IDLE_TIME_MAX);
     // Claims and limits hold only for what no other member of a replica set can take back, and
     // only as far as everybody reads what was written last.
     options.write_concern.get_or_insert_with(WriteConcern::majority);
@@ -59,4 +63,23 @@ fn tls_options(tls: &ServerTls) -> TlsOptions {
     options.ca_file_path.clone_from(&tls.ca_file);
     options.allow_invalid_certificates = (!tls.verify).then_some(true);
     options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Auth;
+    use crate::secret::Secret;
+
+    #[tokio::test]
+    async fn no_connection_is_idle_for_long_unless_the_address_says_so() {
+        let idle_time = async |uri: &str| {
+            let (uri, auth) = (Secret::new(uri), Auth::default());
+            let connection = Connection { uri, database: "d".to_owned(), auth, tls: None };
+            options(&connection, User::Den).await.unwrap().max_idle_time
+        };
+        assert_eq!(idle_time("mongodb://h").await, Some(IDLE_TIME_MAX));
+        let said = idle_time("mongodb://h/?maxIdleTimeMS=5000").await;
+        assert_eq!(said, Some(Duration::from_secs(5)));
+    }
 }

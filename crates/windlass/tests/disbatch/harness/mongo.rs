@@ -1,10 +1,11 @@
 //! A test's own database, filled and looked at through the wire protocol.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
-use mongodb::options::IndexOptions;
+use mongodb::options::{ClientOptions, IndexOptions};
 use mongodb::{Client, Collection, IndexModel};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -14,8 +15,18 @@ use windlass_test_servers::MongoDb;
 /// The driver has only asynchronous calls; the tests wait for each of them.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
-static CLIENT: LazyLock<Client> =
-    LazyLock::new(|| block_on(Client::with_uri_str(mongohost())).unwrap());
+static CLIENT: LazyLock<Client> = LazyLock::new(|| client(&mongohost()));
+
+/// The server ends connections that are idle for 300 seconds, and not every question is asked again
+/// by the driver when it finds that out.
+const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
+
+fn client(url: &str) -> Client {
+    let mut options = block_on(ClientOptions::parse(url).into_future()).unwrap();
+    options.max_idle_time = Some(IDLE_TIME_MAX);
+    let _driver = RUNTIME.enter();
+    Client::with_options(options).unwrap()
+}
 
 /// What `mongohost` of a config says for the server that all tests share.
 pub(crate) fn mongohost() -> String {
@@ -47,7 +58,7 @@ impl Mongo {
     /// In a server of its own, to be killed and frozen.
     pub(crate) fn own() -> Self {
         let server = MongoDb::start();
-        let client = block_on(Client::with_uri_str(server.url())).unwrap();
+        let client = client(&server.url());
         let (name, host) = (server.new_database(), server.url());
         Self { name, client, host, is_shared: false, own: Some(server) }
     }
