@@ -278,10 +278,7 @@ pub(crate) fn check_ended(report: &Report, status: u16, stopped: Option<Stop>) {
 
 /// Whether the process is there, alive or not yet reaped.
 pub(crate) fn exists(pid: &str) -> bool {
-    // One that is just being reaped, by whichever sweep of the tests came first, is shown as `X`
-    // until that is done; a zombie (`Z`), which nobody has reaped, exists.
-    let stat = std::fs::read_to_string(Path::new("/proc").join(pid.trim()).join("stat"));
-    stat.is_ok_and(|stat| !stat.rsplit(')').next().is_some_and(|state| state.starts_with(" X")))
+    Path::new("/proc").join(pid.trim()).exists()
 }
 
 /// Waits until the process does not run any more; its parent may still have to reap it.
