@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use windlass_core::runner::{Batch, Report, Reports, Stop};
-use windlass_core::{Handler, HandlerId, HandlerSpec, Invalid, JobId, Log, Runner, Status};
+use windlass_core::{AttemptId, Handler, HandlerId, HandlerSpec, Invalid, Log, Runner, Status};
 
 /// Jobs in one batch.
 pub(crate) const BATCH_JOBS: u32 = 100;
@@ -32,7 +32,7 @@ impl Runner for NoopRunner {
         }
     }
 
-    fn stop(&self, _: JobId, _: Stop) {}
+    fn stop(&self, _: AttemptId, _: Stop) {}
 
     fn warm(&self) -> Vec<HandlerId> {
         Vec::new()

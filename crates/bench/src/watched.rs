@@ -9,7 +9,9 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use windlass_core::runner::{Batch, Report, Reports, Stop};
-use windlass_core::{Handler, HandlerId, HandlerSpec, Invalid, JobId, Runner, Status, TypeKey};
+use windlass_core::{
+    AttemptId, Handler, HandlerId, HandlerSpec, Invalid, JobId, Runner, Status, TypeKey,
+};
 
 /// Starts that may wait for whoever listens; nobody is slowed down beyond it.
 const STARTS_MAX: usize = 1024;
@@ -88,8 +90,8 @@ impl Runner for Watched {
         self.inner.run(batch, Arc::new(Listener { inner: reports, seen, handed_at })).await;
     }
 
-    fn stop(&self, id: JobId, why: Stop) {
-        self.inner.stop(id, why);
+    fn stop(&self, attempt: AttemptId, why: Stop) {
+        self.inner.stop(attempt, why);
     }
 
     fn warm(&self) -> Vec<HandlerId> {

@@ -180,6 +180,11 @@ impl Job {
         self.state == State::Running || (self.state == State::Queued && self.extra.lent)
     }
 
+    /// The attempt that its lease stands for.
+    pub fn attempt_id(&self) -> Option<AttemptId> {
+        self.lease.map(|lease| AttemptId { job: self.id, token: lease.token })
+    }
+
     /// The type of the job that follows if this one ends with this status.
     pub fn followed_by(&self, status: Status) -> Option<&TypeName> {
         self.then.as_ref().filter(|_| status.code() == Code::Ok)
@@ -239,6 +244,13 @@ pub struct Lease {
 /// Grows with every claim of a job, so that a late owner is told from the present one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(pub i64);
+
+/// One claim of one job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AttemptId {
+    pub job: JobId,
+    pub token: Token,
+}
 
 /// The how-manieth start of a daemon on this store: grows with every sysid that is reserved, and
 /// is durable before it is used.

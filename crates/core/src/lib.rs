@@ -60,7 +60,7 @@ pub use add::AddOptions;
 pub use calendar::Modifiers;
 pub use handler::{Handler, HandlerId, HandlerOptions, HandlerSpec, Lang, Limits, TypeSettings};
 pub use id::{IdGenerator, JobId, Sysid};
-pub use job::{Extra, Job, Lease, NewJob, Payload, Priority};
+pub use job::{AttemptId, Extra, Job, Lease, NewJob, Payload, Priority};
 pub use log::Log;
 pub use name::{Invalid, Tenant, TypeKey, TypeName};
 pub use outcome::{Code, Json, Status};

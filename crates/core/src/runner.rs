@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::add::AddOptions;
 use crate::handler::{Handler, HandlerId, HandlerSpec};
 use crate::id::JobId;
-use crate::job::{Job, Payload};
+use crate::job::{AttemptId, Job, Payload};
 use crate::log::{Live, Log};
 use crate::name::{Invalid, TypeKey, TypeName};
 use crate::outcome::{Json, Status};
@@ -45,9 +45,10 @@ pub trait Runner: Send + Sync + 'static {
     /// that is ended was reported as started before.
     async fn run(&self, batch: Batch, reports: Arc<dyn Reports>);
 
-    /// Ends one job now, with everything that it started. The job is then reported as ended with
-    /// this reason. Unknown ids are ignored: the job may just have ended by itself.
-    fn stop(&self, id: JobId, why: Stop);
+    /// Ends one attempt now, with everything that it started. It is then reported as ended with
+    /// this reason. An unknown attempt is ignored: it may just have ended by itself. Another
+    /// attempt of the same job is not touched.
+    fn stop(&self, attempt: AttemptId, why: Stop);
 
     /// Handlers that have an idle context, as a hint to the scheduler.
     fn warm(&self) -> Vec<HandlerId>;
@@ -64,7 +65,9 @@ pub struct Batch {
     pub pieces: Arc<dyn Pieces>,
 }
 
+/// One attempt of a job. Two attempts of one job may be in the runner at once, in different batches.
 pub struct Assignment {
+    pub id: AttemptId,
     pub job: Job,
     pub payload: Payload,
     /// The attempt is stopped with `Stop::TimedOut` when it runs longer.

@@ -45,6 +45,7 @@ pub(crate) async fn run(
     let assignments = jobs
         .into_iter()
         .map(|(running, payload)| Assignment {
+            id: running.attempt_id(),
             timeout: running.policy.timeout_of(&running.job),
             job: running.job.as_ref().clone(),
             payload,

@@ -31,7 +31,7 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
     if job.state == State::Running
         && let Some(running) = shared.running.get(id)
     {
-        shared.runner.stop(id, Stop::Cancelled);
+        shared.runner.stop(running.attempt_id(), Stop::Cancelled);
         until_stopped(shared, &running).await;
         // It may have come to its end by itself, or to that of one attempt.
         match read::job(shared, tenant, id).await?.job.state {
@@ -45,8 +45,10 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
     let end = EndRequest { tenant: tenant.clone(), id, now, purge_at: policy.purge_at(now) };
     changed(shared.store.job_cancel(end).await.map_err(store_error)?, "cancelled")?;
     event::cancelled(&job);
-    shared.running.set_lost(id);
-    shared.runner.stop(id, Stop::Cancelled);
+    if let Some(running) = shared.running.get(id) {
+        shared.running.set_lost(id);
+        shared.runner.stop(running.attempt_id(), Stop::Cancelled);
+    }
     shared.job_waiters.wake(&id);
     shared.announce_room();
     look_for_family(shared, &job);

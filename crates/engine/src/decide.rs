@@ -151,9 +151,9 @@ pub(crate) fn tell(shared: &Shared, moved: &Moved) {
     moved.entered.iter().for_each(|(id, key)| event::entered(*id, key));
     moved.back.iter().for_each(|(before, after)| came_back(shared, before, after));
     for id in &moved.stopped {
-        if shared.running.get(*id).is_some() {
+        if let Some(running) = shared.running.get(*id) {
             shared.running.set_lost(*id);
-            shared.runner.stop(*id, Stop::LeaseLost);
+            shared.runner.stop(running.attempt_id(), Stop::LeaseLost);
         }
         shared.job_waiters.wake(id);
     }

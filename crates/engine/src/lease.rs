@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use windlass_core::AttemptId;
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::runner::Stop;
 use windlass_core::store::{self, SysidRenew};
@@ -67,7 +68,8 @@ impl Renew {
                 // A job that was settled in the meantime is not in the table any more, or is about
                 // to leave it; stopping it changes nothing.
                 shared.running.set_lost(lease.id);
-                shared.runner.stop(lease.id, Stop::LeaseLost);
+                let attempt = AttemptId { job: lease.id, token: lease.token };
+                shared.runner.stop(attempt, Stop::LeaseLost);
             }
         }
     }

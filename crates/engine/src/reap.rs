@@ -170,8 +170,8 @@ impl Service for Reap {
     }
 
     async fn pass(&mut self) -> Next {
-        for (id, why) in self.shared.running.expired(self.shared.now()) {
-            self.shared.runner.stop(id, why);
+        for (attempt, why) in self.shared.running.expired(self.shared.now()) {
+            self.shared.runner.stop(attempt, why);
         }
         let broken = self.break_leases().await;
         let expired = self.give_up_expired().await;

@@ -9,7 +9,7 @@ use windlass_core::job::Token;
 use windlass_core::log::Live;
 use windlass_core::runner::Stop;
 use windlass_core::store::LeaseRef;
-use windlass_core::{Job, JobId};
+use windlass_core::{AttemptId, Job, JobId};
 
 use crate::policy::Policy;
 
@@ -27,6 +27,10 @@ pub(crate) struct RunningJob {
 }
 
 impl RunningJob {
+    pub(crate) fn attempt_id(&self) -> AttemptId {
+        AttemptId { job: self.job.id, token: self.token }
+    }
+
     pub(crate) fn lease(&self) -> LeaseRef {
         let tenant = self.job.key.tenant.clone();
         LeaseRef { tenant, id: self.job.id, token: self.token }
@@ -86,8 +90,8 @@ impl RunningTable {
         }
     }
 
-    pub(crate) fn ids(&self) -> Vec<JobId> {
-        self.jobs().keys().copied().collect()
+    pub(crate) fn attempts(&self) -> Vec<AttemptId> {
+        self.jobs().values().map(RunningJob::attempt_id).collect()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -100,9 +104,9 @@ impl RunningTable {
     }
 
     /// Running jobs whose time to give up has come.
-    pub(crate) fn expired(&self, now: windlass_core::Timestamp) -> Vec<(JobId, Stop)> {
+    pub(crate) fn expired(&self, now: windlass_core::Timestamp) -> Vec<(AttemptId, Stop)> {
         let due = |job: &RunningJob| job.job.expires_at.is_some_and(|at| at <= now);
         let jobs = self.jobs();
-        jobs.values().filter(|job| due(job)).map(|job| (job.job.id, Stop::Expired)).collect()
+        jobs.values().filter(|job| due(job)).map(|job| (job.attempt_id(), Stop::Expired)).collect()
     }
 }

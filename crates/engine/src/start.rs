@@ -177,8 +177,8 @@ impl Running {
         self.batches.close();
         let ended = tokio::time::timeout(shared.options.stop_grace, self.batches.wait()).await;
         if ended.is_err() {
-            for id in shared.running.ids() {
-                shared.runner.stop(id, Stop::Shutdown);
+            for attempt in shared.running.attempts() {
+                shared.runner.stop(attempt, Stop::Shutdown);
             }
             let _ = tokio::time::timeout(KILL_PATIENCE, self.batches.wait()).await;
         }

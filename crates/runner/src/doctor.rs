@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use windlass_core::job::Token;
 use windlass_core::runner::{Assignment, Batch, Pieces, Report, Reports, Runner, Stop};
 use windlass_core::size::format_size;
 use windlass_core::time::format_duration;
 use windlass_core::{
-    Handler, HandlerOptions, HandlerSpec, Job, JobId, Lang, Limits, Payload, Priority, State,
-    Timestamp, TypeKey,
+    AttemptId, Handler, HandlerOptions, HandlerSpec, Job, JobId, Lang, Limits, Payload, Priority,
+    State, Timestamp, TypeKey,
 };
 
 use crate::context::language::find_program;
@@ -266,7 +267,9 @@ impl Trial {
         };
         let payload = Payload::Inline(Bytes::new());
         let handler = Arc::new(Handler { id, key, created_at: now, spec });
-        let jobs = vec![Assignment { job, payload, timeout: TRIAL_MAX, live: Arc::default() }];
+        let attempt = AttemptId { job: id, token: Token(1) };
+        let (timeout, live) = (TRIAL_MAX, Arc::default());
+        let jobs = vec![Assignment { id: attempt, job, payload, timeout, live }];
         let reported = Arc::new(Reported::default());
         let batch = Batch { handler, jobs, pieces: Arc::new(NoPieces) };
         self.runner.run(batch, reported.clone()).await;

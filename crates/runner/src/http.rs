@@ -84,7 +84,7 @@ impl Http {
         let bytes = payload.len();
         let answer = tokio::select! {
             answer = self.post(url, headers, bytes, streamed(payload)) => Ok(answer),
-            (_, why) = watch.stopped(std::slice::from_ref(&job.id)) => Err(why),
+            (_, why) = watch.stopped(std::slice::from_ref(&assignment.id)) => Err(why),
             () = sleep(assignment.timeout) => Err(Stop::TimedOut),
         };
         let run_time = started_at.elapsed();

@@ -29,7 +29,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Body, Url};
 use tokio::time::{Instant, sleep};
 use windlass_core::runner::{Assignment, Batch, Report, Reports, Stop};
-use windlass_core::{HandlerSpec, JobId, Json, Log, Payload, Status, TypeKey};
+use windlass_core::{AttemptId, HandlerSpec, Json, Log, Payload, Status, TypeKey};
 
 use crate::http::{self, Answer, BINARY, Cut, Http, TEXT};
 use crate::payload::PayloadReader;
@@ -116,7 +116,7 @@ async fn wanted<'a>(
 ) -> Vec<&'a Assignment> {
     let mut wanted = Vec::with_capacity(jobs.len());
     for assignment in jobs {
-        if is_wanted(assignment.job.id, watch, reports).await {
+        if is_wanted(assignment.id, watch, reports).await {
             wanted.push(assignment);
         }
     }
@@ -146,7 +146,7 @@ impl Request<'_> {
         }
         let started_at = Instant::now();
         let share = || started_at.elapsed() / jobs.len() as u32;
-        let mut waiting: Vec<JobId> = jobs.iter().map(|assignment| assignment.job.id).collect();
+        let mut waiting: Vec<AttemptId> = jobs.iter().map(|assignment| assignment.id).collect();
         let mut exchange = Box::pin(self.send(&jobs));
         let answer = loop {
             let (next_limit, late) = next_limit(&jobs, &waiting);
@@ -158,7 +158,7 @@ impl Request<'_> {
                 }
             };
             waiting.retain(|other| *other != id);
-            self.reports.ended(id, http::stopped(self.url, why, share())).await;
+            self.reports.ended(id.job, http::stopped(self.url, why, share())).await;
             if waiting.is_empty() {
                 return;
             }
@@ -166,7 +166,7 @@ impl Request<'_> {
         let run_time = share();
         let lines = Lines::new(&answer);
         for (index, assignment) in jobs.iter().enumerate() {
-            if waiting.contains(&assignment.job.id) {
+            if waiting.contains(&assignment.id) {
                 let report = self.report(&answer, &lines, index, run_time);
                 self.reports.ended(assignment.job.id, report).await;
             }
@@ -222,10 +222,10 @@ impl Request<'_> {
 }
 
 /// The shortest time limit of the jobs that still wait, and whose it is.
-fn next_limit(jobs: &[&Assignment], waiting: &[JobId]) -> (Duration, JobId) {
+fn next_limit(jobs: &[&Assignment], waiting: &[AttemptId]) -> (Duration, AttemptId) {
     jobs.iter()
-        .filter(|assignment| waiting.contains(&assignment.job.id))
-        .map(|assignment| (assignment.timeout, assignment.job.id))
+        .filter(|assignment| waiting.contains(&assignment.id))
+        .map(|assignment| (assignment.timeout, assignment.id))
         .min()
         .expect("at least one job waits for the answer")
 }

@@ -18,7 +18,7 @@
 //! | `payload` | the bytes that a handler is given, piece by piece |
 //! | `scratch` | the private directories of attempts |
 //! | `http`, `http_batch` | requests for one job, and for many at once |
-//! | `stop` | who is told when a job is to be stopped |
+//! | `stop` | stop orders and the attempts they are for |
 //!
 //! Whatever a handler does is data in a `Report`; nothing here fails or panics because of it.
 
@@ -46,7 +46,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use windlass_core::runner::{Batch, Reports, Runner, Stop};
-use windlass_core::{Clock, Handler, HandlerId, HandlerSpec, Invalid, JobId, Lang, TypeKey};
+use windlass_core::{AttemptId, Clock, Handler, HandlerId, HandlerSpec, Invalid, Lang, TypeKey};
 
 pub use crate::command::CommandLauncher;
 pub use crate::context::Bounds;
@@ -166,7 +166,7 @@ impl Runner for LocalRunner {
 
     /// Dropping the future ends the running attempts without a report.
     async fn run(&self, batch: Batch, reports: Arc<dyn Reports>) {
-        let ids = batch.jobs.iter().map(|assignment| assignment.job.id).collect();
+        let ids = batch.jobs.iter().map(|assignment| assignment.id).collect();
         let mut watch = self.stops.watch(ids);
         match batch.handler.spec.lang {
             Lang::Sh | Lang::Exec => self.processes.run(batch, &mut watch, &*reports).await,
@@ -177,8 +177,8 @@ impl Runner for LocalRunner {
         }
     }
 
-    fn stop(&self, id: JobId, why: Stop) {
-        self.stops.stop(id, why);
+    fn stop(&self, attempt: AttemptId, why: Stop) {
+        self.stops.stop(attempt, why);
     }
 
     fn warm(&self) -> Vec<HandlerId> {

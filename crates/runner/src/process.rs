@@ -25,7 +25,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::{Instant, sleep, timeout};
 use windlass_core::runner::{Assignment, Batch, Report, Reports, Stop};
 use windlass_core::time::format_duration;
-use windlass_core::{Handler, JobId, Log, Status};
+use windlass_core::{AttemptId, Handler, JobId, Log, Status};
 
 use crate::Options;
 use crate::isolate::{self, Census, Isolation};
@@ -76,7 +76,7 @@ impl Processes {
     pub(crate) async fn run(&self, batch: Batch, watch: &mut Watch, reports: &dyn Reports) {
         for assignment in batch.jobs {
             let id = assignment.job.id;
-            if !is_wanted(id, watch, reports).await {
+            if !is_wanted(assignment.id, watch, reports).await {
                 continue;
             }
             let payload = PayloadReader::open(id, &assignment.payload, &batch.pieces).await;
@@ -156,7 +156,8 @@ impl Processes {
                 let own = &handler.spec.options.limits;
                 let census = Census::new(self.isolation.effective(own).processes);
                 let limits = (time_left, census);
-                let ending = running.run_to_end(id, payload, limits, watch, &mut output).await;
+                let ending =
+                    running.run_to_end(assignment.id, payload, limits, watch, &mut output).await;
                 // A directory may hold much, and removing it blocks.
                 let _ = tokio::task::spawn_blocking(move || drop(running)).await;
                 ending
@@ -170,13 +171,13 @@ impl Processes {
 }
 
 /// Whether a job whose turn has come is to run; one that nobody wants any more is reported.
-pub(crate) async fn is_wanted(id: JobId, watch: &mut Watch, reports: &dyn Reports) -> bool {
+pub(crate) async fn is_wanted(id: AttemptId, watch: &mut Watch, reports: &dyn Reports) -> bool {
     if watch.shutdown() {
-        reports.returned(id).await;
+        reports.returned(id.job).await;
         return false;
     }
     let Some(why) = watch.taken(id) else { return true };
-    report_stopped(id, why, reports).await;
+    report_stopped(id.job, why, reports).await;
     false
 }
 
@@ -269,7 +270,7 @@ impl Running {
     /// Runs until the process exits or is stopped, and everything that it started is gone.
     async fn run_to_end(
         &mut self,
-        id: JobId,
+        id: AttemptId,
         payload: PayloadReader,
         (time_left, mut census): (Duration, Census),
         watch: &mut Watch,
@@ -299,7 +300,7 @@ impl Running {
         if dead {
             self.main.tree.end().await;
         } else {
-            tracing::warn!(job = %id, "a killed process does not die");
+            tracing::warn!(job = %id.job, "a killed process does not die");
         }
         if !capture.is_terminated() {
             // It does not end when something that could not be killed still holds a pipe.

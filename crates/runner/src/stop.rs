@@ -1,25 +1,25 @@
-//! Who is told when a job is to be stopped: every running batch has a `Watch`, and `Stops` knows
-//! which watch a job belongs to. A job is told once; the first reason wins.
+//! Stop orders on their way to the attempts they name: every running batch has a `Watch`, and
+//! `Stops` knows the watch of each attempt. An attempt gets one order; the first reason wins.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
-use windlass_core::JobId;
+use windlass_core::AttemptId;
 use windlass_core::runner::Stop;
 
-type Order = (JobId, Stop);
+type Order = (AttemptId, Stop);
 
-/// The jobs that can be stopped.
+/// The attempts that can be stopped.
 #[derive(Default)]
 pub(crate) struct Stops {
-    watches: Mutex<HashMap<JobId, mpsc::Sender<Order>>>,
+    watches: Mutex<HashMap<AttemptId, mpsc::Sender<Order>>>,
 }
 
 impl Stops {
-    /// Starts to watch for orders to the jobs of one batch.
-    pub(crate) fn watch(self: &Arc<Stops>, ids: Vec<JobId>) -> Watch {
-        // A job is told at most once, so the channel is never full.
+    /// Starts to watch for orders to the attempts of one batch.
+    pub(crate) fn watch(self: &Arc<Stops>, ids: Vec<AttemptId>) -> Watch {
+        // An attempt gets at most one order, so the channel is never full.
         let (sender, orders) = mpsc::channel(ids.len().max(1));
         let mut watches = self.lock();
         for id in &ids {
@@ -27,35 +27,36 @@ impl Stops {
         }
         drop(watches);
         let given = HashMap::new();
-        Watch { stops: Arc::clone(self), sender, orders, ids, given, shutdown: false }
+        Watch { stops: Arc::clone(self), _sender: sender, orders, ids, given, shutdown: false }
     }
 
-    pub(crate) fn stop(&self, id: JobId, why: Stop) {
+    pub(crate) fn stop(&self, id: AttemptId, why: Stop) {
         if let Some(sender) = self.lock().remove(&id) {
             // It fails only when the batch is just over.
             let _ = sender.try_send((id, why));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<JobId, mpsc::Sender<Order>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<AttemptId, mpsc::Sender<Order>>> {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The orders to the jobs of one batch.
+/// The orders to the attempts of one batch.
 pub(crate) struct Watch {
     stops: Arc<Stops>,
-    sender: mpsc::Sender<Order>,
+    /// Keeps `orders` open.
+    _sender: mpsc::Sender<Order>,
     orders: mpsc::Receiver<Order>,
-    ids: Vec<JobId>,
+    ids: Vec<AttemptId>,
     /// Orders that were received and not yet asked for.
-    given: HashMap<JobId, Stop>,
+    given: HashMap<AttemptId, Stop>,
     shutdown: bool,
 }
 
 impl Watch {
-    /// Waits for the next order to any of these jobs. Cancelling it loses nothing.
-    pub(crate) async fn stopped(&mut self, ids: &[JobId]) -> Order {
+    /// Waits for the next order to any of these attempts. Cancelling it loses nothing.
+    pub(crate) async fn stopped(&mut self, ids: &[AttemptId]) -> Order {
         loop {
             // Asked very often, and nearly always in vain.
             if !self.given.is_empty()
@@ -68,8 +69,8 @@ impl Watch {
         }
     }
 
-    /// The order that was already given to this job, if any.
-    pub(crate) fn taken(&mut self, id: JobId) -> Option<Stop> {
+    /// The order that was already given to this attempt, if any.
+    pub(crate) fn taken(&mut self, id: AttemptId) -> Option<Stop> {
         self.receive_all();
         self.given.remove(&id)
     }
@@ -95,20 +96,23 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         let mut watches = self.stops.lock();
-        for id in &self.ids {
-            if watches.get(id).is_some_and(|sender| sender.same_channel(&self.sender)) {
-                watches.remove(id);
-            }
-        }
+        self.ids.iter().for_each(|id| drop(watches.remove(id)));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use windlass_core::JobId;
+    use windlass_core::job::Token;
+
     use super::*;
 
-    fn id(number: i64) -> JobId {
-        JobId::new(number).unwrap()
+    fn id(number: i64) -> AttemptId {
+        claim(number, 1)
+    }
+
+    fn claim(number: i64, token: i64) -> AttemptId {
+        AttemptId { job: JobId::new(number).unwrap(), token: Token(token) }
     }
 
     #[tokio::test]
@@ -136,11 +140,13 @@ mod tests {
     #[tokio::test]
     async fn a_watch_that_ended_leaves_a_newer_watch_of_the_same_job_alone() {
         let stops = Arc::new(Stops::default());
-        let older = stops.watch(vec![id(1)]);
-        let mut newer = stops.watch(vec![id(1)]);
+        let older = stops.watch(vec![claim(1, 1)]);
+        let mut newer = stops.watch(vec![claim(1, 2)]);
         drop(older);
-        stops.stop(id(1), Stop::LeaseLost);
-        assert_eq!(newer.taken(id(1)), Some(Stop::LeaseLost));
+        stops.stop(claim(1, 1), Stop::LeaseLost);
+        assert_eq!(newer.taken(claim(1, 2)), None);
+        stops.stop(claim(1, 2), Stop::Cancelled);
+        assert_eq!(newer.taken(claim(1, 2)), Some(Stop::Cancelled));
         drop(newer);
         assert!(stops.lock().is_empty());
     }

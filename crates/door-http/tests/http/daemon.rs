@@ -21,7 +21,7 @@ use windlass_core::runner::{Assignment, Batch, Report, Reports, Stop};
 use windlass_core::store::Store;
 use windlass_core::time::SystemClock;
 use windlass_core::{
-    Handler, HandlerId, HandlerSpec, Invalid, JobId, Json, Lang, Payload, Runner, Status,
+    AttemptId, Handler, HandlerId, HandlerSpec, Invalid, JobId, Json, Lang, Payload, Runner, Status,
 };
 use windlass_door_http::Options;
 use windlass_engine::metrics::Metrics;
@@ -121,7 +121,7 @@ impl Daemon {
 #[derive(Default)]
 pub struct FakeRunner {
     running: watch::Sender<Vec<JobId>>,
-    stops: Mutex<HashMap<JobId, watch::Sender<Option<Stop>>>>,
+    stops: Mutex<HashMap<AttemptId, watch::Sender<Option<Stop>>>>,
 }
 
 impl FakeRunner {
@@ -132,10 +132,10 @@ impl FakeRunner {
         in_time("the job hangs", running.wait_for(|ids| ids.contains(&id))).await.unwrap();
     }
 
-    async fn hang(&self, id: JobId) -> Stop {
+    async fn hang(&self, attempt: AttemptId) -> Stop {
         let (sender, mut stop) = watch::channel(None);
-        self.stops.lock().unwrap().insert(id, sender);
-        self.running.send_modify(|ids| ids.push(id));
+        self.stops.lock().unwrap().insert(attempt, sender);
+        self.running.send_modify(|ids| ids.push(attempt.job));
         let stop = stop.wait_for(Option::is_some).await.unwrap();
         stop.expect("waited for")
     }
@@ -155,13 +155,13 @@ impl Runner for FakeRunner {
     }
 
     async fn run(&self, batch: Batch, reports: Arc<dyn Reports>) {
-        for Assignment { job, payload, .. } in batch.jobs {
+        for Assignment { id, job, payload, .. } in batch.jobs {
             reports.started(job.id).await;
             let text = match &payload {
                 Payload::Inline(bytes) => String::from_utf8_lossy(bytes).into_owned(),
                 Payload::Pieces { bytes } => format!("{bytes} bytes in pieces"),
             };
-            let stopped = if text == "hang" { Some(self.hang(job.id).await) } else { None };
+            let stopped = if text == "hang" { Some(self.hang(id).await) } else { None };
             let status = text.parse().ok().and_then(Status::new).unwrap_or(Status::OK);
             let mut log = Log::new();
             log.push(Stream::Out, &format!("saw {text}"));
@@ -174,8 +174,8 @@ impl Runner for FakeRunner {
         }
     }
 
-    fn stop(&self, id: JobId, why: Stop) {
-        if let Some(sender) = self.stops.lock().unwrap().get(&id) {
+    fn stop(&self, attempt: AttemptId, why: Stop) {
+        if let Some(sender) = self.stops.lock().unwrap().get(&attempt) {
             sender.send_replace(Some(why));
         }
     }

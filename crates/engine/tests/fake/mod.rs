@@ -21,8 +21,8 @@ use windlass_core::runner::{Assignment, Batch, Emitted, Report, Reports, Stop};
 use windlass_core::store::SysidReserve;
 use windlass_core::time::SystemClock;
 use windlass_core::{
-    AddOptions, Clock, Handler, HandlerId, Invalid, JobId, Json, Payload, Runner, Status, Store,
-    Sysid, TypeKey, TypeName,
+    AddOptions, AttemptId, Clock, Handler, HandlerId, Invalid, JobId, Json, Payload, Runner,
+    Status, Store, Sysid, TypeKey, TypeName,
 };
 use windlass_engine::api::{AddJob, AddPayload};
 use windlass_engine::metrics::Metrics;
@@ -120,7 +120,7 @@ impl Drop for Daemon {
     }
 }
 
-type Hanging = HashMap<JobId, (Arc<Notify>, Option<Stop>)>;
+type Hanging = HashMap<AttemptId, (Arc<Notify>, Option<Stop>)>;
 
 #[derive(Default)]
 pub struct FakeRunner {
@@ -155,7 +155,9 @@ impl FakeRunner {
 
     /// Lets a job that hangs end well.
     pub fn finish(&self, id: JobId) {
-        self.hanging.lock().unwrap()[&id].0.notify_one();
+        let hanging = self.hanging.lock().unwrap();
+        let attempt = hanging.iter().find(|(attempt, _)| attempt.job == id);
+        attempt.expect("it hangs").1.0.notify_one();
     }
 
     async fn say_progress(&self, id: JobId, reports: &dyn Reports) {
@@ -192,14 +194,14 @@ impl FakeRunner {
         Report { data, ..report(status, None, emitted.into_iter().collect()) }
     }
 
-    async fn hang(&self, id: JobId, reports: &dyn Reports) -> Report {
-        let notify = Arc::new(Notify::new());
-        self.hanging.lock().unwrap().insert(id, (notify.clone(), None));
+    async fn hang(&self, attempt: AttemptId, reports: &dyn Reports) -> Report {
+        let (id, notify) = (attempt.job, Arc::new(Notify::new()));
+        self.hanging.lock().unwrap().insert(attempt, (notify.clone(), None));
         reports.started(id).await;
         self.started.send_modify(|ids| ids.push(id));
         self.say_progress(id, reports).await;
         notify.notified().await;
-        let (_, why) = self.hanging.lock().unwrap().remove(&id).unwrap();
+        let (_, why) = self.hanging.lock().unwrap().remove(&attempt).unwrap();
         report(why.map_or(Status::OK, |_| Status::ERROR), why, Vec::new())
     }
 }
@@ -221,11 +223,11 @@ impl Runner for FakeRunner {
     }
 
     async fn run(&self, batch: Batch, reports: Arc<dyn Reports>) {
-        for Assignment { job, payload, .. } in batch.jobs {
+        for Assignment { id, job, payload, .. } in batch.jobs {
             let Payload::Inline(payload) = payload else { panic!("no large payloads here") };
             let payload = String::from_utf8(payload.to_vec()).unwrap();
             if payload == "hang" {
-                let report = self.hang(job.id, reports.as_ref()).await;
+                let report = self.hang(id, reports.as_ref()).await;
                 reports.ended(job.id, report).await;
                 continue;
             }
@@ -243,9 +245,9 @@ impl Runner for FakeRunner {
         }
     }
 
-    fn stop(&self, id: JobId, why: Stop) {
-        if let Some((notify, reason)) = self.hanging.lock().unwrap().get_mut(&id) {
-            self.stopped.lock().unwrap().push((id, why));
+    fn stop(&self, attempt: AttemptId, why: Stop) {
+        if let Some((notify, reason)) = self.hanging.lock().unwrap().get_mut(&attempt) {
+            self.stopped.lock().unwrap().push((attempt.job, why));
             *reason = Some(why);
             notify.notify_one();
         }

@@ -107,7 +107,7 @@ impl Contexts {
             if drop_stopped(&mut waiting, watch, reports).await {
                 continue;
             }
-            let (id, timeout) = (waiting[0].job.id, waiting[0].timeout);
+            let (id, timeout) = (waiting[0].id, waiting[0].timeout);
             match self.ready(&handler, watch, id, timeout).await {
                 Ok(ready) => {
                     self.turn(&handler, ready, &mut waiting, &pieces, watch, reports).await;
@@ -227,7 +227,7 @@ async fn drop_stopped(
     watch: &mut Watch,
     reports: &dyn Reports,
 ) -> bool {
-    let why = waiting.front().and_then(|assignment| watch.taken(assignment.job.id));
+    let why = waiting.front().and_then(|assignment| watch.taken(assignment.id));
     let stopped = why.and_then(|why| Some((waiting.pop_front()?, why)));
     if let Some((assignment, why)) = &stopped {
         report_stopped(assignment.job.id, *why, reports).await;

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 use tokio::process::{ChildStderr, ChildStdout};
 use tokio::time::{Instant, sleep_until, timeout};
-use windlass_core::JobId;
+use windlass_core::AttemptId;
 use windlass_core::runner::Stop;
 
 use super::frame::{Frames, NoFrame};
@@ -44,8 +44,8 @@ pub(super) enum Heard {
     Garbage,
     /// It closed the channel, or exited.
     Gone,
-    /// Somebody wants this job to end.
-    Stopped(JobId, Stop),
+    /// This attempt is to end.
+    Stopped(AttemptId, Stop),
     TimedOut,
     /// It has too many processes; the words are for the log.
     Crowded(String),
@@ -116,12 +116,12 @@ impl Process {
         };
     }
 
-    /// What happens next, until `limit`. Orders to these jobs are heard, too.
+    /// What happens next, until `limit`. Orders to these attempts are heard, too.
     pub(super) async fn listen(
         &mut self,
         limit: Instant,
         watch: &mut Watch,
-        ids: &[JobId],
+        ids: &[AttemptId],
     ) -> Heard {
         loop {
             match self.frames.next() {

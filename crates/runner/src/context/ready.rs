@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use windlass_core::{Handler, HandlerSpec, Invalid, JobId, TypeKey};
+use windlass_core::{AttemptId, Handler, HandlerSpec, Invalid, JobId, TypeKey};
 
 use super::Contexts;
 use super::language::Language;
@@ -30,7 +30,7 @@ impl Contexts {
         &self,
         handler: &Arc<Handler>,
         watch: &mut Watch,
-        id: JobId,
+        id: AttemptId,
         timeout: Duration,
     ) -> Result<Ready, (Unready, Output)> {
         let mut output = Output::new(self.log_bytes_max);
@@ -62,7 +62,7 @@ impl Contexts {
                             return Err((Unready::Broken { field: None, reason }, output));
                         }
                     };
-                    match starter.start(Some(permit), watch, id, &mut output).await {
+                    match starter.start(Some(permit), watch, &[id], &mut output).await {
                         Ok(context) => break context,
                         Err(unready) => return Err((unready, output)),
                     }
@@ -73,7 +73,7 @@ impl Contexts {
             return Ok(Ready { context, took: Duration::ZERO, output });
         }
         let limit = Instant::now() + timeout;
-        match context.load(handler, limit, watch, id, &mut output).await {
+        match context.load(handler, limit, watch, &[id], &mut output).await {
             Ok(_) => Ok(Ready { context, took: begun.elapsed(), output }),
             Err(unready) => {
                 context.process.kill().await;
@@ -112,12 +112,12 @@ impl Contexts {
         let Ok(_turn) = self.compilers.acquire().await else { return Ok(()) };
         let mut watch = Arc::new(Stops::default()).watch(Vec::new());
         let mut output = Output::new(self.log_bytes_max);
-        let mut context = match starter.start(None, &mut watch, id, &mut output).await {
+        let mut context = match starter.start(None, &mut watch, &[], &mut output).await {
             Ok(context) => context,
             Err(unready) => return refusal("lang", unready, output),
         };
         let limit = Instant::now() + COMPILE_WAIT_MAX;
-        let compiled = context.compile(spec, limit, &mut watch, id, &mut output).await;
+        let compiled = context.compile(spec, limit, &mut watch, &[], &mut output).await;
         context.process.end().await;
         match compiled {
             Ok(()) => Ok(()),
@@ -162,10 +162,9 @@ impl Contexts {
         let starter = Arc::new(self.starter(handler).ok()?);
         let mut watch = Arc::new(Stops::default()).watch(Vec::new());
         let mut output = Output::new(self.log_bytes_max);
-        let id = handler.id;
-        let mut context = starter.start(Some(permit), &mut watch, id, &mut output).await.ok()?;
+        let mut context = starter.start(Some(permit), &mut watch, &[], &mut output).await.ok()?;
         let limit = Instant::now() + handler.spec.options.timeout.unwrap_or(COMPILE_WAIT_MAX);
-        match context.load(handler, limit, &mut watch, id, &mut output).await {
+        match context.load(handler, limit, &mut watch, &[], &mut output).await {
             Ok(_) => Some(context),
             // The first job will find the same, and its log will tell.
             Err(_) => {

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use windlass_core::launch::is_exhaustion;
 use windlass_core::limit::RESULT_BYTES_MAX;
 use windlass_core::runner::Stop;
-use windlass_core::{Handler, HandlerId, HandlerSpec, JobId, TypeName};
+use windlass_core::{AttemptId, Handler, HandlerId, HandlerSpec, TypeName};
 
 use super::frame::encode;
 use super::language::Language;
@@ -108,7 +108,7 @@ impl Starter {
         self: Arc<Starter>,
         permit: Option<Permit>,
         watch: &mut Watch,
-        id: JobId,
+        ids: &[AttemptId],
         output: &mut Output,
     ) -> Result<Context, Unready> {
         let starter = Arc::clone(&self);
@@ -134,7 +134,7 @@ impl Starter {
             Request::Hello { protocol: PROTOCOL, mark: &mark, result_bytes_max: RESULT_BYTES_MAX };
         context.ask(&hello)?;
         let limit = Instant::now() + GREETING_WAIT_MAX;
-        let greeted = context.answer(Kind::Ready, limit, watch, id, output).await;
+        let greeted = context.answer(Kind::Ready, limit, watch, ids, output).await;
         match greeted {
             Ok(_) => Ok(context),
             Err(unready) => {
@@ -215,14 +215,14 @@ impl Context {
         handler: &Handler,
         limit: Instant,
         watch: &mut Watch,
-        id: JobId,
+        ids: &[AttemptId],
         output: &mut Output,
     ) -> Result<Duration, Unready> {
         let number = self.loaded.len() as u32;
         let spec = &handler.spec;
         let (tenant, name) = (handler.key.tenant.as_str(), handler.key.name.as_str());
         self.ask(&Request::Load(load(number, tenant, name, spec, false)))?;
-        let took = self.answer(Kind::Loaded, limit, watch, id, output).await?;
+        let took = self.answer(Kind::Loaded, limit, watch, ids, output).await?;
         self.loaded.push(Loaded { id: handler.id, name: handler.key.name.clone() });
         self.kept = self.process.main.tree.descendants();
         Ok(took)
@@ -234,11 +234,11 @@ impl Context {
         spec: &HandlerSpec,
         limit: Instant,
         watch: &mut Watch,
-        id: JobId,
+        ids: &[AttemptId],
         output: &mut Output,
     ) -> Result<(), Unready> {
         self.ask(&Request::Load(load(0, "", "", spec, true)))?;
-        self.answer(Kind::Loaded, limit, watch, id, output).await.map(drop)
+        self.answer(Kind::Loaded, limit, watch, ids, output).await.map(drop)
     }
 
     /// Ends what the jobs of a batch left running. Costs a look at `/proc` only when some process
@@ -257,11 +257,11 @@ impl Context {
         wanted: Kind,
         limit: Instant,
         watch: &mut Watch,
-        id: JobId,
+        ids: &[AttemptId],
         output: &mut Output,
     ) -> Result<Duration, Unready> {
         loop {
-            match self.process.listen(limit, watch, std::slice::from_ref(&id)).await {
+            match self.process.listen(limit, watch, ids).await {
                 Heard::Raw(stream, bytes) => output.push(stream, &bytes),
                 Heard::Answer(frame) => match Answer::parse(&frame) {
                     Some(answer) if answer.kind == wanted => {

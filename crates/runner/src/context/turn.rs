@@ -14,7 +14,7 @@ use memchr::memmem;
 use tokio::time::Instant;
 use windlass_core::runner::{Reports, Stop};
 use windlass_core::time::format_duration;
-use windlass_core::{Clock, JobId};
+use windlass_core::{AttemptId, Clock};
 
 use super::flight::Flight;
 use super::message::{Answer, Kind, Stage};
@@ -58,7 +58,7 @@ pub(super) enum After {
 pub(super) struct Turn<'a> {
     context: &'a mut Context,
     around: Around<'a>,
-    ids: Vec<JobId>,
+    ids: Vec<AttemptId>,
     /// A job that was reported is no longer here.
     flights: Vec<Option<Flight>>,
     phase: Phase,
@@ -108,7 +108,7 @@ impl<'a> Turn<'a> {
             context,
             scripts: around.start_time,
             around,
-            ids: flights.iter().map(|flight| flight.assignment.job.id).collect(),
+            ids: flights.iter().map(|flight| flight.assignment.id).collect(),
             last_timeout: flights.last().map_or(Duration::ZERO, |job| job.assignment.timeout),
             flights: flights.into_iter().map(Some).collect(),
             phase: Phase::BeforeEach,
@@ -159,7 +159,7 @@ impl<'a> Turn<'a> {
         self.finish().await
     }
 
-    fn current_id(&self) -> JobId {
+    fn current_id(&self) -> AttemptId {
         self.ids[self.at.min(self.ids.len() - 1)]
     }
 
@@ -192,7 +192,7 @@ impl<'a> Turn<'a> {
             (Kind::Progress, Phase::Jobs) => {
                 let message = answer.message.as_deref().unwrap_or_default().to_owned();
                 let percent = answer.percent.unwrap_or_default();
-                self.around.reports.progress(self.current_id(), percent, message).await;
+                self.around.reports.progress(self.current_id().job, percent, message).await;
             }
             (Kind::End, Phase::Jobs) if answer.job == Some(self.at) => {
                 if let Some(flight) = self.current() {
@@ -238,10 +238,10 @@ impl<'a> Turn<'a> {
     /// A job that waits behind others is to end: it is reported at once. The context may begin it
     /// all the same, in the moment before it is killed at the job's turn. At a shutdown
     /// all that wait are given back, so nothing has to be done for one of them.
-    async fn skip(&mut self, id: JobId, why: Stop) {
+    async fn skip(&mut self, id: AttemptId, why: Stop) {
         let Some(at) = self.ids.iter().position(|known| *known == id) else { return };
         if why != Stop::Shutdown && self.flights[at].take().is_some() {
-            report_stopped(id, why, self.around.reports).await;
+            report_stopped(id.job, why, self.around.reports).await;
         }
     }
 
@@ -305,7 +305,7 @@ impl<'a> Turn<'a> {
             }
             // An order to stop is about one job; the others run elsewhere.
             Phase::BeforeEach if stopped.is_some_and(|why| why != Stop::TimedOut) => {
-                let id = self.current_id();
+                let id = self.current_id().job;
                 self.around.reports.started(id).await;
                 if let Some(flight) = self.current() {
                     flight.fail(reason, stopped, took);
@@ -314,7 +314,7 @@ impl<'a> Turn<'a> {
             // No script runs between two batches: what an earlier job left in the context ended it.
             Phase::BeforeEach if !self.around.has_before_each => {
                 if self.around.is_fresh {
-                    let id = self.current_id();
+                    let id = self.current_id().job;
                     self.around.reports.started(id).await;
                     if let Some(flight) = self.current() {
                         flight.fail(reason, stopped, took);

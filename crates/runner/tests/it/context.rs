@@ -107,7 +107,7 @@ async fn a_job_that_waits_in_a_batch_is_stopped_at_once_and_harms_no_other() {
     let mut run = fixture.begin(python(&body), jobs(&["first", "second", "third"]));
     let ids = run.ids.clone();
     assert_eq!(run.started().await, ids[0]);
-    fixture.runner.stop(ids[1], Stop::Cancelled);
+    fixture.runner.stop(run.attempts[1], Stop::Cancelled);
     let (stopped, report) = run.ended().await;
     assert_eq!((stopped, report.stopped), (ids[1], Some(Stop::Cancelled)));
     std::fs::remove_file(&hold).unwrap();
@@ -141,7 +141,7 @@ async fn a_shutdown_ends_the_running_job_and_gives_the_others_back() {
     let mut run = fixture.begin(python("import time\ntime.sleep(1000)"), jobs(&["a", "b", "c"]));
     let ids = run.ids.clone();
     assert_eq!(run.started().await, ids[0]);
-    fixture.runner.stop(ids[0], Stop::Shutdown);
+    fixture.runner.stop(run.attempts[0], Stop::Shutdown);
     let events = run.rest().await;
     assert!(
         matches!(&events[..], [Event::Ended(_, report), Event::Returned(b), Event::Returned(c)]

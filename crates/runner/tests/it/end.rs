@@ -172,7 +172,7 @@ async fn s2_13_a_handler_that_hangs_does_not_hold_up_others() {
         check_ended(&fixture.sh("exit 0").await, 200, None);
     }
     for mut run in hanging {
-        fixture.runner.stop(run.ids[0], windlass_core::runner::Stop::Cancelled);
+        fixture.runner.stop(run.attempts[0], windlass_core::runner::Stop::Cancelled);
         run.ended().await;
     }
 }

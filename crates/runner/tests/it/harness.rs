@@ -10,11 +10,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
+use windlass_core::job::Token;
 use windlass_core::runner::{Assignment, Batch, Pieces, Report, Reports, Runner, Stop};
 use windlass_core::time::SystemClock;
 use windlass_core::{
-    Handler, HandlerOptions, HandlerSpec, Job, JobId, Lang, Payload, Priority, State, Timestamp,
-    TypeKey,
+    AttemptId, Handler, HandlerOptions, HandlerSpec, Job, JobId, Lang, Payload, Priority, State,
+    Timestamp, TypeKey,
 };
 use windlass_runner::{Bounds, IsolationOptions, LocalRunner, Options};
 use windlass_test_kit::folder::whole_lines;
@@ -84,13 +85,14 @@ impl Fixture {
         pieces: Arc<dyn Pieces>,
     ) -> Run {
         let ids = jobs.iter().map(|assignment| assignment.job.id).collect();
+        let attempts = jobs.iter().map(|assignment| assignment.id).collect();
         let handler = Arc::new(handler(spec));
         let (sender, events) = mpsc::unbounded_channel();
         let runner = Arc::clone(&self.runner);
         let task = tokio::spawn(async move {
             runner.run(Batch { handler, jobs, pieces }, Arc::new(Recorder(sender))).await;
         });
-        Run { ids, events, task }
+        Run { ids, attempts, events, task }
     }
 
     /// Nothing is left of attempts but the lock.
@@ -103,6 +105,7 @@ impl Fixture {
 /// A batch that runs.
 pub(crate) struct Run {
     pub(crate) ids: Vec<JobId>,
+    pub(crate) attempts: Vec<AttemptId>,
     events: mpsc::UnboundedReceiver<Event>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -257,7 +260,20 @@ pub(crate) fn job(payload: &[u8]) -> Assignment {
         progress: None,
     };
     let payload = Payload::Inline(Bytes::copy_from_slice(payload));
-    Assignment { job, payload, timeout: PATIENCE, live: Arc::default() }
+    let id = AttemptId { job: job.id, token: Token(3) };
+    Assignment { id, job, payload, timeout: PATIENCE, live: Arc::default() }
+}
+
+/// A newer claim of the same job.
+pub(crate) fn next_claim(assignment: &Assignment) -> Assignment {
+    let AttemptId { job, token } = assignment.id;
+    Assignment {
+        id: AttemptId { job, token: Token(token.0 + 1) },
+        job: assignment.job.clone(),
+        payload: assignment.payload.clone(),
+        timeout: assignment.timeout,
+        live: Arc::default(),
+    }
 }
 
 pub(crate) fn limited(mut assignment: Assignment, timeout: Duration) -> Assignment {

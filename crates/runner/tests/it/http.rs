@@ -169,7 +169,7 @@ async fn a_stop_ends_the_request_with_its_reason() {
     let fixture = fixture();
     let mut run = fixture.begin(spec(Lang::Http, &server.url()), vec![job(b"x"), job(b"y")]);
     server.request().await;
-    fixture.runner.stop(run.ids[0], Stop::Shutdown);
+    fixture.runner.stop(run.attempts[0], Stop::Shutdown);
     check_ended(&run.ended().await.1, 500, Some(Stop::Shutdown));
     server.client_gone().await;
     let second = run.ids[1];

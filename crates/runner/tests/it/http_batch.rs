@@ -153,10 +153,10 @@ async fn a_job_of_a_batch_is_stopped_alone_and_the_last_one_ends_the_request() {
     let (id, report) = run.ended().await;
     assert_eq!(id, ids[1]);
     check_ended(&report, 500, Some(Stop::TimedOut));
-    for (id, why) in [(ids[0], Stop::Cancelled), (ids[2], Stop::Shutdown)] {
-        fixture.runner.stop(id, why);
+    for (at, why) in [(0, Stop::Cancelled), (2, Stop::Shutdown)] {
+        fixture.runner.stop(run.attempts[at], why);
         let (ended, report) = run.ended().await;
-        assert_eq!(ended, id);
+        assert_eq!(ended, ids[at]);
         check_ended(&report, 500, Some(why));
     }
     server.client_gone().await;

@@ -5,7 +5,7 @@ use windlass_core::{Lang, Runner};
 use windlass_test_kit::folder::whole_lines;
 
 use crate::harness::{
-    Event, Fixture, LIMITS, check_ended, exists, fixture, job, limited, lines_of, spec,
+    Event, Fixture, LIMITS, check_ended, exists, fixture, job, limited, lines_of, next_claim, spec,
 };
 
 /// Starts a process in a new session, whose parents are gone, and writes its id into `pids`.
@@ -118,7 +118,7 @@ async fn processes_of_one_job_survive_the_end_of_another() {
     let pids = pids(&fixture, 1).await;
     check_ended(&fixture.sh("exit 0").await, 200, None);
     assert!(exists(&pids[0]));
-    fixture.runner.stop(run.ids[0], Stop::Cancelled);
+    fixture.runner.stop(run.attempts[0], Stop::Cancelled);
     check_ended(&run.ended().await.1, 500, Some(Stop::Cancelled));
     assert!(!exists(&pids[0]));
 }
@@ -137,8 +137,8 @@ async fn a_stop_ends_the_job_with_its_reason() {
     for why in [Stop::Expired, Stop::Cancelled, Stop::LeaseLost, Stop::Shutdown] {
         let mut run = fixture.begin(spec(Lang::Sh, "sleep 1000"), vec![job(b"")]);
         let id = run.started().await;
-        fixture.runner.stop(id, why);
-        fixture.runner.stop(id, Stop::TimedOut);
+        fixture.runner.stop(run.attempts[0], why);
+        fixture.runner.stop(run.attempts[0], Stop::TimedOut);
         let (ended, report) = run.ended().await;
         assert_eq!(ended, id);
         check_ended(&report, 500, Some(why));
@@ -149,9 +149,30 @@ async fn a_stop_ends_the_job_with_its_reason() {
 }
 
 #[tokio::test]
+async fn a_stop_ends_the_attempt_that_it_names_and_no_other_of_the_same_job() {
+    let fixture = fixture();
+    for lang_and_body in [(Lang::Sh, "sleep 1000"), (Lang::Python, "import time; time.sleep(1000)")]
+    {
+        let handler = || spec(lang_and_body.0, lang_and_body.1);
+        let first = job(b"");
+        let second = next_claim(&first);
+        let mut older = fixture.begin(handler(), vec![first]);
+        older.started().await;
+        let mut newer = fixture.begin(handler(), vec![second]);
+        newer.started().await;
+        fixture.runner.stop(older.attempts[0], Stop::LeaseLost);
+        check_ended(&older.ended().await.1, 500, Some(Stop::LeaseLost));
+        assert_eq!(older.rest().await, []);
+        fixture.runner.stop(newer.attempts[0], Stop::Cancelled);
+        check_ended(&newer.ended().await.1, 500, Some(Stop::Cancelled));
+        assert_eq!(newer.rest().await, []);
+    }
+}
+
+#[tokio::test]
 async fn a_stop_of_an_unknown_job_is_ignored() {
     let fixture = fixture();
-    fixture.runner.stop(job(b"").job.id, Stop::Cancelled);
+    fixture.runner.stop(job(b"").id, Stop::Cancelled);
     check_ended(&fixture.sh("exit 0").await, 200, None);
 }
 
@@ -161,8 +182,8 @@ async fn after_a_shutdown_the_jobs_that_wait_go_back_unharmed() {
     let jobs = vec![job(b""), job(b""), job(b"")];
     let mut run = fixture.begin(spec(Lang::Sh, "sleep 1000"), jobs);
     let ids = run.ids.clone();
-    let first = run.started().await;
-    fixture.runner.stop(first, Stop::Shutdown);
+    run.started().await;
+    fixture.runner.stop(run.attempts[0], Stop::Shutdown);
     check_ended(&run.ended().await.1, 500, Some(Stop::Shutdown));
     assert_eq!(run.rest().await, [Event::Returned(ids[1]), Event::Returned(ids[2])]);
 }
@@ -174,8 +195,8 @@ async fn a_job_that_is_stopped_before_its_turn_is_reported_and_the_next_one_runs
     let mut run = fixture.begin(spec(Lang::Sh, "read t; sleep $t"), jobs);
     let ids = run.ids.clone();
     run.started().await;
-    fixture.runner.stop(ids[1], Stop::Expired);
-    fixture.runner.stop(ids[0], Stop::Cancelled);
+    fixture.runner.stop(run.attempts[1], Stop::Expired);
+    fixture.runner.stop(run.attempts[0], Stop::Cancelled);
     for (id, status, why) in [
         (ids[0], 500, Some(Stop::Cancelled)),
         (ids[1], 500, Some(Stop::Expired)),
