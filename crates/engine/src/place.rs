@@ -9,7 +9,7 @@ const FILE_NAME: &str = "place";
 
 /// The directory's number; `fresh` becomes it where there is none yet. Durable when this returns.
 pub(crate) fn of(data_dir: &Path, fresh: u64) -> io::Result<u64> {
-    std::fs::create_dir_all(data_dir)?;
+    windlass_journal::create_dir(data_dir)?;
     let path = data_dir.join(FILE_NAME);
     if !path.exists() {
         // Written aside and linked into place, so that of two daemons that start at once both read
@@ -22,9 +22,11 @@ pub(crate) fn of(data_dir: &Path, fresh: u64) -> io::Result<u64> {
         std::fs::remove_file(&aside)?;
         match linked {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => File::open(data_dir)?.sync_all()?,
+            _ => {}
         }
     }
+    // Also where the file was there: another process may not have lived to sync it.
+    File::open(data_dir)?.sync_all()?;
     let text = std::fs::read_to_string(&path)?;
     text.trim().parse().map_err(|_| {
         let what = format!("{} does not hold a number", path.display());

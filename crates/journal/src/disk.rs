@@ -4,15 +4,17 @@ use std::any::Any;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Keeps a directory locked until it is dropped or its process ends.
 pub(crate) type Lock = Box<dyn Any + Send + Sync>;
 
 pub(crate) trait Disk: Send + Sync + 'static {
-    /// Creates the directory and its parents, durably.
-    fn create_dir(&self, dir: &Path) -> io::Result<()>;
+    fn is_dir(&self, dir: &Path) -> bool;
+    /// Creates one directory in a parent that is there; one that exists already is no error. The
+    /// parent's sync makes it durable.
+    fn make_dir(&self, dir: &Path) -> io::Result<()>;
     /// `None` when another process has the lock; `NotFound` when the directory is not there, or
     /// not any more.
     fn lock(&self, dir: &Path) -> io::Result<Option<Lock>>;
@@ -41,6 +43,36 @@ pub(crate) trait DiskFile: Send + Sync + 'static {
     fn truncate(&self, length: u64) -> io::Result<()>;
 }
 
+/// Creates the directory and its parents where they are missing. It is durable in its parent when
+/// this returns, also if it was there: its creator may not have lived to sync the parent. Further
+/// up that is so already, since nothing is created in a directory that is not durable.
+pub(crate) fn create_dir_on(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    let parent = match dir.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => return Ok(()),
+    };
+    let is_old = disk.is_dir(dir);
+    if !is_old {
+        create_dir_on(disk, parent)?;
+        disk.make_dir(dir)?;
+    }
+    match disk.sync_dir(parent) {
+        // In a parent that we can neither read nor change, nothing of ours was created.
+        Err(error) if is_old && is_foreign(&error) => Ok(()),
+        synced => synced,
+    }
+}
+
+fn is_foreign(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
+/// Creates a directory and its parents where they are missing; it is durable when this returns.
+pub fn create_dir(dir: &Path) -> io::Result<()> {
+    create_dir_on(&RealDisk, dir)
+}
+
 /// Name of the file whose lock stands for its directory.
 const LOCK_NAME: &str = "lock";
 /// How often a lock file that vanishes while it is being locked is tried again.
@@ -50,21 +82,15 @@ const LOCK_ATTEMPTS_MAX: usize = 16;
 pub(crate) struct RealDisk;
 
 impl Disk for RealDisk {
-    fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        if dir.is_dir() {
-            return Ok(());
-        }
-        let parent = match dir.parent() {
-            Some(parent) if parent.as_os_str().is_empty() => PathBuf::from("."),
-            Some(parent) => parent.to_owned(),
-            None => return Ok(()),
-        };
-        self.create_dir(&parent)?;
+    fn is_dir(&self, dir: &Path) -> bool {
+        dir.is_dir()
+    }
+
+    fn make_dir(&self, dir: &Path) -> io::Result<()> {
         match fs::create_dir(dir) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
         }
-        self.sync_dir(&parent)
     }
 
     fn lock(&self, dir: &Path) -> io::Result<Option<Lock>> {

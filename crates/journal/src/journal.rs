@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use windlass_core::{Clock, IdGenerator, JobId, Sysid, Timestamp};
 
-use crate::disk::{Disk, Lock, RealDisk};
+use crate::disk::{self, Disk, Lock, RealDisk};
 use crate::entry::{Entry, Key, Stats};
 use crate::error::Error;
 use crate::recover::{Recovered, recover};
@@ -292,7 +292,7 @@ fn claim(disk: &dyn Disk, dir: &Path) -> Result<Lock, Error> {
 }
 
 fn create_dir(disk: &dyn Disk, dir: &Path) -> Result<(), Error> {
-    disk.create_dir(dir).map_err(|error| Error::storage("create", dir, &error))
+    disk::create_dir_on(disk, dir).map_err(|error| Error::storage("create", dir, &error))
 }
 
 /// Removes payloads of this daemon that no record names: their adds were never answered.

@@ -40,6 +40,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use disk::create_dir;
 pub use entry::{Body, Entry, IdempotencyNote, Key, Record, Stats};
 pub use error::Error;
 pub use journal::{Journal, Options};

@@ -88,6 +88,9 @@ struct Link {
 struct Repairs {
     cuts: Vec<(PathBuf, u64)>,
     removals: Vec<PathBuf>,
+    /// Segments whose length no later one states: their writer may have been killed before it
+    /// synced the last frame, and everything from here on counts on it.
+    syncs: Vec<PathBuf>,
 }
 
 impl Repairs {
@@ -101,7 +104,12 @@ impl Repairs {
         for path in &self.removals {
             disk.remove(path).map_err(|error| Error::storage("remove", path, &error))?;
         }
-        if self.removals.is_empty() {
+        for path in &self.syncs {
+            disk.open(path)
+                .and_then(|file| file.sync())
+                .map_err(|error| Error::storage("sync", path, &error))?;
+        }
+        if self.removals.is_empty() && self.syncs.is_empty() {
             return Ok(());
         }
         disk.sync_dir(dir).map_err(|error| Error::storage("sync", dir, &error))
@@ -218,6 +226,9 @@ impl Scan<'_> {
         }
         if link.ingested_only && last > self.ingested {
             return Err(Error::corrupt(&file.path, at as u64, "the segment behind it is missing"));
+        }
+        if link.bytes.is_none() {
+            repairs.syncs.push(file.path.clone());
         }
         if (at as u64) < file.bytes {
             repairs.cuts.push((file.path.clone(), at as u64));

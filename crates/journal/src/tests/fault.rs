@@ -14,6 +14,8 @@ pub(crate) enum Fault {
     Refuse,
     /// A write leaves its first half behind, a sync has done its work all the same.
     Halfway,
+    /// Nothing, for lack of permission.
+    Forbid,
     /// The machine loses power: nothing works from here on.
     PowerCut,
 }
@@ -46,6 +48,7 @@ struct Files {
 struct Node {
     bytes: Vec<u8>,
     durable: Vec<u8>,
+    is_dir: bool,
     /// A sync has failed: what was written before it never reaches the disk.
     lossy: bool,
 }
@@ -103,7 +106,7 @@ impl FaultDisk {
     /// What is left after a power cut: all that was synced, and by chance some of the rest.
     pub(crate) fn after_power_cut(&self, luck: &mut fastrand::Rng) -> FaultDisk {
         let files = self.files();
-        let nodes = files.nodes.iter().map(|node| node.after_power_cut(luck)).collect::<Vec<_>>();
+        let nodes = files.nodes.iter().map(|node| node.after_power_cut(luck)).collect();
         let known: BTreeSet<_> = files.names.keys().chain(files.names_durable.keys()).collect();
         let mut names = BTreeMap::new();
         for name in known {
@@ -112,8 +115,28 @@ impl FaultDisk {
                 names.insert(name.clone(), node);
             }
         }
-        let copy = Files { nodes, names_durable: names.clone(), names, ..Files::default() };
-        FaultDisk { files: Arc::new(Mutex::new(copy)), gate: Arc::default() }
+        FaultDisk::of(nodes, names)
+    }
+
+    /// What is left when a power cut takes everything that was not synced.
+    pub(crate) fn after_worst_power_cut(&self) -> FaultDisk {
+        let files = self.files();
+        let durable = |node: &Node| Node { bytes: node.durable.clone(), ..node.clone() };
+        FaultDisk::of(files.nodes.iter().map(durable).collect(), files.names_durable.clone())
+    }
+
+    /// A disk on which these nodes are durable under these names, unless a directory above is gone.
+    fn of(nodes: Vec<Node>, found: BTreeMap<PathBuf, usize>) -> FaultDisk {
+        let mut names = BTreeMap::new();
+        // A directory sorts before what is in it.
+        for (path, node) in found {
+            let parent = path.parent().unwrap();
+            if parent == Path::new("/") || names.contains_key(parent) {
+                names.insert(path, node);
+            }
+        }
+        let files = Files { nodes, names_durable: names.clone(), names, ..Files::default() };
+        FaultDisk { files: Arc::new(Mutex::new(files)), gate: Arc::default() }
     }
 
     pub(crate) fn content(&self, path: &Path) -> Option<Vec<u8>> {
@@ -140,7 +163,7 @@ impl Node {
                 }
             }
         }
-        Node { durable: bytes.clone(), bytes, lossy: false }
+        Node { durable: bytes.clone(), bytes, lossy: false, is_dir: self.is_dir }
     }
 }
 
@@ -157,6 +180,20 @@ impl Files {
     fn find(&self, path: &Path) -> io::Result<usize> {
         self.names.get(path).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
+
+    fn is_dir(&self, path: &Path) -> bool {
+        path == Path::new("/") || self.find(path).is_ok_and(|node| self.nodes[node].is_dir)
+    }
+
+    fn add(&mut self, path: &Path, node: Node) -> io::Result<usize> {
+        if !path.parent().is_some_and(|parent| self.is_dir(parent)) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let number = self.nodes.len();
+        self.nodes.push(node);
+        self.names.insert(path.to_owned(), number);
+        Ok(number)
+    }
 }
 
 fn refused() -> io::Error {
@@ -169,17 +206,34 @@ struct FaultFile {
 }
 
 impl Disk for FaultDisk {
-    fn create_dir(&self, _: &Path) -> io::Result<()> {
-        self.files().count().map_or(Ok(()), |_| Err(refused()))
+    fn is_dir(&self, dir: &Path) -> bool {
+        self.files().is_dir(dir)
     }
 
-    fn lock(&self, _: &Path) -> io::Result<Option<Lock>> {
+    fn make_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut files = self.files();
+        if files.count().is_some() {
+            return Err(refused());
+        }
+        if !files.is_dir(dir) {
+            files.add(dir, Node { is_dir: true, ..Node::default() })?;
+        }
+        Ok(())
+    }
+
+    fn lock(&self, dir: &Path) -> io::Result<Option<Lock>> {
+        if !self.files().is_dir(dir) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         Ok(Some(Box::new(())))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<(String, u64)>> {
         let files = self.files();
-        let inside = files.names.iter().filter(|(path, _)| path.parent() == Some(dir));
+        let inside = files
+            .names
+            .iter()
+            .filter(|(path, node)| path.parent() == Some(dir) && !files.nodes[**node].is_dir);
         let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
         Ok(inside.map(|(path, &at)| (name(path), files.nodes[at].bytes.len() as u64)).collect())
     }
@@ -191,9 +245,7 @@ impl Disk for FaultDisk {
         }
         let fault = files.count();
         if fault.is_none_or(|fault| fault == Fault::Halfway) {
-            let node = files.nodes.len();
-            files.nodes.push(Node::default());
-            files.names.insert(path.to_owned(), node);
+            files.add(path, Node::default())?;
         }
         if fault.is_some() {
             return Err(refused());
@@ -237,7 +289,11 @@ impl Disk for FaultDisk {
             let now: Vec<_> = now.into_iter().map(|(path, &node)| (path.clone(), node)).collect();
             files.names_durable.extend(now);
         }
-        fault.map_or(Ok(()), |_| Err(refused()))
+        match fault {
+            None => Ok(()),
+            Some(Fault::Forbid) => Err(io::ErrorKind::PermissionDenied.into()),
+            Some(_) => Err(refused()),
+        }
     }
 }
 

@@ -160,3 +160,21 @@ fn s0_24_a_power_cut_at_any_operation_loses_nothing_accepted() {
         }
     }
 }
+
+#[test]
+fn s0_24_a_power_cut_after_a_restart_loses_nothing_that_the_restart_found() {
+    let runtime = runtime();
+    let operations = operations_of_workload(&runtime);
+    for from in 1..=operations {
+        // To the process, a kill looks like a disk that does nothing any more.
+        let disk = FaultDisk::failing(Plan { fault: Fault::PowerCut, from, until: u64::MAX });
+        let note = format!("killed at operation {from}");
+        runtime.block_on(async {
+            let mut known = workload(&disk).await;
+            let restarted = disk.restarted();
+            check(&restarted, &known, true, &note).await;
+            known.refused.push("works again".into());
+            check(&restarted.after_worst_power_cut(), &known, true, &note).await;
+        });
+    }
+}

@@ -31,8 +31,12 @@ impl Disk for RacingDisk {
         RealDisk.lock(dir)
     }
 
-    fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        RealDisk.create_dir(dir)
+    fn is_dir(&self, dir: &Path) -> bool {
+        RealDisk.is_dir(dir)
+    }
+
+    fn make_dir(&self, dir: &Path) -> io::Result<()> {
+        RealDisk.make_dir(dir)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<(String, u64)>> {
