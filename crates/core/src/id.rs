@@ -7,13 +7,15 @@
 //! └───────────────┴────────────┴──────────┘
 //! ```
 //! Within one daemon ids only grow. When the clock stands still, goes back, or more than 1,024 ids
-//! are wanted in a millisecond, the generator borrows from the future, up to `ID_BORROW_MAX`.
+//! are wanted in a millisecond, ids go on from the newest one: its sequence, then the next
+//! millisecond. They may run ahead of the clock by `ID_BORROW_MAX`.
 
 use std::fmt;
 use std::num::NonZeroU16;
 use std::str::FromStr;
+use std::time::Duration;
 
-use crate::limit::{ID_BORROW_MAX, SYSID_MAX};
+use crate::limit::{CLOCK_STEP_MIN, ID_BORROW_MAX, SYSID_MAX};
 use crate::time::Timestamp;
 
 /// 2020-01-01T00:00:00Z, in milliseconds since the Unix epoch.
@@ -111,13 +113,15 @@ pub struct IdGenerator {
     /// Millisecond since `EPOCH_MS` and sequence of the next id at the earliest.
     ms: i64,
     sequence: i64,
+    /// `clock_step` has reported that the clock is behind the ids.
+    step_reported: bool,
 }
 
 impl IdGenerator {
     /// `newest` is the highest id that this store or this daemon's journal has seen.
     pub fn new(sysid: Sysid, newest: Option<JobId>) -> IdGenerator {
         let ms = newest.map_or(0, |id| (id.0 >> (SEQUENCE_BITS + SYSID_BITS)) + 1);
-        IdGenerator { sysid, ms, sequence: 0 }
+        IdGenerator { sysid, ms, sequence: 0, step_reported: false }
     }
 
     pub fn sysid(&self) -> Sysid {
@@ -144,12 +148,19 @@ impl IdGenerator {
         self.sequence += 1;
         Ok(JobId(id))
     }
+
+    /// How far the clock is behind the ids after it was set back: once for each such step, `None`
+    /// otherwise. A burst of ids is no step.
+    pub fn clock_step(&mut self, now: Timestamp) -> Option<Duration> {
+        let behind = Timestamp(self.ms + EPOCH_MS).since(now);
+        let reported = std::mem::replace(&mut self.step_reported, behind >= CLOCK_STEP_MIN);
+        (self.step_reported && !reported).then_some(behind)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     const NOW: Timestamp = Timestamp(1_800_000_000_000);
 
@@ -181,6 +192,38 @@ mod tests {
         ids.next(NOW).unwrap();
         assert!(ids.next(NOW - ID_BORROW_MAX - Duration::from_secs(1)).is_err());
         assert!(ids.next(NOW).is_ok());
+    }
+
+    #[test]
+    fn s0_10_a_clock_that_jumped_a_week_ahead_and_back_refuses_no_add() {
+        let mut ids = generator(None);
+        let ahead = NOW + Duration::from_secs(7 * 24 * 3600);
+        let mut newest = ids.next(ahead).unwrap();
+        for second in 0..5000 {
+            let id = ids.next(NOW + Duration::from_secs(second)).unwrap();
+            assert!(id > newest);
+            newest = id;
+        }
+        assert!(newest.made_at().since(ahead) < Duration::from_secs(1), "sequences are used up");
+    }
+
+    #[test]
+    fn each_step_of_the_clock_is_reported_once_and_a_burst_is_none() {
+        let mut ids = generator(None);
+        let mut reported = |now| {
+            let reports = (0..5000).map(|_| {
+                ids.next(now).unwrap();
+                ids.clock_step(now)
+            });
+            reports.flatten().collect::<Vec<_>>()
+        };
+        let hour = Duration::from_secs(3600);
+        assert_eq!(reported(NOW), []);
+        assert_eq!(reported(NOW + hour), [], "forward");
+        assert_eq!(reported(NOW).len(), 1);
+        assert_eq!(reported(NOW + CLOCK_STEP_MIN), [], "still the same step");
+        assert_eq!(reported(NOW + hour), [], "the clock has caught up");
+        assert_eq!(reported(NOW).len(), 1, "another step");
     }
 
     #[test]

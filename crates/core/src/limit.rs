@@ -49,8 +49,11 @@ pub const CHILDREN_SHOWN_MAX: usize = 100_000;
 pub const ORPHAN_RETENTION: Duration = Duration::from_secs(3 * 24 * 3600);
 /// Daemons on one store: the sysid has 12 bits, and 0 is nobody's.
 pub const SYSID_MAX: u16 = 4095;
-/// How far ids may run ahead of the clock, after it was set back or under a burst.
-pub const ID_BORROW_MAX: Duration = Duration::from_secs(48 * 3600);
+/// How far ids may run ahead of the clock, after it was set back or under a burst: a year, since a
+/// clock that was wrong once must not stop adds for as long as it was wrong.
+pub const ID_BORROW_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+/// A clock this far behind the newest id was set back; no burst of ids runs as far ahead.
+pub const CLOCK_STEP_MIN: Duration = Duration::from_secs(60);
 /// How long an `Idempotency-Key` is remembered.
 pub const IDEMPOTENCY_TTL: Duration = Duration::from_secs(24 * 3600);
 /// Longest duration that is accepted anywhere (ten years).

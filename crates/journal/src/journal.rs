@@ -269,6 +269,10 @@ impl Shared {
         for _ in 0..count {
             ids.push(generator.next(now)?);
         }
+        if let Some(behind) = generator.clock_step(now) {
+            let behind_s = behind.as_secs();
+            tracing::warn!(behind_s, "the clock was set back; ids go on from the newest one");
+        }
         if let Some(newest) = ids.last() {
             self.id_newest.store(newest.get(), Ordering::Release);
         }
