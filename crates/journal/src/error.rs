@@ -22,6 +22,10 @@ pub enum Error {
     /// The handle was closed, or is an adopted journal that is only read.
     #[error("the journal is closed for this use")]
     Closed,
+    /// The thread that writes has ended by a panic, a defect of ours; only a restart helps. What
+    /// was being appended may be in the journal.
+    #[error("the journal's writer has ended by a panic and accepts nothing more: {0}")]
+    Writer(String),
     /// No id can be made; somebody must set the clock right.
     #[error(transparent)]
     Clock(#[from] ClockTooFarBack),

@@ -1,10 +1,12 @@
 //! The public handle: everything that the engine asks of a journal.
 
+use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
@@ -64,6 +66,8 @@ pub(crate) struct Shared {
     id_newest: AtomicI64,
     pub(crate) state: Mutex<State>,
     pub(crate) readable: Notify,
+    /// Why there is no writer any more, if it has panicked.
+    lost: OnceLock<Error>,
     lock: Mutex<Option<Lock>>,
 }
 
@@ -131,10 +135,13 @@ impl Journal {
         let (queue, commands) = mpsc::channel(QUEUE_APPENDS_MAX);
         let (ending, ended) = watch::channel(());
         let writer = Writer::new(shared.clone(), commands, clock, &options, previous);
+        let lost = shared.clone();
         std::thread::Builder::new()
             .name("journal".into())
             .spawn(move || {
-                writer.run();
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| writer.run())) {
+                    lost.note_panic(&*panic);
+                }
                 drop(ending);
             })
             .map_err(|error| Error::Storage(format!("cannot start the writer: {error}")))?;
@@ -166,8 +173,7 @@ impl Journal {
         let _room = room.await.map_err(|_| Error::Closed)?;
         let (answer, answered) = oneshot::channel();
         let append = Append { entries, key, answer, cost_bytes, _room };
-        self.sender()?.send(Command::Append(append)).await.map_err(|_| Error::Closed)?;
-        answered.await.map_err(|_| Error::Closed)?.ids
+        self.send(Command::Append(append), answered).await?.ids
     }
 
     /// Returns when all appends that were in progress have been answered. After a refused append
@@ -175,8 +181,19 @@ impl Journal {
     /// `Storage` when the disk still refuses.
     pub async fn wsync(&self) -> Result<(), Error> {
         let (answer, answered) = oneshot::channel();
-        self.sender()?.send(Command::Sync(answer)).await.map_err(|_| Error::Closed)?;
-        answered.await.map_err(|_| Error::Closed)?
+        self.send(Command::Sync(answer), answered).await?
+    }
+
+    /// Gives the writer a command and waits for its answer.
+    async fn send<T>(&self, command: Command, answered: oneshot::Receiver<T>) -> Result<T, Error> {
+        if self.sender()?.send(command).await.is_ok()
+            && let Ok(answer) = answered.await
+        {
+            return Ok(answer);
+        }
+        // The writer answers everything unless it ends; it says why before it has ended.
+        self.writer_ended().await;
+        Err(self.shared.lost.get().cloned().unwrap_or(Error::Closed))
     }
 
     /// An id from the same generator, for things that do not go through the journal.
@@ -207,7 +224,7 @@ impl Journal {
             segments: state.segments.len(),
             disk_bytes: state.segments.iter().map(|segment| segment.bytes).sum(),
             id_newest: self.id_newest(),
-            healthy: state.healthy.clone(),
+            healthy: self.shared.lost.get().map(Error::to_string).or(state.healthy.clone()),
         }
     }
 
@@ -219,6 +236,10 @@ impl Journal {
 
     pub(crate) async fn stop_writer(&self) {
         drop(self.queue.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.writer_ended().await;
+    }
+
+    async fn writer_ended(&self) {
         let mut ended = self.ended.clone();
         // The writer sends nothing; it lets go of its end when it has ended.
         while ended.changed().await.is_ok() {}
@@ -254,12 +275,20 @@ impl Shared {
             id_newest: AtomicI64::new(newest.map_or(0, JobId::get)),
             state: Mutex::new(state),
             readable: Notify::new(),
+            lost: OnceLock::new(),
             lock: Mutex::new(Some(lock)),
         }))
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_panic(&self, panic: &(dyn Any + Send)) {
+        let texts = (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>());
+        let text = texts.0.map(String::as_str).or(texts.1.copied()).unwrap_or("no message");
+        let error = self.lost.get_or_init(|| Error::Writer(text.to_owned()));
+        tracing::error!(%error, "the journal is lost until the next start");
     }
 
     /// The next ids, each larger than all before it, also than those of a refused append.

@@ -30,9 +30,14 @@ impl Spool {
         &self.0.name
     }
 
-    /// From now on the journal answers for the file.
+    /// From now on a record may name the file, which stays even if this process ends.
     pub(crate) fn keep(&self) {
         self.0.kept.store(true, Ordering::Release);
+    }
+
+    /// No record names the file after all.
+    pub(crate) fn release(&self) {
+        self.0.kept.store(false, Ordering::Release);
     }
 }
 

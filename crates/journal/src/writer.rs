@@ -5,6 +5,8 @@
 //! segment is cut to its last synced length. If that fails, or if the sync itself failed, the
 //! segment is given up at that length, and the head of the next one says so. Each later group
 //! tries again, so accepting resumes with the disk.
+//!
+//! A panic ends the thread for good: appends are refused with `Error::Writer` until the next start.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -126,9 +128,6 @@ impl Writer {
                 let _ = sync.send(self.try_disk());
             }
         }
-        for spool in self.undecided {
-            spool.keep();
-        }
     }
 
     /// Takes what waits, up to the bounds of a group.
@@ -170,13 +169,17 @@ impl Writer {
         let Some(first) = numbered.iter().find_map(|numbered| numbered.ids.first().copied()) else {
             return;
         };
+        // Before the frame can be on the disk, because nothing runs after a panic.
+        spools(&numbered).for_each(|(spool, _)| spool.keep());
         match self.persist(first) {
             Ok(offset) => self.publish(offset, numbered),
             Err(Refused { error, may_survive }) => {
                 tracing::error!(%error, "the journal refuses jobs");
                 self.shared.state().healthy = Some(error.to_string());
-                if may_survive {
-                    self.undecided.extend(spools(&numbered).map(|(spool, _)| spool.clone()));
+                let named = spools(&numbered).map(|(spool, _)| spool);
+                match may_survive {
+                    true => self.undecided.extend(named.cloned()),
+                    false => named.for_each(Spool::release),
                 }
                 for Numbered { append, .. } in numbered {
                     answer(append, Err(error.clone()));
@@ -239,7 +242,6 @@ impl Writer {
             state.unread.push(chunk, bytes);
         }
         for (spool, id) in spools(&numbered) {
-            spool.keep();
             state.spools.insert(spool.name().to_owned(), id);
         }
         let segment = state.segments.back_mut().expect("the active segment is the newest");
@@ -279,7 +281,7 @@ impl Writer {
         file.write_at(head.as_bytes(), 0).map_err(failed)?;
         file.sync().map_err(failed)?;
         shared.disk.sync_dir(&shared.dir).map_err(failed)?;
-        self.undecided.clear();
+        self.undecided.drain(..).for_each(|spool| spool.release());
         let bytes = head.len() as u64;
         let mut state = shared.state();
         state.segments.push_back(Segment { first, last: None, bytes });

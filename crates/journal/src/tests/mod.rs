@@ -5,6 +5,7 @@ mod fault;
 mod fault_loop;
 mod format;
 mod kill;
+mod panic;
 mod power;
 mod race;
 mod reading;
