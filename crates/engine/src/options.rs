@@ -56,6 +56,9 @@ pub struct Options {
     /// At shutdown, running jobs get this long before they are stopped and handed back.
     pub stop_grace: Duration,
     pub journal_segment_bytes_max: u64,
+    /// How long a segment of the journal stays after a synced commit of the store has all of it.
+    /// Zero: the embedded store forgets no such commit. A store that fails over to a standby may.
+    pub journal_keep: Duration,
     /// Seed of the picks and of the jitter.
     pub seed: u64,
 }
@@ -81,6 +84,7 @@ impl Options {
             retention: Duration::from_secs(3 * 24 * 3600),
             stop_grace: Duration::from_secs(30),
             journal_segment_bytes_max: 64 * 1024 * 1024,
+            journal_keep: Duration::ZERO,
             seed: 0,
         }
     }

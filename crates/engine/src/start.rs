@@ -118,6 +118,7 @@ pub(crate) fn journal_options(
         spool_dir: options.data_dir.join("payload"),
         sysid,
         segment_bytes_max: options.journal_segment_bytes_max,
+        segment_keep: options.journal_keep,
         on_sync: Some(Arc::new(move |took| metrics.journal_synced(took))),
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use windlass_core::JobId;
 use windlass_core::id::ClockTooFarBack;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -32,6 +33,12 @@ pub enum Error {
     /// Larger than what one append may bring.
     #[error("one append has at most {bytes_max} bytes; these are {bytes}")]
     TooLarge { bytes: usize, bytes_max: usize },
+    /// The journal cannot go back so far: it has dropped records that would have to be read again.
+    #[error(
+        "the journal cannot go back to {}: it has dropped records up to {until}",
+        .after.map_or("its beginning".into(), |id| id.to_string())
+    )]
+    Gap { after: Option<JobId>, until: JobId },
     /// Only a journal without unread records may be removed.
     #[error("the journal still has {records} unread records")]
     Unread { records: u64 },

@@ -1,24 +1,20 @@
 //! The public handle: everything that the engine asks of a journal.
 
-use std::any::Any;
-use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
-use windlass_core::{Clock, IdGenerator, JobId, Sysid, Timestamp};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use windlass_core::{Clock, JobId, Sysid};
 
 use crate::disk::{self, Disk, Lock, RealDisk};
 use crate::entry::{Entry, Key, Stats};
 use crate::error::Error;
-use crate::recover::{Recovered, recover};
-use crate::segment::Segment;
-use crate::spool::{self, SpoolWriter};
-use crate::unread::Unread;
+use crate::recover::recover;
+use crate::shared::Shared;
+use crate::spool::SpoolWriter;
 use crate::writer::{Append, Command, Writer};
 
 /// Appends that may wait for the writer.
@@ -40,6 +36,10 @@ pub struct Options {
     pub sysid: Sysid,
     /// A segment that would become longer is followed by a new one.
     pub segment_bytes_max: u64,
+    /// How long a segment stays after the store confirmed that it has all of it, so that a store
+    /// which forgets its newest commits can have them again. A start begins to count anew. Zero:
+    /// it goes at once.
+    pub segment_keep: Duration,
     /// Told how long each sync of a frame took.
     pub on_sync: Option<Arc<dyn Fn(Duration) + Send + Sync>>,
 }
@@ -52,36 +52,6 @@ pub struct Journal {
     room: Arc<Semaphore>,
     /// Changes, or closes, when the writer has ended.
     ended: watch::Receiver<()>,
-}
-
-/// What handles and the writer share.
-pub(crate) struct Shared {
-    pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) dir: PathBuf,
-    pub(crate) spool_dir: PathBuf,
-    pub(crate) sysid: Sysid,
-    pub(crate) clock: Arc<dyn Clock>,
-    ids: Mutex<IdGenerator>,
-    /// Newest id that was made or found; 0 for none.
-    id_newest: AtomicI64,
-    pub(crate) state: Mutex<State>,
-    pub(crate) readable: Notify,
-    /// Why there is no writer any more, if it has panicked.
-    lost: OnceLock<Error>,
-    lock: Mutex<Option<Lock>>,
-}
-
-pub(crate) struct State {
-    pub(crate) unread: Unread,
-    /// Oldest first.
-    pub(crate) segments: VecDeque<Segment>,
-    /// The first id of the segment that is being written.
-    pub(crate) active: Option<JobId>,
-    /// Files of spooled payloads, each with the newest id that names it.
-    pub(crate) spools: HashMap<String, JobId>,
-    /// The store has everything up to this; for readers it is not in the journal any more.
-    pub(crate) floor: Option<JobId>,
-    pub(crate) healthy: Option<String>,
 }
 
 impl Journal {
@@ -193,7 +163,7 @@ impl Journal {
         }
         // The writer answers everything unless it ends; it says why before it has ended.
         self.writer_ended().await;
-        Err(self.shared.lost.get().cloned().unwrap_or(Error::Closed))
+        Err(self.shared.lost().cloned().unwrap_or(Error::Closed))
     }
 
     /// An id from the same generator, for things that do not go through the journal.
@@ -205,7 +175,7 @@ impl Journal {
 
     /// The newest id that was made, or found when the journal was opened.
     pub fn id_newest(&self) -> Option<JobId> {
-        JobId::new(self.shared.id_newest.load(Ordering::Acquire))
+        self.shared.id_newest()
     }
 
     /// Begins a payload that is too large for a frame.
@@ -224,14 +194,14 @@ impl Journal {
             segments: state.segments.len(),
             disk_bytes: state.segments.iter().map(|segment| segment.bytes).sum(),
             id_newest: self.id_newest(),
-            healthy: self.shared.lost.get().map(Error::to_string).or(state.healthy.clone()),
+            healthy: self.shared.lost().map(Error::to_string).or(state.healthy.clone()),
         }
     }
 
     /// Writes what waits, then lets go of the directory. Later appends are `Closed`.
     pub async fn close(&self) {
         self.stop_writer().await;
-        drop(self.shared.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.shared.unlock();
     }
 
     pub(crate) async fn stop_writer(&self) {
@@ -248,64 +218,6 @@ impl Journal {
     fn sender(&self) -> Result<mpsc::Sender<Command>, Error> {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.clone().ok_or(Error::Closed)
-    }
-}
-
-impl Shared {
-    fn new(
-        disk: Arc<dyn Disk>,
-        options: &Options,
-        clock: Arc<dyn Clock>,
-        lock: Lock,
-        recovered: Recovered,
-        [store_newest, ingested]: [Option<JobId>; 2],
-    ) -> Result<Arc<Shared>, Error> {
-        let newest = recovered.newest.max(store_newest).max(ingested);
-        let Recovered { segments, unread, spools, .. } = recovered;
-        remove_orphans(&*disk, options, &spools)?;
-        let (active, floor, healthy) = (None, ingested, None);
-        let state = State { unread, segments, active, spools, floor, healthy };
-        Ok(Arc::new(Shared {
-            disk,
-            dir: options.dir.clone(),
-            spool_dir: options.spool_dir.clone(),
-            sysid: options.sysid,
-            clock,
-            ids: Mutex::new(IdGenerator::new(options.sysid, newest)),
-            id_newest: AtomicI64::new(newest.map_or(0, JobId::get)),
-            state: Mutex::new(state),
-            readable: Notify::new(),
-            lost: OnceLock::new(),
-            lock: Mutex::new(Some(lock)),
-        }))
-    }
-
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn note_panic(&self, panic: &(dyn Any + Send)) {
-        let texts = (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>());
-        let text = texts.0.map(String::as_str).or(texts.1.copied()).unwrap_or("no message");
-        let error = self.lost.get_or_init(|| Error::Writer(text.to_owned()));
-        tracing::error!(%error, "the journal is lost until the next start");
-    }
-
-    /// The next ids, each larger than all before it, also than those of a refused append.
-    pub(crate) fn make_ids(&self, now: Timestamp, count: usize) -> Result<Vec<JobId>, Error> {
-        let mut generator = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut ids = Vec::with_capacity(count);
-        for _ in 0..count {
-            ids.push(generator.next(now)?);
-        }
-        if let Some(behind) = generator.clock_step(now) {
-            let behind_s = behind.as_secs();
-            tracing::warn!(behind_s, "the clock was set back; ids go on from the newest one");
-        }
-        if let Some(newest) = ids.last() {
-            self.id_newest.store(newest.get(), Ordering::Release);
-        }
-        Ok(ids)
     }
 }
 
@@ -326,21 +238,4 @@ fn claim(disk: &dyn Disk, dir: &Path) -> Result<Lock, Error> {
 
 fn create_dir(disk: &dyn Disk, dir: &Path) -> Result<(), Error> {
     disk::create_dir_on(disk, dir).map_err(|error| Error::storage("create", dir, &error))
-}
-
-/// Removes payloads of this daemon that no record names: their adds were never answered.
-fn remove_orphans(
-    disk: &dyn Disk,
-    options: &Options,
-    spools: &HashMap<String, JobId>,
-) -> Result<(), Error> {
-    let dir = &options.spool_dir;
-    let files = disk.list(dir).map_err(|error| Error::storage("list", dir, &error))?;
-    for (name, _) in files {
-        if spool::is_of(&name, options.sysid) && !spools.contains_key(&name) {
-            let path = dir.join(name);
-            disk.remove(&path).map_err(|error| Error::storage("remove", &path, &error))?;
-        }
-    }
-    Ok(())
 }

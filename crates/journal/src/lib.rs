@@ -6,16 +6,21 @@
 //!                       │
 //!                       ▼ chunks of unread records: places in the files, the newest in memory too
 //! reserve ─► ticket ─► read ─► (the store commits) ─► commit ─► … ─► drop_until: segments go
+//!    ▲                               │
+//!    └── rewind ◄── (the store has forgotten what it had not synced)
 //! ```
 //!
 //! | module | owns |
 //! |---|---|
 //! | `journal`, `reading` | the public handle: its writing and its reading half |
+//! | `dropping`, `rewind` | letting go of what the store has, and going back to what it forgot |
+//! | `shared` | what handles and the writer share, behind locks |
 //! | `entry` | what goes in and what comes out |
 //! | `writer` | the one thread that writes, and what happens when the disk refuses |
 //! | `segment` | the head of a file, and the chain of files |
 //! | `encode`, `decode` | the text of a frame |
 //! | `recover` | what is found at the start: torn tails are cut, damage is refused |
+//! | `scan` | the records of a segment that are still to be read |
 //! | `chunk`, `unread` | what is still to be read, and who has reserved it |
 //! | `spool` | payloads too large for a frame |
 //! | `disk` | every call to the file system |
@@ -26,13 +31,17 @@
 mod chunk;
 mod decode;
 mod disk;
+mod dropping;
 mod encode;
 mod entry;
 mod error;
 mod journal;
 mod reading;
 mod recover;
+mod rewind;
+mod scan;
 mod segment;
+mod shared;
 mod spool;
 mod unread;
 mod writer;

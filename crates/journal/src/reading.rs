@@ -1,4 +1,4 @@
-//! The reading half of the handle: reserve, read, commit, and dropping what the store has.
+//! The reading half of the handle: reserve, read, commit, and looking for single records.
 
 use std::time::Duration;
 
@@ -9,8 +9,9 @@ use crate::chunk::{Chunk, Context};
 use crate::decode::{self, Decoder, TypeMemo};
 use crate::entry::Record;
 use crate::error::Error;
-use crate::journal::{Journal, Shared, State};
+use crate::journal::Journal;
 use crate::segment;
+use crate::shared::{Shared, State};
 use crate::spool::blocking;
 use crate::unread::{Bounds, Ticket};
 
@@ -95,22 +96,6 @@ impl Journal {
         }
     }
 
-    /// The store has everything up to `position`, synced: deletes the segments, and the spooled
-    /// payloads, that are not needed any more. The segment that is being written stays.
-    pub async fn drop_until(&self, position: JobId) -> Result<(), Error> {
-        let (segments, spools) = {
-            let mut state = self.shared.state();
-            state.floor = state.floor.max(Some(position));
-            state.unread.drop_until(position, |chunk| self.shared.load(chunk).ok());
-            (state.take_segments_until(position), state.take_spools_until(position))
-        };
-        if segments.is_empty() && spools.is_empty() {
-            return Ok(());
-        }
-        let shared = self.shared.clone();
-        blocking(move || shared.delete(&segments, &spools)).await
-    }
-
     /// A record that is in the journal and, as far as the journal knows, not yet in the store.
     pub async fn find(&self, id: JobId) -> Result<Option<Record>, Error> {
         let place = {
@@ -157,31 +142,6 @@ impl Journal {
         })
         .await
     }
-
-    /// Deletes a journal whose records the store has, all of them and synced: an adopted one, as
-    /// a rule. `Unread` when something has not been committed.
-    pub async fn remove(self) -> Result<(), Error> {
-        let records = self.shared.state().unread.records();
-        if records > 0 {
-            return Err(Error::Unread { records });
-        }
-        self.stop_writer().await;
-        let (segments, spools) = {
-            let mut state = self.shared.state();
-            let segments: Vec<_> = state.segments.drain(..).map(|segment| segment.first).collect();
-            let spools: Vec<_> = state.spools.drain().map(|(name, _)| name).collect();
-            (segments, spools)
-        };
-        let shared = self.shared.clone();
-        blocking(move || {
-            shared.delete(&segments, &spools)?;
-            let removed = shared.disk.remove_dir(&shared.dir);
-            removed.map_err(|error| Error::storage("remove", &shared.dir, &error))
-        })
-        .await?;
-        self.close().await;
-        Ok(())
-    }
 }
 
 /// Unread records, newest first.
@@ -208,26 +168,10 @@ impl State {
         let segment = self.segments.get(behind.checked_sub(1)?)?;
         (segment.last >= Some(id)).then_some(Place::Segment(segment.first, segment.bytes))
     }
-
-    /// From the front only, so that what is left is a whole chain.
-    fn take_segments_until(&mut self, position: JobId) -> Vec<JobId> {
-        let mut taken = Vec::new();
-        let active = self.active;
-        while let Some(segment) = self.segments.pop_front_if(|segment| {
-            active != Some(segment.first) && segment.last.is_none_or(|last| last <= position)
-        }) {
-            taken.push(segment.first);
-        }
-        taken
-    }
-
-    fn take_spools_until(&mut self, position: JobId) -> Vec<String> {
-        self.spools.extract_if(|_, id| *id <= position).map(|(name, _)| name).collect()
-    }
 }
 
 impl Shared {
-    fn load(&self, chunk: &Chunk) -> Result<Bytes, Error> {
+    pub(crate) fn load(&self, chunk: &Chunk) -> Result<Bytes, Error> {
         let path = segment::path(&self.dir, chunk.segment);
         chunk.load(&*self.disk, &self.dir).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => Error::Expired,
@@ -274,17 +218,7 @@ impl Shared {
         Ok(None)
     }
 
-    fn delete(&self, segments: &[JobId], spools: &[String]) -> Result<(), Error> {
-        let spools = spools.iter().map(|name| self.spool_dir.join(name));
-        for path in spools.chain(segments.iter().map(|first| segment::path(&self.dir, *first))) {
-            let removed = self.disk.remove(&path);
-            removed.map_err(|error| Error::storage("remove", &path, &error))?;
-        }
-        let synced = self.disk.sync_dir(&self.dir);
-        synced.map_err(|error| Error::storage("sync", &self.dir, &error))
-    }
-
-    fn corrupt(&self, segment: JobId, offset: u64, what: String) -> Error {
+    pub(crate) fn corrupt(&self, segment: JobId, offset: u64, what: String) -> Error {
         Error::corrupt(&segment::path(&self.dir, segment), offset, what)
     }
 }

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use windlass_core::{JobId, Sysid};
 
-use crate::chunk::{CHUNK_BYTES, Chunk, Content, Context};
-use crate::decode::{Decoder, frame_behind, frame_end};
+use crate::decode::frame_behind;
 use crate::disk::Disk;
 use crate::error::Error;
+use crate::scan::{Frames, Scan, Text};
 use crate::segment::{self, HEAD_BYTES_MAX, Head, Previous, Salt, Segment};
 use crate::unread::Unread;
 
@@ -24,6 +24,8 @@ pub(crate) struct Recovered {
     pub(crate) newest: Option<JobId>,
     /// What the head of the next segment will say about the newest one.
     pub(crate) previous: Option<Previous>,
+    /// The newest record that is not in the journal any more.
+    pub(crate) dropped: Option<JobId>,
 }
 
 /// Reads and checks all segments in `dir`; only when all is well, cuts and removes what is torn.
@@ -39,26 +41,21 @@ pub(crate) fn recover(
     let (headed, unfinished) = read_heads(disk, files, sysid)?;
     let links = chain(headed, &unfinished, &mut repairs)?;
     repairs.removals.extend(unfinished.into_iter().map(|file| file.path));
-    let mut scan = Scan {
-        disk,
-        ingested,
-        newest: None,
-        unread: Unread::default(),
-        spools: HashMap::new(),
-        segments: VecDeque::new(),
-    };
+    let scan = Scan::new(ingested);
+    let mut segments = Segments { disk, ingested, scan, found: VecDeque::new() };
     for link in &links {
-        scan.segment(link, &mut repairs)?;
+        segments.add(link, &mut repairs)?;
     }
     repairs.carry_out(disk, dir)?;
-    let newest = scan.newest.max(newest_name);
-    let previous = scan.segments.back().map(|segment| Previous {
+    let Segments { scan: Scan { newest, unread, spools, .. }, found, .. } = segments;
+    let previous = found.back().map(|segment| Previous {
         first: segment.first,
         bytes: segment.bytes,
-        last: scan.newest,
+        last: newest,
     });
-    let Scan { segments, unread, spools, .. } = scan;
-    Ok(Recovered { segments, unread, spools, newest, previous })
+    let newest = newest.max(newest_name);
+    let dropped = dropped_until(&links);
+    Ok(Recovered { segments: found, unread, spools, newest, previous, dropped })
 }
 
 struct Found {
@@ -196,136 +193,72 @@ fn chain(
     Ok(links)
 }
 
-struct Scan<'a> {
+/// The segments of a chain, and what is in them.
+struct Segments<'a> {
     disk: &'a dyn Disk,
     ingested: Option<JobId>,
-    newest: Option<JobId>,
-    unread: Unread,
-    spools: HashMap<String, JobId>,
-    segments: VecDeque<Segment>,
+    scan: Scan,
+    found: VecDeque<Segment>,
 }
 
-impl Scan<'_> {
-    fn segment(&mut self, link: &Link, repairs: &mut Repairs) -> Result<(), Error> {
+impl Segments<'_> {
+    fn add(&mut self, link: &Link, repairs: &mut Repairs) -> Result<(), Error> {
         let Headed { file, head, head_bytes } = &link.headed;
         let counted = link.bytes.unwrap_or(file.bytes);
         if counted > file.bytes {
             let what = format!("the segment had {counted} bytes and has {} now", file.bytes);
             return Err(Error::corrupt(&file.path, file.bytes, what));
         }
-        self.newest = self.newest.max(head.previous.and_then(|previous| previous.last));
+        self.scan.newest = self.scan.newest.max(head.previous.and_then(|previous| previous.last));
         let bytes = read(self.disk, &file.path, counted)?;
-        let mut last = None;
-        let mut at = *head_bytes;
-        while let Some(end) = frame_end(&bytes, at, &head.salt) {
-            last = self.frame(file, &bytes, at..end)?.or(last);
-            at = end;
+        let text = Text { path: &file.path, segment: file.first, bytes: &bytes };
+        let Frames { last, end } = self.scan.frames(text, *head_bytes, &head.salt)?;
+        if end < bytes.len() {
+            check_torn(link, &bytes, end, &head.salt)?;
         }
-        if at < bytes.len() {
-            self.check_torn(link, &bytes, at, &head.salt)?;
-        }
+        let end = end as u64;
         if link.ingested_only && last > self.ingested {
-            return Err(Error::corrupt(&file.path, at as u64, "the segment behind it is missing"));
+            return Err(Error::corrupt(&file.path, end, "the segment behind it is missing"));
         }
         if link.bytes.is_none() {
             repairs.syncs.push(file.path.clone());
         }
-        if (at as u64) < file.bytes {
-            repairs.cuts.push((file.path.clone(), at as u64));
+        if end < file.bytes {
+            repairs.cuts.push((file.path.clone(), end));
         }
-        self.segments.push_back(Segment { first: file.first, last, bytes: at as u64 });
+        self.found.push_back(Segment { first: file.first, last, bytes: end, confirmed_at: None });
         Ok(())
     }
+}
 
-    /// Only the newest segment may end in something that is not a frame, and nothing whole may
-    /// follow that.
-    fn check_torn(&self, link: &Link, bytes: &[u8], at: usize, salt: &Salt) -> Result<(), Error> {
-        let path = &link.headed.file.path;
-        if link.bytes.is_some() {
-            let what = "a frame is damaged, and a later segment shows that it was whole";
-            return Err(Error::corrupt(path, at as u64, what));
-        }
-        match frame_behind(bytes, at + 1, salt) {
-            None => Ok(()),
-            Some(behind) => {
-                let what = format!("a frame is damaged, and a whole one follows at byte {behind}");
-                Err(Error::corrupt(path, at as u64, what))
-            }
-        }
+/// Only the newest segment may end in something that is not a frame, and nothing whole may follow
+/// that.
+fn check_torn(link: &Link, bytes: &[u8], at: usize, salt: &Salt) -> Result<(), Error> {
+    let path = &link.headed.file.path;
+    if link.bytes.is_some() {
+        let what = "a frame is damaged, and a later segment shows that it was whole";
+        return Err(Error::corrupt(path, at as u64, what));
     }
-
-    /// Notes ids, spooled payloads and unread records of a valid frame; its newest id.
-    fn frame(
-        &mut self,
-        file: &Found,
-        bytes: &[u8],
-        range: std::ops::Range<usize>,
-    ) -> Result<Option<JobId>, Error> {
-        let corrupt = |at: usize, what: &str| {
-            Error::corrupt(&file.path, (range.start + at) as u64, what.to_owned())
-        };
-        let frame = &bytes[range.clone()];
-        let mut decoder = Decoder::new(frame, Context::default());
-        let mut open = Open { start: 0, context: Context::default(), ids: None, records: 0 };
-        let mut last = None;
-        while let Some(line) = decoder.next().map_err(|what| corrupt(decoder.at(), &what))? {
-            if self.newest >= Some(line.id) {
-                return Err(corrupt(line.end, "an id is not larger than the one before it"));
-            }
-            self.newest = Some(line.id);
-            last = Some(line.id);
-            if let Some(file) = line.file {
-                self.spools.insert(file.name.to_owned(), line.id);
-            }
-            if self.ingested >= Some(line.id) {
-                open = Open::at(line.end, decoder.context());
-                continue;
-            }
-            open.add(line.id);
-            if line.end - open.start >= CHUNK_BYTES {
-                self.close(file.first, range.start, frame, &open, line.end);
-                open = Open::at(line.end, decoder.context());
-            }
+    match frame_behind(bytes, at + 1, salt) {
+        None => Ok(()),
+        Some(behind) => {
+            let what = format!("a frame is damaged, and a whole one follows at byte {behind}");
+            Err(Error::corrupt(path, at as u64, what))
         }
-        self.close(file.first, range.start, frame, &open, frame.len());
-        Ok(last)
-    }
-
-    /// Turns a run of unread records into a chunk.
-    fn close(&mut self, segment: JobId, base: usize, frame: &[u8], open: &Open, end: usize) {
-        let Some((first, last)) = open.ids else { return };
-        let bytes = &frame[open.start..end];
-        let chunk = Chunk {
-            segment,
-            offset: (base + open.start) as u64,
-            bytes: bytes.len(),
-            records: open.records,
-            first,
-            last,
-            context: open.context.clone(),
-            content: Content::of_file(bytes),
-        };
-        self.unread.push(chunk, bytes);
     }
 }
 
-/// A run of unread records that is being gathered.
-struct Open {
-    start: usize,
-    context: Context,
-    ids: Option<(JobId, JobId)>,
-    records: u32,
-}
-
-impl Open {
-    fn at(start: usize, context: Context) -> Open {
-        Open { start, context, ids: None, records: 0 }
+/// The newest record that was in a segment which is gone.
+fn dropped_until(links: &[Link]) -> Option<JobId> {
+    let mut is_behind_gap = true;
+    let mut dropped = None;
+    for link in links {
+        if is_behind_gap {
+            dropped = dropped.max(link.headed.head.previous.and_then(|previous| previous.last));
+        }
+        is_behind_gap = link.ingested_only;
     }
-
-    fn add(&mut self, id: JobId) {
-        self.ids = Some((self.ids.map_or(id, |(first, _)| first), id));
-        self.records += 1;
-    }
+    dropped
 }
 
 fn read(disk: &dyn Disk, path: &Path, bytes: u64) -> Result<Vec<u8>, Error> {

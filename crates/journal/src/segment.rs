@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use windlass_core::{JobId, Sysid};
+use windlass_core::{JobId, Sysid, Timestamp};
 
 /// The version of the format that this code writes and reads.
 const VERSION: &str = "1";
@@ -28,6 +28,8 @@ pub(crate) struct Segment {
     pub(crate) last: Option<JobId>,
     /// Length up to which it is synced and counts.
     pub(crate) bytes: u64,
+    /// Since when the store is known to have all of it.
+    pub(crate) confirmed_at: Option<Timestamp>,
 }
 
 /// The first line of a segment.

@@ -47,6 +47,8 @@ pub(crate) struct Unread {
     cached_bytes: usize,
     records: u64,
     bytes: u64,
+    /// Nothing is handed out while the files are read again.
+    paused: bool,
 }
 
 struct Held {
@@ -83,7 +85,7 @@ impl Unread {
     }
 
     pub(crate) fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.paused && !self.waiting.is_empty()
     }
 
     /// What the memory for chunks still has room for; a chunk counts when it is pushed.
@@ -96,7 +98,10 @@ impl Unread {
         self.records += u64::from(chunk.records);
         self.bytes += chunk.bytes as u64;
         self.cached_bytes += cache_cost(&chunk);
-        if !self.waiting.back_mut().is_some_and(|newest| newest.join(&chunk, bytes)) {
+        // While paused, no chunk may have both records that are read again and newer ones.
+        let joined = !self.paused
+            && self.waiting.back_mut().is_some_and(|newest| newest.join(&chunk, bytes));
+        if !joined {
             self.waiting.push_back(chunk);
         }
     }
@@ -111,6 +116,9 @@ impl Unread {
         timeout: Duration,
         load: impl Fn(&Chunk) -> Option<Bytes>,
     ) -> Option<Ticket> {
+        if self.paused {
+            return None;
+        }
         let mut chunks = Vec::new();
         let mut taken = Bounds { records_max: 0, bytes_max: 0 };
         while let Some(chunk) = self.waiting.pop_front() {
@@ -202,6 +210,35 @@ impl Unread {
                 self.waiting.push_front(tail);
             }
         }
+    }
+
+    /// Voids all tickets and makes no new ones until `resume`.
+    pub(crate) fn pause(&mut self) {
+        self.paused = true;
+        for (_, held) in std::mem::take(&mut self.held) {
+            self.wait_again(held.chunks);
+        }
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    pub(crate) fn resume(&mut self) {
+        self.paused = false;
+    }
+
+    /// Puts `found` in the place of every chunk with records up to `newest`.
+    pub(crate) fn replace_until(&mut self, newest: Option<JobId>, found: Unread) {
+        let newer = self.waiting.partition_point(|chunk| Some(chunk.first) <= newest);
+        let newer = self.waiting.split_off(newer);
+        for chunk in std::mem::replace(&mut self.waiting, found.waiting) {
+            self.forget(&chunk);
+        }
+        self.waiting.extend(newer);
+        self.records += found.records;
+        self.bytes += found.bytes;
+        self.cached_bytes += found.cached_bytes;
     }
 
     /// The chunk that may have this record, waiting or held.

@@ -18,8 +18,8 @@ use crate::disk::DiskFile;
 use crate::encode::Frame;
 use crate::entry::{Body, Entry, Key};
 use crate::error::Error;
-use crate::journal::Shared;
 use crate::segment::{self, Head, Previous, Salt, Segment};
+use crate::shared::Shared;
 use crate::spool::Spool;
 
 /// Appends in one group.
@@ -284,7 +284,7 @@ impl Writer {
         self.undecided.drain(..).for_each(|spool| spool.release());
         let bytes = head.len() as u64;
         let mut state = shared.state();
-        state.segments.push_back(Segment { first, last: None, bytes });
+        state.segments.push_back(Segment { first, last: None, bytes, confirmed_at: None });
         state.active = Some(first);
         let last = self.previous.and_then(|previous| previous.last);
         Ok(Active { file, first, salt, bytes, last, is_empty: true })

@@ -200,6 +200,7 @@ fn engine_options(config: &Config) -> windlass_engine::Options {
         retention: config.job.retention,
         stop_grace: config.stop_grace,
         journal_segment_bytes_max: config.journal_segment_bytes_max,
+        journal_keep: std::time::Duration::ZERO,
         seed: fastrand::u64(..),
     }
 }

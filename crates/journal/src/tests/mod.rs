@@ -4,12 +4,14 @@ mod adopt;
 mod fault;
 mod fault_loop;
 mod format;
+mod keep;
 mod kill;
 mod panic;
 mod power;
 mod race;
 mod reading;
 mod recovery;
+mod rewind;
 mod writing;
 
 use std::path::Path;
@@ -41,6 +43,7 @@ fn options(root: &Path) -> Options {
         spool_dir: root.join("payload"),
         sysid: sysid(),
         segment_bytes_max: SEGMENT_BYTES_MAX,
+        segment_keep: Duration::ZERO,
         on_sync: None,
     }
 }

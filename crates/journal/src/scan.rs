@@ -1,0 +1,133 @@
+//! Reads the frames of a segment: which records are still to be read, and which files they name.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use windlass_core::JobId;
+
+use crate::chunk::{CHUNK_BYTES, Chunk, Content, Context};
+use crate::decode::{Decoder, frame_end};
+use crate::error::Error;
+use crate::segment::Salt;
+use crate::unread::Unread;
+
+/// What segments have in them, gathered from the oldest to the newest.
+pub(crate) struct Scan {
+    /// Records up to this one are in the store.
+    after: Option<JobId>,
+    pub(crate) newest: Option<JobId>,
+    pub(crate) unread: Unread,
+    /// Files of spooled payloads, each with the newest id that names it.
+    pub(crate) spools: HashMap<String, JobId>,
+}
+
+/// The bytes of a segment, up to the length that counts.
+#[derive(Clone, Copy)]
+pub(crate) struct Text<'a> {
+    pub(crate) path: &'a Path,
+    /// The segment's first id.
+    pub(crate) segment: JobId,
+    pub(crate) bytes: &'a [u8],
+}
+
+/// The whole frames of a segment.
+pub(crate) struct Frames {
+    /// Newest id in them.
+    pub(crate) last: Option<JobId>,
+    /// Where the last one ends.
+    pub(crate) end: usize,
+}
+
+impl Scan {
+    /// Looks for records that are newer than `after`.
+    pub(crate) fn new(after: Option<JobId>) -> Scan {
+        Scan { after, newest: None, unread: Unread::default(), spools: HashMap::new() }
+    }
+
+    /// Takes in all whole frames from `start` on.
+    pub(crate) fn frames(
+        &mut self,
+        text: Text<'_>,
+        start: usize,
+        salt: &Salt,
+    ) -> Result<Frames, Error> {
+        let mut frames = Frames { last: None, end: start };
+        while let Some(end) = frame_end(text.bytes, frames.end, salt) {
+            let last = self.frame(text, frames.end..end)?;
+            frames = Frames { last: last.or(frames.last), end };
+        }
+        Ok(frames)
+    }
+
+    /// Notes ids, spooled payloads and unread records of a valid frame; its newest id.
+    fn frame(
+        &mut self,
+        text: Text<'_>,
+        range: std::ops::Range<usize>,
+    ) -> Result<Option<JobId>, Error> {
+        let corrupt = |at: usize, what: &str| {
+            Error::corrupt(text.path, (range.start + at) as u64, what.to_owned())
+        };
+        let frame = &text.bytes[range.clone()];
+        let mut decoder = Decoder::new(frame, Context::default());
+        let mut open = Open { start: 0, context: Context::default(), ids: None, records: 0 };
+        let mut last = None;
+        while let Some(line) = decoder.next().map_err(|what| corrupt(decoder.at(), &what))? {
+            if self.newest >= Some(line.id) {
+                return Err(corrupt(line.end, "an id is not larger than the one before it"));
+            }
+            self.newest = Some(line.id);
+            last = Some(line.id);
+            if let Some(file) = line.file {
+                self.spools.insert(file.name.to_owned(), line.id);
+            }
+            if self.after >= Some(line.id) {
+                open = Open::at(line.end, decoder.context());
+                continue;
+            }
+            open.add(line.id);
+            if line.end - open.start >= CHUNK_BYTES {
+                self.close(text.segment, range.start, frame, &open, line.end);
+                open = Open::at(line.end, decoder.context());
+            }
+        }
+        self.close(text.segment, range.start, frame, &open, frame.len());
+        Ok(last)
+    }
+
+    /// Turns a run of unread records into a chunk.
+    fn close(&mut self, segment: JobId, base: usize, frame: &[u8], open: &Open, end: usize) {
+        let Some((first, last)) = open.ids else { return };
+        let bytes = &frame[open.start..end];
+        let chunk = Chunk {
+            segment,
+            offset: (base + open.start) as u64,
+            bytes: bytes.len(),
+            records: open.records,
+            first,
+            last,
+            context: open.context.clone(),
+            content: Content::of_file(bytes),
+        };
+        self.unread.push(chunk, bytes);
+    }
+}
+
+/// A run of unread records that is being gathered.
+struct Open {
+    start: usize,
+    context: Context,
+    ids: Option<(JobId, JobId)>,
+    records: u32,
+}
+
+impl Open {
+    fn at(start: usize, context: Context) -> Open {
+        Open { start, context, ids: None, records: 0 }
+    }
+
+    fn add(&mut self, id: JobId) {
+        self.ids = Some((self.ids.map_or(id, |(first, _)| first), id));
+        self.records += 1;
+    }
+}
