@@ -1,11 +1,13 @@
 //! Tests of the whole journal, on real files unless a disk must fail.
 
 mod adopt;
+mod clock;
 mod fault;
 mod fault_loop;
 mod format;
 mod keep;
 mod kill;
+mod model;
 mod panic;
 mod power;
 mod race;

@@ -64,7 +64,7 @@ fn s0_24_a_directory_that_a_killed_process_created_is_made_durable() {
 }
 
 #[test]
-fn a_parent_that_may_not_be_read_is_none_of_our_business() {
+fn a_parent_that_may_not_be_read_need_not_be_synced() {
     let disk = FaultDisk::default();
     let dir = Path::new("/data/journal");
     disk::create_dir_on(&disk, dir).unwrap();
