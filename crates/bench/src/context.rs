@@ -15,7 +15,12 @@ use crate::daemon;
 use crate::noop::BATCH_JOBS;
 
 /// As the daemon's configuration has them.
-const BOUNDS: Bounds = Bounds { contexts_max: 64, tenant_contexts_max: 32 };
+const BOUNDS: Bounds = Bounds {
+    contexts_max: 64,
+    tenant_contexts_max: 32,
+    contexts_reserved: 0,
+    tenant_contexts_min: 1,
+};
 /// A context that is not replaced while it is measured.
 const CONTEXT_JOBS: u32 = 100_000_000;
 

@@ -159,6 +159,9 @@ pub(crate) fn runner_options(
         contexts: windlass_runner::Bounds {
             contexts_max: config.contexts.max,
             tenant_contexts_max: config.contexts.tenant_max,
+            // Every reserved slot finds its context.
+            contexts_reserved: config.scheduler.slots_reserved,
+            tenant_contexts_min: config.scheduler.tenant_slots_min,
         },
         cores: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
         clock: Arc::new(SystemClock),

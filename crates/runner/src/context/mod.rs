@@ -7,11 +7,13 @@
 //! | `process` | the process, its channel, its outputs, its end |
 //! | `start` | from nothing to a process that greets us and knows a handler |
 //! | `ready` | a context for a batch: a warm one or a new one; compiling and getting ready ahead |
+//! | `bounds` | how many contexts may live, and of which tenant |
 //! | `pool` | which contexts live, and for how long |
 //! | `pace` | how large batches should be, and how many contexts work at once |
 //! | `request` | a batch as a request, in portions that fit into a frame |
 //! | `turn`, `flight` | one batch in one context, and each job of it |
 
+mod bounds;
 mod flight;
 mod frame;
 pub(crate) mod language;
@@ -34,9 +36,9 @@ use tokio::time::Instant;
 use windlass_core::runner::{Assignment, Batch, Pieces, Reports};
 use windlass_core::{Clock, Handler, HandlerId};
 
+pub use self::bounds::Bounds;
 use self::flight::Flight;
 use self::pace::Paces;
-pub use self::pool::Bounds;
 use self::pool::{ContextKey, IDLE_DEFAULT, Pool};
 use self::ready::Ready;
 use self::request::Portion;

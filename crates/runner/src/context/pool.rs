@@ -1,4 +1,4 @@
-//! Which contexts live: bounded in all and for each tenant, kept while they are idle for a while,
+//! Which contexts live: as many as `bounds` allows, kept while they are idle for a while,
 //! ended when they are not needed, when others need their place, or when they have run enough.
 
 use std::collections::HashMap;
@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use windlass_core::{Handler, HandlerId, Lang, Tenant, TypeKey};
 
+use super::bounds::{Bounds, Living};
 use super::start::{Context, Loaded};
 
 /// How long an idle context lives if its handler does not say.
@@ -47,13 +48,6 @@ impl ContextKey {
     }
 }
 
-/// How many contexts may live.
-#[derive(Debug, Clone, Copy)]
-pub struct Bounds {
-    pub contexts_max: usize,
-    pub tenant_contexts_max: usize,
-}
-
 pub(super) struct Pool {
     bounds: Bounds,
     state: Mutex<State>,
@@ -76,6 +70,13 @@ struct State {
     current: HashMap<TypeKey, Option<HandlerId>>,
     closed: bool,
     sweeping: bool,
+}
+
+impl State {
+    fn living(&self, tenant: &Tenant) -> Living {
+        let own = self.alive_of.get(tenant).copied().unwrap_or_default();
+        Living { all: self.alive, own }
+    }
 }
 
 struct Idle {
@@ -179,10 +180,11 @@ impl Pool {
         Some(Coming { key: key.clone(), pool: Arc::clone(self) })
     }
 
-    /// The right to start one if there is a place for it right now, at nobody's cost.
+    /// The right to start one if a shared place is free right now.
     pub(super) fn spare(self: &Arc<Pool>, key: &ContextKey) -> Option<Permit> {
         let mut state = self.lock();
-        (!state.closed && self.has_room(&state, &key.tenant)).then(|| self.permit(&mut state, key))
+        let has_room = self.bounds.has_shared_room(state.living(&key.tenant));
+        (has_room && !state.closed).then(|| self.permit(&mut state, key))
     }
 
     fn try_take(self: &Arc<Pool>, key: &ContextKey, most: Option<u32>) -> Try {
@@ -195,24 +197,27 @@ impl Pool {
         if state.coming.contains(key) || most.is_some_and(|most| alike >= most as usize) {
             return Try::Full;
         }
-        if self.has_room(&state, &key.tenant) {
+        if self.bounds.has_room(state.living(&key.tenant)) {
             return Try::Got(Place::Free(self.permit(&mut state, key)));
         }
-        let tenant_is_full = self.tenant_is_full(&state, &key.tenant);
-        let may_end = |idle: &Idle| !tenant_is_full || idle.key.tenant == key.tenant;
-        match state.idle.iter().position(may_end) {
+        match self.to_end(&state, &key.tenant) {
             Some(at) => Try::End(Box::new(state.idle.remove(at).context)),
             None => Try::Full,
         }
     }
 
-    fn has_room(&self, state: &State, tenant: &Tenant) -> bool {
-        state.alive < self.bounds.contexts_max && !self.tenant_is_full(state, tenant)
-    }
-
-    fn tenant_is_full(&self, state: &State, tenant: &Tenant) -> bool {
-        let alive = state.alive_of.get(tenant).copied().unwrap_or_default();
-        alive >= self.bounds.tenant_contexts_max
+    /// The idle context that is to make room for one of this tenant: the one that was idle for the
+    /// longest time, of any tenant if that can help, else of its own.
+    fn to_end(&self, state: &State, tenant: &Tenant) -> Option<usize> {
+        let is_own = |idle: &Idle| idle.key.tenant == *tenant;
+        let Living { all, own } = state.living(tenant);
+        let busy = all - state.idle.len();
+        let own_busy = own - state.idle.iter().filter(|idle| is_own(idle)).count();
+        if self.bounds.has_room(Living { all: busy, own }) {
+            return (!state.idle.is_empty()).then_some(0);
+        }
+        let own_help = self.bounds.has_room(Living { all: busy, own: own_busy });
+        state.idle.iter().position(is_own).filter(|_| own_help)
     }
 
     fn permit(self: &Arc<Pool>, state: &mut State, key: &ContextKey) -> Permit {

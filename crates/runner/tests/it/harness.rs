@@ -32,14 +32,26 @@ pub(crate) const LIMITS: [Duration; 4] = [
 ];
 pub(crate) const LOG_BYTES_MAX: usize = 64 * 1024;
 
+pub(crate) const BOUNDS: Bounds = Bounds {
+    contexts_max: 8,
+    tenant_contexts_max: 8,
+    contexts_reserved: 0,
+    tenant_contexts_min: 1,
+};
+
 pub(crate) struct Fixture {
     pub(crate) runner: Arc<LocalRunner>,
     pub(crate) scratch: TempDir,
 }
 
 pub(crate) fn fixture() -> Fixture {
+    fixture_with(BOUNDS)
+}
+
+pub(crate) fn fixture_with(contexts: Bounds) -> Fixture {
     let scratch = tempfile::tempdir().unwrap();
-    Fixture { runner: Arc::new(LocalRunner::new(options(&scratch)).unwrap()), scratch }
+    let options = Options { contexts, ..options(&scratch) };
+    Fixture { runner: Arc::new(LocalRunner::new(options).unwrap()), scratch }
 }
 
 pub(crate) fn handler(spec: HandlerSpec) -> Handler {
@@ -57,7 +69,7 @@ pub(crate) fn options(scratch: &TempDir) -> Options {
             write: vec![scratch.path().to_owned()],
             ..IsolationOptions::default()
         },
-        contexts: Bounds { contexts_max: 8, tenant_contexts_max: 8 },
+        contexts: BOUNDS,
         cores: 2,
         clock: Arc::new(SystemClock),
     }
@@ -84,13 +96,23 @@ impl Fixture {
         jobs: Vec<Assignment>,
         pieces: Arc<dyn Pieces>,
     ) -> Run {
+        self.begin_batch(Batch { handler: Arc::new(handler(spec)), jobs, pieces })
+    }
+
+    /// Begins one job of a handler of any tenant.
+    pub(crate) fn begin_of(&self, handler: Handler) -> Run {
+        let (handler, jobs) = (Arc::new(handler), vec![job(b"")]);
+        self.begin_batch(Batch { handler, jobs, pieces: Arc::new(NoPieces) })
+    }
+
+    fn begin_batch(&self, batch: Batch) -> Run {
+        let jobs = &batch.jobs;
         let ids = jobs.iter().map(|assignment| assignment.job.id).collect();
         let attempts = jobs.iter().map(|assignment| assignment.id).collect();
-        let handler = Arc::new(handler(spec));
         let (sender, events) = mpsc::unbounded_channel();
         let runner = Arc::clone(&self.runner);
         let task = tokio::spawn(async move {
-            runner.run(Batch { handler, jobs, pieces }, Arc::new(Recorder(sender))).await;
+            runner.run(batch, Arc::new(Recorder(sender))).await;
         });
         Run { ids, attempts, events, task }
     }

@@ -6,6 +6,7 @@ mod check;
 mod command;
 mod confine;
 mod context;
+mod context_places;
 mod end;
 mod harness;
 mod http;

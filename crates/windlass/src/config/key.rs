@@ -148,10 +148,12 @@ pub(crate) const KEYS: &[Key] = &[
     Key::new("scheduler.slots", whole(1, SLOTS_MAX), "")
         .computed("4 for each core, at least 8")
         .help("Batches of jobs that run at once."),
-    Key::new("scheduler.slots_reserved", whole(0, SLOTS_MAX), "16")
-        .help("Further slots, only for tenants that run less than tenant_slots_min batches."),
+    Key::new("scheduler.slots_reserved", whole(0, SLOTS_MAX), "16").help(
+        "Further slots, and contexts beyond contexts.max, only for tenants that have less \
+             than tenant_slots_min of them.",
+    ),
     Key::new("scheduler.tenant_slots_min", whole(1, SLOTS_MAX), "2")
-        .help("Below so many running batches a tenant may use the reserved slots."),
+        .help("Below so many running batches or contexts a tenant may use the reserved ones."),
     Key::new("contexts.max", whole(1, SLOTS_MAX), "64")
         .help("Warm processes of node, python and php that live at once."),
     Key::new("contexts.tenant_max", whole(1, SLOTS_MAX), "32")
