@@ -13,6 +13,7 @@
 //! | `isolate` | what a process may see, touch and use up |
 //! | `os` | the calls that have no safe form: descriptors, the exit |
 //! | `tree` | ending everything that an attempt started |
+//! | `kill` | killing processes with their descendants, and all that carry a mark |
 //! | `proc` | what `/proc` says about processes |
 //! | `output`, `tail` | what a handler wrote: its log and the jobs it asks for |
 //! | `payload` | the bytes that a handler is given, piece by piece |
@@ -30,6 +31,7 @@ pub mod fence;
 mod http;
 mod http_batch;
 mod isolate;
+mod kill;
 mod launch;
 mod os;
 mod output;

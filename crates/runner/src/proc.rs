@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 use std::str::FromStr;
+use std::time::Duration;
 
 use rustix::process::Pid;
 use windlass_core::launch::is_exhaustion;
@@ -15,8 +16,18 @@ const ENVIRON_BYTES_MAX: u64 = 8 * 1024 * 1024;
 const STAT_STATE: usize = 0;
 const STAT_PARENT: usize = 1;
 const STAT_SESSION: usize = 3;
+const STAT_FLAGS: usize = 6;
 const STAT_USER_TIME: usize = 11;
 const STAT_SYSTEM_TIME: usize = 12;
+const STAT_STARTED: usize = 19;
+const STAT_ENVIRON_START: usize = 47;
+const STAT_ENVIRON_END: usize = 48;
+/// Bits of the flags, as in linux/sched.h.
+const FLAG_EXITING: u32 = 0x4;
+const FLAG_KERNEL_THREAD: u32 = 0x20_0000;
+/// How often a process in the middle of an exec is asked again within one look.
+const EXEC_LOOKS_MAX: u32 = 20;
+const EXEC_PAUSE: Duration = Duration::from_micros(100);
 
 /// All processes of the machine that can be seen from here. An error is a lack of descriptors or
 /// memory, and not an answer.
@@ -42,6 +53,69 @@ pub(crate) struct Entry {
     pub(crate) session: i32,
     /// Dead, but not reaped.
     pub(crate) dead: bool,
+    /// Dead or about to die: it runs no more, and shows neither its environment nor where it works.
+    pub(crate) leaving: bool,
+    kernel_thread: bool,
+    /// In ticks since the machine was started.
+    started: u64,
+    /// Where its environment lies in memory. Every exec moves it, and in the middle of an exec its
+    /// end is 0.
+    environ: (u64, u64),
+}
+
+impl Entry {
+    /// Tells it from an older process that had the same id.
+    pub(crate) fn identity(&self) -> (Pid, u64) {
+        (self.pid, self.started)
+    }
+}
+
+/// Whether a process is one of those that are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Yes,
+    No,
+    /// It is in the middle of an exec, or could not be asked: ask again.
+    Unclear,
+    /// It dies and shows nothing any more, but is still there.
+    Leaving,
+}
+
+/// The answers of many processes.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    pub(crate) yes: Vec<Pid>,
+    pub(crate) unclear: usize,
+    pub(crate) leaving: usize,
+}
+
+/// Asks about these processes, and again about those in the middle of an exec: an exec is short,
+/// unless the machine is busy.
+pub(crate) fn ask(mut pids: Vec<Pid>, mut question: impl FnMut(&Entry) -> Answer) -> Answers {
+    let mut answers = Answers::default();
+    for look in 0..EXEC_LOOKS_MAX {
+        if look > 0 {
+            std::thread::sleep(EXEC_PAUSE);
+        }
+        pids.retain(|pid| {
+            let answer = match look_at(*pid) {
+                Ok(Some(entry)) => question(&entry),
+                Ok(None) => Answer::No,
+                Err(_) => Answer::Unclear,
+            };
+            match answer {
+                Answer::Yes => answers.yes.push(*pid),
+                Answer::Leaving => answers.leaving += 1,
+                Answer::No | Answer::Unclear => {}
+            }
+            answer == Answer::Unclear
+        });
+        if pids.is_empty() {
+            break;
+        }
+    }
+    answers.unclear = pids.len();
+    answers
 }
 
 /// All processes that can be seen from here.
@@ -50,23 +124,42 @@ pub(crate) fn table() -> Vec<Entry> {
 }
 
 /// Whether the environment with which the process was started has such a variable (`NAME=value`).
-pub(crate) fn environ_has(pid: Pid, wanted: impl Fn(&[u8]) -> bool) -> bool {
-    environ(pid).is_ok_and(|environ| environ.split(|byte| *byte == 0).any(wanted))
+///
+/// `entry` was read before anything else was asked about the process. When the process is the same
+/// program afterwards, those answers are good as well.
+pub(crate) fn environ_has(entry: &Entry, wanted: impl Fn(&[u8]) -> bool) -> Answer {
+    if entry.kernel_thread {
+        return Answer::No;
+    }
+    let environ = match environ(entry.pid) {
+        Ok(environ) => environ,
+        Err(reason) if is_exhaustion(&reason) => return Answer::Unclear,
+        // It is gone, or another user's.
+        Err(_) => return Answer::No,
+    };
+    if environ.split(|byte| *byte == 0).any(wanted) {
+        return Answer::Yes;
+    }
+    match look_at(entry.pid) {
+        Ok(None) => Answer::No,
+        Ok(Some(after)) if after.leaving => Answer::Leaving,
+        Ok(Some(after)) => {
+            let was_there = !environ.is_empty() || after.environ.1 != 0;
+            let is_same = after.environ == entry.environ && was_there;
+            if is_same { Answer::No } else { Answer::Unclear }
+        }
+        Err(_) => Answer::Unclear,
+    }
 }
 
-/// All processes whose environment has such a variable. An error is a lack of descriptors or
-/// memory, and not an answer.
+/// All processes whose environment has such a variable. An error means that the look was not
+/// complete: descriptors or memory were missing, or a process did not come out of its exec.
 pub(crate) fn marked(wanted: impl Fn(&[u8]) -> bool) -> io::Result<Vec<Pid>> {
-    let mut marked = Vec::new();
-    for pid in pids()? {
-        match environ(pid) {
-            Ok(environ) if environ.split(|byte| *byte == 0).any(&wanted) => marked.push(pid),
-            Err(reason) if is_exhaustion(&reason) => return Err(reason),
-            // It has none, is gone, or is somebody else's.
-            Ok(_) | Err(_) => {}
-        }
+    let answers = ask(pids()?, |entry| environ_has(entry, &wanted));
+    if answers.yes.is_empty() && answers.unclear > 0 {
+        return Err(io::Error::other("not every process shows its environment now"));
     }
-    Ok(marked)
+    Ok(answers.yes)
 }
 
 fn environ(pid: Pid) -> io::Result<Vec<u8>> {
@@ -83,18 +176,21 @@ pub(crate) fn works_below(pid: Pid, dir: &Path) -> bool {
 }
 
 pub(crate) fn entry(pid: Pid) -> Option<Entry> {
-    let stat = Stat::read(pid)?;
-    Some(Entry {
-        pid,
-        parent: Pid::from_raw(stat.number(STAT_PARENT)?),
-        session: stat.number(STAT_SESSION)?,
-        dead: matches!(stat.field(STAT_STATE)?, "Z" | "X"),
-    })
+    Stat::read(pid).ok()?.entry(pid)
+}
+
+/// `None` when it is gone. An error is a lack of descriptors or memory, and not an answer.
+fn look_at(pid: Pid) -> io::Result<Option<Entry>> {
+    match Stat::read(pid) {
+        Ok(stat) => Ok(stat.entry(pid)),
+        Err(reason) if is_exhaustion(&reason) => Err(reason),
+        Err(_) => Ok(None),
+    }
 }
 
 /// Processor time that the process has used so far, in whole seconds.
 pub(crate) fn cpu_seconds(pid: Pid) -> Option<u64> {
-    let stat = Stat::read(pid)?;
+    let stat = Stat::read(pid).ok()?;
     let ticks: u64 = stat.number::<u64>(STAT_USER_TIME)? + stat.number::<u64>(STAT_SYSTEM_TIME)?;
     ticks.checked_div(rustix::param::clock_ticks_per_second())
 }
@@ -103,10 +199,25 @@ pub(crate) fn cpu_seconds(pid: Pid) -> Option<u64> {
 struct Stat(String);
 
 impl Stat {
-    fn read(pid: Pid) -> Option<Stat> {
-        let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-        let name_end = memchr::memrchr(b')', &stat)?;
-        Some(Stat(str::from_utf8(&stat[name_end + 1..]).ok()?.to_owned()))
+    fn read(pid: Pid) -> io::Result<Stat> {
+        let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero()))?;
+        let behind_name = memchr::memrchr(b')', &stat).map_or(0, |name_end| name_end + 1);
+        Ok(Stat(String::from_utf8_lossy(&stat[behind_name..]).into_owned()))
+    }
+
+    fn entry(&self, pid: Pid) -> Option<Entry> {
+        let dead = matches!(self.field(STAT_STATE)?, "Z" | "X");
+        let flags: u32 = self.number(STAT_FLAGS)?;
+        Some(Entry {
+            pid,
+            parent: Pid::from_raw(self.number(STAT_PARENT)?),
+            session: self.number(STAT_SESSION)?,
+            dead,
+            leaving: dead || flags & FLAG_EXITING != 0,
+            kernel_thread: flags & FLAG_KERNEL_THREAD != 0,
+            started: self.number(STAT_STARTED)?,
+            environ: (self.number(STAT_ENVIRON_START)?, self.number(STAT_ENVIRON_END)?),
+        })
     }
 
     fn field(&self, field: usize) -> Option<&str> {
@@ -131,6 +242,7 @@ mod tests {
         assert!(!entry.dead && cpu_seconds(own).is_some());
         assert!(works_below(own, &std::env::current_dir().unwrap()));
         assert!(!works_below(own, Path::new("/no such directory")));
-        assert!(!environ_has(own, |variable| variable.starts_with(b"NO_SUCH_VARIABLE=")));
+        let has = |name: &[u8]| environ_has(&entry, |variable| variable.starts_with(name));
+        assert_eq!((has(b"PATH="), has(b"NO_SUCH_VARIABLE=")), (Answer::Yes, Answer::No));
     }
 }

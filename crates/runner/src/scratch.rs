@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::FlockOperation;
 use windlass_core::JobId;
 
-use crate::{Error, tree};
+use crate::{Error, kill};
 
 const NAME_PREFIX: &str = "job-";
 /// Most directories that are remembered to be removed later.
@@ -50,7 +50,7 @@ impl Scratch {
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(Error::ScratchInUse { path: root }),
             Err(errno) => return Err(failed(errno.into())),
         }
-        tree::kill_leftovers(&root.join(NAME_PREFIX));
+        kill::kill_leftovers(&root.join(NAME_PREFIX));
         for entry in fs::read_dir(&root).map_err(failed)?.flatten() {
             if entry.file_name().to_string_lossy().starts_with(NAME_PREFIX) {
                 remove(&entry.path());

@@ -11,10 +11,14 @@
 //! attempt's directory in its environment, or works in that directory. A process that gave up all
 //! three, and whose parents are gone, can no longer be told from others and is left alone.
 //!
+//! Two kinds of processes show nothing for a moment: one in the middle of an exec has no environment
+//! yet, and one that dies gives up its environment and its directory before it is a zombie. Neither
+//! is taken for another's: an attempt has ended when a look finds nothing of it and nothing unclear.
+//!
 //! Reaping: a main process is reaped through its `Main`. Every other zombie that
 //! is our child and not in our own session is an orphan, and is reaped here.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -26,7 +30,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
-use crate::proc::{self, Entry};
+use crate::kill::{descendants, signal_all, stop_all, with_descendants};
+use crate::proc::{self, Answer, Entry};
 
 /// Names the attempt's directory in its environment, by which its processes are known again.
 pub(crate) const MARKER: &str = "WINDLASS_DIR";
@@ -36,10 +41,6 @@ const COMMAND_MARKER: &str = "WINDLASS_COMMAND";
 const ROUNDS_MAX: u32 = 100;
 const ROUND_PAUSE_MIN: Duration = Duration::from_millis(1);
 const ROUND_PAUSE_MAX: Duration = Duration::from_millis(50);
-/// How often processes are looked for to be stopped before they are killed.
-const STOP_ROUNDS_MAX: u32 = 20;
-/// Most descendants that one round collects; the next round finds the rest.
-const DESCENDANTS_MAX: usize = 100_000;
 
 /// Held for reading from before a fork until the new process is in `MAINS`.
 static SPAWNING: RwLock<()> = RwLock::new(());
@@ -149,12 +150,20 @@ impl Tree {
         let known = mains().clone().unwrap_or_default();
         let (us, session) = (rustix::process::getpid(), self.main.as_raw_pid());
         let adopting = ADOPTING.load(Ordering::Relaxed);
-        let orphan = |entry: &&Entry| {
-            // An orphan that is not adopted may be anybody's child.
-            let stray = !known.contains(&entry.pid) && (entry.parent == Some(us) || !adopting);
-            entry.session == session || entry.pid == self.main || stray && self.owns(entry.pid)
-        };
-        let roots: Vec<Pid> = table.iter().filter(orphan).map(|entry| entry.pid).collect();
+        let is_member = |entry: &Entry| entry.session == session || entry.pid == self.main;
+        // An orphan that is not adopted may be anybody's child.
+        let is_stray =
+            |entry: &Entry| !known.contains(&entry.pid) && (entry.parent == Some(us) || !adopting);
+        let mut roots = Vec::new();
+        let mut strays = Vec::new();
+        for entry in &table {
+            if is_member(entry) {
+                roots.push(entry.pid);
+            } else if !entry.leaving && is_stray(entry) {
+                strays.push(entry.pid);
+            }
+        }
+        roots.extend(proc::ask(strays, |entry| self.owns(entry)).yes);
         let dead: HashSet<Pid> = table.iter().filter(|e| e.dead).map(|e| e.pid).collect();
         let mut members = with_descendants(roots, &table);
         members.retain(|pid| !dead.contains(pid));
@@ -166,8 +175,9 @@ impl Tree {
     pub(crate) async fn end(&self) {
         let _ = rustix::process::kill_process_group(self.main, Signal::KILL);
         let mut pause = ROUND_PAUSE_MIN;
+        let mut others = HashSet::new();
         for _ in 0..ROUNDS_MAX {
-            if self.sweep(&HashSet::new()) == 0 {
+            if self.sweep(&HashSet::new(), &mut others) == 0 {
                 return;
             }
             tokio::time::sleep(pause).await;
@@ -189,19 +199,20 @@ impl Tree {
             left
         });
         signal_all(&left, Signal::KILL);
-        self.sweep(kept);
+        self.sweep(kept, &mut HashSet::new());
     }
 
     /// One look at our children: kills the attempt's orphans, reaps zombies. Returns how many there
-    /// are to look at again.
-    fn sweep(&self, kept: &HashSet<Pid>) -> usize {
+    /// are to look at again: what was killed, what dies, and what did not show whose it is. `others`
+    /// are those that showed it before, so that no other attempt can keep this one from its end.
+    fn sweep(&self, kept: &HashSet<Pid>, others: &mut HashSet<(Pid, u64)>) -> usize {
         let Ok(pids) = proc::pids() else {
             return 1;
         };
         let known = mains().clone().unwrap_or_default();
         let peek = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let mut unfinished = 0;
-        let mut alive = Vec::new();
+        let mut living = Vec::new();
         for pid in pids {
             if known.contains(&pid) || kept.contains(&pid) {
                 continue;
@@ -210,67 +221,49 @@ impl Tree {
             match rustix::process::waitid(WaitId::Pid(pid), peek) {
                 Err(_) => {}
                 Ok(Some(_)) => unfinished += usize::from(reap_orphan(pid)),
-                Ok(None) if self.owns(pid) => {
-                    // What starts others and exits is hard to hit: it must not run on meanwhile.
-                    signal_all(&[pid], Signal::STOP);
-                    alive.push(pid);
-                }
-                Ok(None) => {}
+                Ok(None) => living.push(pid),
             }
         }
-        if !alive.is_empty() {
-            let found = stop_all(|| with_descendants(alive.clone(), &proc::table()));
+        let orphans = proc::ask(living, |entry| {
+            if others.contains(&entry.identity()) {
+                return Answer::No;
+            }
+            let answer = self.owns(entry);
+            match answer {
+                // What starts others and exits is hard to hit: it must not run on meanwhile.
+                Answer::Yes => signal_all(&[entry.pid], Signal::STOP),
+                Answer::No => drop(others.insert(entry.identity())),
+                Answer::Unclear | Answer::Leaving => {}
+            }
+            answer
+        });
+        if !orphans.yes.is_empty() {
+            let found = stop_all(|| with_descendants(orphans.yes.clone(), &proc::table()));
             signal_all(&found, Signal::KILL);
         }
-        unfinished + alive.len()
-    }
-
-    fn owns(&self, pid: Pid) -> bool {
-        proc::entry(pid).is_some_and(|entry| entry.session == self.main.as_raw_pid())
-            || proc::environ_has(pid, |variable| variable == self.marker.as_bytes())
-            || self.dir.as_ref().is_some_and(|dir| proc::works_below(pid, dir))
-    }
-}
-
-/// Kills the processes that a runner on this scratch directory left when it was killed itself.
-pub(crate) fn kill_leftovers(dir_prefix: &Path) {
-    let start = marker(dir_prefix);
-    let carries = |variable: &[u8]| variable.starts_with(start.as_bytes());
-    for round in 0..ROUNDS_MAX {
-        match kill_marked(carries, |_| {}) {
-            Ok(0) => return,
-            Ok(killed) if round == 0 => {
-                tracing::warn!(processes = killed, "killed what an earlier daemon left running");
-            }
-            // What cannot be seen now may be seen in the next round.
-            Ok(_) | Err(_) => {}
+        unfinished += orphans.yes.len() + orphans.unclear + orphans.leaving;
+        if unfinished == 0 {
+            // What another sweep is reaping at this moment is no longer our child, and not yet
+            // gone. It holds this lock for writing.
+            drop(SPAWNING.read().unwrap_or_else(PoisonError::into_inner));
         }
-        std::thread::sleep(ROUND_PAUSE_MIN);
+        unfinished
     }
-}
 
-/// Kills all that has such a variable in its environment, and all that descends from it. Returns
-/// how many processes that were; what was just being started may have been missed. An error is a
-/// lack of descriptors or memory, and says nothing of what is there.
-///
-/// `tell` is given what was found before any of it is touched. What is started after that is left
-/// to the next call, so that nothing dies untold.
-pub(crate) fn kill_marked(
-    carries: impl Fn(&[u8]) -> bool,
-    tell: impl FnOnce(&[Pid]),
-) -> io::Result<usize> {
-    let first = proc::marked(&carries)?;
-    if first.is_empty() {
-        return Ok(0);
+    /// A process that dies gives up its environment first, then the directory in which it works,
+    /// and is there for a while without either.
+    fn owns(&self, entry: &Entry) -> Answer {
+        let works_here = |dir: &PathBuf| proc::works_below(entry.pid, dir);
+        if entry.session == self.main.as_raw_pid() {
+            Answer::Yes
+        } else if entry.leaving {
+            Answer::Leaving
+        } else if self.dir.as_ref().is_some_and(works_here) {
+            Answer::Yes
+        } else {
+            proc::environ_has(entry, |variable| variable == self.marker.as_bytes())
+        }
     }
-    tell(&first);
-    let found = stop_all(|| {
-        let mut marked = proc::marked(&carries).unwrap_or_else(|_| first.clone());
-        marked.retain(|pid| first.contains(pid));
-        with_descendants(marked, &proc::table())
-    });
-    signal_all(&found, Signal::KILL);
-    Ok(found.len())
 }
 
 /// Reaps the zombie if it is an orphan. Returns whether to look again: when it could not be
@@ -294,52 +287,7 @@ fn reap_orphan(pid: Pid) -> bool {
     is_orphan
 }
 
-/// All that descends from this process, without it.
-fn descendants(root: Pid) -> Vec<Pid> {
-    with_descendants(vec![root], &proc::table()).split_off(1)
-}
-
-/// These processes, then all that descends from them.
-fn with_descendants(mut found: Vec<Pid>, table: &[Entry]) -> Vec<Pid> {
-    let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
-    for entry in table {
-        if let Some(parent) = entry.parent {
-            children.entry(parent).or_default().push(entry.pid);
-        }
-    }
-    let mut seen: HashSet<Pid> = found.iter().copied().collect();
-    let mut next = 0;
-    while next < found.len() && found.len() < DESCENDANTS_MAX {
-        let more = children.get(&found[next]).into_iter().flatten();
-        found.extend(more.filter(|pid| seen.insert(**pid)));
-        next += 1;
-    }
-    found
-}
-
-/// Stops what is found until nothing new is found. What is stopped starts nothing more, so this
-/// comes to an end as soon as it is faster than what it hunts; the rounds are bounded all the same.
-fn stop_all(find: impl Fn() -> Vec<Pid>) -> Vec<Pid> {
-    let mut stopped = HashSet::new();
-    for _ in 0..STOP_ROUNDS_MAX {
-        let mut new = find();
-        new.retain(|pid| stopped.insert(*pid));
-        if new.is_empty() {
-            break;
-        }
-        signal_all(&new, Signal::STOP);
-    }
-    stopped.into_iter().collect()
-}
-
-fn signal_all(pids: &[Pid], signal: Signal) {
-    for pid in pids {
-        // It may have died in the meantime, which is what is wanted.
-        let _ = rustix::process::kill_process(*pid, signal);
-    }
-}
-
-fn marker(dir: &Path) -> OsString {
+pub(crate) fn marker(dir: &Path) -> OsString {
     let mut marker = OsString::from(MARKER);
     marker.push("=");
     marker.push(dir);

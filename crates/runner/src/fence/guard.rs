@@ -10,7 +10,7 @@ use rustix::process::Pid;
 use windlass_core::launch::BootTime;
 
 use super::{FIRED, MARK, Order, READY, TICK_BYTES, boot_time};
-use crate::{os, tree};
+use crate::{kill, os};
 
 /// How long it goes on looking after the node's death, for what was just being started.
 const LOOK_AFTER_DEATH: Duration = Duration::from_secs(1);
@@ -136,7 +136,7 @@ impl Mark {
         let mut ended = 0;
         let mut last = Ok(0);
         for _ in 0..ROUNDS_MAX {
-            last = tree::kill_marked(|variable| self.is_in(variable), &mut tell);
+            last = kill::kill_marked(|variable| self.is_in(variable), &mut tell);
             match last {
                 Ok(0) => return Ok(ended),
                 Ok(found) => ended += found,

@@ -1,5 +1,8 @@
 //! Time limits, stops from outside, and that nothing survives an attempt.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
 use windlass_core::runner::Stop;
 use windlass_core::{Lang, Runner};
 use windlass_test_kit::folder::whole_lines;
@@ -225,4 +228,52 @@ async fn a_run_whose_caller_goes_away_leaves_no_process_and_no_directory() {
         jobs_left -= 1;
         assert!(jobs_left > 0, "{pids:?}");
     }
+}
+
+#[tokio::test]
+async fn an_orphan_in_the_middle_of_an_exec_is_known_by_its_environment() {
+    let fixture = fixture();
+    let looping = fixture.scratch.path().join("loop");
+    std::fs::write(&looping, "#!/bin/sh\nexec \"$0\"\n").unwrap();
+    std::fs::set_permissions(&looping, Permissions::from_mode(0o755)).unwrap();
+    let body = "rm -f $PIDS
+                (cd /; setsid sh -c 'echo $$ >> \"$0\"; exec \"$1\"' $PIDS $LOOP &)
+                while [ ! -s $PIDS ]; do sleep 0.01; done";
+    let body = format!("LOOP={}\n{body}", looping.display());
+    for _ in 0..20 {
+        let report = fixture.run(script(&fixture, &body), b"").await;
+        check_ended(&report, 200, None);
+        assert!(!exists(&pids(&fixture, 1).await[0]));
+    }
+}
+
+#[tokio::test]
+async fn an_orphan_that_takes_its_time_to_die_is_gone_when_the_job_has_ended() {
+    let fixture = fixture();
+    // Its memory is taken from it before anything else, and with it its environment.
+    let body = "(cd /; setsid python3 -c 'import os, sys, time
+held = bytearray(400 << 20)
+open(sys.argv[1], \"a\").write(f\"{os.getpid()}\\n\")
+time.sleep(1000)' $PIDS &)
+while [ ! -s $PIDS ]; do sleep 0.01; done";
+    let report = fixture.run(script(&fixture, body), b"").await;
+    check_ended(&report, 200, None);
+    assert!(!exists(&pids(&fixture, 1).await[0]));
+}
+
+#[tokio::test]
+async fn an_orphan_known_by_where_it_works_that_takes_its_time_to_die_is_gone_too() {
+    let fixture = fixture();
+    // The last file without a name takes its contents along, after it works nowhere any more.
+    let body = "(env -i setsid /usr/bin/python3 -c 'import os, sys, time
+held = open(\"held\", \"wb\")
+os.unlink(\"held\")
+for _ in range(300): held.write(bytes(1 << 20))
+held.flush()
+open(sys.argv[1], \"a\").write(f\"{os.getpid()}\\n\")
+time.sleep(1000)' $PIDS &)
+while [ ! -s $PIDS ]; do sleep 0.01; done";
+    let report = fixture.run(script(&fixture, body), b"").await;
+    check_ended(&report, 200, None);
+    assert!(!exists(&pids(&fixture, 1).await[0]));
 }
