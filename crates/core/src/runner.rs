@@ -17,7 +17,8 @@ use crate::outcome::{Json, Status};
 
 #[async_trait]
 pub trait Runner: Send + Sync + 'static {
-    /// Whether this machine can run the handler; asked when it is set, so that its author hears it.
+    /// Whether this machine can run the handler. Checked when it is set, so that its author gets
+    /// the error.
     fn check(&self, spec: &HandlerSpec) -> Result<(), Invalid>;
 
     /// Whether the sources can be read in their language; asked once, when the handler is set. It
@@ -65,7 +66,7 @@ pub struct Batch {
     pub pieces: Arc<dyn Pieces>,
 }
 
-/// One attempt of a job. Two attempts of one job may be in the runner at once, in different batches.
+/// One attempt of a job. Two attempts of one job may be in the runner at once, in two batches.
 pub struct Assignment {
     pub id: AttemptId,
     pub job: Job,
@@ -83,7 +84,7 @@ pub trait Pieces: Send + Sync {
     async fn piece(&self, id: JobId, index: u32) -> Result<Option<Bytes>, String>;
 }
 
-/// What the runner tells while it works.
+/// Receives the reports of a runner.
 #[async_trait]
 pub trait Reports: Send + Sync {
     async fn started(&self, id: JobId);
@@ -94,7 +95,7 @@ pub trait Reports: Send + Sync {
     async fn returned(&self, id: JobId);
 }
 
-/// All that is known of one attempt.
+/// The result of one attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     pub status: Status,
@@ -127,14 +128,14 @@ pub enum Stop {
     /// Its time to give up came while it ran.
     Expired,
     Cancelled,
-    /// Somebody else owns the job by now.
+    /// A newer attempt owns the job by now.
     LeaseLost,
     /// The daemon stops.
     Shutdown,
 }
 
 impl Stop {
-    /// The words that stand in the job's log.
+    /// The text in the job's log.
     pub fn as_str(self) -> &'static str {
         match self {
             Stop::TimedOut => "timed out",

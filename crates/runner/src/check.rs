@@ -1,4 +1,5 @@
-//! Which handlers this machine can run. Asked when a handler is set, so that its author hears it.
+//! Which handlers this machine can run. Checked when a handler is set, so that its author gets the
+//! error.
 
 use windlass_core::{HandlerSpec, Invalid, Lang, Limits};
 

@@ -1,10 +1,10 @@
-//! Which layers of isolation are in force on this machine. Nothing is assumed: real handlers are
-//! run, and what they see, reach and get away with is looked at.
+//! Which layers of isolation are in force on this machine. Nothing is assumed: real handlers run,
+//! and their output shows what they can see and do.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,6 +20,7 @@ use windlass_core::{
 
 use crate::context::language::find_program;
 use crate::isolate::{Landlock, landlock_version};
+use crate::lock::lock;
 use crate::process::stopped_before_start;
 use crate::{Error, LocalRunner, Options};
 
@@ -273,7 +274,7 @@ impl Trial {
         let reported = Arc::new(Reported::default());
         let batch = Batch { handler, jobs, pieces: Arc::new(NoPieces) };
         self.runner.run(batch, reported.clone()).await;
-        let report = reported.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let report = lock(&reported.0).take();
         // A job that goes back was not started.
         report.unwrap_or_else(|| stopped_before_start(Stop::Shutdown))
     }
@@ -360,7 +361,7 @@ impl Reports for Reported {
     async fn progress(&self, _: JobId, _: f64, _: String) {}
 
     async fn ended(&self, _: JobId, report: Report) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
+        *lock(&self.0) = Some(report);
     }
 
     async fn returned(&self, _: JobId) {}

@@ -1,6 +1,6 @@
 //! Jobs of a handler of `http`, singly or many in one request.
 //!
-//! With `batch` above 1 in the handler's options, jobs that wait together ride in one `POST`:
+//! With `batch` above 1 in the handler's options, waiting jobs share one `POST`:
 //!
 //! ```text
 //! POST /path                            HTTP/1.1 200 OK
@@ -19,7 +19,7 @@
 //! a server that accepts 8 KiB of headers wants a `batch` of at most 300.
 //!
 //! Each job has its own time limit and can be stopped alone: it is reported at once, its line of
-//! the answer is ignored, and the request is given up when nobody waits for it any more.
+//! the answer is ignored, and the request is dropped when no job waits for it any more.
 
 use std::time::Duration;
 

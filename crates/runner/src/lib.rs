@@ -3,20 +3,21 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | `check` | which handlers this machine can run, asked when one is set |
+//! | `check` | which handlers this machine can run, checked when one is set |
 //! | `context` | warm processes that run batch after batch |
 //! | `process` | one attempt in a process: start, feed, capture, limit, verdict |
-//! | `command` | commands that are run for others, as they are |
-//! | `fence` | a process that ends what a node started when the node itself cannot |
+//! | `command` | commands of the operator, run without isolation |
+//! | `fence` | a process that kills what a node started when the node cannot |
 //! | `launch` | the command of an attempt and its environment |
-//! | `doctor` | which layers of it are in force on this machine |
+//! | `doctor` | which layers of isolation are in force on this machine |
 //! | `isolate` | what a process may see, touch and use up |
-//! | `os` | the calls that have no safe form: descriptors, the exit |
+//! | `os` | system calls without a safe form: descriptors, signals, the exit |
 //! | `tree` | ending everything that an attempt started |
 //! | `kill` | killing processes with their descendants, and all that carry a mark |
-//! | `proc` | what `/proc` says about processes |
+//! | `lock` | locks that survive a panic |
+//! | `proc` | reading `/proc` |
 //! | `output`, `tail` | what a handler wrote: its log and the jobs it asks for |
-//! | `payload` | the bytes that a handler is given, piece by piece |
+//! | `payload` | the payload as a handler receives it, piece by piece |
 //! | `scratch` | the private directories of attempts |
 //! | `http`, `http_batch` | requests for one job, and for many at once |
 //! | `stop` | stop orders and the attempts they are for |
@@ -33,6 +34,7 @@ mod http_batch;
 mod isolate;
 mod kill;
 mod launch;
+mod lock;
 mod os;
 mod output;
 mod payload;

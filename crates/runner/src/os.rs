@@ -1,5 +1,5 @@
 //! The calls to the operating system that have no safe form: keeping inherited descriptors from
-//! handlers, which signals are heard, and waiting for the exit of a process as for any other event.
+//! handlers, signal handling, and waiting for the exit of a process as for any other event.
 //! All `unsafe` of the crate is here and in `isolate::hook`.
 
 use std::fs;

@@ -1,5 +1,5 @@
-//! The bytes that a handler is given. A large payload is read piece by piece while it is sent, and
-//! what was sent is never taken for the whole when something of it could not be read.
+//! The payload as a handler receives it. A large one is read piece by piece while it is sent; when
+//! a piece cannot be read, the attempt fails, so that a part is never taken for the whole.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What `/proc` says about processes. Every answer may be out of date when it arrives; a process
-//! that is gone, or that belongs to somebody else, simply has no answer.
+//! Reads `/proc`. Every answer may be out of date when it arrives; a process that is gone, or that
+//! belongs to another user, has no answer.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

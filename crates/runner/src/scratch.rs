@@ -14,11 +14,12 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::FlockOperation;
 use windlass_core::JobId;
 
+use crate::lock::lock;
 use crate::{Error, kill};
 
 const NAME_PREFIX: &str = "job-";
@@ -97,7 +98,7 @@ impl AttemptDir {
 
 impl Drop for AttemptDir {
     fn drop(&mut self) {
-        let left = || self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = || lock(&self.left);
         let earlier = left().pop_front();
         for dir in [Some(self.path.clone()), earlier].into_iter().flatten() {
             // Those that are too many are removed when the next runner starts.

@@ -2,11 +2,13 @@
 //! `Stops` knows the watch of each attempt. An attempt gets one order; the first reason wins.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::mpsc;
 use windlass_core::AttemptId;
 use windlass_core::runner::Stop;
+
+use crate::lock::lock;
 
 type Order = (AttemptId, Stop);
 
@@ -38,7 +40,7 @@ impl Stops {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<AttemptId, mpsc::Sender<Order>>> {
-        self.watches.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.watches)
     }
 }
 

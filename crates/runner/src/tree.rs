@@ -11,9 +11,10 @@
 //! attempt's directory in its environment, or works in that directory. A process that gave up all
 //! three, and whose parents are gone, can no longer be told from others and is left alone.
 //!
-//! Two kinds of processes show nothing for a moment: one in the middle of an exec has no environment
-//! yet, and one that dies gives up its environment and its directory before it is a zombie. Neither
-//! is taken for another's: an attempt has ended when a look finds nothing of it and nothing unclear.
+//! Two kinds of processes show nothing for a moment: one in the middle of an exec has no
+//! environment yet, and one that dies gives up its environment and its directory before it is a
+//! zombie. Neither is taken for another's: an attempt has ended when a look finds nothing of it and
+//! nothing unclear.
 //!
 //! Reaping: a main process is reaped through its `Main`. Every other zombie that
 //! is our child and not in our own session is an orphan, and is reaped here.
@@ -25,12 +26,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 use crate::kill::{descendants, signal_all, stop_all, with_descendants};
+use crate::lock::lock;
 use crate::proc::{self, Answer, Entry};
 
 /// Names the attempt's directory in its environment, by which its processes are known again.
@@ -203,8 +205,8 @@ impl Tree {
     }
 
     /// One look at our children: kills the attempt's orphans, reaps zombies. Returns how many there
-    /// are to look at again: what was killed, what dies, and what did not show whose it is. `others`
-    /// are those that showed it before, so that no other attempt can keep this one from its end.
+    /// are to look at again: what was killed, what dies, and what did not show whose it is.
+    /// `others` showed it in an earlier look, so no other attempt can delay the end of this one.
     fn sweep(&self, kept: &HashSet<Pid>, others: &mut HashSet<(Pid, u64)>) -> usize {
         let Ok(pids) = proc::pids() else {
             return 1;
@@ -271,8 +273,10 @@ impl Tree {
 /// look.
 fn reap_orphan(pid: Pid) -> bool {
     // While a process is being started it is not in MAINS yet, and might be this zombie.
-    let Ok(_nothing_starts) = SPAWNING.try_write() else {
-        return true;
+    let _nothing_starts = match SPAWNING.try_write() {
+        Ok(guard) => guard,
+        Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
+        Err(TryLockError::WouldBlock) => return true,
     };
     // Without descriptors there is no answer.
     let entries = (proc::entry(pid), proc::entry(rustix::process::getpid()));
@@ -295,5 +299,5 @@ pub(crate) fn marker(dir: &Path) -> OsString {
 }
 
 fn mains() -> MutexGuard<'static, Option<HashSet<Pid>>> {
-    MAINS.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&MAINS)
 }

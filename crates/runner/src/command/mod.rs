@@ -1,5 +1,5 @@
-//! Commands that are run for others, as they are: in the daemon's own environment, with its rights,
-//! and without the layers that keep handlers apart, because the operator himself names them.
+//! Runs commands of the operator for other crates: in the daemon's own environment, with its
+//! rights, and without the isolation of handlers.
 //!
 //! ```text
 //! launch ─► start ─┬─ read both outputs   until the process exits, its time is over, or it is
@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -30,6 +30,7 @@ use windlass_core::launch::{
 };
 
 use crate::command::pipe::Pipes;
+use crate::lock::lock;
 use crate::tree::Main;
 use crate::{Error, os};
 
@@ -93,7 +94,7 @@ impl Control {
     }
 
     fn exit(&self) -> MutexGuard<'_, Option<Arc<AsyncFd<OwnedFd>>>> {
-        self.exit.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.exit)
     }
 }
 

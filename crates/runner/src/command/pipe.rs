@@ -1,5 +1,5 @@
 //! The two outputs of a command: the beginning of each is kept, the rest is counted, and all of it
-//! is read, so that the command never hangs in writing.
+//! is read, so that the command never blocks on a write.
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{ChildStderr, ChildStdout};

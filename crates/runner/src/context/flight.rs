@@ -1,4 +1,4 @@
-//! One job on its way through a context: what is known of it so far, and what becomes its report.
+//! One job in a context: its state until it ends, and then its report.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What is said on the channel of a context; docs/contexts.md is its description.
+//! The messages on the channel of a context; docs/contexts.md describes them.
 
 use std::borrow::Cow;
 

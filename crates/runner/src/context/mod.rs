@@ -3,10 +3,10 @@
 //! | module | owns |
 //! |---|---|
 //! | `language` | the languages, their interpreters and bootstraps |
-//! | `frame`, `message` | what is said on the channel (docs/contexts.md) |
+//! | `frame`, `message` | the protocol of the channel (docs/contexts.md) |
 //! | `process` | the process, its channel, its outputs, its end |
-//! | `start` | from nothing to a process that greets us and knows a handler |
-//! | `ready` | a context for a batch: a warm one or a new one; compiling and getting ready ahead |
+//! | `start` | starting a process, its greeting, loading a handler |
+//! | `ready` | a context for a batch: an idle one or a new one; compiling, and starting ahead |
 //! | `bounds` | how many contexts may live, and of which tenant |
 //! | `pool` | which contexts live, and for how long |
 //! | `pace` | how large batches should be, and how many contexts work at once |
@@ -27,7 +27,7 @@ mod start;
 mod turn;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -46,6 +46,7 @@ use self::start::Unready;
 use self::turn::{After, Around, Turn};
 use crate::Options;
 use crate::isolate::{Isolation, set_cpu_budget};
+use crate::lock::lock;
 use crate::output::Output;
 use crate::process::report_stopped;
 use crate::scratch::Scratch;
@@ -215,7 +216,7 @@ impl Contexts {
 
     pub(crate) async fn close(&self) {
         let mut background = {
-            let mut tasks = self.background.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut tasks = lock(&self.background);
             std::mem::take(&mut *tasks)
         };
         background.shutdown().await;

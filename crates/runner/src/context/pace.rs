@@ -1,12 +1,14 @@
 //! How long jobs of each handler take, so that batches are large where jobs are quick and small
-//! where they are slow: a batch is run by one context, and nobody should wait behind slow jobs
-//! while other contexts have nothing to do.
+//! where they are slow: a batch is run by one context, and no job should wait behind slow ones
+//! while other contexts are idle.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use windlass_core::{Handler, HandlerId};
+
+use crate::lock::lock;
 
 /// Most jobs handed over at once if the handler does not say.
 const BATCH_DEFAULT: u32 = 100;
@@ -34,7 +36,7 @@ impl Paces {
     /// Learns from a batch; the newest counts for half.
     pub(super) fn note(&self, handler: HandlerId, jobs: u32, took: Duration) {
         let mean = took / jobs.max(1);
-        let mut means = self.means.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut means = lock(&self.means);
         if means.len() >= HANDLERS_MAX {
             means.clear();
         }
@@ -60,7 +62,7 @@ impl Paces {
     }
 
     fn mean(&self, handler: HandlerId) -> Option<Duration> {
-        self.means.lock().unwrap_or_else(PoisonError::into_inner).get(&handler).copied()
+        lock(&self.means).get(&handler).copied()
     }
 }
 

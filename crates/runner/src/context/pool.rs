@@ -1,9 +1,9 @@
-//! Which contexts live: as many as `bounds` allows, kept while they are idle for a while,
-//! ended when they are not needed, when others need their place, or when they have run enough.
+//! The living contexts: as many as `bounds` allows. An idle one is kept for a while; it ends when
+//! its handler is gone, when another context needs its place, or when it has run enough jobs.
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -12,6 +12,7 @@ use windlass_core::{Handler, HandlerId, Lang, Tenant, TypeKey};
 
 use super::bounds::{Bounds, Living};
 use super::start::{Context, Loaded};
+use crate::lock::lock;
 
 /// How long an idle context lives if its handler does not say.
 pub(crate) const IDLE_DEFAULT: Duration = Duration::from_secs(60);
@@ -331,7 +332,7 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -1,7 +1,7 @@
-//! Getting a context for a handler: a warm one if there is one, else a new one; also ahead of time,
-//! and only to ask the compiler.
+//! Gets a context for a handler: an idle one if there is one, else a new one. Also starts contexts
+//! before the first job, and compiles sources without running them.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -11,6 +11,7 @@ use super::Contexts;
 use super::language::Language;
 use super::pool::{ContextKey, IDLE_DEFAULT, Place};
 use super::start::{Context, LOADED_MAX, Starter, Unready};
+use crate::lock::lock;
 use crate::output::Output;
 use crate::stop::{Stops, Watch};
 
@@ -152,7 +153,7 @@ impl Contexts {
 
     /// Does something that nobody waits for, and that ends with the runner.
     fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let mut tasks = self.background.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = lock(&self.background);
         while tasks.try_join_next().is_some() {}
         tasks.spawn(work);
     }

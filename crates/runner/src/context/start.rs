@@ -1,5 +1,5 @@
-//! How a context comes to life: a process with the bootstrap of its language, then the greeting,
-//! then the handler's source.
+//! Starts contexts: a process with the bootstrap of its language, then the greeting, then the
+//! handler's source.
 
 use std::collections::HashSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The fence's own side: it waits for ticks, and ends what carries its mark when they stop.
+//! The fence process: waits for ticks, and kills everything that carries its mark when they stop.
 
 use std::collections::HashSet;
 use std::io::{self, Write};

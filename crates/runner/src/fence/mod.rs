@@ -1,5 +1,5 @@
-//! A fence: a process of its own that ends what a node started when the node dies, hangs, or can
-//! no longer say that it may go on.
+//! A fence: a separate process that kills what a node started when the node dies, hangs, or fails
+//! to send a tick in time.
 //!
 //! ```text
 //! node ── ticks ──► fence     each is the time of a renewal: things may go on for `limit`
@@ -8,9 +8,9 @@
 //!         ▲───────────┘       ended with their descendants: at the end of the ticks' pipe, or when
 //!                             no tick came in time; then it guards on
 //! ```
-//! It finds by the environment what it must end, so nothing is lost when the node dies between two
-//! instructions. A program that empties its environment, starts another one and exits hides that
-//! one from it; so does one that changes its user.
+//! The fence finds programs by their environment, so none is lost when the node dies between two
+//! instructions. Two kinds are out of its reach: a program whose parent cleared the environment and
+//! exited, and a program that changes its user.
 //!
 //! When the fence itself dies, the node starts another one at once. Until it is there
 //! `process_id` is absent, and nothing may be started.

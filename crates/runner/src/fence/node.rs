@@ -1,11 +1,11 @@
-//! The node's side of a fence: starts it, sends it ticks, hears its reports, and starts another
-//! one when it dies.
+//! The node's side of a fence: starts the fence, sends ticks, reads its reports, and starts another
+//! fence when it dies.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -14,6 +14,7 @@ use windlass_core::launch::{BootTime, Fence};
 
 use super::guard::Mark;
 use super::{FIRED, MARK, Order, READY, boot_time, to_ms};
+use crate::lock::lock;
 use crate::{Error, os};
 
 /// How long a fence may take until it watches.
@@ -109,7 +110,7 @@ impl Drop for ProcessFence {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Starts a fence and waits until it watches. Returns its reports, to wait for them.

@@ -7,11 +7,12 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use rustix::fs::{Mode, OFlags};
 
 use super::limit::Limit;
+use crate::lock::lock;
 
 /// Where a context finds its channel.
 const REQUESTS: i32 = 3;
@@ -31,7 +32,7 @@ pub(super) struct Plan {
 /// that a new process needs until its exec has one of them.
 pub(crate) fn reserve_channel_numbers() -> io::Result<()> {
     static RESERVED: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
-    let mut reserved = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut reserved = lock(&RESERVED);
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     loop {
         // The lowest free number is taken.

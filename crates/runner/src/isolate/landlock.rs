@@ -1,13 +1,13 @@
-//! Which files a handler may read, execute and write. Landlock is a list of what is allowed; all
-//! else is refused by the kernel, whoever the user is. It does not hide names: a path can be walked
-//! through, and whether a file exists can be seen.
+//! Which files a handler may read, execute and write. Landlock lists what is allowed; the
+//! kernel refuses everything else, to root as well. It does not hide names: a path can be walked
+//! through, and a handler can see whether a file exists.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use landlock::{
@@ -16,6 +16,7 @@ use landlock::{
 };
 
 use crate::Error;
+use crate::lock::lock;
 
 /// Newest rights that were tried; a kernel that knows fewer keeps those that it knows.
 const TRIED: ABI = ABI::V7;
@@ -174,7 +175,7 @@ impl Rules {
     /// What the common paths lead to. A rule is for a file, not for a name, and files such as
     /// resolv.conf are replaced: so they are looked up again and again, but not for each process.
     fn opened(&self) -> io::Result<Arc<Vec<Allowed>>> {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = lock(&self.opened);
         if let Some(opened) = opened.as_ref().filter(|opened| opened.at.elapsed() < LOOK_UP_PAUSE) {
             return Ok(Arc::clone(&opened.allowed));
         }
