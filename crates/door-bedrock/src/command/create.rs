@@ -26,7 +26,8 @@ use super::{Bedrock, Refusal, data, view};
 
 pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refusal> {
     let mock = request.header("mockRequest").is_some();
-    let wish = Wish::new(&|name| request.header(name).map(str::to_owned), mock)?;
+    let mut wish = Wish::new(&|name| request.header(name).map(str::to_owned), mock)?;
+    match_parents(door, std::slice::from_mut(&mut wish)).await?;
     let id = match wish.depends_on_others() {
         true => decide(door, wish).await?,
         false => add(door, wish).await?,
@@ -119,6 +120,24 @@ impl Wish {
     }
 }
 
+/// All jobs of a call are as mocked as the parents that they name, whatever the call says. A job
+/// never becomes mocked or stops being so while it has children, so this may be asked before the
+/// jobs are created; and it must be, because a unique job is looked for among jobs of its kind.
+pub(super) async fn match_parents(door: &Bedrock, wishes: &mut [Wish]) -> Result<(), Refusal> {
+    let mut parents: Vec<JobId> =
+        wishes.iter().filter_map(|wish| JobId::new(wish.parent?)).collect();
+    parents.sort_unstable();
+    parents.dedup();
+    for id in parents {
+        let Some(parent) = door.engine.whole(&door.tenant, id).await? else { continue };
+        if wishes.iter().any(|wish| wish.mock != parent.job.extra.mock) {
+            wishes.iter_mut().for_each(|wish| wish.mock = parent.job.extra.mock);
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
 async fn add(door: &Bedrock, wish: Wish) -> Result<JobId, Refusal> {
     let repeat = wish.repeat()?;
     let priority = wish.priority()?;
@@ -163,8 +182,6 @@ pub(super) fn decision(
         let line = "405 Can only create child job when parent is RUNNING, RUNQUEUED or PAUSED";
         return Err(line.into());
     }
-    let inherited = parent.is_some_and(|parent| parent.job.extra.mock);
-    let wish = &Wish { mock: wish.mock || inherited, ..wish.clone() };
     let existing = seen.job.as_ref().filter(|_| wish.unique);
     if let Some(existing) = existing {
         let owner = existing.job.parent.map(JobId::get);

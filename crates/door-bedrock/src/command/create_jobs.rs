@@ -20,11 +20,9 @@ pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refu
     let mock = request.header("mockRequest").is_some();
     let mut wishes = Vec::with_capacity(jobs.len());
     for job in &jobs {
-        wishes.push(Wish::new(&|name| job.get(name).and_then(|value| text(value)), mock)?);
+        wishes.push(Wish::new(&|name| text(job, name), mock)?);
     }
-    if !mock && any_parent_is_mocked(door, &wishes).await? {
-        wishes.iter_mut().for_each(|wish| wish.mock = true);
-    }
+    create::match_parents(door, &mut wishes).await?;
     let ids = decide(door, wishes).await?;
     let ids = array(ids.into_iter().map(|id| id.to_string()));
     Ok(Response::json(Object::new().raw("jobIDs", ids)).into())
@@ -52,29 +50,13 @@ fn parse(text: &str) -> Result<Vec<Fields<'_>>, Refusal> {
     Ok(jobs)
 }
 
-/// A string is its text, anything else its JSON, `null` nothing.
-fn text(value: &RawValue) -> Option<String> {
-    match value.get() {
-        "null" => None,
+/// A string is its text, anything else its JSON. `null` is nothing, but it is no data either.
+fn text(job: &Fields<'_>, name: &str) -> Option<String> {
+    match job.get(name)?.get() {
+        "null" if name != "data" => None,
         raw if raw.starts_with('"') => serde_json::from_str(raw).ok(),
         raw => Some(raw.to_owned()),
     }
-}
-
-/// A job never becomes mocked or stops being so while it has children, so this may be asked before
-/// the jobs are created.
-async fn any_parent_is_mocked(door: &Bedrock, wishes: &[Wish]) -> Result<bool, Refusal> {
-    let mut parents: Vec<JobId> =
-        wishes.iter().filter_map(|wish| JobId::new(wish.parent?)).collect();
-    parents.sort_unstable();
-    parents.dedup();
-    for parent in parents {
-        let parent = door.engine.whole(&door.tenant, parent).await?;
-        if parent.is_some_and(|parent| parent.job.extra.mock) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 async fn decide(door: &Bedrock, wishes: Vec<Wish>) -> Result<Vec<JobId>, Refusal> {
@@ -108,10 +90,12 @@ mod tests {
     #[test]
     fn values_of_every_kind_become_texts() {
         let jobs = parse(r#"[{"name":"a\n","data":{"x": 1},"jobPriority":750,"y":null}]"#).unwrap();
-        let value = |name: &str| jobs[0].get(name).and_then(|value| text(value));
+        let value = |name: &str| text(&jobs[0], name);
         assert_eq!(value("name").as_deref(), Some("a\n"));
         assert_eq!(value("data").as_deref(), Some(r#"{"x": 1}"#));
         assert_eq!(value("jobPriority").as_deref(), Some("750"));
         assert_eq!((value("y"), value("z")), (None, None));
+        let none = parse(r#"[{"name":"a","data":null}]"#).unwrap();
+        assert_eq!(text(&none[0], "data").as_deref(), Some("null"), "which no job may have");
     }
 }

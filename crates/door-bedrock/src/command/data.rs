@@ -67,6 +67,13 @@ pub(super) fn with_retry_count_decremented(text: &str) -> String {
     with_retry_count(text, count - 1)
 }
 
+/// What the report of a worker stores: small, and without the count. JSON that is no object, such
+/// as the `[]` that PHP writes for an empty array, is taken too; what is no JSON is not.
+pub(super) fn reported(text: &str) -> Option<String> {
+    let small = merge_patch("0", text)?;
+    Some(if is_object(text) { without_retry_count(text) } else { small })
+}
+
 pub(super) fn without_retry_count(text: &str) -> String {
     json_remove_top(text, RETRY_COUNT)
 }
@@ -108,6 +115,19 @@ mod tests {
         assert_eq!(updated(r#"{"a": 1}"#, true), r#"{"a":1,"mockRequest":true}"#);
         assert_eq!(updated("[1, 2]", false), "[1,2]");
         assert_eq!(updated("nonsense", true), "{}");
+    }
+
+    #[test]
+    fn a_report_stores_any_json_without_the_count() {
+        let object = r#"{"a": null, "retryAfterCount": 3}"#;
+        assert_eq!(reported(object).as_deref(), Some(r#"{"a":null}"#));
+        for (given, stored) in [("[]", "[]"), (" [1, 2]", "[1,2]"), ("null", "null"), ("5", "5")] {
+            assert_eq!(reported(given).as_deref(), Some(stored));
+        }
+        assert_eq!(reported(r#""s""#).as_deref(), Some(r#""s""#));
+        for bad in [r#"{"a":"#, "x", "[1"] {
+            assert_eq!(reported(bad), None, "{bad}");
+        }
     }
 
     #[test]

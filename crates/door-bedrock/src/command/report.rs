@@ -7,7 +7,6 @@ use windlass_core::calendar::Civil;
 use windlass_core::date_text::seconds_text;
 use windlass_core::edit::{ChildMove, Edit, Put, Seen};
 use windlass_core::family;
-use windlass_core::merge::is_object;
 use windlass_core::repeat::{Bases, Repeat};
 use windlass_core::{Job, JobId, State, Timestamp};
 
@@ -58,11 +57,11 @@ impl Report {
         if given.is_some_and(|data| data::is_mocked(data) != job.extra.mock) {
             return Err("500 Mock Mismatch".into());
         }
-        if given.is_some_and(|data| !is_object(data)) {
-            return Err("502 Failed to update job retryAfterCount".into());
-        }
         let old = data::text(&whole.payload);
-        let text = data::without_retry_count(given.or(old.as_deref()).unwrap_or_default());
+        let text = match given {
+            Some(data) => data::reported(data).ok_or("502 Failed to update job retryAfterCount")?,
+            None => data::without_retry_count(old.as_deref().unwrap_or_default()),
+        };
         let ends_for_good = given.is_some_and(data::asks_for_deletion);
         let changed = given.is_some() || old.is_some_and(|old| old != text);
         let payload = changed.then(|| data::bytes(text.as_str()));

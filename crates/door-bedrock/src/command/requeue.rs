@@ -1,6 +1,7 @@
 //! `RequeueJobs`: back to the queue, whatever they are doing; and the same for jobs whose reply did
 //! not reach the worker that was to get them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use windlass_core::date_text::{due_at, seconds_text};
@@ -16,8 +17,9 @@ use super::{Bedrock, Refusal, data, done, view};
 
 pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refusal> {
     let ids = value::list(request.header("jobIDs").unwrap_or_default());
-    let which: Vec<Which> =
-        ids.filter_map(|id| JobId::new(id.parse().ok()?)).map(Which::Job).collect();
+    // An id that is there twice counts once.
+    let ids: BTreeSet<JobId> = ids.filter_map(|id| JobId::new(id.parse().ok()?)).collect();
+    let which: Vec<Which> = ids.into_iter().map(Which::Job).collect();
     let name = filled(request, "name").map(value::type_name).transpose()?;
     let decrement = value::test(request, "decrementFailures");
     if which.len() > BATCH_JOBS_MAX {

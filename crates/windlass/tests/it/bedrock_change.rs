@@ -222,6 +222,15 @@ fn an_update_sets_the_next_run_or_computes_it_from_a_new_repeat() {
 }
 
 #[test]
+fn a_repeat_from_a_start_that_never_was_keeps_the_next_run() {
+    let door = Door::start();
+    let id = door.create(&[("name", "n"), ("firstRun", LATER)]);
+    door.about_with("UpdateJob", id, &[("data", "{}"), ("repeat", "STARTED, +1 HOUR")]).done();
+    let row = door.row(id);
+    assert_eq!((&row["nextRun"], &row["repeat"]), (&json!(LATER), &json!("STARTED, +1 HOUR")));
+}
+
+#[test]
 fn only_what_runs_can_fail() {
     let door = Door::start();
     let (parent, children) = family(&door, &["a", "b", "c"]);
@@ -252,6 +261,16 @@ fn a_failed_job_stays_and_does_not_repeat() {
     assert_eq!((&job["state"], &job["data"]), (&json!("FAILED"), &json!({"why": "x"})));
     door.set(lent, "nextRun = '2024-01-01'");
     door.no_job("l");
+}
+
+#[test]
+fn a_failure_with_empty_data_keeps_the_data() {
+    let door = Door::start();
+    let id = door.create(&[("name", "n"), ("data", "{\"a\":1}")]);
+    door.take(id, "n");
+    door.about_with("FailJob", id, &[("data", "")]).done();
+    let job = door.job(id);
+    assert_eq!((&job["state"], &job["data"]), (&json!("FAILED"), &json!({"a": 1})));
 }
 
 #[test]
@@ -315,6 +334,17 @@ fn a_cancel_of_the_last_child_resumes_the_parent() {
     assert_eq!(door.row(parent)["nextRun"], before);
     door.about("CancelJob", children[0]).done();
     assert_eq!(door.state(children[0]), "CANCELLED", "a second cancel is no error");
+}
+
+#[test]
+fn a_cancel_of_the_last_child_leaves_a_failed_parent_failed() {
+    let door = Door::start();
+    let (parent, children) = family(&door, &["c"]);
+    requeue(&door, &parent.to_string(), &[]);
+    door.take(parent, "p");
+    door.about("FailJob", parent).done();
+    door.about("CancelJob", children[0]).done();
+    door.assert_states(&[(parent, "FAILED"), (children[0], "CANCELLED")]);
 }
 
 #[test]
@@ -450,8 +480,10 @@ fn a_requeue_may_take_a_failure_back() {
     requeue(&door, &list, &[("decrementFailures", "true")]);
     assert_eq!(count(), 0);
     let other = running(&door, "m");
-    requeue(&door, &other.to_string(), &[("decrementFailures", "1")]);
+    let twice = format!("{other}, {other}");
+    requeue(&door, &twice, &[("decrementFailures", "1")]);
     assert_eq!(door.job(other)["data"], json!({"retryAfterCount": 0}), "none counts as one");
+    assert_eq!(door.state(other), "QUEUED", "and an id that is there twice counts once");
 }
 
 #[test]

@@ -12,7 +12,6 @@ const WRONG_STATE: &str =
     "405 Can only create child job when parent is RUNNING, RUNQUEUED or PAUSED";
 const OTHER_PARENT: &str =
     "404 Trying to create a child that already exists, but it is tied to a different parent";
-const MOCK_DIFFERS: &str = "405 Parent and child jobs must have matching mockRequest setting";
 
 /// A parent that runs, with the name that was given to it.
 fn running(door: &Door, name: &str) -> JobId {
@@ -384,13 +383,19 @@ fn there_are_no_grandchildren() {
 }
 
 #[test]
-fn a_mocked_child_needs_a_mocked_parent() {
+fn a_mocked_child_of_a_plain_parent_is_plain() {
     let door = Door::start();
-    let parent = running(&door, "p");
-    let parent = parent.to_string();
-    let headers = [("name", "c"), ("parentJobID", parent.as_str()), ("mockRequest", "true")];
-    refused(&door, &headers, MOCK_DIFFERS);
-    assert!(door.sql("SELECT jobID FROM jobs WHERE name = 'c';").is_empty());
+    let parent = running(&door, "p").to_string();
+    let headers = [
+        ("name", "c"),
+        ("parentJobID", parent.as_str()),
+        ("mockRequest", "true"),
+        ("data", "{\"a\":1}"),
+        ("repeat", "HOURLY"),
+    ];
+    let child = door.row(door.create(&headers));
+    assert_eq!((&child["data"], &child["state"]), (&json!("{\"a\":1}"), &json!("PAUSED")));
+    assert_eq!(child["repeat"], "HOURLY", "only a mocked job never repeats");
 }
 
 #[test]
@@ -400,6 +405,19 @@ fn a_child_inherits_that_its_parent_is_mocked() {
     door.call("GetJob", &[("name", "p"), ("mockRequest", "1")]).ok();
     let child = door.child(parent, "c");
     assert_eq!(door.job(child)["data"], json!({"mockRequest": true}));
+}
+
+#[test]
+fn a_unique_child_is_looked_for_among_jobs_like_its_parent() {
+    let door = Door::start();
+    let plain = door.named("c");
+    let parent = door.create(&[("name", "p"), ("mockRequest", "1")]).to_string();
+    door.call("GetJob", &[("name", "p"), ("mockRequest", "1")]).ok();
+    let headers = [("name", "c"), ("unique", "true"), ("parentJobID", parent.as_str())];
+    let mocked = door.create(&headers);
+    assert_ne!(mocked, plain);
+    assert_eq!(door.job(mocked)["data"], json!({"mockRequest": true}));
+    assert_eq!(door.create(&headers), mocked);
 }
 
 #[test]

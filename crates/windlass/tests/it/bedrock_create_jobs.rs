@@ -149,6 +149,7 @@ fn one_bad_job_and_none_is_created() {
         (json!({"name": "x", "priority": 1}), "402 Invalid priority value"),
         (json!({"name": "x", "data": [1]}), "402 Data is not a valid JSON Object"),
         (json!({"name": "x", "data": 1}), "402 Data is not a valid JSON Object"),
+        (json!({"name": "x", "data": null}), "402 Data is not a valid JSON Object"),
         (json!({"name": "x", "data": "{\"a\":1"}), "402 Data is not a valid JSON Object"),
         (json!({"name": "x", "retryAfter": "soon"}), "402 Malformed retryAfter"),
         (json!({"name": "x", "repeat": "often"}), "402 Malformed repeat"),
@@ -172,13 +173,31 @@ fn one_bad_job_and_none_is_created() {
 }
 
 #[test]
-fn a_mocked_child_of_a_real_parent_is_refused() {
+fn none_is_mocked_beside_a_child_of_a_plain_parent() {
     let door = Door::start();
     let parent = running(&door, "p");
     let jobs = json!([{"name": "a"}, {"name": "b", "parentJobID": parent}]).to_string();
-    door.call("CreateJobs", &[("jobs", &jobs), ("mockRequest", "1")])
-        .fails("405 Parent and child jobs must have matching mockRequest setting");
-    assert_eq!(count(&door), 1);
+    let headers = [("jobs", jobs.as_str()), ("mockRequest", "1")];
+    let reply = door.call("CreateJobs", &headers).ok().json();
+    for id in reply["jobIDs"].as_array().unwrap() {
+        assert_eq!(door.job(id.as_i64().unwrap())["data"], json!({}));
+    }
+}
+
+#[test]
+fn children_of_a_mocked_and_of_a_plain_parent_do_not_go_together() {
+    let door = Door::start();
+    let mocked = door.create(&[("name", "m"), ("mockRequest", "1")]);
+    door.call("GetJob", &[("name", "m"), ("mockRequest", "1")]).ok();
+    let plain = running(&door, "p");
+    let jobs = json!([{"name": "a", "parentJobID": mocked}, {"name": "b", "parentJobID": plain}]);
+    let jobs = jobs.to_string();
+    for more in [&[][..], &[("mockRequest", "1")][..]] {
+        let headers = [&[("jobs", jobs.as_str())], more].concat();
+        door.call("CreateJobs", &headers)
+            .fails("405 Parent and child jobs must have matching mockRequest setting");
+    }
+    assert_eq!(count(&door), 2);
 }
 
 #[test]

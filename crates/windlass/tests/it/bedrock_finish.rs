@@ -182,6 +182,32 @@ fn data_that_is_no_json_is_refused_and_nothing_changes() {
 }
 
 #[test]
+fn data_that_is_json_but_no_object_is_taken_as_it_is() {
+    let door = Door::start();
+    for verb in BOTH {
+        for (given, stored) in [("[]", "[]"), ("[1, 2]", "[1,2]"), ("null", "null"), ("5", "5")] {
+            let headers = [("name", "n"), ("repeat", "HOURLY"), ("data", "{\"a\":1}")];
+            let id = running(&door, &headers);
+            door.about_with(verb, id, &[("data", given)]).done();
+            assert_eq!((door.state(id).as_str(), data(&door, id).as_str()), ("QUEUED", stored));
+            door.about("DeleteJob", id).done();
+        }
+        let id = running(&door, &[("name", "n"), ("repeat", "HOURLY")]);
+        door.about_with(verb, id, &[("data", "\"s\"")]).done();
+        assert_eq!(data(&door, id), "\"s\"");
+        door.set(id, "nextRun = '2024-01-01'");
+        assert_eq!(door.take(id, "n")["data"], "\"s\"", "and is handed out again");
+        door.about("FinishJob", id).done();
+        door.about("DeleteJob", id).done();
+        let mocked = door.create(&[("name", "mocked"), ("mockRequest", "1")]);
+        door.about_with(verb, mocked, &[("data", "[]")]).fails("500 Mock Mismatch");
+    }
+    let plain = running(&door, &[("name", "plain")]);
+    door.about_with("FinishJob", plain, &[("data", "[]")]).done();
+    door.assert_gone(plain);
+}
+
+#[test]
 fn the_count_of_retries_is_removed_and_the_original_time_stays() {
     let door = Door::start();
     for verb in BOTH {
