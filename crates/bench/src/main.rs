@@ -3,52 +3,25 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | `row1` … `row10` | one promise each: what is measured, and beside what |
+//! | `rows` | one promise each: what is measured, and beside what |
 //! | `scale` | how much of it is measured |
-//! | `limit`, `append`, `server`, `pipe` | the limits: a synced write, two servers, a bare node |
-//! | `daemon`, `noop`, `context`, `watched` | Windlass itself, and the runners that it is given |
-//! | `queue`, `backlog`, `warm` | jobs that wait, run with nothing to do or in warm contexts |
-//! | `round`, `child`, `client` | servers in processes of their own, and the client of them all |
-//! | `bedrock`, `cycle`, `depth`, `crowd` | jobs that come and go, and workers that wait |
-//! | `database`, `jobd`, `spawn`, `poke` | jobd on a real MariaDB, and commands without it |
-//! | `figure`, `report`, `machine` | numbers, how they are shown, and where they were taken |
+//! | `limits` | what the machine does without Windlass |
+//! | `engine` | Windlass without a door, and the runners that it is given |
+//! | `process`, `load` | servers in processes of their own, the client of them all and its loads |
+//! | `jobd` | jobd on a real MariaDB, and commands without it |
+//! | `report`, `machine` | numbers, how they are shown, and where they were taken |
 //!
 //! Nothing here runs for ever: every phase ends after a count or a time.
 
-mod append;
-mod backlog;
-mod bedrock;
-mod child;
-mod client;
-mod context;
-mod crowd;
-mod cycle;
-mod daemon;
-mod database;
-mod depth;
-mod figure;
+mod engine;
 mod jobd;
-mod limit;
+mod limits;
+mod load;
 mod machine;
-mod noop;
-mod pipe;
-mod poke;
-mod queue;
+mod process;
 mod report;
-mod round;
-mod row1;
-mod row10;
-mod row2;
-mod row3;
-mod row4;
-mod row5;
-mod row6;
-mod row9;
+mod rows;
 mod scale;
-mod server;
-mod spawn;
-mod warm;
-mod watched;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -56,18 +29,18 @@ use std::process::ExitCode;
 use anyhow::{Context, ensure};
 use clap::Parser;
 
-use crate::child::Part;
-use crate::figure::Row;
+use crate::process::child::Part;
 use crate::report::Report;
+use crate::rows::Entry;
 use crate::scale::Scale;
 
 /// Measures Windlass beside the machine's own limits.
 #[derive(Parser)]
-#[command(name = "windlass-bench")]
+#[command(name = "windlass-bench", after_help = rows::list())]
 struct Args {
-    /// Which rows to measure; all of them when none is named.
-    #[arg(value_name = "ROW", value_parser = row_number)]
-    rows: Vec<u8>,
+    /// Which rows to measure, by number or name; all of them when none is named.
+    #[arg(value_name = "ROW", value_parser = rows::find)]
+    rows: Vec<&'static Entry>,
     /// Where data goes; on a real disk, never in memory.
     #[arg(long, default_value = "target/bench")]
     dir: PathBuf,
@@ -85,19 +58,6 @@ struct Args {
     full: bool,
 }
 
-type Measure = fn(&Path, &Scale) -> anyhow::Result<Row>;
-
-const ROWS: [(u8, Measure); 8] = [
-    (1, row1::measure),
-    (2, row2::measure),
-    (3, row3::measure),
-    (4, row4::measure),
-    (5, row5::measure),
-    (6, row6::measure),
-    (9, row9::measure),
-    (10, row10::measure),
-];
-
 const DOCUMENT: &str = "docs/benchmarks.md";
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -107,12 +67,6 @@ fn main() -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     measure(&Args::parse())
-}
-
-fn row_number(text: &str) -> Result<u8, String> {
-    let known = ROWS.map(|(number, _)| number);
-    let number = text.parse().ok().filter(|number| known.contains(number));
-    number.ok_or_else(|| format!("the rows are {}", known.map(|it| it.to_string()).join(", ")))
 }
 
 fn measure(args: &Args) -> anyhow::Result<ExitCode> {
@@ -131,11 +85,11 @@ fn measure(args: &Args) -> anyhow::Result<ExitCode> {
     );
     let scale = Scale::choose(args.quick, args.full);
     let mut report = Report::begin(machine, &scale);
-    for (number, measure) in ROWS {
-        if args.rows.is_empty() || args.rows.contains(&number) {
-            report::progress(&format!("row {number}"));
-            let row = measure(&dir, &scale).with_context(|| format!("row {number}"))?;
-            report.add(row);
+    for row in &rows::ROWS {
+        let named = args.rows.iter().any(|named| named.name == row.name);
+        if args.rows.is_empty() || named {
+            report::progress(row.name);
+            report.add(row.measure(&dir, &scale)?);
         }
     }
     if let Some(file) = &args.json {

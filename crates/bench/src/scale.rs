@@ -4,28 +4,29 @@ use std::time::Duration;
 
 pub(crate) struct Scale {
     pub(crate) name: &'static str,
-    /// Rows 1, 5, 9 and 10: lone operations of each kind.
+    /// `accept-latency`, `start-latency`, `bedrock-cycles`, `jobd-commands`: lone operations of each
+    /// kind.
     pub(crate) lone: usize,
-    /// Rows 2, 3, 9 and 10: rounds of which the median counts, and how long each of them takes,
-    /// but in row 10.
+    /// `bulk-adds`, `small-adds`, `bedrock-cycles`, `jobd-commands`: rounds of which the median
+    /// counts, and, but in the last of these rows, how long each of them takes.
     pub(crate) rounds: usize,
     pub(crate) round: Duration,
-    /// Rows 2 and 9: how long ingest may take to catch up before that is given up.
+    /// `bulk-adds` and `bedrock-cycles`: how long ingest may take to catch up before that is given up.
     pub(crate) drain_max: Duration,
-    /// Row 4: jobs that contexts run.
+    /// `warm-contexts`: jobs that contexts run.
     pub(crate) warm: u64,
-    /// Row 6: jobs that wait, in the shallow and in the deep queue.
+    /// `backlog`: jobs that wait, in the shallow and in the deep queue.
     pub(crate) shallow: u64,
     pub(crate) deep: u64,
-    /// Rows 4 and 6: how long each phase takes.
+    /// `warm-contexts` and `backlog`: how long each phase takes.
     pub(crate) phase: Duration,
-    /// Row 9: jobs that wait while others come and go, from none to many.
+    /// `bedrock-cycles`: jobs that wait while others come and go, from none to many.
     pub(crate) queued: [u64; 3],
-    /// Row 9: how long each of these phases takes.
+    /// `bedrock-cycles`: how long each of these phases takes.
     pub(crate) queued_phase: Duration,
-    /// Row 9: connections that wait for a job.
+    /// `bedrock-cycles`: connections that wait for a job.
     pub(crate) waiting: u64,
-    /// Row 10: rows of the table that are run in a round.
+    /// `jobd-commands`: rows of the table that are run in a round.
     pub(crate) commands: u64,
 }
 

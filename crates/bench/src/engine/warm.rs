@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::context::{self, Sample};
-use crate::queue::{self, Kinds, Phase, Queue};
-use crate::{daemon, report};
+use crate::engine::context::{self, Sample};
+use crate::engine::daemon;
+use crate::engine::queue::{self, Kinds, Phase, Queue};
+use crate::report;
 
 const KINDS: Kinds = Kinds { tenants: 1, types: 1 };
 /// Jobs that are run before anything is measured, and how long that may take.

@@ -1,4 +1,4 @@
-//! Row 5: how long it takes from an add to the start of its job, when nothing else waits and a node
+//! How long it takes from an add to the start of its job, when nothing else waits and a node
 //! context is warm. Both ends are seen by the engine's own process, without HTTP between; a job has
 //! started when its context says so.
 
@@ -14,12 +14,12 @@ use windlass_core::{AddOptions, TypeKey};
 use windlass_engine::Engine;
 use windlass_engine::api::{AddJob, AddPayload};
 
-use crate::context::{self, Sample};
-use crate::daemon;
-use crate::figure::{Figure, Row, Samples, micros};
-use crate::limit::{SyncedFile, line};
+use crate::engine::context::{self, Sample};
+use crate::engine::daemon;
+use crate::engine::watched::{Start, Watched};
+use crate::limits::disk::{SyncedFile, line};
+use crate::report::figure::{Figure, Outcome, Samples, micros};
 use crate::scale::Scale;
-use crate::watched::{Start, Watched};
 
 /// Adds and synced writes take turns in so many blocks, so that both see the same disk.
 const BLOCKS: usize = 10;
@@ -35,8 +35,8 @@ struct Measured {
     starts: Samples,
 }
 
-pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Row> {
-    let dir = tempfile::Builder::new().prefix("row5-").tempdir_in(dir)?;
+pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Outcome> {
+    let dir = tempfile::Builder::new().prefix("start-latency-").tempdir_in(dir)?;
     let runtime = daemon::runtime()?;
     let measured = runtime.block_on(take_turns(dir.path(), scale.lone / BLOCKS));
     runtime.shutdown_background();
@@ -51,9 +51,7 @@ pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Row> {
     figures.extend(adds.figures("from the add to its answer"));
     figures.extend(syncs.figures("a write of 200 bytes and its fdatasync"));
     figures.push(Figure::new("the start beyond the fdatasync, p50", beyond, "µs"));
-    Ok(Row {
-        number: 5,
-        what: "accept → start, idle queue, warm",
+    Ok(Outcome {
         promise: "p50 < 1 ms beyond the fdatasync",
         reached: format!("{:.2} ms beyond the fdatasync", beyond / 1000.0),
         kept: beyond < ALLOWED_MICROS,

@@ -1,15 +1,14 @@
-//! Row 9: jobs that come and go over Bedrock's protocol, beside the HTTP door and beside the disk;
+//! Jobs that come and go over Bedrock's protocol, beside the HTTP door and beside the disk;
 //! whether jobs that wait make that slower, and what workers cost who wait.
 
 use std::path::Path;
 
-use crate::child::{Role, Server};
-use crate::client;
-use crate::crowd::{self, Crowd};
-use crate::cycle::{self, Cycle, Driven};
-use crate::depth;
-use crate::figure::{Figure, Row, median, micros};
+use crate::load::crowd::{self, Crowd};
+use crate::load::cycle::{self, Cycle, Driven};
+use crate::load::{client, depth};
+use crate::process::child::{Role, Server};
 use crate::report;
+use crate::report::figure::{Figure, Outcome, median, micros};
 use crate::scale::Scale;
 
 const NAME: &str = "cycle";
@@ -22,7 +21,7 @@ const TIMES_MIN: f64 = 20.0;
 /// Many waiting jobs leave at least so much of the rate.
 const SHARE_MIN: f64 = 0.8;
 
-pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Row> {
+pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Outcome> {
     client::runtime()?.block_on(async {
         let mut figures = Vec::new();
         let mut rate = 0.0;
@@ -42,9 +41,7 @@ pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Row> {
             figures.extend(crowd_figures(&crowd));
         }
         let (many, share) = (Figure::count(scale.queued[2]), flat.worst_share);
-        Ok(Row {
-            number: 9,
-            what: "Bedrock create → get → finish, 8 connections",
+        Ok(Outcome {
             promise: "≥ 20 × the original's 530 cycles/s; no slower with 1 M waiting",
             reached: format!(
                 "{times:.1} ×; {:.0} % of the rate with {many} waiting",
@@ -68,7 +65,7 @@ impl Beside {
         let (mut bedrock, mut http, mut limits) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..scale.rounds {
             report::progress(&format!("cycles over {connections} connections"));
-            let file_dir = tempfile::Builder::new().prefix("row9-").tempdir_in(dir)?;
+            let file_dir = tempfile::Builder::new().prefix("bedrock-cycles-").tempdir_in(dir)?;
             limits.push(cycle::limit(file_dir.path(), connections, scale.round).await?);
             let cycle = Cycle::bedrock(NAME, NAME, None);
             bedrock.push(on_fresh_server(dir, cycle, connections, scale).await?);
@@ -101,7 +98,7 @@ async fn on_fresh_server(
     connections: usize,
     scale: &Scale,
 ) -> anyhow::Result<Driven> {
-    let dir = tempfile::Builder::new().prefix("row9-").tempdir_in(dir)?;
+    let dir = tempfile::Builder::new().prefix("bedrock-cycles-").tempdir_in(dir)?;
     let server = Server::start(Role::Windlass, dir.path())?;
     cycle::drive(&server, cycle, connections, scale.round).await
 }

@@ -23,10 +23,11 @@ use tokio_util::sync::CancellationToken;
 use windlass_core::Tenant;
 use windlass_engine::Engine;
 
-use crate::append::Appender;
-use crate::child::Role;
-use crate::noop::NoopRunner;
-use crate::{daemon, report};
+use crate::engine::daemon;
+use crate::engine::noop::NoopRunner;
+use crate::limits::append::Appender;
+use crate::process::child::Role;
+use crate::report;
 
 /// Whose jobs are added here.
 pub(crate) const TENANT: &str = "acme";

@@ -11,11 +11,10 @@ use tokio::net::UdpSocket;
 use windlass_core::launch::Launcher;
 use windlass_runner::CommandLauncher;
 
-use crate::child::Part;
-use crate::database::Database;
-use crate::figure::Samples;
-use crate::jobd::{self, Daemon, Program};
-use crate::spawn;
+use crate::jobd::database::Database;
+use crate::jobd::{self, Daemon, Program, spawn};
+use crate::process::child::Part;
+use crate::report::figure::Samples;
 
 const WARM_UP_JOBS: usize = 20;
 /// A command that has not said anything by then never will.

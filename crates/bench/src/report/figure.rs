@@ -4,11 +4,18 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// What one row of the table of promises came to.
+/// A row of the table of promises, and what it came to.
 #[derive(Serialize)]
 pub(crate) struct Row {
     pub(crate) number: u8,
+    pub(crate) name: &'static str,
     pub(crate) what: &'static str,
+    #[serde(flatten)]
+    pub(crate) outcome: Outcome,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Outcome {
     pub(crate) promise: &'static str,
     /// In one phrase, beside the promise.
     pub(crate) reached: String,

@@ -1,19 +1,19 @@
-//! Row 3: adds of one line over many connections, beside a server that does nothing at all.
+//! Adds of one line over many connections, beside a server that does nothing at all.
 
 use std::path::Path;
 
-use crate::child::Role;
-use crate::client;
-use crate::figure::{Figure, Row};
-use crate::limit::line;
-use crate::round::{self, Round};
+use crate::limits::disk::line;
+use crate::load::client;
+use crate::load::round::{self, Round};
+use crate::process::child::Role;
+use crate::process::server::PATH;
+use crate::report::figure::{Figure, Outcome};
 use crate::scale::Scale;
-use crate::server::PATH;
 
 const CONNECTIONS: usize = 64;
 const SHARE_MIN: f64 = 0.7;
 
-pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Row> {
+pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Outcome> {
     let request = client::post(PATH, &line());
     let (mut windlass, mut empty) = (Vec::new(), Vec::new());
     for _ in 0..scale.rounds {
@@ -32,9 +32,7 @@ pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Row> {
         Figure::new("the same, with the empty handler", theirs.client_micros, "µs/POST"),
     ];
     figures.extend(ours.lag_figures());
-    Ok(Row {
-        number: 3,
-        what: "HTTP adds of one line, 64 connections",
+    Ok(Outcome {
         promise: "≥ 70 % of an empty axum handler",
         reached: format!("{:.0} %", share * 100.0),
         kept: share >= SHARE_MIN,

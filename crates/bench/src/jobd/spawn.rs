@@ -11,8 +11,9 @@ use tokio::task::JoinSet;
 use windlass_core::launch::{Input, LaunchSpec, Launcher};
 use windlass_runner::CommandLauncher;
 
-use crate::figure::micros;
-use crate::{daemon, machine, report};
+use crate::engine::daemon;
+use crate::report::figure::micros;
+use crate::{machine, report};
 
 /// As jobd's worker keeps it.
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;

@@ -12,9 +12,10 @@ use windlass_core::store::LeaseRef;
 use windlass_engine::Engine;
 use windlass_engine::api::{PullClaim, PullFinish};
 
-use crate::noop::{BATCH_JOBS, NoopRunner};
-use crate::queue::{self, Kinds, Phase, Queue};
-use crate::{daemon, machine, report};
+use crate::engine::daemon;
+use crate::engine::noop::{BATCH_JOBS, NoopRunner};
+use crate::engine::queue::{self, Kinds, Phase, Queue};
+use crate::{machine, report};
 
 const KINDS: Kinds = Kinds { tenants: 5, types: 10 };
 const PULLERS: u64 = 8;

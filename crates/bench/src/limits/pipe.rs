@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
-use crate::figure::micros;
-use crate::limit::line;
+use crate::limits::disk::line;
 use crate::machine;
+use crate::report::figure::micros;
 
-const SCRIPT: &str = include_str!("../script/answer.cjs");
+const SCRIPT: &str = include_str!("../../script/answer.cjs");
 /// Lines in one write, as many as jobs in a batch.
 const WRITE_LINES: u64 = 100;
 const READ_BYTES: usize = 64 * 1024;

@@ -1,21 +1,21 @@
-//! Row 1: how long an add of one line takes when nobody else is there, beside one synced write.
+//! How long an add of one line takes when nobody else is there, beside one synced write.
 
 use std::path::Path;
 use std::time::Instant;
 
-use crate::child::{Role, Server};
-use crate::client::{self, Connection};
-use crate::figure::{Figure, Row, Samples, micros};
-use crate::limit::{SyncedFile, line};
+use crate::limits::disk::{SyncedFile, line};
+use crate::load::client::{self, Connection};
+use crate::process::child::{Role, Server};
+use crate::process::server::PATH;
+use crate::report::figure::{Figure, Outcome, Samples, micros};
 use crate::scale::Scale;
-use crate::server::PATH;
 
 /// The kinds of operation take turns in so many blocks, so that all of them see the same disk.
 const BLOCKS: usize = 10;
 const ALLOWED_MICROS: f64 = 300.0;
 
-pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Row> {
-    let dir = tempfile::Builder::new().prefix("row1-").tempdir_in(dir)?;
+pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Outcome> {
+    let dir = tempfile::Builder::new().prefix("accept-latency-").tempdir_in(dir)?;
     let windlass = Server::start(Role::Windlass, dir.path())?;
     let empty = Server::start(Role::Empty, dir.path())?;
     let mut file = SyncedFile::create(dir.path())?;
@@ -51,9 +51,7 @@ pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Row> {
     figures.extend(syncs.figures("a write of 200 bytes and its fdatasync"));
     figures.extend(exchanges.figures("an exchange with an empty axum handler"));
     figures.push(Figure::new("an add beyond the fdatasync, p50", beyond, "µs"));
-    Ok(Row {
-        number: 1,
-        what: "accept of one line, one client",
+    Ok(Outcome {
         promise: "p50 = one fdatasync + 0.3 ms",
         reached: format!("one fdatasync + {:.2} ms", beyond / 1000.0),
         kept: beyond <= ALLOWED_MICROS,

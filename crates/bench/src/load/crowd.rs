@@ -9,10 +9,11 @@ use anyhow::Context;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::child::{Role, Server};
-use crate::client::Connection;
-use crate::figure::{Samples, micros};
-use crate::{bedrock, cycle, machine};
+use crate::load::client::Connection;
+use crate::load::{bedrock, cycle};
+use crate::machine;
+use crate::process::child::{Role, Server};
+use crate::report::figure::{Samples, micros};
 
 const NAME: &str = "bench/wait";
 /// Longer than everything here takes.

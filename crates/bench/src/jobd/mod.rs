@@ -1,5 +1,9 @@
 //! jobd's worker and master as they are served, each in a process of its own, and a client of both.
 
+pub(crate) mod database;
+pub(crate) mod poke;
+pub(crate) mod spawn;
+
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
@@ -19,9 +23,12 @@ use windlass_door_jobd::wire::Json;
 use windlass_door_jobd::worker::{self, Parts, Stop};
 use windlass_runner::CommandLauncher;
 
-use crate::child::{Part, Server};
-use crate::database::TARGET;
-use crate::{client, daemon, report, server};
+use crate::engine::daemon;
+use crate::jobd::database::TARGET;
+use crate::load::client;
+use crate::process::child::{Part, Server};
+use crate::process::server;
+use crate::report;
 
 /// Jobs that a worker runs at once.
 pub(crate) const CONCURRENCY: usize = 20;

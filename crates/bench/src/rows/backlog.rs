@@ -1,20 +1,20 @@
-//! Row 6: whether many waiting jobs slow down those that run. Three queues, each in a process of
+//! Whether many waiting jobs slow down those that run. Three queues, each in a process of
 //! its own: one that is kept at a thousand, a shallow one and a deep one.
 
 use std::path::Path;
 
-use crate::backlog::{Plan, Ran};
-use crate::child::Part;
-use crate::figure::{Figure, Row};
+use crate::engine::backlog::{Plan, Ran};
+use crate::process::child::Part;
+use crate::report::figure::{Figure, Outcome};
 use crate::scale::Scale;
 
 /// What the promise compares with.
 const FEW: u64 = 1000;
 const SHARE_MIN: f64 = 0.8;
 
-pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Row> {
+pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Outcome> {
     let run = |waiting: u64| -> anyhow::Result<Ran> {
-        let dir = tempfile::Builder::new().prefix("row6-").tempdir_in(dir)?;
+        let dir = tempfile::Builder::new().prefix("backlog-").tempdir_in(dir)?;
         Part::Backlog.run(dir.path(), &Plan { waiting, phase: scale.phase })
     };
     let (few, shallow, deep) = (run(FEW)?, run(scale.shallow)?, run(scale.deep)?);
@@ -44,9 +44,7 @@ pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Row> {
     }
     figures.push(Figure::new("filling the deep queue", deep.fill_rate, "jobs/s"));
     let worst = kept_up.min(drained);
-    Ok(Row {
-        number: 6,
-        what: "backlog",
+    Ok(Outcome {
         promise: "10 M waiting: run rate ≥ 80 % of that with 1,000; memory bounded",
         reached: format!(
             "{:.0} % with {} M waiting, {} MiB",

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 
-use crate::child::{Role, Server};
-use crate::client::{self, Connection};
-use crate::cycle::{self, Cycle, Driven};
-use crate::figure::Figure;
+use crate::load::client::{self, Connection};
+use crate::load::cycle::{self, Cycle, Driven};
+use crate::load::round;
+use crate::process::child::{Role, Server};
+use crate::process::server::TENANT;
+use crate::report;
+use crate::report::figure::Figure;
 use crate::scale::Scale;
-use crate::server::TENANT;
-use crate::{report, round};
 
 const CONNECTIONS: usize = 8;
 /// The name of the jobs that come and go, and a pattern that it matches.

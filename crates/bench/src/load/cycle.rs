@@ -11,12 +11,13 @@ use bytes::Bytes;
 use serde::Deserialize;
 use tokio::task::JoinSet;
 
-use crate::child::Server;
-use crate::client::{self, Connection};
-use crate::figure::{Samples, micros};
-use crate::limit::{LINE_BYTES, SyncedFile, line};
-use crate::server::TENANT;
-use crate::{append, bedrock};
+use crate::limits::append;
+use crate::limits::disk::{LINE_BYTES, SyncedFile, line};
+use crate::load::bedrock;
+use crate::load::client::{self, Connection};
+use crate::process::child::Server;
+use crate::process::server::TENANT;
+use crate::report::figure::{Samples, micros};
 
 /// Share of the time that warms up before it.
 const WARM_UP_SHARE: u32 = 5;

@@ -2,6 +2,8 @@
 //! document. The only place that prints.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+pub(crate) mod figure;
+
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -13,9 +15,10 @@ use serde::Serialize;
 use windlass_core::Clock;
 use windlass_core::time::SystemClock;
 
-use crate::figure::Row;
 use crate::machine::Machine;
 use crate::scale::Scale;
+
+use figure::{Outcome, Row};
 
 /// Between these lines of the document everything is replaced.
 const BEGIN: &str = "<!-- figures: written by windlass-bench -->";
@@ -57,12 +60,13 @@ impl Report {
     }
 
     pub(crate) fn add(&mut self, row: Row) {
-        println!("\n{}. {}", row.number, row.what);
-        for figure in &row.figures {
+        let Row { number, name, what, outcome } = &row;
+        println!("\n{number}. {what} ({name})");
+        for figure in &outcome.figures {
             println!("   {:<58} {:>14} {}", figure.name, figure.text(), figure.unit);
         }
-        let kept = if row.kept { "kept" } else { "NOT KEPT" };
-        println!("   promise: {}\n   reached: {} ({kept})", row.promise, row.reached);
+        let kept = if outcome.kept { "kept" } else { "NOT KEPT" };
+        println!("   promise: {}\n   reached: {} ({kept})", outcome.promise, outcome.reached);
         self.rows.push(row);
     }
 
@@ -95,8 +99,9 @@ impl Report {
         let mut text = format!("{}\n\n", self.circumstances());
         text.push_str("| # | what | promise | reached | |\n|---|---|---|---|---|\n");
         for row in &self.rows {
-            let kept = if row.kept { "kept" } else { "**not kept**" };
-            let Row { number, what, promise, reached, .. } = row;
+            let Row { number, what, outcome, .. } = row;
+            let Outcome { promise, reached, kept, .. } = outcome;
+            let kept = if *kept { "kept" } else { "**not kept**" };
             writeln!(text, "| {number} | {what} | {promise} | {reached} | {kept} |")
                 .expect("a text takes everything");
         }
@@ -107,7 +112,7 @@ impl Report {
                 row.number, row.what
             )
             .expect("a text takes everything");
-            for figure in &row.figures {
+            for figure in &row.outcome.figures {
                 writeln!(text, "| {} | {} | {} |", figure.name, figure.text(), figure.unit)
                     .expect("a text takes everything");
             }

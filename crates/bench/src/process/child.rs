@@ -12,9 +12,10 @@ use anyhow::{Context, ensure};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::jobd::Program;
+use crate::engine::{backlog, warm};
+use crate::jobd::{self, Program, poke, spawn};
 use crate::machine::{self, Usage};
-use crate::{backlog, jobd, poke, server, spawn, warm};
+use crate::process::server;
 
 /// What a process of its own does.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,27 +1,27 @@
-//! Row 2: durable lines in large adds, beside a server that only appends the same bodies. Windlass
+//! Durable lines in large adds, beside a server that only appends the same bodies. Windlass
 //! moves what it accepted into its store meanwhile, as it always does; how far behind that was at
 //! the end, and how long it took to catch up, is shown too.
 
 use std::path::Path;
 
-use crate::child::Role;
-use crate::client;
-use crate::figure::{Figure, Row, median};
-use crate::limit::{SyncedFile, line};
-use crate::round::{self, Round};
+use crate::limits::disk::{SyncedFile, line};
+use crate::load::client;
+use crate::load::round::{self, Round};
+use crate::process::child::Role;
+use crate::process::server::PATH;
+use crate::report::figure::{Figure, Outcome, median};
 use crate::scale::Scale;
-use crate::server::PATH;
 
 const CONNECTIONS: usize = 8;
 const LINES_PER_REQUEST: usize = 1000;
 const SHARE_MIN: f64 = 0.7;
 
-pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Row> {
+pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Outcome> {
     let body = line().repeat(LINES_PER_REQUEST);
     let request = client::post(PATH, &body);
     let (mut windlass, mut append, mut raw) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..scale.rounds {
-        let file_dir = tempfile::Builder::new().prefix("row2-").tempdir_in(dir)?;
+        let file_dir = tempfile::Builder::new().prefix("bulk-adds-").tempdir_in(dir)?;
         raw.push(SyncedFile::create(file_dir.path())?.rate(&body, scale.round)?);
         append.push(round::measure(Role::Append, dir, CONNECTIONS, &request, scale)?);
         windlass.push(round::measure(Role::Windlass, dir, CONNECTIONS, &request, scale)?);
@@ -39,9 +39,7 @@ pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Row> {
         Figure::new("processor time of the client", ours.client_micros / lines, "µs/line"),
     ];
     figures.extend(ours.lag_figures());
-    Ok(Row {
-        number: 2,
-        what: "durable lines, 1,000 × 200 B a request, 8 connections",
+    Ok(Outcome {
         promise: "≥ 70 % of an axum handler that appends with one fdatasync per group",
         reached: format!("{:.0} %", share * 100.0),
         kept: share >= SHARE_MIN,

@@ -21,10 +21,11 @@ use windlass_engine::Engine;
 use windlass_engine::api::{AddJob, AddPayload};
 use windlass_engine::metrics::Metrics;
 
-use crate::figure::micros;
-use crate::limit::LINE_BYTES;
-use crate::watched::Watched;
-use crate::{daemon, machine, report};
+use crate::engine::daemon;
+use crate::engine::watched::Watched;
+use crate::limits::disk::LINE_BYTES;
+use crate::report::figure::micros;
+use crate::{machine, report};
 
 /// Jobs in one insert, and between two words of progress.
 const INSERT_JOBS: u64 = 5000;

@@ -1,4 +1,4 @@
-//! Row 10: the jobs of a table that jobd's worker runs, beside the same commands run by the same
+//! The jobs of a table that jobd's worker runs, beside the same commands run by the same
 //! runner without a table; how long its answers take, and how long it takes from a poke to a start.
 
 use std::path::Path;
@@ -6,15 +6,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 
-use crate::child::Part;
-use crate::client;
-use crate::database::{Database, Table};
-use crate::figure::{Figure, Row, Samples, median, micros};
-use crate::jobd::{self, CONCURRENCY, Daemon, Program};
-use crate::poke;
+use crate::jobd::database::{Database, Table};
+use crate::jobd::spawn::{Plan, Ran};
+use crate::jobd::{self, CONCURRENCY, Daemon, Program, poke};
+use crate::load::client;
+use crate::process::child::Part;
 use crate::report;
+use crate::report::figure::{Figure, Outcome, Samples, median, micros};
 use crate::scale::Scale;
-use crate::spawn::{Plan, Ran};
 
 const PROGRAM: &str = "/bin/true";
 /// Jobs before anything is measured.
@@ -23,10 +22,10 @@ const WARM_UP_JOBS: u64 = 100;
 const PATIENCE: Duration = Duration::from_secs(120);
 const SHARE_MIN: f64 = 0.7;
 
-pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Row> {
+pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Outcome> {
     report::progress("a private MariaDB");
     let database = Database::start()?;
-    let dir = tempfile::Builder::new().prefix("row10-").tempdir_in(dir)?;
+    let dir = tempfile::Builder::new().prefix("jobd-commands-").tempdir_in(dir)?;
     client::runtime()?.block_on(async {
         let mut figures = Vec::new();
         let mut table = database.table("jobs").await?;
@@ -48,9 +47,7 @@ pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Row> {
         let starts = poke::measure(dir.path(), &database, scale.lone).await?;
         figures.extend(starts.poked.figures("from a poke to the start of its job"));
         figures.extend(starts.alone.figures("the same command started by the runner alone"));
-        Ok(Row {
-            number: 10,
-            what: "jobd, `/bin/true {id}` at concurrency 20",
+        Ok(Outcome {
             promise: "≥ 70 % of a bare spawn loop of the same runner",
             reached: format!("{:.0} %", share * 100.0),
             kept: share >= SHARE_MIN,

@@ -11,8 +11,8 @@ use windlass_core::time::SystemClock;
 use windlass_core::{HandlerOptions, HandlerSpec, Lang};
 use windlass_runner::{Bounds, IsolationOptions, LocalRunner, Options};
 
-use crate::daemon;
-use crate::noop::BATCH_JOBS;
+use crate::engine::daemon;
+use crate::engine::noop::BATCH_JOBS;
 
 /// As the daemon's configuration has them.
 const BOUNDS: Bounds = Bounds {

@@ -1,4 +1,4 @@
-//! Row 4: how fast jobs run that have nothing to do, in warm contexts of node, from the store and
+//! How fast jobs run that have nothing to do, in warm contexts of node, from the store and
 //! back into it; beside what node alone does with lines from a pipe.
 
 use std::path::Path;
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use crate::child::Part;
-use crate::context::Sample;
-use crate::figure::{Figure, Row};
-use crate::pipe::{self, Answers};
-use crate::queue::Phase;
+use crate::engine::context::Sample;
+use crate::engine::queue::Phase;
+use crate::engine::warm::{Plan, Ran};
+use crate::limits::pipe::{self, Answers};
+use crate::process::child::Part;
+use crate::report::figure::{Figure, Outcome};
 use crate::scale::Scale;
-use crate::warm::{Plan, Ran};
 
 const RATE_MIN: f64 = 75_000.0;
 /// The most time for the jobs that count.
@@ -21,9 +21,9 @@ const TIME_MAX: Duration = Duration::from_secs(60);
 const OTHERS: [Sample; 4] =
     [Sample::NodeReplaced, Sample::NodeLogging, Sample::Python, Sample::Php];
 
-pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Row> {
+pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Outcome> {
     let run = |sample, time_max, fed| -> anyhow::Result<Ran> {
-        let dir = tempfile::Builder::new().prefix("row4-").tempdir_in(dir)?;
+        let dir = tempfile::Builder::new().prefix("warm-contexts-").tempdir_in(dir)?;
         Part::Warm.run(dir.path(), &Plan { sample, jobs: scale.warm, time_max, fed })
     };
     let single = pipe::measure(Answers::Single, scale.phase)?;
@@ -55,9 +55,7 @@ pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Row> {
         let name = format!("{name}: processor time of contexts");
         figures.push(Figure::new(name, children_micros, "µs/job"));
     }
-    Ok(Row {
-        number: 4,
-        what: "warm node context, batches of 100",
+    Ok(Outcome {
         promise: "≥ 75,000 jobs/s end to end",
         reached: format!("{} jobs/s", Figure::new("", drained.rate, "").text()),
         kept: drained.rate >= RATE_MIN,

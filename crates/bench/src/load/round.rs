@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
-use crate::child::{Role, Server};
-use crate::client::{self, Connection};
-use crate::figure::{Figure, micros};
+use crate::load::client::{self, Connection};
 use crate::machine;
+use crate::process::child::{Role, Server};
+use crate::report::figure::{Figure, micros};
 use crate::scale::Scale;
 
 /// Share of a round that warms up before it.

@@ -1,0 +1,9 @@
+//! The client of all servers, and the loads that it puts on them: adds, jobs that come and go, and
+//! workers that wait.
+
+pub(crate) mod bedrock;
+pub(crate) mod client;
+pub(crate) mod crowd;
+pub(crate) mod cycle;
+pub(crate) mod depth;
+pub(crate) mod round;
