@@ -4,14 +4,15 @@ use std::time::Duration;
 
 pub(crate) struct Scale {
     pub(crate) name: &'static str,
-    /// `accept-latency`, `start-latency`, `bedrock-cycles`, `jobd-commands`: lone operations of each
-    /// kind.
+    /// `accept-latency`, `start-latency`, `bedrock-cycles`, `jobd-commands`: lone operations of
+    /// each kind.
     pub(crate) lone: usize,
     /// `bulk-adds`, `small-adds`, `bedrock-cycles`, `jobd-commands`: rounds of which the median
     /// counts, and, but in the last of these rows, how long each of them takes.
     pub(crate) rounds: usize,
     pub(crate) round: Duration,
-    /// `bulk-adds` and `bedrock-cycles`: how long ingest may take to catch up before that is given up.
+    /// `bulk-adds` and `bedrock-cycles`: how long ingest may take to catch up before that is given
+    /// up.
     pub(crate) drain_max: Duration,
     /// `warm-contexts`: jobs that contexts run.
     pub(crate) warm: u64,

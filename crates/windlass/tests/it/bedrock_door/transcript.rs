@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::harness::{Door, Link};
 
-const PAGE: &str = include_str!("../../../../docs/protocols/bedrock.md");
+const PAGE: &str = include_str!("../../../../../docs/protocols/bedrock.md");
 
 /// A request and the reply that the page promises.
 struct Exchange {
