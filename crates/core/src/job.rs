@@ -90,6 +90,25 @@ impl Extra {
 }
 
 impl NewJob {
+    /// A job that asks for nothing: due now, of ordinary priority.
+    pub fn new(id: JobId, key: TypeKey, payload: Payload, now: Timestamp) -> NewJob {
+        NewJob {
+            id,
+            key,
+            priority: Priority::default(),
+            run_at: now,
+            created_at: now,
+            expires_at: None,
+            timeout: None,
+            unique: None,
+            then: None,
+            parent: None,
+            paused: false,
+            extra: Extra::default(),
+            payload,
+        }
+    }
+
     /// When the job is first to run: a time that has passed means now.
     pub fn due_at(&self) -> Timestamp {
         self.run_at.max(self.created_at)
@@ -175,6 +194,33 @@ pub struct Job {
 }
 
 impl Job {
+    /// The job as a store shows it right after its insert.
+    pub fn queued(new: NewJob) -> Job {
+        Job {
+            state: if new.paused { State::Paused } else { State::Queued },
+            priority: new.priority,
+            run_at: new.run_at,
+            due_at: new.due_at(),
+            attempt: 0,
+            created_at: new.created_at,
+            started_at: None,
+            finished_at: None,
+            expires_at: new.expires_at,
+            timeout: new.timeout,
+            lease: None,
+            last: None,
+            parent: new.parent,
+            children: false,
+            payload_bytes: new.payload.len(),
+            progress: None,
+            id: new.id,
+            key: new.key,
+            unique: new.unique,
+            then: new.then,
+            extra: new.extra,
+        }
+    }
+
     /// A worker has it, under a lease or lent.
     pub fn is_out(&self) -> bool {
         self.state == State::Running || (self.state == State::Queued && self.extra.lent)
@@ -193,21 +239,9 @@ impl Job {
     /// The job that follows: as urgent as this one, with its result as the payload. A string is
     /// its text, any other value its JSON, and no result an empty payload.
     pub fn follow(&self, name: TypeName, id: JobId, data: Option<&Json>, now: Timestamp) -> NewJob {
-        NewJob {
-            id,
-            key: TypeKey { tenant: self.key.tenant.clone(), name },
-            priority: self.priority,
-            run_at: now,
-            created_at: now,
-            expires_at: None,
-            timeout: None,
-            unique: None,
-            then: None,
-            parent: None,
-            paused: false,
-            extra: Extra::default(),
-            payload: Payload::Inline(data.map(Json::to_bytes).unwrap_or_default()),
-        }
+        let key = TypeKey { tenant: self.key.tenant.clone(), name };
+        let payload = Payload::Inline(data.map(Json::to_bytes).unwrap_or_default());
+        NewJob { priority: self.priority, ..NewJob::new(id, key, payload, now) }
     }
 }
 
@@ -274,29 +308,9 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn running_job(attempt: u32, due_at: Timestamp) -> Job {
-        Job {
-            id: JobId::new(1).unwrap(),
-            key: TypeKey::new("acme", "t").unwrap(),
-            state: State::Running,
-            priority: Priority::default(),
-            run_at: due_at,
-            due_at,
-            attempt,
-            created_at: due_at,
-            started_at: Some(due_at),
-            finished_at: None,
-            expires_at: None,
-            timeout: None,
-            lease: None,
-            last: None,
-            unique: None,
-            then: None,
-            parent: None,
-            children: false,
-            extra: Extra::default(),
-            payload_bytes: 0,
-            progress: None,
-        }
+        let key = TypeKey::new("acme", "t").unwrap();
+        let new = NewJob::new(JobId::new(1).unwrap(), key, Payload::Inline(Bytes::new()), due_at);
+        Job { state: State::Running, attempt, started_at: Some(due_at), ..Job::queued(new) }
     }
 
     #[test]

@@ -189,36 +189,26 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use serde_json::{Value, json};
-    use windlass_core::job::{Ended, Extra, Lease, Priority, Token};
-    use windlass_core::{State, Status, Sysid, Timestamp, TypeKey};
+    use windlass_core::job::{Ended, Extra, Lease, Token};
+    use windlass_core::{NewJob, State, Status, Sysid, Timestamp, TypeKey};
 
     fn job() -> Job {
-        Job {
-            id: JobId::new(7).unwrap(),
-            key: TypeKey::new("acme", "www/Foo").unwrap(),
-            state: State::Running,
-            priority: Priority::default(),
-            run_at: Timestamp(0),
-            due_at: Timestamp(0),
-            attempt: 2,
-            created_at: Timestamp(0),
-            started_at: Some(Timestamp(1)),
-            finished_at: None,
-            expires_at: None,
-            timeout: None,
-            lease: Some(Lease {
-                owner: Sysid::new(3).unwrap(),
-                token: Token(99),
-                expires_at: Timestamp(5),
-            }),
-            last: Some(Ended::from(Status::ERROR)),
-            unique: None,
+        let (owner, token) = (Sysid::new(3).unwrap(), Token(99));
+        let key = TypeKey::new("acme", "www/Foo").unwrap();
+        let payload = Payload::Inline(Bytes::from_static(b"abc"));
+        let new = NewJob {
             then: Some(TypeName::new("next").unwrap()),
             parent: JobId::new(6),
-            children: false,
             extra: Extra { repeat: Some("DAILY".into()), ..Extra::default() },
-            payload_bytes: 3,
-            progress: None,
+            ..NewJob::new(JobId::new(7).unwrap(), key, payload, Timestamp(0))
+        };
+        Job {
+            state: State::Running,
+            attempt: 2,
+            started_at: Some(Timestamp(1)),
+            lease: Some(Lease { owner, token, expires_at: Timestamp(5) }),
+            last: Some(Ended::from(Status::ERROR)),
+            ..Job::queued(new)
         }
     }
 

@@ -256,19 +256,15 @@ fn new_job(
     now: Timestamp,
 ) -> NewJob {
     NewJob {
-        id,
-        key,
         priority: options.priority,
         run_at: options.run_at.unwrap_or(now),
-        created_at: now,
         expires_at: options.expires.map(|after| now + after),
         timeout: options.timeout,
         unique: options.unique,
         then: options.then,
         parent: options.parent,
-        paused: false,
         extra: options.extra,
-        payload,
+        ..NewJob::new(id, key, payload, now)
     }
 }
 

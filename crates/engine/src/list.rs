@@ -8,7 +8,7 @@ use windlass_journal::Newest;
 
 use crate::accept::{storage_error, store_error};
 use crate::api::Error;
-use crate::read::{LIST_PATIENCE, as_queued};
+use crate::read::LIST_PATIENCE;
 use crate::shared::Shared;
 
 pub(crate) async fn job_list(shared: &Shared, list: List) -> Result<Page, Error> {
@@ -35,7 +35,7 @@ fn wanted(list: &List) -> impl Fn(&NewJob) -> bool + Send + 'static {
 /// One page out of both. It ends where either of them was not looked at any further.
 fn merge(newest: Newest, stored: Page, limit: usize) -> Page {
     let known: HashSet<JobId> = stored.jobs.iter().map(|job| job.id).collect();
-    let unread = newest.records.into_iter().map(|record| as_queued(record.job));
+    let unread = newest.records.into_iter().map(|record| Job::queued(record.job));
     let mut jobs: Vec<Job> = unread.filter(|job| !known.contains(&job.id)).collect();
     jobs.extend(stored.jobs);
     jobs.sort_by_key(|job| std::cmp::Reverse(job.id));
@@ -52,25 +52,13 @@ fn merge(newest: Newest, stored: Page, limit: usize) -> Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windlass_core::{Payload, Priority, Timestamp, TypeKey};
+    use windlass_core::{Payload, Timestamp, TypeKey};
     use windlass_journal::Record;
 
     fn new_job(id: i64) -> NewJob {
-        NewJob {
-            id: JobId::new(id).unwrap(),
-            key: TypeKey::new("a", "t").unwrap(),
-            priority: Priority::default(),
-            run_at: Timestamp(0),
-            created_at: Timestamp(0),
-            expires_at: None,
-            timeout: None,
-            unique: None,
-            then: None,
-            parent: None,
-            paused: false,
-            extra: Default::default(),
-            payload: Payload::Inline(bytes::Bytes::new()),
-        }
+        let key = TypeKey::new("a", "t").unwrap();
+        let payload = Payload::Inline(bytes::Bytes::new());
+        NewJob::new(JobId::new(id).unwrap(), key, payload, Timestamp(0))
     }
 
     fn merged(
@@ -83,7 +71,7 @@ mod tests {
             records: unread.0.iter().map(record).collect(),
             rest_below: unread.1.and_then(JobId::new),
         };
-        let jobs = stored.0.iter().map(|id| as_queued(new_job(*id))).collect();
+        let jobs = stored.0.iter().map(|id| Job::queued(new_job(*id))).collect();
         let page = merge(newest, Page { jobs, next: stored.1.and_then(JobId::new) }, limit);
         (page.jobs.iter().map(|job| job.id.get()).collect(), page.next.map(JobId::get))
     }

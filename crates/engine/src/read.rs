@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt;
 
 use windlass_core::limit::PAYLOAD_PIECE_BYTES;
 use windlass_core::store::{AttemptLog, TypeStats};
-use windlass_core::{Job, JobId, NewJob, Payload, State, Tenant};
+use windlass_core::{Job, JobId, Payload, Tenant};
 use windlass_journal::Record;
 
 use crate::accept::{storage_error, store_error};
@@ -30,7 +30,7 @@ pub(crate) async fn job(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<J
     if !shared.ingested_up_to(id, FRESH_PATIENCE).await
         && let Some(record) = find_unread(shared, tenant, id).await?
     {
-        return Ok(JobView { job: as_queued(record.job), result: None });
+        return Ok(JobView { job: Job::queued(record.job), result: None });
     }
     let job = shared.store.job_get(tenant, id).await.map_err(store_error)?;
     let job = job.ok_or(Error::NotFound("job"))?;
@@ -225,32 +225,4 @@ pub(crate) async fn metrics_text(shared: &Shared) -> String {
 async fn find_unread(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<Option<Record>, Error> {
     let found = shared.journal.find(id).await.map_err(storage_error)?;
     Ok(found.filter(|record| record.job.key.tenant == *tenant))
-}
-
-/// A job that only the journal has is a queued one.
-pub(crate) fn as_queued(job: NewJob) -> Job {
-    let due_at = job.due_at();
-    Job {
-        id: job.id,
-        key: job.key,
-        state: State::Queued,
-        priority: job.priority,
-        run_at: job.run_at,
-        due_at,
-        attempt: 0,
-        created_at: job.created_at,
-        started_at: None,
-        finished_at: None,
-        expires_at: job.expires_at,
-        timeout: job.timeout,
-        lease: None,
-        last: None,
-        unique: job.unique,
-        then: job.then,
-        parent: job.parent,
-        children: false,
-        extra: job.extra,
-        payload_bytes: job.payload.len(),
-        progress: None,
-    }
 }

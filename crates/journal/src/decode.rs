@@ -227,19 +227,13 @@ impl<'a> Line<'a> {
             None => Payload::Inline(bytes.slice(self.payload.clone())),
         };
         let job = NewJob {
-            id: self.id,
-            key,
             priority: terms.priority,
             run_at: terms.run_at.unwrap_or(created_at),
-            created_at,
             expires_at: terms.expires_at,
             timeout: terms.timeout_ms.map(Duration::from_millis),
-            unique: None,
             then: terms.then,
-            parent: None,
-            paused: false,
             extra: terms.extra,
-            payload,
+            ..NewJob::new(self.id, key, payload, created_at)
         };
         Ok(Record { job, spool: self.file.map(|file| spool_dir.join(file.name)), key: note })
     }

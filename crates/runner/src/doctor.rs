@@ -14,7 +14,7 @@ use windlass_core::runner::{Assignment, Batch, Pieces, Report, Reports, Runner, 
 use windlass_core::size::format_size;
 use windlass_core::time::format_duration;
 use windlass_core::{
-    AttemptId, Handler, HandlerOptions, HandlerSpec, Job, JobId, Lang, Limits, Payload, Priority,
+    AttemptId, Handler, HandlerOptions, HandlerSpec, Job, JobId, Lang, Limits, NewJob, Payload,
     State, Timestamp, TypeKey,
 };
 
@@ -243,30 +243,10 @@ impl Trial {
             eid: None,
             options: HandlerOptions { limits, env: BTreeMap::new(), ..HandlerOptions::default() },
         };
-        let job = Job {
-            id,
-            key: key.clone(),
-            state: State::Running,
-            priority: Priority::default(),
-            run_at: now,
-            due_at: now,
-            attempt: 1,
-            created_at: now,
-            started_at: Some(now),
-            finished_at: None,
-            expires_at: None,
-            timeout: None,
-            lease: None,
-            last: None,
-            unique: None,
-            then: None,
-            parent: None,
-            children: false,
-            extra: Default::default(),
-            payload_bytes: 0,
-            progress: None,
-        };
         let payload = Payload::Inline(Bytes::new());
+        let new = NewJob::new(id, key.clone(), payload.clone(), now);
+        let job =
+            Job { state: State::Running, attempt: 1, started_at: Some(now), ..Job::queued(new) };
         let handler = Arc::new(Handler { id, key, created_at: now, spec });
         let attempt = AttemptId { job: id, token: Token(1) };
         let (timeout, live) = (TRIAL_MAX, Arc::default());

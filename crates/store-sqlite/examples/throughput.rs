@@ -19,7 +19,7 @@ use windlass_core::store::{
     Claim, Claimed, Durability, Insert, LeaseRef, Pick, Settlement, SysidReserve,
 };
 use windlass_core::time::{Clock, SystemClock};
-use windlass_core::{Log, NewJob, Payload, Priority, Status, Store, Sysid, Timestamp, TypeKey};
+use windlass_core::{Log, NewJob, Payload, Status, Store, Sysid, Timestamp, TypeKey};
 use windlass_store_sqlite::{Options, SqliteStore};
 
 const TYPES: usize = 100;
@@ -128,21 +128,8 @@ async fn insert(store: &dyn Store, jobs: Vec<NewJob>, durability: Durability) ->
 
 fn job(ids: &mut IdGenerator, key: &TypeKey) -> NewJob {
     let now = SystemClock.now();
-    NewJob {
-        id: ids.next(now).expect("an id"),
-        key: key.clone(),
-        priority: Priority::default(),
-        run_at: now,
-        created_at: now,
-        expires_at: None,
-        timeout: None,
-        unique: None,
-        then: None,
-        parent: None,
-        paused: false,
-        extra: Default::default(),
-        payload: Payload::Inline(Bytes::from_static(&[b'x'; PAYLOAD_BYTES])),
-    }
+    let payload = Payload::Inline(Bytes::from_static(&[b'x'; PAYLOAD_BYTES]));
+    NewJob::new(ids.next(now).expect("an id"), key.clone(), payload, now)
 }
 
 fn done(claimed: &Claimed, now: Timestamp) -> Settlement {

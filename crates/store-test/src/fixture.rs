@@ -17,7 +17,7 @@ use windlass_core::store::{
     List, Overdue, Page, Pick, Settled, Settlement, TypeStats,
 };
 use windlass_core::{
-    Job, JobId, NewJob, Payload, Priority, State, Status, Store, Sysid, Tenant, Timestamp, TypeKey,
+    Job, JobId, NewJob, Payload, Priority, Status, Store, Sysid, Tenant, Timestamp, TypeKey,
     TypeName,
 };
 
@@ -68,21 +68,8 @@ pub(crate) fn key(name: &str) -> TypeKey {
 
 /// A job of `acme`'s type `t`, due at `NOW`.
 pub(crate) fn job(number: i64) -> NewJob {
-    NewJob {
-        id: id(number),
-        key: key("t"),
-        priority: Priority::default(),
-        run_at: NOW,
-        created_at: NOW,
-        expires_at: None,
-        timeout: None,
-        unique: None,
-        then: None,
-        parent: None,
-        paused: false,
-        extra: Default::default(),
-        payload: Payload::Inline(Bytes::from(format!("payload {number}"))),
-    }
+    let payload = Payload::Inline(Bytes::from(format!("payload {number}")));
+    NewJob::new(id(number), key("t"), payload, NOW)
 }
 
 pub(crate) fn job_of(name: &str, number: i64) -> NewJob {
@@ -91,29 +78,7 @@ pub(crate) fn job_of(name: &str, number: i64) -> NewJob {
 
 /// How a store shows a job that was just inserted.
 pub(crate) fn queued(new: &NewJob) -> Job {
-    Job {
-        id: new.id,
-        key: new.key.clone(),
-        state: State::Queued,
-        priority: new.priority,
-        run_at: new.run_at,
-        due_at: new.due_at(),
-        attempt: 0,
-        created_at: new.created_at,
-        started_at: None,
-        finished_at: None,
-        expires_at: new.expires_at,
-        timeout: new.timeout,
-        lease: None,
-        last: None,
-        unique: new.unique.clone(),
-        then: new.then.clone(),
-        parent: new.parent,
-        children: false,
-        extra: new.extra.clone(),
-        payload_bytes: new.payload.len(),
-        progress: None,
-    }
+    Job::queued(new.clone())
 }
 
 pub(crate) fn pick(name: &str, limit: u32) -> Pick {

@@ -14,8 +14,7 @@ use serde::{Deserialize, Serialize};
 use windlass_core::store::{Durability, Insert};
 use windlass_core::time::SystemClock;
 use windlass_core::{
-    AddOptions, Clock, HandlerSpec, IdGenerator, NewJob, Payload, Priority, Runner, Store, Sysid,
-    TypeKey,
+    AddOptions, Clock, HandlerSpec, IdGenerator, NewJob, Payload, Runner, Store, Sysid, TypeKey,
 };
 use windlass_engine::Engine;
 use windlass_engine::api::{AddJob, AddPayload};
@@ -81,21 +80,8 @@ pub(crate) async fn fill(dir: &Path, kinds: Kinds, jobs: u64) -> anyhow::Result<
         let batch = INSERT_JOBS.min(jobs - filled);
         let mut new = Vec::with_capacity(batch as usize);
         for number in filled..filled + batch {
-            new.push(NewJob {
-                id: ids.next(now)?,
-                key: keys[(number / RUN_JOBS % kinds.types) as usize].clone(),
-                priority: Priority::default(),
-                run_at: now,
-                created_at: now,
-                expires_at: None,
-                timeout: None,
-                unique: None,
-                then: None,
-                parent: None,
-                paused: false,
-                extra: Default::default(),
-                payload: payload.clone(),
-            });
+            let key = keys[(number / RUN_JOBS % kinds.types) as usize].clone();
+            new.push(NewJob::new(ids.next(now)?, key, payload.clone(), now));
         }
         let (keys, mark, durability) = (Vec::new(), None, Durability::Relaxed);
         store.job_insert(Insert { jobs: new, keys, mark, durability }).await?;

@@ -3,7 +3,6 @@
 use crate::id::JobId;
 use crate::job::{Job, NewJob};
 use crate::name::Tenant;
-use crate::state::State as JobState;
 use crate::store::{IdempotencyRecord, Insert, Inserted};
 use crate::time::Timestamp;
 
@@ -75,32 +74,9 @@ impl State {
 
 impl Row {
     fn queued(new: NewJob) -> Row {
-        let due_at = new.due_at();
         Row {
-            job: Job {
-                id: new.id,
-                key: new.key,
-                state: if new.paused { JobState::Paused } else { JobState::Queued },
-                priority: new.priority,
-                run_at: new.run_at,
-                due_at,
-                attempt: 0,
-                created_at: new.created_at,
-                started_at: None,
-                finished_at: None,
-                expires_at: new.expires_at,
-                timeout: new.timeout,
-                lease: None,
-                last: None,
-                unique: new.unique,
-                then: new.then,
-                parent: new.parent,
-                children: false,
-                extra: new.extra,
-                payload_bytes: new.payload.len(),
-                progress: None,
-            },
-            payload: new.payload,
+            payload: new.payload.clone(),
+            job: Job::queued(new),
             progress: None,
             token_newest: None,
             result: None,

@@ -205,20 +205,14 @@ pub(super) fn decision(
         return Ok(overwritten(wish, existing, repeat, priority));
     }
     let data = wish.data();
+    let key = TypeKey { tenant: tenant.clone(), name: wish.name.clone() };
     let new = NewJob {
-        id,
-        key: TypeKey { tenant: tenant.clone(), name: wish.name.clone() },
         priority,
         run_at: wish.first_run.as_deref().map_or(now, due_at),
-        created_at: now,
-        expires_at: None,
-        timeout: None,
-        unique: None,
-        then: None,
         parent: wish.parent.and_then(JobId::new),
         paused: paused.unwrap_or(false),
         extra: wish.extra(repeat, &data),
-        payload: Payload::Inline(data::bytes(data)),
+        ..NewJob::new(id, key, Payload::Inline(data::bytes(data)), now)
     };
     Ok(Decision { edits: vec![Edit::Insert(Box::new(new))], id: Some(id) })
 }

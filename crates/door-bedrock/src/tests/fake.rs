@@ -4,13 +4,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use windlass_core::job::Extra;
-use windlass_core::{Job, JobId, Priority, State, Tenant, Timestamp, TypeKey};
+use windlass_core::{Job, JobId, NewJob, Payload, State, Tenant, Timestamp, TypeKey};
 
 use super::client::Client;
 use crate::execute::{Call, Commands, Given, Reply, waits};
@@ -93,29 +93,10 @@ impl Commands for Fake {
 }
 
 fn job() -> Job {
-    Job {
-        id: JobId::new(1).unwrap(),
-        key: TypeKey::new("default", "t").unwrap(),
-        state: State::Running,
-        priority: Priority::default(),
-        run_at: Timestamp(1),
-        due_at: Timestamp(1),
-        attempt: 1,
-        created_at: Timestamp(1),
-        started_at: Some(Timestamp(1)),
-        finished_at: None,
-        expires_at: None,
-        timeout: None,
-        lease: None,
-        last: None,
-        unique: None,
-        then: None,
-        parent: None,
-        children: false,
-        extra: Extra::default(),
-        payload_bytes: 0,
-        progress: None,
-    }
+    let key = TypeKey::new("default", "t").unwrap();
+    let payload = Payload::Inline(Bytes::new());
+    let new = NewJob::new(JobId::new(1).unwrap(), key, payload, Timestamp(1));
+    Job { state: State::Running, attempt: 1, started_at: Some(Timestamp(1)), ..Job::queued(new) }
 }
 
 /// A door with pretended commands.

@@ -14,7 +14,7 @@ use windlass_core::job::Token;
 use windlass_core::runner::{Assignment, Batch, Pieces, Report, Reports, Runner, Stop};
 use windlass_core::time::SystemClock;
 use windlass_core::{
-    AttemptId, Handler, HandlerOptions, HandlerSpec, Job, JobId, Lang, Payload, Priority, State,
+    AttemptId, Handler, HandlerOptions, HandlerSpec, Job, JobId, Lang, NewJob, Payload, State,
     Timestamp, TypeKey,
 };
 use windlass_runner::{Bounds, IsolationOptions, LocalRunner, Options};
@@ -258,30 +258,12 @@ pub(crate) fn with_env(mut spec: HandlerSpec, name: &str, value: &str) -> Handle
 /// A job in its third attempt, with an id that no other test has.
 pub(crate) fn job(payload: &[u8]) -> Assignment {
     static NEXT: AtomicI64 = AtomicI64::new(1000);
-    let job = Job {
-        id: JobId::new(NEXT.fetch_add(1, Ordering::Relaxed)).unwrap(),
-        key: TypeKey::new("acme", "mail/send").unwrap(),
-        state: State::Running,
-        priority: Priority::default(),
-        run_at: Timestamp(0),
-        due_at: Timestamp(0),
-        attempt: 3,
-        created_at: Timestamp(0),
-        started_at: Some(Timestamp(0)),
-        finished_at: None,
-        expires_at: None,
-        timeout: None,
-        lease: None,
-        last: None,
-        unique: None,
-        then: None,
-        parent: None,
-        children: false,
-        extra: Default::default(),
-        payload_bytes: payload.len() as u64,
-        progress: None,
-    };
+    let id = JobId::new(NEXT.fetch_add(1, Ordering::Relaxed)).unwrap();
+    let key = TypeKey::new("acme", "mail/send").unwrap();
     let payload = Payload::Inline(Bytes::copy_from_slice(payload));
+    let now = Timestamp(0);
+    let new = NewJob::new(id, key, payload.clone(), now);
+    let job = Job { state: State::Running, attempt: 3, started_at: Some(now), ..Job::queued(new) };
     let id = AttemptId { job: job.id, token: Token(3) };
     Assignment { id, job, payload, timeout: PATIENCE, live: Arc::default() }
 }

@@ -241,19 +241,12 @@ fn insert(tx: &mut Tx<'_>, ask: &SqlAsk, values: &Values, moved: &mut Moved) -> 
     let id = (ask.ids)()
         .ok_or_else(|| Error::Unavailable("the clock is too far back for new ids".into()))?;
     let new = NewJob {
-        id,
-        key,
         priority: priority.unwrap_or_default(),
         run_at,
-        created_at: ask.now,
-        expires_at: None,
-        timeout: None,
-        unique: None,
-        then: None,
         parent,
         paused: !is_plain,
         extra,
-        payload: Payload::Inline(data.into()),
+        ..NewJob::new(id, key, Payload::Inline(data.into()), ask.now)
     };
     edit::carry_out(tx, &Edit::Insert(Box::new(new)), ask.now, moved)?;
     if !is_plain {

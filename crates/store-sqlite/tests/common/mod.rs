@@ -14,7 +14,7 @@ use windlass_core::retry::Verdict;
 use windlass_core::state::Ending;
 use windlass_core::store::{Claim, Claimed, Durability, Insert, LeaseRef, Pick, Settlement};
 use windlass_core::{
-    JobId, Log, NewJob, Payload, Priority, Status, Store, Sysid, Tenant, Timestamp, TypeKey,
+    JobId, Log, NewJob, Payload, Status, Store, Sysid, Tenant, Timestamp, TypeKey,
 };
 
 pub(crate) const NOW: Timestamp = Timestamp(1_800_000_000_000);
@@ -32,21 +32,8 @@ pub(crate) fn id(number: i64) -> JobId {
 }
 
 pub(crate) fn job(number: i64) -> NewJob {
-    NewJob {
-        id: id(number),
-        key: key(),
-        priority: Priority::default(),
-        run_at: NOW,
-        created_at: NOW,
-        expires_at: None,
-        timeout: None,
-        unique: None,
-        then: None,
-        parent: None,
-        paused: false,
-        extra: Default::default(),
-        payload: Payload::Inline(Bytes::from(format!("payload {number}"))),
-    }
+    let payload = Payload::Inline(Bytes::from(format!("payload {number}")));
+    NewJob::new(id(number), key(), payload, NOW)
 }
 
 pub(crate) fn insert(jobs: Vec<NewJob>, durability: Durability) -> Insert {
