@@ -13,7 +13,7 @@ use windlass_core::job::{Job, Payload, Priority};
 use windlass_core::log::Newest;
 use windlass_core::outcome::{Json, Status};
 use windlass_core::store::LeaseRef;
-use windlass_core::{Invalid, JobId, Sysid, Tenant, Timestamp};
+use windlass_core::{JobId, Sysid, Tenant, Timestamp};
 use windlass_journal::Spool;
 
 /// One job of an add.
@@ -185,20 +185,4 @@ pub struct JournalStatus {
 pub struct Readiness {
     pub journal: Result<(), String>,
     pub store: Result<(), String>,
-}
-
-/// Cut by what a door answers.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    #[error(transparent)]
-    Invalid(#[from] Invalid),
-    /// Names what there is not: `job`, `handler`.
-    #[error("there is no such {0}")]
-    NotFound(&'static str),
-    #[error("{0}")]
-    Conflict(String),
-    #[error("{0}")]
-    Unavailable(String),
-    #[error("{0}")]
-    Internal(String),
 }

@@ -14,22 +14,23 @@ use windlass_core::{
 };
 use windlass_journal::SpoolWriter;
 
-use crate::accept::{self, storage_error, store_error};
+use crate::accept;
 use crate::api::{
-    AddJob, Added, DaemonStatus, Error, Idempotency, JobView, LiveLog, PullClaim, PullFinish,
-    Pulled, Readiness, TakeWish,
+    AddJob, Added, DaemonStatus, Idempotency, JobView, LiveLog, PullClaim, PullFinish, Pulled,
+    Readiness, TakeWish,
 };
-use crate::change;
-use crate::decide;
-use crate::keep;
-use crate::list;
+use crate::ask::change;
+use crate::ask::decide;
+use crate::ask::list;
+use crate::ask::read::{self, PayloadReader};
+use crate::claim::pull;
+use crate::claim::take;
+use crate::error::{Error, storage_error, store_error};
+use crate::house::keep;
 use crate::metrics::Metrics;
 use crate::options::{Options, Parts};
-use crate::pull;
-use crate::read::{self, PayloadReader};
 use crate::shared::Shared;
 use crate::start::{self, Running};
-use crate::take;
 
 #[derive(Clone)]
 pub struct Engine {

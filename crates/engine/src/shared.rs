@@ -11,16 +11,16 @@ use windlass_core::store::{JournalId, SysidGrant};
 use windlass_core::{Clock, JobId, Runner, Store, Sysid, Timestamp, TypeKey};
 use windlass_journal::Journal;
 
-use crate::catalogue::Catalogue;
-use crate::hunger::Hunger;
-use crate::idempotency::Idempotencies;
-use crate::keep::Kept;
+use crate::accept::idempotency::Idempotencies;
+use crate::ask::waiter::Waiters;
+use crate::claim::hunger::Hunger;
+use crate::dispatch::catalogue::Catalogue;
+use crate::dispatch::running::RunningTable;
+use crate::house::keep::Kept;
 use crate::metrics::Metrics;
 use crate::options::{Options, Parts};
-use crate::running::RunningTable;
 use crate::schedule::{Scheduler, Slots};
 use crate::settle::{Room, SETTLE_QUEUE_MAX, SettleItem};
-use crate::waiter::Waiters;
 
 pub(crate) struct Shared {
     pub store: Arc<dyn Store>,

@@ -13,19 +13,19 @@ use windlass_core::store::{JournalId, SysidGrant, SysidReserve};
 use windlass_core::{JobId, Sysid};
 use windlass_journal::Journal;
 
-use crate::accept::store_error;
-use crate::adopt::Adopt;
-use crate::api::Error;
 use crate::dispatch::Dispatch;
+use crate::error::Error;
+use crate::error::store_error;
+use crate::house::keep::{self, Keep};
+use crate::house::lease::Renew;
+use crate::house::purge::Purge;
+use crate::house::reap::Reap;
+use crate::house::service::Services;
 use crate::ingest::Ingest;
-use crate::keep::{self, Keep};
-use crate::lease::Renew;
+use crate::ingest::adopt::Adopt;
+use crate::ingest::place;
 use crate::metrics::Metrics;
 use crate::options::{Options, Parts};
-use crate::place;
-use crate::purge::Purge;
-use crate::reap::Reap;
-use crate::service::Services;
 use crate::settle::Settle;
 use crate::shared::Shared;
 

@@ -14,15 +14,15 @@ use windlass_core::retry;
 use windlass_core::store::{Claim, Claimed, Durability, LeaseRef, Pick, Settled, Settlement};
 use windlass_core::{Invalid, Job, Log};
 
-use crate::accept::store_error;
-use crate::answer;
-use crate::api::{Error, PullClaim, PullFinish, Pulled};
+use crate::api::{PullClaim, PullFinish, Pulled};
+use crate::claim::answer;
+use crate::claim::hunger::{Pattern, Wants};
+use crate::error::{Error, store_error};
 use crate::event;
-use crate::follow;
-use crate::hunger::{Pattern, Wants};
-use crate::reap;
+use crate::house::reap;
 use crate::schedule;
 use crate::settle;
+use crate::settle::follow;
 use crate::shared::Shared;
 
 /// How long a claim waits for jobs that were just added to reach the store, and for a fresh look.

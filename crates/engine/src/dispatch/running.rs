@@ -11,7 +11,7 @@ use windlass_core::runner::Stop;
 use windlass_core::store::LeaseRef;
 use windlass_core::{AttemptId, Job, JobId};
 
-use crate::policy::Policy;
+use crate::dispatch::policy::Policy;
 
 /// One claimed job.
 #[derive(Debug, Clone)]

@@ -11,7 +11,7 @@ use windlass_core::date_text::NEVER;
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::store::LeaseRef;
 
-use crate::service::{Backoff, Next, Service};
+use crate::house::service::{Backoff, Next, Service};
 use crate::shared::Shared;
 
 /// How long leases gather after the first one.

@@ -4,26 +4,29 @@
 //! with a `unique` key must ask the store who holds the key, so it goes into the store at once, and
 //! so does one with a `parent` (see `child`).
 
+pub(crate) mod arrival;
+pub(crate) mod child;
+pub(crate) mod idempotency;
+pub(crate) mod pieces;
+
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use tokio::io::AsyncReadExt;
-
 use windlass_core::limit::{
-    BATCH_JOBS_MAX, IDEMPOTENCY_TTL, KEY_BYTES_MAX, PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PIECE_BYTES,
+    BATCH_JOBS_MAX, IDEMPOTENCY_TTL, KEY_BYTES_MAX, PAYLOAD_INLINE_BYTES_MAX,
 };
 use windlass_core::runner::Emitted;
-use windlass_core::store::{self, Durability, IdempotencyRecord, Insert, Inserted};
-use windlass_core::{
-    AddOptions, Invalid, JobId, NewJob, Payload, Store, Tenant, Timestamp, TypeKey,
-};
+use windlass_core::store::{Durability, IdempotencyRecord, Insert, Inserted};
+use windlass_core::{AddOptions, Invalid, JobId, NewJob, Payload, Tenant, Timestamp, TypeKey};
 use windlass_journal::{Body, Entry, Key};
 
-use crate::api::{AddJob, AddPayload, Added, Error, Idempotency};
-use crate::child;
-use crate::event;
-use crate::idempotency::Found;
+use crate::api::{AddJob, AddPayload, Added, Idempotency};
+use crate::error::{Error, storage_error, store_error};
 use crate::shared::Shared;
+
+use arrival::{announce_inserted, arrivals};
+use idempotency::Found;
+use pieces::put_pieces;
 
 /// How long an add with a key waits for the store, first to say whether it knows the key, then to
 /// get to know it. After that the add is accepted all the same: accepting does not depend on it.
@@ -268,64 +271,6 @@ fn new_job(
     }
 }
 
-/// What is left to tell of jobs after the store has taken them.
-pub(crate) struct Arrival {
-    id: JobId,
-    key: TypeKey,
-    run_at: Timestamp,
-    paused: bool,
-}
-
-pub(crate) fn arrivals(jobs: &[NewJob]) -> Vec<Arrival> {
-    let arrival = |job: &NewJob| Arrival {
-        id: job.id,
-        key: job.key.clone(),
-        run_at: job.run_at,
-        paused: job.paused,
-    };
-    jobs.iter().map(arrival).collect()
-}
-
-/// Logs new jobs, and tells the scheduler which of them may run now and when the next one may.
-pub(crate) fn announce_inserted(shared: &Shared, jobs: Vec<Arrival>, inserted: &[Inserted]) {
-    let now = shared.now();
-    let mut ready: HashMap<TypeKey, u64> = HashMap::new();
-    let mut due: Option<Timestamp> = None;
-    for (job, _) in jobs.into_iter().zip(inserted).filter(|(_, how)| **how == Inserted::New) {
-        event::entered(job.id, &job.key);
-        if job.paused {
-            continue;
-        }
-        if job.run_at <= now {
-            *ready.entry(job.key).or_default() += 1;
-        } else {
-            due = Some(due.map_or(job.run_at, |due| due.min(job.run_at)));
-        }
-    }
-    shared.announce(ready);
-    due.into_iter().for_each(|at| shared.announce_due(at));
-}
-
-/// Copies a spooled payload into the store, one piece at a time.
-pub(crate) async fn put_pieces(
-    store: &dyn Store,
-    id: JobId,
-    file: &std::path::Path,
-) -> Result<(), Error> {
-    let unreadable = |e| Error::Unavailable(format!("cannot read {}: {e}", file.display()));
-    let mut file_open = tokio::fs::File::open(file).await.map_err(unreadable)?;
-    for index in 0.. {
-        let mut piece = Vec::with_capacity(PAYLOAD_PIECE_BYTES);
-        let mut limited = (&mut file_open).take(PAYLOAD_PIECE_BYTES as u64);
-        limited.read_to_end(&mut piece).await.map_err(unreadable)?;
-        if piece.is_empty() {
-            break;
-        }
-        store.payload_put(id, index, piece.into()).await.map_err(store_error)?;
-    }
-    Ok(())
-}
-
 async fn known_to_store(
     shared: &Shared,
     tenant: &Tenant,
@@ -370,17 +315,4 @@ fn repeated(record: &IdempotencyRecord, idempotency: &Idempotency) -> Result<Add
         return Err(Error::Conflict(why.into()));
     }
     Ok(Added { ids: record.ids.clone(), repeated: true })
-}
-
-/// The journal could not make something durable: nothing was accepted.
-pub(crate) fn storage_error(error: windlass_journal::Error) -> Error {
-    Error::Unavailable(format!("the job was not accepted: {error}"))
-}
-
-pub(crate) fn store_error(error: store::Error) -> Error {
-    match error {
-        store::Error::Conflict(why) => Error::Conflict(why),
-        store::Error::Unavailable(_) => Error::Unavailable(error.to_string()),
-        store::Error::Corrupt(_) | store::Error::Internal(_) => Error::Internal(error.to_string()),
-    }
 }

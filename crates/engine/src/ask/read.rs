@@ -13,9 +13,9 @@ use windlass_core::store::{AttemptLog, TypeStats};
 use windlass_core::{Job, JobId, Payload, Tenant};
 use windlass_journal::Record;
 
-use crate::accept::{storage_error, store_error};
-use crate::api::{DaemonStatus, Error, JobView, JournalStatus, Readiness, TenantCounts};
-use crate::service::Backoff;
+use crate::api::{DaemonStatus, JobView, JournalStatus, Readiness, TenantCounts};
+use crate::error::{Error, storage_error, store_error};
+use crate::house::service::Backoff;
 use crate::shared::Shared;
 
 /// How long a read waits for a job that was just added to reach the store, before it looks into the

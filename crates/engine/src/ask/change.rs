@@ -10,12 +10,12 @@ use windlass_core::{
     Handler, HandlerId, HandlerSpec, Invalid, Job, JobId, State, Tenant, TypeKey, TypeSettings,
 };
 
-use crate::accept::{storage_error, store_error};
-use crate::api::Error;
+use crate::ask::read;
+use crate::dispatch::running::RunningJob;
+use crate::error::Error;
+use crate::error::{storage_error, store_error};
 use crate::event;
-use crate::read;
-use crate::reap;
-use crate::running::RunningJob;
+use crate::house::reap;
 use crate::settle;
 use crate::shared::Shared;
 

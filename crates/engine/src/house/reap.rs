@@ -11,9 +11,9 @@ use windlass_core::store::{
 };
 use windlass_core::{Job, Log, Status};
 
+use crate::dispatch::policy::Policy;
 use crate::event;
-use crate::policy::Policy;
-use crate::service::{Next, Service};
+use crate::house::service::{Next, Service};
 use crate::settle;
 use crate::shared::Shared;
 

@@ -4,7 +4,7 @@
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::Error;
+use crate::error::Error;
 
 /// Does the work, which is told when the caller goes away; then `back` gets what it took.
 pub(crate) async fn or_back<T, W, B>(

@@ -10,10 +10,10 @@ use windlass_core::store::Durability;
 use windlass_core::{Invalid, JobId, NewJob, Tenant};
 use windlass_journal::Spool;
 
-use crate::accept::{put_pieces, store_error};
-use crate::api::Error;
-use crate::change::in_store;
-use crate::decide;
+use crate::accept::pieces::put_pieces;
+use crate::ask::change::in_store;
+use crate::ask::decide;
+use crate::error::{Error, store_error};
 use crate::shared::Shared;
 
 /// Adds jobs, all or none; for a job whose unique key is held, the answer has the holder's id.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::service::{Next, Service};
+use crate::house::service::{Next, Service};
 use crate::shared::Shared;
 
 /// Jobs in one transaction; a full one is followed by the next at once.

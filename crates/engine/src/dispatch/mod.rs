@@ -3,6 +3,12 @@
 //! Wake-ups, not polling: adds and ended jobs of this daemon wake it at once. What other daemons
 //! do it learns from the store's notifications, or by looking at the store less and less often.
 
+pub(crate) mod batch;
+pub(crate) mod catalogue;
+pub(crate) mod policy;
+pub(crate) mod progress;
+pub(crate) mod running;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,10 +20,9 @@ use tokio_util::task::TaskTracker;
 use windlass_core::store::{Claim, Claimed, Pick};
 use windlass_core::{Handler, HandlerId, Payload, TypeKey};
 
-use crate::batch;
-use crate::policy::Policy;
-use crate::running::RunningJob;
-use crate::service::{Backoff, Next, Service};
+use crate::dispatch::policy::Policy;
+use crate::dispatch::running::RunningJob;
+use crate::house::service::{Backoff, Next, Service};
 use crate::settle::{self, SettleItem};
 use crate::shared::Shared;
 

@@ -6,9 +6,9 @@ use windlass_core::store::{List, Page};
 use windlass_core::{Job, JobId, NewJob, State};
 use windlass_journal::Newest;
 
-use crate::accept::{storage_error, store_error};
-use crate::api::Error;
-use crate::read::LIST_PATIENCE;
+use crate::ask::read::LIST_PATIENCE;
+use crate::error::Error;
+use crate::error::{storage_error, store_error};
 use crate::shared::Shared;
 
 pub(crate) async fn job_list(shared: &Shared, list: List) -> Result<Page, Error> {

@@ -1,6 +1,8 @@
 //! Settle: verdicts on ended attempts go into the store in batches, and everybody who cares hears
 //! of it. A job stays in the running table, and its lease is renewed, until its verdict is stored.
 
+pub(crate) mod follow;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,8 +16,7 @@ use windlass_core::time::format_time;
 use windlass_core::{Job, Log, State, Timestamp};
 
 use crate::event;
-use crate::follow;
-use crate::service::{Backoff, Next, Service};
+use crate::house::service::{Backoff, Next, Service};
 use crate::shared::Shared;
 
 /// Ended attempts that may wait for the store; beyond that, runners wait.

@@ -4,8 +4,8 @@
 use windlass_core::store::Inserted;
 use windlass_core::{Job, Json, NewJob, Status};
 
-use crate::accept;
-use crate::api::Error;
+use crate::accept::arrival;
+use crate::error::{Error, storage_error};
 use crate::shared::Shared;
 
 /// The job that follows `job` if its attempt ended with this status and this result.
@@ -16,13 +16,13 @@ pub(crate) fn job(
     data: Option<&Json>,
 ) -> Result<Option<NewJob>, Error> {
     let Some(name) = job.followed_by(status) else { return Ok(None) };
-    let id = shared.journal.make_id().map_err(accept::storage_error)?;
+    let id = shared.journal.make_id().map_err(storage_error)?;
     Ok(Some(job.follow(name.clone(), id, data, shared.now())))
 }
 
 /// Tells of a job that entered with the end of another.
 pub(crate) fn entered(shared: &Shared, follow: &NewJob) {
     shared.metrics.followed(&follow.key);
-    let arrivals = accept::arrivals(std::slice::from_ref(follow));
-    accept::announce_inserted(shared, arrivals, &[Inserted::New]);
+    let arrivals = arrival::arrivals(std::slice::from_ref(follow));
+    arrival::announce_inserted(shared, arrivals, &[Inserted::New]);
 }

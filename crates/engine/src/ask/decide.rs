@@ -11,9 +11,9 @@ use windlass_core::sql::{SqlAnswer, SqlAsk};
 use windlass_core::store::Durability;
 use windlass_core::{Job, JobId, State, Tenant, TypeKey};
 
-use crate::accept::store_error;
-use crate::api::Error;
-use crate::change::in_store;
+use crate::ask::change::in_store;
+use crate::error::Error;
+use crate::error::store_error;
 use crate::event;
 use crate::shared::Shared;
 

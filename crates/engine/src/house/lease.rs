@@ -9,7 +9,7 @@ use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::runner::Stop;
 use windlass_core::store::{self, SysidRenew};
 
-use crate::service::{Next, Service};
+use crate::house::service::{Next, Service};
 use crate::shared::Shared;
 
 /// A lease is renewed so many times before it would run out.

@@ -2,6 +2,9 @@
 //! journal is kept in the same transaction as the jobs. While the store is away, ingest waits and
 //! goes on by itself; the journal keeps accepting.
 
+pub(crate) mod adopt;
+pub(crate) mod place;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +16,9 @@ use windlass_core::store::{Durability, IdempotencyRecord, Insert, JournalMark};
 use windlass_core::{JobId, NewJob, Sysid};
 use windlass_journal::{Journal, Record};
 
-use crate::accept;
-use crate::api::Error;
-use crate::service::{Backoff, Next, Service};
+use crate::accept::{arrival, pieces};
+use crate::error::{Error, storage_error, store_error};
+use crate::house::service::{Backoff, Next, Service};
 use crate::shared::Shared;
 
 /// Jobs and payload bytes of one transaction.
@@ -99,7 +102,7 @@ impl Ingest {
         let mut spooled = false;
         for record in records {
             if let Some(spool) = record.spool {
-                accept::put_pieces(self.shared.store.as_ref(), record.job.id, &spool).await?;
+                pieces::put_pieces(self.shared.store.as_ref(), record.job.id, &spool).await?;
                 spooled = true;
             }
             keys.extend(record.key.map(|note| IdempotencyRecord {
@@ -114,13 +117,13 @@ impl Ingest {
         }
         // A spooled file goes as soon as the store has it, so the store must really have it.
         let durability = if spooled { Durability::Synced } else { Durability::Relaxed };
-        let arrivals = accept::arrivals(&jobs);
+        let arrivals = arrival::arrivals(&jobs);
         let mark = Some(JournalMark { journal: self.shared.journal_id(self.sysid), position });
         let insert = Insert { jobs, keys, mark, durability };
-        let inserted = self.shared.store.job_insert(insert).await.map_err(accept::store_error)?;
-        accept::announce_inserted(&self.shared, arrivals, &inserted);
+        let inserted = self.shared.store.job_insert(insert).await.map_err(store_error)?;
+        arrival::announce_inserted(&self.shared, arrivals, &inserted);
         if spooled {
-            self.journal.drop_until(position).await.map_err(accept::storage_error)?;
+            self.journal.drop_until(position).await.map_err(storage_error)?;
         }
         Ok(Some(position))
     }
@@ -145,10 +148,10 @@ impl Ingest {
             return Ok(());
         }
         self.moved_bytes = 0;
-        self.shared.store.flush().await.map_err(accept::store_error)?;
+        self.shared.store.flush().await.map_err(store_error)?;
         let position = self.shared.store.journal_position(self.shared.journal_id(self.sysid)).await;
-        let Some(position) = position.map_err(accept::store_error)? else { return Ok(()) };
-        self.journal.drop_until(position).await.map_err(accept::storage_error)
+        let Some(position) = position.map_err(store_error)? else { return Ok(()) };
+        self.journal.drop_until(position).await.map_err(storage_error)
     }
 }
 

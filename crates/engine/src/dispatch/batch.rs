@@ -16,10 +16,10 @@ use windlass_core::store::Settlement;
 use windlass_core::{Handler, HandlerId, Job, JobId, Log, Payload, Status, TypeKey};
 
 use crate::accept;
+use crate::dispatch::progress::Progresses;
+use crate::dispatch::running::RunningJob;
 use crate::event;
-use crate::follow;
-use crate::progress::Progresses;
-use crate::running::RunningJob;
+use crate::settle::follow;
 use crate::settle::{self, SettleItem};
 use crate::shared::Shared;
 

@@ -15,13 +15,13 @@ use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::store::Durability;
 use windlass_core::{Invalid, Payload, TypeKey, TypeName, TypeSettings, glob};
 
-use crate::accept::store_error;
-use crate::answer;
-use crate::api::{Error, TakeWish};
-use crate::decide;
+use crate::api::TakeWish;
+use crate::ask::decide;
+use crate::claim::answer;
+use crate::claim::hunger::{Pattern, Wants};
+use crate::claim::pull::look_afresh;
+use crate::error::{Error, store_error};
 use crate::event;
-use crate::hunger::{Pattern, Wants};
-use crate::pull::look_afresh;
 use crate::schedule;
 use crate::shared::Shared;
 

@@ -12,10 +12,9 @@ use tokio_util::sync::CancellationToken;
 use windlass_core::Sysid;
 use windlass_journal::Journal;
 
-use crate::accept;
-use crate::api::Error;
+use crate::error::{Error, storage_error, store_error};
+use crate::house::service::{Next, Service};
 use crate::ingest::Ingest;
-use crate::service::{Next, Service};
 use crate::shared::Shared;
 use crate::start::journal_options;
 
@@ -57,24 +56,21 @@ impl Adopt {
 
     async fn adopt(&self, sysid: Sysid) -> Result<(), Error> {
         let shared = &self.shared;
-        let position = shared
-            .store
-            .journal_position(shared.journal_id(sysid))
-            .await
-            .map_err(accept::store_error)?;
+        let position =
+            shared.store.journal_position(shared.journal_id(sysid)).await.map_err(store_error)?;
         let options = journal_options(&shared.options, &shared.metrics, sysid);
         let clock = shared.clock.clone();
         let adopting =
             tokio::task::spawn_blocking(move || Journal::adopt(options, clock, position));
         let adopted = adopting.await.map_err(|error| Error::Internal(error.to_string()))?;
-        let Some(journal) = adopted.map_err(accept::storage_error)? else { return Ok(()) };
+        let Some(journal) = adopted.map_err(storage_error)? else { return Ok(()) };
         let waiting = journal.stats().unread_records;
         tracing::info!(from = sysid.get(), waiting, "taking over a journal");
         let mut ingest = Ingest::new(shared.clone(), journal.clone(), sysid, self.stop.clone());
         while !self.stop.is_cancelled() {
             if ingest.move_batch().await? == 0 {
-                shared.store.flush().await.map_err(accept::store_error)?;
-                return journal.remove().await.map_err(accept::storage_error);
+                shared.store.flush().await.map_err(store_error)?;
+                return journal.remove().await.map_err(storage_error);
             }
         }
         journal.close().await;

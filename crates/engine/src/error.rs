@@ -1,0 +1,32 @@
+//! What the engine answers when it cannot do what was asked, and how errors of its parts become that.
+
+use windlass_core::{Invalid, store};
+
+/// Cut by what a door answers.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// Names what there is not: `job`, `handler`.
+    #[error("there is no such {0}")]
+    NotFound(&'static str),
+    #[error("{0}")]
+    Conflict(String),
+    #[error("{0}")]
+    Unavailable(String),
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// The journal could not make something durable: nothing was accepted.
+pub(crate) fn storage_error(error: windlass_journal::Error) -> Error {
+    Error::Unavailable(format!("the job was not accepted: {error}"))
+}
+
+pub(crate) fn store_error(error: store::Error) -> Error {
+    match error {
+        store::Error::Conflict(why) => Error::Conflict(why),
+        store::Error::Unavailable(_) => Error::Unavailable(error.to_string()),
+        store::Error::Corrupt(_) | store::Error::Internal(_) => Error::Internal(error.to_string()),
+    }
+}
