@@ -243,7 +243,9 @@ impl Put {
         }
         let (running, ended) = (job.state == State::Running, job.state.is_ended());
         if running && job.lease.is_none() {
-            return Err(Error::Internal(format!("job {} is to run without a lease", job.id)));
+            return Err(Error::Internal(
+                format!("job {} is to run without a lease", job.id).into(),
+            ));
         }
         let lent = job.extra.lent && job.state == State::Queued;
         Ok(Job {

@@ -51,7 +51,6 @@ pub mod repeat;
 pub mod retry;
 pub mod runner;
 pub mod size;
-pub mod sql;
 pub mod state;
 pub mod store;
 pub mod time;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use windlass_core::edit::{Decide, Decided, Took, Which, Whole};
 use windlass_core::job::Boot;
-use windlass_core::sql::SqlAnswer;
+use windlass_core::store::sql::SqlAnswer;
 use windlass_core::store::{AttemptLog, LeaseRef, List, Page, TypeStats};
 use windlass_core::{
     Handler, HandlerId, HandlerSpec, Job, JobId, State, Sysid, Tenant, Timestamp, TypeKey,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rusqlite::ErrorCode;
-use windlass_core::store::Error;
+use windlass_core::store::{Cause, Error};
 
 /// What can go wrong inside this crate, before it is told to a caller.
 #[derive(Debug)]
@@ -29,13 +29,13 @@ impl From<Error> for Failure {
 impl Failure {
     /// A row that this program cannot have written.
     pub(crate) fn corrupt(what: impl Into<String>) -> Failure {
-        Failure::Store(Error::Corrupt(what.into()))
+        Failure::Store(Error::Corrupt(what.into().into()))
     }
 
     pub(crate) fn translate(self, path: &Path) -> Error {
         match self {
             Failure::Store(error) => error,
-            Failure::Sqlite(error) => translate(&error, path),
+            Failure::Sqlite(error) => translate(error, path),
         }
     }
 }
@@ -45,37 +45,35 @@ pub(crate) fn closed() -> Error {
     Error::Unavailable("it was closed".into())
 }
 
-fn translate(error: &rusqlite::Error, path: &Path) -> Error {
+fn translate(error: rusqlite::Error, path: &Path) -> Error {
     let file = path.display();
-    let rusqlite::Error::SqliteFailure(code, _) = error else {
+    let plain = format!("{file}: {error}");
+    let rusqlite::Error::SqliteFailure(code, _) = &error else {
         return match error {
             rusqlite::Error::FromSqlConversionFailure(..)
             | rusqlite::Error::InvalidColumnType(..)
             | rusqlite::Error::IntegralValueOutOfRange(..)
-            | rusqlite::Error::Utf8Error(..) => Error::Corrupt(format!("{file}: {error}")),
-            _ => Error::Internal(format!("{file}: {error}")),
+            | rusqlite::Error::Utf8Error(..) => Error::Corrupt(Cause::new(plain, error)),
+            _ => Error::Internal(Cause::new(plain, error)),
         };
     };
-    match code.code {
+    let unavailable = match code.code {
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
-            Error::Unavailable(format!("another process holds the lock of {file}"))
+            format!("another process holds the lock of {file}")
         }
-        ErrorCode::DiskFull => Error::Unavailable(format!("the disk of {file} is full")),
-        ErrorCode::SystemIoFailure => {
-            Error::Unavailable(format!("reading or writing {file} failed: {error}"))
-        }
+        ErrorCode::DiskFull => format!("the disk of {file} is full"),
+        ErrorCode::SystemIoFailure => format!("reading or writing {file} failed: {error}"),
         ErrorCode::CannotOpen | ErrorCode::PermissionDenied => {
-            Error::Unavailable(format!("{file} cannot be opened: {error}"))
+            format!("{file} cannot be opened: {error}")
         }
-        ErrorCode::ReadOnly => Error::Unavailable(format!("{file} cannot be written: {error}")),
-        ErrorCode::OutOfMemory | ErrorCode::FileLockingProtocolFailed => {
-            Error::Unavailable(format!("{file}: {error}"))
-        }
+        ErrorCode::ReadOnly => format!("{file} cannot be written: {error}"),
+        ErrorCode::OutOfMemory | ErrorCode::FileLockingProtocolFailed => plain,
         ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
-            Error::Corrupt(format!("{file}: {error}"))
+            return Error::Corrupt(Cause::new(plain, error));
         }
-        _ => Error::Internal(format!("{file}: {error}")),
-    }
+        _ => return Error::Internal(Cause::new(plain, error)),
+    };
+    Error::Unavailable(Cause::new(unavailable, error))
 }
 
 #[cfg(test)]

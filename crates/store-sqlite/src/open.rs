@@ -119,7 +119,7 @@ fn switch_to_wal(connection: &Connection, patience: Duration) -> Result<()> {
             Ok(mode) if mode == "wal" => return Ok(()),
             Ok(mode) => {
                 let what = format!("this file system allows only the journal mode {mode}");
-                return Err(Failure::Store(windlass_core::store::Error::Unavailable(what)));
+                return Err(Failure::Store(windlass_core::store::Error::Unavailable(what.into())));
             }
             Err(error) if is_busy(&error) && began.elapsed() < patience => {
                 std::thread::sleep(SWITCH_PAUSE);

@@ -39,7 +39,7 @@ impl Readers {
         let work = move || shared.run(read, permit);
         match tokio::task::spawn_blocking(work).await {
             Ok(answer) => answer,
-            Err(ended) => Err(Error::Internal(format!("a read did not end: {ended}"))),
+            Err(ended) => Err(Error::Internal(format!("a read did not end: {ended}").into())),
         }
     }
 

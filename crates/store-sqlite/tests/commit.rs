@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 use windlass_core::edit::{Ask, Decision, Edit, Seen, Which};
 use windlass_core::handler::{HandlerOptions, HandlerSpec, Lang};
+use windlass_core::store::prelude::*;
 use windlass_core::store::{Durability, EndRequest, Error, Inserted};
 use windlass_core::{NewJob, Priority, Store, TypeKey};
 use windlass_store_sqlite::{Options, SqliteStore};

@@ -15,6 +15,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use windlass_core::edit::{Ask, Decision, Edit, Seen, Which};
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
+use windlass_core::store::prelude::*;
 use windlass_core::store::{Durability, Error, Inserted, SysidReserve};
 use windlass_core::{NewJob, Payload, State, Store};
 use windlass_store_sqlite::{Options, SqliteStore};
@@ -331,7 +332,14 @@ async fn a_payload_that_lacks_a_piece_is_shown_to_no_decision() {
     let bytes = PAYLOAD_INLINE_BYTES_MAX as u64 + 1;
     let pieces = [PAYLOAD_INLINE_BYTES_MAX, 1];
     for (index, size) in (0..).zip(pieces) {
-        store.payload_put(id(1), index, vec![b'x'; size].into()).await.unwrap();
+        store
+            .payload_put(vec![windlass_core::store::Piece {
+                id: id(1),
+                index,
+                bytes: vec![b'x'; size].into(),
+            }])
+            .await
+            .unwrap();
     }
     let large = NewJob { payload: Payload::Pieces { bytes }, ..job(1) };
     store.job_insert(insert(vec![large], Durability::Synced)).await.unwrap();
@@ -351,7 +359,14 @@ async fn a_payload_that_lacks_a_piece_is_shown_to_no_decision() {
     let answer = store.job_decide(ask()).await;
     assert!(matches!(&answer, Err(Error::Corrupt(why)) if why.contains("piece")), "{answer:?}");
     assert!(store.job_get(&tenant(), id(1)).await.unwrap().is_some(), "nothing changed");
-    store.payload_put(id(1), 1, vec![b'x'].into()).await.unwrap();
+    store
+        .payload_put(vec![windlass_core::store::Piece {
+            id: id(1),
+            index: 1,
+            bytes: vec![b'x'].into(),
+        }])
+        .await
+        .unwrap();
     store.job_decide(ask()).await.unwrap();
     assert_eq!(store.job_get(&tenant(), id(1)).await.unwrap(), None);
     store.close().await;

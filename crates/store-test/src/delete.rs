@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use windlass_core::store::{Changed, Inserted, Settled, Settlement};
+use windlass_core::store::{Changed, Inserted, Piece, Settled, Settlement};
 use windlass_core::{Json, NewJob, Payload, State};
 
 use crate::Harness;
@@ -25,7 +25,10 @@ pub async fn a_queued_job_goes(harness: &dyn Harness) {
 
 pub async fn an_ended_job_goes_with_all_that_belongs_to_it(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    store.payload_put(id(1), 0, Bytes::from_static(b"piece")).await.unwrap();
+    store
+        .payload_put(vec![Piece { id: id(1), index: 0, bytes: Bytes::from_static(b"piece") }])
+        .await
+        .unwrap();
     let new = NewJob { payload: Payload::Pieces { bytes: 5 }, ..job(1) };
     store.add([new]).await;
     let claimed = store.claim_one("t", NOW).await;

@@ -118,7 +118,8 @@ pub async fn a_running_job_says_how_far_it_has_come(harness: &dyn Harness) {
     let claimed = store.claim_one("t", NOW).await;
     assert_eq!(store.get(1).await.progress, None);
     for percent in [0.0, 12.5, 100.0] {
-        let said = store.job_progress(lease_ref(&claimed), progress(percent)).await.unwrap();
+        let said =
+            store.job_progress(vec![(lease_ref(&claimed), progress(percent))]).await.unwrap()[0];
         assert_eq!(said, Settled::Done);
         assert_eq!(store.get(1).await.progress, Some(progress(percent)));
     }
@@ -131,7 +132,7 @@ pub async fn progress_is_shown_until_the_next_claim(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;
     let claimed = store.claim_one("t", NOW).await;
-    store.job_progress(lease_ref(&claimed), progress(50.0)).await.unwrap();
+    store.job_progress(vec![(lease_ref(&claimed), progress(50.0))]).await.unwrap();
     store.settle(settlement(&claimed, again(after(5)))).await;
     assert_eq!(store.get(1).await.progress, Some(progress(50.0)));
     store.claim_one("t", after(5)).await;
@@ -142,7 +143,7 @@ pub async fn progress_is_shown_until_a_rerun(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;
     let claimed = store.claim_one("t", NOW).await;
-    store.job_progress(lease_ref(&claimed), progress(99.0)).await.unwrap();
+    store.job_progress(vec![(lease_ref(&claimed), progress(99.0))]).await.unwrap();
     store.settle(settlement(&claimed, FINISHED)).await;
     let seen = store.get(1).await;
     assert_eq!((seen.state, seen.progress), (State::Finished, Some(progress(99.0))));
@@ -154,7 +155,7 @@ pub async fn the_last_progress_comes_with_the_verdict(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;
     let claimed = store.claim_one("t", NOW).await;
-    store.job_progress(lease_ref(&claimed), progress(50.0)).await.unwrap();
+    store.job_progress(vec![(lease_ref(&claimed), progress(50.0))]).await.unwrap();
     let end = Settlement { progress: Some(progress(75.0)), ..settlement(&claimed, again(NOW)) };
     assert_eq!(store.settle(end.clone()).await, Settled::Done);
     assert_eq!(store.get(1).await.progress, Some(progress(75.0)));
@@ -172,7 +173,7 @@ pub async fn s0_50_only_the_owner_says_how_far_a_job_has_come(harness: &dyn Harn
     let claimed = store.claim_one("t", NOW).await;
     let right = lease_ref(&claimed);
     let wrong = LeaseRef { token: Token(right.token.0 + 1), ..right.clone() };
-    let say = async |lease| store.job_progress(lease, progress(1.0)).await.unwrap();
+    let say = async |lease| store.job_progress(vec![(lease, progress(1.0))]).await.unwrap()[0];
     assert_eq!(say(wrong).await, Settled::Stale);
     assert_eq!(say(LeaseRef { id: id(2), ..right.clone() }).await, Settled::Stale);
     assert_eq!(store.get(1).await.progress, None);

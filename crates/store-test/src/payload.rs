@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use windlass_core::limit::{PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PIECE_BYTES};
+use windlass_core::store::Piece;
 use windlass_core::{NewJob, Payload};
 
 use crate::Harness;
@@ -70,7 +71,7 @@ pub async fn s2_29_a_large_payload_comes_back_in_pieces(harness: &dyn Harness) {
     let pieces: Vec<Bytes> =
         whole.chunks(PAYLOAD_PIECE_BYTES).map(Bytes::copy_from_slice).collect();
     for (piece, index) in pieces.iter().zip(0..) {
-        store.payload_put(id(1), index, piece.clone()).await.unwrap();
+        store.payload_put(vec![Piece { id: id(1), index, bytes: piece.clone() }]).await.unwrap();
     }
     let payload = Payload::Pieces { bytes: whole.len() as u64 };
     store.add([NewJob { payload: payload.clone(), ..job(1) }]).await;
@@ -89,7 +90,10 @@ pub async fn s2_29_a_large_payload_comes_back_in_pieces(harness: &dyn Harness) {
 pub async fn a_piece_put_again_replaces_the_first(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     for (index, text) in [(0, "old"), (1, "other"), (0, "new")] {
-        store.payload_put(id(1), index, Bytes::from(text)).await.unwrap();
+        store
+            .payload_put(vec![Piece { id: id(1), index, bytes: Bytes::from(text) }])
+            .await
+            .unwrap();
     }
     store.add([NewJob { payload: Payload::Pieces { bytes: 8 }, ..job(1) }]).await;
     let piece = async |index| store.payload_piece(id(1), index).await.unwrap();
@@ -102,7 +106,10 @@ pub async fn pieces_belong_to_one_job(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     for number in [1, 2] {
         let text = format!("piece of {number}");
-        store.payload_put(id(number), 0, Bytes::from(text)).await.unwrap();
+        store
+            .payload_put(vec![Piece { id: id(number), index: 0, bytes: Bytes::from(text) }])
+            .await
+            .unwrap();
         store.add([NewJob { payload: Payload::Pieces { bytes: 10 }, ..job(number) }]).await;
     }
     store.delete(1).await;

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use windlass_core::handler::TypeSettings;
 use windlass_core::job::{Boot, Progress, Token};
 use windlass_core::store::{
-    Durability, IdempotencyRecord, Insert, Inserted, JournalMark, Settled, Settlement, SysidRenew,
-    SysidReserve,
+    Durability, IdempotencyRecord, Insert, Inserted, JournalMark, Piece, Settled, Settlement,
+    SysidRenew, SysidReserve,
 };
 use windlass_core::{Extra, Json, NewJob, Payload, TypeName};
 
@@ -56,7 +56,7 @@ pub async fn a_running_job_is_still_its_owners(harness: &dyn Harness) {
     store.add([job(1)]).await;
     let claimed = store.claim_one("t", NOW).await;
     let progress = Progress { percent: 33.3, message: "a third".into(), at: NOW };
-    store.job_progress(lease_ref(&claimed), progress.clone()).await.unwrap();
+    store.job_progress(vec![(lease_ref(&claimed), progress.clone())]).await.unwrap();
     let Some(store) = reopened(harness, store).await else { return };
     assert_eq!(store.get(1).await.lease, claimed.job.lease);
     assert_eq!(store.get(1).await.progress, Some(progress));
@@ -67,7 +67,10 @@ pub async fn a_running_job_is_still_its_owners(harness: &dyn Harness) {
 
 pub async fn what_belongs_to_a_job_is_still_there(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    store.payload_put(id(1), 0, Bytes::from_static(b"piece\0")).await.unwrap();
+    store
+        .payload_put(vec![Piece { id: id(1), index: 0, bytes: Bytes::from_static(b"piece\0") }])
+        .await
+        .unwrap();
     store.add([NewJob { payload: Payload::Pieces { bytes: 6 }, ..job(1) }]).await;
     let claimed = store.claim_one("t", NOW).await;
     let data = Some(Json::string("data"));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass_core::store::{EndRequest, GiveUp, Settlement};
+use windlass_core::store::{EndRequest, GiveUp, Piece, Settlement};
 use windlass_core::{Json, NewJob};
 
 use crate::Harness;
@@ -94,7 +94,14 @@ pub async fn the_last_ending_counts(harness: &dyn Harness) {
 
 pub async fn pieces_go_with_their_job(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    store.payload_put(id(1), 0, bytes::Bytes::from_static(b"piece")).await.unwrap();
+    store
+        .payload_put(vec![Piece {
+            id: id(1),
+            index: 0,
+            bytes: bytes::Bytes::from_static(b"piece"),
+        }])
+        .await
+        .unwrap();
     let payload = windlass_core::Payload::Pieces { bytes: 5 };
     store.ran(NewJob { payload, ..job(1) }, FINISHED).await;
     assert!(store.payload_piece(id(1), 0).await.unwrap().is_some());

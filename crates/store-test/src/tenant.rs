@@ -76,7 +76,7 @@ pub async fn jobs_of_another_tenant_cannot_be_settled(harness: &dyn Harness) {
     let lost = store.job_renew(vec![stolen.clone()], after(3600)).await.unwrap();
     assert_eq!(lost, std::slice::from_ref(&stolen));
     let progress = Progress { percent: 1.0, message: "stolen".into(), at: NOW };
-    assert_eq!(store.job_progress(stolen, progress).await.unwrap(), Settled::Stale);
+    assert_eq!(store.job_progress(vec![(stolen, progress)]).await.unwrap()[0], Settled::Stale);
     assert_eq!(store.get(2).await, running.job);
     assert_eq!(seen_by_acme(&store).await, before);
 }

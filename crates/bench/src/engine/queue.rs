@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
 
+use windlass_core::store::prelude::*;
 use windlass_core::store::{Durability, Insert};
 use windlass_core::time::SystemClock;
 use windlass_core::{

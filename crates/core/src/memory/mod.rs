@@ -11,6 +11,7 @@
 //! - A job that is removed without a time is removed at the newest time that any call has named.
 
 mod change;
+mod contract;
 mod edit;
 mod family;
 mod handler;
@@ -23,22 +24,14 @@ mod take;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::edit::{Ask, Decided, Take, Took};
-use crate::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
+use crate::handler::{Handler, HandlerId, TypeSettings};
 use crate::id::{JobId, Sysid};
-use crate::job::{Boot, Job, Payload, Progress, Token};
-use crate::limit::PAYLOAD_INLINE_BYTES_MAX;
+use crate::job::{Job, Payload, Progress, Token};
 use crate::name::{Tenant, TypeKey};
 use crate::outcome::Json;
-use crate::sql::{SqlAnswer, SqlAsk};
-use crate::store::{
-    AttemptLog, Capabilities, Changed, Claim, Claimed, Durability, EndRequest, Error, GiveUp,
-    IdempotencyRecord, Insert, Inserted, JournalId, LeaseRef, List, Page, Requeue, Settled,
-    Settlement, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, Waiting,
-};
+use crate::store::{AttemptLog, Error, IdempotencyRecord, JournalId};
 use crate::time::Timestamp;
 
 /// A store that lives as long as the process. Share it in an `Arc` to stand for several daemons.
@@ -153,225 +146,6 @@ impl State {
     }
 }
 
-#[async_trait]
-impl Store for MemoryStore {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            name: "memory",
-            wakes: false,
-            shared: true,
-            sql: false,
-            payload_inline_bytes_max: PAYLOAD_INLINE_BYTES_MAX,
-        }
-    }
-
-    async fn sysid_reserve(&self, reserve: SysidReserve) -> Result<SysidGrant, Error> {
-        self.open_at(reserve.now)?.sysid_reserve(reserve)
-    }
-
-    async fn sysid_renew(&self, renew: SysidRenew) -> Result<(), Error> {
-        self.open()?.sysid_renew(renew)
-    }
-
-    async fn sysid_release(&self, sysid: Sysid, boot: Boot) -> Result<(), Error> {
-        self.open()?.sysid_release(sysid, boot);
-        Ok(())
-    }
-
-    async fn sysid_list(&self, now: Timestamp) -> Result<Vec<Sysid>, Error> {
-        Ok(self.open_at(now)?.sysid_list(now))
-    }
-
-    async fn id_newest(&self) -> Result<Option<JobId>, Error> {
-        Ok(self.open()?.id_newest())
-    }
-
-    async fn job_insert(&self, insert: Insert) -> Result<Vec<Inserted>, Error> {
-        Ok(self.open()?.job_insert(insert))
-    }
-
-    async fn journal_position(&self, journal: JournalId) -> Result<Option<JobId>, Error> {
-        Ok(self.open()?.marks.get(&journal).copied())
-    }
-
-    async fn payload_put(&self, id: JobId, index: u32, piece: Bytes) -> Result<(), Error> {
-        self.open()?.pieces.insert((id, index), piece);
-        Ok(())
-    }
-
-    async fn idempotency_get(
-        &self,
-        tenant: &Tenant,
-        key: &str,
-        now: Timestamp,
-    ) -> Result<Option<IdempotencyRecord>, Error> {
-        Ok(self.open_at(now)?.idempotency_get(tenant, key, now))
-    }
-
-    async fn type_waiting(&self, now: Timestamp) -> Result<Waiting, Error> {
-        Ok(self.open_at(now)?.type_waiting(now))
-    }
-
-    async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error> {
-        Ok(self.open_at(claim.now)?.job_claim(&claim))
-    }
-
-    async fn job_renew(
-        &self,
-        leases: Vec<LeaseRef>,
-        until: Timestamp,
-    ) -> Result<Vec<LeaseRef>, Error> {
-        Ok(self.open()?.job_renew(leases, until))
-    }
-
-    async fn job_settle(
-        &self,
-        settlements: Vec<Settlement>,
-        _durability: Durability,
-    ) -> Result<Vec<Settled>, Error> {
-        let mut state = self.open()?;
-        Ok(settlements.into_iter().map(|settlement| state.job_settle(settlement)).collect())
-    }
-
-    async fn job_progress(&self, lease: LeaseRef, progress: Progress) -> Result<Settled, Error> {
-        Ok(self.open_at(progress.at)?.job_progress(&lease, progress))
-    }
-
-    async fn lease_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<Job>, Error> {
-        Ok(self.open_at(now)?.lease_expired(now, limit))
-    }
-
-    async fn job_cancel(&self, end: EndRequest) -> Result<Changed, Error> {
-        Ok(self.open_at(end.now)?.job_cancel(&end))
-    }
-
-    async fn job_rerun(
-        &self,
-        tenant: &Tenant,
-        id: JobId,
-        now: Timestamp,
-    ) -> Result<Changed, Error> {
-        Ok(self.open_at(now)?.job_rerun(tenant, id, now))
-    }
-
-    async fn job_requeue(&self, requeue: Requeue) -> Result<u64, Error> {
-        Ok(self.open_at(requeue.now)?.job_requeue(&requeue))
-    }
-
-    async fn job_delete(&self, tenant: &Tenant, id: JobId) -> Result<Changed, Error> {
-        Ok(self.open()?.job_delete(tenant, id))
-    }
-
-    async fn job_decide(&self, ask: Ask) -> Result<Decided, Error> {
-        self.open_at(ask.now)?.job_decide(&ask)
-    }
-
-    async fn job_take(&self, take: Take) -> Result<Took, Error> {
-        self.open_at(take.now)?.job_take(&take)
-    }
-
-    async fn query(&self, _ask: SqlAsk) -> Result<SqlAnswer, Error> {
-        Err(Error::Conflict("this store does not answer questions in SQL".into()))
-    }
-
-    async fn job_give_up(&self, give_up: GiveUp) -> Result<Vec<Job>, Error> {
-        Ok(self.open_at(give_up.now)?.job_give_up(&give_up))
-    }
-
-    async fn job_purge(&self, now: Timestamp, limit: usize) -> Result<u64, Error> {
-        Ok(self.open_at(now)?.job_purge(now, limit))
-    }
-
-    async fn job_get(&self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, Error> {
-        let state = self.open()?;
-        let with_progress = |row: &Row| Job { progress: row.progress.clone(), ..row.job.clone() };
-        Ok(state.row(tenant, id).map(with_progress))
-    }
-
-    async fn job_result(&self, tenant: &Tenant, id: JobId) -> Result<Option<Json>, Error> {
-        Ok(self.open()?.row(tenant, id).and_then(|row| row.result.clone()))
-    }
-
-    async fn job_log(&self, tenant: &Tenant, id: JobId) -> Result<Option<Vec<AttemptLog>>, Error> {
-        Ok(self.open()?.row(tenant, id).map(|row| row.logs.clone()))
-    }
-
-    async fn job_payload(&self, tenant: &Tenant, id: JobId) -> Result<Option<Payload>, Error> {
-        Ok(self.open()?.row(tenant, id).map(|row| row.payload.clone()))
-    }
-
-    async fn payload_piece(&self, id: JobId, index: u32) -> Result<Option<Bytes>, Error> {
-        Ok(self.open()?.pieces.get(&(id, index)).cloned())
-    }
-
-    async fn job_list(&self, list: List) -> Result<Page, Error> {
-        Ok(self.open()?.job_list(&list))
-    }
-
-    async fn type_stats(&self, tenant: Option<&Tenant>) -> Result<Vec<TypeStats>, Error> {
-        Ok(self.open()?.type_stats(tenant))
-    }
-
-    async fn handler_put(
-        &self,
-        id: HandlerId,
-        key: &TypeKey,
-        spec: HandlerSpec,
-        now: Timestamp,
-    ) -> Result<(), Error> {
-        let handler = Handler { id, key: key.clone(), created_at: now, spec };
-        self.open_at(now)?.handler_put(handler);
-        Ok(())
-    }
-
-    async fn handler_get(
-        &self,
-        key: &TypeKey,
-        version: Option<HandlerId>,
-    ) -> Result<Option<Handler>, Error> {
-        Ok(self.open()?.handler_get(key, version))
-    }
-
-    async fn handler_list(&self, tenant: &Tenant) -> Result<Vec<Handler>, Error> {
-        Ok(self.open()?.handler_list(tenant))
-    }
-
-    async fn handler_delete(&self, key: &TypeKey) -> Result<bool, Error> {
-        Ok(self.open()?.handler_delete(key))
-    }
-
-    async fn type_suspend(&self, key: &TypeKey, suspended: bool) -> Result<(), Error> {
-        self.open()?.type_row(key).suspended = suspended;
-        Ok(())
-    }
-
-    async fn type_settings_put(&self, key: &TypeKey, settings: TypeSettings) -> Result<(), Error> {
-        self.open()?.type_row(key).settings = settings;
-        Ok(())
-    }
-
-    async fn type_settings_get(&self, key: &TypeKey) -> Result<TypeSettings, Error> {
-        let state = self.open()?;
-        Ok(state.types.get(key).map(|row| row.settings.clone()).unwrap_or_default())
-    }
-
-    async fn flush(&self) -> Result<(), Error> {
-        self.open().map(drop)
-    }
-
-    async fn ping(&self) -> Result<(), Error> {
-        self.open().map(drop)
-    }
-
-    async fn changed(&self) {
-        std::future::pending().await
-    }
-
-    async fn close(&self) {
-        self.locked().closed = true;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::future::Future;
@@ -379,6 +153,7 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     use super::*;
+    use crate::store::Store;
 
     /// No call of this store ever waits, so one poll is enough.
     fn ready<T>(call: impl Future<Output = T>) -> T {

@@ -9,8 +9,9 @@ use windlass_core::date_text::NEVER;
 use windlass_core::edit::{Ask, Decided, Decision, Names, Seen, Take, Took, Which};
 use windlass_core::job::Boot;
 use windlass_core::memory::MemoryStore;
+use windlass_core::store::prelude::*;
 use windlass_core::store::{Durability, Error, List};
-use windlass_core::{Job, JobId, State, Store, Sysid, Tenant, Timestamp};
+use windlass_core::{Job, JobId, State, Sysid, Tenant, Timestamp};
 
 use super::create::{self, Wish};
 use super::get::HandOut;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use windlass_core::sql::{SqlAnswer, SqlValue};
+use windlass_core::store::sql::{SqlAnswer, SqlValue};
 
 use crate::execute::Reply;
 use crate::wire::json::{Object, array, quoted};

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_core::log::{Log, Stream};
 use windlass_core::memory::MemoryStore;
 use windlass_core::runner::{Assignment, Batch, Report, Reports, Stop};
-use windlass_core::store::Store;
+use windlass_core::store::prelude::*;
 use windlass_core::time::SystemClock;
 use windlass_core::{
     AttemptId, Handler, HandlerId, HandlerSpec, Invalid, JobId, Json, Lang, Payload, Runner, Status,

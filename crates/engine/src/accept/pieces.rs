@@ -3,6 +3,7 @@
 use tokio::io::AsyncReadExt;
 
 use windlass_core::limit::PAYLOAD_PIECE_BYTES;
+use windlass_core::store::Piece;
 use windlass_core::{JobId, Store};
 
 use crate::error::{Error, store_error};
@@ -22,7 +23,8 @@ pub(crate) async fn put_pieces(
         if piece.is_empty() {
             break;
         }
-        store.payload_put(id, index, piece.into()).await.map_err(store_error)?;
+        let piece = Piece { id, index, bytes: piece.into() };
+        store.payload_put(vec![piece]).await.map_err(store_error)?;
     }
     Ok(())
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use windlass_core::edit::{Ask, Decide, Decided, Decision, Moved, Seen, Which, Whole};
 use windlass_core::runner::Stop;
-use windlass_core::sql::{SqlAnswer, SqlAsk};
 use windlass_core::store::Durability;
+use windlass_core::store::sql::{SqlAnswer, SqlAsk};
 use windlass_core::{Job, JobId, State, Tenant, TypeKey};
 
 use crate::ask::change::in_store;
@@ -90,7 +90,10 @@ pub(crate) async fn query(
             purge_at: now + shared.options.retention,
             ids: Arc::new(move || journal.make_id().ok()),
         };
-        let answer = shared.store.query(ask).await.map_err(store_error)?;
+        let Some(sql) = shared.store.sql() else {
+            return Err(Error::Conflict("this store does not answer questions in SQL".into()));
+        };
+        let answer = sql.query(ask).await.map_err(store_error)?;
         if let SqlAnswer::Wrote { moved, .. } = &answer {
             count(&shared, moved, began.elapsed());
             tell(&shared, moved);

@@ -232,7 +232,8 @@ pub(crate) async fn progress(
         return Err(Invalid::new("message", reason).into());
     }
     let progress = Progress { percent, message, at: shared.now() };
-    match shared.store.job_progress(lease.clone(), progress).await.map_err(store_error)? {
+    let noted = shared.store.job_progress(vec![(lease.clone(), progress)]).await;
+    match noted.map_err(store_error)?.first().copied().unwrap_or(Settled::Stale) {
         Settled::Done | Settled::Paused => Ok(()),
         Settled::Stale => Err(lost_or_unknown(shared, &lease).await),
     }

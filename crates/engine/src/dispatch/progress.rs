@@ -77,7 +77,7 @@ impl Progresses {
 
     async fn write(self: Arc<Self>, shared: Arc<Shared>, lease: LeaseRef) {
         while let Some((said, progress)) = self.next(lease.id) {
-            match shared.store.job_progress(lease.clone(), progress).await {
+            match shared.store.job_progress(vec![(lease.clone(), progress)]).await {
                 Ok(_) => self.stored(lease.id, said),
                 Err(error) => tracing::debug!(%error, id = %lease.id, "progress is not kept yet"),
             }

@@ -19,10 +19,11 @@ use windlass_core::log::{Log, Stream};
 use windlass_core::memory::MemoryStore;
 use windlass_core::runner::{Assignment, Batch, Emitted, Report, Reports, Stop};
 use windlass_core::store::SysidReserve;
+use windlass_core::store::prelude::*;
 use windlass_core::time::SystemClock;
 use windlass_core::{
     AddOptions, AttemptId, Clock, Handler, HandlerId, Invalid, JobId, Json, Payload, Runner,
-    Status, Store, Sysid, TypeKey, TypeName,
+    Status, Sysid, TypeKey, TypeName,
 };
 use windlass_engine::api::{AddJob, AddPayload};
 use windlass_engine::metrics::Metrics;

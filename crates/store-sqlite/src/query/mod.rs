@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::Semaphore;
-use windlass_core::sql::{SqlAnswer, SqlAsk, SqlValue};
 use windlass_core::store::Error;
+use windlass_core::store::sql::{SqlAnswer, SqlAsk, SqlValue};
 
 use crate::error::{Failure, closed};
 use crate::open::{self, Options};
@@ -71,7 +71,7 @@ impl Questions {
         };
         match tokio::task::spawn_blocking(work).await {
             Ok(answer) => answer,
-            Err(ended) => Err(Error::Internal(format!("a question did not end: {ended}"))),
+            Err(ended) => Err(Error::Internal(format!("a question did not end: {ended}").into())),
         }
     }
 

@@ -16,7 +16,7 @@ use rusqlite::types::{Null, Value, ValueRef};
 use rusqlite::{Connection, Result};
 use windlass_core::date_text::{millis_text, seconds_text};
 use windlass_core::name::Tenant;
-use windlass_core::sql::COLUMNS;
+use windlass_core::store::sql::COLUMNS;
 use windlass_core::time::Timestamp;
 use windlass_core::{JobId, State};
 

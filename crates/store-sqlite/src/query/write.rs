@@ -12,8 +12,8 @@ use windlass_core::edit::{Edit, Moved, Put};
 use windlass_core::job::{Ended, Token};
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
 use windlass_core::merge::json_get_top;
-use windlass_core::sql::{COLUMNS, SqlAsk};
 use windlass_core::store::Error;
+use windlass_core::store::sql::{COLUMNS, SqlAsk};
 use windlass_core::{
     Extra, Job, JobId, Lease, Modifiers, NewJob, Payload, Priority, Repeat, State, Status,
     Timestamp, TypeKey, TypeName,

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use windlass_core::Store;
-use windlass_core::sql::{SqlAnswer, SqlAsk};
 use windlass_core::store::Error;
+use windlass_core::store::prelude::*;
+use windlass_core::store::sql::{SqlAnswer, SqlAsk};
 
 use super::common::{assert_consistent, id, job, tenant};
 use super::{World, of_other, other};

@@ -17,9 +17,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use tempfile::TempDir;
 use windlass_core::job::Boot;
-use windlass_core::sql::{SqlAnswer, SqlAsk, SqlValue};
+use windlass_core::store::prelude::*;
+use windlass_core::store::sql::{SqlAnswer, SqlAsk, SqlValue};
 use windlass_core::store::{Durability, Error, TypeStats};
-use windlass_core::{JobId, NewJob, Payload, Store, Sysid, Tenant, Timestamp, TypeKey};
+use windlass_core::{JobId, NewJob, Payload, Sysid, Tenant, Timestamp, TypeKey};
 use windlass_store_sqlite::{Options, SqliteStore};
 
 use common::{NOW, insert, job};

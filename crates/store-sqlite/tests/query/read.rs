@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
-use windlass_core::sql::{COLUMNS, SqlAnswer, SqlValue};
+use windlass_core::store::prelude::*;
+use windlass_core::store::sql::{COLUMNS, SqlAnswer, SqlValue};
 use windlass_core::store::{Durability, EndRequest};
-use windlass_core::{Extra, NewJob, Payload, Priority, Store, Timestamp};
+use windlass_core::{Extra, NewJob, Payload, Priority, Timestamp};
 
 use super::common::{NOW, claim, done, id, insert, job, tenant};
 use super::{NOW_TEXT, PURGE_AT, World, named, with_data};
@@ -156,7 +157,11 @@ async fn data_is_text_wherever_it_lies() {
     let world = World::holding(jobs).await;
     let mut pieces = with_data(5, &text(2 * PAYLOAD_INLINE_BYTES_MAX));
     for (index, piece) in (0..).zip(pieces.split_payload()) {
-        world.store.payload_put(id(5), index, piece).await.unwrap();
+        world
+            .store
+            .payload_put(vec![windlass_core::store::Piece { id: id(5), index, bytes: piece }])
+            .await
+            .unwrap();
     }
     let empty = with_data(6, "");
     let not_text = NewJob { payload: Payload::Inline(vec![b'a', 0xff].into()), ..job(7) };

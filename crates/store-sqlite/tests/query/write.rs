@@ -7,8 +7,9 @@ use std::time::Duration;
 use windlass_core::date_text::NEVER;
 use windlass_core::edit::{Moved, Names, Put, Take, Taking};
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
-use windlass_core::sql::{SqlAnswer, SqlAsk};
 use windlass_core::store::Durability;
+use windlass_core::store::prelude::*;
+use windlass_core::store::sql::{SqlAnswer, SqlAsk};
 use windlass_core::{Extra, Job, JobId, NewJob, State, Store, Sysid, TypeKey};
 use windlass_store_sqlite::{Options, SqliteStore};
 

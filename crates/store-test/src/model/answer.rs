@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use windlass_core::edit::{Moved, Taken, Took, Whole};
-use windlass_core::store::{Changed, Claimed, Durability, Error, Insert, LeaseRef, Waiting};
+use windlass_core::store::{Changed, Claimed, Durability, Error, Insert, LeaseRef, Piece, Waiting};
 use windlass_core::{Job, State};
 
 use super::op::{Op, Read};
@@ -41,7 +41,10 @@ async fn of_change(store: &Subject, op: &Op) -> String {
         Op::Insert(insert) => text(store.job_insert(insert.clone()).await),
         Op::InsertLarge(new, pieces) => {
             for (piece, index) in pieces.iter().zip(0..) {
-                store.payload_put(new.id, index, piece.clone()).await.unwrap();
+                store
+                    .payload_put(vec![Piece { id: new.id, index, bytes: piece.clone() }])
+                    .await
+                    .unwrap();
             }
             let (jobs, keys, durability) = (vec![new.clone()], Vec::new(), Durability::Synced);
             text(store.job_insert(Insert { jobs, keys, mark: None, durability }).await)
@@ -57,7 +60,7 @@ async fn of_change(store: &Subject, op: &Op) -> String {
             text(store.job_settle(settlements.clone(), *durability).await)
         }
         Op::Progress(lease, progress) => {
-            text(store.job_progress(lease.clone(), progress.clone()).await)
+            text(store.job_progress(vec![(lease.clone(), progress.clone())]).await)
         }
         Op::LeaseExpired(now, limit) => {
             text(store.lease_expired(*now, *limit).await.map(by_expiry))

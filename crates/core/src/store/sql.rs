@@ -5,11 +5,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+
 use crate::edit::Moved;
 use crate::id::{JobId, Sysid};
 use crate::job::Boot;
 use crate::name::Tenant;
 use crate::time::Timestamp;
+
+use super::Error;
 
 /// The columns of `jobs`, in order.
 pub const COLUMNS: [&str; 11] = [
@@ -25,6 +29,12 @@ pub const COLUMNS: [&str; 11] = [
     "parentJobID",
     "retryAfter",
 ];
+
+/// What a store is beside the contract that answers questions in SQL.
+#[async_trait]
+pub trait SqlStore: Send + Sync {
+    async fn query(&self, ask: SqlAsk) -> Result<SqlAnswer, Error>;
+}
 
 #[derive(Clone)]
 pub struct SqlAsk {

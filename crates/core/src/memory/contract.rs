@@ -1,0 +1,268 @@
+//! The contract, area by area: each call takes the lock once.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::edit::{Ask, Decided, Take, Took};
+use crate::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
+use crate::id::{JobId, Sysid};
+use crate::job::{Boot, Job, Payload, Progress};
+use crate::limit::PAYLOAD_INLINE_BYTES_MAX;
+use crate::name::{Tenant, TypeKey};
+use crate::outcome::Json;
+use crate::store::{
+    AttemptLog, Capabilities, Changed, Changes, Claim, Claimed, Claims, Daemons, Decides,
+    Durability, EndRequest, Error, GiveUp, Handlers, IdempotencyRecord, Insert, Inserted, Inserts,
+    JournalId, LeaseRef, List, Page, Piece, Reads, Requeue, Settled, Settlement, Settles, Store,
+    SysidGrant, SysidRenew, SysidReserve, TypeStats, Waiting,
+};
+use crate::time::Timestamp;
+
+use super::{MemoryStore, Row};
+
+#[async_trait]
+impl Daemons for MemoryStore {
+    async fn sysid_reserve(&self, reserve: SysidReserve) -> Result<SysidGrant, Error> {
+        self.open_at(reserve.now)?.sysid_reserve(reserve)
+    }
+
+    async fn sysid_renew(&self, renew: SysidRenew) -> Result<(), Error> {
+        self.open()?.sysid_renew(renew)
+    }
+
+    async fn sysid_release(&self, sysid: Sysid, boot: Boot) -> Result<(), Error> {
+        self.open()?.sysid_release(sysid, boot);
+        Ok(())
+    }
+
+    async fn sysid_list(&self, now: Timestamp) -> Result<Vec<Sysid>, Error> {
+        Ok(self.open_at(now)?.sysid_list(now))
+    }
+
+    async fn id_newest(&self) -> Result<Option<JobId>, Error> {
+        Ok(self.open()?.id_newest())
+    }
+}
+
+#[async_trait]
+impl Inserts for MemoryStore {
+    async fn job_insert(&self, insert: Insert) -> Result<Vec<Inserted>, Error> {
+        Ok(self.open()?.job_insert(insert))
+    }
+
+    async fn journal_position(&self, journal: JournalId) -> Result<Option<JobId>, Error> {
+        Ok(self.open()?.marks.get(&journal).copied())
+    }
+
+    async fn payload_put(&self, pieces: Vec<Piece>) -> Result<(), Error> {
+        let of = |piece: Piece| ((piece.id, piece.index), piece.bytes);
+        self.open()?.pieces.extend(pieces.into_iter().map(of));
+        Ok(())
+    }
+
+    async fn idempotency_get(
+        &self,
+        tenant: &Tenant,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<IdempotencyRecord>, Error> {
+        Ok(self.open_at(now)?.idempotency_get(tenant, key, now))
+    }
+}
+
+#[async_trait]
+impl Claims for MemoryStore {
+    async fn type_waiting(&self, now: Timestamp) -> Result<Waiting, Error> {
+        Ok(self.open_at(now)?.type_waiting(now))
+    }
+
+    async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error> {
+        Ok(self.open_at(claim.now)?.job_claim(&claim))
+    }
+
+    async fn job_renew(
+        &self,
+        leases: Vec<LeaseRef>,
+        until: Timestamp,
+    ) -> Result<Vec<LeaseRef>, Error> {
+        Ok(self.open()?.job_renew(leases, until))
+    }
+
+    async fn lease_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<Job>, Error> {
+        Ok(self.open_at(now)?.lease_expired(now, limit))
+    }
+}
+
+#[async_trait]
+impl Settles for MemoryStore {
+    async fn job_settle(
+        &self,
+        settlements: Vec<Settlement>,
+        _durability: Durability,
+    ) -> Result<Vec<Settled>, Error> {
+        let mut state = self.open()?;
+        Ok(settlements.into_iter().map(|settlement| state.job_settle(settlement)).collect())
+    }
+
+    async fn job_progress(
+        &self,
+        progress: Vec<(LeaseRef, Progress)>,
+    ) -> Result<Vec<Settled>, Error> {
+        let mut state = self.open()?;
+        let note = |(lease, progress): (LeaseRef, Progress)| {
+            state.hear(progress.at);
+            state.job_progress(&lease, progress)
+        };
+        Ok(progress.into_iter().map(note).collect())
+    }
+}
+
+#[async_trait]
+impl Changes for MemoryStore {
+    async fn job_cancel(&self, end: EndRequest) -> Result<Changed, Error> {
+        Ok(self.open_at(end.now)?.job_cancel(&end))
+    }
+
+    async fn job_rerun(
+        &self,
+        tenant: &Tenant,
+        id: JobId,
+        now: Timestamp,
+    ) -> Result<Changed, Error> {
+        Ok(self.open_at(now)?.job_rerun(tenant, id, now))
+    }
+
+    async fn job_requeue(&self, requeue: Requeue) -> Result<u64, Error> {
+        Ok(self.open_at(requeue.now)?.job_requeue(&requeue))
+    }
+
+    async fn job_delete(&self, tenant: &Tenant, id: JobId) -> Result<Changed, Error> {
+        Ok(self.open()?.job_delete(tenant, id))
+    }
+
+    async fn job_give_up(&self, give_up: GiveUp) -> Result<Vec<Job>, Error> {
+        Ok(self.open_at(give_up.now)?.job_give_up(&give_up))
+    }
+
+    async fn job_purge(&self, now: Timestamp, limit: usize) -> Result<u64, Error> {
+        Ok(self.open_at(now)?.job_purge(now, limit))
+    }
+}
+
+#[async_trait]
+impl Decides for MemoryStore {
+    async fn job_decide(&self, ask: Ask) -> Result<Decided, Error> {
+        self.open_at(ask.now)?.job_decide(&ask)
+    }
+
+    async fn job_take(&self, take: Take) -> Result<Took, Error> {
+        self.open_at(take.now)?.job_take(&take)
+    }
+}
+
+#[async_trait]
+impl Reads for MemoryStore {
+    async fn job_get(&self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, Error> {
+        let state = self.open()?;
+        let with_progress = |row: &Row| Job { progress: row.progress.clone(), ..row.job.clone() };
+        Ok(state.row(tenant, id).map(with_progress))
+    }
+
+    async fn job_result(&self, tenant: &Tenant, id: JobId) -> Result<Option<Json>, Error> {
+        Ok(self.open()?.row(tenant, id).and_then(|row| row.result.clone()))
+    }
+
+    async fn job_log(&self, tenant: &Tenant, id: JobId) -> Result<Option<Vec<AttemptLog>>, Error> {
+        Ok(self.open()?.row(tenant, id).map(|row| row.logs.clone()))
+    }
+
+    async fn job_payload(&self, tenant: &Tenant, id: JobId) -> Result<Option<Payload>, Error> {
+        Ok(self.open()?.row(tenant, id).map(|row| row.payload.clone()))
+    }
+
+    async fn payload_piece(&self, id: JobId, index: u32) -> Result<Option<Bytes>, Error> {
+        Ok(self.open()?.pieces.get(&(id, index)).cloned())
+    }
+
+    async fn job_list(&self, list: List) -> Result<Page, Error> {
+        Ok(self.open()?.job_list(&list))
+    }
+
+    async fn type_stats(&self, tenant: Option<&Tenant>) -> Result<Vec<TypeStats>, Error> {
+        Ok(self.open()?.type_stats(tenant))
+    }
+}
+
+#[async_trait]
+impl Handlers for MemoryStore {
+    async fn handler_put(
+        &self,
+        id: HandlerId,
+        key: &TypeKey,
+        spec: HandlerSpec,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let handler = Handler { id, key: key.clone(), created_at: now, spec };
+        self.open_at(now)?.handler_put(handler);
+        Ok(())
+    }
+
+    async fn handler_get(
+        &self,
+        key: &TypeKey,
+        version: Option<HandlerId>,
+    ) -> Result<Option<Handler>, Error> {
+        Ok(self.open()?.handler_get(key, version))
+    }
+
+    async fn handler_list(&self, tenant: &Tenant) -> Result<Vec<Handler>, Error> {
+        Ok(self.open()?.handler_list(tenant))
+    }
+
+    async fn handler_delete(&self, key: &TypeKey) -> Result<bool, Error> {
+        Ok(self.open()?.handler_delete(key))
+    }
+
+    async fn type_suspend(&self, key: &TypeKey, suspended: bool) -> Result<(), Error> {
+        self.open()?.type_row(key).suspended = suspended;
+        Ok(())
+    }
+
+    async fn type_settings_put(&self, key: &TypeKey, settings: TypeSettings) -> Result<(), Error> {
+        self.open()?.type_row(key).settings = settings;
+        Ok(())
+    }
+
+    async fn type_settings_get(&self, key: &TypeKey) -> Result<TypeSettings, Error> {
+        let state = self.open()?;
+        Ok(state.types.get(key).map(|row| row.settings.clone()).unwrap_or_default())
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            name: "memory",
+            wakes: false,
+            shared: true,
+            payload_inline_bytes_max: PAYLOAD_INLINE_BYTES_MAX,
+        }
+    }
+
+    async fn flush(&self) -> Result<(), Error> {
+        self.open().map(drop)
+    }
+
+    async fn ping(&self) -> Result<(), Error> {
+        self.open().map(drop)
+    }
+
+    async fn changed(&self) {
+        std::future::pending().await
+    }
+
+    async fn close(&self) {
+        self.locked().closed = true;
+    }
+}

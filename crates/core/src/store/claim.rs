@@ -1,0 +1,85 @@
+//! Waiting jobs are taken under leases.
+
+use async_trait::async_trait;
+
+use super::Error;
+use crate::handler::{HandlerId, TypeSettings};
+use crate::id::{JobId, Sysid};
+use crate::job::{Boot, Job, Payload, Priority, Token};
+use crate::name::{Tenant, TypeKey};
+use crate::time::Timestamp;
+
+#[async_trait]
+pub trait Claims: Send + Sync {
+    /// Types with jobs that may run now (due, not leased, not suspended, not mocked), with their
+    /// numbers, and when the next deferred job of any type comes due. Order is of no meaning.
+    async fn type_waiting(&self, now: Timestamp) -> Result<Waiting, Error>;
+
+    /// Takes due jobs under new leases: for each pick up to `limit`, most urgent first, then due
+    /// the longest (among those of one millisecond by `Extra::tie`), then the oldest id; with a
+    /// `floor`, its first job is the first of the most urgent priority that is not above the
+    /// floor. Attempt and token grow. Suspended types and mocked jobs are passed over. A job goes
+    /// to one caller only. Payloads come along unless they are in pieces.
+    async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error>;
+
+    /// Prolongs leases, also expired ones that nobody has broken. Answers with the ones that are
+    /// lost: another token, not running, or not of that tenant.
+    async fn job_renew(
+        &self,
+        leases: Vec<LeaseRef>,
+        until: Timestamp,
+    ) -> Result<Vec<LeaseRef>, Error>;
+
+    /// Running jobs whose lease has run out at `now`, at most `limit`, oldest expiry first.
+    /// Changes nothing: the caller settles them with `only_if_expired_at`.
+    async fn lease_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<Job>, Error>;
+}
+
+#[derive(Debug, Clone)]
+pub struct Waiting {
+    pub types: Vec<WaitingType>,
+    pub next_due_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct WaitingType {
+    pub key: TypeKey,
+    pub ready: u64,
+    /// The handler version in force.
+    pub handler: Option<HandlerId>,
+    pub settings: TypeSettings,
+}
+
+#[derive(Debug, Clone)]
+pub struct Claim {
+    pub picks: Vec<Pick>,
+    pub owner: Sysid,
+    pub boot: Boot,
+    pub now: Timestamp,
+    pub until: Timestamp,
+}
+
+#[derive(Debug, Clone)]
+pub struct Pick {
+    pub key: TypeKey,
+    pub limit: u32,
+    /// Gives less urgent jobs their turn: see `Store::job_claim`.
+    pub floor: Option<Priority>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claimed {
+    /// Running, with its lease.
+    pub job: Job,
+    pub payload: Payload,
+    /// The handler version in force at this moment.
+    pub handler: Option<HandlerId>,
+}
+
+/// Who says that a job is his.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseRef {
+    pub tenant: Tenant,
+    pub id: JobId,
+    pub token: Token,
+}

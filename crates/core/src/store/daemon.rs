@@ -1,0 +1,50 @@
+//! Daemons and their numbers: who is alive, and which ids have been made.
+
+use async_trait::async_trait;
+
+use super::Error;
+use crate::id::{JobId, Sysid};
+use crate::job::Boot;
+use crate::time::Timestamp;
+
+#[async_trait]
+pub trait Daemons: Send + Sync {
+    /// Takes the wanted sysid, or a free one, until `until`. Every success returns a boot number
+    /// larger than all before it, and is durable. Taken or none free: `Error::Conflict`.
+    /// Prefers numbers that were never used or that have been free the longest.
+    async fn sysid_reserve(&self, reserve: SysidReserve) -> Result<SysidGrant, Error>;
+
+    /// Prolongs the lease, also one that has run out if nobody else took the number, and notes the
+    /// newest id that the daemon has made. `Error::Conflict` when the number is another's now.
+    async fn sysid_renew(&self, renew: SysidRenew) -> Result<(), Error>;
+
+    /// Frees the number at once. Harmless when it is another's by now.
+    async fn sysid_release(&self, sysid: Sysid, boot: Boot) -> Result<(), Error>;
+
+    /// Every sysid whose lease is later than `now`.
+    async fn sysid_list(&self, now: Timestamp) -> Result<Vec<Sysid>, Error>;
+
+    /// The newest job id that this store knows of, whoever made it, ended and purged ones included
+    /// as far as their daemon noted them.
+    async fn id_newest(&self) -> Result<Option<JobId>, Error>;
+}
+
+#[derive(Debug, Clone)]
+pub struct SysidReserve {
+    pub wanted: Option<Sysid>,
+    pub now: Timestamp,
+    pub until: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SysidGrant {
+    pub sysid: Sysid,
+    pub boot: Boot,
+}
+
+#[derive(Debug, Clone)]
+pub struct SysidRenew {
+    pub grant: SysidGrant,
+    pub until: Timestamp,
+    pub id_newest: Option<JobId>,
+}

@@ -1,0 +1,15 @@
+//! Changes that a pure decision makes of what the store shows it (see `edit`).
+
+use async_trait::async_trait;
+
+use super::Error;
+use crate::edit::{Ask, Decided, Take, Took};
+
+#[async_trait]
+pub trait Decides: Send + Sync {
+    /// Shows jobs with their families to a decision and carries out its edits: all or nothing.
+    async fn job_decide(&self, ask: Ask) -> Result<Decided, Error>;
+
+    /// Hands out due jobs by name; the decision says what each becomes. Not synced.
+    async fn job_take(&self, take: Take) -> Result<Took, Error>;
+}

@@ -1,0 +1,83 @@
+//! Why a store did not do what it was asked, cut by what the caller does about it.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Refuse the request.
+    #[error("{0}")]
+    Conflict(String),
+    /// Try again later.
+    #[error("the store is not available: {0}")]
+    Unavailable(#[source] Cause),
+    /// Stop; an operator has to look at it.
+    #[error("the store is damaged: {0}")]
+    Corrupt(#[source] Cause),
+    /// A defect of ours or of the store's driver.
+    #[error("the store failed: {0}")]
+    Internal(#[source] Cause),
+}
+
+/// What happened, in words, with the driver's own error behind it where there is one.
+#[derive(Debug, Clone)]
+pub struct Cause {
+    text: String,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+impl Cause {
+    pub fn new(text: impl Into<String>, source: impl StdError + Send + Sync + 'static) -> Cause {
+        Cause { text: text.into(), source: Some(Arc::new(source)) }
+    }
+}
+
+impl<T: Into<String>> From<T> for Cause {
+    fn from(text: T) -> Cause {
+        Cause { text: text.into(), source: None }
+    }
+}
+
+impl Deref for Cause {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl StdError for Cause {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}
+
+/// Two causes are the same when they say the same.
+impl PartialEq for Cause {
+    fn eq(&self, other: &Cause) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Cause {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_drivers_own_error_is_found_behind_the_words() {
+        let driver = std::io::Error::other("fsync: input/output error");
+        let error = Error::Unavailable(Cause::new("the commit failed", driver));
+        assert_eq!(error.to_string(), "the store is not available: the commit failed");
+        let cause = error.source().and_then(StdError::source).map(ToString::to_string);
+        assert_eq!(cause.as_deref(), Some("fsync: input/output error"));
+    }
+}

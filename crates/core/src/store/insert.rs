@@ -1,0 +1,91 @@
+//! Jobs come in, with their payloads, their keys and the position of the journal they come from.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::{Durability, Error};
+use crate::id::{JobId, Sysid};
+use crate::job::NewJob;
+use crate::name::Tenant;
+use crate::time::Timestamp;
+
+#[async_trait]
+pub trait Inserts: Send + Sync {
+    /// Adds jobs, in order, with the idempotency keys and the journal mark that belong to them.
+    /// A job whose id is there already is a `Duplicate` and changes nothing. A job whose `unique`
+    /// key is held by one of its type that has not ended is `Held` and is not added.
+    /// The mark only moves forward. Types come into being by themselves.
+    async fn job_insert(&self, insert: Insert) -> Result<Vec<Inserted>, Error>;
+
+    /// The last id of this journal that has been inserted.
+    async fn journal_position(&self, journal: JournalId) -> Result<Option<JobId>, Error>;
+
+    /// Keeps pieces of large payloads before their jobs are inserted; a repeated one replaces the
+    /// earlier.
+    async fn payload_put(&self, pieces: Vec<Piece>) -> Result<(), Error>;
+
+    /// What an earlier add with this key was answered, unless it is older than its time.
+    async fn idempotency_get(
+        &self,
+        tenant: &Tenant,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<IdempotencyRecord>, Error>;
+}
+
+#[derive(Debug, Clone)]
+pub struct Insert {
+    /// At most `BATCH_JOBS_MAX`.
+    pub jobs: Vec<NewJob>,
+    pub keys: Vec<IdempotencyRecord>,
+    pub mark: Option<JournalMark>,
+    pub durability: Durability,
+}
+
+/// How far a journal has been inserted; kept in the same transaction as the jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalMark {
+    pub journal: JournalId,
+    pub position: JobId,
+}
+
+/// Names one journal of all that a store ever sees: the data directory that it lies in, and the
+/// daemon that wrote it. The sysid alone would not do: a dead daemon's number goes to another one,
+/// perhaps on another machine, while its journal still waits to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct JournalId(pub i64);
+
+impl JournalId {
+    /// `place` is a random number that belongs to the data directory.
+    pub fn new(place: u64, sysid: Sysid) -> JournalId {
+        const PLACE_BITS: u32 = 50;
+        let place = (place & ((1 << PLACE_BITS) - 1)) as i64;
+        JournalId((place << 12) | i64::from(sysid.get()))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inserted {
+    New,
+    Duplicate,
+    /// The id of the job that holds the unique key.
+    Held(JobId),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotencyRecord {
+    pub tenant: Tenant,
+    pub key: String,
+    /// Digest of type and body: the same key with another one is a conflict.
+    pub fingerprint: u64,
+    pub ids: Vec<JobId>,
+    pub expires_at: Timestamp,
+}
+
+/// One piece of a large payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    pub id: JobId,
+    pub index: u32,
+    pub bytes: Bytes,
+}

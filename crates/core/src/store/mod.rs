@@ -1,0 +1,99 @@
+//! The seam to the shared repository of jobs. Verbs of the domain, batches in and batches out;
+//! every call is one atomic change or one consistent read.
+//!
+//! A store decides nothing: verdicts, delays and times come from the caller, and `state::next` says
+//! which changes are allowed. A call that a job's state does not allow changes nothing and says so
+//! in its answer. What a store can do beyond the contract it declares in `Capabilities`.
+//!
+//! Tenants are separate: where a call names a tenant, jobs of others do not exist for it.
+//!
+//! | trait | verbs |
+//! |---|---|
+//! | `Daemons` | reserve a number, keep it, give it back |
+//! | `Inserts` | jobs, payloads and keys come in |
+//! | `Claims` | what waits is taken under leases |
+//! | `Settles` | attempts report |
+//! | `Changes` | cancel, rerun, delete, give up, purge |
+//! | `Decides` | changes by a pure decision on what is there |
+//! | `Reads` | jobs, logs, results, numbers |
+//! | `Handlers` | handlers and settings of types |
+//! | `SqlStore` | optional: questions in SQL |
+
+mod change;
+mod claim;
+mod daemon;
+mod decide;
+mod error;
+mod handler;
+mod insert;
+mod read;
+mod settle;
+pub mod sql;
+
+use async_trait::async_trait;
+
+pub use change::{Changed, Changes, EndRequest, GiveUp, Overdue, Requeue};
+pub use claim::{Claim, Claimed, Claims, LeaseRef, Pick, Waiting, WaitingType};
+pub use daemon::{Daemons, SysidGrant, SysidRenew, SysidReserve};
+pub use decide::Decides;
+pub use error::{Cause, Error};
+pub use handler::Handlers;
+pub use insert::{IdempotencyRecord, Insert, Inserted, Inserts, JournalId, JournalMark, Piece};
+pub use read::{AttemptLog, List, Page, Reads, TypeStats};
+pub use settle::{Settled, Settlement, Settles};
+pub use sql::{SqlAnswer, SqlAsk, SqlStore};
+
+/// Every trait at once, for those who call a store by its own type instead of as `dyn Store`.
+pub mod prelude {
+    pub use super::{
+        Changes, Claims, Daemons, Decides, Handlers, Inserts, Reads, Settles, SqlStore, Store,
+    };
+}
+
+/// All of it. A caller holds a `dyn Store`; a store implements the traits by area.
+#[async_trait]
+pub trait Store:
+    Daemons + Inserts + Claims + Settles + Changes + Decides + Reads + Handlers + 'static
+{
+    fn capabilities(&self) -> Capabilities;
+
+    /// Everything that was answered before is durable when this returns.
+    async fn flush(&self) -> Result<(), Error>;
+
+    /// Whether the store answers.
+    async fn ping(&self) -> Result<(), Error>;
+
+    /// Returns when another daemon may have changed what waits. Only with `Capabilities::wakes`;
+    /// without it, this never returns.
+    async fn changed(&self);
+
+    /// Finishes what is under way and lets go of the store. Later calls are `Unavailable`.
+    async fn close(&self);
+
+    /// The store's answers to questions in SQL, if it has any.
+    fn sql(&self) -> Option<&dyn SqlStore> {
+        None
+    }
+}
+
+/// What a store can do beyond the contract.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capabilities {
+    /// For people and logs, such as `sqlite`.
+    pub name: &'static str,
+    /// `changed` tells of other daemons' work, so that nobody needs to poll.
+    pub wakes: bool,
+    /// Several daemons may use it at once.
+    pub shared: bool,
+    /// The largest payload that it takes inline.
+    pub payload_inline_bytes_max: usize,
+}
+
+/// What an answer promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// On disk when the call returns.
+    Synced,
+    /// Survives the end of the process, and a power cut only after the next synced change.
+    Relaxed,
+}

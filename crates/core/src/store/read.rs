@@ -1,0 +1,78 @@
+//! What the store knows of jobs and types.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::Error;
+use crate::id::JobId;
+use crate::job::{Job, Payload};
+use crate::log::Log;
+use crate::name::{Tenant, TypeKey, TypeName};
+use crate::outcome::Json;
+use crate::state::State;
+use crate::time::Timestamp;
+
+#[async_trait]
+pub trait Reads: Send + Sync {
+    async fn job_get(&self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, Error>;
+
+    /// Result data of the newest attempt that had any.
+    async fn job_result(&self, tenant: &Tenant, id: JobId) -> Result<Option<Json>, Error>;
+
+    /// The kept attempts' logs, oldest first; `None` when there is no such job.
+    async fn job_log(&self, tenant: &Tenant, id: JobId) -> Result<Option<Vec<AttemptLog>>, Error>;
+
+    async fn job_payload(&self, tenant: &Tenant, id: JobId) -> Result<Option<Payload>, Error>;
+
+    /// Piece number `index` of a large payload; `None` behind the last.
+    async fn payload_piece(&self, id: JobId, index: u32) -> Result<Option<Bytes>, Error>;
+
+    /// Newest first.
+    async fn job_list(&self, list: List) -> Result<Page, Error>;
+
+    /// Numbers of every type that has ever had a job, a handler or settings; of one tenant or all.
+    async fn type_stats(&self, tenant: Option<&Tenant>) -> Result<Vec<TypeStats>, Error>;
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttemptLog {
+    pub attempt: u32,
+    pub ended_at: Timestamp,
+    pub log: Log,
+}
+
+#[derive(Debug, Clone)]
+pub struct List {
+    pub tenant: Tenant,
+    pub name: Option<TypeName>,
+    pub state: Option<State>,
+    /// Only ids below this one.
+    pub before: Option<JobId>,
+    /// 1 to `PAGE_JOBS_MAX`.
+    pub limit: usize,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page {
+    pub jobs: Vec<Job>,
+    /// Where the next page begins (as `before`). A page may be short or empty and still have a
+    /// next one: a store looks at a bounded number of jobs for each page.
+    pub next: Option<JobId>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct TypeStats {
+    pub key: TypeKey,
+    pub handler: bool,
+    pub suspended: bool,
+    pub ready: u64,
+    /// Mocked jobs are among them, also those whose time has come.
+    pub deferred: u64,
+    pub running: u64,
+    pub paused: u64,
+    pub finished: u64,
+    pub failed: u64,
+    pub cancelled: u64,
+    /// When the job that has been ready the longest came due.
+    pub oldest_ready_at: Option<Timestamp>,
+}

@@ -1,0 +1,334 @@
+//! The contract, area by area: what each call promises, and about how much work it is.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use rusqlite::Connection;
+use windlass_core::edit::{Ask, Decided, Take, Took};
+use windlass_core::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
+use windlass_core::job::{Boot, Progress};
+use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
+use windlass_core::name::{Tenant, TypeKey};
+use windlass_core::outcome::Json;
+use windlass_core::store::{
+    AttemptLog, Capabilities, Changed, Changes, Claim, Claimed, Claims, Daemons, Decides,
+    Durability, EndRequest, Error, GiveUp, Handlers, IdempotencyRecord, Insert, Inserted, Inserts,
+    JournalId, LeaseRef, List, Page, Piece, Reads, Requeue, Settled, Settlement, Settles,
+    SqlAnswer, SqlAsk, SqlStore, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, Waiting,
+};
+use windlass_core::time::Timestamp;
+use windlass_core::{Job, JobId, Payload, Sysid};
+
+use crate::tx::Tx;
+use crate::{
+    SqliteStore, change, claim, edit, handler, housekeeping, insert, read, settle, sysid, take,
+    type_row,
+};
+
+const SYNCED: Durability = Durability::Synced;
+const RELAXED: Durability = Durability::Relaxed;
+
+/// A piece of a payload is as much work as this many jobs, which bounds the pieces that one
+/// transaction takes.
+const PIECE_WEIGHS_JOBS: usize = 500;
+
+#[async_trait]
+impl Daemons for SqliteStore {
+    async fn sysid_reserve(&self, reserve: SysidReserve) -> Result<SysidGrant, Error> {
+        self.hear(reserve.now);
+        self.writer.write(SYNCED, 1, move |tx| sysid::reserve(tx, &reserve)).await
+    }
+
+    async fn sysid_renew(&self, renew: SysidRenew) -> Result<(), Error> {
+        self.writer.write(RELAXED, 1, move |tx| sysid::renew(tx, &renew)).await
+    }
+
+    async fn sysid_release(&self, sysid: Sysid, boot: Boot) -> Result<(), Error> {
+        let heard = self.heard();
+        self.writer.write(RELAXED, 1, move |tx| sysid::release(tx, sysid, boot, heard)).await
+    }
+
+    async fn sysid_list(&self, now: Timestamp) -> Result<Vec<Sysid>, Error> {
+        self.readers.read(move |conn| sysid::list(conn, now)).await
+    }
+
+    async fn id_newest(&self) -> Result<Option<JobId>, Error> {
+        self.readers.read(sysid::id_newest).await
+    }
+}
+
+#[async_trait]
+impl Inserts for SqliteStore {
+    async fn job_insert(&self, insert: Insert) -> Result<Vec<Inserted>, Error> {
+        if let Some(newest) = insert.jobs.iter().map(|job| job.created_at).max() {
+            self.hear(newest);
+        }
+        let (durability, jobs) = (insert.durability, insert.jobs.len());
+        self.writer.write(durability, jobs, move |tx| insert::job_insert(tx, &insert)).await
+    }
+
+    async fn journal_position(&self, journal: JournalId) -> Result<Option<JobId>, Error> {
+        self.readers.read(move |conn| insert::journal_position(conn, journal)).await
+    }
+
+    async fn payload_put(&self, pieces: Vec<Piece>) -> Result<(), Error> {
+        let weight = PIECE_WEIGHS_JOBS * pieces.len();
+        let put = move |tx: &mut Tx<'_>| {
+            pieces.iter().try_for_each(|piece| {
+                insert::payload_put(tx.conn, piece.id, piece.index, &piece.bytes)
+            })
+        };
+        self.writer.write(RELAXED, weight, put).await
+    }
+
+    async fn idempotency_get(
+        &self,
+        tenant: &Tenant,
+        key: &str,
+        now: Timestamp,
+    ) -> Result<Option<IdempotencyRecord>, Error> {
+        let (tenant, key) = (tenant.clone(), key.to_owned());
+        self.readers.read(move |conn| insert::idempotency_get(conn, &tenant, &key, now)).await
+    }
+}
+
+#[async_trait]
+impl Claims for SqliteStore {
+    async fn type_waiting(&self, now: Timestamp) -> Result<Waiting, Error> {
+        self.hear(now);
+        self.read_promoted(now, type_row::waiting).await
+    }
+
+    async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error> {
+        self.hear(claim.now);
+        let jobs = claim.picks.iter().map(|pick| pick.limit as usize).sum();
+        self.writer.write(RELAXED, jobs, move |tx| claim::job_claim(tx, &claim)).await
+    }
+
+    async fn job_renew(
+        &self,
+        leases: Vec<LeaseRef>,
+        until: Timestamp,
+    ) -> Result<Vec<LeaseRef>, Error> {
+        let jobs = leases.len();
+        self.writer.write(RELAXED, jobs, move |tx| claim::job_renew(tx, &leases, until)).await
+    }
+
+    async fn lease_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<Job>, Error> {
+        self.hear(now);
+        self.readers.read(move |conn| read::lease_expired(conn, now, limit)).await
+    }
+}
+
+#[async_trait]
+impl Settles for SqliteStore {
+    async fn job_settle(
+        &self,
+        settlements: Vec<Settlement>,
+        durability: Durability,
+    ) -> Result<Vec<Settled>, Error> {
+        if let Some(newest) = settlements.iter().map(|settlement| settlement.now).max() {
+            self.hear(newest);
+        }
+        let jobs = settlements.len();
+        self.writer.write(durability, jobs, move |tx| settle::job_settle(tx, &settlements)).await
+    }
+
+    async fn job_progress(
+        &self,
+        progress: Vec<(LeaseRef, Progress)>,
+    ) -> Result<Vec<Settled>, Error> {
+        let jobs = progress.len();
+        let note = move |tx: &mut Tx<'_>| {
+            let each = progress.iter();
+            each.map(|(lease, progress)| settle::job_progress(tx, lease, progress)).collect()
+        };
+        self.writer.write(RELAXED, jobs, note).await
+    }
+}
+
+#[async_trait]
+impl Changes for SqliteStore {
+    async fn job_cancel(&self, end: EndRequest) -> Result<Changed, Error> {
+        self.hear(end.now);
+        self.writer.write(SYNCED, 1, move |tx| change::job_cancel(tx, &end)).await
+    }
+
+    async fn job_rerun(
+        &self,
+        tenant: &Tenant,
+        id: JobId,
+        now: Timestamp,
+    ) -> Result<Changed, Error> {
+        self.hear(now);
+        let tenant = tenant.clone();
+        self.writer.write(SYNCED, 1, move |tx| change::job_rerun(tx, &tenant, id, now)).await
+    }
+
+    async fn job_requeue(&self, requeue: Requeue) -> Result<u64, Error> {
+        self.hear(requeue.now);
+        let jobs = requeue.limit;
+        self.writer.write(SYNCED, jobs, move |tx| change::job_requeue(tx, &requeue)).await
+    }
+
+    async fn job_delete(&self, tenant: &Tenant, id: JobId) -> Result<Changed, Error> {
+        let (tenant, now) = (tenant.clone(), self.heard());
+        self.writer.write(SYNCED, 1, move |tx| change::job_delete(tx, &tenant, id, now)).await
+    }
+
+    async fn job_give_up(&self, give_up: GiveUp) -> Result<Vec<Job>, Error> {
+        self.hear(give_up.now);
+        let jobs = give_up.limit;
+        self.writer.write(RELAXED, jobs, move |tx| housekeeping::job_give_up(tx, &give_up)).await
+    }
+
+    async fn job_purge(&self, now: Timestamp, limit: usize) -> Result<u64, Error> {
+        self.hear(now);
+        self.writer.write(RELAXED, limit, move |tx| housekeeping::job_purge(tx, now, limit)).await
+    }
+}
+
+#[async_trait]
+impl Decides for SqliteStore {
+    async fn job_decide(&self, ask: Ask) -> Result<Decided, Error> {
+        self.hear(ask.now);
+        let (durability, jobs) = (ask.durability, ask.which.len());
+        self.writer.write(durability, jobs, move |tx| edit::job_decide(tx, &ask)).await
+    }
+
+    async fn job_take(&self, take: Take) -> Result<Took, Error> {
+        self.hear(take.now);
+        let jobs = take.limit as usize;
+        self.writer.write(RELAXED, jobs, move |tx| take::job_take(tx, &take)).await
+    }
+}
+
+#[async_trait]
+impl Reads for SqliteStore {
+    async fn job_get(&self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, Error> {
+        let tenant = tenant.clone();
+        self.readers.read(move |conn| read::job_get(conn, &tenant, id)).await
+    }
+
+    async fn job_result(&self, tenant: &Tenant, id: JobId) -> Result<Option<Json>, Error> {
+        let tenant = tenant.clone();
+        self.readers.read(move |conn| read::job_result(conn, &tenant, id)).await
+    }
+
+    async fn job_log(&self, tenant: &Tenant, id: JobId) -> Result<Option<Vec<AttemptLog>>, Error> {
+        let tenant = tenant.clone();
+        self.readers.read(move |conn| read::job_log(conn, &tenant, id)).await
+    }
+
+    async fn job_payload(&self, tenant: &Tenant, id: JobId) -> Result<Option<Payload>, Error> {
+        let tenant = tenant.clone();
+        self.readers.read(move |conn| read::job_payload(conn, &tenant, id)).await
+    }
+
+    async fn payload_piece(&self, id: JobId, index: u32) -> Result<Option<Bytes>, Error> {
+        self.readers.read(move |conn| read::payload_piece(conn, id, index)).await
+    }
+
+    async fn job_list(&self, list: List) -> Result<Page, Error> {
+        self.readers.read(move |conn| read::job_list(conn, &list)).await
+    }
+
+    /// What is ready is judged by the newest time that any call has named.
+    async fn type_stats(&self, tenant: Option<&Tenant>) -> Result<Vec<TypeStats>, Error> {
+        let tenant = tenant.cloned();
+        let stats = move |conn: &Connection| type_row::stats(conn, tenant.as_ref());
+        self.read_promoted(self.heard(), stats).await
+    }
+}
+
+#[async_trait]
+impl Handlers for SqliteStore {
+    async fn handler_put(
+        &self,
+        id: HandlerId,
+        key: &TypeKey,
+        spec: HandlerSpec,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        self.hear(now);
+        let key = key.clone();
+        self.writer.write(SYNCED, 1, move |tx| handler::put(tx, id, &key, &spec, now)).await
+    }
+
+    async fn handler_get(
+        &self,
+        key: &TypeKey,
+        version: Option<HandlerId>,
+    ) -> Result<Option<Handler>, Error> {
+        let key = key.clone();
+        self.readers.read(move |conn| handler::get(conn, &key, version)).await
+    }
+
+    async fn handler_list(&self, tenant: &Tenant) -> Result<Vec<Handler>, Error> {
+        let tenant = tenant.clone();
+        self.readers.read(move |conn| handler::list(conn, &tenant)).await
+    }
+
+    async fn handler_delete(&self, key: &TypeKey) -> Result<bool, Error> {
+        let key = key.clone();
+        self.writer.write(SYNCED, 1, move |tx| handler::delete(tx, &key)).await
+    }
+
+    async fn type_suspend(&self, key: &TypeKey, suspended: bool) -> Result<(), Error> {
+        let key = key.clone();
+        self.writer.write(SYNCED, 1, move |tx| type_row::suspend(tx, &key, suspended)).await
+    }
+
+    async fn type_settings_put(&self, key: &TypeKey, settings: TypeSettings) -> Result<(), Error> {
+        let key = key.clone();
+        self.writer.write(SYNCED, 1, move |tx| type_row::settings_put(tx, &key, &settings)).await
+    }
+
+    async fn type_settings_get(&self, key: &TypeKey) -> Result<TypeSettings, Error> {
+        let key = key.clone();
+        self.readers.read(move |conn| type_row::settings_get(conn, &key)).await
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            name: "sqlite",
+            wakes: false,
+            shared: true,
+            payload_inline_bytes_max: PAYLOAD_INLINE_BYTES_MAX,
+        }
+    }
+
+    /// A synced group that changes nothing writes a mark, and with it all that came before.
+    async fn flush(&self) -> Result<(), Error> {
+        self.writer.write(SYNCED, 0, |_| Ok(())).await
+    }
+
+    async fn ping(&self) -> Result<(), Error> {
+        self.readers.read(|conn| Ok(conn.query_row("SELECT 1", [], |_| Ok(()))?)).await
+    }
+
+    async fn changed(&self) {
+        std::future::pending().await
+    }
+
+    async fn close(&self) {
+        // The writer's connection is the last one, so that closing it moves the log into the file.
+        self.questions.stop().await;
+        self.readers.stop().await;
+        self.writer.stop().await;
+    }
+
+    fn sql(&self) -> Option<&dyn SqlStore> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl SqlStore for SqliteStore {
+    async fn query(&self, ask: SqlAsk) -> Result<SqlAnswer, Error> {
+        self.hear(ask.now);
+        self.questions.ask(ask).await
+    }
+}
