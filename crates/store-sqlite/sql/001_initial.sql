@@ -40,12 +40,22 @@ CREATE TABLE type (
     failed     INTEGER NOT NULL DEFAULT 0,
     cancelled  INTEGER NOT NULL DEFAULT 0,
     settings   TEXT,
+    -- The front of the queue, written with the counters.
+    head_rank   INTEGER,
+    head_run_at INTEGER,
+    head_tie    INTEGER,
     UNIQUE (tenant, name)
 );
 CREATE INDEX type_waiting ON type (id) WHERE ready > 0 AND suspended = 0;
+-- The most urgent job of all types of a tenant.
+CREATE INDEX type_head ON type (tenant, head_rank, head_run_at, head_tie, name)
+ WHERE head_rank IS NOT NULL AND suspended = 0;
 
--- `parts` says what the job has in other tables: 1 payload, 2 piece, 4 result, 8 log, 16 progress.
--- The payload stays last, so that the other columns are read without it.
+-- `parts` says what the job has in other tables, so that nothing is looked for in vain: 1 payload,
+-- 2 piece, 4 result, 8 log, 16 progress, 32 has or had children, 64 mocked, 128 lent (queued, and
+-- with a worker), 256 has a row in `extra`, 512 has a parent. `then_name` is the type, of the same
+-- tenant, whose job gets the result of this one. The payload stays last, so that the other columns
+-- are read without it.
 CREATE TABLE job (
     id            INTEGER PRIMARY KEY,
     type_id       INTEGER NOT NULL,
@@ -66,6 +76,8 @@ CREATE TABLE job (
     parts         INTEGER NOT NULL,
     payload_bytes INTEGER NOT NULL,
     unique_key    TEXT,
+    then_name     TEXT,
+    parent_id     INTEGER,
     payload       BLOB
 );
 -- Listings and requeues walk it; a retry does not touch it, because the state stays the same.
@@ -73,13 +85,46 @@ CREATE INDEX job_by_type ON job (type_id, state, id);
 CREATE INDEX job_expiry ON job (expires_at) WHERE expires_at IS NOT NULL AND state < 3;
 CREATE INDEX job_purge ON job (purge_at) WHERE purge_at IS NOT NULL;
 
--- What may run now, in the order in which it is claimed: rank is 1000 minus the priority.
+-- Children and mocked jobs, with the state in their rows, to be found by parent and by type. They
+-- are few; no index of `job` is for them, so that they cost the other jobs nothing.
+CREATE TABLE aside (
+    id        INTEGER PRIMARY KEY,
+    type_id   INTEGER NOT NULL,
+    mock      INTEGER NOT NULL,
+    state     INTEGER NOT NULL,
+    parent_id INTEGER
+);
+CREATE INDEX aside_by_parent ON aside (parent_id, state) WHERE parent_id IS NOT NULL;
+CREATE INDEX aside_by_type ON aside (type_id, mock, state, id);
+
+CREATE TABLE extra (
+    id          INTEGER PRIMARY KEY,
+    repeat      TEXT,
+    retry_after TEXT,
+    next_run    TEXT
+);
+
+-- What may run now, in the order in which it is claimed: rank is 1000 minus the priority, and among
+-- equally urgent jobs the one that has been due the longest goes first. `tie` is for those that are
+-- due in the same millisecond; it is 0 for all but a few, and takes no space then.
 CREATE TABLE ready (
     type_id INTEGER NOT NULL,
     rank    INTEGER NOT NULL,
-    id      INTEGER NOT NULL,
     run_at  INTEGER NOT NULL,
-    PRIMARY KEY (type_id, rank, id)
+    tie     INTEGER NOT NULL,
+    id      INTEGER NOT NULL,
+    PRIMARY KEY (type_id, rank, run_at, tie, id)
+) WITHOUT ROWID;
+
+-- Mocked jobs that may run now: claims never see them. Those that wait for their time are in
+-- `deferred`, with a rank that is larger by 10000.
+CREATE TABLE ready_mock (
+    type_id INTEGER NOT NULL,
+    rank    INTEGER NOT NULL,
+    run_at  INTEGER NOT NULL,
+    tie     INTEGER NOT NULL,
+    id      INTEGER NOT NULL,
+    PRIMARY KEY (type_id, rank, run_at, tie, id)
 ) WITHOUT ROWID;
 
 -- What waits for its time, in the order in which it comes due.
@@ -88,6 +133,7 @@ CREATE TABLE deferred (
     id      INTEGER NOT NULL,
     type_id INTEGER NOT NULL,
     rank    INTEGER NOT NULL,
+    tie     INTEGER NOT NULL,
     PRIMARY KEY (run_at, id)
 ) WITHOUT ROWID;
 
@@ -171,7 +217,7 @@ CREATE TABLE handler (
 );
 CREATE INDEX handler_by_type ON handler (type_id, id);
 
--- A job as the outside sees it; the order of columns is known to the program.
+-- A job as the outside sees it.
 CREATE VIEW job_now AS
 SELECT j.id,
        t.tenant,
@@ -194,7 +240,9 @@ SELECT j.id,
        j.unique_key,
        j.payload_bytes,
        j.type_id,
-       j.parts
+       j.parts,
+       j.then_name,
+       j.parent_id
   FROM job j
   JOIN type t ON t.id = j.type_id
   LEFT JOIN lease l ON l.id = j.id;

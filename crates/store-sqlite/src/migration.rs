@@ -9,11 +9,7 @@ use windlass_core::store::Error;
 use crate::error::{Failure, Result};
 
 /// Step number n (from 1) leads to version n.
-const STEPS: [&str; 3] = [
-    include_str!("../sql/001_initial.sql"),
-    include_str!("../sql/002_then.sql"),
-    include_str!("../sql/003_family.sql"),
-];
+const STEPS: [&str; 1] = [include_str!("../sql/001_initial.sql")];
 
 /// The version that this program reads and writes.
 pub(crate) const VERSION: i64 = STEPS.len() as i64;
@@ -24,28 +20,33 @@ pub(crate) const APPLICATION_ID: i64 = 0x574E_444C;
 /// Brings the file to `VERSION`. One that is newer or somebody else's is refused and stays as it
 /// is.
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<()> {
+    bring_up(connection, &STEPS, path)
+}
+
+fn bring_up(connection: &mut Connection, steps: &[&str], path: &Path) -> Result<()> {
+    let newest = steps.len() as i64;
     // One look in one transaction: another daemon may be making the file right now.
-    if applied(&*connection.transaction()?, path)? == VERSION {
+    if applied(&*connection.transaction()?, newest, path)? == newest {
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another daemon may have been faster while this one waited for the lock.
-    let from = applied(&transaction, path)?;
-    for step in &STEPS[from as usize..] {
+    let from = applied(&transaction, newest, path)?;
+    for step in &steps[from as usize..] {
         transaction.execute_batch(step)?;
     }
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.pragma_update(None, "user_version", newest)?;
     transaction.commit()?;
     Ok(())
 }
 
-/// The file's version, 0 for an empty one, and never more than `VERSION`.
-fn applied(connection: &Connection, path: &Path) -> Result<i64> {
+/// The file's version, 0 for an empty one, and never more than `newest`.
+fn applied(connection: &Connection, newest: i64, path: &Path) -> Result<i64> {
     let number = |pragma| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
     let application_id = number("PRAGMA application_id")?;
     let version = number("PRAGMA user_version")?;
-    check(application_id, version, path)?;
+    check_version(application_id, version, newest, path)?;
     if application_id == APPLICATION_ID {
         return Ok(version);
     }
@@ -57,14 +58,18 @@ fn applied(connection: &Connection, path: &Path) -> Result<i64> {
 
 /// What the two numbers of the file's header alone can say. An `application_id` of 0 says nothing.
 pub(crate) fn check(application_id: i64, version: i64, path: &Path) -> Result<()> {
+    check_version(application_id, version, VERSION, path)
+}
+
+fn check_version(application_id: i64, version: i64, newest: i64, path: &Path) -> Result<()> {
     if application_id != 0 && application_id != APPLICATION_ID {
         return Err(foreign(path));
     }
-    if application_id == APPLICATION_ID && !(1..=VERSION).contains(&version) {
+    if application_id == APPLICATION_ID && !(1..=newest).contains(&version) {
         let file = path.display();
         let message = format!(
             "{file} has the layout version {version} of a newer Windlass, this one knows versions \
-             up to {VERSION}"
+             up to {newest}"
         );
         return Err(Failure::Store(Error::Conflict(message)));
     }
@@ -74,4 +79,47 @@ pub(crate) fn check(application_id: i64, version: i64, path: &Path) -> Result<()
 fn foreign(path: &Path) -> Failure {
     let message = format!("{} is the database of another program, not of Windlass", path.display());
     Failure::Store(Error::Conflict(message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The layout of a later Windlass: one more step.
+    const LATER: [&str; 2] = [STEPS[0], "ALTER TABLE type ADD COLUMN colour TEXT DEFAULT 'grey'"];
+
+    fn file_of_today() -> Connection {
+        let mut conn = Connection::open_in_memory().unwrap();
+        migrate(&mut conn, Path::new("jobs.db")).unwrap();
+        conn.execute("INSERT INTO type (id, tenant, name) VALUES (7, 'acme', 't')", []).unwrap();
+        conn
+    }
+
+    fn version(conn: &Connection) -> i64 {
+        conn.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap()
+    }
+
+    #[test]
+    fn only_the_steps_that_are_missing_are_applied_and_the_rows_stay() {
+        let mut conn = file_of_today();
+        for _ in 0..2 {
+            bring_up(&mut conn, &LATER, Path::new("jobs.db")).unwrap();
+            assert_eq!(version(&conn), VERSION + 1);
+        }
+        let find = "SELECT name || colour FROM type WHERE id = 7";
+        let found: String = conn.query_row(find, [], |row| row.get(0)).unwrap();
+        assert_eq!(found, "tgrey");
+        let refused = migrate(&mut conn, Path::new("jobs.db"));
+        assert!(matches!(refused, Err(Failure::Store(Error::Conflict(_)))), "{refused:?}");
+    }
+
+    #[test]
+    fn a_step_that_fails_leaves_the_file_as_it_was() {
+        let mut conn = file_of_today();
+        let failing = [STEPS[0], "DROP TABLE type; DROP TABLE no_such_table"];
+        assert!(bring_up(&mut conn, &failing, Path::new("jobs.db")).is_err());
+        assert_eq!(version(&conn), VERSION);
+        let types: i64 = conn.query_row("SELECT count(*) FROM type", [], |row| row.get(0)).unwrap();
+        assert_eq!(types, 1);
+    }
 }

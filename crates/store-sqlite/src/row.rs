@@ -39,7 +39,30 @@ pub(crate) struct Stored {
     pub(crate) parts: i64,
 }
 
-const FIND: &str = "SELECT * FROM job_now WHERE id = ?1";
+/// Names the columns that are read of `job_now`: their list and the place of each come from one
+/// source, and cannot disagree.
+macro_rules! job_now_columns {
+    ($first:ident $(, $column:ident)+ $(,)?) => {
+        #[allow(non_camel_case_types, reason = "they are the names of columns")]
+        enum Column {
+            $first
+            $(, $column)+
+        }
+
+        const FIND: &str = concat!(
+            "SELECT ",
+            stringify!($first)
+            $(, ", ", stringify!($column))+,
+            " FROM job_now WHERE id = ?1",
+        );
+    };
+}
+
+job_now_columns! {
+    id, type_id, tenant, name, state, priority, run_at, due_at, attempt, created_at, started_at,
+    finished_at, expires_at, timeout_ms, owner, token, lease_expires_at, last_code, last_status,
+    unique_key, then_name, parent_id, parts, payload_bytes,
+}
 
 /// The job, whoever owns it.
 pub(crate) fn find(conn: &Connection, id: i64) -> Result<Option<Stored>> {
@@ -66,44 +89,46 @@ pub(crate) fn parts_of(conn: &Connection, tenant: &Tenant, id: JobId) -> Result<
     Ok(statement.query_row(params![id.get(), tenant.as_str()], |row| row.get(0)).optional()?)
 }
 
-/// Reads a row of the view `job_now`.
+/// Reads what `FIND` found.
 fn stored(row: &Row<'_>) -> Result<Stored> {
-    let id = job_id(row.get(0)?)?;
-    let key = type_key(row.get_ref(1)?.as_str(), row.get_ref(2)?.as_str())?;
-    let token = row.get::<_, Option<i64>>(14)?.map(Token);
-    let lease = match row.get::<_, Option<i64>>(13)? {
+    use Column as C;
+    let id = job_id(row.get(C::id as usize)?)?;
+    let (tenant, name) = (row.get_ref(C::tenant as usize)?, row.get_ref(C::name as usize)?);
+    let key = type_key(tenant.as_str(), name.as_str())?;
+    let token = row.get::<_, Option<i64>>(C::token as usize)?.map(Token);
+    let lease = match row.get::<_, Option<i64>>(C::owner as usize)? {
         None => None,
         Some(owner) => Some(Lease {
             owner: sysid(owner)?,
             token: token.ok_or_else(|| Failure::corrupt(format!("job {id} runs untokened")))?,
-            expires_at: Timestamp(row.get(15)?),
+            expires_at: Timestamp(row.get(C::lease_expires_at as usize)?),
         }),
     };
-    let (state, parts) = (state(row.get(3)?)?, row.get(21)?);
+    let (state, parts) = (state(row.get(C::state as usize)?)?, row.get(C::parts as usize)?);
     let job = Job {
         id,
         key,
         state,
-        priority: priority(row.get(4)?)?,
-        run_at: Timestamp(row.get(5)?),
-        due_at: Timestamp(row.get(6)?),
-        attempt: row.get(7)?,
-        created_at: Timestamp(row.get(8)?),
-        started_at: time(row, 9)?,
-        finished_at: time(row, 10)?,
-        expires_at: time(row, 11)?,
-        timeout: timeout(row, 12)?,
+        priority: priority(row.get(C::priority as usize)?)?,
+        run_at: Timestamp(row.get(C::run_at as usize)?),
+        due_at: Timestamp(row.get(C::due_at as usize)?),
+        attempt: row.get(C::attempt as usize)?,
+        created_at: Timestamp(row.get(C::created_at as usize)?),
+        started_at: time(row, C::started_at as usize)?,
+        finished_at: time(row, C::finished_at as usize)?,
+        expires_at: time(row, C::expires_at as usize)?,
+        timeout: timeout(row, C::timeout_ms as usize)?,
         lease,
-        last: ended(row.get(16)?, row.get(17)?)?,
-        unique: row.get(18)?,
-        then: type_name(row, 22)?,
-        parent: row.get::<_, Option<i64>>(23)?.map(job_id).transpose()?,
+        last: ended(row.get(C::last_code as usize)?, row.get(C::last_status as usize)?)?,
+        unique: row.get(C::unique_key as usize)?,
+        then: type_name(row, C::then_name as usize)?,
+        parent: row.get::<_, Option<i64>>(C::parent_id as usize)?.map(job_id).transpose()?,
         children: parts & part::FAMILY != 0,
         extra: extra::of_parts(parts, state),
-        payload_bytes: row.get::<_, i64>(19)? as u64,
+        payload_bytes: row.get::<_, i64>(C::payload_bytes as usize)? as u64,
         progress: None,
     };
-    Ok(Stored { job, type_id: row.get(20)?, token, parts })
+    Ok(Stored { job, type_id: row.get(C::type_id as usize)?, token, parts })
 }
 
 /// Small ranks come first. Mocked jobs have theirs apart.

@@ -17,7 +17,7 @@ use windlass_core::edit::{Ask, Decision, Edit, Seen, Which};
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
 use windlass_core::store::prelude::*;
 use windlass_core::store::{Durability, Error, Inserted, SysidReserve};
-use windlass_core::{NewJob, Payload, State, Store};
+use windlass_core::{NewJob, Payload, Store};
 use windlass_store_sqlite::{Options, SqliteStore};
 
 use common::{NOW, assert_consistent, claim, done, id, insert, job, tenant};
@@ -48,96 +48,11 @@ async fn a_newer_layout_is_refused_and_the_file_stays_as_it_is() {
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 9000).unwrap();
     let before = std::fs::read(&path).unwrap();
     let Error::Conflict(message) = refused(&path) else { panic!("{:?}", refused(&path)) };
-    assert!(message.contains("9000") && message.contains("up to 3"), "{message}");
+    assert!(message.contains("9000") && message.contains("up to 1"), "{message}");
     assert!(message.contains("jobs.db"), "{message}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
     let files = std::fs::read_dir(directory.path()).unwrap().count();
     assert_eq!(files, 1, "nothing else was made");
-}
-
-#[tokio::test]
-async fn a_file_of_the_first_layout_is_brought_up_to_date() {
-    let directory = TempDir::new().unwrap();
-    let path = directory.path().join("jobs.db");
-    let conn = Connection::open(&path).unwrap();
-    conn.execute_batch(include_str!("../sql/001_initial.sql")).unwrap();
-    conn.execute_batch(
-        "INSERT INTO type (id, tenant, name, ready) VALUES (1, 'acme', 't', 1);
-         INSERT INTO job (id, type_id, state, priority, run_at, due_at, attempt, created_at,
-                          parts, payload_bytes, payload)
-         VALUES (5, 1, 0, 500, 1, 1, 0, 1, 0, 1, x'61');
-         INSERT INTO ready (type_id, rank, id, run_at) VALUES (1, 500, 5, 1);
-         PRAGMA application_id = 0x574E444C;
-         PRAGMA user_version = 1;",
-    )
-    .unwrap();
-    drop(conn);
-    let store = open(&path).unwrap();
-    let old = store.job_get(&tenant(), id(5)).await.unwrap().expect("the job is there");
-    assert_eq!(old.then, None);
-    let then = Some(windlass_core::TypeName::new("next").unwrap());
-    let new = windlass_core::NewJob { then: then.clone(), ..job(6) };
-    store.job_insert(insert(vec![new], Durability::Synced)).await.unwrap();
-    let new = store.job_get(&tenant(), id(6)).await.unwrap().expect("the job is there");
-    assert_eq!(new.then, then);
-}
-
-/// A file of the second layout: type 1 has two jobs that are ready, one that waits for its time,
-/// one that runs and one that has ended; type 2 is suspended and has a job that is ready.
-const SECOND_LAYOUT: &str = "
-    INSERT INTO type (id, tenant, name, suspended, ready, deferred, running, finished)
-    VALUES (1, 'acme', 't', 0, 2, 1, 1, 1), (2, 'acme', 'u', 1, 1, 0, 0, 0);
-    INSERT INTO job (id, type_id, state, priority, run_at, due_at, attempt, created_at, started_at,
-                     finished_at, token, purge_at, parts, payload_bytes, unique_key, payload,
-                     then_name)
-    VALUES (1, 1, 0, 500, 1800000000000, 1, 0, 1, NULL, NULL, NULL, NULL, 0, 1, NULL, x'61', NULL),
-           (2, 1, 0, 500, 1700000000000, 1, 0, 1, NULL, NULL, NULL, NULL, 0, 1, 'k', x'62', 'n'),
-           (3, 1, 0, 900, 1800000009000, 1, 1, 1, 1, NULL, 7, NULL, 0, 1, NULL, x'63', NULL),
-           (4, 1, 0, 500, 1800000000000, 1, 0, 1, NULL, NULL, NULL, NULL, 0, 1, NULL, x'64', NULL),
-           (5, 1, 3, 500, 1, 1, 1, 1, 1, 1, 8, 1900000000000, 0, 1, NULL, x'65', NULL),
-           (6, 2, 0, 1000, 1, 1, 0, 1, NULL, NULL, NULL, NULL, 0, 1, NULL, x'66', NULL);
-    INSERT INTO ready (type_id, rank, id, run_at)
-    VALUES (1, 500, 1, 1800000000000), (1, 500, 2, 1700000000000), (2, 0, 6, 1);
-    INSERT INTO deferred (run_at, id, type_id, rank) VALUES (1800000009000, 3, 1, 100);
-    INSERT INTO lease (id, type_id, owner, token, expires_at, attempt, started_at)
-    VALUES (4, 1, 9, 5, 1800000030000, 1, 1800000000000);
-    INSERT INTO unique_key (type_id, key, id) VALUES (1, 'k', 2);
-    PRAGMA application_id = 0x574E444C;
-    PRAGMA user_version = 2;";
-
-#[tokio::test]
-async fn a_file_of_the_second_layout_keeps_what_waits_and_what_runs() {
-    let directory = TempDir::new().unwrap();
-    let path = directory.path().join("jobs.db");
-    let conn = Connection::open(&path).unwrap();
-    conn.execute_batch(include_str!("../sql/001_initial.sql")).unwrap();
-    conn.execute_batch(include_str!("../sql/002_then.sql")).unwrap();
-    conn.execute_batch(SECOND_LAYOUT).unwrap();
-    drop(conn);
-    let store = open(&path).unwrap();
-    store.close().await;
-    assert_consistent(&path);
-
-    let store = open(&path).unwrap();
-    let states = async |store: &SqliteStore| {
-        let mut states = Vec::new();
-        for number in 1..=6 {
-            states.push(store.job_get(&tenant(), id(number)).await.unwrap().unwrap().state);
-        }
-        states
-    };
-    let (queued, ran) = (State::Queued, State::Running);
-    assert_eq!(states(&store).await, [queued, queued, queued, ran, State::Finished, queued]);
-    let claimed = claim(&store, 9).await;
-    let numbers: Vec<i64> = claimed.iter().map(|claimed| claimed.job.id.get()).collect();
-    assert_eq!(numbers, [2, 1], "due the longest first");
-    assert!(!claimed[0].job.children && claimed[0].job.parent.is_none());
-    let stats = store.type_stats(None).await.unwrap();
-    assert_eq!((stats[0].running, stats[0].deferred, stats[1].ready), (3, 1, 1));
-    let settled = store.job_settle(claimed.iter().map(done).collect(), Durability::Relaxed).await;
-    assert_eq!(settled.unwrap().len(), 2);
-    store.close().await;
-    assert_consistent(&path);
 }
 
 #[test]
