@@ -70,8 +70,6 @@ pub struct Whole {
     pub job: Job,
     /// In one buffer up to `WHOLE_BYTES_MAX`.
     pub payload: Payload,
-    /// Of the newest claim, also when its lease is gone.
-    pub token: Option<Token>,
     /// How long jobs of its type are kept when they have ended, if that was set.
     pub retention: Option<Duration>,
 }
@@ -353,7 +351,7 @@ mod tests {
 
     fn job(state: State) -> Job {
         let owner = Sysid::new(1).unwrap();
-        let lease = Lease { owner, token: Token(1), expires_at: NOW };
+        let lease = Lease { owner, token: Token(1), expires_at: NOW, on_beat: false };
         let lease = (state == State::Running).then_some(lease);
         Job { state, lease, ..running_job(1, Timestamp(40)) }
     }

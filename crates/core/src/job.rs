@@ -267,15 +267,19 @@ impl From<Status> for Ended {
     }
 }
 
-/// The lock on a running job. Whoever has the token may renew it and settle the job; nobody else.
+/// The lock on a running job. Only the holder of the token may renew it and settle the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
     pub owner: Sysid,
     pub token: Token,
     pub expires_at: Timestamp,
+    /// It lasts as long as its owner's number does: `expires_at` is that of the number, and moves
+    /// with each of the owner's beats. Otherwise it has an expiry of its own.
+    pub on_beat: bool,
 }
 
-/// Grows with every claim of a job, so that a late owner is told from the present one.
+/// Names one claim: no two claims of a job have the same. The daemon that claims brings it, so that
+/// none is issued twice whatever the store forgets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(pub i64);
 
@@ -286,21 +290,32 @@ pub struct AttemptId {
     pub token: Token,
 }
 
-/// The how-manieth start of a daemon on this store: grows with every sysid that is reserved, and
-/// is durable before it is used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// Boot number: larger than all before it with every sysid that is reserved, and durable before it
+/// is used. It is not below the store's clock in seconds (see `Boot::after`), so that a store that
+/// went back in time does not give one twice.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Boot(pub i64);
 
-/// Claims of one job within one boot that get tokens of that boot's own range.
-const TOKENS_PER_BOOT_BITS: u32 = 20;
+/// Claims that one boot number is good for. The rest of the 53 bits that JavaScript reads exactly
+/// is the boot number's, and lasts for 270 years.
+pub const TOKENS_PER_BOOT: i64 = 1 << 20;
 
-impl Token {
-    /// The token of the next claim, by a daemon of `boot`, of a job whose newest token was `last`.
-    /// A claim that a power cut undid is followed by a larger boot, so its token never returns.
-    pub fn next(boot: Boot, last: Option<Token>) -> Token {
-        let floor = boot.0 << TOKENS_PER_BOOT_BITS;
-        Token(floor.max(last.map_or(0, |token| token.0)) + 1)
+impl Boot {
+    /// The one after `last`, given at `now`.
+    pub fn after(last: Boot, now: Timestamp) -> Boot {
+        Boot((last.0 + 1).max(seconds_since_2020(now)))
     }
+
+    /// The token of claim number `count`, which is below `TOKENS_PER_BOOT`.
+    pub fn token(self, count: i64) -> Token {
+        debug_assert!((0..TOKENS_PER_BOOT).contains(&count));
+        Token(self.0 * TOKENS_PER_BOOT + count)
+    }
+}
+
+fn seconds_since_2020(now: Timestamp) -> i64 {
+    const START_OF_2020_S: i64 = 1_577_836_800;
+    now.ms() / 1000 - START_OF_2020_S
 }
 
 #[cfg(test)]
@@ -314,12 +329,20 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn tokens_grow_within_a_boot_across_boots_and_between_daemons() {
-        let first = Token::next(Boot(5), None);
-        let second = Token::next(Boot(5), Some(first));
-        let by_older_daemon = Token::next(Boot(3), Some(second));
-        let after_power_cut = Token::next(Boot(6), None);
-        assert!(first < second && second < by_older_daemon && by_older_daemon < after_power_cut);
+    fn boot_numbers_grow_and_are_not_below_the_clock() {
+        let now = Timestamp(1_800_000_000_000);
+        let first = Boot::after(Boot(0), now);
+        assert_eq!(first, Boot(222_163_200));
+        assert_eq!(Boot::after(first, now), Boot(first.0 + 1));
+        assert_eq!(Boot::after(first, Timestamp(0)), Boot(first.0 + 1), "a clock set back");
+    }
+
+    #[test]
+    fn no_two_tokens_are_the_same_and_javascript_reads_them() {
+        let last = Boot(5).token(TOKENS_PER_BOOT - 1);
+        assert!(Boot(5).token(0) < Boot(5).token(1) && last < Boot(6).token(0));
+        let in_200_years = Boot::after(Boot(0), Timestamp(7_800_000_000_000));
+        assert!(in_200_years.token(TOKENS_PER_BOOT - 1).0 < 1 << 53);
     }
 
     #[test]

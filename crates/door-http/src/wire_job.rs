@@ -206,7 +206,7 @@ mod tests {
             state: State::Running,
             attempt: 2,
             started_at: Some(Timestamp(1)),
-            lease: Some(Lease { owner, token, expires_at: Timestamp(5) }),
+            lease: Some(Lease { owner, token, expires_at: Timestamp(5), on_beat: false }),
             last: Some(Ended::from(Status::ERROR)),
             ..Job::queued(new)
         }

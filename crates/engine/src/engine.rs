@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use windlass_core::edit::{Decide, Decided, Took, Which, Whole};
-use windlass_core::job::Boot;
+use windlass_core::job::Token;
 use windlass_core::store::sql::SqlAnswer;
 use windlass_core::store::{AttemptLog, LeaseRef, List, Page, TypeStats};
 use windlass_core::{
@@ -264,10 +264,10 @@ impl Engine {
         self.shared().journal.make_id().map_err(storage_error)
     }
 
-    /// In whose name leases are made.
-    pub fn claimant(&self) -> (Sysid, Boot) {
-        let grant = self.shared().grant;
-        (grant.sysid, grant.boot)
+    /// In whose name a decision makes a lease, and with which token: good for one take.
+    pub async fn claimant(&self) -> Result<(Sysid, Token), Error> {
+        let token = self.shared().token().await.map_err(store_error)?;
+        Ok((self.shared().grant.sysid, token))
     }
 
     pub fn now(&self) -> Timestamp {

@@ -34,6 +34,7 @@ mod error;
 mod event;
 mod house;
 mod ingest;
+mod lock;
 pub mod metrics;
 pub mod options;
 mod schedule;

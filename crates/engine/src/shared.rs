@@ -3,19 +3,22 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, mpsc, watch};
 
-use windlass_core::store::{JournalId, SysidGrant};
+use windlass_core::job::Token;
+use windlass_core::store::{self, JournalId, SysidGrant};
 use windlass_core::{Clock, JobId, Runner, Store, Sysid, Timestamp, TypeKey};
 use windlass_journal::Journal;
 
 use crate::accept::idempotency::Idempotencies;
 use crate::ask::waiter::Waiters;
 use crate::claim::hunger::Hunger;
+use crate::claim::token::Tokens;
 use crate::dispatch::catalogue::Catalogue;
 use crate::dispatch::running::RunningTable;
+use crate::house::contact::Contact;
 use crate::house::keep::Kept;
 use crate::metrics::Metrics;
 use crate::options::{Options, Parts};
@@ -30,6 +33,8 @@ pub(crate) struct Shared {
     pub options: Options,
     pub metrics: Arc<Metrics>,
     pub grant: SysidGrant,
+    pub tokens: Tokens,
+    pub contact: Contact,
     /// Stands for the data directory: see `JournalId`.
     place: u64,
     pub started_at: Timestamp,
@@ -103,6 +108,8 @@ impl Shared {
             backlog_newest,
             journal,
             metrics,
+            tokens: Tokens::new(grant.boot),
+            contact: Contact::new(options.lease, grant.sysid, Instant::now()),
             grant,
             place,
             catalogue: Catalogue::default(),
@@ -128,6 +135,11 @@ impl Shared {
             options,
         };
         (Arc::new(shared), settlements)
+    }
+
+    /// A token for one claim.
+    pub(crate) async fn token(&self) -> Result<Token, store::Error> {
+        self.tokens.next(self.store.as_ref(), self.now()).await
     }
 
     pub(crate) fn now(&self) -> Timestamp {

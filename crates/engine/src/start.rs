@@ -16,8 +16,8 @@ use windlass_journal::Journal;
 use crate::dispatch::Dispatch;
 use crate::error::Error;
 use crate::error::store_error;
+use crate::house::beat::Beat;
 use crate::house::keep::{self, Keep};
-use crate::house::lease::Renew;
 use crate::house::purge::Purge;
 use crate::house::reap::Reap;
 use crate::house::service::Services;
@@ -59,7 +59,7 @@ pub(crate) async fn start(
     metrics: Arc<Metrics>,
 ) -> Result<Running, Error> {
     let now = parts.clock.now();
-    let reserve = SysidReserve { wanted: options.sysid, now, until: now + options.lease };
+    let reserve = SysidReserve { wanted: options.sysid, now, lease: options.lease };
     let grant = parts.store.sysid_reserve(reserve).await.map_err(store_error)?;
     match open_journal(&parts, &options, &metrics, grant.sysid).await {
         Ok(opened) => {
@@ -143,7 +143,7 @@ fn spawn_services(
     carrying.spawn(ingest, quiet(), stop_carrying.clone());
     let settle = Settle::new(shared.clone(), settlements, stop_carrying.clone());
     carrying.spawn(settle, quiet(), stop_carrying.clone());
-    carrying.spawn(Renew { shared: shared.clone() }, quiet(), stop_carrying.clone());
+    carrying.spawn(Beat::new(shared.clone()), quiet(), stop_carrying.clone());
     let keep_wake = shared.kept.wake.clone();
     carrying.spawn(Keep::new(shared.clone()), keep_wake, stop_carrying.clone());
     let dispatch = Dispatch::new(shared.clone(), batches.clone());

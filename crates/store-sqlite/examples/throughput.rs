@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use windlass_core::id::IdGenerator;
-use windlass_core::job::{Boot, Ended};
+use windlass_core::job::Ended;
 use windlass_core::retry::Verdict;
 use windlass_core::state::Ending;
 use windlass_core::store::{
-    Claim, Claimed, Durability, Insert, LeaseRef, Pick, Settlement, SysidReserve,
+    Claim, Claimed, Durability, Hold, Insert, LeaseRef, Pick, Settlement, SysidGrant, SysidReserve,
 };
 use windlass_core::time::{Clock, SystemClock};
 use windlass_core::{Log, NewJob, Payload, Status, Store, Sysid, Timestamp, TypeKey};
@@ -55,9 +55,8 @@ async fn measure(path: PathBuf, waiting: usize, durability: Durability) {
     }));
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(options).expect("a new store"));
     let now = SystemClock.now();
-    let until = now + Duration::from_secs(3600);
-    let reserve = SysidReserve { wanted: None, now, until };
-    let boot = store.sysid_reserve(reserve).await.expect("a sysid").boot;
+    let reserve = SysidReserve { wanted: None, now, lease: Duration::from_secs(3600) };
+    let grant = store.sysid_reserve(reserve).await.expect("a sysid");
     let keys: Vec<TypeKey> = (0..TYPES)
         .map(|number| TypeKey::new("acme", &format!("type-{number}")).expect("a good name"))
         .collect();
@@ -78,7 +77,7 @@ async fn measure(path: PathBuf, waiting: usize, durability: Durability) {
     let callers: Vec<_> = (0..CALLERS)
         .map(|caller| {
             let (store, keys) = (store.clone(), keys.clone());
-            tokio::spawn(async move { cycles(&*store, caller, boot, &keys, durability).await })
+            tokio::spawn(async move { cycles(&*store, caller, grant, &keys, durability).await })
         })
         .collect();
     let mut settled = 0;
@@ -99,7 +98,7 @@ async fn measure(path: PathBuf, waiting: usize, durability: Durability) {
 async fn cycles(
     store: &dyn Store,
     caller: usize,
-    boot: Boot,
+    grant: SysidGrant,
     keys: &[TypeKey],
     durability: Durability,
 ) -> usize {
@@ -111,9 +110,9 @@ async fn cycles(
         insert(store, jobs, Durability::Relaxed).await;
         let now = SystemClock.now();
         let pick = Pick { key: key.clone(), limit: BATCH as u32, floor: None };
-        let owner = sysid(2 + caller as u16);
-        let until = now + Duration::from_secs(10);
-        let claim = Claim { picks: vec![pick], owner, boot, now, until };
+        let token = grant.boot.token((round * CALLERS + caller) as i64);
+        let (owner, hold) = (grant.sysid, Hold::Beat(grant.boot));
+        let claim = Claim { picks: vec![pick], owner, token, hold, now };
         let claimed = store.job_claim(claim).await.expect("a claim");
         let settlements: Vec<_> = claimed.iter().map(|claimed| done(claimed, now)).collect();
         settled += store.job_settle(settlements, durability).await.expect("settled").len();

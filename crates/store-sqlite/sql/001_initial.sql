@@ -137,17 +137,19 @@ CREATE TABLE deferred (
     PRIMARY KEY (run_at, id)
 ) WITHOUT ROWID;
 
--- What runs.
+-- What runs. `expires_at` is NULL while a lease lasts as long as its owner's number, so that a
+-- daemon's beat is one write however much it runs.
 CREATE TABLE lease (
     id         INTEGER PRIMARY KEY,
     type_id    INTEGER NOT NULL,
     owner      INTEGER NOT NULL,
     token      INTEGER NOT NULL,
-    expires_at INTEGER NOT NULL,
+    expires_at INTEGER,
     attempt    INTEGER NOT NULL,
     started_at INTEGER NOT NULL
 );
-CREATE INDEX lease_expiry ON lease (expires_at);
+CREATE INDEX lease_expiry ON lease (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX lease_on_beat ON lease (owner, id) WHERE expires_at IS NULL;
 
 -- Keys of jobs that have not ended.
 CREATE TABLE unique_key (
@@ -234,7 +236,8 @@ SELECT j.id,
        j.timeout_ms,
        l.owner,
        coalesce(l.token, j.token) AS token,
-       l.expires_at AS lease_expires_at,
+       coalesce(l.expires_at, s.expires_at) AS lease_expires_at,
+       l.expires_at IS NULL AS lease_on_beat,
        j.last_code,
        j.last_status,
        j.unique_key,
@@ -245,4 +248,5 @@ SELECT j.id,
        j.parent_id
   FROM job j
   JOIN type t ON t.id = j.type_id
-  LEFT JOIN lease l ON l.id = j.id;
+  LEFT JOIN lease l ON l.id = j.id
+  LEFT JOIN sysid s ON s.sysid = l.owner AND l.expires_at IS NULL;

@@ -6,14 +6,15 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 use windlass_core::job::Token;
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::state::{self, Event};
-use windlass_core::store::{Claim, Claimed, LeaseRef, Pick};
+use windlass_core::store::{Claim, Claimed, Hold, LeaseRef, Pick, Renew};
 use windlass_core::time::Timestamp;
-use windlass_core::{HandlerId, Job, Lease, Payload, Priority, State};
+use windlass_core::{HandlerId, Job, JobId, Lease, Payload, Priority, State, Sysid};
 
 use crate::error::{Failure, Result};
 use crate::extra;
 use crate::queue::{self, Place};
 use crate::row::{self, part};
+use crate::sysid;
 use crate::tx::{Counter, Tx};
 
 /// `?2` is the smallest rank that is looked at: 0, or that of the floor. The reader stops when it
@@ -35,9 +36,18 @@ pub(crate) const JOB: &str = "
 pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Vec<Claimed>> {
     queue::promote_all(tx, claim.now)?;
     let conn = tx.conn;
+    let (owner, token) = (claim.owner, claim.token);
+    let lease = match claim.hold {
+        Hold::For(hold) => Lease { owner, token, expires_at: claim.now + hold, on_beat: false },
+        Hold::Beat(boot) => {
+            let expires_at = sysid::beat_until(conn, owner, boot)?;
+            Lease { owner, token, expires_at, on_beat: true }
+        }
+    };
     let mut starter = Starter {
         conn,
-        claim,
+        lease,
+        now: claim.now,
         job: conn.prepare_cached(JOB)?,
         add_lease: conn.prepare_cached(ADD_LEASE)?,
     };
@@ -59,17 +69,14 @@ pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Vec<Claimed>> 
 }
 
 /// Prolongs leases; answers with those that are lost.
-pub(crate) fn job_renew(
-    tx: &mut Tx<'_>,
-    leases: &[LeaseRef],
-    until: Timestamp,
-) -> Result<Vec<LeaseRef>> {
+pub(crate) fn job_renew(tx: &mut Tx<'_>, by: &Renew) -> Result<Vec<LeaseRef>> {
+    let expires_at = (by.now + by.hold).ms();
     let renew = "UPDATE lease SET expires_at = ?2 WHERE id = ?1";
     let mut renew = tx.conn.prepare_cached(renew)?;
     let mut lost = Vec::new();
-    for lease in leases {
+    for lease in &by.leases {
         if held(tx, lease)? {
-            renew.execute([lease.id.get(), until.ms()])?;
+            renew.execute([lease.id.get(), expires_at])?;
         } else {
             lost.push(lease.clone());
         }
@@ -164,7 +171,8 @@ fn take_from(
 /// Turns ids that were taken into claimed jobs.
 struct Starter<'a> {
     conn: &'a Connection,
-    claim: &'a Claim,
+    lease: Lease,
+    now: Timestamp,
     job: CachedStatement<'a>,
     add_lease: CachedStatement<'a>,
 }
@@ -177,11 +185,9 @@ impl Starter<'_> {
         pick: &Pick,
         handler: Option<HandlerId>,
     ) -> Result<Claimed> {
-        let claim = self.claim;
         let mut rows = self.job.query([id])?;
         let missing = || Failure::corrupt(format!("job {id} is ready but not there"));
         let row = rows.next()?.ok_or_else(missing)?;
-        let token = Token::next(claim.boot, row.get::<_, Option<i64>>(7)?.map(Token));
         let state = state::next(State::Queued, Event::Claim).expect("what is ready is queued");
         let parts: i64 = row.get(13)?;
         let mut extra = extra::of_parts(parts, state);
@@ -197,11 +203,11 @@ impl Starter<'_> {
             due_at: Timestamp(row.get(2)?),
             attempt: row.get::<_, u32>(3)? + 1,
             created_at: Timestamp(row.get(4)?),
-            started_at: Some(claim.now),
+            started_at: Some(self.now),
             finished_at: None,
             expires_at: row::time(row, 5)?,
             timeout: row::timeout(row, 6)?,
-            lease: Some(Lease { owner: claim.owner, token, expires_at: claim.until }),
+            lease: Some(self.lease),
             last: row::ended(row.get(8)?, row.get(9)?)?,
             unique: row.get(10)?,
             then: row::type_name(row, 11)?,
@@ -212,15 +218,7 @@ impl Starter<'_> {
             progress: None,
         };
         let payload = payload(self.conn, id, row, 12)?;
-        self.add_lease.execute(params![
-            id,
-            type_id,
-            claim.owner.get(),
-            token.0,
-            claim.until.ms(),
-            job.attempt,
-            claim.now.ms(),
-        ])?;
+        put_lease(&mut self.add_lease, (id, type_id), &self.lease, job.attempt, self.now)?;
         Ok(Claimed { job, payload, handler })
     }
 }
@@ -234,11 +232,44 @@ pub(crate) fn add_lease(
     attempt: u32,
     started_at: Timestamp,
 ) -> Result<()> {
-    let Lease { owner, token, expires_at } = lease;
-    let (owner, expires_at) = (owner.get(), expires_at.ms());
-    let values = params![id, type_id, owner, token.0, expires_at, attempt, started_at.ms()];
-    conn.prepare_cached(ADD_LEASE)?.execute(values)?;
+    put_lease(&mut conn.prepare_cached(ADD_LEASE)?, (id, type_id), lease, attempt, started_at)
+}
+
+fn put_lease(
+    add_lease: &mut CachedStatement<'_>,
+    (id, type_id): (i64, i64),
+    lease: &Lease,
+    attempt: u32,
+    started_at: Timestamp,
+) -> Result<()> {
+    let Lease { owner, token, expires_at, on_beat } = lease;
+    let expires_at = (!on_beat).then_some(expires_at.ms());
+    let values = params![id, type_id, owner.get(), token.0, expires_at, attempt, started_at.ms()];
+    add_lease.execute(values)?;
     Ok(())
+}
+
+pub(crate) const LEASES_ON_BEAT: &str = "
+    SELECT l.id, t.tenant, t.name, l.token FROM lease l JOIN type t ON t.id = l.type_id
+     WHERE l.owner = ?1 AND l.expires_at IS NULL AND l.id > ?2 ORDER BY l.id LIMIT ?3";
+
+/// The leases that last as long as this number, behind a job.
+pub(crate) fn mine(
+    conn: &Connection,
+    owner: Sysid,
+    after: Option<JobId>,
+    limit: usize,
+) -> Result<Vec<LeaseRef>> {
+    let mut find = conn.prepare_cached(LEASES_ON_BEAT)?;
+    let after = after.map_or(0, JobId::get);
+    let mut rows = find.query(params![owner.get(), after, limit.min(BATCH_JOBS_MAX) as i64])?;
+    let mut mine = Vec::new();
+    while let Some(row) = rows.next()? {
+        let key = row::type_key(row.get_ref(1)?.as_str(), row.get_ref(2)?.as_str())?;
+        let (tenant, token) = (key.tenant, Token(row.get(3)?));
+        mine.push(LeaseRef { tenant, id: row::job_id(row.get(0)?)?, token });
+    }
+    Ok(mine)
 }
 
 /// The payload of a job, from the columns `payload_bytes, parts, payload` that begin at `from`.

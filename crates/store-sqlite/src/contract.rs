@@ -12,7 +12,7 @@ use windlass_core::outcome::Json;
 use windlass_core::store::{
     AttemptLog, Capabilities, Changed, Changes, Claim, Claimed, Claims, Daemons, Decides,
     Durability, EndRequest, Error, GiveUp, Handlers, IdempotencyRecord, Insert, Inserted, Inserts,
-    JournalId, LeaseRef, List, Page, Piece, Reads, Requeue, Settled, Settlement, Settles,
+    JournalId, LeaseRef, List, Page, Piece, Reads, Renew, Requeue, Settled, Settlement, Settles,
     SqlAnswer, SqlAsk, SqlStore, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, Waiting,
 };
 use windlass_core::time::Timestamp;
@@ -39,7 +39,13 @@ impl Daemons for SqliteStore {
     }
 
     async fn sysid_renew(&self, renew: SysidRenew) -> Result<(), Error> {
+        self.hear(renew.now);
         self.writer.write(RELAXED, 1, move |tx| sysid::renew(tx, &renew)).await
+    }
+
+    async fn boot_next(&self, now: Timestamp) -> Result<Boot, Error> {
+        self.hear(now);
+        self.writer.write(SYNCED, 1, move |tx| sysid::boot_next(tx, now)).await
     }
 
     async fn sysid_release(&self, sysid: Sysid, boot: Boot) -> Result<(), Error> {
@@ -104,13 +110,19 @@ impl Claims for SqliteStore {
         self.writer.write(RELAXED, jobs, move |tx| claim::job_claim(tx, &claim)).await
     }
 
-    async fn job_renew(
+    async fn job_renew(&self, renew: Renew) -> Result<Vec<LeaseRef>, Error> {
+        self.hear(renew.now);
+        let jobs = renew.leases.len();
+        self.writer.write(RELAXED, jobs, move |tx| claim::job_renew(tx, &renew)).await
+    }
+
+    async fn lease_mine(
         &self,
-        leases: Vec<LeaseRef>,
-        until: Timestamp,
+        owner: Sysid,
+        after: Option<JobId>,
+        limit: usize,
     ) -> Result<Vec<LeaseRef>, Error> {
-        let jobs = leases.len();
-        self.writer.write(RELAXED, jobs, move |tx| claim::job_renew(tx, &leases, until)).await
+        self.readers.read(move |conn| claim::mine(conn, owner, after, limit)).await
     }
 
     async fn lease_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<Job>, Error> {

@@ -112,7 +112,7 @@ fn in_the_way(tx: &mut Tx<'_>, tenant: &Tenant, only: &Only) -> Result<Option<St
 
 /// The job with its payload.
 pub(crate) fn whole(conn: &Connection, stored: &Stored) -> Result<Whole> {
-    let Stored { job, type_id, token, .. } = stored;
+    let Stored { job, type_id, .. } = stored;
     let find = "SELECT payload_bytes, parts, payload FROM job WHERE id = ?1";
     let mut find = conn.prepare_cached(find)?;
     let mut rows = find.query([job.id.get()])?;
@@ -120,7 +120,7 @@ pub(crate) fn whole(conn: &Connection, stored: &Stored) -> Result<Whole> {
     let payload = claim::payload(conn, job.id.get(), rows.next()?.ok_or_else(missing)?, 0)?;
     let payload = in_one(conn, job.id, payload)?;
     let retention = type_row::settings_of(conn, *type_id)?.retention;
-    Ok(Whole { job: job.clone(), payload, token: *token, retention })
+    Ok(Whole { job: job.clone(), payload, retention })
 }
 
 /// Brings a payload together that lies in pieces, unless it is too large for that.

@@ -69,6 +69,9 @@ fn housekeeping_walks_indexes_of_what_is_due_to_go() {
     check(housekeeping::QUEUED_OLDEST, "job_by_type (type_id=? AND state=? AND id>?)");
     check(housekeeping::OUTDATED, "job_purge");
     check(read::LEASES_EXPIRED, "lease_expiry");
+    check(read::NEXT_HOLDER, "lease_on_beat (owner>?)");
+    check(read::HELD, "lease_on_beat (owner=?)");
+    check(claim::LEASES_ON_BEAT, "lease_on_beat (owner=? AND id>?)");
 }
 
 #[test]

@@ -87,12 +87,31 @@ pub(crate) fn payload_piece(conn: &Connection, id: JobId, index: u32) -> Result<
 }
 
 pub(crate) const LEASES_EXPIRED: &str =
-    "SELECT id FROM lease WHERE expires_at <= ?1 ORDER BY expires_at, id LIMIT ?2";
+    "SELECT expires_at, id FROM lease WHERE expires_at <= ?1 ORDER BY expires_at, id LIMIT ?2";
+/// The next daemon that holds leases on its beat, and how long its number lasts.
+pub(crate) const NEXT_HOLDER: &str = "
+    SELECT l.owner, s.expires_at FROM lease l JOIN sysid s ON s.sysid = l.owner
+     WHERE l.expires_at IS NULL AND l.owner > ?1 ORDER BY l.owner LIMIT 1";
+pub(crate) const HELD: &str =
+    "SELECT id FROM lease WHERE owner = ?1 AND expires_at IS NULL ORDER BY id LIMIT ?2";
 
 pub(crate) fn lease_expired(conn: &Connection, now: Timestamp, limit: usize) -> Result<Vec<Job>> {
-    let limit = limit.min(BATCH_JOBS_MAX) as i64;
+    let limit = limit.min(BATCH_JOBS_MAX);
+    let mut own = conn.prepare_cached(LEASES_EXPIRED)?;
+    let own = own.query_map([now.ms(), limit as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let mut expired = own.collect::<rusqlite::Result<Vec<(i64, i64)>>>()?;
+    let (mut next, mut last) = (conn.prepare_cached(NEXT_HOLDER)?, 0);
+    let columns = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    while let Some((owner, until)) = next.query_row([last], columns).optional()? {
+        last = owner;
+        if until <= now.ms() {
+            let held = change::ids(conn, HELD, [owner, limit as i64])?;
+            expired.extend(held.into_iter().map(|id| (until, id)));
+        }
+    }
+    expired.sort_unstable();
     let mut jobs = Vec::new();
-    for id in change::ids(conn, LEASES_EXPIRED, [now.ms(), limit])? {
+    for (_, id) in expired.into_iter().take(limit) {
         jobs.extend(row::find(conn, id)?.map(|stored| stored.job));
     }
     Ok(jobs)

@@ -60,8 +60,8 @@ macro_rules! job_now_columns {
 
 job_now_columns! {
     id, type_id, tenant, name, state, priority, run_at, due_at, attempt, created_at, started_at,
-    finished_at, expires_at, timeout_ms, owner, token, lease_expires_at, last_code, last_status,
-    unique_key, then_name, parent_id, parts, payload_bytes,
+    finished_at, expires_at, timeout_ms, owner, token, lease_expires_at, lease_on_beat, last_code,
+    last_status, unique_key, then_name, parent_id, parts, payload_bytes,
 }
 
 /// The job, whoever owns it.
@@ -102,6 +102,7 @@ fn stored(row: &Row<'_>) -> Result<Stored> {
             owner: sysid(owner)?,
             token: token.ok_or_else(|| Failure::corrupt(format!("job {id} runs untokened")))?,
             expires_at: Timestamp(row.get(C::lease_expires_at as usize)?),
+            on_beat: row.get(C::lease_on_beat as usize)?,
         }),
     };
     let (state, parts) = (state(row.get(C::state as usize)?)?, row.get(C::parts as usize)?);

@@ -20,6 +20,7 @@ use crate::family;
 use crate::insert;
 use crate::queue::{self, Place};
 use crate::row::{self, part};
+use crate::sysid;
 use crate::tx::{Counter, Tx};
 
 const LEASED: &str = "
@@ -44,7 +45,8 @@ const QUEUE_AGAIN: &str = "
 struct Leased {
     type_id: i64,
     token: Token,
-    expires_at: Timestamp,
+    /// `None` on its owner's beat.
+    expires_at: Option<Timestamp>,
     attempt: u32,
     started_at: Timestamp,
     rank: i64,
@@ -79,7 +81,10 @@ fn settle_one(
 ) -> Result<Settled> {
     let id = settlement.lease.id.get();
     let Some(mut leased) = find_leased(leased, id)? else { return Ok(Settled::Stale) };
-    let broken_too_early = settlement.only_if_expired_at.is_some_and(|at| leased.expires_at > at);
+    let broken_too_early = match settlement.only_if_expired_at {
+        None => false,
+        Some(at) => leased.expires_at.map_or_else(|| sysid::lease_until(tx.conn, id), Ok)? > at,
+    };
     if leased.token != settlement.lease.token
         || broken_too_early
         || tx.types.key(tx.conn, leased.type_id)?.tenant != settlement.lease.tenant
@@ -148,7 +153,7 @@ fn find_leased(leased: &mut CachedStatement<'_>, id: i64) -> Result<Option<Lease
     Ok(Some(Leased {
         type_id: row.get(0)?,
         token: Token(row.get(1)?),
-        expires_at: Timestamp(row.get(2)?),
+        expires_at: row::time(row, 2)?,
         attempt: row.get(3)?,
         started_at: Timestamp(row.get(4)?),
         rank: row::rank(row::priority(row.get(5)?)?, parts),

@@ -20,13 +20,21 @@ pub(crate) fn reserve(tx: &mut Tx<'_>, reserve: &SysidReserve) -> Result<SysidGr
         None => freest(conn, reserve.now)?
             .ok_or_else(|| conflict(format!("all {SYSID_MAX} sysids of this store are taken")))?,
     };
-    let count = "UPDATE meta SET value = value + 1 WHERE name = 'boot' RETURNING value";
-    let boot = Boot(conn.prepare_cached(count)?.query_row([], |row| row.get(0))?);
+    let boot = boot_next(tx, reserve.now)?;
+    // The last owner's leases have run out with it, and stay so.
+    let end = "
+        UPDATE lease SET expires_at = (SELECT expires_at FROM sysid WHERE sysid = ?1)
+         WHERE owner = ?1 AND expires_at IS NULL";
+    conn.prepare_cached(end)?.execute([sysid.get()])?;
     let take = "
         INSERT INTO sysid (sysid, boot, expires_at, released) VALUES (?1, ?2, ?3, 0)
         ON CONFLICT (sysid) DO UPDATE
            SET boot = excluded.boot, expires_at = excluded.expires_at, released = 0";
-    conn.prepare_cached(take)?.execute(params![sysid.get(), boot.0, reserve.until.ms()])?;
+    conn.prepare_cached(take)?.execute(params![
+        sysid.get(),
+        boot.0,
+        (reserve.now + reserve.lease).ms()
+    ])?;
     Ok(SysidGrant { sysid, boot })
 }
 
@@ -38,11 +46,34 @@ pub(crate) fn renew(tx: &mut Tx<'_>, renew: &SysidRenew) -> Result<()> {
                id_newest = nullif(max(coalesce(id_newest, 0), coalesce(?4, 0)), 0)
          WHERE sysid = ?1 AND boot = ?2";
     let id_newest = renew.id_newest.map(JobId::get);
-    let values = params![sysid.get(), boot.0, renew.until.ms(), id_newest];
+    let values = params![sysid.get(), boot.0, (renew.now + renew.lease).ms(), id_newest];
     match tx.conn.prepare_cached(prolong)?.execute(values)? {
-        0 => Err(conflict(format!("sysid {sysid} is another daemon's now"))),
+        0 => Err(not_yours(sysid)),
         _ => Ok(()),
     }
+}
+
+pub(crate) fn boot_next(tx: &mut Tx<'_>, now: Timestamp) -> Result<Boot> {
+    let last = "SELECT value FROM meta WHERE name = 'boot'";
+    let last = Boot(tx.conn.prepare_cached(last)?.query_row([], |row| row.get(0))?);
+    let boot = Boot::after(last, now);
+    let note = "UPDATE meta SET value = ?1 WHERE name = 'boot'";
+    tx.conn.prepare_cached(note)?.execute([boot.0])?;
+    Ok(boot)
+}
+
+/// How long leases on the beat of this number last, if it is that boot's.
+pub(crate) fn beat_until(conn: &Connection, sysid: Sysid, boot: Boot) -> Result<Timestamp> {
+    let find = "SELECT expires_at FROM sysid WHERE sysid = ?1 AND boot = ?2";
+    let until =
+        conn.prepare_cached(find)?.query_row(params![sysid.get(), boot.0], |row| row.get(0));
+    until.optional()?.map(Timestamp).ok_or_else(|| not_yours(sysid))
+}
+
+/// How long the lease of this job lasts, which is on its owner's beat.
+pub(crate) fn lease_until(conn: &Connection, id: i64) -> Result<Timestamp> {
+    let find = "SELECT s.expires_at FROM lease l JOIN sysid s ON s.sysid = l.owner WHERE l.id = ?1";
+    Ok(Timestamp(conn.prepare_cached(find)?.query_row([id], |row| row.get(0))?))
 }
 
 /// `heard` is the newest time that a caller has named, and so about now.
@@ -94,6 +125,10 @@ fn freest(conn: &Connection, now: Timestamp) -> Result<Option<Sysid>> {
     let mut oldest = conn.prepare_cached(oldest)?;
     let number = oldest.query_row([now.ms()], |row| row.get(0)).optional()?;
     number.map(row::sysid).transpose()
+}
+
+fn not_yours(sysid: Sysid) -> Failure {
+    conflict(format!("sysid {sysid} is another daemon's now"))
 }
 
 fn conflict(message: String) -> Failure {

@@ -139,9 +139,9 @@ async fn s0_19_twenty_daemons_that_start_at_once_have_twenty_sysids() {
     let mut grants = Vec::new();
     for daemon in daemons {
         let store = daemon.await.unwrap();
-        let until = NOW + Duration::from_secs(10);
+        let lease = Duration::from_secs(10);
         grants.push(tokio::spawn(async move {
-            store.sysid_reserve(SysidReserve { wanted: None, now: NOW, until }).await.unwrap()
+            store.sysid_reserve(SysidReserve { wanted: None, now: NOW, lease }).await.unwrap()
         }));
     }
     let mut taken = Vec::new();

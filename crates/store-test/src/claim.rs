@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use windlass_core::job::{Boot, Token};
-use windlass_core::store::{Claim, Pick};
+use windlass_core::job::Token;
+use windlass_core::store::{Claim, Hold, Pick, Settled};
 use windlass_core::{Job, Lease, NewJob, State, TypeKey};
 
 use crate::Harness;
 use crate::fixture::{
-    FAILED, FINISHED, LEASE, NOW, Subject, acme, after, again, claim_of, claimed_numbers, globex,
+    FAILED, FINISHED, LEASE, NOW, Subject, acme, after, claim_of, claimed_numbers, globex,
     handler_spec, id, job, job_of, key, pick, priority, queued, release, settlement, sysid,
 };
 
@@ -18,18 +18,22 @@ pub async fn s0_13_a_claimed_job_has_an_owner_and_a_time_out(harness: &dyn Harne
     let claim = Claim {
         picks: vec![pick("t", 10)],
         owner: sysid(4095),
-        boot: Boot(3),
+        token: Token(3),
+        hold: Hold::For(LEASE),
         now: after(2),
-        until: after(12),
     };
     let claimed = store.job_claim(claim).await.unwrap();
 
-    let token = Token::next(Boot(3), None);
     let running = Job {
         state: State::Running,
         attempt: 1,
         started_at: Some(after(2)),
-        lease: Some(Lease { owner: sysid(4095), token, expires_at: after(12) }),
+        lease: Some(Lease {
+            owner: sysid(4095),
+            token: Token(3),
+            expires_at: after(12),
+            on_beat: false,
+        }),
         ..queued(&job(1))
     };
     assert_eq!(claimed.len(), 1);
@@ -171,37 +175,19 @@ pub async fn a_floor_skips_what_is_not_due(harness: &dyn Harness) {
     assert_eq!(claimed_numbers(&claimed), [2, 3]);
 }
 
-pub async fn tokens_grow_from_claim_to_claim(harness: &dyn Harness) {
+pub async fn every_claim_has_the_token_that_its_caller_brought(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    store.add([job(1)]).await;
-    let mut last: Option<Token> = None;
-    for attempt in 1..=4 {
-        let now = after(attempt * 10);
-        let claimed = store.claim_one("t", now).await;
-        let token = claimed.job.lease.expect("a lease").token;
-        assert_eq!(token, Token::next(Boot(1), last));
-        assert_eq!(claimed.job.started_at, Some(now));
-        last = Some(token);
-        let verdict = if attempt % 2 == 0 { again(now) } else { release(now) };
-        store.settle(settlement(&claimed, verdict)).await;
+    store.add([job(1), job(2)]).await;
+    let by = |token| Claim { token, ..claim_of(vec![pick("t", 2)], NOW) };
+    // Smaller than the last one, too: which claim is the newest is known by equality alone.
+    for number in [900, 30, 7_000_000_000_000_000] {
+        let claimed = store.job_claim(by(Token(number))).await.unwrap();
+        assert_eq!(claimed.len(), 2);
+        for claimed in claimed {
+            assert_eq!(claimed.job.lease.expect("a lease").token, Token(number));
+            assert_eq!(store.settle(settlement(&claimed, release(NOW))).await, Settled::Done);
+        }
     }
-    // Neither an ending nor a new life takes the token back.
-    store.cancel(1, after(60)).await;
-    store.rerun(1, after(60)).await;
-    let claimed = store.claim_one("t", after(60)).await;
-    assert_eq!(claimed.job.lease.expect("a lease").token, Token::next(Boot(1), last));
-}
-
-pub async fn tokens_grow_beyond_an_older_boot(harness: &dyn Harness) {
-    let store = Subject::fresh(harness).await;
-    store.add([job(1)]).await;
-    let by = |boot| Claim { boot: Boot(boot), ..claim_of(vec![pick("t", 1)], NOW) };
-    let newer = store.job_claim(by(9)).await.unwrap().remove(0);
-    store.settle(settlement(&newer, release(NOW))).await;
-    let older = store.job_claim(by(2)).await.unwrap().remove(0);
-    let token = |claimed: &windlass_core::store::Claimed| claimed.job.lease.expect("a lease").token;
-    assert_eq!(token(&older), Token::next(Boot(2), Some(token(&newer))));
-    assert!(token(&older) > token(&newer));
 }
 
 pub async fn the_handler_in_force_comes_along(harness: &dyn Harness) {

@@ -11,7 +11,8 @@ use windlass_core::{JobId, NewJob};
 
 use crate::Harness;
 use crate::fixture::{
-    FINISHED, NOW, Subject, after, claim_of, id, job, job_of, pick, release, settlement, sysid,
+    FINISHED, LEASE, NOW, Subject, after, claim_of, id, job, job_of, pick, release, settlement,
+    sysid,
 };
 
 const TAKERS: u16 = 8;
@@ -79,7 +80,7 @@ pub async fn s0_19_twenty_daemons_at_once_get_twenty_numbers(harness: &dyn Harne
     let store = Subject::fresh(harness).await;
     let grants: Vec<SysidGrant> = at_once(20, |_| {
         let store = store.clone();
-        let reserve = SysidReserve { wanted: None, now: NOW, until: after(10) };
+        let reserve = SysidReserve { wanted: None, now: NOW, lease: LEASE };
         async move { store.sysid_reserve(reserve).await.unwrap() }
     })
     .await;
@@ -92,7 +93,7 @@ pub async fn s0_19_one_of_many_gets_the_number_they_all_want(harness: &dyn Harne
     let store = Subject::fresh(harness).await;
     let answers = at_once(TAKERS, |_| {
         let store = store.clone();
-        let reserve = SysidReserve { wanted: Some(sysid(7)), now: NOW, until: after(10) };
+        let reserve = SysidReserve { wanted: Some(sysid(7)), now: NOW, lease: LEASE };
         async move { store.sysid_reserve(reserve).await.is_ok() }
     })
     .await;

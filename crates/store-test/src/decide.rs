@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use windlass_core::edit::{ChildMove, Children, Decision, Edit, Only, Put, Which};
 use windlass_core::handler::TypeSettings;
-use windlass_core::job::{Ended, Progress, Token};
+use windlass_core::job::{Ended, Progress};
 use windlass_core::limit::{PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PIECE_BYTES};
 use windlass_core::store::{Inserted, Settled, Settlement, TypeStats};
 use windlass_core::{Extra, Job, Json, NewJob, Payload, State, Status, TypeKey, TypeName};
@@ -27,7 +27,7 @@ pub async fn a_decision_sees_a_job_with_its_family(harness: &dyn Harness) {
     let seen = store.seen(Which::Job(id(2))).await;
     let whole = seen.job.unwrap();
     assert_eq!((whole.job, whole.payload), (store.get(2).await, child(2, 1).payload));
-    assert_eq!((whole.token, whole.retention), (None, None));
+    assert_eq!(whole.retention, None);
     assert_eq!(seen.parent.unwrap().job, store.get(1).await);
     assert_eq!(seen.children, Children::default());
     let ended = Children { failed: true, finished: true, ..Children::default() };
@@ -42,14 +42,16 @@ pub async fn a_decision_sees_a_job_with_its_family(harness: &dyn Harness) {
     assert_eq!((seen.job, seen.parent.unwrap().job.id), (None, id(1)));
 }
 
-pub async fn a_decision_sees_the_newest_token_and_how_long_jobs_are_kept(harness: &dyn Harness) {
+pub async fn a_decision_sees_the_lease_and_how_long_jobs_are_kept(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let retention = Some(Duration::from_secs(5));
     let settings = TypeSettings { retention, ..TypeSettings::default() };
     store.type_settings_put(&key("t"), settings).await.unwrap();
-    let claimed = store.ran(job(1), FINISHED).await;
+    store.add([job(1)]).await;
+    let claimed = store.claim_one("t", NOW).await;
     let whole = store.whole(1).await;
-    assert_eq!((whole.token, whole.retention), (Some(lease_ref(&claimed).token), retention));
+    assert_eq!(whole.job.lease, claimed.job.lease);
+    assert_eq!(whole.retention, retention);
 }
 
 pub async fn a_decision_sees_only_jobs_of_its_tenant(harness: &dyn Harness) {
@@ -207,7 +209,7 @@ pub async fn a_lease_that_was_put_is_a_lease(harness: &dyn Harness) {
     assert_eq!(decided.moved.stopped, [id(1)]);
     assert_eq!(store.settle(settlement(&claimed, FINISHED)).await, Settled::Stale);
     let claimed = windlass_core::store::Claimed { job: job.clone(), ..claimed };
-    assert_eq!(store.job_renew(vec![lease_ref(&claimed)], after(99)).await.unwrap(), []);
+    assert_eq!(store.renew(vec![lease_ref(&claimed)], after(99)).await, []);
     assert_eq!(store.lease_expired(after(99), 9).await.unwrap().len(), 1);
     assert_eq!(store.settle(settlement(&claimed, FINISHED)).await, Settled::Done);
     let ended = store.get(1).await;
@@ -453,5 +455,4 @@ pub async fn what_moved_is_told(harness: &dyn Harness) {
     assert_eq!((moved.touched, moved.stopped.len()), (vec![id(2)], 0), "the same lease");
     let moved = store.alter(2, |job| job.state = State::Queued).await.moved;
     assert_eq!((moved.touched.len(), moved.stopped), (0, vec![id(2)]));
-    assert_eq!(store.whole(2).await.token, Some(Token(running.lease.unwrap().token.0)));
 }

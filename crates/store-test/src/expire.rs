@@ -30,7 +30,7 @@ pub async fn the_oldest_expiry_comes_first(harness: &dyn Harness) {
     store.add((1..=4).map(job)).await;
     let claimed = store.claim("t", 4, NOW).await;
     for (claimed, seconds) in claimed.iter().zip([40, 20, 30, 50]) {
-        store.job_renew(vec![lease_ref(claimed)], after(seconds)).await.unwrap();
+        store.renew(vec![lease_ref(claimed)], after(seconds)).await;
     }
     let at = |limit| store.lease_expired(after(45), limit);
     assert_eq!(numbers(&at(10).await.unwrap()), [2, 3, 1]);
@@ -84,7 +84,7 @@ pub async fn a_lease_renewed_meanwhile_is_not_broken(harness: &dyn Harness) {
     let claimed = store.claim_one("t", NOW).await;
     let at = NOW + LEASE;
     let expired = store.lease_expired(at, 10).await.unwrap().remove(0);
-    store.job_renew(vec![lease_ref(&claimed)], at + LEASE).await.unwrap();
+    store.renew(vec![lease_ref(&claimed)], at + LEASE).await;
     let before = store.get(1).await;
     assert_eq!(store.settle(broken(&expired, at, at)).await, Settled::Stale);
     assert_eq!(store.get(1).await, before);

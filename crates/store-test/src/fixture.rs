@@ -3,18 +3,19 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use windlass_core::handler::{HandlerOptions, HandlerSpec, Lang};
-use windlass_core::job::{Boot, Ended};
+use windlass_core::job::{Boot, Ended, Token};
 use windlass_core::log::{Log, Stream};
 use windlass_core::retry::Verdict;
 use windlass_core::state::Ending;
 use windlass_core::store::{
-    Changed, Claim, Claimed, Durability, EndRequest, GiveUp, Insert, Inserted, JournalId, LeaseRef,
-    List, Overdue, Page, Pick, Settled, Settlement, TypeStats,
+    Changed, Claim, Claimed, Durability, EndRequest, GiveUp, Hold, Insert, Inserted, JournalId,
+    LeaseRef, List, Overdue, Page, Pick, Renew, Settled, Settlement, TypeStats,
 };
 use windlass_core::{
     Job, JobId, NewJob, Payload, Priority, Status, Store, Sysid, Tenant, Timestamp, TypeKey,
@@ -85,9 +86,15 @@ pub(crate) fn pick(name: &str, limit: u32) -> Pick {
     Pick { key: key(name), limit, floor: None }
 }
 
-/// A claim by daemon 7 in boot 1.
+/// A token that no other claim has.
+pub(crate) fn token() -> Token {
+    static CLAIMS: AtomicI64 = AtomicI64::new(1);
+    Boot(1).token(CLAIMS.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A claim by daemon 7 for a worker.
 pub(crate) fn claim_of(picks: Vec<Pick>, now: Timestamp) -> Claim {
-    Claim { picks, owner: sysid(7), boot: Boot(1), now, until: now + LEASE }
+    Claim { picks, owner: sysid(7), token: token(), hold: Hold::For(LEASE), now }
 }
 
 pub(crate) fn lease_ref(claimed: &Claimed) -> LeaseRef {
@@ -212,6 +219,12 @@ impl Subject {
         let mut claimed = self.claim(name, 2, now).await;
         assert_eq!(claimed.len(), 1, "one job of {name} is due");
         claimed.remove(0)
+    }
+
+    /// Renews leases until this time; answers with those that are lost.
+    pub(crate) async fn renew(&self, leases: Vec<LeaseRef>, until: Timestamp) -> Vec<LeaseRef> {
+        let renew = Renew { leases, now: NOW, hold: until.since(NOW) };
+        self.job_renew(renew).await.unwrap()
     }
 
     pub(crate) async fn settle(&self, settlement: Settlement) -> Settled {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use windlass_core::edit::{
     Ask, Decided, Decision, Edit, Names, Put, Seen, Take, Taking, Took, Which, Whole,
 };
-use windlass_core::job::{Boot, Token};
+use windlass_core::job::Token;
 use windlass_core::store::{Claimed, Durability, Error};
 use windlass_core::{Extra, Job, Lease, NewJob, State, Timestamp, TypeName};
 
-use crate::fixture::{LEASE, NOW, Subject, acme, id, job_of, sysid};
+use crate::fixture::{LEASE, NOW, Subject, acme, id, job_of, sysid, token};
 
 /// A question about `acme`'s jobs, at `NOW`.
 pub(crate) fn ask(
@@ -42,20 +42,25 @@ pub(crate) fn child(number: i64, parent: i64) -> NewJob {
 
 /// The job under a lease of daemon 7 in boot 1.
 pub(crate) fn leased(whole: &Whole, now: Timestamp) -> Job {
-    let token = Token::next(Boot(1), whole.token);
+    leased_by(token(), whole, now)
+}
+
+pub(crate) fn leased_by(token: Token, whole: &Whole, now: Timestamp) -> Job {
     Job {
         state: State::Running,
         attempt: whole.job.attempt + 1,
         started_at: Some(now),
-        lease: Some(Lease { owner: sysid(7), token, expires_at: now + LEASE }),
+        lease: Some(Lease { owner: sysid(7), token, expires_at: now + LEASE, on_beat: false }),
         ..whole.job.clone()
     }
 }
 
 /// Takes up to `limit` of `acme`'s due jobs with these names under leases.
 pub(crate) fn take(names: Names, limit: u32, now: Timestamp) -> Take {
+    // A decision may be asked more than once, so the token is not its own.
+    let token = token();
     let decide = move |whole: &Whole| {
-        let put = Put { job: leased(whole, now), payload: None, purge_at: None };
+        let put = Put { job: leased_by(token, whole, now), payload: None, purge_at: None };
         Taking { put, give: true }
     };
     Take {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use windlass_core::handler::TypeSettings;
-use windlass_core::job::{Boot, Progress, Token};
+use windlass_core::job::{Boot, Progress};
 use windlass_core::store::{
     Durability, IdempotencyRecord, Insert, Inserted, JournalMark, Piece, Settled, Settlement,
     SysidRenew, SysidReserve,
@@ -61,7 +61,7 @@ pub async fn a_running_job_is_still_its_owners(harness: &dyn Harness) {
     assert_eq!(store.get(1).await.lease, claimed.job.lease);
     assert_eq!(store.get(1).await.progress, Some(progress));
     assert_eq!(store.lease_expired(NOW + LEASE, 10).await.unwrap().len(), 1);
-    assert_eq!(store.job_renew(vec![lease_ref(&claimed)], after(60)).await.unwrap(), []);
+    assert_eq!(store.renew(vec![lease_ref(&claimed)], after(60)).await, []);
     assert_eq!(store.settle(settlement(&claimed, FINISHED)).await, Settled::Done);
 }
 
@@ -138,9 +138,9 @@ pub async fn s0_45_handlers_and_settings_are_still_there(harness: &dyn Harness) 
 
 pub async fn s0_58_numbers_boots_and_marks_are_still_there(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    let reserve = |wanted| SysidReserve { wanted, now: NOW, until: after(10) };
+    let reserve = |wanted| SysidReserve { wanted, now: NOW, lease: LEASE };
     let grant = store.sysid_reserve(reserve(Some(sysid(7)))).await.unwrap();
-    let noting = SysidRenew { grant, until: after(20), id_newest: Some(id(90)) };
+    let noting = SysidRenew { grant, now: after(10), lease: LEASE, id_newest: Some(id(90)) };
     store.sysid_renew(noting).await.unwrap();
     let mark = Some(JournalMark { journal: journal(7), position: id(5) });
     let record = IdempotencyRecord {
@@ -162,12 +162,9 @@ pub async fn s0_58_numbers_boots_and_marks_are_still_there(harness: &dyn Harness
     assert_eq!(store.idempotency_get(&acme(), "k", NOW).await.unwrap(), Some(record));
 }
 
-pub async fn s0_50_tokens_go_on_growing(harness: &dyn Harness) {
+pub async fn s0_50_boot_numbers_go_on_growing(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    store.add([job(1)]).await;
-    let claimed = store.claim_one("t", NOW).await;
-    store.settle(settlement(&claimed, crate::fixture::release(NOW))).await;
+    let before = store.boot_next(NOW).await.unwrap();
     let Some(store) = reopened(harness, store).await else { return };
-    let token = lease_ref(&store.claim_one("t", NOW).await).token;
-    assert_eq!(token, Token::next(Boot(1), Some(lease_ref(&claimed).token)));
+    assert_eq!(store.boot_next(NOW).await.unwrap(), Boot(before.0 + 1));
 }

@@ -16,7 +16,7 @@ pub async fn s0_14_a_renewed_lease_ends_later(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1), job(2)]).await;
     let claimed = store.claim("t", 2, NOW).await;
-    let lost = store.job_renew(vec![lease_ref(&claimed[0])], after(60)).await.unwrap();
+    let lost = store.renew(vec![lease_ref(&claimed[0])], after(60)).await;
     assert_eq!(lost, []);
 
     let lease = claimed[0].job.lease.map(|lease| Lease { expires_at: after(60), ..lease });
@@ -32,7 +32,7 @@ pub async fn a_lease_that_ran_out_is_renewed_while_nobody_broke_it(harness: &dyn
     let claimed = store.claim_one("t", NOW).await;
     let late = NOW + LEASE * 3;
     assert_eq!(store.lease_expired(late, 10).await.unwrap().len(), 1);
-    assert_eq!(store.job_renew(vec![lease_ref(&claimed)], late + LEASE).await.unwrap(), []);
+    assert_eq!(store.renew(vec![lease_ref(&claimed)], late + LEASE).await, []);
     assert_eq!(store.lease_expired(late, 10).await.unwrap(), []);
 }
 
@@ -49,7 +49,7 @@ pub async fn s0_50_only_the_owner_renews(harness: &dyn Harness) {
     ];
     let mut asked = wrong.to_vec();
     asked.insert(2, right);
-    let mut lost = store.job_renew(asked, after(60)).await.unwrap();
+    let mut lost = store.renew(asked, after(60)).await;
     let order = |lease: &LeaseRef| (lease.tenant.clone(), lease.id, lease.token);
     lost.sort_by_key(order);
     let mut expected = wrong.to_vec();
@@ -64,7 +64,7 @@ pub async fn a_wrong_token_renews_nothing(harness: &dyn Harness) {
     let claimed = store.claim_one("t", NOW).await;
     let right = lease_ref(&claimed);
     let wrong = LeaseRef { token: Token(right.token.0 + 1), ..right };
-    assert_eq!(store.job_renew(vec![wrong.clone()], after(60)).await.unwrap(), [wrong]);
+    assert_eq!(store.renew(vec![wrong.clone()], after(60)).await, [wrong]);
     assert_eq!(store.get(1).await, claimed.job);
 }
 
@@ -76,7 +76,7 @@ pub async fn the_lease_of_a_job_that_does_not_run_is_lost(harness: &dyn Harness)
     store.settle(settlement(&claimed[1], release(after(60)))).await;
     store.cancel(3, NOW).await;
     let leases: Vec<LeaseRef> = claimed.iter().map(lease_ref).collect();
-    let mut lost = store.job_renew(leases.clone(), after(60)).await.unwrap();
+    let mut lost = store.renew(leases.clone(), after(60)).await;
     lost.sort_by_key(|lease| lease.id);
     assert_eq!(lost, leases[..3]);
     assert_eq!(store.get(1).await.lease, None);
@@ -91,7 +91,7 @@ pub async fn the_lease_before_the_present_one_is_lost(harness: &dyn Harness) {
     store.settle(settlement(&before, release(NOW))).await;
     let present = store.job_claim(claim_of(vec![pick("t", 1)], after(1))).await.unwrap().remove(0);
     let stale = lease_ref(&before);
-    assert_eq!(store.job_renew(vec![stale.clone()], after(60)).await.unwrap(), [stale]);
+    assert_eq!(store.renew(vec![stale.clone()], after(60)).await, [stale]);
     assert_eq!(store.get(1).await, present.job);
 }
 
@@ -101,9 +101,9 @@ pub async fn many_leases_are_renewed_at_once(harness: &dyn Harness) {
     let claimed = store.claim("t", 500, NOW).await;
     let until = NOW + LEASE + Duration::from_millis(1);
     let leases = claimed.iter().map(lease_ref).collect();
-    assert_eq!(store.job_renew(leases, until).await.unwrap(), []);
+    assert_eq!(store.renew(leases, until).await, []);
     assert_eq!(store.lease_expired(NOW + LEASE, 1000).await.unwrap(), []);
     assert_eq!(store.lease_expired(until, 1000).await.unwrap().len(), 500);
-    assert_eq!(store.job_renew(Vec::new(), until).await.unwrap(), []);
+    assert_eq!(store.renew(Vec::new(), until).await, []);
     assert_eq!(store.job_get(&acme(), id(500)).await.unwrap().unwrap().attempt, 1);
 }

@@ -1,6 +1,6 @@
 //! Verdicts on running jobs: finish and retry; and nothing for those who do not own them.
 
-use windlass_core::job::{Boot, Ended, Token};
+use windlass_core::job::{Ended, Token};
 use windlass_core::retry::Verdict;
 use windlass_core::state::Ending;
 use windlass_core::store::{Claim, Durability, LeaseRef, List, Settled, Settlement};
@@ -9,7 +9,7 @@ use windlass_core::{Code, Job, NewJob, State, Status};
 use crate::Harness;
 use crate::fixture::{
     FAILED, FINISHED, LEASE, NOW, Subject, acme, after, again, claim_of, everything_of, id, job,
-    lease_ref, numbers, pick, queued, release, said, settlement, sysid,
+    lease_ref, numbers, pick, queued, release, said, settlement, sysid, token,
 };
 
 pub async fn s0_16_a_finished_job_is_kept_with_its_true_finish_time_and_never_runs_again(
@@ -166,7 +166,7 @@ pub async fn an_unknown_job_is_stale(harness: &dyn Harness) {
     store.add([job(1), NewJob { run_at: after(60), ..job(2) }]).await;
     let claimed = store.claim_one("t", NOW).await;
     for number in [2, 3] {
-        let token = Token::next(Boot(1), None);
+        let token = token();
         let lease = LeaseRef { tenant: acme(), id: id(number), token };
         let unknown = Settlement { lease, ..settlement(&claimed, FINISHED) };
         assert_eq!(store.settle(unknown).await, Settled::Stale);

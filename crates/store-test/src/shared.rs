@@ -12,8 +12,8 @@ use windlass_core::store::{
 
 use crate::Harness;
 use crate::fixture::{
-    FINISHED, NOW, Subject, acme, after, claim_of, handler_spec, id, job, journal, key, lease_ref,
-    pick, release, settlement, sysid,
+    FINISHED, LEASE, NOW, Subject, acme, after, claim_of, handler_spec, id, job, journal, key,
+    lease_ref, pick, release, settlement, sysid,
 };
 
 /// Adds that another daemon may miss before it must have heard of one.
@@ -62,7 +62,7 @@ pub async fn handlers_and_settings_are_common(harness: &dyn Harness) {
 
 pub async fn s0_19_numbers_and_boots_are_common(harness: &dyn Harness) {
     let Some((first, second)) = two(harness).await else { return };
-    let reserve = |wanted| SysidReserve { wanted, now: NOW, until: after(10) };
+    let reserve = |wanted| SysidReserve { wanted, now: NOW, lease: LEASE };
     let one = first.sysid_reserve(reserve(Some(sysid(7)))).await.unwrap();
     let taken = second.sysid_reserve(reserve(Some(sysid(7)))).await;
     assert!(matches!(taken, Err(Error::Conflict(_))), "{taken:?}");

@@ -73,10 +73,21 @@ suite! { $
         a_floor_counts_its_own_priority_in
         a_floor_that_nothing_is_under_changes_nothing
         a_floor_skips_what_is_not_due
-        tokens_grow_from_claim_to_claim
-        tokens_grow_beyond_an_older_boot
+        every_claim_has_the_token_that_its_caller_brought
         the_handler_in_force_comes_along
         types_of_the_same_name_are_apart
+    }
+    beat {
+        a_lease_on_the_beat_lasts_as_long_as_its_owners_number
+        a_beat_moves_no_lease_with_an_expiry_of_its_own
+        a_released_number_ends_its_leases
+        a_number_given_to_another_leaves_the_leases_as_they_were
+        a_claim_on_a_foreign_beat_takes_nothing
+        a_lease_on_the_beat_is_broken_only_when_the_number_has_run_out
+        a_renewed_lease_leaves_the_beat
+        a_decision_keeps_a_lease_on_the_beat
+        a_daemon_finds_all_that_it_holds_in_pages
+        what_has_ended_is_not_held
     }
     renew {
         s0_14_a_renewed_lease_ends_later
@@ -259,7 +270,7 @@ suite! { $
     }
     decide {
         a_decision_sees_a_job_with_its_family
-        a_decision_sees_the_newest_token_and_how_long_jobs_are_kept
+        a_decision_sees_the_lease_and_how_long_jobs_are_kept
         a_decision_sees_only_jobs_of_its_tenant
         the_only_one_is_the_oldest_that_counts
         whoever_holds_a_unique_key_is_shown
@@ -371,7 +382,7 @@ suite! { $
         families_mocks_and_texts_are_still_there
         s0_45_handlers_and_settings_are_still_there
         s0_58_numbers_boots_and_marks_are_still_there
-        s0_50_tokens_go_on_growing
+        s0_50_boot_numbers_go_on_growing
     }
     lifecycle {
         it_answers_and_flushes

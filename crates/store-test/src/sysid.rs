@@ -7,14 +7,13 @@ use windlass_core::store::{Error, SysidGrant, SysidRenew, SysidReserve};
 use windlass_core::{Sysid, Timestamp};
 
 use crate::Harness;
-use crate::fixture::{NOW, Subject, after, id, job, sysid};
+use crate::fixture::{LEASE, NOW, Subject, after, id, job, sysid};
 
 /// Reservations that are under way at once when a case takes many.
 const AT_ONCE: usize = 65;
 
 fn reserve(wanted: Option<u16>, now: Timestamp) -> SysidReserve {
-    let until = now + std::time::Duration::from_secs(10);
-    SysidReserve { wanted: wanted.map(sysid), now, until }
+    SysidReserve { wanted: wanted.map(sysid), now, lease: LEASE }
 }
 
 async fn granted(store: &Subject, wanted: Option<u16>, now: Timestamp) -> SysidGrant {
@@ -26,7 +25,7 @@ async fn refused(store: &Subject, wanted: Option<u16>, now: Timestamp) -> bool {
 }
 
 fn renewal(grant: SysidGrant, until: Timestamp) -> SysidRenew {
-    SysidRenew { grant, until, id_newest: None }
+    SysidRenew { grant, now: NOW, lease: until.since(NOW), id_newest: None }
 }
 
 async fn listed(store: &Subject, now: Timestamp) -> Vec<Sysid> {
@@ -129,7 +128,7 @@ async fn take_all(store: &Subject) {
             let store = store.clone();
             let mut reserve = reserve(Some(*wanted), NOW);
             if *wanted == 77 {
-                reserve.until = after(9);
+                reserve.lease = LEASE - std::time::Duration::from_secs(1);
             }
             tokio::spawn(async move { store.sysid_reserve(reserve).await.unwrap() })
         });

@@ -12,7 +12,7 @@ use crate::fixture::{
     FINISHED, NOW, Subject, after, give_up_expired, globex, id, job, job_of, key, priority,
     settlement,
 };
-use crate::kin::{any_of, glob, leased, next_run, put, take, taken_numbers};
+use crate::kin::{any_of, glob, leased, leased_by, next_run, put, take, taken_numbers};
 
 fn urgent(name: &str, number: i64, urgency: i64) -> NewJob {
     NewJob { priority: priority(urgency), ..job_of(name, number) }
@@ -25,7 +25,8 @@ pub async fn a_taken_job_is_what_the_decision_made_of_it(harness: &dyn Harness) 
     let took = store.job_take(take(glob("t"), 5, NOW)).await.unwrap();
     assert_eq!((took.given.len(), took.kept), (1, 0));
     assert_eq!(took.given[0].before, before);
-    assert_eq!(took.given[0].job, leased(&before, NOW));
+    let token = took.given[0].job.lease.expect("a lease").token;
+    assert_eq!(took.given[0].job, leased_by(token, &before, NOW));
     assert_eq!(store.get(1).await, took.given[0].job);
     assert_eq!(took.given[0].parent, None);
     assert!(store.take_of(glob("*"), 5).await.is_empty(), "it is taken");

@@ -73,7 +73,7 @@ pub async fn jobs_of_another_tenant_cannot_be_settled(harness: &dyn Harness) {
             assert_eq!(store.settle(end).await, Settled::Stale);
         }
     }
-    let lost = store.job_renew(vec![stolen.clone()], after(3600)).await.unwrap();
+    let lost = store.renew(vec![stolen.clone()], after(3600)).await;
     assert_eq!(lost, std::slice::from_ref(&stolen));
     let progress = Progress { percent: 1.0, message: "stolen".into(), at: NOW };
     assert_eq!(store.job_progress(vec![(stolen, progress)]).await.unwrap()[0], Settled::Stale);

@@ -13,8 +13,8 @@ use crate::outcome::Json;
 use crate::store::{
     AttemptLog, Capabilities, Changed, Changes, Claim, Claimed, Claims, Daemons, Decides,
     Durability, EndRequest, Error, GiveUp, Handlers, IdempotencyRecord, Insert, Inserted, Inserts,
-    JournalId, LeaseRef, List, Page, Piece, Reads, Requeue, Settled, Settlement, Settles, Store,
-    SysidGrant, SysidRenew, SysidReserve, TypeStats, Waiting,
+    JournalId, LeaseRef, List, Page, Piece, Reads, Renew, Requeue, Settled, Settlement, Settles,
+    Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, Waiting,
 };
 use crate::time::Timestamp;
 
@@ -27,12 +27,16 @@ impl Daemons for MemoryStore {
     }
 
     async fn sysid_renew(&self, renew: SysidRenew) -> Result<(), Error> {
-        self.open()?.sysid_renew(renew)
+        self.open_at(renew.now)?.sysid_renew(renew)
     }
 
     async fn sysid_release(&self, sysid: Sysid, boot: Boot) -> Result<(), Error> {
         self.open()?.sysid_release(sysid, boot);
         Ok(())
+    }
+
+    async fn boot_next(&self, now: Timestamp) -> Result<Boot, Error> {
+        Ok(self.open_at(now)?.boot_next(now))
     }
 
     async fn sysid_list(&self, now: Timestamp) -> Result<Vec<Sysid>, Error> {
@@ -77,15 +81,20 @@ impl Claims for MemoryStore {
     }
 
     async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error> {
-        Ok(self.open_at(claim.now)?.job_claim(&claim))
+        self.open_at(claim.now)?.job_claim(&claim)
     }
 
-    async fn job_renew(
+    async fn job_renew(&self, renew: Renew) -> Result<Vec<LeaseRef>, Error> {
+        Ok(self.open_at(renew.now)?.job_renew(renew))
+    }
+
+    async fn lease_mine(
         &self,
-        leases: Vec<LeaseRef>,
-        until: Timestamp,
+        owner: Sysid,
+        after: Option<JobId>,
+        limit: usize,
     ) -> Result<Vec<LeaseRef>, Error> {
-        Ok(self.open()?.job_renew(leases, until))
+        Ok(self.open()?.lease_mine(owner, after, limit))
     }
 
     async fn lease_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<Job>, Error> {

@@ -97,8 +97,8 @@ impl State {
 
     pub(super) fn whole(&self, row: &Row) -> Whole {
         let retention = self.types.get(&row.job.key).and_then(|of| of.settings.retention);
-        let (job, payload, token) = (row.job.clone(), self.in_one(row), row.token_newest);
-        Whole { job, payload, token, retention }
+        let (job, payload) = (row.job.clone(), self.in_one(row));
+        Whole { job, payload, retention }
     }
 
     /// The payload in one buffer, unless it is too large for that.

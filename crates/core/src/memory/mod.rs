@@ -28,7 +28,7 @@ use bytes::Bytes;
 
 use crate::handler::{Handler, HandlerId, TypeSettings};
 use crate::id::{JobId, Sysid};
-use crate::job::{Job, Payload, Progress, Token};
+use crate::job::{Boot, Job, Payload, Progress, Token};
 use crate::name::{Tenant, TypeKey};
 use crate::outcome::Json;
 use crate::store::{AttemptLog, Error, IdempotencyRecord, JournalId};
@@ -81,7 +81,7 @@ struct State {
     keys: BTreeMap<(Tenant, String), IdempotencyRecord>,
     marks: BTreeMap<JournalId, JobId>,
     sysids: BTreeMap<Sysid, sysid::SysidRow>,
-    boot_newest: i64,
+    boot_newest: Boot,
     /// The newest time that any call has named.
     heard: Timestamp,
     away: bool,

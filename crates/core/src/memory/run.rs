@@ -3,15 +3,16 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::id::JobId;
-use crate::job::{Job, Lease, Priority, Progress, Token};
+use crate::id::{JobId, Sysid};
+use crate::job::{Job, Lease, Priority, Progress};
 use crate::limit::LOG_ATTEMPTS_MAX;
 use crate::log::Log;
 use crate::name::TypeKey;
 use crate::retry::Verdict;
 use crate::state::{self, Ending, Event, State as JobState};
 use crate::store::{
-    AttemptLog, Claim, Claimed, LeaseRef, Pick, Settled, Settlement, Waiting, WaitingType,
+    AttemptLog, Claim, Claimed, Error, Hold, LeaseRef, Pick, Renew, Settled, Settlement, Waiting,
+    WaitingType,
 };
 use crate::time::Timestamp;
 
@@ -39,25 +40,48 @@ impl State {
         }
     }
 
-    pub(super) fn job_claim(&mut self, claim: &Claim) -> Vec<Claimed> {
+    pub(super) fn job_claim(&mut self, claim: &Claim) -> Result<Vec<Claimed>, Error> {
+        let (owner, token) = (claim.owner, claim.token);
+        let lease = match claim.hold {
+            Hold::For(hold) => Lease { owner, token, expires_at: claim.now + hold, on_beat: false },
+            Hold::Beat(boot) => {
+                Lease { owner, token, expires_at: self.beat_until(owner, boot)?, on_beat: true }
+            }
+        };
         let mut claimed = Vec::new();
         for pick in &claim.picks {
             for id in self.picked(pick, claim.now) {
-                claimed.push(self.take(id, claim));
+                claimed.push(self.take(id, lease, claim.now));
             }
         }
-        claimed
+        Ok(claimed)
     }
 
-    pub(super) fn job_renew(&mut self, leases: Vec<LeaseRef>, until: Timestamp) -> Vec<LeaseRef> {
+    pub(super) fn job_renew(&mut self, renew: Renew) -> Vec<LeaseRef> {
+        let expires_at = renew.now + renew.hold;
         let mut lost = Vec::new();
-        for lease in leases {
-            match self.leased(&lease) {
-                Some(row) => row.job.lease.as_mut().expect("a leased job").expires_at = until,
+        for lease in renew.leases {
+            match self.leased(&lease).and_then(|row| row.job.lease.as_mut()) {
+                Some(held) => (held.expires_at, held.on_beat) = (expires_at, false),
                 None => lost.push(lease),
             }
         }
         lost
+    }
+
+    pub(super) fn lease_mine(
+        &self,
+        owner: Sysid,
+        after: Option<JobId>,
+        limit: usize,
+    ) -> Vec<LeaseRef> {
+        let mine = |job: &Job| {
+            let lease = job.lease.filter(|lease| lease.owner == owner && lease.on_beat)?;
+            Some(LeaseRef { tenant: job.key.tenant.clone(), id: job.id, token: lease.token })
+        };
+        let jobs = self.jobs.values().map(|row| &row.job);
+        let behind = jobs.filter(|job| after.is_none_or(|after| job.id > after));
+        behind.filter_map(mine).take(limit).collect()
     }
 
     pub(super) fn job_settle(&mut self, settlement: Settlement) -> Settled {
@@ -137,20 +161,19 @@ impl State {
         due.iter().map(|job| job.id).take(pick.limit as usize).collect()
     }
 
-    fn take(&mut self, id: JobId, claim: &Claim) -> Claimed {
+    fn take(&mut self, id: JobId, lease: Lease, now: Timestamp) -> Claimed {
         let row = self.jobs.get_mut(&id).expect("a job that was just found");
-        let token = Token::next(claim.boot, row.token_newest);
-        row.token_newest = Some(token);
+        row.token_newest = Some(lease.token);
         row.job.state =
             state::next(row.job.state, Event::Claim).expect("only queued jobs are picked");
-        row.job.lease = Some(Lease { owner: claim.owner, token, expires_at: claim.until });
+        row.job.lease = Some(lease);
         row.job.attempt += 1;
-        row.job.started_at = Some(claim.now);
+        row.job.started_at = Some(now);
         row.job.extra.lent = false;
         row.progress = None;
         let (job, payload) = (row.job.clone(), row.payload.clone());
         let of_type = self.type_row(&job.key);
-        of_type.claimed_at = of_type.claimed_at.max(Some(claim.now));
+        of_type.claimed_at = of_type.claimed_at.max(Some(now));
         Claimed { job, payload, handler: of_type.in_force }
     }
 

@@ -1,7 +1,7 @@
 //! Daemons take their numbers.
 
 use crate::id::{JobId, Sysid};
-use crate::job::Boot;
+use crate::job::{Boot, Lease};
 use crate::limit::SYSID_MAX;
 use crate::store::{Error, SysidGrant, SysidRenew, SysidReserve};
 use crate::time::Timestamp;
@@ -27,25 +27,41 @@ impl State {
                 Error::Conflict(format!("all {SYSID_MAX} sysids of this store are taken"))
             })?,
         };
-        self.boot_newest += 1;
-        let boot = Boot(self.boot_newest);
+        let boot = self.boot_next(reserve.now);
+        // The last owner's leases have run out with it, and stay so.
+        self.on_beat_of(sysid).for_each(|lease| lease.on_beat = false);
         let id_newest = self.sysids.get(&sysid).and_then(|row| row.id_newest);
-        let (until, free_since) = (Some(reserve.until), reserve.until);
-        self.sysids.insert(sysid, SysidRow { boot, until, free_since, id_newest });
+        let until = reserve.now + reserve.lease;
+        let row = SysidRow { boot, until: Some(until), free_since: until, id_newest };
+        self.sysids.insert(sysid, row);
         Ok(SysidGrant { sysid, boot })
+    }
+
+    pub(super) fn boot_next(&mut self, now: Timestamp) -> Boot {
+        self.boot_newest = Boot::after(self.boot_newest, now);
+        self.boot_newest
     }
 
     pub(super) fn sysid_renew(&mut self, renew: SysidRenew) -> Result<(), Error> {
         let SysidGrant { sysid, boot } = renew.grant;
-        match self.sysids.get_mut(&sysid).filter(|row| row.boot == boot) {
-            None => Err(Error::Conflict(format!("sysid {sysid} is another daemon's now"))),
-            Some(row) => {
-                row.until = Some(renew.until);
-                row.free_since = renew.until;
-                row.id_newest = row.id_newest.max(renew.id_newest);
-                Ok(())
-            }
-        }
+        let row = self.sysids.get_mut(&sysid).filter(|row| row.boot == boot);
+        let row = row.ok_or_else(|| not_yours(sysid))?;
+        let until = renew.now + renew.lease;
+        (row.until, row.free_since) = (Some(until), until);
+        row.id_newest = row.id_newest.max(renew.id_newest);
+        self.on_beat_of(sysid).for_each(|lease| lease.expires_at = until);
+        Ok(())
+    }
+
+    /// How long leases on the beat of this number last, if it is that boot's.
+    pub(super) fn beat_until(&self, sysid: Sysid, boot: Boot) -> Result<Timestamp, Error> {
+        let row = self.sysids.get(&sysid).filter(|row| row.boot == boot);
+        row.map(|row| row.free_since).ok_or_else(|| not_yours(sysid))
+    }
+
+    fn on_beat_of(&mut self, sysid: Sysid) -> impl Iterator<Item = &mut Lease> {
+        let leases = self.jobs.values_mut().filter_map(|row| row.job.lease.as_mut());
+        leases.filter(move |lease| lease.owner == sysid && lease.on_beat)
     }
 
     pub(super) fn sysid_release(&mut self, sysid: Sysid, boot: Boot) {
@@ -53,6 +69,8 @@ impl State {
         if let Some(row) = self.sysids.get_mut(&sysid).filter(|row| row.boot == boot) {
             row.until = None;
             row.free_since = row.free_since.min(heard);
+            let ended_at = row.free_since;
+            self.on_beat_of(sysid).for_each(|lease| lease.expires_at = ended_at);
         }
     }
 
@@ -74,4 +92,8 @@ impl State {
         let free = (1..=SYSID_MAX).filter_map(Sysid::new).filter(|sysid| self.is_free(*sysid, now));
         free.min_by_key(|sysid| self.sysids.get(sysid).map(|row| row.free_since))
     }
+}
+
+fn not_yours(sysid: Sysid) -> Error {
+    Error::Conflict(format!("sysid {sysid} is another daemon's now"))
 }

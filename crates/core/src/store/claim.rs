@@ -1,5 +1,7 @@
 //! Waiting jobs are taken under leases.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use super::Error;
@@ -18,16 +20,25 @@ pub trait Claims: Send + Sync {
     /// Takes due jobs under new leases: for each pick up to `limit`, most urgent first, then due
     /// the longest (among those of one millisecond by `Extra::tie`), then the oldest id; with a
     /// `floor`, its first job is the first of the most urgent priority that is not above the
-    /// floor. Attempt and token grow. Suspended types and mocked jobs are passed over. A job goes
-    /// to one caller only. Payloads come along unless they are in pieces.
+    /// floor. The attempt grows, and the token is the claim's. Suspended types and mocked jobs are
+    /// passed over. A job goes to one caller only. Payloads come along unless they are in pieces.
+    /// `Error::Conflict`, and nothing is taken, for a claim on the beat of a number that is not
+    /// (any more) the caller's.
     async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error>;
 
-    /// Prolongs leases, also expired ones that nobody has broken. Answers with the ones that are
-    /// lost: another token, not running, or not of that tenant.
-    async fn job_renew(
+    /// Prolongs leases, also expired ones that nobody has broken, and gives them an expiry of
+    /// their own. Answers with the ones that are lost: another token, not running, or not of that
+    /// tenant.
+    async fn job_renew(&self, renew: Renew) -> Result<Vec<LeaseRef>, Error>;
+
+    /// The leases that last as long as this daemon's number, in the order of job ids,
+    /// behind `after`, at most `limit`. A daemon compares them with what it runs: a claim whose
+    /// answer was lost is found here and nowhere else.
+    async fn lease_mine(
         &self,
-        leases: Vec<LeaseRef>,
-        until: Timestamp,
+        owner: Sysid,
+        after: Option<JobId>,
+        limit: usize,
     ) -> Result<Vec<LeaseRef>, Error>;
 
     /// Running jobs whose lease has run out at `now`, at most `limit`, oldest expiry first.
@@ -54,9 +65,27 @@ pub struct WaitingType {
 pub struct Claim {
     pub picks: Vec<Pick>,
     pub owner: Sysid,
-    pub boot: Boot,
+    /// Never used for another claim.
+    pub token: Token,
+    pub hold: Hold,
     pub now: Timestamp,
-    pub until: Timestamp,
+}
+
+/// How long a claim holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// As long as the owner's number of this boot: the daemon runs the jobs itself, and its beat
+    /// renews them all at once.
+    Beat(Boot),
+    /// So long, unless it is renewed: an outside worker has the jobs.
+    For(Duration),
+}
+
+#[derive(Debug, Clone)]
+pub struct Renew {
+    pub leases: Vec<LeaseRef>,
+    pub now: Timestamp,
+    pub hold: Duration,
 }
 
 #[derive(Debug, Clone)]
@@ -76,7 +105,7 @@ pub struct Claimed {
     pub handler: Option<HandlerId>,
 }
 
-/// Who says that a job is his.
+/// Names a lease, as its holder does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseRef {
     pub tenant: Tenant,

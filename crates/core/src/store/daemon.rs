@@ -1,5 +1,7 @@
 //! Daemons and their numbers: who is alive, and which ids have been made.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use super::Error;
@@ -9,17 +11,24 @@ use crate::time::Timestamp;
 
 #[async_trait]
 pub trait Daemons: Send + Sync {
-    /// Takes the wanted sysid, or a free one, until `until`. Every success returns a boot number
-    /// larger than all before it, and is durable. Taken or none free: `Error::Conflict`.
-    /// Prefers numbers that were never used or that have been free the longest.
+    /// Takes the wanted sysid, or a free one, for one lease. Every success returns a boot number
+    /// by `Boot::after`, larger than all before it, and is durable. Taken or none free:
+    /// `Error::Conflict`. Prefers numbers that were never used or that have been free the longest.
+    /// Leases that were on the beat of the number's last owner do not move with the new one's.
     async fn sysid_reserve(&self, reserve: SysidReserve) -> Result<SysidGrant, Error>;
 
-    /// Prolongs the lease, also one that has run out if nobody else took the number, and notes the
+    /// The beat: prolongs the number by one lease, also one that has run out if it was not given
+    /// to another daemon, with all leases that last as long as it (`Hold::Beat`), and notes the
     /// newest id that the daemon has made. `Error::Conflict` when the number is another's now.
     async fn sysid_renew(&self, renew: SysidRenew) -> Result<(), Error>;
 
-    /// Frees the number at once. Harmless when it is another's by now.
+    /// Frees the number at once; leases on its beat have run out then. Harmless when it is
+    /// another's by now.
     async fn sysid_release(&self, sysid: Sysid, boot: Boot) -> Result<(), Error>;
+
+    /// A further boot number, by `Boot::after`, for a daemon that has used up the tokens of the
+    /// last one. Durable.
+    async fn boot_next(&self, now: Timestamp) -> Result<Boot, Error>;
 
     /// Every sysid whose lease is later than `now`.
     async fn sysid_list(&self, now: Timestamp) -> Result<Vec<Sysid>, Error>;
@@ -33,7 +42,7 @@ pub trait Daemons: Send + Sync {
 pub struct SysidReserve {
     pub wanted: Option<Sysid>,
     pub now: Timestamp,
-    pub until: Timestamp,
+    pub lease: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +54,7 @@ pub struct SysidGrant {
 #[derive(Debug, Clone)]
 pub struct SysidRenew {
     pub grant: SysidGrant,
-    pub until: Timestamp,
+    pub now: Timestamp,
+    pub lease: Duration,
     pub id_newest: Option<JobId>,
 }

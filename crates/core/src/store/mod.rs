@@ -33,7 +33,7 @@ pub mod sql;
 use async_trait::async_trait;
 
 pub use change::{Changed, Changes, EndRequest, GiveUp, Overdue, Requeue};
-pub use claim::{Claim, Claimed, Claims, LeaseRef, Pick, Waiting, WaitingType};
+pub use claim::{Claim, Claimed, Claims, Hold, LeaseRef, Pick, Renew, Waiting, WaitingType};
 pub use daemon::{Daemons, SysidGrant, SysidRenew, SysidReserve};
 pub use decide::Decides;
 pub use error::{Cause, Error};

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 use crate::edit::Moved;
 use crate::id::{JobId, Sysid};
-use crate::job::Boot;
+use crate::job::Token;
 use crate::name::Tenant;
 use crate::time::Timestamp;
 
@@ -48,7 +48,7 @@ pub struct SqlAsk {
     pub patience: Duration,
     /// Whose leases are put on jobs that are made to run.
     pub owner: Sysid,
-    pub boot: Boot,
+    pub token: Token,
     /// When ended jobs are removed.
     pub purge_at: Timestamp,
     /// Ids for jobs that are inserted.

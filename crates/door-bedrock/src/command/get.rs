@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use windlass_core::calendar::{Civil, Modifiers};
 use windlass_core::date_text::{due_at, seconds_text};
 use windlass_core::edit::{Names, Put, Taken, Taking, Took, Whole};
-use windlass_core::job::{Boot, Token};
+use windlass_core::job::Token;
 use windlass_core::limit::{BATCH_JOBS_MAX, WHOLE_BYTES_MAX};
 use windlass_core::repeat::{Bases, Repeat};
 use windlass_core::store::LeaseRef;
@@ -79,8 +79,8 @@ async fn take(
     let priority: Option<Priority> = value::job_priority(request)?;
     let waits = request.connection_is("wait") && !call.gone.is_cancelled();
     let wait = call.until.saturating_duration_since(Instant::now());
-    let (crashed, (owner, boot)) = (Arc::clone(&door.crashed), door.engine.claimant());
-    let hand_out = HandOut { owner, boot };
+    let (crashed, (owner, token)) = (Arc::clone(&door.crashed), door.engine.claimant().await?);
+    let hand_out = HandOut { owner, token };
     let wish = TakeWish {
         tenant: door.tenant.clone(),
         names: parse_names(names),
@@ -139,7 +139,7 @@ fn children(children: &[(JobId, Payload)]) -> String {
 /// What becomes of a job that a worker asks for.
 pub(super) struct HandOut {
     pub(super) owner: Sysid,
-    pub(super) boot: Boot,
+    pub(super) token: Token,
 }
 
 impl HandOut {
@@ -153,9 +153,10 @@ impl HandOut {
             ..whole.job.clone()
         };
         let Some(retry_after) = whole.job.extra.retry_after.as_deref() else {
-            let token = Token::next(self.boot, whole.token);
+            let (owner, token) = (self.owner, self.token);
+            let expires_at = now + DELIVERY_LEASE;
             job.state = State::Running;
-            job.lease = Some(Lease { owner: self.owner, token, expires_at: now + DELIVERY_LEASE });
+            job.lease = Some(Lease { owner, token, expires_at, on_beat: false });
             job.extra.lent = false;
             return Taking { put: Put { job, payload: None, purge_at: None }, give: true };
         };

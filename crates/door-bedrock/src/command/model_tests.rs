@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use windlass_core::date_text::NEVER;
 use windlass_core::edit::{Ask, Decided, Decision, Names, Seen, Take, Took, Which};
-use windlass_core::job::Boot;
+use windlass_core::job::Token;
 use windlass_core::memory::MemoryStore;
 use windlass_core::store::prelude::*;
 use windlass_core::store::{Durability, Error, List};
@@ -100,7 +100,7 @@ impl World {
     }
 
     async fn take(&self, limit: u32) -> Took {
-        let hand_out = HandOut { owner: Sysid::new(1).unwrap(), boot: Boot(1) };
+        let hand_out = HandOut { owner: Sysid::new(1).unwrap(), token: Token(1) };
         let now = self.now;
         let take = Take {
             tenant: self.tenant.clone(),

@@ -46,7 +46,7 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
     changed(shared.store.job_cancel(end).await.map_err(store_error)?, "cancelled")?;
     event::cancelled(&job);
     if let Some(running) = shared.running.get(id) {
-        shared.running.set_lost(id);
+        shared.running.set_lost(running.attempt_id());
         shared.runner.stop(running.attempt_id(), Stop::Cancelled);
     }
     shared.job_waiters.wake(&id);

@@ -86,7 +86,7 @@ pub(crate) async fn query(
             now,
             patience,
             owner: shared.grant.sysid,
-            boot: shared.grant.boot,
+            token: shared.token().await.map_err(store_error)?,
             purge_at: now + shared.options.retention,
             ids: Arc::new(move || journal.make_id().ok()),
         };
@@ -155,7 +155,7 @@ pub(crate) fn tell(shared: &Shared, moved: &Moved) {
     moved.back.iter().for_each(|(before, after)| came_back(shared, before, after));
     for id in &moved.stopped {
         if let Some(running) = shared.running.get(*id) {
-            shared.running.set_lost(*id);
+            shared.running.set_lost(running.attempt_id());
             shared.runner.stop(running.attempt_id(), Stop::LeaseLost);
         }
         shared.job_waiters.wake(id);

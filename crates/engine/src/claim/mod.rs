@@ -4,3 +4,4 @@ pub(crate) mod answer;
 pub(crate) mod hunger;
 pub(crate) mod pull;
 pub(crate) mod take;
+pub(crate) mod token;

@@ -11,7 +11,9 @@ use windlass_core::glob;
 use windlass_core::job::Progress;
 use windlass_core::limit::{PROGRESS_BYTES_MAX, PULL_JOBS_MAX};
 use windlass_core::retry;
-use windlass_core::store::{Claim, Claimed, Durability, LeaseRef, Pick, Settled, Settlement};
+use windlass_core::store::{
+    Claim, Claimed, Durability, Hold, LeaseRef, Pick, Renew, Settled, Settlement,
+};
 use windlass_core::{Invalid, Job, Log};
 
 use crate::api::{PullClaim, PullFinish, Pulled};
@@ -156,9 +158,9 @@ async fn claim_now(
     let claim = Claim {
         picks: picks.clone(),
         owner: shared.grant.sysid,
-        boot: shared.grant.boot,
+        token: shared.token().await.map_err(store_error)?,
+        hold: Hold::For(wish.lease),
         now,
-        until: now + wish.lease,
     };
     let claimed = shared.store.job_claim(claim).await.map_err(|error| {
         shared.look();
@@ -174,8 +176,8 @@ async fn claim_now(
 }
 
 pub(crate) async fn renew(shared: &Shared, lease: LeaseRef, by: Duration) -> Result<(), Error> {
-    let until = shared.now() + by;
-    let lost = shared.store.job_renew(vec![lease.clone()], until).await.map_err(store_error)?;
+    let renew = Renew { leases: vec![lease.clone()], now: shared.now(), hold: by };
+    let lost = shared.store.job_renew(renew).await.map_err(store_error)?;
     if lost.is_empty() { Ok(()) } else { Err(lost_or_unknown(shared, &lease).await) }
 }
 

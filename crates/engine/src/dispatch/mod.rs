@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
-use windlass_core::store::{Claim, Claimed, Pick};
+use windlass_core::store::{Claim, Claimed, Hold, Pick};
 use windlass_core::{Handler, HandlerId, Payload, TypeKey};
 
 use crate::dispatch::policy::Policy;
@@ -145,14 +145,23 @@ impl Dispatch {
 
     async fn claim(&self, wanted: Wanted) -> bool {
         let shared = &self.shared;
-        let now = shared.now();
+        let token = match shared.token().await {
+            Ok(token) => token,
+            Err(error) => {
+                tracing::warn!(%error, "cannot claim jobs");
+                self.give_up_claim(wanted);
+                return false;
+            }
+        };
         let claim = Claim {
             picks: wanted.values().map(|wanted| wanted.pick.clone()).collect(),
             owner: shared.grant.sysid,
-            boot: shared.grant.boot,
-            now,
-            until: now + shared.options.lease,
+            token,
+            hold: Hold::Beat(shared.grant.boot),
+            now: shared.now(),
         };
+        // Until all that it takes is in the running table.
+        let _under_way = shared.tokens.under_way(token);
         let claimed = match shared.store.job_claim(claim).await {
             Ok(claimed) => claimed,
             Err(error) => {

@@ -64,10 +64,16 @@ impl RunningTable {
         Some(job.clone())
     }
 
-    pub(crate) fn set_lost(&self, id: JobId) {
-        if let Some(job) = self.jobs().get_mut(&id) {
+    pub(crate) fn set_lost(&self, attempt: AttemptId) {
+        if let Some(job) =
+            self.jobs().get_mut(&attempt.job).filter(|job| job.token == attempt.token)
+        {
             job.lost = true;
         }
+    }
+
+    pub(crate) fn contains(&self, attempt: AttemptId) -> bool {
+        self.jobs().get(&attempt.job).is_some_and(|job| job.token == attempt.token)
     }
 
     pub(crate) fn remove(&self, id: JobId) -> Option<RunningJob> {
@@ -96,11 +102,6 @@ impl RunningTable {
 
     pub(crate) fn len(&self) -> usize {
         self.jobs().len()
-    }
-
-    /// The leases to renew.
-    pub(crate) fn leases(&self) -> Vec<LeaseRef> {
-        self.jobs().values().filter(|job| !job.lost).map(RunningJob::lease).collect()
     }
 
     /// Running jobs whose time to give up has come.

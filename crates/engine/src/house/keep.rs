@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use windlass_core::date_text::NEVER;
 use windlass_core::limit::BATCH_JOBS_MAX;
-use windlass_core::store::LeaseRef;
+use windlass_core::store::{LeaseRef, Renew};
 
 use crate::house::service::{Backoff, Next, Service};
 use crate::shared::Shared;
@@ -68,7 +68,9 @@ pub(crate) async fn flush(shared: &Shared) {
 /// False when the store did not take them all.
 async fn renew(shared: &Shared, leases: &[LeaseRef]) -> bool {
     for leases in leases.chunks(BATCH_JOBS_MAX) {
-        if let Err(error) = shared.store.job_renew(leases.to_vec(), NEVER).await {
+        let (leases, now) = (leases.to_vec(), shared.now());
+        let renew = Renew { leases, now, hold: NEVER.since(now) };
+        if let Err(error) = shared.store.job_renew(renew).await {
             tracing::warn!(%error, "cannot keep workers' leases now");
             return false;
         }

@@ -1,7 +1,8 @@
 //! House: what runs in the background so that nothing is lost, stuck or kept for ever.
 
+pub(crate) mod beat;
+pub(crate) mod contact;
 pub(crate) mod keep;
-pub(crate) mod lease;
 pub(crate) mod purge;
 pub(crate) mod reap;
 pub(crate) mod service;

@@ -75,6 +75,9 @@ impl Reap {
         if ours.is_some_and(|running| running.token == lease.token && !running.lost) {
             return Ok(None);
         }
+        if !shared.contact.may_break(lease.owner, Instant::now()) {
+            return Ok(None);
+        }
         let policy = policy_of(shared, job).await?;
         let now = shared.now();
         let (verdict, exhausted) = retry::after_lost_lease(job, &policy.retry, now);

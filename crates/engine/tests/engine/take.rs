@@ -28,13 +28,12 @@ fn glob(text: &str) -> Names {
 }
 
 /// A wish for one job, which then runs under a lease.
-fn wish(engine: &Engine, names: Names, wait: Duration) -> TakeWish {
-    let (owner, boot) = engine.claimant();
+async fn wish(engine: &Engine, names: Names, wait: Duration) -> TakeWish {
+    let (owner, token) = engine.claimant().await.unwrap();
     let decide = move |whole: &Whole, now: Timestamp| {
-        let token = Token::next(boot, whole.token);
         let job = Job {
             state: State::Running,
-            lease: Some(Lease { owner, token, expires_at: now + LEASE }),
+            lease: Some(Lease { owner, token, expires_at: now + LEASE, on_beat: false }),
             attempt: whole.job.attempt + 1,
             started_at: Some(now),
             ..whole.job.clone()
@@ -59,7 +58,7 @@ fn ids(took: &Took) -> Vec<JobId> {
 }
 
 async fn take_now(engine: &Engine, name: &str) -> Vec<JobId> {
-    ids(&engine.take(wish(engine, glob(name), Duration::ZERO)).await.unwrap())
+    ids(&engine.take(wish(engine, glob(name), Duration::ZERO).await).await.unwrap())
 }
 
 /// Ends a job, whoever has it.
@@ -93,7 +92,7 @@ async fn a_waiting_worker_gets_what_it_named_the_moment_it_is_added() {
         let other = daemon.engine.add(&key("acme", "other"), jobs(&["x"]), None).await.unwrap();
         let waiting = tokio::spawn({
             let engine = daemon.engine.clone();
-            async move { engine.take(wish(&engine, names, PATIENCE)).await }
+            async move { engine.take(wish(&engine, names, PATIENCE).await).await }
         });
         let added = daemon.engine.add(&key("acme", "t"), jobs(&["x"]), None).await.unwrap();
         let took = waiting.await.unwrap().unwrap();
@@ -113,7 +112,8 @@ async fn each_job_goes_to_one_of_those_who_wait_and_the_rest_goes_on_waiting() {
     for n in 0..WAITING {
         let engine = daemon.engine.clone();
         let names = if n % 2 == 0 { glob("t") } else { glob("t*") };
-        waiting.spawn(async move { engine.take(wish(&engine, names, PATIENCE)).await.unwrap() });
+        waiting
+            .spawn(async move { engine.take(wish(&engine, names, PATIENCE).await).await.unwrap() });
     }
     let mut taken = Vec::new();
     let mut added = Vec::new();
@@ -139,7 +139,7 @@ async fn a_worker_that_went_away_leaves_its_job_as_it_was() {
     let (reached, until_reached) = oneshot::channel();
     let (go_on, gate) = mpsc::channel();
     let gates = Mutex::new(Some((reached, gate)));
-    let plain = wish(&daemon.engine, glob("t"), PATIENCE);
+    let plain = wish(&daemon.engine, glob("t"), PATIENCE).await;
     let decide = plain.decide.clone();
     let halting = move |whole: &Whole, now| {
         if let Some((reached, gate)) = gates.lock().unwrap().take() {
@@ -150,20 +150,21 @@ async fn a_worker_that_went_away_leaves_its_job_as_it_was() {
     };
     let waiting = tokio::spawn({
         let engine = daemon.engine.clone();
-        let wish = TakeWish { decide: Arc::new(halting), ..plain.clone() };
+        let wish = TakeWish { decide: Arc::new(halting), ..plain };
         async move { engine.take(wish).await }
     });
     windlass_test_kit::wait::in_time("it is reached", until_reached).await.unwrap();
     waiting.abort();
     assert!(waiting.await.unwrap_err().is_cancelled());
     go_on.send(()).unwrap();
-    let took = daemon.engine.take(plain).await.unwrap();
+    let next = wish(&daemon.engine, glob("t"), PATIENCE).await;
+    let took = daemon.engine.take(next).await.unwrap();
     let before = &took.given[0].before;
     assert_eq!((before.job.id, before.job.state, before.job.attempt), (id, State::Queued, 0));
     assert_eq!(before.payload, Payload::Inline("x".into()));
     let now = whole(&daemon.engine, id).await;
     assert_eq!((now.job.state, now.payload), (State::Running, Payload::Inline("taken".into())));
-    assert!(now.token > took.given[0].before.token, "nobody ever has the other's token");
+    assert_eq!(now.job.lease, took.given[0].job.lease, "the first one's is gone");
 }
 
 #[tokio::test]
@@ -173,16 +174,16 @@ async fn a_job_that_comes_due_wakes_whoever_waits_for_it() {
     let later = with(AddOptions { run_at, ..AddOptions::default() });
     let added = daemon.engine.add(&key("acme", "t"), later, None).await.unwrap();
     assert!(take_now(&daemon.engine, "*").await.is_empty());
-    let took = daemon.engine.take(wish(&daemon.engine, glob("*"), PATIENCE)).await.unwrap();
+    let took = daemon.engine.take(wish(&daemon.engine, glob("*"), PATIENCE).await).await.unwrap();
     assert_eq!(ids(&took), added.ids);
 }
 
 #[tokio::test]
 async fn whoever_waits_longer_than_he_wants_gets_nothing() {
     let daemon = Daemon::start(|_| {}).await;
-    let short = wish(&daemon.engine, glob("*"), Duration::from_millis(20));
+    let short = wish(&daemon.engine, glob("*"), Duration::from_millis(20)).await;
     assert_eq!(daemon.engine.take(short).await.unwrap(), Took::default());
-    let none = TakeWish { limit: 0, ..wish(&daemon.engine, glob("*"), PATIENCE) };
+    let none = TakeWish { limit: 0, ..wish(&daemon.engine, glob("*"), PATIENCE).await };
     assert!(matches!(daemon.engine.take(none).await, Err(Error::Invalid(_))));
 }
 
@@ -190,12 +191,12 @@ async fn whoever_waits_longer_than_he_wants_gets_nothing() {
 async fn a_worker_that_wants_one_priority_does_not_keep_others_from_theirs() {
     let daemon = Daemon::start(|_| {}).await;
     let urgent = Priority::new(1000).ok();
-    let waiting = |priority| {
+    let waiting = async |priority| {
         let engine = daemon.engine.clone();
-        let wish = TakeWish { priority, ..wish(&engine, glob("t"), PATIENCE) };
+        let wish = TakeWish { priority, ..wish(&engine, glob("t"), PATIENCE).await };
         tokio::spawn(async move { engine.take(wish).await.unwrap() })
     };
-    let (picky, other) = (waiting(urgent), waiting(None));
+    let (picky, other) = (waiting(urgent).await, waiting(None).await);
     let t = key("acme", "t");
     let ordinary = daemon.engine.add(&t, jobs(&["x"]), None).await.unwrap();
     assert_eq!(ids(&other.await.unwrap()), ordinary.ids);
@@ -208,12 +209,12 @@ async fn a_worker_that_wants_one_priority_does_not_keep_others_from_theirs() {
 async fn mocked_jobs_wake_only_those_who_want_them() {
     let daemon = Daemon::start(|_| {}).await;
     let t = key("acme", "t");
-    let waiting = |mocks| {
+    let waiting = async |mocks| {
         let engine = daemon.engine.clone();
-        let wish = TakeWish { mocks, ..wish(&engine, glob("t"), PATIENCE) };
+        let wish = TakeWish { mocks, ..wish(&engine, glob("t"), PATIENCE).await };
         tokio::spawn(async move { engine.take(wish).await.unwrap() })
     };
-    let (plain, mocked) = (waiting(false), waiting(true));
+    let (plain, mocked) = (waiting(false).await, waiting(true).await);
     let extra = Extra { mock: true, ..Extra::default() };
     let options = AddOptions { extra, ..AddOptions::default() };
     let mock = daemon.engine.add(&t, with(options), None).await.unwrap();
@@ -229,7 +230,7 @@ async fn a_type_gives_no_more_than_its_limit_until_one_of_its_jobs_has_ended() {
     let settings = TypeSettings { concurrency: Some(2), ..TypeSettings::default() };
     daemon.engine.type_settings_put(&t, settings).await.unwrap();
     let added = daemon.engine.add(&t, jobs(&["x"; 5]), None).await.unwrap();
-    let many = TakeWish { limit: 5, ..wish(&daemon.engine, glob("*"), PATIENCE) };
+    let many = TakeWish { limit: 5, ..wish(&daemon.engine, glob("*"), PATIENCE).await };
     let took = daemon.engine.take(many.clone()).await.unwrap();
     assert_eq!(ids(&took), added.ids[..2]);
     assert!(take_now(&daemon.engine, "*").await.is_empty());
@@ -248,7 +249,7 @@ async fn a_type_over_its_rate_gives_the_next_job_when_it_has_rested() {
     let settings = TypeSettings { rate: Some(5.0), ..TypeSettings::default() };
     daemon.engine.type_settings_put(&t, settings).await.unwrap();
     let added = daemon.engine.add(&t, jobs(&["x"; 7]), None).await.unwrap();
-    let many = TakeWish { limit: 7, ..wish(&daemon.engine, glob("t"), PATIENCE) };
+    let many = TakeWish { limit: 7, ..wish(&daemon.engine, glob("t"), PATIENCE).await };
     assert_eq!(ids(&daemon.engine.take(many.clone()).await.unwrap()), added.ids[..5]);
     assert_eq!(ids(&daemon.engine.take(many).await.unwrap()), added.ids[5..]);
 }
@@ -262,7 +263,7 @@ async fn a_suspended_type_gives_nothing_until_it_is_resumed() {
     assert!(take_now(&daemon.engine, "t").await.is_empty());
     let waiting = tokio::spawn({
         let engine = daemon.engine.clone();
-        async move { engine.take(wish(&engine, glob("t"), PATIENCE)).await }
+        async move { engine.take(wish(&engine, glob("t"), PATIENCE).await).await }
     });
     daemon.engine.type_suspend(&t, false).await.unwrap();
     assert_eq!(ids(&waiting.await.unwrap().unwrap()), added.ids);
@@ -276,7 +277,7 @@ async fn leases_that_are_kept_never_run_out() {
     assert_eq!(take_now(&daemon.engine, "t").await, [id]);
     let expires_at = |whole: Whole| whole.job.lease.unwrap().expires_at;
     let taken = whole(&daemon.engine, id).await;
-    let token = taken.token.unwrap();
+    let token = taken.job.lease.unwrap().token;
     assert!(expires_at(taken) < NEVER);
     let lease = LeaseRef { tenant: t.tenant.clone(), id, token };
     let lost = LeaseRef { token: Token(1), ..lease.clone() };

@@ -57,8 +57,8 @@ pub fn handler() -> HandlerSpec {
 /// Takes a sysid away from its owner, as a daemon would that found its lease run out.
 pub async fn steal_sysid(store: &MemoryStore, sysid: Sysid) {
     let now = SystemClock.now() + Duration::from_secs(3600);
-    let until = now + Duration::from_secs(3600);
-    store.sysid_reserve(SysidReserve { wanted: Some(sysid), now, until }).await.unwrap();
+    let lease = Duration::from_secs(3600);
+    store.sysid_reserve(SysidReserve { wanted: Some(sysid), now, lease }).await.unwrap();
 }
 
 pub struct Daemon {

@@ -9,7 +9,7 @@ use rusqlite::types::Value;
 use windlass_core::calendar::Civil;
 use windlass_core::date_text::{NEVER, due_at, millis_text};
 use windlass_core::edit::{Edit, Moved, Put};
-use windlass_core::job::{Ended, Token};
+use windlass_core::job::Ended;
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
 use windlass_core::merge::json_get_top;
 use windlass_core::store::Error;
@@ -124,7 +124,7 @@ fn put(
     }
     if let Some(value) = &values[column::STATE] {
         let state = text(column::STATE, value)?;
-        set_state(&mut job, &state, ask, stored.token)?;
+        set_state(&mut job, &state, ask)?;
     }
     if job.state == State::Running && job.started_at.is_none() {
         return Err(refuse("a job that is RUNNING has a lastRun"));
@@ -146,7 +146,7 @@ fn purge_at_now(conn: &Connection, id: JobId) -> Result<Option<Timestamp>> {
     Ok(find.query_row([id.get()], |row| row.get::<_, Option<i64>>(0))?.map(Timestamp))
 }
 
-fn set_state(job: &mut Job, state: &str, ask: &SqlAsk, last: Option<Token>) -> Result<()> {
+fn set_state(job: &mut Job, state: &str, ask: &SqlAsk) -> Result<()> {
     let (state, ended) = match state {
         "QUEUED" | "RUNQUEUED" => {
             job.extra.lent = state == "RUNQUEUED";
@@ -158,8 +158,8 @@ fn set_state(job: &mut Job, state: &str, ask: &SqlAsk, last: Option<Token>) -> R
             (State::Queued, None)
         }
         "RUNNING" => {
-            let token = Token::next(ask.boot, last);
-            job.lease = Some(Lease { owner: ask.owner, token, expires_at: NEVER });
+            let (owner, token) = (ask.owner, ask.token);
+            job.lease = Some(Lease { owner, token, expires_at: NEVER, on_beat: false });
             job.started_at = job.started_at.or(Some(ask.now));
             job.attempt += 1;
             (State::Running, None)

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rusqlite::Connection;
-use windlass_core::job::Boot;
+use windlass_core::job::Token;
 use windlass_core::retry::Verdict;
 use windlass_core::state::Ending;
-use windlass_core::store::{Claim, Claimed, Durability, Insert, LeaseRef, Pick, Settlement};
+use windlass_core::store::{Claim, Claimed, Durability, Hold, Insert, LeaseRef, Pick, Settlement};
 use windlass_core::{
     JobId, Log, NewJob, Payload, Status, Store, Sysid, Tenant, Timestamp, TypeKey,
 };
@@ -44,9 +44,9 @@ pub(crate) async fn claim(store: &dyn Store, limit: u32) -> Vec<Claimed> {
     let claim = Claim {
         picks: vec![Pick { key: key(), limit, floor: None }],
         owner: Sysid::new(1).unwrap(),
-        boot: Boot(1),
+        token: Token(1),
+        hold: Hold::For(Duration::from_secs(10)),
         now: NOW,
-        until: NOW + Duration::from_secs(10),
     };
     store.job_claim(claim).await.unwrap()
 }

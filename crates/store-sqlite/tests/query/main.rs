@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tempfile::TempDir;
-use windlass_core::job::Boot;
+use windlass_core::job::Token;
 use windlass_core::store::prelude::*;
 use windlass_core::store::sql::{SqlAnswer, SqlAsk, SqlValue};
 use windlass_core::store::{Durability, Error, TypeStats};
@@ -71,7 +71,7 @@ impl World {
             now: NOW,
             patience: Duration::from_secs(60),
             owner: Sysid::new(1).unwrap(),
-            boot: Boot(1),
+            token: Token(2),
             purge_at: PURGE_AT,
             ids: Arc::new(move || JobId::new(ids.fetch_add(1, Ordering::Relaxed))),
         }

@@ -49,8 +49,8 @@ async fn of_change(store: &Subject, op: &Op) -> String {
             let (jobs, keys, durability) = (vec![new.clone()], Vec::new(), Durability::Synced);
             text(store.job_insert(Insert { jobs, keys, mark: None, durability }).await)
         }
-        Op::Renew(leases, until) => {
-            let mut lost = store.job_renew(leases.clone(), *until).await;
+        Op::Renew(renew) => {
+            let mut lost = store.job_renew(renew.clone()).await;
             if let Ok(lost) = &mut lost {
                 lost.sort_by_key(|lease| (lease.id, lease.tenant.clone(), lease.token));
             }
@@ -123,6 +123,7 @@ async fn of_read(store: &Subject, read: &Read) -> String {
         Read::Settings(key) => text(store.type_settings_get(key).await),
         Read::Idempotency(tenant, key, now) => text(store.idempotency_get(tenant, key, *now).await),
         Read::Journal(journal) => text(store.journal_position(*journal).await),
+        Read::LeaseMine(owner, after) => text(store.lease_mine(*owner, *after, 3).await),
         Read::Sysids(now) => {
             let mut sysids = store.sysid_list(*now).await.unwrap();
             sysids.sort();

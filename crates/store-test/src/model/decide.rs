@@ -8,7 +8,7 @@ use bytes::Bytes;
 use windlass_core::edit::{
     Ask, ChildMove, Decision, Edit, Names, Only, Put, Seen, Take, Taking, Which, Whole,
 };
-use windlass_core::job::{Boot, Token};
+use windlass_core::job::Token;
 use windlass_core::store::Durability;
 use windlass_core::{
     Extra, Job, JobId, Lease, NewJob, Priority, State, Sysid, Tenant, Timestamp, TypeName, family,
@@ -30,7 +30,7 @@ pub(super) enum Plan {
     CancelChild(JobId, Option<Timestamp>),
     Requeue(JobId),
     /// Under a lease of this owner.
-    Run(JobId, Sysid),
+    Run(JobId, Sysid, Token),
     Alter(JobId, Box<Alteration>),
     Delete(JobId),
     /// Lets ended children go.
@@ -86,7 +86,7 @@ impl Plan {
             | Plan::Fail(id, _)
             | Plan::CancelChild(id, _)
             | Plan::Requeue(id)
-            | Plan::Run(id, _)
+            | Plan::Run(id, ..)
             | Plan::Alter(id, _)
             | Plan::Delete(id)
             | Plan::Detach(id, _) => Which::Job(*id),
@@ -139,8 +139,8 @@ impl Plan {
                 let run_at = job.created_at;
                 vec![put(Job { run_at, extra, ..as_state(State::Queued) }, None)]
             }
-            Plan::Run(_, _) if job.state != State::Queued => return Err("not queued".into()),
-            Plan::Run(_, owner) => vec![put(leased(whole, *owner, now), None)],
+            Plan::Run(..) if job.state != State::Queued => return Err("not queued".into()),
+            Plan::Run(_, owner, token) => vec![put(leased(whole, *owner, *token, now), None)],
             Plan::Alter(_, to) => vec![to.edit(job)],
             Plan::Delete(_) => [Edit::Delete(job.id)].into_iter().chain(wake()).collect(),
             Plan::Detach(_, purge_at) => {
@@ -158,13 +158,12 @@ fn put(job: Job, purge_at: Option<Timestamp>) -> Edit {
     Edit::Put(Box::new(Put { job, payload: None, purge_at }))
 }
 
-fn leased(whole: &Whole, owner: Sysid, now: Timestamp) -> Job {
-    let token = Token::next(Boot(2), whole.token);
+fn leased(whole: &Whole, owner: Sysid, token: Token, now: Timestamp) -> Job {
     Job {
         state: State::Running,
         attempt: whole.job.attempt + 1,
         started_at: Some(now),
-        lease: Some(Lease { owner, token, expires_at: now + LEASE }),
+        lease: Some(Lease { owner, token, expires_at: now + LEASE, on_beat: false }),
         ..whole.job.clone()
     }
 }
@@ -191,6 +190,7 @@ pub(super) struct TakePlan {
     pub(super) payload_bytes_max: u64,
     pub(super) room: Vec<(TypeName, u32)>,
     pub(super) owner: Sysid,
+    pub(super) token: Token,
     /// Until when jobs are lent; the others are leased.
     pub(super) lend: Option<Timestamp>,
     /// Jobs with ids that this divides are kept back.
@@ -222,7 +222,7 @@ impl TakePlan {
                 let extra = Extra { lent: true, ..whole.job.extra.clone() };
                 Job { run_at, started_at: Some(self.now), extra, ..whole.job.clone() }
             }
-            None => leased(whole, self.owner, self.now),
+            None => leased(whole, self.owner, self.token, self.now),
         };
         Taking { put: Put { job, payload: None, purge_at: Some(self.now + LEASE) }, give }
     }

@@ -15,10 +15,11 @@ mod world;
 use std::sync::Arc;
 
 use windlass_core::memory::MemoryStore;
-use windlass_core::store::{SysidGrant, SysidReserve};
+use windlass_core::store::{Claim, Hold, SysidGrant, SysidRenew, SysidReserve};
 use windlass_core::{Job, State};
 
 use crate::Harness;
+use crate::fixture::LEASE;
 use crate::fixture::{Subject, everything_of};
 use op::Op;
 use world::World;
@@ -96,9 +97,16 @@ impl Model {
     async fn step(&mut self, op: Op) {
         match op {
             Op::SysidReserve(reserve) => self.sysid_reserve(reserve).await,
-            Op::SysidRenew { nth, until, id_newest } => {
+            Op::ClaimOnBeat { nth, claim } => {
                 let Some((by_reference, by_subject)) = self.grant(nth) else { return };
-                let renew = |grant| windlass_core::store::SysidRenew { grant, until, id_newest };
+                assert_eq!(by_reference, by_subject, "boot numbers follow from the time alone");
+                let SysidGrant { sysid, boot } = by_subject;
+                let claim = Claim { owner: sysid, hold: Hold::Beat(boot), ..claim };
+                self.compare(&Op::Claim(claim)).await;
+            }
+            Op::SysidRenew { nth, now, id_newest } => {
+                let Some((by_reference, by_subject)) = self.grant(nth) else { return };
+                let renew = |grant| SysidRenew { grant, now, lease: LEASE, id_newest };
                 let expected = self.reference.sysid_renew(renew(by_reference)).await.is_ok();
                 let seen = self.subject().sysid_renew(renew(by_subject)).await.is_ok();
                 assert_eq!(seen, expected, "renewed {by_subject:?}");

@@ -5,10 +5,10 @@ use bytes::Bytes;
 use windlass_core::handler::{HandlerSpec, TypeSettings};
 use windlass_core::job::Progress;
 use windlass_core::store::{
-    Claim, Durability, EndRequest, GiveUp, Insert, JournalId, LeaseRef, List, Requeue, Settlement,
-    SysidReserve,
+    Claim, Durability, EndRequest, GiveUp, Insert, JournalId, LeaseRef, List, Renew, Requeue,
+    Settlement, SysidReserve,
 };
-use windlass_core::{HandlerId, JobId, NewJob, Tenant, Timestamp, TypeKey};
+use windlass_core::{HandlerId, JobId, NewJob, Sysid, Tenant, Timestamp, TypeKey};
 
 use super::decide::{DecidePlan, TakePlan};
 
@@ -18,7 +18,12 @@ pub(super) enum Op {
     /// Puts the pieces and inserts the job.
     InsertLarge(NewJob, Vec<Bytes>),
     Claim(Claim),
-    Renew(Vec<LeaseRef>, Timestamp),
+    /// On the beat of a number that was granted.
+    ClaimOnBeat {
+        nth: usize,
+        claim: Claim,
+    },
+    Renew(Renew),
     Settle(Vec<Settlement>, Durability),
     Progress(LeaseRef, Progress),
     LeaseExpired(Timestamp, usize),
@@ -38,7 +43,7 @@ pub(super) enum Op {
     SysidReserve(SysidReserve),
     SysidRenew {
         nth: usize,
-        until: Timestamp,
+        now: Timestamp,
         id_newest: Option<JobId>,
     },
     SysidRelease {
@@ -61,4 +66,5 @@ pub(super) enum Read {
     Idempotency(Tenant, String, Timestamp),
     Journal(JournalId),
     Sysids(Timestamp),
+    LeaseMine(Sysid, Option<JobId>),
 }

@@ -6,18 +6,18 @@ use bytes::Bytes;
 use fastrand::Rng;
 
 use windlass_core::handler::{HandlerSpec, TypeSettings};
-use windlass_core::job::{Boot, Ended};
+use windlass_core::job::{Boot, Ended, Token};
 use windlass_core::retry::Verdict;
 use windlass_core::state::Ending;
 use windlass_core::store::{
-    Claim, EndRequest, GiveUp, IdempotencyRecord, Insert, JournalMark, LeaseRef, List, Overdue,
-    Pick, Requeue, Settlement, SysidReserve,
+    Claim, EndRequest, GiveUp, Hold, IdempotencyRecord, Insert, JournalMark, LeaseRef, List,
+    Overdue, Pick, Renew, Requeue, Settlement, SysidReserve,
 };
 use windlass_core::{JobId, Json, Log, NewJob, Payload, Timestamp};
 
 use super::op::{Op, Read};
 use super::value::{IDS_MAX, SYSIDS_MAX, keys, tenants};
-use crate::fixture::{LEASE, NOW, Subject, handler_spec, id, journal, said};
+use crate::fixture::{LEASE, NOW, Subject, handler_spec, id, journal, said, sysid};
 
 /// Handlers have ids from here on, one after the other.
 const HANDLER_IDS_FROM: i64 = 1000;
@@ -33,12 +33,13 @@ pub(super) struct World {
     pub(super) random: Rng,
     pub(super) leases: Vec<LeaseRef>,
     handlers_made: i64,
+    claims: i64,
 }
 
 impl World {
     pub(super) fn new(seed: u64) -> World {
         let (random, leases) = (Rng::with_seed(seed), Vec::new());
-        World { now: NOW, id_newest: None, random, leases, handlers_made: 0 }
+        World { now: NOW, id_newest: None, random, leases, handlers_made: 0, claims: 0 }
     }
 
     /// Lets some time pass and says what happens then. The reference is only looked at, where an
@@ -48,9 +49,10 @@ impl World {
         match self.random.u32(0..130) {
             0..18 => self.insert(reference).await,
             18..21 => self.insert_large(reference).await,
-            21..36 => Op::Claim(self.claim()),
+            21..29 => Op::Claim(self.claim()),
+            29..36 => Op::ClaimOnBeat { nth: self.random.usize(0..100), claim: self.claim() },
             36..54 => self.settle(),
-            54..58 => Op::Renew(self.some(3, World::lease), self.now + LEASE),
+            54..58 => Op::Renew(self.renew()),
             58..60 => Op::Progress(self.lease(), self.progress()),
             60..62 => Op::LeaseExpired(self.now, NO_LIMIT),
             62..85 => self.change(),
@@ -94,6 +96,7 @@ impl World {
             reads.push(Read::Settings(key));
         }
         reads.extend((1..=SYSIDS_MAX).map(|number| Read::Journal(journal(number.into()))));
+        reads.extend((1..=SYSIDS_MAX).map(|number| Read::LeaseMine(sysid(number), None)));
         reads.into_iter().map(Op::Read).collect()
     }
 
@@ -158,6 +161,16 @@ impl World {
         follow
     }
 
+    /// One that no other claim has.
+    pub(super) fn token(&mut self) -> Token {
+        self.claims += 1;
+        Boot(1).token(self.claims)
+    }
+
+    fn renew(&mut self) -> Renew {
+        Renew { leases: self.some(3, World::lease), now: self.now, hold: LEASE }
+    }
+
     fn claim(&mut self) -> Claim {
         let pick = |world: &mut World| Pick {
             key: world.key(),
@@ -167,9 +180,9 @@ impl World {
         Claim {
             picks: self.some(3, pick),
             owner: self.sysid(),
-            boot: Boot(self.random.i64(1..4)),
+            token: self.token(),
+            hold: Hold::For(LEASE),
             now: self.now,
-            until: self.now + LEASE,
         }
     }
 
@@ -241,14 +254,14 @@ impl World {
     }
 
     fn sysid_op(&mut self) -> Op {
-        let (now, until, nth) = (self.now, self.now + LEASE, self.random.usize(0..100));
+        let (now, lease, nth) = (self.now, LEASE, self.random.usize(0..100));
         match self.random.u32(0..4) {
-            0 => Op::SysidReserve(SysidReserve { wanted: None, now, until }),
-            1 => Op::SysidReserve(SysidReserve { wanted: Some(self.sysid()), now, until }),
+            0 => Op::SysidReserve(SysidReserve { wanted: None, now, lease }),
+            1 => Op::SysidReserve(SysidReserve { wanted: Some(self.sysid()), now, lease }),
             2 => {
                 let id_newest = self.maybe(World::id);
                 self.id_newest = self.id_newest.max(id_newest);
-                Op::SysidRenew { nth, until, id_newest }
+                Op::SysidRenew { nth, now, id_newest }
             }
             _ => Op::SysidRelease { nth },
         }
@@ -256,7 +269,7 @@ impl World {
 
     fn read(&mut self) -> Op {
         let now = self.now;
-        Op::Read(match self.random.u32(0..10) {
+        Op::Read(match self.random.u32(0..11) {
             0..2 => Read::Job(self.tenant(), self.id()),
             2 => Read::List(List {
                 tenant: self.tenant(),
@@ -269,6 +282,7 @@ impl World {
             5..7 => Read::Stats(self.maybe(World::tenant), now),
             7 => Read::Idempotency(self.tenant(), self.text(), now),
             8 => Read::Sysids(now),
+            9 => Read::LeaseMine(self.sysid(), self.maybe(World::id)),
             _ => Read::Handlers(self.tenant()),
         })
     }

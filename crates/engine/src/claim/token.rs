@@ -1,0 +1,90 @@
+//! Tokens: this daemon names each of its claims. A boot number is good for many; when they are used
+//! up, the store gives another one.
+//!
+//! Claims whose answer is still on its way are known here, so that a comparison with what the store
+//! thinks we hold does not take them for lost ones.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+
+use windlass_core::job::{Boot, TOKENS_PER_BOOT, Token};
+use windlass_core::store::Error;
+use windlass_core::{Store, Timestamp};
+
+use crate::lock::lock;
+
+pub(crate) struct Tokens {
+    next: tokio::sync::Mutex<(Boot, i64)>,
+    under_way: Mutex<HashSet<Token>>,
+}
+
+impl Tokens {
+    pub(crate) fn new(boot: Boot) -> Tokens {
+        Tokens { next: tokio::sync::Mutex::new((boot, 0)), under_way: Mutex::default() }
+    }
+
+    /// A token that no other claim has.
+    pub(crate) async fn next(&self, store: &dyn Store, now: Timestamp) -> Result<Token, Error> {
+        let mut next = self.next.lock().await;
+        if next.1 == TOKENS_PER_BOOT {
+            *next = (store.boot_next(now).await?, 0);
+        }
+        let token = next.0.token(next.1);
+        next.1 += 1;
+        Ok(token)
+    }
+
+    /// A claim with this token is under way until the answer is dropped.
+    pub(crate) fn under_way(&self, token: Token) -> UnderWay<'_> {
+        lock(&self.under_way).insert(token);
+        UnderWay { tokens: self, token }
+    }
+
+    pub(crate) fn is_under_way(&self, token: Token) -> bool {
+        lock(&self.under_way).contains(&token)
+    }
+}
+
+/// One claim whose jobs are not in the running table yet.
+pub(crate) struct UnderWay<'a> {
+    tokens: &'a Tokens,
+    token: Token,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        lock(&self.tokens.under_way).remove(&self.token);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_core::memory::MemoryStore;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_800_000_000_000);
+
+    #[tokio::test]
+    async fn a_used_up_boot_number_is_followed_by_another_one() {
+        let store = MemoryStore::new();
+        let tokens = Tokens::new(Boot(5));
+        tokens.next.lock().await.1 = TOKENS_PER_BOOT - 1;
+        assert_eq!(tokens.next(&store, NOW).await, Ok(Boot(5).token(TOKENS_PER_BOOT - 1)));
+        let Ok(next) = tokens.next(&store, NOW).await else { panic!("the store answers") };
+        assert!(next > Boot(5).token(TOKENS_PER_BOOT - 1));
+
+        tokens.next.lock().await.1 = TOKENS_PER_BOOT;
+        store.set_available(false);
+        assert!(tokens.next(&store, NOW).await.is_err());
+    }
+
+    #[test]
+    fn a_claim_is_under_way_until_its_guard_is_dropped() {
+        let tokens = Tokens::new(Boot(5));
+        let guard = tokens.under_way(Token(7));
+        assert!(tokens.is_under_way(Token(7)) && !tokens.is_under_way(Token(8)));
+        drop(guard);
+        assert!(!tokens.is_under_way(Token(7)));
+    }
+}

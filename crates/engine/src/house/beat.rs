@@ -1,0 +1,127 @@
+//! The beat: one write keeps this daemon's number, and with it every job that it runs. Then what the
+//! store thinks we hold is compared with what we run: an attempt that the store does not know is
+//! lost and is stopped, and a claim whose answer never came is given back.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use async_trait::async_trait;
+
+use windlass_core::AttemptId;
+use windlass_core::limit::BATCH_JOBS_MAX;
+use windlass_core::runner::Stop;
+use windlass_core::store::{self, Durability, LeaseRef, SysidRenew};
+
+use crate::house::service::{Next, Service};
+use crate::settle;
+use crate::shared::Shared;
+
+/// Beats in the time of one lease.
+const BEATS_PER_LEASE: u32 = 3;
+
+pub(crate) struct Beat {
+    shared: Arc<Shared>,
+    /// The last beat failed.
+    failed: bool,
+}
+
+#[async_trait]
+impl Service for Beat {
+    fn name(&self) -> &'static str {
+        "beat"
+    }
+
+    async fn pass(&mut self) -> Next {
+        if self.beat().await
+            && let Err(error) = self.compare().await
+        {
+            tracing::warn!(%error, "cannot compare what runs here with the store now");
+        }
+        Next::After(self.shared.options.lease / BEATS_PER_LEASE)
+    }
+}
+
+impl Beat {
+    pub(crate) fn new(shared: Arc<Shared>) -> Beat {
+        Beat { shared, failed: false }
+    }
+
+    async fn beat(&mut self) -> bool {
+        let shared = &self.shared;
+        let renew = SysidRenew {
+            grant: shared.grant,
+            now: shared.now(),
+            lease: shared.options.lease,
+            id_newest: shared.journal.id_newest(),
+        };
+        let beaten = shared.store.sysid_renew(renew).await;
+        let failed_before = std::mem::replace(&mut self.failed, beaten.is_err());
+        match beaten {
+            Ok(()) => {
+                if shared.contact.beat(failed_before, Instant::now()) {
+                    tracing::warn!("contact with the store was lost for a while and is back");
+                }
+                return true;
+            }
+            // Another daemon makes ids and takes leases under our number: nothing we did from
+            // here on would be safe.
+            Err(store::Error::Conflict(why)) => {
+                shared.picking.store(false, Ordering::SeqCst);
+                shared.fail(why);
+            }
+            Err(error @ store::Error::Corrupt(_)) => shared.fail(error.to_string()),
+            Err(error) => tracing::warn!(%error, "cannot renew the sysid now"),
+        }
+        false
+    }
+
+    async fn compare(&self) -> Result<(), store::Error> {
+        let shared = &self.shared;
+        // What starts while we look is in neither list, or in the store's alone and under way.
+        let running = shared.running.attempts();
+        let (mut held, mut orphans) = (HashSet::new(), Vec::new());
+        let mut after = None;
+        loop {
+            let me = shared.grant.sysid;
+            let page = shared.store.lease_mine(me, after, BATCH_JOBS_MAX).await?;
+            for lease in &page {
+                let attempt = AttemptId { job: lease.id, token: lease.token };
+                held.insert(attempt);
+                if !shared.running.contains(attempt) && !shared.tokens.is_under_way(lease.token) {
+                    orphans.push(lease.clone());
+                }
+            }
+            match page.last().filter(|_| page.len() == BATCH_JOBS_MAX) {
+                Some(last) => after = Some(last.id),
+                None => break,
+            }
+        }
+        for attempt in running.into_iter().filter(|attempt| !held.contains(attempt)) {
+            // One that was settled meanwhile is about to leave the table; this changes nothing.
+            shared.running.set_lost(attempt);
+            shared.runner.stop(attempt, Stop::LeaseLost);
+        }
+        self.give_back(orphans).await
+    }
+
+    /// Jobs that the store gave us in an answer that never came. One that has just been settled is
+    /// among them, too; its lease is gone, and the release is refused.
+    async fn give_back(&self, orphans: Vec<LeaseRef>) -> Result<(), store::Error> {
+        let shared = &self.shared;
+        if orphans.is_empty() {
+            return Ok(());
+        }
+        let now = shared.now();
+        let releases: Vec<_> =
+            orphans.into_iter().map(|lease| settle::release(lease, now, now)).collect();
+        let answers = shared.store.job_settle(releases, Durability::Relaxed).await?;
+        let given_back = answers.iter().filter(|answer| **answer == store::Settled::Done).count();
+        if given_back > 0 {
+            tracing::warn!(jobs = given_back, "gave back jobs whose claim was never answered");
+            shared.look();
+        }
+        Ok(())
+    }
+}

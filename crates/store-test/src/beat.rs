@@ -1,0 +1,168 @@
+//! Leases that last as long as a daemon's number: one beat renews them all.
+
+use windlass_core::job::Boot;
+use windlass_core::store::{
+    Claim, Claimed, Error, Hold, LeaseRef, Settled, Settlement, SysidGrant, SysidRenew,
+    SysidReserve,
+};
+use windlass_core::{JobId, Lease, State, Timestamp};
+
+use crate::Harness;
+use crate::fixture::{
+    FINISHED, LEASE, NOW, Subject, acme, after, again, claim_of, id, job, key, lease_ref, numbers,
+    pick, release, settlement, sysid,
+};
+use crate::kin::put;
+
+/// A store on which daemon 7 has its number.
+async fn with_daemon(harness: &dyn Harness) -> (Subject, SysidGrant) {
+    let store = Subject::fresh(harness).await;
+    let grant = granted(&store, 7, NOW).await;
+    (store, grant)
+}
+
+async fn granted(store: &Subject, number: u16, now: Timestamp) -> SysidGrant {
+    let reserve = SysidReserve { wanted: Some(sysid(number)), now, lease: LEASE };
+    store.sysid_reserve(reserve).await.unwrap()
+}
+
+async fn beat(store: &Subject, grant: SysidGrant, now: Timestamp) {
+    let renew = SysidRenew { grant, now, lease: LEASE, id_newest: None };
+    store.sysid_renew(renew).await.unwrap();
+}
+
+fn on_beat(grant: SysidGrant, limit: u32) -> Claim {
+    let (owner, hold) = (grant.sysid, Hold::Beat(grant.boot));
+    Claim { owner, hold, ..claim_of(vec![pick("t", limit)], NOW) }
+}
+
+async fn claim(store: &Subject, grant: SysidGrant, limit: u32) -> Vec<Claimed> {
+    store.job_claim(on_beat(grant, limit)).await.unwrap()
+}
+
+async fn expires_at(store: &Subject, number: i64) -> Timestamp {
+    store.get(number).await.lease.expect("a lease").expires_at
+}
+
+async fn expired(store: &Subject, now: Timestamp) -> Vec<i64> {
+    numbers(&store.lease_expired(now, 100).await.unwrap())
+}
+
+pub async fn a_lease_on_the_beat_lasts_as_long_as_its_owners_number(harness: &dyn Harness) {
+    let (store, grant) = with_daemon(harness).await;
+    store.add([job(1)]).await;
+    let claimed = claim(&store, grant, 1).await.remove(0);
+    let token = lease_ref(&claimed).token;
+    let lease = Lease { owner: sysid(7), token, expires_at: NOW + LEASE, on_beat: true };
+    assert_eq!(claimed.job.lease, Some(lease));
+    assert_eq!(store.get(1).await, claimed.job);
+
+    beat(&store, grant, after(8)).await;
+    assert_eq!(expires_at(&store, 1).await, after(18));
+    assert!(expired(&store, after(17)).await.is_empty());
+    assert_eq!(expired(&store, after(18)).await, [1]);
+}
+
+pub async fn a_beat_moves_no_lease_with_an_expiry_of_its_own(harness: &dyn Harness) {
+    let (store, grant) = with_daemon(harness).await;
+    store.add([job(1)]).await;
+    store.claim_one("t", NOW).await;
+    beat(&store, grant, after(8)).await;
+    assert_eq!(expires_at(&store, 1).await, NOW + LEASE);
+    assert_eq!(store.lease_mine(sysid(7), None, 10).await.unwrap(), []);
+}
+
+pub async fn a_released_number_ends_its_leases(harness: &dyn Harness) {
+    let (store, grant) = with_daemon(harness).await;
+    store.add([job(1)]).await;
+    claim(&store, grant, 1).await;
+    store.sysid_release(grant.sysid, grant.boot).await.unwrap();
+    assert_eq!(expired(&store, NOW).await, [1]);
+}
+
+pub async fn a_number_given_to_another_leaves_the_leases_as_they_were(harness: &dyn Harness) {
+    let (store, dead) = with_daemon(harness).await;
+    store.add([job(1)]).await;
+    claim(&store, dead, 1).await;
+    let next = granted(&store, 7, after(20)).await;
+    assert_eq!(
+        store.lease_mine(sysid(7), None, 10).await.unwrap(),
+        [],
+        "they are not the new one's"
+    );
+    beat(&store, next, after(25)).await;
+    assert_eq!(expires_at(&store, 1).await, NOW + LEASE);
+    assert_eq!(expired(&store, after(25)).await, [1]);
+}
+
+pub async fn a_claim_on_a_foreign_beat_takes_nothing(harness: &dyn Harness) {
+    let (store, dead) = with_daemon(harness).await;
+    store.add([job(1)]).await;
+    granted(&store, 7, after(20)).await;
+    let unknown = SysidGrant { sysid: sysid(8), boot: Boot(1) };
+    for grant in [dead, unknown] {
+        let refused = store.job_claim(on_beat(grant, 1)).await;
+        assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
+    }
+    assert_eq!(store.get(1).await.state, State::Queued);
+}
+
+pub async fn a_lease_on_the_beat_is_broken_only_when_the_number_has_run_out(harness: &dyn Harness) {
+    let (store, grant) = with_daemon(harness).await;
+    store.add([job(1)]).await;
+    let claimed = claim(&store, grant, 1).await.remove(0);
+    beat(&store, grant, after(5)).await;
+    let breaking =
+        |at| Settlement { only_if_expired_at: Some(at), ..settlement(&claimed, again(after(20))) };
+    assert_eq!(store.settle(breaking(after(14))).await, Settled::Stale);
+    assert_eq!(store.settle(breaking(after(15))).await, Settled::Done);
+    assert_eq!(store.get(1).await.lease, None);
+}
+
+pub async fn a_renewed_lease_leaves_the_beat(harness: &dyn Harness) {
+    let (store, grant) = with_daemon(harness).await;
+    store.add([job(1)]).await;
+    let claimed = claim(&store, grant, 1).await.remove(0);
+    assert_eq!(store.renew(vec![lease_ref(&claimed)], after(60)).await, []);
+    beat(&store, grant, after(8)).await;
+    assert_eq!(expires_at(&store, 1).await, after(60));
+    assert_eq!(store.lease_mine(sysid(7), None, 10).await.unwrap(), []);
+}
+
+pub async fn a_decision_keeps_a_lease_on_the_beat(harness: &dyn Harness) {
+    let (store, grant) = with_daemon(harness).await;
+    store.add([job(1)]).await;
+    let claimed = claim(&store, grant, 1).await.remove(0);
+    let mut job = claimed.job.clone();
+    job.timeout = Some(LEASE);
+    store.edit(vec![put(job)]).await;
+    beat(&store, grant, after(8)).await;
+    assert_eq!(expires_at(&store, 1).await, after(18));
+    assert_eq!(store.lease_mine(sysid(7), None, 10).await.unwrap(), [lease_ref(&claimed)]);
+}
+
+pub async fn a_daemon_finds_all_that_it_holds_in_pages(harness: &dyn Harness) {
+    let (store, grant) = with_daemon(harness).await;
+    let other = granted(&store, 8, NOW).await;
+    store.add((1..=6).map(job)).await;
+    let mine = claim(&store, grant, 4).await;
+    claim(&store, other, 1).await;
+    store.claim_one("t", NOW).await;
+    let held: Vec<LeaseRef> = mine.iter().map(lease_ref).collect();
+    let page = |after: Option<JobId>| store.lease_mine(sysid(7), after, 3);
+    assert_eq!(page(None).await.unwrap(), held[..3]);
+    assert_eq!(page(Some(id(3))).await.unwrap(), held[3..]);
+    assert_eq!(page(Some(id(4))).await.unwrap(), []);
+    assert!(held.iter().all(|lease| lease.tenant == acme()) && key("t").tenant == acme());
+}
+
+pub async fn what_has_ended_is_not_held(harness: &dyn Harness) {
+    let (store, grant) = with_daemon(harness).await;
+    store.add((1..=4).map(job)).await;
+    let claimed = claim(&store, grant, 4).await;
+    store.settle(settlement(&claimed[0], FINISHED)).await;
+    store.settle(settlement(&claimed[1], release(NOW))).await;
+    store.cancel(3, NOW).await;
+    let held = store.lease_mine(sysid(7), None, 10).await.unwrap();
+    assert_eq!(held, [lease_ref(&claimed[3])]);
+}
