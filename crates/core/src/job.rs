@@ -297,8 +297,8 @@ pub struct AttemptId {
 pub struct Boot(pub i64);
 
 /// Claims that one boot number is good for. The rest of the 53 bits that JavaScript reads exactly
-/// is the boot number's, and lasts for 270 years.
-pub const TOKENS_PER_BOOT: i64 = 1 << 20;
+/// is the boot number's: enough for a thousand daemons that take one with every beat, for decades.
+pub const TOKENS_PER_BOOT: i64 = 1 << 14;
 
 impl Boot {
     /// The one after `last`, given at `now`.

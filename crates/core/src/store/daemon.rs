@@ -26,8 +26,7 @@ pub trait Daemons: Send + Sync {
     /// another's by now.
     async fn sysid_release(&self, sysid: Sysid, boot: Boot) -> Result<(), Error>;
 
-    /// A further boot number, by `Boot::after`, for a daemon that has used up the tokens of the
-    /// last one. Durable.
+    /// A further boot number, by `Boot::after`, for the tokens of a daemon's next claims. Durable.
     async fn boot_next(&self, now: Timestamp) -> Result<Boot, Error>;
 
     /// Every sysid whose lease is later than `now`.

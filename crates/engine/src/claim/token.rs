@@ -1,5 +1,8 @@
 //! Tokens: this daemon names each of its claims. A boot number is good for many; when they are used
-//! up, the store gives another one.
+//! up, and with each beat, the store gives another one. Boot numbers grow over all daemons, so a claim
+//! that follows a broken lease has a larger token than the lease that was broken: a resource outside
+//! that remembers the largest token it has seen refuses the late owner. (A worker whose lease is
+//! shorter than a beat is the exception.)
 //!
 //! Claims whose answer is still on its way are known here, so that a comparison with what the store
 //! thinks we hold does not take them for lost ones.
@@ -34,6 +37,18 @@ impl Tokens {
         Ok(token)
     }
 
+    /// With each beat: the next claims have larger tokens than all that any daemon made before.
+    pub(crate) async fn refresh(&self, store: &dyn Store, now: Timestamp) -> Result<(), Error> {
+        if self.next.lock().await.1 == 0 {
+            return Ok(());
+        }
+        // Claims go on meanwhile: this waits for a sync.
+        let boot = store.boot_next(now).await?;
+        let mut next = self.next.lock().await;
+        *next = (*next).max((boot, 0));
+        Ok(())
+    }
+
     /// A claim with this token is under way until the answer is dropped.
     pub(crate) fn under_way(&self, token: Token) -> UnderWay<'_> {
         lock(&self.under_way).insert(token);
@@ -60,6 +75,7 @@ impl Drop for UnderWay<'_> {
 #[cfg(test)]
 mod tests {
     use windlass_core::memory::MemoryStore;
+    use windlass_core::store::prelude::*;
 
     use super::*;
 
@@ -77,6 +93,17 @@ mod tests {
         tokens.next.lock().await.1 = TOKENS_PER_BOOT;
         store.set_available(false);
         assert!(tokens.next(&store, NOW).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn after_a_beat_tokens_are_larger_than_those_of_others_before_it() {
+        let store = MemoryStore::new();
+        let ours = Tokens::new(store.boot_next(NOW).await.unwrap());
+        let theirs = Tokens::new(store.boot_next(NOW).await.unwrap());
+        let before = theirs.next(&store, NOW).await.unwrap();
+        assert!(ours.next(&store, NOW).await.unwrap() < before);
+        ours.refresh(&store, NOW).await.unwrap();
+        assert!(ours.next(&store, NOW).await.unwrap() > before);
     }
 
     #[test]

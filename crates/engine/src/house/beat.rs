@@ -34,10 +34,14 @@ impl Service for Beat {
     }
 
     async fn pass(&mut self) -> Next {
-        if self.beat().await
-            && let Err(error) = self.compare().await
-        {
-            tracing::warn!(%error, "cannot compare what runs here with the store now");
+        if self.beat().await {
+            let shared = &self.shared;
+            if let Err(error) = shared.tokens.refresh(shared.store.as_ref(), shared.now()).await {
+                tracing::warn!(%error, "cannot take a new boot number now");
+            }
+            if let Err(error) = self.compare().await {
+                tracing::warn!(%error, "cannot compare what runs here with the store now");
+            }
         }
         Next::After(self.shared.options.lease / BEATS_PER_LEASE)
     }
