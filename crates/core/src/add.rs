@@ -131,7 +131,7 @@ impl AddOptions {
 }
 
 /// A time limit that lets something happen.
-pub fn above_zero(field: &str, given: Option<Duration>) -> Result<Option<Duration>, Invalid> {
+fn above_zero(field: &str, given: Option<Duration>) -> Result<Option<Duration>, Invalid> {
     if given == Some(Duration::ZERO) {
         let reason = format!("'{field}' is longer than nothing, such as 30s");
         return Err(Invalid::new(field, reason));

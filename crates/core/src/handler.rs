@@ -5,10 +5,12 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::id::JobId;
-use crate::limit::{HANDLER_BYTES_MAX, MEMORY_BYTES_MIN, PROCESSES_MAX};
+use crate::limit::{
+    BATCH, CONCURRENCY, CONTEXT_JOBS, CONTEXTS, CPU, FILE_SIZE, HANDLER_BYTES_MAX, IDLE, MEMORY,
+    PROCESSES, RATE, RETENTION, TIMEOUT, WEIGHT,
+};
 use crate::name::{Invalid, TypeKey};
 use crate::retry::RetryPolicy;
-use crate::size::format_size;
 use crate::time::Timestamp;
 
 /// Names one version of one handler; made by the same generator as job ids.
@@ -99,21 +101,48 @@ pub struct Limits {
 impl Limits {
     /// A limit under which nothing can start would fail every attempt without a word.
     pub fn check(&self) -> Result<(), Invalid> {
-        if self.memory.is_some_and(|bytes| bytes < MEMORY_BYTES_MIN) {
-            let reason = format!("memory is at least {}", format_size(MEMORY_BYTES_MIN));
-            return Err(Invalid::new("options.memory", reason));
+        MEMORY.check_if_set("options.memory", self.memory)?;
+        CPU.check_if_set("options.cpu", self.cpu)?;
+        PROCESSES.check_if_set("options.processes", self.processes)?;
+        FILE_SIZE.check_if_set("options.file_size", self.file_size)
+    }
+
+    fn clamp(&mut self) {
+        self.memory = self.memory.map(|bytes| MEMORY.clamp(bytes));
+        self.cpu = self.cpu.map(|cpu| CPU.clamp(cpu));
+        self.processes = self.processes.map(|number| PROCESSES.clamp(number));
+        self.file_size = self.file_size.map(|bytes| FILE_SIZE.clamp(bytes));
+    }
+}
+
+impl HandlerOptions {
+    pub fn check(&self) -> Result<(), Invalid> {
+        TIMEOUT.check_if_set("options.timeout", self.timeout)?;
+        BATCH.check_if_set("options.batch", self.batch)?;
+        CONTEXTS.check_if_set("options.contexts", self.contexts)?;
+        CONTEXT_JOBS.check_if_set("options.context_jobs", self.context_jobs)?;
+        IDLE.check_if_set("options.idle", self.idle)?;
+        self.retry.as_ref().map_or(Ok(()), |retry| retry.check("options.retry"))?;
+        let ours = self.env.keys().find(|name| {
+            name.is_empty() || name.contains(['=', '\0']) || name.starts_with("WINDLASS_")
+        });
+        if let Some(name) = ours {
+            let reason = format!("'{name}' is empty, has '=' or begins with WINDLASS_");
+            return Err(Invalid::new("options.env", reason));
         }
-        if self.cpu.is_some_and(|cpu| cpu.is_zero()) {
-            return Err(Invalid::new("options.cpu", "cpu is a duration above 0"));
-        }
-        if self.processes.is_some_and(|number| number == 0 || number > PROCESSES_MAX) {
-            let reason = format!("processes is a whole number from 1 to {PROCESSES_MAX}");
-            return Err(Invalid::new("options.processes", reason));
-        }
-        if self.file_size == Some(0) {
-            return Err(Invalid::new("options.file_size", "file_size is a size above 0"));
-        }
-        Ok(())
+        self.limits.check()
+    }
+
+    /// The options with every number within its range, for what a store has.
+    pub fn clamped(mut self) -> HandlerOptions {
+        self.timeout = self.timeout.map(|timeout| TIMEOUT.clamp(timeout));
+        self.batch = self.batch.map(|jobs| BATCH.clamp(jobs));
+        self.contexts = self.contexts.map(|number| CONTEXTS.clamp(number));
+        self.context_jobs = self.context_jobs.map(|jobs| CONTEXT_JOBS.clamp(jobs));
+        self.idle = self.idle.map(|idle| IDLE.clamp(idle));
+        self.retry = self.retry.map(RetryPolicy::clamped);
+        self.limits.clamp();
+        self
     }
 }
 
@@ -129,14 +158,7 @@ impl HandlerSpec {
             let reason = format!("a handler has at most {HANDLER_BYTES_MAX} bytes, not {bytes}");
             return Err(Invalid::new("body", reason));
         }
-        let ours = self.options.env.keys().find(|name| {
-            name.is_empty() || name.contains(['=', '\0']) || name.starts_with("WINDLASS_")
-        });
-        if let Some(name) = ours {
-            let reason = format!("'{name}' is empty, has '=' or begins with WINDLASS_");
-            return Err(Invalid::new("options.env", reason));
-        }
-        self.options.limits.check()
+        self.options.check()
     }
 }
 
@@ -156,7 +178,7 @@ pub struct TypeSettings {
     pub weight: Option<u32>,
     /// Most jobs of the type that run at once in one daemon.
     pub concurrency: Option<u32>,
-    /// Most starts of the type in one daemon, per second.
+    /// Most starts of the type in one daemon, a second.
     pub rate: Option<f64>,
     pub timeout: Option<Duration>,
     pub retry: Option<RetryPolicy>,
@@ -164,21 +186,25 @@ pub struct TypeSettings {
     pub retention: Option<Duration>,
 }
 
-/// Largest `weight` of a type.
-pub const WEIGHT_MAX: u32 = 1000;
-
 impl TypeSettings {
     pub fn check(&self) -> Result<(), Invalid> {
-        if self.weight.is_some_and(|weight| weight == 0 || weight > WEIGHT_MAX) {
-            return Err(Invalid::new("weight", "a weight is a whole number from 1 to 1000"));
+        WEIGHT.check_if_set("weight", self.weight)?;
+        CONCURRENCY.check_if_set("concurrency", self.concurrency)?;
+        RATE.check_if_set("rate", self.rate)?;
+        TIMEOUT.check_if_set("timeout", self.timeout)?;
+        self.retry.as_ref().map_or(Ok(()), |retry| retry.check("retry"))?;
+        RETENTION.check_if_set("retention", self.retention)
+    }
+
+    /// The settings with every number within its range, for what a store has.
+    pub fn clamped(self) -> TypeSettings {
+        TypeSettings {
+            weight: self.weight.map(|weight| WEIGHT.clamp(weight)),
+            concurrency: self.concurrency.map(|jobs| CONCURRENCY.clamp(jobs)),
+            rate: self.rate.map(|rate| RATE.clamp(rate)),
+            timeout: self.timeout.map(|timeout| TIMEOUT.clamp(timeout)),
+            retry: self.retry.map(RetryPolicy::clamped),
+            retention: self.retention.map(|retention| RETENTION.clamp(retention)),
         }
-        if self.concurrency == Some(0) {
-            let reason = "concurrency is at least 1; suspend the type to run none";
-            return Err(Invalid::new("concurrency", reason));
-        }
-        if self.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
-            return Err(Invalid::new("rate", "a rate is a number of starts per second above 0"));
-        }
-        Ok(())
     }
 }

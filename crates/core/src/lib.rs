@@ -26,6 +26,7 @@
 //! | `memory` | the reference store, against which all others are compared |
 //! | `log` | the lines of an attempt, and where each came from |
 //! | `limit` | every bound of the domain, by name |
+//! | `range` | ranges of numbers: checked where they enter, clamped where they are read |
 //!
 //! Nothing here does I/O, reads a clock or the environment, or knows a wire format.
 
@@ -46,6 +47,7 @@ pub mod memory;
 pub mod merge;
 pub mod name;
 pub mod outcome;
+pub mod range;
 pub mod record;
 pub mod repeat;
 pub mod retry;

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use crate::range::Range;
+
 /// Longest tenant name, in bytes.
 pub const TENANT_BYTES_MAX: usize = 64;
 /// Longest type name, in bytes.
@@ -60,3 +62,43 @@ pub const IDEMPOTENCY_TTL: Duration = Duration::from_secs(24 * 3600);
 pub const DURATION_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 /// Longest message of a progress report, in bytes.
 pub const PROGRESS_BYTES_MAX: usize = 1024;
+
+/// Shortest time limit: none at all would let nothing happen.
+const MS: Duration = Duration::from_millis(1);
+
+// What clients may set for a type or a handler.
+
+/// `weight` of a type: its share of picks.
+pub const WEIGHT: Range<u32> = Range::new(1, 1000);
+/// `concurrency` of a type; it is suspended to run none.
+pub const CONCURRENCY: Range<u32> = Range::new(1, 1_000_000);
+/// `rate` of a type, in starts a second. The slowest is one start in eleven days.
+pub const RATE: Range<f64> = Range::new(0.000_001, 1_000_000.0);
+/// `timeout` of one attempt.
+pub const TIMEOUT: Range<Duration> = Range::new(MS, DURATION_MAX);
+/// `retention` of ended jobs.
+pub const RETENTION: Range<Duration> = Range::new(Duration::ZERO, DURATION_MAX);
+/// `retry.delay` and `retry.delay_max`.
+pub const RETRY_DELAY: Range<Duration> = Range::new(Duration::ZERO, DURATION_MAX);
+/// `retry.factor`: each delay is the one before it times this.
+pub const RETRY_FACTOR: Range<f64> = Range::new(1.0, 1000.0);
+/// `retry.attempts`, the first included.
+pub const RETRY_ATTEMPTS: Range<u32> = Range::new(1, 1_000_000);
+/// `retry.age`: no further attempt when the job was first due so long ago.
+pub const RETRY_AGE: Range<Duration> = Range::new(Duration::ZERO, DURATION_MAX);
+/// `options.batch`: jobs handed to a context at once.
+pub const BATCH: Range<u32> = Range::new(1, 1000);
+/// `options.contexts` of one handler in one daemon.
+pub const CONTEXTS: Range<u32> = Range::new(1, 100);
+/// `options.context_jobs`: jobs before a context is replaced.
+pub const CONTEXT_JOBS: Range<u32> = Range::new(1, 1_000_000);
+/// `options.idle`: an idle context ends after this.
+pub const IDLE: Range<Duration> = Range::new(Duration::ZERO, DURATION_MAX);
+/// `options.memory` of each process.
+pub const MEMORY: Range<u64> = Range::new(MEMORY_BYTES_MIN, u64::MAX);
+/// `options.cpu`: processor time of each process.
+pub const CPU: Range<Duration> = Range::new(MS, DURATION_MAX);
+/// `options.processes` at the same time.
+pub const PROCESSES: Range<u32> = Range::new(1, PROCESSES_MAX);
+/// `options.file_size`: the largest file that may be written.
+pub const FILE_SIZE: Range<u64> = Range::new(1, u64::MAX);

@@ -1,6 +1,7 @@
 //! The text form in which stores keep handlers' options and types' settings: JSON objects with
 //! milliseconds for durations. Fields that are absent are left out; unknown ones are ignored, so
-//! that an older daemon reads what a newer one wrote.
+//! that an older daemon reads what a newer one wrote. Numbers outside of their ranges, which an
+//! older version took, are read as the nearest ones within.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -40,7 +41,7 @@ pub fn options_from_text(text: &str) -> Result<HandlerOptions, String> {
             .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
             .collect(),
     };
-    Ok(HandlerOptions {
+    let options = HandlerOptions {
         timeout: duration(&map, "timeout_ms"),
         batch: number(&map, "batch"),
         contexts: number(&map, "contexts"),
@@ -54,7 +55,8 @@ pub fn options_from_text(text: &str) -> Result<HandlerOptions, String> {
             processes: number(&map, "processes"),
             file_size: map.get("file_bytes").and_then(Value::as_u64),
         },
-    })
+    };
+    Ok(options.clamped())
 }
 
 pub fn settings_to_text(settings: &TypeSettings) -> String {
@@ -72,14 +74,15 @@ pub fn settings_to_text(settings: &TypeSettings) -> String {
 
 pub fn settings_from_text(text: &str) -> Result<TypeSettings, String> {
     let map = object(text)?;
-    Ok(TypeSettings {
+    let settings = TypeSettings {
         weight: number(&map, "weight"),
         concurrency: number(&map, "concurrency"),
         rate: map.get("rate").and_then(Value::as_f64),
         timeout: duration(&map, "timeout_ms"),
         retry: retry(&map),
         retention: duration(&map, "retention_ms"),
-    })
+    };
+    Ok(settings.clamped())
 }
 
 fn object(text: &str) -> Result<Map<String, Value>, String> {
@@ -120,7 +123,7 @@ fn put_retry(map: &mut Map<String, Value>, policy: Option<&RetryPolicy>) {
 }
 
 fn number(map: &Map<String, Value>, name: &str) -> Option<u32> {
-    map.get(name).and_then(Value::as_u64).and_then(|number| u32::try_from(number).ok())
+    map.get(name).and_then(Value::as_u64).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
 }
 
 fn duration(map: &Map<String, Value>, name: &str) -> Option<Duration> {
@@ -141,6 +144,7 @@ fn retry(map: &Map<String, Value>) -> Option<RetryPolicy> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limit::{CONCURRENCY, CONTEXTS, RATE};
 
     #[test]
     fn everything_reads_back_as_written() {
@@ -172,5 +176,21 @@ mod tests {
         assert_eq!(settings_from_text(&settings_to_text(&settings)), Ok(settings));
         assert_eq!(settings_from_text("{}"), Ok(TypeSettings::default()));
         assert!(settings_from_text("[]").is_err());
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_read_as_the_nearest_within() {
+        let settings = r#"{"weight":0,"concurrency":9999999999,"rate":1e-20,"timeout_ms":0,
+            "retention_ms":18446744073709551615,"retry":{"delay_ms":18446744073709551615,
+            "factor":-5,"delay_max_ms":18446744073709551615,"attempts":0,"age_ms":0}}"#;
+        let settings = settings_from_text(settings).unwrap();
+        assert_eq!(settings.check(), Ok(()));
+        assert_eq!((settings.weight, settings.rate), (Some(1), Some(RATE.min)));
+        assert_eq!(settings.concurrency, Some(CONCURRENCY.max), "a limit stays a limit");
+        let options = r#"{"timeout_ms":0,"batch":0,"contexts":4294967295,"context_jobs":0,
+            "memory_bytes":1,"cpu_ms":0,"processes":0,"file_bytes":0}"#;
+        let options = options_from_text(options).unwrap();
+        assert_eq!(options.check(), Ok(()));
+        assert_eq!((options.batch, options.contexts), (Some(1), Some(CONTEXTS.max)));
     }
 }

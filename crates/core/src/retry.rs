@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use crate::calendar::Civil;
 use crate::job::Job;
+use crate::limit::{RETRY_AGE, RETRY_ATTEMPTS, RETRY_DELAY, RETRY_FACTOR};
+use crate::name::Invalid;
 use crate::outcome::{Code, Status};
 use crate::repeat::{Bases, Repeat};
 use crate::runner::Stop;
@@ -40,9 +42,32 @@ impl RetryPolicy {
     /// The delay after attempt number `attempt` (1 is the first). `luck` is a random number from
     /// 0 to 1 and decides the jitter.
     pub fn delay_after(&self, attempt: u32, luck: f64) -> Duration {
+        if self.delay.is_zero() {
+            return Duration::ZERO;
+        }
         let power = self.factor.powi(attempt.saturating_sub(1).min(1000) as i32);
         let delay_s = (self.delay.as_secs_f64() * power).min(self.delay_max.as_secs_f64());
         Duration::from_secs_f64(delay_s * (1.0 - JITTER + 2.0 * JITTER * luck))
+    }
+
+    /// `field` is the name of the policy, such as `retry`.
+    pub fn check(&self, field: &str) -> Result<(), Invalid> {
+        RETRY_DELAY.check(format!("{field}.delay"), self.delay)?;
+        RETRY_FACTOR.check(format!("{field}.factor"), self.factor)?;
+        RETRY_DELAY.check(format!("{field}.delay_max"), self.delay_max)?;
+        RETRY_ATTEMPTS.check(format!("{field}.attempts"), self.attempts)?;
+        RETRY_AGE.check(format!("{field}.age"), self.age)
+    }
+
+    /// The policy with every number within its range, for what a store has.
+    pub fn clamped(self) -> RetryPolicy {
+        RetryPolicy {
+            delay: RETRY_DELAY.clamp(self.delay),
+            factor: RETRY_FACTOR.clamp(self.factor),
+            delay_max: RETRY_DELAY.clamp(self.delay_max),
+            attempts: RETRY_ATTEMPTS.clamp(self.attempts),
+            age: RETRY_AGE.clamp(self.age),
+        }
     }
 }
 
@@ -170,6 +195,14 @@ mod tests {
             (1..=10).map(|n| policy().delay_after(n, MIDDLE).as_secs()).collect();
         assert_eq!(delays, [10, 20, 40, 80, 160, 320, 640, 1280, 2560, 3600]);
         assert_eq!(policy().delay_after(u32::MAX, MIDDLE).as_secs(), 3600);
+    }
+
+    #[test]
+    fn no_delay_stays_no_delay_after_any_number_of_attempts() {
+        let policy = RetryPolicy { delay: Duration::ZERO, ..policy() };
+        for attempt in [1, 2, 2000, u32::MAX] {
+            assert_eq!(policy.delay_after(attempt, MIDDLE), Duration::ZERO, "{attempt}");
+        }
     }
 
     #[test]

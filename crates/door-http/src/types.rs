@@ -112,7 +112,7 @@ async fn settings_put(
     _: NoQuery,
     Command(body): Command<WireSettings>,
 ) -> Result<Response, Failure> {
-    door.engine.type_settings_put(&key, body.into_settings()?).await?;
+    door.engine.type_settings_put(&key, body.into_settings()).await?;
     Ok(answer::done())
 }
 

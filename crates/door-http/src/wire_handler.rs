@@ -1,12 +1,11 @@
-//! Handlers, types' settings and retry policies as clients write and see them.
+//! Handlers, types' settings and retry policies as clients write and see them. The engine checks
+//! the ranges of numbers, for all doors alike.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use windlass_core::add;
 use windlass_core::{
     Handler, HandlerOptions, HandlerSpec, Lang, Limits, RetryPolicy, TypeSettings,
 };
@@ -14,17 +13,6 @@ use windlass_core::{
 use crate::error::Failure;
 use crate::size::WireSize;
 use crate::time::{WireDuration, WireTime};
-
-/// Most jobs that may be handed to a context at once.
-const BATCH_MAX: u32 = 1000;
-/// Most contexts of one handler in one daemon.
-const CONTEXTS_MAX: u32 = 100;
-/// Most jobs before a context is recycled.
-const CONTEXT_JOBS_MAX: u32 = 1_000_000;
-/// Most tries of one job.
-const ATTEMPTS_MAX: u32 = 1_000_000;
-/// Fastest growth of the delay between two tries.
-const FACTOR_MAX: f64 = 1000.0;
 
 /// A handler as its author writes it.
 #[derive(Deserialize, ToSchema)]
@@ -77,17 +65,17 @@ pub(crate) struct WireOptions {
     batch: Option<u32>,
     /// Most contexts in one daemon, 1 to 100.
     contexts: Option<u32>,
-    /// A context is recycled after so many jobs.
+    /// A context is recycled after so many jobs, 1 to 1000000.
     context_jobs: Option<u32>,
     /// An idle context ends after this.
     idle: Option<WireDuration>,
     env: BTreeMap<String, String>,
     retry: Option<WireRetry>,
-    /// Memory of each process.
+    /// Memory of each process, 4MB or more.
     memory: Option<WireSize>,
     /// Processor time of each process.
     cpu: Option<WireDuration>,
-    /// Processes at the same time.
+    /// Processes at the same time, 1 to 100000.
     processes: Option<u32>,
     /// Largest file that may be written.
     file_size: Option<WireSize>,
@@ -102,7 +90,7 @@ pub(crate) struct WireRetry {
     /// Each delay is the one before it times this, 1 to 1000.
     factor: Option<f64>,
     delay_max: Option<WireDuration>,
-    /// All tries, the first included.
+    /// All tries, the first included, 1 to 1000000.
     attempts: Option<u32>,
     /// No further try when the job was first due this long ago.
     age: Option<WireDuration>,
@@ -115,9 +103,9 @@ pub(crate) struct WireRetry {
 pub(crate) struct WireSettings {
     /// Share of picks beside the tenant's other types, 1 to 1000.
     weight: Option<u32>,
-    /// Most jobs that run at once in one daemon.
+    /// Most jobs that run at once in one daemon, 1 to 1000000.
     concurrency: Option<u32>,
-    /// Most starts a second in one daemon.
+    /// Most starts a second in one daemon, 0.000001 to 1000000.
     rate: Option<f64>,
     timeout: Option<WireDuration>,
     retry: Option<WireRetry>,
@@ -137,7 +125,7 @@ impl WireSpec {
             before_each: self.before_each,
             after_each: self.after_each,
             eid: self.eid,
-            options: self.options.unwrap_or_default().into_options()?,
+            options: self.options.unwrap_or_default().into_options(),
         })
     }
 }
@@ -173,22 +161,22 @@ pub(crate) fn from_handler(handler: &Handler) -> WireHandler<'_> {
 }
 
 impl WireOptions {
-    fn into_options(self) -> Result<HandlerOptions, Failure> {
-        Ok(HandlerOptions {
-            timeout: above_zero("options.timeout", self.timeout)?,
-            batch: within("options.batch", self.batch, BATCH_MAX)?,
-            contexts: within("options.contexts", self.contexts, CONTEXTS_MAX)?,
-            context_jobs: within("options.context_jobs", self.context_jobs, CONTEXT_JOBS_MAX)?,
+    fn into_options(self) -> HandlerOptions {
+        HandlerOptions {
+            timeout: self.timeout.map(|timeout| timeout.0),
+            batch: self.batch,
+            contexts: self.contexts,
+            context_jobs: self.context_jobs,
             idle: self.idle.map(|idle| idle.0),
             env: self.env,
-            retry: self.retry.map(|retry| retry.into_policy("options.retry")).transpose()?,
+            retry: self.retry.map(WireRetry::into_policy),
             limits: Limits {
                 memory: self.memory.map(|size| size.0),
                 cpu: self.cpu.map(|cpu| cpu.0),
                 processes: self.processes,
                 file_size: self.file_size.map(|size| size.0),
             },
-        })
+        }
     }
 }
 
@@ -209,22 +197,16 @@ fn from_options(options: &HandlerOptions) -> WireOptions {
 }
 
 impl WireRetry {
-    fn into_policy(self, field: &str) -> Result<RetryPolicy, Failure> {
+    fn into_policy(self) -> RetryPolicy {
         let default = RetryPolicy::default();
-        let factor = self.factor.unwrap_or(default.factor);
-        if !(1.0..=FACTOR_MAX).contains(&factor) {
-            let message = format!("a factor is a number from 1 to {FACTOR_MAX}, not {factor}");
-            return Err(Failure::invalid(format!("{field}.factor"), message));
-        }
-        let attempts = within(&format!("{field}.attempts"), self.attempts, ATTEMPTS_MAX)?;
         let or = |given: Option<WireDuration>, default| given.map_or(default, |given| given.0);
-        Ok(RetryPolicy {
+        RetryPolicy {
             delay: or(self.delay, default.delay),
-            factor,
+            factor: self.factor.unwrap_or(default.factor),
             delay_max: or(self.delay_max, default.delay_max),
-            attempts: attempts.unwrap_or(default.attempts),
+            attempts: self.attempts.unwrap_or(default.attempts),
             age: or(self.age, default.age),
-        })
+        }
     }
 }
 
@@ -239,16 +221,15 @@ fn from_policy(policy: &RetryPolicy) -> WireRetry {
 }
 
 impl WireSettings {
-    /// The engine checks the numbers.
-    pub(crate) fn into_settings(self) -> Result<TypeSettings, Failure> {
-        Ok(TypeSettings {
+    pub(crate) fn into_settings(self) -> TypeSettings {
+        TypeSettings {
             weight: self.weight,
             concurrency: self.concurrency,
             rate: self.rate,
-            timeout: above_zero("timeout", self.timeout)?,
-            retry: self.retry.map(|retry| retry.into_policy("retry")).transpose()?,
+            timeout: self.timeout.map(|timeout| timeout.0),
+            retry: self.retry.map(WireRetry::into_policy),
             retention: self.retention.map(|retention| retention.0),
-        })
+        }
     }
 }
 
@@ -264,20 +245,6 @@ pub(crate) fn from_settings(settings: &TypeSettings) -> WireSettings {
 }
 
 /// A time limit of nothing would end every attempt before it began.
-fn above_zero(field: &str, given: Option<WireDuration>) -> Result<Option<Duration>, Failure> {
-    Ok(add::above_zero(field, given.map(|given| given.0))?)
-}
-
-fn within(field: &str, given: Option<u32>, max: u32) -> Result<Option<u32>, Failure> {
-    match given {
-        Some(number) if number == 0 || number > max => {
-            let message = format!("'{field}' is a whole number from 1 to {max}, not {number}");
-            Err(Failure::invalid(field, message))
-        }
-        given => Ok(given),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -296,7 +263,9 @@ mod tests {
     }
 
     fn spec(text: &str) -> Result<HandlerSpec, Failure> {
-        json::parse::<WireSpec>(text.as_bytes())?.into_spec()
+        let spec = json::parse::<WireSpec>(text.as_bytes())?.into_spec()?;
+        spec.check()?;
+        Ok(spec)
     }
 
     #[test]
@@ -362,7 +331,11 @@ mod tests {
 
     #[test]
     fn settings_come_back_as_written_and_are_checked() {
-        let read = |text: &str| json::parse::<WireSettings>(text.as_bytes())?.into_settings();
+        let read = |text: &str| {
+            let settings = json::parse::<WireSettings>(text.as_bytes())?.into_settings();
+            settings.check()?;
+            Ok::<_, Failure>(settings)
+        };
         let settings = read(r#"{"weight":3,"rate":0.5,"timeout":"5s","retention":"2d"}"#).unwrap();
         let seen = serde_json::to_value(from_settings(&settings)).unwrap();
         let written = serde_json::json!({"weight": 3, "concurrency": null, "rate": 0.5,
@@ -371,6 +344,9 @@ mod tests {
         let cases = [
             (r#"{"timeout":"0s"}"#, "timeout"),
             (r#"{"retry":{"attempts":0}}"#, "retry.attempts"),
+            (r#"{"weight":1001}"#, "weight"),
+            (r#"{"concurrency":0}"#, "concurrency"),
+            (r#"{"rate":1e-20}"#, "rate"),
             (r#"{"nice":1}"#, "nice"),
         ];
         for (text, field) in cases {

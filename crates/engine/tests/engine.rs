@@ -9,6 +9,8 @@ mod fake;
 mod family;
 #[path = "engine/result.rs"]
 mod result;
+#[path = "engine/service.rs"]
+mod service;
 #[path = "engine/take.rs"]
 mod take;
 

@@ -26,6 +26,37 @@ pub async fn every_setting_comes_back(harness: &dyn Harness) {
     assert_eq!(store.type_settings_get(&key("t")).await.unwrap(), full());
 }
 
+/// An older version may have taken them.
+pub async fn numbers_out_of_range_are_read_as_the_nearest_within(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let retry = RetryPolicy { factor: -5.0, attempts: 0, ..RetryPolicy::default() };
+    let odd = TypeSettings {
+        weight: Some(0),
+        concurrency: Some(u32::MAX),
+        rate: Some(1e-20),
+        timeout: Some(Duration::ZERO),
+        retry: Some(retry.clone()),
+        retention: Some(Duration::from_millis(u64::MAX)),
+    };
+    store.type_settings_put(&key("t"), odd.clone()).await.unwrap();
+    let read = store.type_settings_get(&key("t")).await.unwrap();
+    assert_eq!(read.check(), Ok(()));
+    assert_eq!(read, odd.clamped());
+    store.add([job(1)]).await;
+    let waiting = store.type_waiting(NOW).await.unwrap();
+    assert_eq!(waiting.types[0].settings, read);
+
+    let mut spec = handler_spec();
+    spec.options.batch = Some(0);
+    spec.options.contexts = Some(u32::MAX);
+    spec.options.retry = Some(retry);
+    spec.options.limits.memory = Some(1);
+    store.handler_put(id(100), &key("t"), spec.clone(), NOW).await.unwrap();
+    let read = store.handler_get(&key("t"), None).await.unwrap().expect("it was put").spec.options;
+    assert_eq!(read.check(), Ok(()));
+    assert_eq!(read, spec.options.clamped());
+}
+
 pub async fn new_settings_replace_all_old_ones(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.type_settings_put(&key("t"), full()).await.unwrap();

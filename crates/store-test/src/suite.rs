@@ -194,6 +194,7 @@ suite! { $
     }
     settings {
         every_setting_comes_back
+        numbers_out_of_range_are_read_as_the_nearest_within
         new_settings_replace_all_old_ones
         settings_belong_to_one_type_of_one_tenant
         s2_20_a_suspended_type_takes_jobs_and_gives_none

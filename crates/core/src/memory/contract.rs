@@ -238,7 +238,7 @@ impl Handlers for MemoryStore {
     }
 
     async fn type_settings_put(&self, key: &TypeKey, settings: TypeSettings) -> Result<(), Error> {
-        self.open()?.type_row(key).settings = settings;
+        self.open()?.type_row(key).settings = settings.clamped();
         Ok(())
     }
 

@@ -7,7 +7,8 @@ use crate::name::{Tenant, TypeKey};
 use super::State;
 
 impl State {
-    pub(super) fn handler_put(&mut self, handler: Handler) {
+    pub(super) fn handler_put(&mut self, mut handler: Handler) {
+        handler.spec.options = handler.spec.options.clamped();
         let row = self.type_row(&handler.key);
         row.in_force = Some(handler.id);
         row.versions.retain(|version| version.id != handler.id);

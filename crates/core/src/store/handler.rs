@@ -1,4 +1,5 @@
-//! Handlers and settings of types. Writes are durable when they return.
+//! Handlers and settings of types. Writes are durable when they return. Whatever was written, the
+//! numbers that are read are within their ranges (`limit`).
 
 use async_trait::async_trait;
 
