@@ -20,6 +20,7 @@ use crate::dispatch::catalogue::Catalogue;
 use crate::dispatch::running::RunningTable;
 use crate::house::contact::Contact;
 use crate::house::keep::Kept;
+use crate::lock::lock;
 use crate::metrics::Metrics;
 use crate::options::{Options, Parts};
 use crate::schedule::{Scheduler, Slots};
@@ -152,11 +153,11 @@ impl Shared {
     }
 
     pub(crate) fn scheduler(&self) -> MutexGuard<'_, Scheduler> {
-        self.scheduler.lock().expect("nothing panics while it holds the scheduler")
+        lock(&self.scheduler)
     }
 
     pub(crate) fn rng(&self) -> MutexGuard<'_, fastrand::Rng> {
-        self.rng.lock().expect("nothing panics while it holds the random numbers")
+        lock(&self.rng)
     }
 
     pub(crate) fn luck(&self) -> f64 {

@@ -2,7 +2,7 @@
 //! what it does decides how they begin, and whether they may.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use windlass_core::edit::{Ask, Decide, Decision, Edit, Seen, Which};
 use windlass_core::family::{self, Unfit};
@@ -14,6 +14,7 @@ use crate::accept::pieces::put_pieces;
 use crate::ask::change::in_store;
 use crate::ask::decide;
 use crate::error::{Error, store_error};
+use crate::lock::lock;
 use crate::shared::Shared;
 
 /// Adds jobs, all or none; for a job whose unique key is held, the answer has the holder's id.
@@ -63,7 +64,7 @@ async fn ask(
         Arc::new(move |index, seen| {
             decides(&jobs[index], seen).map_err(|error| {
                 let words = error.to_string();
-                *refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                *lock(&refusal) = Some(error);
                 words
             })
         })
@@ -71,7 +72,7 @@ async fn ask(
     let (durability, now) = (Durability::Synced, shared.now());
     let ask = Ask { tenant: tenant.clone(), which, decide, durability, now };
     let decided = shared.store.job_decide(ask).await.map_err(|error| {
-        let ours = refusal.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let ours = lock(&refusal).take();
         ours.unwrap_or_else(|| store_error(error))
     })?;
     decide::tell(shared, &decided.moved);

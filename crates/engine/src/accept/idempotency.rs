@@ -11,6 +11,8 @@ use tokio::sync::Notify;
 use windlass_core::store::IdempotencyRecord;
 use windlass_core::{Tenant, Timestamp};
 
+use crate::lock::lock;
+
 /// Ids that the remembered answers may have together; the oldest answers go first.
 const REMEMBERED_IDS_MAX: usize = 1_000_000;
 
@@ -64,7 +66,7 @@ impl Idempotencies {
     }
 
     fn keys(&self) -> MutexGuard<'_, Keys> {
-        self.0.lock().expect("nothing panics while it holds the keys")
+        lock(&self.0)
     }
 }
 

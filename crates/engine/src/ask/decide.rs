@@ -2,7 +2,7 @@
 //! everybody who cares hears of what moved.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use windlass_core::edit::{Ask, Decide, Decided, Decision, Moved, Seen, Which, Whole};
@@ -15,6 +15,7 @@ use crate::ask::change::in_store;
 use crate::error::Error;
 use crate::error::store_error;
 use crate::event;
+use crate::lock::lock;
 use crate::shared::Shared;
 
 /// Shows jobs to a decision and carries its edits out; durable when this returns. It is done, and
@@ -52,14 +53,14 @@ pub(crate) async fn whole(
     let decide: Decide = {
         let seen = seen.clone();
         Arc::new(move |_, shown: &Seen| {
-            *seen.lock().unwrap_or_else(PoisonError::into_inner) = shown.job.clone();
+            *lock(&seen) = shown.job.clone();
             Ok(Decision::default())
         })
     };
     let (which, now) = (vec![Which::Job(id)], shared.now());
     let ask = Ask { tenant: tenant.clone(), which, decide, durability: Durability::Relaxed, now };
     shared.store.job_decide(ask).await.map_err(store_error)?;
-    let whole = seen.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let whole = lock(&seen).take();
     Ok(whole)
 }
 

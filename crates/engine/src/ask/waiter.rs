@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
+use crate::lock::lock;
+
 /// Waiting requests, by what they wait for. An entry lives as long as somebody waits.
 pub(crate) struct Waiters<K>(Mutex<HashMap<K, Entry>>);
 
@@ -39,7 +41,7 @@ impl<K: Clone + Eq + Hash> Waiters<K> {
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<K, Entry>> {
-        self.0.lock().expect("nothing panics while it holds the waiters")
+        lock(&self.0)
     }
 }
 

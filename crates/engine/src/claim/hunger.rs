@@ -13,6 +13,8 @@ use tokio::sync::Notify;
 use windlass_core::edit::Names;
 use windlass_core::{Priority, Tenant, TypeKey, TypeName, glob};
 
+use crate::lock::lock;
+
 /// Grows with every waiter: the smaller one came first.
 type Ticket = u64;
 
@@ -81,7 +83,7 @@ impl Pattern {
 
 impl Hunger {
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().expect("nothing panics while it holds the waiting workers")
+        lock(&self.0)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -19,6 +19,7 @@ use crate::accept;
 use crate::dispatch::progress::Progresses;
 use crate::dispatch::running::RunningJob;
 use crate::event;
+use crate::lock::lock;
 use crate::settle::follow;
 use crate::settle::{self, SettleItem};
 use crate::shared::Shared;
@@ -88,7 +89,7 @@ enum Told {
 
 impl BatchReports {
     fn open(&self) -> MutexGuard<'_, HashMap<JobId, Told>> {
-        self.open.lock().expect("nothing panics while it holds this")
+        lock(&self.open)
     }
 
     /// The job as it was claimed; `None` when it was reported before.

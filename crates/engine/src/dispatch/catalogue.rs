@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex};
 use windlass_core::store::Error;
 use windlass_core::{Handler, HandlerId, Store, TypeKey};
 
+use crate::lock::lock;
+
 /// Versions kept in memory; when there are more, all are forgotten and read again.
 const CATALOGUE_MAX: usize = 10_000;
 
@@ -30,7 +32,7 @@ impl Catalogue {
     }
 
     pub(crate) fn add(&self, handler: Arc<Handler>) {
-        let mut versions = self.0.lock().expect("nothing panics while it holds the catalogue");
+        let mut versions = lock(&self.0);
         if versions.len() >= CATALOGUE_MAX {
             versions.clear();
         }
@@ -38,6 +40,6 @@ impl Catalogue {
     }
 
     pub(crate) fn known(&self, version: HandlerId) -> Option<Arc<Handler>> {
-        self.0.lock().expect("nothing panics while it holds the catalogue").get(&version).cloned()
+        lock(&self.0).get(&version).cloned()
     }
 }

@@ -11,6 +11,7 @@ use windlass_core::job::Progress;
 use windlass_core::limit::PROGRESS_BYTES_MAX;
 use windlass_core::store::LeaseRef;
 
+use crate::lock::lock;
 use crate::shared::Shared;
 
 /// A job's progress is written at most once in this time.
@@ -100,7 +101,7 @@ impl Progresses {
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<JobId, Slot>> {
-        self.slots.lock().expect("nothing panics while it holds the progress of jobs")
+        lock(&self.slots)
     }
 }
 

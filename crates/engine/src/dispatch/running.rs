@@ -12,6 +12,7 @@ use windlass_core::store::LeaseRef;
 use windlass_core::{AttemptId, Job, JobId};
 
 use crate::dispatch::policy::Policy;
+use crate::lock::lock;
 
 /// One claimed job.
 #[derive(Debug, Clone)]
@@ -46,7 +47,7 @@ pub(crate) struct RunningTable {
 
 impl RunningTable {
     fn jobs(&self) -> MutexGuard<'_, HashMap<JobId, RunningJob>> {
-        self.jobs.lock().expect("nothing panics while it holds the running jobs")
+        lock(&self.jobs)
     }
 
     pub(crate) fn insert(&self, job: RunningJob) {

@@ -1,7 +1,7 @@
 //! Keep: leases of workers that never renew them. They are taken for a short time; when a worker
 //! has its job for sure, they are prolonged for ever, many in one change.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,6 +12,7 @@ use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::store::{LeaseRef, Renew};
 
 use crate::house::service::{Backoff, Next, Service};
+use crate::lock::lock;
 use crate::shared::Shared;
 
 /// How long leases gather after the first one.
@@ -32,12 +33,12 @@ pub(crate) struct Kept {
 
 impl Kept {
     fn take(&self) -> Vec<LeaseRef> {
-        std::mem::take(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut lock(&self.waiting))
     }
 
     /// Whether there was room for them.
     fn put(&self, leases: &[LeaseRef]) -> bool {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         if waiting.len() + leases.len() > WAITING_MAX {
             return false;
         }
@@ -49,7 +50,7 @@ impl Kept {
     }
 
     fn put_back(&self, leases: Vec<LeaseRef>) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).extend(leases);
+        lock(&self.waiting).extend(leases);
     }
 }
 
