@@ -66,6 +66,7 @@ async fn healthz(_: NoQuery) -> Result<Response, Failure> {
 struct Ready {
     journal: String,
     store: String,
+    services: String,
 }
 
 async fn readyz(State(door): State<Door>, _: NoQuery) -> Result<Response, Failure> {
@@ -75,7 +76,11 @@ async fn readyz(State(door): State<Door>, _: NoQuery) -> Result<Response, Failur
         Err(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
     let word = |state: Result<(), String>| state.err().unwrap_or_else(|| "ok".to_owned());
-    let ready = Ready { journal: word(readiness.journal), store: word(readiness.store) };
+    let ready = Ready {
+        journal: word(readiness.journal),
+        store: word(readiness.store),
+        services: word(readiness.services),
+    };
     Ok(answer::json(status, &ready))
 }
 
@@ -118,6 +123,8 @@ struct WireStatus {
     /// Jobs that run in this daemon.
     running: u64,
     journal: WireJournal,
+    /// How often services of this daemon panicked in the last 5 minutes; none is listed that did not.
+    services: BTreeMap<&'static str, usize>,
     tenants: BTreeMap<String, WireCounts>,
 }
 
@@ -149,7 +156,7 @@ async fn status(State(door): State<Door>, _: NoQuery) -> Result<Response, Failur
 
 fn from_status(status: DaemonStatus, version: &'static str) -> WireStatus {
     let uptime_seconds = status.now.since(status.started_at).as_secs();
-    let tenants = status.tenants.into_iter();
+    let (services, tenants) = (status.services.into_iter(), status.tenants.into_iter());
     WireStatus {
         sysid: status.sysid.get(),
         version,
@@ -160,6 +167,7 @@ fn from_status(status: DaemonStatus, version: &'static str) -> WireStatus {
         picking: status.picking,
         running: status.running,
         journal: WireJournal { waiting: status.journal.waiting, bytes: status.journal.bytes },
+        services: services.map(|service| (service.name, service.failures)).collect(),
         tenants: tenants
             .map(|(tenant, counts)| (tenant.to_string(), from_counts(counts)))
             .collect(),

@@ -157,6 +157,8 @@ pub struct DaemonStatus {
     pub picking: bool,
     pub running: u64,
     pub journal: JournalStatus,
+    /// Services that panicked lately.
+    pub services: Vec<FailedService>,
     /// Numbers of each tenant; empty when the store does not answer.
     pub tenants: BTreeMap<Tenant, TenantCounts>,
 }
@@ -180,9 +182,19 @@ pub struct JournalStatus {
     pub bytes: u64,
 }
 
-/// Whether the daemon accepts, and whether the store answers. `Err` carries the reason.
+/// A service of the daemon that panicked lately; it has been started again since.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedService {
+    pub name: &'static str,
+    pub failures: usize,
+}
+
+/// Whether the daemon accepts, whether the store answers, and what else is not in order. `Err`
+/// carries the reason.
 #[derive(Debug, Clone)]
 pub struct Readiness {
     pub journal: Result<(), String>,
     pub store: Result<(), String>,
+    /// Services of the daemon that panicked lately.
+    pub services: Result<(), String>,
 }

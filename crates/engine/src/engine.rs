@@ -55,7 +55,7 @@ impl Engine {
 
     /// Returns when the engine cannot go on by itself, with the reason.
     pub async fn failed(&self) -> String {
-        let mut failure = self.shared().failure.subscribe();
+        let mut failure = self.shared().health.failure.subscribe();
         match failure.wait_for(Option::is_some).await {
             Ok(why) => why.clone().unwrap_or_default(),
             Err(_) => std::future::pending().await,

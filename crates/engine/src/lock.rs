@@ -4,7 +4,7 @@
 //! changes are one insert or remove. Those of more steps err on the safe side: a worker that was
 //! called and still stands in line is called twice; the scheduler's numbers of waiting jobs are
 //! estimates that the next look at the store puts right, and its slots are given back by whoever
-//! holds them (`dispatch::Reserved`). Their arithmetic is on numbers that were checked where they
+//! holds them (`dispatch::reserved`). Their arithmetic is on numbers that were checked where they
 //! entered.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

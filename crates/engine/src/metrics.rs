@@ -29,6 +29,11 @@ pub struct EndLabels {
     pub code: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct ServiceLabels {
+    pub service: &'static str,
+}
+
 /// All numbers of one daemon.
 pub struct Metrics {
     registry: Registry,
@@ -43,6 +48,7 @@ pub struct Metrics {
     depth: Family<TypeLabels, Gauge>,
     oldest: Family<TypeLabels, Gauge>,
     leases_expired: Counter,
+    service_failures: Family<ServiceLabels, Counter>,
     lease: Histogram,
     accept: Histogram,
     journal_sync: Histogram,
@@ -66,6 +72,7 @@ impl Default for Metrics {
             depth: Family::default(),
             oldest: Family::default(),
             leases_expired: Counter::default(),
+            service_failures: Family::default(),
             lease: long(),
             accept: short(),
             journal_sync: short(),
@@ -89,6 +96,8 @@ impl Metrics {
         r.register_with_unit("queue_oldest", help, Unit::Seconds, self.oldest.clone());
         let help = "Leases broken because their owner did not renew them";
         r.register("leases_expired", help, self.leases_expired.clone());
+        let help = "Panics of services in the background";
+        r.register("service_failures", help, self.service_failures.clone());
         let help = "How long jobs were held under a lease";
         r.register_with_unit("lease", help, Unit::Seconds, self.lease.clone());
         let help = "Time of an add, until its jobs were durable";
@@ -150,6 +159,10 @@ impl Metrics {
 
     pub fn lease_expired(&self) {
         self.leases_expired.inc();
+    }
+
+    pub fn service_failed(&self, service: &'static str) {
+        self.service_failures.get_or_create(&ServiceLabels { service }).inc();
     }
 
     pub fn journal_synced(&self, took: Duration) {

@@ -19,6 +19,7 @@ use crate::claim::token::Tokens;
 use crate::dispatch::catalogue::Catalogue;
 use crate::dispatch::running::RunningTable;
 use crate::house::contact::Contact;
+use crate::house::health::Health;
 use crate::house::keep::Kept;
 use crate::lock::lock;
 use crate::metrics::Metrics;
@@ -33,6 +34,7 @@ pub(crate) struct Shared {
     pub journal: Journal,
     pub options: Options,
     pub metrics: Arc<Metrics>,
+    pub health: Arc<Health>,
     pub grant: SysidGrant,
     pub tokens: Tokens,
     pub contact: Contact,
@@ -77,8 +79,6 @@ pub(crate) struct Shared {
     pub backlog_newest: Option<JobId>,
     /// The last id that was answered to an add through the journal.
     appended: AtomicI64,
-    /// Why the engine cannot go on.
-    pub failure: watch::Sender<Option<String>>,
 }
 
 impl Shared {
@@ -108,6 +108,7 @@ impl Shared {
             appended: AtomicI64::new(backlog_newest.or(position).map_or(0, JobId::get)),
             backlog_newest,
             journal,
+            health: Arc::new(Health::new(metrics.clone())),
             metrics,
             tokens: Tokens::new(grant.boot),
             contact: Contact::new(options.lease, grant.sysid, Instant::now()),
@@ -132,7 +133,6 @@ impl Shared {
             looks: watch::Sender::new(0),
             ingested: watch::Sender::new(position),
             ingest_wanted: Notify::new(),
-            failure: watch::Sender::new(None),
             options,
         };
         (Arc::new(shared), settlements)
@@ -235,7 +235,6 @@ impl Shared {
     }
 
     pub(crate) fn fail(&self, why: String) {
-        tracing::error!(%why, "the daemon cannot go on");
-        self.failure.send_replace(Some(why));
+        self.health.fail(why);
     }
 }

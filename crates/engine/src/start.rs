@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::error::store_error;
 use crate::house::beat::Beat;
 use crate::house::keep::{self, Keep};
+use crate::house::listen::Listen;
 use crate::house::purge::Purge;
 use crate::house::reap::Reap;
 use crate::house::service::Services;
@@ -134,7 +135,8 @@ fn spawn_services(
     let sysid = grant.sysid;
     let (shared, settlements) =
         Shared::new(parts, journal.clone(), grant, place, position, options, metrics);
-    let (beginning, carrying) = (Services::default(), Services::default());
+    let services = || Services::new(shared.health.clone());
+    let (beginning, carrying) = (services(), services());
     let (stop_beginning, stop_carrying) = (CancellationToken::new(), CancellationToken::new());
     let batches = TaskTracker::new();
 
@@ -155,15 +157,8 @@ fn spawn_services(
     let adopt = Adopt { shared: shared.clone(), stop: stop_beginning.clone(), looked };
     beginning.spawn(adopt, quiet(), stop_beginning.clone());
     if shared.store.capabilities().wakes {
-        let (listening, stop) = (shared.clone(), stop_beginning.clone());
-        batches.spawn(async move {
-            loop {
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = listening.store.changed() => listening.look(),
-                }
-            }
-        });
+        let listen = Listen { shared: shared.clone(), stop: stop_beginning.clone() };
+        beginning.spawn(listen, quiet(), stop_beginning.clone());
     }
     Running { shared, beginning, stop_beginning, batches, carrying, stop_carrying, adopted }
 }

@@ -51,7 +51,12 @@ impl Daemons for MemoryStore {
 #[async_trait]
 impl Inserts for MemoryStore {
     async fn job_insert(&self, insert: Insert) -> Result<Vec<Inserted>, Error> {
-        Ok(self.open()?.job_insert(insert))
+        let mut state = self.open()?;
+        if state.panics > 0 {
+            state.panics -= 1;
+            panic!("as the store was told");
+        }
+        Ok(state.job_insert(insert))
     }
 
     async fn journal_position(&self, journal: JournalId) -> Result<Option<JobId>, Error> {

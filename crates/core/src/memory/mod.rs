@@ -50,6 +50,11 @@ impl MemoryStore {
         self.locked().away = !available;
     }
 
+    /// A test aid: the next `times` inserts panic, as a defect of a store would.
+    pub fn set_panics(&self, times: usize) {
+        self.locked().panics = times;
+    }
+
     fn locked(&self) -> MutexGuard<'_, State> {
         // A panic under the lock can only come from a failed test, whose report matters more.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -85,6 +90,8 @@ struct State {
     /// The newest time that any call has named.
     heard: Timestamp,
     away: bool,
+    /// Inserts that still panic.
+    panics: usize,
     closed: bool,
 }
 

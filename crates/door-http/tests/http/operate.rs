@@ -11,7 +11,8 @@ async fn health_and_readiness() {
     let health = daemon.get("/healthz").await;
     assert_eq!((health.status, health.text()), (200, "ok"));
     let ready = daemon.get("/readyz").await;
-    assert_eq!((ready.status, ready.json()), (200, json!({"journal": "ok", "store": "ok"})));
+    let ok = json!({"journal": "ok", "store": "ok", "services": "ok"});
+    assert_eq!((ready.status, ready.json()), (200, ok));
     daemon.store.set_available(false);
     let ready = daemon.get("/readyz").await;
     assert_eq!((ready.status, &ready.json()["journal"]), (200, &json!("ok")));

@@ -181,6 +181,7 @@ pub(crate) async fn status(shared: &Shared) -> DaemonStatus {
         picking: shared.picking.load(std::sync::atomic::Ordering::SeqCst),
         running: shared.running.len() as u64,
         journal: JournalStatus { waiting: journal.unread_records, bytes: journal.disk_bytes },
+        services: shared.health.failed_services(),
         tenants,
     }
 }
@@ -190,12 +191,12 @@ pub(crate) async fn readiness(shared: &Shared) -> Readiness {
         Ok(answer) => answer.map_err(|error| error.to_string()),
         Err(_) => Err("the store does not answer".into()),
     };
-    let failed = shared.failure.borrow().clone();
+    let failed = shared.health.failure.borrow().clone();
     let journal = match failed {
         Some(why) => Err(why),
         None => journal_works(shared).await,
     };
-    Readiness { journal, store }
+    Readiness { journal, store, services: shared.health.services() }
 }
 
 /// A disk that refused an append is tried again here: there may be no other traffic.

@@ -7,6 +7,7 @@ pub(crate) mod batch;
 pub(crate) mod catalogue;
 pub(crate) mod policy;
 pub(crate) mod progress;
+mod reserved;
 pub(crate) mod running;
 
 use std::collections::HashMap;
@@ -21,7 +22,9 @@ use windlass_core::store::{Claim, Claimed, Hold, Pick};
 use windlass_core::{Handler, HandlerId, Payload, TypeKey};
 
 use crate::dispatch::policy::Policy;
+use crate::dispatch::reserved::Reserved;
 use crate::dispatch::running::RunningJob;
+use crate::error::Error;
 use crate::house::service::{Backoff, Next, Service};
 use crate::settle::{self, SettleItem};
 use crate::shared::Shared;
@@ -47,10 +50,7 @@ type Wanted = HashMap<TypeKey, WantedType>;
 
 struct WantedType {
     pick: Pick,
-    /// Jobs reserved for each batch.
-    batches: Vec<u32>,
-    /// The version of the handler that the batches were picked for.
-    handler: HandlerId,
+    batches: Vec<Reserved>,
     /// Jobs of the type noted before the claim.
     noted: u64,
 }
@@ -127,12 +127,12 @@ impl Dispatch {
             let entry = wanted.entry(pick.key.clone()).or_insert_with(|| WantedType {
                 pick: Pick { limit: 0, ..pick.clone() },
                 batches: Vec::new(),
-                handler,
                 noted,
             });
             entry.pick.limit += pick.limit;
             entry.pick.floor = entry.pick.floor.or(pick.floor);
-            entry.batches.push(pick.limit);
+            let (shared, key, jobs) = (shared.clone(), pick.key, pick.limit);
+            entry.batches.push(Reserved { shared, key, handler, jobs, over: false });
         }
         wanted
     }
@@ -184,32 +184,25 @@ impl Dispatch {
     }
 
     fn give_up_claim(&self, wanted: Wanted) {
-        let mut scheduler = self.shared.scheduler();
         for (key, wanted) in wanted {
-            for reserved in wanted.batches {
-                scheduler.note(&key, u64::from(reserved));
-                scheduler.jobs_stopped(&key, u64::from(reserved));
-                scheduler.batch_stopped(&key, wanted.handler);
-            }
+            self.shared.scheduler().note(&key, u64::from(wanted.pick.limit));
+            drop(wanted.batches);
         }
     }
 
     /// Fills the reserved batches in order; those that stay empty free their slots.
     async fn start_batches(&self, key: &TypeKey, wanted: WantedType, jobs: Vec<Claimed>) {
         let mut jobs = jobs.into_iter();
-        for reserved in wanted.batches {
-            let batch: Vec<Claimed> = jobs.by_ref().take(reserved as usize).collect();
-            let unused = u64::from(reserved) - batch.len() as u64;
-            self.shared.scheduler().jobs_stopped(key, unused);
-            if batch.is_empty() {
-                self.shared.scheduler().batch_stopped(key, wanted.handler);
-            } else {
-                self.start_batch(key, wanted.handler, batch).await;
+        for mut reserved in wanted.batches {
+            let batch: Vec<Claimed> = jobs.by_ref().take(reserved.jobs as usize).collect();
+            reserved.shrink(batch.len() as u32);
+            if !batch.is_empty() {
+                self.start_batch(key, reserved, batch).await;
             }
         }
     }
 
-    async fn start_batch(&self, key: &TypeKey, picked: HandlerId, jobs: Vec<Claimed>) {
+    async fn start_batch(&self, key: &TypeKey, reserved: Reserved, jobs: Vec<Claimed>) {
         let shared = &self.shared;
         let handler = self.handler_for(key, jobs[0].handler).await;
         let settings = shared.scheduler().settings(key).unwrap_or_default();
@@ -232,9 +225,9 @@ impl Dispatch {
         }
         match handler {
             Some(handler) => {
-                self.batches.spawn(batch::run(shared.clone(), handler, picked, running));
+                self.batches.spawn(reserved.run(handler, running));
             }
-            None => self.hand_back(key, picked, running).await,
+            None => self.hand_back(reserved, running).await,
         }
     }
 
@@ -266,10 +259,9 @@ impl Dispatch {
     }
 
     /// Jobs whose handler went away in the meantime return to the queue unharmed.
-    async fn hand_back(&self, key: &TypeKey, picked: HandlerId, jobs: Vec<(RunningJob, Payload)>) {
+    async fn hand_back(&self, reserved: Reserved, jobs: Vec<(RunningJob, Payload)>) {
         let now = self.shared.now();
-        self.shared.scheduler().jobs_stopped(key, jobs.len() as u64);
-        self.shared.scheduler().batch_stopped(key, picked);
+        drop(reserved);
         for (running, _) in jobs {
             let settlement = settle::release(running.lease(), now, now);
             let room = &self.shared.settle_room;
@@ -300,6 +292,12 @@ impl Dispatch {
 impl Service for Dispatch {
     fn name(&self) -> &'static str {
         "dispatch"
+    }
+
+    /// The scheduler may think that jobs are gone that the panic kept from being claimed.
+    async fn recover(&mut self) -> Result<(), Error> {
+        self.shared.look();
+        Ok(())
     }
 
     async fn pass(&mut self) -> Next {

@@ -32,8 +32,8 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    fn take(&self) -> Vec<LeaseRef> {
-        std::mem::take(&mut lock(&self.waiting))
+    fn take(&self) -> Taken<'_> {
+        Taken { kept: self, leases: std::mem::take(&mut lock(&self.waiting)) }
     }
 
     /// Whether there was room for them.
@@ -48,9 +48,17 @@ impl Kept {
         waiting.extend_from_slice(leases);
         true
     }
+}
 
-    fn put_back(&self, leases: Vec<LeaseRef>) {
-        lock(&self.waiting).extend(leases);
+/// Leases that are being taken to the store. Unless they get there, they wait again.
+struct Taken<'a> {
+    kept: &'a Kept,
+    leases: Vec<LeaseRef>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        lock(&self.kept.waiting).append(&mut self.leases);
     }
 }
 
@@ -63,7 +71,10 @@ pub(crate) async fn keep(shared: &Shared, leases: Vec<LeaseRef>) {
 
 /// Prolongs those that wait.
 pub(crate) async fn flush(shared: &Shared) {
-    renew(shared, &shared.kept.take()).await;
+    let mut taken = shared.kept.take();
+    if renew(shared, &taken.leases).await {
+        taken.leases.clear();
+    }
 }
 
 /// False when the store did not take them all.
@@ -102,13 +113,13 @@ impl Service for Keep {
             self.gathering = true;
             return Next::After(GATHER);
         }
-        let leases = self.shared.kept.take();
-        if renew(&self.shared, &leases).await {
+        let mut taken = self.shared.kept.take();
+        if renew(&self.shared, &taken.leases).await {
+            taken.leases.clear();
             self.gathering = false;
             self.backoff.reset();
             return Next::OnWake;
         }
-        self.shared.kept.put_back(leases);
         Next::After(self.backoff.pause())
     }
 }

@@ -2,7 +2,9 @@
 
 pub(crate) mod beat;
 pub(crate) mod contact;
+pub(crate) mod health;
 pub(crate) mod keep;
+pub(crate) mod listen;
 pub(crate) mod purge;
 pub(crate) mod reap;
 pub(crate) mod service;

@@ -1,18 +1,53 @@
 //! The one shape of everything in the background: a pass, and when the next one is due.
+//!
+//! Services are watched. A pass that panics is caught: it is logged with the service's name,
+//! counted, shown in `/readyz` and in the status (`house::health`), and the service goes on after
+//! a pause that doubles. One that has panicked `FAILURES_MAX` times within `FAILURES_WINDOW` ends
+//! the daemon with a sentence, since a restart of the process is what is left to try. A service
+//! cannot end otherwise: its loop is here.
+//!
+//! A service keeps its state over a panic. Why that is safe, service by service:
+//!
+//! | service | after a panic in the middle of a pass |
+//! |---|---|
+//! | ingest | what it had reserved would be read too late, behind the mark: `recover` goes back in the journal to where the store is |
+//! | settle | takes from its queue, and forgets only what the store has answered; the others are settled again, which the store refuses as stale |
+//! | keep | leases that did not get to the store wait again, whatever dropped them |
+//! | dispatch | slots are given back when what holds them is dropped (`dispatch::reserved`); jobs that were claimed and not started are given back by the beat; `recover` asks for a look at the store |
+//! | batch | not a service: its slot is given back, and the attempts of its jobs have failed. It never ends the daemon, since other batches go on |
+//! | beat, reap, purge, listen, clock | have nothing: each pass begins with what the store or the clock says |
+//! | adopt | a journal that was being read is closed, and opened again by the next pass where the store is |
 
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::FutureExt;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+use windlass_core::time::format_duration;
+
+use crate::error::Error;
+use crate::house::health::{FAILURES_MAX, FAILURES_WINDOW, Health};
+
+/// Pauses before a service that panicked goes on.
+const RESTART_PAUSE_MIN: Duration = Duration::from_millis(100);
+const RESTART_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// A background service. A pass is bounded work and is never cut short: stopping waits for it.
 #[async_trait]
 pub(crate) trait Service: Send + 'static {
     fn name(&self) -> &'static str;
     async fn pass(&mut self) -> Next;
+
+    /// Makes the state safe to go on with after a panic. No pass comes before this has succeeded.
+    async fn recover(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// When the next pass is due. A wake-up always brings it forward.
@@ -25,33 +60,23 @@ pub(crate) enum Next {
 }
 
 /// Runs services and ends them together.
-#[derive(Default)]
 pub(crate) struct Services {
     tasks: TaskTracker,
+    health: Arc<Health>,
 }
 
 impl Services {
+    pub(crate) fn new(health: Arc<Health>) -> Services {
+        Services { tasks: TaskTracker::new(), health }
+    }
+
     /// Runs `service` until `stop`; `wake` starts a pass at once.
-    pub(crate) fn spawn(
-        &self,
-        mut service: impl Service,
-        wake: Arc<Notify>,
-        stop: CancellationToken,
-    ) {
+    pub(crate) fn spawn(&self, service: impl Service, wake: Arc<Notify>, stop: CancellationToken) {
+        let name = service.name();
+        let run = run(service, wake, stop, self.health.clone());
         self.tasks.spawn(async move {
-            while !stop.is_cancelled() {
-                let pause = match service.pass().await {
-                    Next::Now => continue,
-                    Next::After(pause) => pause,
-                    Next::OnWake => Duration::MAX,
-                };
-                tokio::select! {
-                    () = stop.cancelled() => break,
-                    () = wake.notified() => {}
-                    () = tokio::time::sleep(pause) => {}
-                }
-            }
-            tracing::debug!(service = service.name(), "service stopped");
+            run.await;
+            tracing::debug!(service = name, "service stopped");
         });
     }
 
@@ -60,6 +85,76 @@ impl Services {
         self.tasks.close();
         self.tasks.wait().await;
     }
+}
+
+async fn run(
+    mut service: impl Service,
+    wake: Arc<Notify>,
+    stop: CancellationToken,
+    health: Arc<Health>,
+) {
+    let mut panicked = false;
+    let mut restart = Backoff::new(RESTART_PAUSE_MIN, RESTART_PAUSE_MAX);
+    while !stop.is_cancelled() {
+        let pass = AssertUnwindSafe(pass(&mut service, &mut panicked)).catch_unwind().await;
+        let pause = match pass {
+            Ok(Some(Next::Now)) => continue,
+            Ok(Some(Next::After(pause))) => pause,
+            Ok(Some(Next::OnWake)) => Duration::MAX,
+            Ok(None) => {
+                pause_or_stop(restart.pause(), &stop).await;
+                continue;
+            }
+            Err(panic) => {
+                panicked = true;
+                let lately = health.service_failed(service.name(), panic_text(&*panic));
+                if lately >= FAILURES_MAX {
+                    return health.fail(too_often(service.name()));
+                }
+                if lately == 1 {
+                    restart.reset();
+                }
+                // A wake-up does not count here: there may be thousands of them.
+                pause_or_stop(restart.pause(), &stop).await;
+                continue;
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = wake.notified() => {}
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+/// One pass; `None` when the service has not recovered from a panic yet.
+async fn pass(service: &mut impl Service, panicked: &mut bool) -> Option<Next> {
+    if *panicked {
+        if let Err(error) = service.recover().await {
+            tracing::warn!(service = service.name(), %error, "cannot go on after a panic yet");
+            return None;
+        }
+        *panicked = false;
+    }
+    Some(service.pass().await)
+}
+
+async fn pause_or_stop(pause: Duration, stop: &CancellationToken) {
+    let _ = tokio::time::timeout(pause, stop.cancelled()).await;
+}
+
+fn too_often(name: &str) -> String {
+    let window = format_duration(FAILURES_WINDOW);
+    format!(
+        "the service {name} has panicked {FAILURES_MAX} times within {window}, a defect of \
+         Windlass that its log shows; start the daemon again, nothing that was accepted is lost"
+    )
+}
+
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
 }
 
 /// A pause that doubles while nothing changes, between two bounds.
@@ -87,16 +182,4 @@ impl Backoff {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_backoff_doubles_up_to_its_bound_and_starts_over() {
-        let ms = Duration::from_millis;
-        let mut backoff = Backoff::new(ms(50), ms(180));
-        let pauses: Vec<_> = (0..4).map(|_| backoff.pause()).collect();
-        assert_eq!(pauses, [ms(50), ms(100), ms(180), ms(180)]);
-        backoff.reset();
-        assert_eq!(backoff.pause(), ms(50));
-    }
-}
+mod tests;

@@ -161,6 +161,15 @@ impl Service for Ingest {
         "ingest"
     }
 
+    /// Records that were reserved are unread again at once: were others moved first, the mark
+    /// would stand behind them, and a restart would not read them.
+    async fn recover(&mut self) -> Result<(), Error> {
+        let id = self.shared.journal_id(self.sysid);
+        let position = self.shared.store.journal_position(id).await.map_err(store_error)?;
+        let rewound = self.journal.rewind(position).await;
+        rewound.map_err(|error| Error::Internal(error.to_string()))
+    }
+
     async fn pass(&mut self) -> Next {
         if std::mem::take(&mut self.gathers) {
             self.gather().await;

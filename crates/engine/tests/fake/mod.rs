@@ -5,7 +5,9 @@
 //! let go, `panic` is a defect of the runner itself. What jobs say of their progress is set before.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -130,6 +132,8 @@ pub struct FakeRunner {
     stopped: Mutex<Vec<(JobId, Stop)>>,
     progress: Mutex<Vec<(f64, String)>>,
     results: Mutex<Vec<String>>,
+    /// Calls of the runner that panic, and how often they still do.
+    panics: Mutex<HashMap<&'static str, usize>>,
 }
 
 impl FakeRunner {
@@ -152,6 +156,25 @@ impl FakeRunner {
     /// Large ones, for jobs whose payload has no room for them.
     pub fn set_results(&self, results: Vec<String>) {
         *self.results.lock().unwrap() = results;
+    }
+
+    /// The next `times` calls of `check`, `batch_max` or `warm` panic: a defect in the middle of
+    /// the service that makes them.
+    pub fn set_panics(&self, call: &'static str, times: usize) {
+        self.panics.lock().unwrap().insert(call, times);
+    }
+
+    pub fn panics_left(&self, call: &'static str) -> usize {
+        self.panics.lock().unwrap()[call]
+    }
+
+    fn panic_if_set(&self, call: &'static str) {
+        let mut panics = self.panics.lock().unwrap();
+        if let Some(left) = panics.get_mut(call).filter(|left| **left > 0) {
+            *left -= 1;
+            drop(panics);
+            panic!("{call} as it was told");
+        }
     }
 
     /// Lets a job that hangs end well.
@@ -195,35 +218,7 @@ impl FakeRunner {
         Report { data, ..report(status, None, emitted.into_iter().collect()) }
     }
 
-    async fn hang(&self, attempt: AttemptId, reports: &dyn Reports) -> Report {
-        let (id, notify) = (attempt.job, Arc::new(Notify::new()));
-        self.hanging.lock().unwrap().insert(attempt, (notify.clone(), None));
-        reports.started(id).await;
-        self.started.send_modify(|ids| ids.push(id));
-        self.say_progress(id, reports).await;
-        notify.notified().await;
-        let (_, why) = self.hanging.lock().unwrap().remove(&attempt).unwrap();
-        report(why.map_or(Status::OK, |_| Status::ERROR), why, Vec::new())
-    }
-}
-
-fn report(status: Status, stopped: Option<Stop>, emitted: Vec<Emitted>) -> Report {
-    let mut log = Log::new();
-    log.push(Stream::Out, &format!("said {}", status.get()));
-    Report { status, stopped, data: None, log, emitted, run_time: Duration::ZERO }
-}
-
-#[async_trait]
-impl Runner for FakeRunner {
-    fn check(&self, _: &HandlerSpec) -> Result<(), Invalid> {
-        Ok(())
-    }
-
-    fn batch_max(&self, _: &Handler) -> u32 {
-        5
-    }
-
-    async fn run(&self, batch: Batch, reports: Arc<dyn Reports>) {
+    async fn run_all(&self, batch: Batch, reports: Arc<dyn Reports>) {
         for Assignment { id, job, payload, .. } in batch.jobs {
             let Payload::Inline(payload) = payload else { panic!("no large payloads here") };
             let payload = String::from_utf8(payload.to_vec()).unwrap();
@@ -246,6 +241,68 @@ impl Runner for FakeRunner {
         }
     }
 
+    async fn hang(&self, attempt: AttemptId, reports: &dyn Reports) -> Report {
+        let (id, notify) = (attempt.job, Arc::new(Notify::new()));
+        self.hanging.lock().unwrap().insert(attempt, (notify.clone(), None));
+        reports.started(id).await;
+        self.started.send_modify(|ids| ids.push(id));
+        self.say_progress(id, reports).await;
+        notify.notified().await;
+        let (_, why) = self.hanging.lock().unwrap().remove(&attempt).unwrap();
+        report(why.map_or(Status::OK, |_| Status::ERROR), why, Vec::new())
+    }
+}
+
+/// A run that may panic when it is dropped at its end: outside of what the batch catches.
+struct Run<'a> {
+    running: Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
+    runner: &'a FakeRunner,
+}
+
+impl Future for Run<'_> {
+    type Output = ();
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.running.as_mut().poll(cx)
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.runner.panic_if_set("end of run");
+        }
+    }
+}
+
+fn report(status: Status, stopped: Option<Stop>, emitted: Vec<Emitted>) -> Report {
+    let mut log = Log::new();
+    log.push(Stream::Out, &format!("said {}", status.get()));
+    Report { status, stopped, data: None, log, emitted, run_time: Duration::ZERO }
+}
+
+#[async_trait]
+impl Runner for FakeRunner {
+    fn check(&self, _: &HandlerSpec) -> Result<(), Invalid> {
+        self.panic_if_set("check");
+        Ok(())
+    }
+
+    fn batch_max(&self, _: &Handler) -> u32 {
+        self.panic_if_set("batch_max");
+        5
+    }
+
+    fn run<'a, 'b>(
+        &'a self,
+        batch: Batch,
+        reports: Arc<dyn Reports>,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'b>>
+    where
+        'a: 'b,
+    {
+        Box::pin(Run { running: Box::pin(self.run_all(batch, reports)), runner: self })
+    }
+
     fn stop(&self, attempt: AttemptId, why: Stop) {
         if let Some((notify, reason)) = self.hanging.lock().unwrap().get_mut(&attempt) {
             self.stopped.lock().unwrap().push((attempt.job, why));
@@ -255,6 +312,7 @@ impl Runner for FakeRunner {
     }
 
     fn warm(&self) -> Vec<HandlerId> {
+        self.panic_if_set("warm");
         Vec::new()
     }
 

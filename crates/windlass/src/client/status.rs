@@ -8,6 +8,10 @@ pub(super) async fn run(daemon: &Daemon, show: Show) -> anyhow::Result<()> {
     let status = daemon.get("/v1/status", &[]).await?;
     show.answer(&status, || {
         let journaled = status["journal"]["waiting"].as_u64().unwrap_or_default();
+        let services = status["services"].as_object().into_iter().flatten();
+        let services: Vec<String> =
+            services.map(|(name, panics)| format!("{name} panicked {panics} times")).collect();
+        let services = (!services.is_empty()).then(|| services.join(", "));
         let mut shown = output::pairs(&[
             ("version", cell_if_there(&status["version"])),
             ("sysid", cell_if_there(&status["sysid"])),
@@ -16,6 +20,7 @@ pub(super) async fn run(daemon: &Daemon, show: Show) -> anyhow::Result<()> {
             ("picking", cell_if_there(&status["picking"])),
             ("running", Some(jobs(status["running"].as_u64().unwrap_or_default()))),
             ("journal", Some(format!("{} not in the store yet", jobs(journaled)))),
+            ("services", services),
         ]);
         let counts =
             ["types", "ready", "deferred", "running", "paused", "finished", "failed", "cancelled"];

@@ -1,0 +1,31 @@
+//! Listen: a store that says when other daemons changed something makes the dispatcher look.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+
+use crate::house::service::{Next, Service};
+use crate::shared::Shared;
+
+pub(crate) struct Listen {
+    pub shared: Arc<Shared>,
+    pub stop: CancellationToken,
+}
+
+#[async_trait]
+impl Service for Listen {
+    fn name(&self) -> &'static str {
+        "listen"
+    }
+
+    async fn pass(&mut self) -> Next {
+        tokio::select! {
+            () = self.stop.cancelled() => Next::OnWake,
+            () = self.shared.store.changed() => {
+                self.shared.look();
+                Next::Now
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Services that panic, on paused time.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+use crate::metrics::Metrics;
+
+#[test]
+fn a_backoff_doubles_up_to_its_bound_and_starts_over() {
+    let ms = Duration::from_millis;
+    let mut backoff = Backoff::new(ms(50), ms(180));
+    let pauses: Vec<_> = (0..4).map(|_| backoff.pause()).collect();
+    assert_eq!(pauses, [ms(50), ms(100), ms(180), ms(180)]);
+    backoff.reset();
+    assert_eq!(backoff.pause(), ms(50));
+}
+
+/// Panics as often as it is told to, then passes.
+#[derive(Default)]
+struct Counted {
+    panics: AtomicUsize,
+    /// Attempts to recover that fail.
+    stuck: AtomicUsize,
+    passes: AtomicUsize,
+    recoveries: AtomicUsize,
+    passed: Notify,
+}
+
+struct Panics(Arc<Counted>);
+
+/// Takes one from a number that is not zero.
+fn take_one(number: &AtomicUsize) -> bool {
+    number.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+}
+
+#[async_trait]
+impl Service for Panics {
+    fn name(&self) -> &'static str {
+        "test"
+    }
+
+    async fn pass(&mut self) -> Next {
+        if take_one(&self.0.panics) {
+            panic!("as it was told");
+        }
+        self.0.passes.fetch_add(1, Ordering::SeqCst);
+        self.0.passed.notify_one();
+        Next::OnWake
+    }
+
+    async fn recover(&mut self) -> Result<(), Error> {
+        self.0.recoveries.fetch_add(1, Ordering::SeqCst);
+        match take_one(&self.0.stuck) {
+            true => Err(Error::Unavailable("not yet".into())),
+            false => Ok(()),
+        }
+    }
+}
+
+struct Bench {
+    services: Services,
+    health: Arc<Health>,
+    metrics: Arc<Metrics>,
+    counted: Arc<Counted>,
+    wake: Arc<Notify>,
+    stop: CancellationToken,
+}
+
+fn bench(panics: usize, stuck: usize) -> Bench {
+    let metrics = Arc::new(Metrics::default());
+    let health = Arc::new(Health::new(metrics.clone()));
+    let services = Services::new(health.clone());
+    let counted = Arc::new(Counted::default());
+    counted.panics.store(panics, Ordering::SeqCst);
+    counted.stuck.store(stuck, Ordering::SeqCst);
+    let (wake, stop) = (Arc::new(Notify::new()), CancellationToken::new());
+    services.spawn(Panics(counted.clone()), wake.clone(), stop.clone());
+    Bench { services, health, metrics, counted, wake, stop }
+}
+
+fn failures_counted(metrics: &Metrics) -> String {
+    let text = metrics.encode();
+    let line = text.lines().find(|line| line.starts_with("windlass_service_failures_total"));
+    line.unwrap_or_default().to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_panics_is_shown_and_counted_and_goes_on() {
+    let bench = bench(3, 0);
+    bench.counted.passed.notified().await;
+    let failed = bench.health.failed_services();
+    assert_eq!((failed.len(), failed[0].name, failed[0].failures), (1, "test", 3));
+    let words = bench.health.services().unwrap_err();
+    assert_eq!(words, "the service test has panicked 3 times in the last 5m");
+    let line = r#"windlass_service_failures_total{service="test"} 3"#;
+    assert_eq!(failures_counted(&bench.metrics), line);
+    assert_eq!(bench.counted.recoveries.load(Ordering::SeqCst), 3);
+    bench.wake.notify_one();
+    bench.counted.passed.notified().await;
+    assert!(bench.health.failure.borrow().is_none());
+
+    tokio::time::advance(FAILURES_WINDOW).await;
+    assert_eq!(bench.health.services(), Ok(()), "it is forgotten when all has been well for long");
+    assert_eq!(failures_counted(&bench.metrics), line);
+    bench.stop.cancel();
+    bench.services.stopped().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_keeps_panicking_ends_the_daemon_with_a_sentence() {
+    let bench = bench(usize::MAX, 0);
+    let mut failure = bench.health.failure.subscribe();
+    let why = failure.wait_for(Option::is_some).await.unwrap().clone().unwrap();
+    assert!(why.starts_with("the service test has panicked 10 times within 5m"), "{why}");
+    assert_eq!(bench.counted.panics.load(Ordering::SeqCst), usize::MAX - FAILURES_MAX);
+    bench.services.stopped().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn panics_that_are_far_apart_do_not_end_the_daemon() {
+    let bench = bench(0, 0);
+    bench.counted.passed.notified().await;
+    for _ in 0..3 * FAILURES_MAX {
+        bench.counted.panics.store(1, Ordering::SeqCst);
+        bench.wake.notify_one();
+        bench.counted.passed.notified().await;
+        tokio::time::advance(FAILURES_WINDOW / FAILURES_MAX as u32 * 2).await;
+    }
+    assert!(bench.health.failure.borrow().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_pass_comes_before_the_service_has_recovered() {
+    let bench = bench(1, 20);
+    bench.counted.passed.notified().await;
+    assert_eq!(bench.counted.recoveries.load(Ordering::SeqCst), 21);
+    assert_eq!(bench.counted.passes.load(Ordering::SeqCst), 1);
+    assert_eq!(bench.health.failed_services()[0].failures, 1, "waiting is no failure");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_does_not_wait_for_the_pause_after_a_panic() {
+    let bench = bench(FAILURES_MAX - 1, 0);
+    tokio::task::yield_now().await;
+    bench.stop.cancel();
+    bench.services.stopped().await;
+    assert_eq!(bench.counted.passes.load(Ordering::SeqCst), 0);
+}
