@@ -10,8 +10,9 @@ use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use windlass_core::Sysid;
 use windlass_core::time::format_duration;
-use windlass_engine::api::{DaemonStatus, TenantCounts};
+use windlass_engine::api::{DaemonStatus, LeftJournal, TenantCounts};
 
 use crate::answer::{self, Done};
 use crate::door::Door;
@@ -67,6 +68,7 @@ struct Ready {
     journal: String,
     store: String,
     services: String,
+    takeover: String,
 }
 
 async fn readyz(State(door): State<Door>, _: NoQuery) -> Result<Response, Failure> {
@@ -80,6 +82,7 @@ async fn readyz(State(door): State<Door>, _: NoQuery) -> Result<Response, Failur
         journal: word(readiness.journal),
         store: word(readiness.store),
         services: word(readiness.services),
+        takeover: word(readiness.takeover),
     };
     Ok(answer::json(status, &ready))
 }
@@ -125,6 +128,7 @@ struct WireStatus {
     journal: WireJournal,
     /// How often services of this daemon panicked in the last 5 minutes; none is listed that did not.
     services: BTreeMap<&'static str, usize>,
+    journals_left: Vec<WireLeft>,
     tenants: BTreeMap<String, WireCounts>,
 }
 
@@ -134,6 +138,15 @@ struct WireJournal {
     /// Accepted jobs that are not in the store yet.
     waiting: u64,
     bytes: u64,
+}
+
+/// A journal of a dead daemon that cannot be taken over: jobs that it has do not run.
+#[derive(Serialize, ToSchema)]
+#[schema(as = LeftJournal)]
+struct WireLeft {
+    /// The number of the dead daemon; `null` when the journals cannot even be listed.
+    sysid: Option<u16>,
+    why: String,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -167,11 +180,16 @@ fn from_status(status: DaemonStatus, version: &'static str) -> WireStatus {
         picking: status.picking,
         running: status.running,
         journal: WireJournal { waiting: status.journal.waiting, bytes: status.journal.bytes },
+        journals_left: status.journals_left.into_iter().map(from_left).collect(),
         services: services.map(|service| (service.name, service.failures)).collect(),
         tenants: tenants
             .map(|(tenant, counts)| (tenant.to_string(), from_counts(counts)))
             .collect(),
     }
+}
+
+fn from_left(left: LeftJournal) -> WireLeft {
+    WireLeft { sysid: left.sysid.map(Sysid::get), why: left.why }
 }
 
 fn from_counts(counts: TenantCounts) -> WireCounts {

@@ -159,6 +159,7 @@ pub struct DaemonStatus {
     pub journal: JournalStatus,
     /// Services that panicked lately.
     pub services: Vec<FailedService>,
+    pub journals_left: Vec<LeftJournal>,
     /// Numbers of each tenant; empty when the store does not answer.
     pub tenants: BTreeMap<Tenant, TenantCounts>,
 }
@@ -189,6 +190,14 @@ pub struct FailedService {
     pub failures: usize,
 }
 
+/// A journal of a dead daemon that cannot be taken over: jobs that it has do not run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftJournal {
+    /// `None`: the directory of all journals cannot be listed.
+    pub sysid: Option<Sysid>,
+    pub why: String,
+}
+
 /// Whether the daemon accepts, whether the store answers, and what else is not in order. `Err`
 /// carries the reason.
 #[derive(Debug, Clone)]
@@ -197,4 +206,6 @@ pub struct Readiness {
     pub store: Result<(), String>,
     /// Services of the daemon that panicked lately.
     pub services: Result<(), String>,
+    /// Journals of dead daemons that cannot be taken over.
+    pub takeover: Result<(), String>,
 }

@@ -49,6 +49,7 @@ pub struct Metrics {
     oldest: Family<TypeLabels, Gauge>,
     leases_expired: Counter,
     service_failures: Family<ServiceLabels, Counter>,
+    journals_left: Gauge,
     lease: Histogram,
     accept: Histogram,
     journal_sync: Histogram,
@@ -73,6 +74,7 @@ impl Default for Metrics {
             oldest: Family::default(),
             leases_expired: Counter::default(),
             service_failures: Family::default(),
+            journals_left: Gauge::default(),
             lease: long(),
             accept: short(),
             journal_sync: short(),
@@ -98,6 +100,8 @@ impl Metrics {
         r.register("leases_expired", help, self.leases_expired.clone());
         let help = "Panics of services in the background";
         r.register("service_failures", help, self.service_failures.clone());
+        let help = "Journals of dead daemons that cannot be taken over";
+        r.register("journals_left", help, self.journals_left.clone());
         let help = "How long jobs were held under a lease";
         r.register_with_unit("lease", help, Unit::Seconds, self.lease.clone());
         let help = "Time of an add, until its jobs were durable";
@@ -163,6 +167,10 @@ impl Metrics {
 
     pub fn service_failed(&self, service: &'static str) {
         self.service_failures.get_or_create(&ServiceLabels { service }).inc();
+    }
+
+    pub fn journals_left(&self, journals: usize) {
+        self.journals_left.set(journals as i64);
     }
 
     pub fn journal_synced(&self, took: Duration) {

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, reason = "a test's own helpers")]
 
+#[path = "engine/adopt.rs"]
+mod adopt;
 #[path = "engine/beat.rs"]
 mod beat;
 mod fake;

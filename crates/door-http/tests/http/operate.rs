@@ -11,7 +11,7 @@ async fn health_and_readiness() {
     let health = daemon.get("/healthz").await;
     assert_eq!((health.status, health.text()), (200, "ok"));
     let ready = daemon.get("/readyz").await;
-    let ok = json!({"journal": "ok", "store": "ok", "services": "ok"});
+    let ok = json!({"journal": "ok", "store": "ok", "services": "ok", "takeover": "ok"});
     assert_eq!((ready.status, ready.json()), (200, ok));
     daemon.store.set_available(false);
     let ready = daemon.get("/readyz").await;

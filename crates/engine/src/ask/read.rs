@@ -182,6 +182,7 @@ pub(crate) async fn status(shared: &Shared) -> DaemonStatus {
         running: shared.running.len() as u64,
         journal: JournalStatus { waiting: journal.unread_records, bytes: journal.disk_bytes },
         services: shared.health.failed_services(),
+        journals_left: shared.health.journals_left(),
         tenants,
     }
 }
@@ -196,7 +197,8 @@ pub(crate) async fn readiness(shared: &Shared) -> Readiness {
         Some(why) => Err(why),
         None => journal_works(shared).await,
     };
-    Readiness { journal, store, services: shared.health.services() }
+    let (services, takeover) = (shared.health.services(), shared.health.takeover());
+    Readiness { journal, store, services, takeover }
 }
 
 /// A disk that refused an append is tried again here: there may be no other traffic.

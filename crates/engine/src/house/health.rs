@@ -11,9 +11,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use windlass_core::Sysid;
 use windlass_core::time::format_duration;
 
-use crate::api::FailedService;
+use crate::api::{FailedService, LeftJournal};
 use crate::lock::lock;
 use crate::metrics::Metrics;
 
@@ -25,13 +26,16 @@ pub(crate) struct Health {
     metrics: Arc<Metrics>,
     /// When services failed lately, the newest `FAILURES_MAX` times.
     services: Mutex<BTreeMap<&'static str, VecDeque<Instant>>>,
+    /// Journals of dead daemons that cannot be taken over, and why.
+    journals: Mutex<BTreeMap<Left, String>>,
     /// Why the engine cannot go on.
     pub failure: watch::Sender<Option<String>>,
 }
 
 impl Health {
     pub(crate) fn new(metrics: Arc<Metrics>) -> Health {
-        Health { metrics, services: Mutex::default(), failure: watch::Sender::new(None) }
+        let (services, journals) = (Mutex::default(), Mutex::default());
+        Health { metrics, services, journals, failure: watch::Sender::new(None) }
     }
 
     /// The engine cannot go on by itself.
@@ -68,6 +72,39 @@ impl Health {
         lately.filter(|service| service.failures > 0).collect()
     }
 
+    /// Which journals of dead daemons cannot be taken over, and why. Logs what has changed.
+    pub(crate) fn set_journals_left(&self, left: BTreeMap<Left, String>) {
+        let mut journals = lock(&self.journals);
+        for (journal, why) in left.iter().filter(|(key, why)| journals.get(key) != Some(*why)) {
+            let journal = journal.map(Sysid::get);
+            tracing::error!(journal, why, "a dead daemon's journal cannot be taken over");
+        }
+        for journal in journals.keys().filter(|journal| !left.contains_key(journal)) {
+            let journal = journal.map(Sysid::get);
+            tracing::info!(journal, "a journal that could not be taken over is no longer left");
+        }
+        self.metrics.journals_left(left.len());
+        *journals = left;
+    }
+
+    pub(crate) fn journals_left(&self) -> Vec<LeftJournal> {
+        let journals = lock(&self.journals);
+        let left =
+            journals.iter().map(|(sysid, why)| LeftJournal { sysid: *sysid, why: why.clone() });
+        left.collect()
+    }
+
+    /// In words, for `/readyz`. They name no files: the status and the log do.
+    pub(crate) fn takeover(&self) -> Result<(), String> {
+        let left = lock(&self.journals);
+        let in_words = |sysid: &Left| match sysid {
+            Some(sysid) => format!("the journal of daemon {sysid} cannot be taken over"),
+            None => "the journals of other daemons cannot be listed".to_owned(),
+        };
+        let words: Vec<String> = left.keys().map(in_words).collect();
+        if words.is_empty() { Ok(()) } else { Err(words.join("; ")) }
+    }
+
     /// In words, for `/readyz`.
     pub(crate) fn services(&self) -> Result<(), String> {
         let failed = self.failed_services();
@@ -80,6 +117,9 @@ impl Health {
         if words.is_empty() { Ok(()) } else { Err(words.join("; ")) }
     }
 }
+
+/// A journal that is left: with its number, or the directory of all of them.
+pub(crate) type Left = Option<Sysid>;
 
 fn is_recent(at: Instant, now: Instant) -> bool {
     now.duration_since(at) < FAILURES_WINDOW

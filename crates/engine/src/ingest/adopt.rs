@@ -1,19 +1,28 @@
 //! Adopt: a journal outlives its daemon. Whoever runs on the same data directory ingests the
 //! journals whose owners are gone, and then removes them. A living owner holds its journal's lock.
+//!
+//! Each journal is on its own: one that cannot be taken over (damage, a disk that refuses, rights)
+//! is left as it is and shown (`house::health`), and the others are taken over. Each pass tries it
+//! again.
 
+use std::collections::BTreeMap;
+use std::io;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use windlass_core::Sysid;
 use windlass_journal::Journal;
 
-use crate::error::{Error, storage_error, store_error};
-use crate::house::service::{Next, Service};
+use crate::error::{Error, store_error};
+use crate::house::health::Left;
+use crate::house::service::{Next, Service, panic_text};
 use crate::ingest::Ingest;
 use crate::shared::Shared;
 use crate::start::journal_options;
@@ -36,8 +45,9 @@ impl Service for Adopt {
     }
 
     async fn pass(&mut self) -> Next {
-        if let Err(error) = self.adopt_all().await {
-            tracing::warn!(%error, "cannot take over another daemon's journal now");
+        let left = self.adopt_all().await;
+        if !self.stop.is_cancelled() {
+            self.shared.health.set_journals_left(left);
         }
         self.looked.send_replace(true);
         Next::After(self.shared.options.lease.min(LOOK_INTERVAL_MAX))
@@ -45,13 +55,28 @@ impl Service for Adopt {
 }
 
 impl Adopt {
-    async fn adopt_all(&self) -> Result<(), Error> {
+    /// Those that could not be taken over, and why.
+    async fn adopt_all(&self) -> BTreeMap<Left, String> {
+        let mut left = BTreeMap::new();
         let journals = journals_in(self.shared.options.data_dir.join("journal"));
-        let left = journals.into_iter().filter(|sysid| *sysid != self.shared.grant.sysid);
-        for sysid in left {
-            self.adopt(sysid).await?;
+        let journals = journals.unwrap_or_else(|error| {
+            left.insert(None, format!("cannot list the journals: {error}"));
+            Vec::new()
+        });
+        for sysid in journals.into_iter().filter(|sysid| *sysid != self.shared.grant.sysid) {
+            if self.stop.is_cancelled() {
+                break;
+            }
+            // A defect that one journal brings out is that journal's matter too.
+            let adopted = AssertUnwindSafe(self.adopt(sysid)).catch_unwind().await;
+            let why = match adopted {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => error.to_string(),
+                Err(panic) => format!("a panic: {}", panic_text(&*panic)),
+            };
+            left.insert(Some(sysid), why);
         }
-        Ok(())
+        left
     }
 
     async fn adopt(&self, sysid: Sysid) -> Result<(), Error> {
@@ -63,14 +88,14 @@ impl Adopt {
         let adopting =
             tokio::task::spawn_blocking(move || Journal::adopt(options, clock, position));
         let adopted = adopting.await.map_err(|error| Error::Internal(error.to_string()))?;
-        let Some(journal) = adopted.map_err(storage_error)? else { return Ok(()) };
+        let Some(journal) = adopted.map_err(unreadable)? else { return Ok(()) };
         let waiting = journal.stats().unread_records;
         tracing::info!(from = sysid.get(), waiting, "taking over a journal");
         let mut ingest = Ingest::new(shared.clone(), journal.clone(), sysid, self.stop.clone());
         while !self.stop.is_cancelled() {
             if ingest.move_batch().await? == 0 {
                 shared.store.flush().await.map_err(store_error)?;
-                return journal.remove().await.map_err(storage_error);
+                return journal.remove().await.map_err(unreadable);
             }
         }
         journal.close().await;
@@ -78,8 +103,17 @@ impl Adopt {
     }
 }
 
-fn journals_in(directory: PathBuf) -> Vec<Sysid> {
-    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
+fn unreadable(error: windlass_journal::Error) -> Error {
+    Error::Unavailable(error.to_string())
+}
+
+/// In the order of their numbers.
+fn journals_in(directory: PathBuf) -> io::Result<Vec<Sysid>> {
     let sysid_of = |name: String| name.parse().ok().and_then(Sysid::new);
-    entries.flatten().filter_map(|e| sysid_of(e.file_name().into_string().ok()?)).collect()
+    let mut journals = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        journals.extend(entry?.file_name().into_string().ok().and_then(sysid_of));
+    }
+    journals.sort();
+    Ok(journals)
 }

@@ -12,6 +12,9 @@ pub(super) async fn run(daemon: &Daemon, show: Show) -> anyhow::Result<()> {
         let services: Vec<String> =
             services.map(|(name, panics)| format!("{name} panicked {panics} times")).collect();
         let services = (!services.is_empty()).then(|| services.join(", "));
+        let left = status["journals_left"].as_array().into_iter().flatten();
+        let left: Vec<String> = left.map(|left| cell(&left["why"])).collect();
+        let left = (!left.is_empty()).then(|| left.join("; "));
         let mut shown = output::pairs(&[
             ("version", cell_if_there(&status["version"])),
             ("sysid", cell_if_there(&status["sysid"])),
@@ -21,6 +24,7 @@ pub(super) async fn run(daemon: &Daemon, show: Show) -> anyhow::Result<()> {
             ("running", Some(jobs(status["running"].as_u64().unwrap_or_default()))),
             ("journal", Some(format!("{} not in the store yet", jobs(journaled)))),
             ("services", services),
+            ("left behind", left),
         ]);
         let counts =
             ["types", "ready", "deferred", "running", "paused", "finished", "failed", "cancelled"];

@@ -1,8 +1,9 @@
 //! The journal as a user can see it: readable, bounded, synced before the answer.
 
+use std::fs;
 use std::process::Command;
 
-use crate::harness::{Config, Daemon, StoreLock, file_bytes_below, run, until};
+use crate::harness::{Config, Daemon, StoreLock, file_bytes_below, run, text, until};
 
 /// What an idle journal may keep: a few segments' worth.
 const SEGMENT_BYTES: u64 = 256 * 1024;
@@ -108,4 +109,38 @@ fn s2_39_ten_thousand_adds_take_far_fewer_store_commits() {
     until("all are in the store", row, |row| row["ready"] == ADDS);
     let taken = commits() - before;
     assert!(taken < ADDS as f64 / 100.0, "{taken} commits for {ADDS} jobs of one request");
+}
+
+/// Two daemons die with jobs that the store has not; the journal of one of them is damaged.
+#[test]
+fn a_damaged_journal_is_named_and_the_other_is_taken_over() {
+    let config = Config::new();
+    let numbered = |number| Daemon::start(config.clone().flag("--sysid").flag(number));
+    let (mut damaged, mut good) = (numbered("11"), numbered("12"));
+    let lock = StoreLock::take(&config.home.store());
+    for n in 0..5 {
+        damaged.tenant("a").add_one("t", &format!("payload-{n}"));
+    }
+    let ids: Vec<String> = (0..5).map(|_| good.tenant("a").add_one("t", "x")).collect();
+    damaged.kill9();
+    good.kill9();
+    drop(lock);
+    let files = fs::read_dir(config.home.journal().join("11")).unwrap();
+    let file = files.map(|file| file.unwrap().path()).find(|file| file.extension().is_some());
+    let file = file.expect("a journal has a segment");
+    let text_of = String::from_utf8(fs::read(&file).unwrap()).unwrap();
+    fs::write(&file, text_of.replace("payload-1", "DAMAGED!!")).unwrap();
+
+    let daemon = Daemon::start(config);
+    let tenant = daemon.tenant("a");
+    tenant.sh("t", "true");
+    tenant.until_known(&ids);
+    tenant.until_all(&ids, "finished");
+    let ready = || daemon.get("/readyz").expect(200).json();
+    let ready = until("the journal is named", ready, |ready| ready["takeover"] != "ok");
+    assert_eq!(text(&ready["takeover"]), "the journal of daemon 11 cannot be taken over");
+    let left = &daemon.status()["journals_left"];
+    assert_eq!(left[0]["sysid"], 11);
+    assert!(text(&left[0]["why"]).contains(file.to_str().unwrap()), "{left}");
+    assert_eq!(daemon.metric("windlass_journals_left", &[]), 1.0);
 }

@@ -1,0 +1,113 @@
+//! Journals of dead daemons: each is taken over on its own.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use windlass_core::memory::MemoryStore;
+use windlass_core::{JobId, State, Sysid};
+use windlass_engine::Options;
+use windlass_test_kit::wait::{in_time, pause};
+
+use crate::ended;
+use crate::fake::{Daemon, handler, jobs, key};
+
+/// There are others on both sides of it, in whatever order a directory is listed.
+const DAMAGED: u16 = 3;
+
+/// Changes a byte in the first batch of a journal that has more behind it; twice changes nothing.
+fn damage(journal: &Path) {
+    let segments = std::fs::read_dir(journal).unwrap().map(|entry| entry.unwrap().path());
+    let segment = segments.into_iter().find(|path| path.extension().is_some_and(|e| e == "log"));
+    let segment = segment.expect("the journal has a segment");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let is_payload = |window: &[u8]| window == b"200\n" || window == b"300\n";
+    let at = bytes.windows(4).position(is_payload).expect("the first payload");
+    bytes[at] ^= b'2' ^ b'3';
+    std::fs::write(segment, bytes).unwrap();
+}
+
+/// A journal with two jobs in two batches that the store has not seen, and no owner.
+async fn dead_journal(store: &Arc<MemoryStore>, number: u16) -> (TempDir, Vec<JobId>) {
+    let t = key("acme", "t");
+    store.set_available(true);
+    let sysid = Sysid::new(number);
+    let daemon = Daemon::start_on(store.clone(), |options| options.sysid = sysid).await;
+    daemon.engine.handler_set(&t, handler()).await.unwrap();
+    store.set_available(false);
+    let mut ids = daemon.engine.add(&t, jobs(&["200"]), None).await.unwrap().ids;
+    ids.extend(daemon.engine.add(&t, jobs(&["200"]), None).await.unwrap().ids);
+    let data = daemon.abandon().await;
+    store.set_available(true);
+    (data, ids)
+}
+
+#[tokio::test]
+async fn a_journal_that_cannot_be_read_keeps_no_other_from_being_taken_over() {
+    let store = Arc::new(MemoryStore::new());
+    let t = key("acme", "t");
+    let data = tempfile::tempdir().unwrap();
+    let mut good = Vec::new();
+    for number in 1..=6 {
+        let (dead, ids) = dead_journal(&store, number).await;
+        let journal = data.path().join(format!("journal/{number}"));
+        std::fs::create_dir_all(journal.parent().unwrap()).unwrap();
+        std::fs::rename(dead.path().join(format!("journal/{number}")), &journal).unwrap();
+        match number {
+            DAMAGED => damage(&journal),
+            _ => good.extend(ids),
+        }
+    }
+
+    let daemon = Daemon::start_in(data, store.clone(), |options| {
+        options.sysid = Sysid::new(7);
+        options.lease = Duration::from_millis(100);
+    })
+    .await;
+    for id in good {
+        let taken_over = async {
+            while daemon.engine.job(&t.tenant, id).await.is_err() {
+                pause().await;
+            }
+        };
+        in_time("the job is taken over", taken_over).await;
+        assert_eq!(ended(&daemon, &t, id).await, State::Finished);
+    }
+
+    let ready = daemon.engine.readiness().await;
+    let words = "the journal of daemon 3 cannot be taken over";
+    assert_eq!((ready.journal, ready.takeover), (Ok(()), Err(words.to_owned())));
+    let left = daemon.engine.status().await.journals_left;
+    assert_eq!((left.len(), left[0].sysid), (1, Sysid::new(DAMAGED)));
+    assert!(left[0].why.contains("is damaged"), "{left:?}");
+    let metrics = daemon.engine.metrics_text().await;
+    assert!(metrics.lines().any(|line| line == "windlass_journals_left 1"), "{metrics}");
+}
+
+#[tokio::test]
+async fn a_journal_that_was_left_is_taken_over_when_it_is_put_right() {
+    let store = Arc::new(MemoryStore::new());
+    let (data, ids) = dead_journal(&store, DAMAGED).await;
+    let journal = data.path().join(format!("journal/{DAMAGED}"));
+    damage(&journal);
+    let adjust = |options: &mut Options| {
+        options.sysid = Sysid::new(7);
+        options.lease = Duration::from_millis(100);
+    };
+    let daemon = Daemon::start_in(data, store.clone(), adjust).await;
+    assert!(daemon.engine.readiness().await.takeover.is_err());
+    // The same change once more undoes it.
+    damage(&journal);
+    let put_right = async {
+        while daemon.engine.readiness().await.takeover.is_err() {
+            pause().await;
+        }
+    };
+    in_time("the journal is taken over", put_right).await;
+    let t = key("acme", "t");
+    for id in ids {
+        assert_eq!(ended(&daemon, &t, id).await, State::Finished);
+    }
+}
