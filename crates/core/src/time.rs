@@ -1,8 +1,9 @@
 //! Time as the domain sees it: milliseconds since the Unix epoch, read only through a `Clock`.
 
 use std::ops::{Add, Sub};
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::limit::DURATION_MAX;
 
@@ -37,41 +38,62 @@ impl Sub<Duration> for Timestamp {
 
 /// The only way to learn what time it is.
 pub trait Clock: Send + Sync + 'static {
+    /// The wall clock, which may be set at any moment, in either direction.
     fn now(&self) -> Timestamp;
+
+    /// How long it is since a moment that stays the same: it never goes back and is never set.
+    fn steady(&self) -> Duration;
 }
 
-/// The machine's wall clock.
+/// The machine's clocks.
 #[derive(Debug, Default)]
 pub struct SystemClock;
+
+/// From when `SystemClock` counts steady time.
+static STEADY_SINCE: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp(since.as_millis() as i64)
     }
+
+    fn steady(&self) -> Duration {
+        STEADY_SINCE.elapsed()
+    }
 }
 
-/// A clock that stands still until a test moves it, in either direction.
+/// A clock that stands still until a test moves it.
 #[derive(Debug)]
-pub struct ManualClock(AtomicI64);
+pub struct ManualClock {
+    now: AtomicI64,
+    steady_ms: AtomicU64,
+}
 
 impl ManualClock {
     pub fn at(now: Timestamp) -> ManualClock {
-        ManualClock(AtomicI64::new(now.0))
+        ManualClock { now: AtomicI64::new(now.0), steady_ms: AtomicU64::new(0) }
     }
 
+    /// Sets the wall clock, in either direction; no time passes.
     pub fn set(&self, now: Timestamp) {
-        self.0.store(now.0, Ordering::SeqCst);
+        self.now.store(now.0, Ordering::SeqCst);
     }
 
+    /// Time passes.
     pub fn advance(&self, by: Duration) {
+        self.steady_ms.fetch_add(by.as_millis() as u64, Ordering::SeqCst);
         self.set(self.now() + by);
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        Timestamp(self.0.load(Ordering::SeqCst))
+        Timestamp(self.now.load(Ordering::SeqCst))
+    }
+
+    fn steady(&self) -> Duration {
+        Duration::from_millis(self.steady_ms.load(Ordering::SeqCst))
     }
 }
 

@@ -34,6 +34,11 @@ pub struct ServiceLabels {
     pub service: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct StepLabels {
+    pub direction: &'static str,
+}
+
 /// All numbers of one daemon.
 pub struct Metrics {
     registry: Registry,
@@ -50,6 +55,7 @@ pub struct Metrics {
     leases_expired: Counter,
     service_failures: Family<ServiceLabels, Counter>,
     journals_left: Gauge,
+    clock_steps: Family<StepLabels, Counter>,
     lease: Histogram,
     accept: Histogram,
     journal_sync: Histogram,
@@ -75,6 +81,7 @@ impl Default for Metrics {
             leases_expired: Counter::default(),
             service_failures: Family::default(),
             journals_left: Gauge::default(),
+            clock_steps: Family::default(),
             lease: long(),
             accept: short(),
             journal_sync: short(),
@@ -102,6 +109,8 @@ impl Metrics {
         r.register("service_failures", help, self.service_failures.clone());
         let help = "Journals of dead daemons that cannot be taken over";
         r.register("journals_left", help, self.journals_left.clone());
+        let help = "Steps of the wall clock, by direction";
+        r.register("clock_steps", help, self.clock_steps.clone());
         let help = "How long jobs were held under a lease";
         r.register_with_unit("lease", help, Unit::Seconds, self.lease.clone());
         let help = "Time of an add, until its jobs were durable";
@@ -171,6 +180,10 @@ impl Metrics {
 
     pub fn journals_left(&self, journals: usize) {
         self.journals_left.set(journals as i64);
+    }
+
+    pub fn clock_stepped(&self, direction: &'static str) {
+        self.clock_steps.get_or_create(&StepLabels { direction }).inc();
     }
 
     pub fn journal_synced(&self, took: Duration) {

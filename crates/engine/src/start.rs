@@ -17,6 +17,7 @@ use crate::dispatch::Dispatch;
 use crate::error::Error;
 use crate::error::store_error;
 use crate::house::beat::Beat;
+use crate::house::clock::ClockWatch;
 use crate::house::keep::{self, Keep};
 use crate::house::listen::Listen;
 use crate::house::purge::Purge;
@@ -152,6 +153,8 @@ fn spawn_services(
     beginning.spawn(dispatch, shared.dispatch_wake.clone(), stop_beginning.clone());
     beginning.spawn(Reap::new(shared.clone()), quiet(), stop_beginning.clone());
     beginning.spawn(Purge { shared: shared.clone() }, quiet(), stop_beginning.clone());
+    let clock = ClockWatch::new(shared.clock.clone(), shared.metrics.clone());
+    beginning.spawn(clock, quiet(), stop_beginning.clone());
     let adopted = watch::Sender::new(false);
     let looked = adopted.clone();
     let adopt = Adopt { shared: shared.clone(), stop: stop_beginning.clone(), looked };

@@ -2,18 +2,11 @@
 
 use std::sync::Arc;
 
-use windlass_core::{Clock, Timestamp};
+use windlass_core::Timestamp;
+use windlass_core::time::ManualClock;
 
 use super::fake::{Event, FakeDoor, began, options};
 use crate::Options;
-
-struct At(Timestamp);
-
-impl Clock for At {
-    fn now(&self) -> Timestamp {
-        self.0
-    }
-}
 
 #[tokio::test]
 async fn requests_that_come_together_are_answered_one_after_the_other() {
@@ -104,7 +97,7 @@ async fn a_forgotten_command_runs_without_its_client() {
 
 #[tokio::test]
 async fn a_command_can_be_put_off() {
-    let clock = Arc::new(At(Timestamp(1_000)));
+    let clock = Arc::new(ManualClock::at(Timestamp(1_000)));
     let mut door = FakeDoor::open_with(Options { clock, ..options() }).await;
     let mut client = door.client().await;
     client.send("GetJob\ncommandExecuteTime: 1050000\n\n").await;

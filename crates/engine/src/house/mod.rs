@@ -1,6 +1,7 @@
 //! House: what runs in the background so that nothing is lost, stuck or kept for ever.
 
 pub(crate) mod beat;
+pub(crate) mod clock;
 pub(crate) mod contact;
 pub(crate) mod health;
 pub(crate) mod keep;
