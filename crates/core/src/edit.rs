@@ -48,7 +48,7 @@ pub struct Only {
 }
 
 /// Pure: it may be asked more than once. An error refuses the whole question with these words, as
-/// `Error::Conflict`, and nothing changes.
+/// `Error::Conflict`, and nothing changes; a panic does so as `Error::Internal`.
 pub type Decide = Arc<dyn Fn(usize, &Seen) -> Result<Decision, String> + Send + Sync>;
 
 /// What a decision may look at.
@@ -230,6 +230,23 @@ pub struct Taken {
     /// Its ended children, at most `CHILDREN_SHOWN_MAX` of each kind.
     pub finished: Vec<(JobId, Payload)>,
     pub cancelled: Vec<(JobId, Payload)>,
+}
+
+const A_DECISION: &str = "a decision on jobs";
+
+impl Ask {
+    /// Takes decision number `index` on what the store shows. A store undoes the whole question
+    /// when this is an error; a decision that panics is one, too.
+    pub fn decision(&self, index: usize, seen: &Seen) -> Result<Decision, Error> {
+        Error::caught(A_DECISION, || (self.decide)(index, seen))?.map_err(Error::Conflict)
+    }
+}
+
+impl Take {
+    /// What becomes of this job; as with `Ask::decision`, an error undoes the whole take.
+    pub fn taking(&self, before: &Whole) -> Result<Taking, Error> {
+        Error::caught(A_DECISION, || (self.decide)(before))
+    }
 }
 
 impl Put {

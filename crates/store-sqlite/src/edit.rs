@@ -24,7 +24,7 @@ pub(crate) fn job_decide(tx: &mut Tx<'_>, ask: &Ask) -> Result<Decided> {
     let mut decided = Decided::default();
     for (index, which) in ask.which.iter().enumerate() {
         let seen = seen(tx, &ask.tenant, which)?;
-        let decision = (ask.decide)(index, &seen).map_err(refused)?;
+        let decision = ask.decision(index, &seen)?;
         for edit in &decision.edits {
             carry_out(tx, edit, ask.now, &mut decided.moved)?;
         }

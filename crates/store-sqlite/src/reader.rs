@@ -65,14 +65,15 @@ impl Shared {
         read: impl FnOnce(&Connection) -> Result<T>,
         permit: OwnedSemaphorePermit,
     ) -> std::result::Result<T, Error> {
-        let in_transaction = || {
+        let in_transaction = || -> Result<T> {
             let taken = self.idle().pop();
             let conn = match taken {
                 Some(conn) => conn,
                 None => open::reader(&self.options)?,
             };
             conn.prepare_cached("BEGIN")?.execute([])?;
-            let answer = read(&conn);
+            // A connection that a panic left in the middle of a read is closed, not used again.
+            let answer = Error::caught("a read", || read(&conn))?;
             let ended = conn.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
             // A connection whose transaction does not end is not used again.
             if ended.is_ok() {
@@ -83,5 +84,26 @@ impl Shared {
         let answer = in_transaction().map_err(|failure| failure.translate(&self.options.path));
         drop(permit);
         answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_read_that_panics_is_answered_and_the_next_one_is_served() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let options = Options { readers: 1, ..Options::new(directory.path().join("jobs.db")) };
+        let _file = open::writer(&options).unwrap();
+        let readers = Readers::new(options);
+        for _ in 0..3 {
+            let answer = readers.read(|_| -> Result<()> { panic!("a defect") }).await;
+            assert_eq!(answer, Err(Error::Internal("a read panicked: a defect".into())));
+            let types = |conn: &Connection| {
+                Ok(conn.query_row("SELECT count(*) FROM type", [], |row| row.get::<_, i64>(0))?)
+            };
+            assert_eq!(readers.read(types).await, Ok(0));
+        }
     }
 }

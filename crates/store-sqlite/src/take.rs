@@ -32,7 +32,7 @@ fn take_one(tx: &mut Tx<'_>, id: i64, take: &Take, took: &mut Took) -> Result<()
     let missing = || Failure::corrupt(format!("job {id} is ready but not there"));
     let stored = row::find(tx.conn, id)?.ok_or_else(missing)?;
     let before = edit::whole(tx.conn, &stored)?;
-    let taking = (take.decide)(&before);
+    let taking = take.taking(&before)?;
     let job = put::put(tx, &stored, &taking.put, take.now, &mut took.moved)?;
     if !taking.give {
         took.kept += 1;

@@ -20,7 +20,7 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot, watch};
 use windlass_core::store::{Durability, Error};
 
-use crate::error::{Result, closed};
+use crate::error::{Failure, Result, closed};
 use crate::open::OnCommit;
 use crate::tx::Tx;
 use crate::type_row::TypeCache;
@@ -140,11 +140,12 @@ struct Thread {
 }
 
 type Group = Vec<Box<dyn Command>>;
+type Answer = std::result::Result<(), Error>;
 
 /// How a transaction went: an answer for each operation, or none of them happened and each has to
 /// be tried alone.
 enum Ran {
-    Answers(Vec<std::result::Result<(), Error>>),
+    Answers(Vec<Answer>),
     Spoiled,
 }
 
@@ -184,28 +185,16 @@ impl Thread {
         if let Err(failure) = self.begin(durability) {
             return all(failure.translate(&self.path));
         }
-        let changes_before = self.conn.total_changes();
-        let mut tx = Tx::new(&self.conn, &mut self.types);
-        let mut answers = Vec::with_capacity(operations);
-        for command in group.iter_mut() {
-            let before = self.conn.total_changes();
-            let answer = command.run(&mut tx).map_err(|failure| failure.translate(&self.path));
-            let harmless = self.conn.total_changes() == before && !self.conn.is_autocommit();
-            if let (Err(error), false) = (&answer, harmless) {
-                let error = error.clone();
+        // What runs here was written elsewhere, decisions above all: its defects are its caller's.
+        let ran = Error::caught("an operation", || self.run_operations(group, synced));
+        let (answers, wrote) = match ran.flatten() {
+            Ok(ran) => ran,
+            Err(error) => {
                 self.roll_back();
                 return if operations == 1 { all(error) } else { Ran::Spoiled };
             }
-            answers.push(answer);
-        }
-        let finished = tx.apply_counts().and_then(|()| {
-            if synced && self.conn.total_changes() == changes_before {
-                let mark = "UPDATE meta SET value = value + 1 WHERE name = 'synced'";
-                self.conn.prepare_cached(mark)?.execute([])?;
-            }
-            Ok(self.conn.total_changes() != changes_before)
-        });
-        match finished.and_then(|wrote| self.commit(synced, wrote)) {
+        };
+        match self.commit(synced, wrote) {
             Ok(()) => {
                 self.types.keep();
                 Ran::Answers(answers)
@@ -216,6 +205,36 @@ impl Thread {
                 all(error)
             }
         }
+    }
+
+    /// Runs all operations up to the commit; an answer for each, and whether anything was written.
+    /// An error undoes the whole transaction.
+    fn run_operations(
+        &mut self,
+        group: &mut Group,
+        synced: bool,
+    ) -> std::result::Result<(Vec<Answer>, bool), Error> {
+        let conn = &self.conn;
+        let translated = |failure: Failure| failure.translate(&self.path);
+        let changes_before = conn.total_changes();
+        let mut tx = Tx::new(conn, &mut self.types);
+        let mut answers = Vec::with_capacity(group.len());
+        for command in group.iter_mut() {
+            let before = conn.total_changes();
+            let answer = command.run(&mut tx).map_err(translated);
+            let harmless = conn.total_changes() == before && !conn.is_autocommit();
+            if let (Err(error), false) = (&answer, harmless) {
+                return Err(error.clone());
+            }
+            answers.push(answer);
+        }
+        tx.apply_counts().map_err(translated)?;
+        if synced && conn.total_changes() == changes_before {
+            let mark = "UPDATE meta SET value = value + 1 WHERE name = 'synced'";
+            let written = conn.prepare_cached(mark).and_then(|mut mark| mark.execute([]));
+            written.map_err(|error| translated(error.into()))?;
+        }
+        Ok((answers, conn.total_changes() != changes_before))
     }
 
     /// The lock is taken at once: a read that becomes a write could not wait for its turn.
@@ -237,7 +256,10 @@ impl Thread {
         let began = Instant::now();
         self.conn.prepare_cached("COMMIT")?.execute([])?;
         if let Some(on_commit) = self.on_commit.as_ref().filter(|_| wrote) {
-            on_commit(began.elapsed(), synced);
+            // The commit stands, whatever its watcher does.
+            let told =
+                Error::caught("the watcher of commits", || on_commit(began.elapsed(), synced));
+            told.unwrap_or_else(|error| tracing::error!(%error, "a defect"));
         }
         Ok(())
     }
@@ -273,6 +295,29 @@ fn next_group(inbox: &mut mpsc::Receiver<Message>) -> Option<Group> {
         match inbox.try_recv() {
             Ok(next) => message = next,
             Err(_) => return Some(group),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open::{self, Options};
+
+    #[tokio::test]
+    async fn an_operation_that_panics_is_undone_and_the_next_one_is_served() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let options = Options::new(directory.path().join("jobs.db"));
+        let writer = Writer::start(open::writer(&options).unwrap(), options.path, None);
+        let boot = "UPDATE meta SET value = value + 1 WHERE name = 'boot' RETURNING value";
+        let count =
+            |tx: &mut Tx<'_>| Ok(tx.conn.query_row(boot, [], |row| row.get::<_, i64>(0))?);
+        for n in 1..=3 {
+            let panicking = move |tx: &mut Tx<'_>| -> Result<i64> { panic!("{}", count(tx)?) };
+            let answer = writer.write(Durability::Relaxed, 1, panicking).await;
+            let told = format!("an operation panicked: {n}");
+            assert_eq!(answer, Err(Error::Internal(told.into())));
+            assert_eq!(writer.write(Durability::Relaxed, 1, count).await, Ok(n));
         }
     }
 }

@@ -223,3 +223,51 @@ async fn a_type_whose_creation_was_undone_is_made_again() {
     let handler = store.handler_get(&new_type, None).await.unwrap().unwrap();
     assert_eq!((handler.id, handler.key), (id(1001), new_type));
 }
+
+/// A defect of a decision is one caller's trouble: the others of its group, and all that come later,
+/// are served.
+#[tokio::test]
+async fn a_decision_that_panics_does_not_close_the_writer() {
+    const NEIGHBOURS: i64 = 20;
+    let watched = Watched::new(PATIENT);
+    let other = watched.locked_by_another();
+    let mut calls = JoinSet::new();
+    for number in 1..=NEIGHBOURS {
+        let store = watched.store.clone();
+        calls.spawn(async move {
+            store.job_insert(insert(vec![job(number)], Durability::Relaxed)).await.map(drop)
+        });
+    }
+    let decide = |index: usize, _: &Seen| match index {
+        0 => Ok(Decision { edits: vec![Edit::Insert(Box::new(job(100)))], id: None }),
+        _ => panic!("a defect"),
+    };
+    let which = vec![Which::Job(id(1)), Which::Job(id(1))];
+    let (tenant, durability, decide) = (tenant(), Durability::Relaxed, Arc::new(decide));
+    let ask = Ask { tenant, which, decide, durability, now: NOW };
+    let store = watched.store.clone();
+    let panicking = tokio::spawn(async move { store.job_decide(ask).await });
+    tokio::task::yield_now().await;
+    other.execute_batch("ROLLBACK").unwrap();
+    let answers = calls.join_all().await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    let answer = panicking.await.unwrap();
+    assert!(matches!(&answer, Err(Error::Internal(m)) if m.contains("a defect")), "{answer:?}");
+
+    assert_eq!(claim(&*watched.store, 99).await.len(), NEIGHBOURS as usize, "it goes on");
+    watched.store.close().await;
+    assert_consistent(&watched.path);
+}
+
+/// Its own callback is somebody else's code too.
+#[tokio::test]
+async fn a_watcher_of_commits_that_panics_does_not_close_the_writer() {
+    let directory = TempDir::new().unwrap();
+    let mut options = Options::new(directory.path().join("jobs.db"));
+    options.on_commit = Some(Arc::new(|_, _| panic!("a defect")));
+    let store = SqliteStore::open(options).unwrap();
+    for number in 1..=2 {
+        let added = store.job_insert(insert(vec![job(number)], Durability::Synced)).await;
+        assert_eq!(added.unwrap(), [Inserted::New], "it was committed");
+    }
+}

@@ -8,7 +8,7 @@ use windlass_core::edit::{ChildMove, Children, Decision, Edit, Only, Put, Which}
 use windlass_core::handler::TypeSettings;
 use windlass_core::job::{Ended, Progress};
 use windlass_core::limit::{PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PIECE_BYTES};
-use windlass_core::store::{Inserted, Settled, Settlement, TypeStats};
+use windlass_core::store::{Error, Inserted, Settled, Settlement, TypeStats};
 use windlass_core::{Extra, Job, Json, NewJob, Payload, State, Status, TypeKey, TypeName};
 
 use crate::Harness;
@@ -434,6 +434,26 @@ pub async fn a_refusal_does_not_reach_others(harness: &dyn Harness) {
     let done = calls.join_all().await.into_iter().filter(|done| *done).count();
     assert_eq!((done, store.stats("t", NOW).await.unwrap().ready), (20, 20));
     assert!(store.find(2).await.is_none() && store.find(3).await.is_some());
+}
+
+pub async fn a_decision_that_panics_is_an_internal_error_and_changes_nothing(
+    harness: &dyn Harness,
+) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1)]).await;
+    let before = store.get(1).await;
+    let entered = insert(NewJob { key: key("new"), ..job(2) });
+    let which = vec![Which::Job(id(1)), Which::Job(id(1))];
+    let panicking = ask(which, move |index, _| match index {
+        0 => Ok(Decision { edits: vec![entered.clone(), Edit::Delete(id(1))], id: None }),
+        _ => panic!("the rules are broken"),
+    });
+    let answer = store.job_decide(panicking).await;
+    let told = matches!(&answer, Err(Error::Internal(why)) if why.contains("the rules are broken"));
+    assert!(told, "{answer:?}");
+    assert_eq!((store.get(1).await, store.find(2).await), (before, None));
+    store.add([job(3)]).await;
+    assert_eq!(claimed_numbers(&store.claim("t", 9, NOW).await), [1, 3], "the store goes on");
 }
 
 pub async fn what_moved_is_told(harness: &dyn Harness) {

@@ -289,10 +289,12 @@ suite! { $
         later_decisions_see_what_earlier_ones_changed
         a_refusal_undoes_all_before_it
         a_refusal_does_not_reach_others
+        a_decision_that_panics_is_an_internal_error_and_changes_nothing
         what_moved_is_told
     }
     take {
         a_taken_job_is_what_the_decision_made_of_it
+        a_take_whose_decision_panics_takes_nothing
         the_order_is_priority_then_time_then_name_then_id
         jobs_of_one_millisecond_go_by_their_texts_and_then_what_was_lent
         one_after_the_other_gives_the_same_order

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use windlass_core::date_text::{millis_text, seconds_text};
 use windlass_core::edit::{Edit, Put, Take, Taking, Whole};
-use windlass_core::store::{GiveUp, Overdue};
+use windlass_core::store::{Error, GiveUp, Overdue};
 use windlass_core::{Extra, Job, NewJob, Payload, State, TypeKey, TypeName};
 
 use crate::Harness;
@@ -31,6 +31,23 @@ pub async fn a_taken_job_is_what_the_decision_made_of_it(harness: &dyn Harness) 
     assert_eq!(took.given[0].parent, None);
     assert!(store.take_of(glob("*"), 5).await.is_empty(), "it is taken");
     assert!(store.claim("t", 5, NOW).await.is_empty());
+}
+
+pub async fn a_take_whose_decision_panics_takes_nothing(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1), job(2)]).await;
+    let decide = |whole: &Whole| match whole.job.id.get() {
+        1 => Taking {
+            put: Put { job: leased(whole, NOW), payload: None, purge_at: None },
+            give: true,
+        },
+        _ => panic!("the rules are broken"),
+    };
+    let panicking = Take { decide: Arc::new(decide), ..take(glob("t"), 5, NOW) };
+    let answer = store.job_take(panicking).await;
+    let told = matches!(&answer, Err(Error::Internal(why)) if why.contains("the rules are broken"));
+    assert!(told, "{answer:?}");
+    assert_eq!(store.take_of(glob("t"), 5).await, [1, 2], "the store goes on");
 }
 
 pub async fn the_order_is_priority_then_time_then_name_then_id(harness: &dyn Harness) {

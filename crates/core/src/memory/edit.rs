@@ -51,7 +51,7 @@ impl State {
         changes: &mut Changes,
     ) -> Result<Option<JobId>, Error> {
         let seen = self.seen(&ask.tenant, which);
-        let decision = (ask.decide)(index, &seen).map_err(Error::Conflict)?;
+        let decision = ask.decision(index, &seen)?;
         for edit in &decision.edits {
             self.carry_out(edit, ask.now, changes)?;
         }

@@ -35,7 +35,7 @@ impl State {
         took: &mut Took,
     ) -> Result<(), Error> {
         let before = self.whole(&self.jobs[&id]);
-        let taking = (take.decide)(&before);
+        let taking = take.taking(&before)?;
         let job = self.put(&taking.put, take.now, changes)?;
         let of_type = self.type_row(&before.job.key);
         of_type.claimed_at = of_type.claimed_at.max(Some(take.now));

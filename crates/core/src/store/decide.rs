@@ -7,9 +7,11 @@ use crate::edit::{Ask, Decided, Take, Took};
 
 #[async_trait]
 pub trait Decides: Send + Sync {
-    /// Shows jobs with their families to a decision and carries out its edits: all or nothing.
+    /// Shows jobs with their families to a decision and carries out its edits: all or nothing. A
+    /// decision that panics is an `Error::Internal`, and changes nothing.
     async fn job_decide(&self, ask: Ask) -> Result<Decided, Error>;
 
-    /// Hands out due jobs by name; the decision says what each becomes. Not synced.
+    /// Hands out due jobs by name; the decision says what each becomes, all or
+    /// nothing. Not synced.
     async fn job_take(&self, take: Take) -> Result<Took, Error>;
 }

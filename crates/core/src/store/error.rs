@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -19,6 +20,19 @@ pub enum Error {
     /// A defect of ours or of the store's driver.
     #[error("the store failed: {0}")]
     Internal(#[source] Cause),
+}
+
+impl Error {
+    /// Runs foreign or intricate code for one caller. A panic in it is a defect, and that caller's
+    /// trouble alone: it becomes an `Internal` that says what panicked.
+    pub fn caught<T>(what: &str, work: impl FnOnce() -> T) -> Result<T, Error> {
+        catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
+            let text = panic.downcast_ref::<&str>().copied();
+            let words = text.or(panic.downcast_ref::<String>().map(String::as_str));
+            let words = words.unwrap_or("it did not say why");
+            Error::Internal(format!("{what} panicked: {words}").into())
+        })
+    }
 }
 
 /// What happened, in words, with the driver's own error behind it where there is one.
@@ -71,6 +85,14 @@ impl Eq for Cause {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_panic_becomes_an_internal_error_that_says_what_and_why() {
+        let told = |why: fn()| Error::caught("the decision", why).unwrap_err().to_string();
+        assert_eq!(told(|| panic!("no {}", 7)), "the store failed: the decision panicked: no 7");
+        assert!(told(|| panic!("plain")).ends_with("the decision panicked: plain"));
+        assert_eq!(Error::caught("nothing", || 5), Ok(5));
+    }
 
     #[test]
     fn the_drivers_own_error_is_found_behind_the_words() {

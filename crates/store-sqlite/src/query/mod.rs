@@ -65,9 +65,11 @@ impl Questions {
         let permit = permit.map_err(|_| closed())?;
         let options = self.options.clone();
         let work = move || {
-            let answer = answer(&options, &ask, deadline);
+            // Whatever a panic left half-done ends with the connection of the question.
+            let answer = Error::caught("a question", || answer(&options, &ask, deadline))
+                .and_then(|answer| answer.map_err(|failure| failure.translate(&options.path)));
             drop(permit);
-            answer.map_err(|failure| failure.translate(&options.path))
+            answer
         };
         match tokio::task::spawn_blocking(work).await {
             Ok(answer) => answer,

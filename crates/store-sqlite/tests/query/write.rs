@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use windlass_core::date_text::NEVER;
 use windlass_core::edit::{Moved, Names, Put, Take, Taking};
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
-use windlass_core::store::Durability;
 use windlass_core::store::prelude::*;
 use windlass_core::store::sql::{SqlAnswer, SqlAsk};
+use windlass_core::store::{Durability, Error};
 use windlass_core::{Extra, Job, JobId, NewJob, State, Store, Sysid, TypeKey};
 use windlass_store_sqlite::{Options, SqliteStore};
 
@@ -395,4 +396,23 @@ async fn writes_are_synced_and_there_when_the_file_is_opened_again() {
     let world = World { store, path, ids, _directory };
     assert_eq!(world.rows("SELECT * FROM jobs").await, before);
     world.close().await;
+}
+
+#[tokio::test]
+async fn a_question_that_panics_is_answered_and_changes_nothing() {
+    let world = World::holding([named(1, "a")]).await;
+    let adding = "INSERT INTO jobs (name) VALUES ('b'), ('c')";
+    // One question more than are answered at the same time.
+    for _ in 0..5 {
+        let ids = AtomicI64::new(0);
+        let panicking = move || match ids.fetch_add(1, Ordering::Relaxed) {
+            0 => JobId::new(500),
+            _ => panic!("a defect"),
+        };
+        let ask = SqlAsk { ids: Arc::new(panicking), ..world.ask(adding) };
+        let answer = world.asked(ask).await;
+        assert!(matches!(&answer, Err(Error::Internal(m)) if m.contains("a defect")), "{answer:?}");
+    }
+    world.check("SELECT name FROM jobs", &["a"]).await;
+    assert_eq!(world.changes(adding).await, 2);
 }
