@@ -318,6 +318,7 @@ impl Store for SqliteStore {
     }
 
     async fn ping(&self) -> Result<(), Error> {
+        self.doubt.check()?;
         self.readers.read(|conn| Ok(conn.query_row("SELECT 1", [], |_| Ok(()))?)).await
     }
 
@@ -341,6 +342,10 @@ impl Store for SqliteStore {
 impl SqlStore for SqliteStore {
     async fn query(&self, ask: SqlAsk) -> Result<SqlAnswer, Error> {
         self.hear(ask.now);
-        self.questions.ask(ask).await
+        let answer = self.questions.ask(ask).await?;
+        if let SqlAnswer::Wrote { .. } = &answer {
+            self.flush().await?;
+        }
+        Ok(answer)
     }
 }

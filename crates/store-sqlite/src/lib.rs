@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `open`, `migration` | whose file it is, its layout, how connections are set up |
 //! | `writer`, `tx` | the thread that writes, group commit, what is durable when |
+//! | `doubt` | a disk that did not take what was written to it |
 //! | `reader` | the connections that read |
 //! | `query` | questions in SQL, each on a connection of its own |
 //! | `queue` | what waits: ready, deferred, and the way from one to the other |
@@ -27,6 +28,7 @@ mod aside;
 mod change;
 mod claim;
 mod contract;
+mod doubt;
 mod edit;
 mod error;
 mod extra;
@@ -52,6 +54,7 @@ mod tx;
 mod type_row;
 mod writer;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use rusqlite::Connection;
@@ -60,6 +63,7 @@ use windlass_core::time::Timestamp;
 
 pub use crate::open::{OnCommit, Options};
 
+use crate::doubt::Doubt;
 use crate::query::Questions;
 use crate::queue::PROMOTE_JOBS_MAX;
 use crate::reader::Readers;
@@ -71,6 +75,7 @@ pub struct SqliteStore {
     writer: Writer,
     readers: Readers,
     questions: Questions,
+    doubt: Arc<Doubt>,
     /// The newest time that a caller has named: about now, without reading a clock.
     heard: AtomicI64,
 }
@@ -82,10 +87,11 @@ impl SqliteStore {
     pub fn open(options: Options) -> Result<SqliteStore, Error> {
         let translated = |failure: error::Failure| failure.translate(&options.path);
         let conn = open::writer(&options).map_err(translated)?;
-        let writer = Writer::start(conn, options.path.clone(), options.on_commit.clone());
+        let doubt = Arc::new(Doubt::new(&options.path));
+        let writer = Writer::start(conn, doubt.clone(), &options).map_err(translated)?;
         let heard = AtomicI64::new(i64::MIN);
-        let questions = Questions::new(options.clone());
-        Ok(SqliteStore { writer, readers: Readers::new(options), questions, heard })
+        let questions = Questions::new(options.clone(), doubt.clone());
+        Ok(SqliteStore { writer, readers: Readers::new(options), questions, doubt, heard })
     }
 
     fn hear(&self, now: Timestamp) {

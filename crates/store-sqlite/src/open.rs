@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use crate::doubt;
 use crate::error::{Failure, Result};
 use crate::migration;
 
@@ -38,10 +39,6 @@ const READER_CACHE_BYTES: usize = 8 * 1024 * 1024;
 /// Enough that no statement of this crate is ever compiled twice on one connection.
 const STATEMENTS_MAX: usize = 256;
 
-/// Pages in the write-ahead log before a commit moves them into the file: pages that change again
-/// and again move once.
-const CHECKPOINT_PAGES: i64 = 8192;
-
 /// The log file is cut back to this after a burst.
 const LOG_FILE_BYTES_MAX: i64 = 64 * 1024 * 1024;
 
@@ -63,12 +60,13 @@ impl Options {
 /// The writer's connection, on a file that is there and of the right version afterwards.
 pub(crate) fn writer(options: &Options) -> Result<Connection> {
     check_header(&options.path)?;
+    doubt::settle(options)?;
     let mut connection = connect(options, OpenFlags::SQLITE_OPEN_CREATE)?;
     migration::migrate(&mut connection, &options.path)?;
     switch_to_wal(&connection, options.busy_timeout)?;
-    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     connection.pragma_update(None, "journal_size_limit", LOG_FILE_BYTES_MAX)?;
     set_cache(&connection, options.cache_bytes)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
     Ok(connection)
 }
 
@@ -80,18 +78,17 @@ pub(crate) fn reader(options: &Options) -> Result<Connection> {
     Ok(connection)
 }
 
-/// A connection for one question in SQL, whose writes are durable. What it sorts and gathers on the
-/// way may be large, and goes to files.
+/// A connection for one question in SQL. What it sorts and gathers on the way may be large, and
+/// goes to files.
 pub(crate) fn question(options: &Options) -> Result<Connection> {
     let connection = connect(options, OpenFlags::empty())?;
-    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "temp_store", "FILE")?;
-    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     set_cache(&connection, READER_CACHE_BYTES)?;
     Ok(connection)
 }
 
-fn connect(options: &Options, extra: OpenFlags) -> Result<Connection> {
+pub(crate) fn connect(options: &Options, extra: OpenFlags) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | extra;
     let connection = Connection::open_with_flags(&options.path, flags)?;
     connection.busy_timeout(options.busy_timeout)?;
@@ -100,6 +97,9 @@ fn connect(options: &Options, extra: OpenFlags) -> Result<Connection> {
     // value that is bound to it, which took half of the time of reading a job.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
+    // The log is moved into the file by the writer alone, which sees when that fails (see `doubt`).
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(connection)
 }
 

@@ -11,17 +11,23 @@
 //! in the log are durable already. The rule needs a commit that writes: a synced group that changed
 //! nothing (a flush, or a replayed insert of duplicates) therefore writes a row of its own. A power
 //! cut leaves the commits up to some point, and never a part of one: frames carry checksums, and
-//! recovery stops at the last whole commit.
+//! recovery stops at the last whole commit. All of this holds as long as no sync has failed; `doubt`
+//! says what follows when one has.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Instant;
 
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
+use rusqlite::hooks::Wal;
 use tokio::sync::{mpsc, oneshot, watch};
 use windlass_core::store::{Durability, Error};
 
+use crate::doubt::Doubt;
 use crate::error::{Failure, Result, closed};
-use crate::open::OnCommit;
+use crate::open::{OnCommit, Options};
 use crate::tx::Tx;
 use crate::type_row::TypeCache;
 
@@ -31,6 +37,10 @@ const QUEUE_MAX: usize = 1024;
 const GROUP_OPERATIONS_MAX: usize = 256;
 /// Jobs that the operations of one transaction name, unless a single one names more.
 const GROUP_JOBS_MAX: usize = 20_000;
+
+/// Pages in the write-ahead log before they are moved into the file: pages that change again and
+/// again move once.
+const CHECKPOINT_PAGES: i32 = 8192;
 
 /// The way to the thread.
 pub(crate) struct Writer {
@@ -87,11 +97,28 @@ where
 }
 
 impl Writer {
-    pub(crate) fn start(conn: Connection, path: PathBuf, on_commit: Option<OnCommit>) -> Writer {
+    pub(crate) fn start(
+        mut conn: Connection,
+        doubt: Arc<Doubt>,
+        options: &Options,
+    ) -> Result<Writer> {
         let (messages, inbox) = mpsc::channel(QUEUE_MAX);
         let (end, ended) = watch::channel(());
-        let thread =
-            Thread { conn, path, on_commit, types: TypeCache::default(), synchronous: None };
+        let log_pages = Arc::new(AtomicI32::new(0));
+        let seen = log_pages.clone();
+        conn.wal_hook(Some(move |_: &mut Wal, pages| {
+            seen.store(pages, Ordering::Relaxed);
+            Ok(())
+        }))?;
+        let thread = Thread {
+            conn,
+            path: options.path.clone(),
+            on_commit: options.on_commit.clone(),
+            types: TypeCache::default(),
+            synchronous: None,
+            doubt,
+            log_pages,
+        };
         std::thread::Builder::new()
             .name("sqlite-writer".into())
             .spawn(move || {
@@ -99,7 +126,7 @@ impl Writer {
                 drop(end);
             })
             .expect("the system can start a thread");
-        Writer { messages, ended }
+        Ok(Writer { messages, ended })
     }
 
     /// Runs an operation in some transaction and answers after its commit. `jobs` is about how
@@ -137,6 +164,10 @@ struct Thread {
     types: TypeCache,
     /// As the pragma stands; `None` when that is not known.
     synchronous: Option<Durability>,
+    doubt: Arc<Doubt>,
+    /// Pages in the write-ahead log as the newest commit left it; 0 when there was none since the
+    /// last checkpoint.
+    log_pages: Arc<AtomicI32>,
 }
 
 type Group = Vec<Box<dyn Command>>;
@@ -154,6 +185,13 @@ impl Thread {
         while let Some(group) = next_group(&mut inbox) {
             if !group.is_empty() {
                 self.settle_group(group);
+                self.checkpoint();
+            }
+        }
+        if self.doubt.check_all().is_err() {
+            let keep_log = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+            if let Err(error) = self.conn.set_db_config(keep_log, true) {
+                tracing::error!(file = %self.path.display(), %error, "the log cannot be kept");
             }
         }
         if let Err((_, error)) = self.conn.close() {
@@ -182,6 +220,9 @@ impl Thread {
         let durability = if synced { Durability::Synced } else { Durability::Relaxed };
         let operations = group.len();
         let all = |error: Error| Ran::Answers(vec![Err(error); operations]);
+        if let Err(error) = self.promise(synced) {
+            return all(error);
+        }
         if let Err(failure) = self.begin(durability) {
             return all(failure.translate(&self.path));
         }
@@ -194,16 +235,15 @@ impl Thread {
                 return if operations == 1 { all(error) } else { Ran::Spoiled };
             }
         };
-        match self.commit(synced, wrote) {
-            Ok(()) => {
-                self.types.keep();
-                Ran::Answers(answers)
-            }
-            Err(failure) => {
-                let error = failure.translate(&self.path);
-                self.roll_back();
-                all(error)
-            }
+        if let Err(failure) = self.commit(synced, wrote) {
+            let error = self.doubt.judge(failure).translate(&self.path);
+            self.roll_back();
+            return all(error);
+        }
+        self.types.keep();
+        match self.promise(synced) {
+            Ok(()) => Ran::Answers(answers),
+            Err(error) => all(error),
         }
     }
 
@@ -264,6 +304,28 @@ impl Thread {
         Ok(())
     }
 
+    /// Whether a commit may still be answered; a synced one must be so for every process.
+    fn promise(&self, synced: bool) -> Answer {
+        if synced { self.doubt.check_all() } else { self.doubt.check() }
+    }
+
+    /// Moves a log that has grown into the file, as far as readers allow it.
+    fn checkpoint(&mut self) {
+        if self.log_pages.swap(0, Ordering::Relaxed) < CHECKPOINT_PAGES
+            || self.doubt.check_all().is_err()
+        {
+            return;
+        }
+        let moved = self
+            .conn
+            .prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")
+            .and_then(|mut checkpoint| checkpoint.query_row([], |_| Ok(())));
+        if let Err(error) = moved {
+            tracing::warn!(file = %self.path.display(), %error, "moving the log failed");
+            self.doubt.judge(error.into());
+        }
+    }
+
     fn roll_back(&mut self) {
         self.types.forget_new();
         if self.conn.is_autocommit() {
@@ -302,13 +364,14 @@ fn next_group(inbox: &mut mpsc::Receiver<Message>) -> Option<Group> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::open::{self, Options};
+    use crate::open;
 
     #[tokio::test]
     async fn an_operation_that_panics_is_undone_and_the_next_one_is_served() {
         let directory = tempfile::TempDir::new().unwrap();
         let options = Options::new(directory.path().join("jobs.db"));
-        let writer = Writer::start(open::writer(&options).unwrap(), options.path, None);
+        let doubt = Arc::new(Doubt::new(&options.path));
+        let writer = Writer::start(open::writer(&options).unwrap(), doubt, &options).unwrap();
         let boot = "UPDATE meta SET value = value + 1 WHERE name = 'boot' RETURNING value";
         let count =
             |tx: &mut Tx<'_>| Ok(tx.conn.query_row(boot, [], |row| row.get::<_, i64>(0))?);

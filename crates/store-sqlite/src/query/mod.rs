@@ -24,6 +24,7 @@ use tokio::sync::Semaphore;
 use windlass_core::store::Error;
 use windlass_core::store::sql::{SqlAnswer, SqlAsk, SqlValue};
 
+use crate::doubt::Doubt;
 use crate::error::{Failure, closed};
 use crate::open::{self, Options};
 use crate::tx::Tx;
@@ -46,15 +47,17 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 pub(crate) struct Questions {
     options: Arc<Options>,
+    doubt: Arc<Doubt>,
     permits: Arc<Semaphore>,
 }
 
 impl Questions {
-    pub(crate) fn new(options: Options) -> Questions {
+    pub(crate) fn new(options: Options, doubt: Arc<Doubt>) -> Questions {
         let permits = Arc::new(Semaphore::new(QUESTIONS_MAX as usize));
-        Questions { options: Arc::new(options), permits }
+        Questions { options: Arc::new(options), doubt, permits }
     }
 
+    /// What a question wrote is durable after the next flush.
     pub(crate) async fn ask(&self, ask: SqlAsk) -> Result<SqlAnswer, Error> {
         let patience = ask.patience.min(PATIENCE_MAX);
         let deadline = Instant::now() + patience;
@@ -63,10 +66,10 @@ impl Questions {
             return Ok(SqlAnswer::TimedOut);
         };
         let permit = permit.map_err(|_| closed())?;
-        let options = self.options.clone();
+        let (options, doubt) = (self.options.clone(), self.doubt.clone());
         let work = move || {
             // Whatever a panic left half-done ends with the connection of the question.
-            let answer = Error::caught("a question", || answer(&options, &ask, deadline))
+            let answer = Error::caught("a question", || answer(&options, &doubt, &ask, deadline))
                 .and_then(|answer| answer.map_err(|failure| failure.translate(&options.path)));
             drop(permit);
             answer
@@ -116,8 +119,13 @@ impl From<rusqlite::Error> for Stop {
 
 type Step<T> = Result<T, Stop>;
 
-fn answer(options: &Options, ask: &SqlAsk, deadline: Instant) -> Result<SqlAnswer, Failure> {
-    match Question::open(options, ask, deadline).and_then(Question::answer) {
+fn answer(
+    options: &Options,
+    doubt: &Doubt,
+    ask: &SqlAsk,
+    deadline: Instant,
+) -> Result<SqlAnswer, Failure> {
+    match Question::open(options, doubt, ask, deadline).and_then(Question::answer) {
         Ok(answer) => Ok(answer),
         Err(Stop::Bad(message)) => Ok(SqlAnswer::Bad(message)),
         Err(Stop::Failed(words)) => Ok(SqlAnswer::Failed(words)),
@@ -129,6 +137,7 @@ fn answer(options: &Options, ask: &SqlAsk, deadline: Instant) -> Result<SqlAnswe
 
 struct Question<'a> {
     options: &'a Options,
+    doubt: &'a Doubt,
     ask: &'a SqlAsk,
     conn: Connection,
     screen: Screen,
@@ -146,7 +155,12 @@ struct Done {
 }
 
 impl<'a> Question<'a> {
-    fn open(options: &'a Options, ask: &'a SqlAsk, deadline: Instant) -> Step<Question<'a>> {
+    fn open(
+        options: &'a Options,
+        doubt: &'a Doubt,
+        ask: &'a SqlAsk,
+        deadline: Instant,
+    ) -> Step<Question<'a>> {
         let mut conn = open::question(options)?;
         // SQLite's numbers are seeded by the operating system, and none gives away another.
         let secret = "SELECT 'jobs_' || lower(hex(randomblob(16)))";
@@ -156,7 +170,7 @@ impl<'a> Question<'a> {
         let screen = Screen::set(&conn, &TABLE_FUNCTIONS)?;
         let guard = Guard::set(&mut conn, secret, screen.names())?;
         guard::end_at(&mut conn, deadline)?;
-        Ok(Question { options, ask, conn, screen, guard, wishes, deadline })
+        Ok(Question { options, doubt, ask, conn, screen, guard, wishes, deadline })
     }
 
     fn answer(mut self) -> Step<SqlAnswer> {
@@ -210,6 +224,9 @@ impl<'a> Question<'a> {
     /// Runs the statements, all or none. A question that changes jobs has the file's lock from the
     /// beginning, because a read that becomes a write could not wait for its turn.
     fn in_transaction(&mut self, statements: &[Statement<'_>], writes: bool) -> Step<Done> {
+        if writes {
+            self.doubt.check_all().map_err(Failure::Store)?;
+        }
         let begin = if writes { "BEGIN IMMEDIATE" } else { "BEGIN" };
         self.store_does(begin)?;
         if writes {
@@ -222,9 +239,12 @@ impl<'a> Question<'a> {
         }
         // Whatever stops a question before this closes its connection, and so undoes what it did.
         let began = Instant::now();
-        self.store_does("COMMIT")?;
+        self.store_does("COMMIT").map_err(|stop| match stop {
+            Stop::Failure(failure) if writes => Stop::Failure(self.doubt.judge(failure)),
+            stop => stop,
+        })?;
         if let Some(on_commit) = self.options.on_commit.as_ref().filter(|_| writes) {
-            on_commit(began.elapsed(), true);
+            on_commit(began.elapsed(), false);
         }
         Ok(done)
     }

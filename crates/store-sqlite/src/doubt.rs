@@ -1,0 +1,176 @@
+//! What happens when the disk did not take what was written to it.
+//!
+//! A sync that fails cannot be repeated. The kernel marks the pages whose write-back failed as
+//! clean and reports the error once; the next sync of the same file succeeds and proves nothing
+//! about them. In SQLite's write-ahead mode that breaks two rules:
+//!
+//! 1. *A synced commit makes all earlier ones durable* (see `writer`). Their frames may have been
+//!    dropped from the log on disk, and recovery stops at the first frame that is not there.
+//! 2. *A checkpoint syncs the log, copies pages into the file, and syncs the file before the log is
+//!    begun anew.* With a log that only seems to be synced, a power cut in the middle leaves a file
+//!    that has pages of commits which the log has lost: damage. And a checkpoint that readers cut
+//!    short counts its pages as copied before the file is synced; if that sync fails later, they
+//!    are not copied again.
+//!
+//! So after an I/O error in a commit or a checkpoint the file is *in doubt*: this process refuses
+//! every further write and flush, moves nothing from the log into the file, not even when it
+//! closes, and leaves a mark beside the file. Other daemons have had the file open before the
+//! error, so the kernel reports it to their next sync as well; the mark, which is looked for
+//! before and after each synced commit, stops them sooner. Reads go on: what the kernel still has
+//! in memory is right.
+//!
+//! Only the writer's connection makes promises, because only its descriptors are as old as the
+//! store: one that is opened after an error was reported knows nothing of it. Questions in SQL
+//! commit unsynced, and are answered after a flush. Checkpoints run on the writer's connection,
+//! where their errors can be seen; those that SQLite starts by itself keep quiet about them.
+//!
+//! The doubt ends when a daemon opens the file alone, which is done twice. The first time, the
+//! bytes of the log are written again as they are and synced: what a sync confirms now was dirty
+//! now. The second time, SQLite recovers the log from the start: checksums prove that all frames
+//! up to some commit are what was written, and what was relaxed behind it is gone, as after a power
+//! cut. The recovery also forgets how far pages had been copied, so the checkpoint that follows
+//! copies all of them into the file and syncs it. Only then is the mark removed. Every daemon that
+//! is alone with a log does this when it starts, marked or not: the one before it may have been
+//! killed between the error and the mark.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use windlass_core::store::{Cause, Error};
+
+use crate::error::{Failure, Result};
+use crate::open::{self, Options};
+
+/// Bytes of the log that are read and written at once.
+const REWRITE_BYTES: usize = 1024 * 1024;
+
+/// Whether anything on the file may still be promised.
+pub(crate) struct Doubt {
+    path: PathBuf,
+    mark: PathBuf,
+    /// Set once, for the rest of the process.
+    raised: OnceLock<Error>,
+}
+
+impl Doubt {
+    pub(crate) fn new(path: &Path) -> Doubt {
+        Doubt { path: path.into(), mark: mark(path), raised: OnceLock::new() }
+    }
+
+    /// An error when this process knows that the file is in doubt.
+    pub(crate) fn check(&self) -> std::result::Result<(), Error> {
+        self.raised.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// An error when any process has found that the file is in doubt.
+    pub(crate) fn check_all(&self) -> std::result::Result<(), Error> {
+        if self.raised.get().is_none() && self.mark.exists() {
+            self.raised.get_or_init(|| Error::Unavailable(words(&self.path).into()));
+        }
+        self.check()
+    }
+
+    /// What a commit or a checkpoint that failed means: an I/O error puts the file in doubt.
+    pub(crate) fn judge(&self, failure: Failure) -> Failure {
+        let Failure::Sqlite(error) = failure else { return failure };
+        if error.sqlite_error_code() != Some(ErrorCode::SystemIoFailure) {
+            return Failure::Sqlite(error);
+        }
+        let file = self.path.display();
+        let text = format!("{} ({error})", words(&self.path));
+        let raised = self.raised.get_or_init(|| {
+            tracing::error!(%file, %error, "a sync failed; nothing more is written to the store");
+            Error::Unavailable(Cause::new(text, error))
+        });
+        // Not synced: a power cut empties the kernel's memory, and ends the doubt with it.
+        let mut open = OpenOptions::new();
+        open.create(true).append(true).mode(0o600);
+        if let Err(error) = open.open(&self.mark) {
+            tracing::error!(%file, %error, "other daemons cannot be warned of the failed sync");
+        }
+        Failure::Store(raised.clone())
+    }
+}
+
+fn words(path: &Path) -> String {
+    let file = path.display();
+    format!(
+        "a sync failed, so the disk may lack what was last written to {file}: nothing more is \
+         written until every daemon on it has been stopped and started again"
+    )
+}
+
+fn mark(path: &Path) -> PathBuf {
+    beside(path, "-doubt")
+}
+
+/// A file beside the database, named as SQLite names its own.
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}
+
+/// Ends the doubt about a file that nobody else has open, before it is opened for good.
+pub(crate) fn settle(options: &Options) -> Result<()> {
+    let (log, mark) = (beside(&options.path, "-wal"), mark(&options.path));
+    let marked = mark.exists();
+    if !marked && log.metadata().map_or(0, |metadata| metadata.len()) == 0 {
+        return Ok(());
+    }
+    let first = match alone(options) {
+        Ok(connection) => connection,
+        Err(_) if marked => {
+            return Err(Failure::Store(Error::Unavailable(words(&options.path).into())));
+        }
+        // Another daemon has the file, or there is a reason that opening it for good will name.
+        Err(_) => return Ok(()),
+    };
+    rewrite(&log).map_err(|error| {
+        let text = format!("the log {} cannot be written again: {error}", log.display());
+        Failure::Store(Error::Unavailable(Cause::new(text, error)))
+    })?;
+    drop(first);
+    let second = alone(options)?;
+    second.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+    second.close().map_err(|(_, error)| error)?;
+    if marked {
+        std::fs::remove_file(&mark).map_err(|error| {
+            let text = format!("{} cannot be removed: {error}", mark.display());
+            Failure::Store(Error::Unavailable(Cause::new(text, error)))
+        })?;
+    }
+    Ok(())
+}
+
+/// A connection that keeps everybody else out, after a recovery of its own.
+fn alone(options: &Options) -> Result<Connection> {
+    let connection = open::connect(options, OpenFlags::empty())?;
+    connection.busy_timeout(Duration::ZERO)?;
+    connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))?;
+    Ok(connection)
+}
+
+/// Makes all bytes of a file dirty, and syncs them.
+fn rewrite(path: &Path) -> std::io::Result<()> {
+    let file = match File::options().read(true).write(true).open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        file => file?,
+    };
+    let mut buffer = vec![0; REWRITE_BYTES];
+    let mut at = 0;
+    loop {
+        let read = file.read_at(&mut buffer, at)?;
+        if read == 0 {
+            return file.sync_all();
+        }
+        file.write_all_at(&buffer[..read], at)?;
+        at += read as u64;
+    }
+}
