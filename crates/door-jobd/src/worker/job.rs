@@ -8,8 +8,8 @@ use std::time::Duration;
 use windlass_core::launch::{Input, LaunchSpec, Launched, Output, Running};
 
 use super::retry::Failures;
-use super::state::{State, Told};
-use super::{ROWS_AT_ONCE_MAX, Rules, STOPS, Worker, manual};
+use super::state::State;
+use super::{ROWS_AT_ONCE_MAX, Rules, STOPS, Worker};
 use crate::table::{End, Row, Unwritten};
 
 /// What is replaced by a job's id in the command.
@@ -86,10 +86,10 @@ async fn run(worker: Arc<Worker>, id: u64) {
     worker.state().running(id, &running);
     let launched = running.wait().await;
     let killed = worker.state().is_killing();
-    let (end, told) = outcome(&worker.rules, id, launched, killed, worker.seconds());
+    let end = outcome(&worker.rules, id, launched, killed, worker.seconds());
     let result = if end.ok { "ok" } else { "fail" };
     worker.log.debug(format_args!("job {id} has ended: {result}"));
-    let due = worker.state().ended(end, told);
+    let due = worker.state().ended(end);
     if due {
         worker.fetch.notify_one();
     }
@@ -113,8 +113,8 @@ fn spec(rules: &Rules, id: u64) -> LaunchSpec {
     }
 }
 
-/// What a run means: for the table, and for a client that waits for it.
-fn outcome(rules: &Rules, id: u64, launched: Launched, killed: bool, now: i64) -> (End, Told) {
+/// What a run means for the table.
+fn outcome(rules: &Rules, id: u64, launched: Launched, killed: bool, now: i64) -> End {
     let mut stderr = launched.stderr;
     if let Some(failure) = launched.failure {
         stderr = Output { bytes: format!("{failure}\n").into_bytes(), dropped: 0 };
@@ -127,7 +127,7 @@ fn outcome(rules: &Rules, id: u64, launched: Launched, killed: bool, now: i64) -
     } else {
         None
     };
-    let end = End {
+    End {
         id,
         ok: launched.code == Some(0) && !launched.timed_out,
         code: launched.code,
@@ -136,9 +136,7 @@ fn outcome(rules: &Rules, id: u64, launched: Launched, killed: bool, now: i64) -
         stderr,
         note,
         finished_at: now,
-    };
-    let told = manual::told(&end);
-    (end, Ok(told))
+    }
 }
 
 fn seconds(time: Duration) -> String {
@@ -172,7 +170,7 @@ pub(super) async fn write_ends(worker: &Worker) {
                 }
             }
         }
-        worker.state().written(&ends);
+        worker.state().written(&ends, &unwritten);
         worker.start.notify_one();
         worker.changed();
     }
@@ -204,7 +202,7 @@ mod tests {
 
     #[test]
     fn only_the_exit_code_0_is_ok() {
-        let of = |launched: Launched| outcome(&rules("x"), 1, launched, false, 5).0;
+        let of = |launched: Launched| outcome(&rules("x"), 1, launched, false, 5);
         let ok = of(Launched { code: Some(0), ..Launched::default() });
         assert!(ok.ok && ok.note.is_none() && ok.finished_at == 5);
         assert!(!of(Launched { code: Some(1), ..Launched::default() }).ok);
@@ -217,7 +215,7 @@ mod tests {
     fn what_was_not_started_says_so_in_stderr() {
         let failure = Some("spawn x ENOENT".to_owned());
         let launched = Launched { failure, ..Launched::default() };
-        let (end, _) = outcome(&rules("x"), 1, launched, false, 0);
+        let end = outcome(&rules("x"), 1, launched, false, 0);
         assert!(!end.ok && end.code.is_none() && end.signal.is_none());
         assert_eq!(end.stderr.bytes, b"spawn x ENOENT\n");
     }
@@ -227,7 +225,7 @@ mod tests {
         let rules = Rules { time_limit: Some(Duration::from_millis(1500)), ..rules("x") };
         let killed = Launched { signal: Some("SIGKILL".into()), ..Launched::default() };
         let late = Launched { timed_out: true, ..killed.clone() };
-        let note = |launched, killing| outcome(&rules, 1, launched, killing, 0).0.note;
+        let note = |launched, killing| outcome(&rules, 1, launched, killing, 0).note;
         let limit = "the job was ended at its time limit of 1.5 seconds";
         assert_eq!(note(late, true).as_deref(), Some(limit));
         let stopped = "the job was ended because the worker stopped";

@@ -4,7 +4,8 @@
 //! accepted ─► Queued ─► Starting ─► Running ─► Ended ─► gone
 //!                └────────┴── not ours any more, or handed back ──► gone
 //! ```
-//! While a job is held its lease is renewed. Whoever waits for it is told when it ends or is gone.
+//! While a job is held its lease is renewed. A client that waits for it is answered when its end is
+//! in the table, or when the job is gone.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -12,9 +13,9 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use windlass_core::launch::{Running, SignalTo};
 
-use super::STOPS;
 use super::queue::Queue;
-use crate::table::{End, Row};
+use super::{STOPS, manual};
+use crate::table::{End, Row, Unwritten};
 use crate::wire::Json;
 
 /// Ends that wait for the database, and the bytes of their output; with more nothing is started.
@@ -178,15 +179,12 @@ impl State {
         self.queue.ended(&row.target)
     }
 
-    /// A job ended. Answers whether a postponed fetch is due.
-    pub(super) fn ended(&mut self, end: End, told: Told) -> bool {
+    /// A job ended. A client that waits for it is answered when the end is in the table. Answers
+    /// whether a postponed fetch is due.
+    pub(super) fn ended(&mut self, end: End) -> bool {
         let mut due = false;
         if let Some(held) = self.held.get_mut(&end.id) {
             held.phase = Phase::Ended;
-            if let Some(waiter) = held.waiter.take() {
-                // The client may have left.
-                let _ = waiter.send(told);
-            }
             due = self.queue.ended(&held.row.target);
         }
         self.unwritten += 1;
@@ -209,11 +207,30 @@ impl State {
         taken
     }
 
-    pub(super) fn written(&mut self, ends: &[End]) {
+    /// The table has these ends, but for the unwritten ones, which it will never take.
+    pub(super) fn written(&mut self, ends: &[End], unwritten: &[Unwritten]) {
+        let reasons: HashMap<u64, String> = unwritten.iter().map(why_unwritten).collect();
         for end in ends {
             self.unwritten -= 1;
             self.unwritten_bytes -= bytes(end);
-            self.held.remove(&end.id);
+            let Some(waiter) = self.held.remove(&end.id).and_then(|held| held.waiter) else {
+                continue;
+            };
+            let outcome = match reasons.get(&end.id) {
+                Some(reason) => Err(reason.clone()),
+                None => Ok(manual::told(end)),
+            };
+            // The client may have left.
+            let _ = waiter.send(outcome);
+        }
+    }
+
+    /// Answers all clients that still wait, because the worker ends without the database.
+    pub(super) fn abandon_clients(&mut self) {
+        for held in self.held.values_mut() {
+            if let Some(waiter) = held.waiter.take() {
+                let _ = waiter.send(Err(STOPS.to_owned()));
+            }
         }
     }
 
@@ -303,12 +320,20 @@ impl State {
     }
 }
 
+fn why_unwritten(unwritten: &Unwritten) -> (u64, String) {
+    match unwritten {
+        Unwritten::Lost(id) => (*id, "the job was given to another worker".to_owned()),
+        Unwritten::Refused(id, reason) => (*id, format!("the result was refused: {reason}")),
+    }
+}
+
 fn bytes(end: &End) -> usize {
     end.stdout.bytes.len() + end.stderr.bytes.len()
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::oneshot::error::TryRecvError;
     use windlass_core::launch::Output;
 
     use super::*;
@@ -360,9 +385,30 @@ mod tests {
         assert_eq!((state.refuse_awaited(2), state.awaited()), (refused, 1));
         assert!(!state.is_accepting());
         state.starting(9);
-        state.ended(end(2, 0), Ok("told".into()));
-        assert_eq!(told.try_recv(), Ok(Ok("told".into())));
+        state.ended(end(2, 0));
+        let ends = state.take_ends();
+        assert_eq!(told.try_recv(), Err(TryRecvError::Empty), "the row is not done yet");
+        assert_eq!(state.awaited(), 1);
+        state.written(&ends, &[]);
+        assert_eq!(told.try_recv(), Ok(Ok(manual::told(&end(2, 0)))));
         assert_eq!((state.refuse_awaited(2), state.awaited()), (Ok(()), 0));
+    }
+
+    #[test]
+    fn a_client_is_told_why_the_result_of_its_job_is_not_in_the_table() {
+        let mut state = state(5);
+        let mut told = [1, 2, 3].map(|id| await_job(&mut state, id));
+        state.starting(9);
+        state.ended(end(1, 0));
+        state.ended(end(2, 0));
+        let ends = state.take_ends();
+        let refused = Unwritten::Refused(2, "too long".into());
+        state.written(&ends, &[Unwritten::Lost(1), refused]);
+        state.ended(end(3, 0));
+        state.abandon_clients();
+        let reasons = told.each_mut().map(|told| told.try_recv().unwrap().unwrap_err());
+        let lost = "the job was given to another worker";
+        assert_eq!(reasons, [lost, "the result was refused: too long", "the worker stops"]);
     }
 
     #[test]
@@ -371,11 +417,11 @@ mod tests {
         state.fetched(&[], vec![row(1)], false);
         assert_eq!(ids(&state.starting(9)), [1]);
         assert!(state.is_starting(1) && state.runs_any());
-        state.ended(end(1, 0), Ok(Json::Null));
+        state.ended(end(1, 0));
         assert!(!state.runs_any());
         let ends = state.take_ends();
         assert_eq!(state.held_ids(), [1]);
-        state.written(&ends);
+        state.written(&ends, &[]);
         assert!(state.is_idle() && state.take_ends().is_empty());
     }
 
@@ -384,13 +430,13 @@ mod tests {
         let mut state = state(10);
         state.fetched(&[], (1..=3).map(row).collect(), false);
         assert_eq!(state.starting(2).len(), 2);
-        state.ended(end(1, END_BYTES_MAX), Ok(Json::Null));
-        state.ended(end(2, WRITE_BYTES_MAX), Ok(Json::Null));
+        state.ended(end(1, END_BYTES_MAX));
+        state.ended(end(2, WRITE_BYTES_MAX));
         assert!(state.starting(9).is_empty());
         let first = state.take_ends();
         assert_eq!(first.len(), 1, "one end is taken however large it is");
         assert!(state.starting(9).is_empty(), "being written is not yet written");
-        state.written(&first);
+        state.written(&first, &[]);
         assert_eq!(ids(&state.starting(9)), [3]);
     }
 
@@ -400,7 +446,7 @@ mod tests {
         state.fetched(&[], vec![row(1)], false);
         state.fetched(&[], vec![row(1)], false);
         assert_eq!(ids(&state.starting(9)), [1]);
-        state.ended(end(1, 0), Ok(Json::Null));
+        state.ended(end(1, 0));
         state.fetched(&[], vec![row(1)], false);
         assert_eq!(ids(&state.starting(9)), [1]);
         assert!(!state.is_starting(1));

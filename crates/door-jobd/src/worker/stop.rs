@@ -52,6 +52,7 @@ pub(super) async fn stop(worker: &Arc<Worker>, stop: &Stop) -> Vec<String> {
              their leases have run out"
         ));
     }
+    worker.state().abandon_clients();
     targets
 }
 

@@ -1,6 +1,7 @@
 //! A worker on a port of its own, with a table and commands that tests steer.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -107,6 +108,10 @@ pub(super) struct FakeTable {
     pub(super) lost: Mutex<Vec<Row>>,
     /// What `renew` answers next.
     pub(super) taken: Mutex<Vec<u64>>,
+    /// Results are not written while a test holds this.
+    pub(super) finish_gate: tokio::sync::Mutex<()>,
+    /// Calls of `finish` so far.
+    pub(super) finish_calls: AtomicUsize,
 }
 
 #[derive(Debug, Clone)]
@@ -220,6 +225,8 @@ impl Table for FakeTable {
 
     async fn finish(&self, ends: &[End]) -> Result<Vec<Unwritten>, TableError> {
         self.here()?;
+        self.finish_calls.fetch_add(1, Ordering::SeqCst);
+        let _open = self.finish_gate.lock().await;
         for end in ends {
             self.set(end.id, "done");
             if let Some(row) = self.rows.lock().unwrap().get_mut(&end.id) {

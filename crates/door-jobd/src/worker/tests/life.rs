@@ -144,6 +144,22 @@ async fn what_a_lost_worker_left_is_found_and_run() {
 }
 
 #[tokio::test]
+async fn a_client_is_answered_at_the_stop_when_its_result_cannot_be_written() {
+    let worker = Fixture::new("low=1\n").await;
+    worker.table.add(1..=1, "low", "manual");
+    let client = worker.client().await;
+    let manual = client.ask("run-manual", Some(json(r#"{"ids":[1]}"#)));
+    until("it runs", || worker.launcher.launched() == [1]).await;
+    worker.table.set_away(true);
+    worker.launcher.end(1, 0).await;
+    worker.stop.asked.cancel();
+    worker.stop.now.cancel();
+    let answer = manual.within(LONG).await.unwrap().to_string();
+    assert_eq!(answer, r#"{"errors":{"1":"the worker stops"}}"#);
+    assert_eq!(worker.table.status(1), "running");
+}
+
+#[tokio::test]
 async fn what_others_took_while_it_waited_is_not_run() {
     let worker = Fixture::with(SHORT_LEASE).await;
     worker.table.add(1..=2, "low", "waiting");

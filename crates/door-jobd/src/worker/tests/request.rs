@@ -1,5 +1,7 @@
 //! Requests and their exact answers.
 
+use std::sync::atomic::Ordering;
+
 use windlass_core::launch::SignalTo;
 
 use super::harness::{Fixture, LONG, json, until};
@@ -115,6 +117,24 @@ async fn jobs_that_a_client_waits_for_are_run_and_answered_together() {
     assert_eq!(answer, jobs);
     until("both are done", || worker.table.count("done") == 2).await;
     assert_eq!((worker.table.status(3), worker.table.status(4)), ("ignored", "ignored"));
+}
+
+#[tokio::test]
+async fn a_client_is_answered_only_when_the_row_is_done() {
+    let worker = Fixture::new("low=5\n").await;
+    worker.table.add(1..=1, "low", "manual");
+    let client = worker.client().await;
+    let asked = client.ask("run-manual", Some(json(r#"{"ids":[1]}"#)));
+    let closed = worker.table.finish_gate.lock().await;
+    worker.launcher.end(1, 0).await;
+    let calls = || worker.table.finish_calls.load(Ordering::SeqCst);
+    until("the result is being written", || calls() == 1).await;
+    let status = worker.ask("status", "{}").await.unwrap();
+    assert!(status.contains(r#""jobPromisesCount":1"#), "the client still waits: {status}");
+    drop(closed);
+    let answer = asked.within(LONG).await.unwrap().to_string();
+    assert_eq!(worker.table.status(1), "done");
+    assert!(answer.starts_with(r#"{"jobs":{"1":{"result":"ok","#), "{answer}");
 }
 
 #[tokio::test]
