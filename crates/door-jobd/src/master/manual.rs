@@ -119,7 +119,7 @@ pub(super) fn unserved(target: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::registry::fixture::registry;
+    use super::super::registry::fixture::{registry, registry_without_targets};
     use super::*;
 
     fn json(text: &str) -> Json {
@@ -159,6 +159,15 @@ mod tests {
         let (calls, _) = plan(&registry(), &data, |count| count - 1).unwrap();
         assert_eq!(calls.len(), 1);
         assert_eq!(calls[0].ids, [1.into(), 2.into(), 3.into()]);
+    }
+
+    #[test]
+    fn a_job_is_not_given_to_a_worker_that_names_no_targets() {
+        let data = json(r#"{"jobs":[{"id":1,"target":"a"}]}"#);
+        let (calls, ends) = plan(&registry_without_targets(), &data, |_| 0).unwrap();
+        assert!(calls.is_empty(), "it may never answer");
+        let text = r#"{"errors":{"1":"worker serving target 'a' not found"}}"#;
+        assert_eq!(ends.into_data().to_string(), text);
     }
 
     #[test]

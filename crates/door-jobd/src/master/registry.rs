@@ -13,7 +13,7 @@ pub(crate) struct Worker<P> {
     pub(crate) name: String,
     pub(crate) address: String,
     pub(crate) port: u16,
-    /// None: it did not say, so it is taken to serve whatever no other worker serves.
+    /// None: it named none, so it is polled and signalled for all of them.
     pub(crate) targets: Option<Vec<String>>,
     pub(crate) peer: P,
 }
@@ -143,11 +143,10 @@ impl<P> Registry<P> {
         self.filter(|worker| worker.targets.is_none() || worker.serves(target))
     }
 
-    /// The workers that may be told to run a job of this target: those that name it, or else those
-    /// that named nothing.
+    /// The workers that may be asked to run a job of this target. One that names no targets is not
+    /// asked: whether it serves this one is unknown, and the client waits without a limit.
     pub(crate) fn runners(&self, target: &str) -> Vec<Arc<Worker<P>>> {
-        let naming = self.filter(|worker| worker.serves(target));
-        if naming.is_empty() { self.filter(|worker| worker.targets.is_none()) } else { naming }
+        self.filter(|worker| worker.serves(target))
     }
 
     fn filter(&self, fits: impl Fn(&Worker<P>) -> bool) -> Vec<Arc<Worker<P>>> {
@@ -204,6 +203,14 @@ pub(crate) mod fixture {
             let (name, address) = (format!("w{id}"), "127.0.0.1".to_owned());
             registry.register(Worker { id, name, address, port: 1, targets, peer: () });
         }
+        registry
+    }
+
+    /// The only worker names no targets.
+    pub(crate) fn registry_without_targets() -> Registry<()> {
+        let mut registry = Registry::new();
+        let (name, address) = ("w".to_owned(), "127.0.0.1".to_owned());
+        registry.register(Worker { id: 1, name, address, port: 1, targets: None, peer: () });
         registry
     }
 }
@@ -367,10 +374,11 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_run_by_a_worker_that_names_its_target_before_one_that_names_nothing() {
+    fn a_job_is_run_only_by_workers_that_name_its_target() {
         let registry = registry(&[Some(&["a"]), None, Some(&["a", "b"])]);
         assert_eq!(ids(&registry.runners("a")), [1, 3]);
-        assert_eq!(ids(&registry.runners("z")), [2]);
+        assert!(registry.runners("z").is_empty());
+        assert_eq!(ids(&registry.serving("z")), [2], "but it may be asked for a signal");
         assert_eq!(ids(&registry.serving("b")), [2, 3]);
         assert!(Registry::<()>::new().runners("a").is_empty());
     }
