@@ -27,6 +27,9 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 /// How long a worker may take to answer. Only `run-manual` has no such limit: its jobs take the
 /// time they take, and pings find out when the worker is gone.
 const WORKER_ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long after its registration a silent worker is asked nothing. jobd's own worker begins to
+/// listen only when it has read the answer, and what comes together with that is lost.
+const LISTEN_PAUSE: Duration = Duration::from_millis(100);
 
 /// A cheap handle.
 #[derive(Clone)]
@@ -37,8 +40,21 @@ struct Inner {
     /// A poke is held back.
     poked: Notify,
     ping_interval: Duration,
-    worker_answer_time_max: Duration,
+    times: Times,
     log: Log,
+}
+
+/// What tests set otherwise.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    worker_answer_max: Duration,
+    listen_pause: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Times {
+        Times { worker_answer_max: WORKER_ANSWER_TIME_MAX, listen_pause: LISTEN_PAUSE }
+    }
 }
 
 struct State {
@@ -52,7 +68,7 @@ pub async fn run(config: MasterConfig, log: Log, stop: CancellationToken) -> Res
     let server = Server::bind(host, port, config.access.clone(), &log)
         .await
         .map_err(|error| format!("cannot listen on {host}:{port}: {error}"))?;
-    serve(server, Master::new(&config, WORKER_ANSWER_TIME_MAX, &log), stop).await;
+    serve(server, Master::new(&config, Times::default(), &log), stop).await;
     Ok(())
 }
 
@@ -65,13 +81,13 @@ async fn serve(server: Server, master: Master, stop: CancellationToken) {
 }
 
 impl Master {
-    fn new(config: &MasterConfig, worker_answer_time_max: Duration, log: &Log) -> Master {
+    fn new(config: &MasterConfig, times: Times, log: &Log) -> Master {
         let throttle = Throttle::new(config.poke_throttle_interval);
         Master(Arc::new(Inner {
             state: Mutex::new(State { registry: Registry::new(), throttle }),
             poked: Notify::new(),
             ping_interval: config.ping_interval,
-            worker_answer_time_max,
+            times,
             log: log.named("master"),
         }))
     }

@@ -28,6 +28,7 @@ impl Handler for Master {
 
     fn answered(&self, peer: &Peer, kind: &str) {
         if kind == "register-worker" {
+            peer.release_requests(self.0.times.listen_pause);
             let poll = self.state().registry.set_ready(peer.id());
             poll.into_iter().for_each(|poll| self.poll(poll));
         }
@@ -51,6 +52,8 @@ impl Master {
         self.0.log.info(format_args!("worker '{name}' at {addr} serves: {shown}"));
         let (address, port) = (addr.ip().to_string(), addr.port());
         let worker = Worker { id: peer.id(), name, address, port, targets, peer: peer.clone() };
+        // Nobody asks it anything before it has read the answer.
+        peer.hold_requests();
         if self.state().registry.register(worker) {
             self.ping(peer.clone());
         }
@@ -101,7 +104,7 @@ impl Master {
     /// repeated for everything; one that did not get through goes to the next worker that
     /// serves it.
     fn poll(&self, Poll { worker, scope, ticket }: Poll<Peer>) {
-        let limit = self.0.worker_answer_time_max;
+        let limit = self.0.times.worker_answer_max;
         let first = worker.peer.ask("poll", Some(data_of(&scope)));
         let master = self.clone();
         tokio::spawn(async move {
@@ -186,7 +189,7 @@ impl Master {
         kind: &str,
         asked: impl Iterator<Item = (&'a Arc<Worker<Peer>>, Option<Json>)>,
     ) -> Vec<Result<Json, String>> {
-        let limit = self.0.worker_answer_time_max;
+        let limit = self.0.times.worker_answer_max;
         let asks: Vec<_> = asked.map(|(worker, data)| worker.peer.ask(kind, data)).collect();
         let deadline = tokio::time::Instant::now() + limit;
         let mut answers = Vec::new();

@@ -28,6 +28,11 @@ impl Stage {
     }
 
     async fn with(ping: Duration, throttle: Duration, answer: Duration) -> Stage {
+        let times = Times { worker_answer_max: answer, listen_pause: Duration::ZERO };
+        Stage::start(ping, throttle, times).await
+    }
+
+    async fn start(ping: Duration, throttle: Duration, times: Times) -> Stage {
         let config = MasterConfig {
             ping_interval: ping,
             poke_throttle_interval: throttle,
@@ -36,7 +41,7 @@ impl Stage {
         let log = Log::quiet();
         let server = Server::bind("127.0.0.1", 0, Access::default(), &log).await.unwrap();
         let (addr, stop) = (server.addr().unwrap(), CancellationToken::new());
-        tokio::spawn(serve(server, Master::new(&config, answer, &log), stop.clone()));
+        tokio::spawn(serve(server, Master::new(&config, times, &log), stop.clone()));
         Stage { addr, _stop: stop.drop_guard() }
     }
 
@@ -171,6 +176,19 @@ async fn a_remembered_poke_comes_after_the_answer_to_the_registration() {
         client.ask(1, "poke", r#"{"targets":["late"]}"#).await;
         assert_eq!(worker.asked().await.1, poll(r#"["late"]"#));
     }
+}
+
+#[tokio::test]
+async fn a_remembered_poke_waits_until_the_worker_listens() {
+    let times = Times { listen_pause: NEVER, ..Times::default() };
+    let stage = Stage::start(NEVER, Duration::ZERO, times).await;
+    let mut client = stage.connect().await;
+    client.ask(1, "poke", r#"{"targets":["late"]}"#).await;
+    let mut worker = stage.worker("w", r#"["late"]"#).await;
+    // The original listens to requests only when it has read the answer to its registration.
+    worker.write(&["[2]".to_owned()]).await;
+    assert_eq!(worker.read().await.as_deref(), Some("[3]"), "it is not polled before that");
+    worker.serve(&poll(r#"["late"]"#), OK).await;
 }
 
 #[tokio::test]
@@ -360,6 +378,24 @@ async fn manual_jobs_of_failing_workers_cost_nobody_elses() {
     let (jobs, errors) = (format!(r#"{{"1":{end}}}"#), errors.join(","));
     let expected = format!(r#"[1,{{"no":1,"data":{{"jobs":{jobs},"errors":{{{errors}}}}}}}]"#);
     assert_eq!(client.read().await, Some(expected));
+}
+
+#[tokio::test]
+async fn a_worker_that_names_no_targets_costs_no_client_its_answer() {
+    let stage = Stage::new().await;
+    let mut mute = stage.connect().await;
+    assert_eq!(mute.ask(1, "register-worker", r#"{"name":"mute"}"#).await, ok(1));
+    let mut good = stage.worker("good", r#"["good"]"#).await;
+    let mut client = stage.connect().await;
+    let data = r#"{"jobs":[{"id":1,"target":"other"},{"id":2,"target":"good"}]}"#;
+    client.send(1, "run-manual", data).await;
+    let manual = r#"[0,{"no":N,"type":"run-manual","data":{"ids":[2]}}]"#;
+    good.serve(manual, r#""data":{"errors":{"2":"job 2 not found"}}"#).await;
+    let expected = concat!(
+        r#"[1,{"no":1,"data":{"errors":{"1":"worker serving target 'other' not found","#,
+        r#""2":"job 2 not found"}}}]"#
+    );
+    assert_eq!(client.read().await.as_deref(), Some(expected));
 }
 
 #[tokio::test]

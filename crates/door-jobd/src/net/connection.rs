@@ -137,7 +137,7 @@ impl Reader {
         loop {
             match self.read(stream).await {
                 Ok(0) => return End::Answers,
-                Ok(_) => self.peer.hear(),
+                Ok(_) => self.peer.count_read(),
                 Err(error) => {
                     self.peer.log().warn(format_args!("socket error: {error}"));
                     self.peer.close();

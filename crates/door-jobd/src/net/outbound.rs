@@ -31,6 +31,14 @@ struct Queue {
     /// The first one has been taken and is not written yet.
     writing: bool,
     finished: bool,
+    /// Requests that wait until the other side listens to them; none when it does.
+    held: Option<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    requests: Vec<Vec<u8>>,
+    bytes: usize,
 }
 
 /// The other side does not read.
@@ -40,17 +48,36 @@ pub(super) struct Full;
 impl Outbound {
     /// Messages that come after the end are dropped.
     pub(super) fn push(&self, message: Vec<u8>) -> Result<(), Full> {
+        self.lock().push(message)?;
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// As `push`, unless requests are held.
+    pub(super) fn push_request(&self, message: Vec<u8>) -> Result<(), Full> {
         let mut queue = self.lock();
-        if queue.finished {
-            return Ok(());
+        let Some(held) = &mut queue.held else {
+            drop(queue);
+            return self.push(message);
+        };
+        if held.bytes > WAITING_BYTES_MAX {
+            return Err(Full);
         }
-        if queue.writing || !queue.messages.is_empty() {
-            if queue.waiting_bytes > WAITING_BYTES_MAX {
-                return Err(Full);
-            }
-            queue.waiting_bytes += cost(&message);
+        held.bytes += cost(&message);
+        held.requests.push(message);
+        Ok(())
+    }
+
+    /// Requests wait until `release`.
+    pub(super) fn hold(&self) {
+        self.lock().held.get_or_insert_default();
+    }
+
+    pub(super) fn release(&self) -> Result<(), Full> {
+        let mut queue = self.lock();
+        for request in queue.held.take().unwrap_or_default().requests {
+            queue.push(request)?;
         }
-        queue.messages.push_back(message);
         drop(queue);
         self.changed.notify_one();
         Ok(())
@@ -94,6 +121,22 @@ impl Outbound {
     }
 }
 
+impl Queue {
+    fn push(&mut self, message: Vec<u8>) -> Result<(), Full> {
+        if self.finished {
+            return Ok(());
+        }
+        if self.writing || !self.messages.is_empty() {
+            if self.waiting_bytes > WAITING_BYTES_MAX {
+                return Err(Full);
+            }
+            self.waiting_bytes += cost(&message);
+        }
+        self.messages.push_back(message);
+        Ok(())
+    }
+}
+
 fn cost(message: &[u8]) -> usize {
     message.len() + MESSAGE_BYTES_MIN
 }
@@ -125,6 +168,33 @@ mod tests {
         let outbound = Outbound::default();
         let pushed = (0..WAITING_BYTES_MAX).take_while(|_| outbound.push(vec![0]).is_ok()).count();
         assert!(pushed <= WAITING_BYTES_MAX / MESSAGE_BYTES_MIN, "{pushed}");
+    }
+
+    #[test]
+    fn held_requests_follow_what_is_sent_meanwhile_in_their_order() {
+        let outbound = Outbound::default();
+        outbound.hold();
+        for message in [1, 2] {
+            assert_eq!(outbound.push_request(vec![message]), Ok(()));
+        }
+        assert_eq!(outbound.push(vec![0]), Ok(()));
+        assert_eq!(outbound.take(), Some(vec![0]));
+        assert_eq!(outbound.take(), None);
+        assert_eq!(outbound.release(), Ok(()));
+        assert_eq!(outbound.push_request(vec![3]), Ok(()));
+        for message in [1, 2, 3] {
+            assert_eq!(outbound.take(), Some(vec![message]));
+        }
+        assert_eq!(outbound.take(), None);
+        assert_eq!(outbound.lock().waiting_bytes, 0);
+    }
+
+    #[test]
+    fn held_requests_are_bounded() {
+        let outbound = Outbound::default();
+        outbound.hold();
+        assert_eq!(outbound.push_request(vec![0; WAITING_BYTES_MAX]), Ok(()));
+        assert_eq!(outbound.push_request(vec![1]), Err(Full));
     }
 
     #[test]

@@ -10,10 +10,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::outbound::Outbound;
+use super::outbound::{Full, Outbound};
 use crate::log::Log;
 use crate::secret::Secret;
 use crate::wire::{self, Json, Numbers, RequestNo};
@@ -62,8 +62,8 @@ struct Inner {
     log: Log,
     outbound: Outbound,
     asks: Mutex<Asks>,
-    /// How often something came.
-    heard: AtomicU64,
+    /// Counts the reads in which something came.
+    reads: watch::Sender<u64>,
     /// The peer cannot be asked any more.
     ended: CancellationToken,
     /// The connection ends at once.
@@ -92,7 +92,7 @@ impl Peer {
             log: log.named(&format!("<Connection {addr}>")),
             outbound: Outbound::default(),
             asks: Mutex::new(asks),
-            heard: AtomicU64::new(0),
+            reads: watch::Sender::new(0),
             ended: CancellationToken::new(),
             cut,
         }))
@@ -133,14 +133,34 @@ impl Peer {
         drop(asks);
         let data = data.unwrap_or_default();
         self.0.log.debug(format_args!("request {no} to the peer: {kind} {data}"));
-        self.send(message);
+        self.check(self.0.outbound.push_request(message));
         answer.no = Some(no);
         answer
     }
 
+    /// From now on our requests wait until `release_requests`. Answers and pings do not.
+    pub(crate) fn hold_requests(&self) {
+        self.0.outbound.hold();
+    }
+
+    /// Sends the requests that were held as soon as anything more comes from the peer, or else
+    /// after this pause.
+    pub(crate) fn release_requests(&self, pause: Duration) {
+        let peer = self.clone();
+        let mut reads = self.0.reads.subscribe();
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = reads.changed() => {}
+                () = tokio::time::sleep(pause) => {}
+                () = peer.closed() => {}
+            }
+            peer.check(peer.0.outbound.release());
+        });
+    }
+
     /// Pings until the connection ends, and ends it when nothing comes back.
     pub async fn ping_every(&self, interval: Duration) {
-        let (mut heard, mut silent) = (self.heard(), 0);
+        let (mut reads, mut silent) = (self.reads(), 0);
         loop {
             if silent >= SILENT_PINGS_MAX {
                 self.0.log.warn("the peer does not answer pings");
@@ -151,9 +171,9 @@ impl Peer {
                 () = self.closed() => return,
                 () = tokio::time::sleep(interval) => {}
             }
-            let now = self.heard();
-            silent = if now == heard { silent + 1 } else { 0 };
-            heard = now;
+            let now = self.reads();
+            silent = if now == reads { silent + 1 } else { 0 };
+            reads = now;
         }
     }
 
@@ -185,18 +205,23 @@ impl Peer {
     }
 
     pub(super) fn send(&self, message: Vec<u8>) {
-        if self.0.outbound.push(message).is_err() {
+        self.check(self.0.outbound.push(message));
+    }
+
+    fn check(&self, pushed: Result<(), Full>) {
+        if pushed.is_err() {
             self.0.log.warn("closing a connection whose peer does not read");
             self.close();
         }
     }
 
-    pub(super) fn hear(&self) {
-        self.0.heard.fetch_add(1, Ordering::Relaxed);
+    /// Something came.
+    pub(super) fn count_read(&self) {
+        self.0.reads.send_modify(|reads| *reads += 1);
     }
 
-    fn heard(&self) -> u64 {
-        self.0.heard.load(Ordering::Relaxed)
+    fn reads(&self) -> u64 {
+        *self.0.reads.borrow()
     }
 
     /// Whether somebody waits for an answer of the peer.
