@@ -1,6 +1,7 @@
 //! What the command line is told by its file.
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::ConfigError;
 use super::keys::Keys;
@@ -17,6 +18,8 @@ pub struct CtlConfig {
     pub host: String,
     /// None for the usual one of a worker or a master.
     pub port: Option<u16>,
+    /// How long to wait for an answer; none for the usual time.
+    pub timeout: Option<Duration>,
 }
 
 impl CtlConfig {
@@ -32,6 +35,7 @@ impl CtlConfig {
             log_level: keys.level("log_level")?,
             host: keys.text("host")?.unwrap_or_else(|| HOST.to_owned()),
             port: keys.port("port")?.filter(|port| *port != 0),
+            timeout: keys.seconds_from_zero("timeout")?.filter(|time| !time.is_zero()),
         })
     }
 }
@@ -45,6 +49,7 @@ impl Default for CtlConfig {
             log_level: "warn".to_owned(),
             host: HOST.to_owned(),
             port: None,
+            timeout: None,
         }
     }
 }
@@ -56,13 +61,15 @@ mod tests {
     #[test]
     fn every_key_has_a_default_and_is_used() {
         assert_eq!(CtlConfig::parse(""), Ok(CtlConfig::default()));
-        let text = "master=1\nhost=h\nport=5\npassword=pw\nlog_level=trace\nhostname=other";
+        let text =
+            "master=1\nhost=h\nport=5\npassword=pw\nlog_level=trace\ntimeout=7\nhostname=other";
         let expected = CtlConfig {
             master: true,
             password: Some(Secret::new("pw")),
             log_level: "trace".to_owned(),
             host: "h".to_owned(),
             port: Some(5),
+            timeout: Some(Duration::from_secs(7)),
         };
         assert_eq!(CtlConfig::parse(text), Ok(expected));
     }

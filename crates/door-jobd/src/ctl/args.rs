@@ -1,5 +1,7 @@
 //! The words of the command line: options, then a command whose own words are left alone.
 
+use std::time::Duration;
+
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Args {
     pub(crate) help: bool,
@@ -11,6 +13,7 @@ pub(crate) struct Args {
     pub(crate) port: Option<String>,
     pub(crate) log_level: Option<String>,
     pub(crate) config: Option<String>,
+    pub(crate) timeout: Option<Duration>,
     /// The command and its arguments.
     pub(crate) words: Vec<String>,
 }
@@ -33,6 +36,9 @@ impl Args {
             };
             if let Some(switch) = parsed.switch(name) {
                 *switch = joined.as_deref() != Some("false");
+            } else if name == "--timeout" {
+                let value = joined.as_ref().or_else(|| rest.next());
+                parsed.timeout = Some(seconds(name, value)?);
             } else if let Some(place) = parsed.value(name) {
                 let value = joined.or_else(|| rest.next().cloned());
                 *place = Some(value.ok_or_else(|| format!("Option {name} needs a value."))?);
@@ -64,6 +70,13 @@ impl Args {
             _ => None,
         }
     }
+}
+
+/// A time above zero that a clock can measure.
+fn seconds(name: &str, value: Option<&String>) -> Result<Duration, String> {
+    let number = value.and_then(|text| text.parse::<f64>().ok()).filter(|number| *number > 0.0);
+    let time = number.and_then(|number| Duration::try_from_secs_f64(number).ok());
+    time.ok_or_else(|| format!("Option {name} needs a number of seconds above 0."))
 }
 
 #[cfg(test)]
@@ -112,5 +125,18 @@ mod tests {
         assert_eq!(parse("--bogus poll").unwrap_err(), "Unknown option: '--bogus'");
         assert_eq!(parse("-p poll").unwrap_err(), "Unknown option: '-p'");
         assert_eq!(parse("--port").unwrap_err(), "Option --port needs a value.");
+    }
+
+    #[test]
+    fn a_time_out_is_a_number_of_seconds() {
+        let timeout = |line: &str| parse(line).map(|args| args.timeout);
+        assert_eq!(timeout("poll a"), Ok(None));
+        assert_eq!(timeout("--timeout 2 poll a"), Ok(Some(Duration::from_secs(2))));
+        assert_eq!(timeout("--timeout=0.5 poll a"), Ok(Some(Duration::from_millis(500))));
+        let error = "Option --timeout needs a number of seconds above 0.";
+        for value in ["", "x", "0", "-1", "inf", "nan", "1e300"] {
+            assert_eq!(timeout(&format!("--timeout={value} poll")).unwrap_err(), error, "{value}");
+        }
+        assert_eq!(timeout("--timeout").unwrap_err(), error);
     }
 }

@@ -32,7 +32,7 @@ const WORKER_PORT: u16 = 7080;
 const MASTER_PORT: u16 = 7081;
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 /// For all answers that do not wait for jobs. A master gives its own workers less.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 
 const DONE: u8 = 0;
 const FAILED: u8 = 1;
@@ -92,6 +92,8 @@ struct Target {
     port: String,
     password: Option<Secret>,
     log_level: String,
+    /// How long to wait for a connection and for an answer; none for the usual times.
+    timeout: Option<Duration>,
 }
 
 impl Target {
@@ -113,6 +115,7 @@ impl Target {
             port: args.port.clone().unwrap_or_else(port),
             password: config.password,
             log_level: args.log_level.clone().unwrap_or(config.log_level),
+            timeout: args.timeout.or(config.timeout),
         })
     }
 }
@@ -130,12 +133,20 @@ async fn execute(target: &Target, name: &str, words: &[String], log: &Log) -> An
     log.info("Successfully connected.");
     let ask = command.ask(words)?;
     let answer = peer.ask(ask.kind, ask.data);
-    let answer =
-        if command.is_patient() { answer.await } else { answer.within(ANSWER_TIME_MAX).await };
+    // The answer to `run-manual` comes when its jobs have ended, whenever that is.
+    let limit = target.timeout.or((!command.is_patient()).then_some(ANSWER_TIME_MAX));
+    let answer = match limit {
+        Some(limit) => answer.within(limit).await,
+        None => answer.await,
+    };
     peer.close();
     match answer {
         Ok(data) => Ok((command, data)),
         Err(AskError::Refused(error)) => Err(format!("Worker error: {error}")),
+        Err(AskError::Late(limit)) => {
+            let (host, port, seconds) = (&target.host, &target.port, limit.as_secs_f64());
+            Err(format!("No answer from {host}:{port} within {seconds} seconds (see --timeout)."))
+        }
         Err(error) => Err(error.to_string()),
     }
 }
@@ -144,7 +155,7 @@ async fn connect(target: &Target, log: &Log) -> Result<Peer, String> {
     let Target { host, port, password, .. } = target;
     let number = port.parse().map_err(|_| format!("'{port}' is not a port number"))?;
     let connecting = net::connect(host, number, password.clone(), Arc::new(Nobody), log);
-    match tokio::time::timeout(CONNECT_TIME_MAX, connecting).await {
+    match tokio::time::timeout(target.timeout.unwrap_or(CONNECT_TIME_MAX), connecting).await {
         Ok(Ok(peer)) => Ok(peer),
         Ok(Err(error)) => Err(format!("{host}:{port}: {error}")),
         Err(_) => Err(format!("{host}:{port}: no answer")),

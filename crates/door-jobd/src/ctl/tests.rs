@@ -34,6 +34,7 @@ async fn check(password: Option<&str>, given: Option<&str>, line: &str) -> Resul
         port,
         password: given.map(Secret::new),
         log_level: "warn".to_owned(),
+        timeout: None,
     };
     let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
     let answer = execute(&target, &words[0], &words[1..], &Log::quiet()).await;
@@ -62,6 +63,20 @@ async fn failures_have_their_texts() {
     ] {
         assert_eq!(check(password, Some("pw"), line).await.unwrap_err(), error, "{line}");
     }
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_waited_for_until_the_time_out() {
+    // Connections to it wait for ever.
+    let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = mute.local_addr().unwrap().port().to_string();
+    let words = ["--port", &port, "--timeout", "0.05", "poll", "a"].map(str::to_owned);
+    let args = Args::parse(&words).unwrap();
+    let target = Target::read(&args, None).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let answer = runtime.block_on(execute(&target, "poll", &args.words[1..], &Log::quiet()));
+    let error = format!("No answer from 127.0.0.1:{port} within 0.05 seconds (see --timeout).");
+    assert_eq!(answer.unwrap_err(), error);
 }
 
 #[tokio::test]

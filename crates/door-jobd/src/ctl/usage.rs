@@ -31,11 +31,13 @@ Options, all before the command:
     --config PATH        Default: ~/.jobctl.conf
     --password           Ask for the password.
     --log-level LEVEL    error, warn, info, debug or trace. Default: warn
+    --timeout SECONDS    Wait this long for an answer. Default: 30; run-manual waits for its jobs.
     --json               Print the answer as JSON; errors as {\"error\": TEXT}.
     --help               Print this.
     --version            Print the version.
 
 The exit code is 0 when everything that was asked for happened, and 1 otherwise.
 
-The configuration file may have the keys master, host, port, password and log_level.
+The configuration file may have the keys master, host, port, password, log_level and
+timeout.
 ";
