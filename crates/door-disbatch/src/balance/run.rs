@@ -133,7 +133,7 @@ impl Balancer {
         let Some(document) = documents.first() else { return Ok(Outcome::NotMine) };
         let id = document.get("_id").cloned().unwrap_or(Bson::Null);
         let until = now.saturating_add_duration(LEASE);
-        if !self.database.balance_lease(&id, &self.me, now, until).await? {
+        if !self.database.balance_lease(document, &self.me, now, until).await? {
             return Ok(Outcome::NotMine);
         }
         let outcome = match (documents.len(), Plan::read(document)) {

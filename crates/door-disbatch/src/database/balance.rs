@@ -8,7 +8,7 @@ use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf, doc};
 
 use super::{Database, DbError};
 use crate::dialect::Dialect;
-use crate::doc::whole;
+use crate::doc::{at, whole};
 use crate::status::{ACTIVE, QUEUED};
 
 /// The id of a document that we make: two that are made at once are one.
@@ -38,7 +38,11 @@ impl Database {
 
     /// Sets fields of the document, which is made when there is none.
     pub async fn balance_set(&self, set: Document) -> Result<(), DbError> {
-        let update = doc! { "$set": set, "$setOnInsert": { "_id": DOCUMENT_ID } };
+        let update = doc! {
+            "$set": set,
+            "$unset": { "windlass.begun": "" },
+            "$setOnInsert": { "_id": DOCUMENT_ID },
+        };
         let balance = self.balance_collection();
         let write = || balance.update_one(doc! {}, update.clone()).upsert(true);
         let result = match self.ask(write()).await {
@@ -53,9 +57,11 @@ impl Database {
         Ok(())
     }
 
-    /// Makes an empty document, unless there is one.
+    /// Makes an empty document for the balancer's lease, unless there is one. It is marked, so that
+    /// it does not count as a balance that somebody has set.
     pub async fn balance_begin(&self) -> Result<(), DbError> {
-        let empty = doc! { "_id": DOCUMENT_ID, "max_tasks": {}, "queues": [] };
+        let marked = doc! { "begun": true };
+        let empty = doc! { "_id": DOCUMENT_ID, "max_tasks": {}, "queues": [], "windlass": marked };
         match self.insert("balance", &empty).await {
             Ok(()) | Err(DbError::Duplicate(_)) => Ok(()),
             Err(error) => Err(error),
@@ -65,18 +71,24 @@ impl Database {
     /// Takes or renews the right to follow the document; false when another one has it.
     pub async fn balance_lease(
         &self,
-        id: &Bson,
+        document: &Document,
         me: &str,
         now: DateTime,
         until: DateTime,
     ) -> Result<bool, DbError> {
+        let id = document.get("_id").unwrap_or(&Bson::Null);
         let free = doc! { "_id": id, "$or": [
             { "windlass.balancer": me },
             { "windlass.balancer": { "$exists": false } },
             { "windlass.until": { "$not": { "$type": "date" } } },
             { "windlass.until": { "$lte": now } },
         ] };
-        let take = doc! { "$set": { "windlass": { "balancer": me, "until": until } } };
+        // Whatever else stands there is replaced: it may not even be a document.
+        let mut ours = doc! { "balancer": me, "until": until };
+        if let Some(begun) = at(document, "windlass.begun") {
+            ours.insert("begun", begun);
+        }
+        let take = doc! { "$set": { "windlass": ours } };
         let result = self.ask(self.balance_collection().update_one(free, take)).await?;
         Ok(result.matched_count == 1)
     }
@@ -84,7 +96,7 @@ impl Database {
     /// Lets another one follow the document at once.
     pub async fn balance_leave(&self, me: &str) -> Result<(), DbError> {
         let mine = doc! { "windlass.balancer": me };
-        let leave = doc! { "$unset": { "windlass": "" } };
+        let leave = doc! { "$unset": { "windlass.balancer": "", "windlass.until": "" } };
         self.ask(self.balance_collection().update_one(mine, leave)).await.map(drop)
     }
 

@@ -44,7 +44,15 @@ pub(super) async fn balance(dci: &Dci, stop: CancellationToken) {
 async fn get(State(dci): State<Dci>) -> Result<Answer, Failure> {
     let told = |error| Failure::database("Could not get balance", &error);
     let found = dci.database().balance().await.map_err(told)?.into_iter().next();
-    let mut shown = match found {
+    let mut shown = shown(found);
+    shown["known_queues"] = json!(known_queues(&dci).await.map_err(told)?);
+    shown["settings"] = dci.config().balance_as_written();
+    Ok(Answer::new(shown).pretty(true))
+}
+
+/// The document as clients see it.
+fn shown(document: Option<Document>) -> Value {
+    match document.filter(|document| !is_only_begun(document)) {
         Some(mut document) => {
             document.remove("_id");
             // Who follows it is nothing for others.
@@ -52,10 +60,16 @@ async fn get(State(dci): State<Dci>) -> Result<Answer, Failure> {
             doc::json(&Bson::Document(document), doc::Times::Iso)
         }
         None => json!({ "notice": "balance document not found" }),
-    };
-    shown["known_queues"] = json!(known_queues(&dci).await.map_err(told)?);
-    shown["settings"] = dci.config().balance_as_written();
-    Ok(Answer::new(shown).pretty(true))
+    }
+}
+
+/// Whether there is nothing but what the balancer needs for itself. The mark alone does not say
+/// so: a foreign interface sets the balance and leaves the mark.
+fn is_only_begun(document: &Document) -> bool {
+    let is_marked = doc::at(document, "windlass.begun") == Some(&Bson::Boolean(true));
+    let has_times = document.get_document("max_tasks").is_ok_and(|times| !times.is_empty());
+    let has_queues = document.get_array("queues").is_ok_and(|queues| !queues.is_empty());
+    is_marked && !has_times && !has_queues
 }
 
 async fn post(State(dci): State<Dci>, params: Params) -> Result<Answer, Failure> {
@@ -157,6 +171,20 @@ mod tests {
     fn checked(sent: Value) -> Result<Document, String> {
         let known = ["bulk", "api", "one-off"].map(str::to_owned).into();
         check(sent.as_object().unwrap(), &Map::new(), &known, 1000)
+    }
+
+    #[test]
+    fn a_balance_that_only_the_balancer_began_is_not_found() {
+        let notice = json!({ "notice": "balance document not found" });
+        assert_eq!(shown(None), notice);
+        let windlass = doc! { "begun": true, "balancer": "x" };
+        let begun = doc! { "_id": 1, "max_tasks": {}, "queues": [], "windlass": windlass.clone() };
+        assert_eq!(shown(Some(begun)), notice);
+        // A foreign interface has set it.
+        let set = doc! { "_id": 1, "max_tasks": {}, "queues": [["a"]], "windlass": windlass };
+        assert_eq!(shown(Some(set)), json!({ "max_tasks": {}, "queues": [["a"]] }));
+        let empty = doc! { "_id": 1, "max_tasks": {}, "queues": [] };
+        assert_eq!(shown(Some(empty)), json!({ "max_tasks": {}, "queues": [] }));
     }
 
     #[test]

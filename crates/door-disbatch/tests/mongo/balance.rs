@@ -132,6 +132,9 @@ async fn an_empty_document_is_made_once() {
     let made = document(&db).await;
     assert_eq!(made.get_document("max_tasks").unwrap(), &doc! {});
     assert_eq!(made.get_array("queues").unwrap(), &Vec::<Bson>::new());
+    assert!(made.get_document("windlass").unwrap().get_bool("begun").unwrap());
+    db.balance_set(doc! { "max_tasks": {}, "queues": [] }).await.unwrap();
+    assert!(!document(&db).await.get_document("windlass").unwrap().contains_key("begun"));
 }
 
 #[tokio::test]

@@ -333,6 +333,24 @@ fn queues_are_balanced_by_the_interface() {
 }
 
 #[test]
+fn a_balance_that_only_the_balancer_began_is_noticed() {
+    for home in both() {
+        let dci = monitored(&home, true);
+        crate::harness::until("the balancer has told", || {
+            let running = json!({"status": "OK", "message": "QueueBalance is running"});
+            dci.http.get("/monitoring").ok()["queuebalance"] == running
+        });
+        let told = dci.http.get("/balance").ok();
+        assert_eq!(told["notice"], json!("balance document not found"), "{told}");
+        assert!(told.get("queues").is_none(), "{told}");
+        dci.http.post("/balance", &json!({"max_tasks": {}, "queues": []})).ok();
+        let told = dci.http.get("/balance").ok();
+        assert!(told.get("notice").is_none(), "{told}");
+        assert_eq!(told["queues"], json!([]));
+    }
+}
+
+#[test]
 fn in_pretence_no_limit_is_moved() {
     let home = Home::released();
     let bulk = home.queue_with("bulk", doc! {"threads": 1});

@@ -42,6 +42,7 @@ pub(crate) fn read(body: &Map<String, Value>) -> Result<Ask, String> {
         (true, Some(Value::Object(params))) => {
             source(body.get("collection"), body.get("filter"), params).map(Ask::Collection)
         }
+        (false, _) => Err(LIST.to_owned()),
         _ => Err(INVALID.to_owned()),
     }
 }
@@ -133,8 +134,6 @@ mod tests {
         check(json!({ "params": {} }), LIST_FILLED);
         check(json!({}), INVALID);
         check(json!({ "queue": "q" }), INVALID);
-        check(json!({ "params": "x" }), INVALID);
-        check(json!({ "params": null }), INVALID);
         check(json!({ "params": { "a": 1 }, "extra": 1 }), INVALID);
         check(json!({ "params": { "a": 1 }, "parameters": { "a": 1 } }), INVALID);
         check(json!({ "params": { "a": 1 }, "collection": "c" }), INVALID);
@@ -145,6 +144,19 @@ mod tests {
         check(from(json!(["c"]), json!({})), COLLECTION);
         check(from(json!(null), json!({})), COLLECTION);
         check(from(json!("c"), json!({ "$where": "1" })), "operator $where is not allowed");
+    }
+
+    #[test]
+    fn params_that_are_neither_list_nor_object_are_told_what_they_must_be() {
+        for params in [json!("x"), json!(5), json!(true), json!(null)] {
+            for name in ["params", "parameters"] {
+                assert_eq!(
+                    ask(json!({ "queue": "q", name: params })),
+                    Err(LIST.into()),
+                    "{params}"
+                );
+            }
+        }
     }
 
     #[test]
