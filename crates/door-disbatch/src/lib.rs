@@ -14,6 +14,5 @@ pub mod dialect;
 pub mod doc;
 pub mod gridfs;
 pub mod relaxed;
-pub mod secret;
 pub mod status;
 pub mod task;

@@ -9,7 +9,7 @@ pub mod log;
 pub mod master;
 mod memory_usage;
 pub mod net;
-pub mod secret;
+pub mod password;
 pub mod table;
 pub mod wire;
 pub mod worker;

@@ -1,5 +1,5 @@
 //! The log in jobd's form: lines with a local time on the console, coloured, and in a file that is
-//! put aside when it is full. Passwords cannot get here: they are `Secret`s.
+//! put aside when it is full. Passwords cannot get here: they are `Password`s.
 
 use std::fmt::{self, Display};
 use std::fs::{File, OpenOptions};

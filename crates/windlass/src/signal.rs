@@ -7,6 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use windlass_program::Stop;
 
 /// Some programs send one request twice, to the process and to its group.
 const TOGETHER: Duration = Duration::from_millis(100);
@@ -64,6 +65,28 @@ impl Signals {
             Ok((*asked, signal(kind)?))
         };
         wanted.iter().map(listen).collect::<io::Result<_>>().map(Signals)
+    }
+
+    /// Runs a daemon to its end. The first signal asks it to stop, the second one at once. Answers
+    /// the first.
+    pub(crate) async fn until_end<T>(
+        mut self,
+        stop: &Stop,
+        daemon: impl Future<Output = T>,
+        tell: impl FnOnce(Asked),
+    ) -> (T, Option<Asked>) {
+        let mut daemon = std::pin::pin!(daemon);
+        let first = tokio::select! {
+            ended = &mut daemon => return (ended, None),
+            signal = self.next() => signal,
+        };
+        tell(first);
+        stop.asked.cancel();
+        tokio::select! {
+            ended = &mut daemon => return (ended, Some(first)),
+            _ = self.again() => stop.now.cancel(),
+        }
+        (daemon.await, Some(first))
     }
 
     /// The next one after a first, not counting what comes together with it.

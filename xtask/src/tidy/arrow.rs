@@ -3,7 +3,7 @@
 use super::SourceFile;
 
 /// Each crate's folder, and the crates of ours that its code may name (its tests may name more).
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("crates/core", &[]),
     ("crates/store-test", &["windlass-core"]),
     ("crates/store-sqlite", &["windlass-core"]),
@@ -11,10 +11,11 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("crates/runner", &["windlass-core"]),
     ("crates/engine", &["windlass-core", "windlass-journal"]),
     ("crates/net", &[]),
+    ("crates/program", &[]),
     ("crates/door-http", &["windlass-core", "windlass-engine", "windlass-net"]),
     ("crates/door-bedrock", &["windlass-core", "windlass-engine", "windlass-net"]),
-    ("crates/door-jobd", &["windlass-core", "windlass-net"]),
-    ("crates/door-disbatch", &["windlass-core", "windlass-net"]),
+    ("crates/door-jobd", &["windlass-core", "windlass-net", "windlass-program"]),
+    ("crates/door-disbatch", &["windlass-core", "windlass-net", "windlass-program"]),
     ("crates/test-kit", &[]),
     ("crates/test-servers", &["windlass-test-kit"]),
     (
@@ -22,6 +23,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
         &[
             "windlass-core",
             "windlass-engine",
+            "windlass-program",
             "windlass-runner",
             "windlass-store-sqlite",
             "windlass-door-http",
@@ -35,6 +37,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
         &[
             "windlass-core",
             "windlass-engine",
+            "windlass-program",
             "windlass-runner",
             "windlass-store-sqlite",
             "windlass-door-http",

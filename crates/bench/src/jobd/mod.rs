@@ -20,7 +20,8 @@ use windlass_door_jobd::master;
 use windlass_door_jobd::net::{self, Handler, Peer};
 use windlass_door_jobd::table::{self, Owner};
 use windlass_door_jobd::wire::Json;
-use windlass_door_jobd::worker::{self, Parts, Stop};
+use windlass_door_jobd::worker::{self, Parts};
+use windlass_program::Stop;
 use windlass_runner::CommandLauncher;
 
 use crate::engine::daemon;

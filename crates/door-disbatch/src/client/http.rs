@@ -2,29 +2,23 @@
 
 use std::time::Duration;
 
-use reqwest::{Certificate, Client, Response, StatusCode, Url, header, redirect};
+use reqwest::{Certificate, Client, Response, StatusCode, header, redirect};
 use serde_json::Value;
+use windlass_program::http::{ANSWER_BYTES_MAX, Address, Broken, body, in_time, root_cause};
 
 use super::ask::Ask;
 use super::{Failure, Login, Target, Trust};
 
-/// How long to wait for a connection.
-const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long to wait for an answer, and then for more of it: one that is arriving may be long.
 /// A server needs less for whatever it is asked.
 const SILENCE_MAX: Duration = Duration::from_secs(90);
 /// How long to wait for the end of a change, which may be one of very many tasks.
 const CHANGE_TIME_MAX: Duration = Duration::from_secs(15 * 60);
-/// Largest answer that is read.
-const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;
 
 const LOGIN: &str = "give --username and --password, or --token";
 
 pub(super) struct Server {
-    /// Without a slash at its end.
-    base: String,
-    /// The base as it may be shown: without a password.
-    shown: String,
+    address: Address,
     login: Option<Login>,
     http: Client,
 }
@@ -39,24 +33,14 @@ impl Server {
     pub(super) fn new(target: &Target) -> Result<Server, Failure> {
         let wrong =
             || Failure::Usage("--url takes an address such as http://localhost:8080".into());
-        let mut shown = Url::parse(&target.url).map_err(|_| wrong())?;
-        if !matches!(shown.scheme(), "http" | "https") || !shown.has_host() {
-            return Err(wrong());
-        }
-        // A URL with a host can have its user and password taken away.
-        let _ = shown.set_password(None);
-        let _ = shown.set_username("");
-        Ok(Server {
-            base: target.url.trim_end_matches('/').to_owned(),
-            shown: shown.as_str().trim_end_matches('/').to_owned(),
-            login: target.login.clone(),
-            http: http(shown.scheme(), &target.trust)?,
-        })
+        let address = Address::parse(&target.url).ok_or_else(wrong)?;
+        Ok(Server { http: http(&address, &target.trust)?, address, login: target.login.clone() })
     }
 
     /// The answer to a request that was carried out; a refusal is an error.
     pub(super) async fn send(&self, ask: &Ask) -> Result<Answer, Failure> {
-        let request = self.http.request(ask.method.clone(), format!("{}{}", self.base, ask.path));
+        let request =
+            self.http.request(ask.method.clone(), format!("{}{}", self.address.base, ask.path));
         let request = request.header(header::ACCEPT, "application/json");
         let request = match &self.login {
             None => request,
@@ -96,7 +80,7 @@ impl Server {
         body: Option<&Value>,
         location: Option<String>,
     ) -> String {
-        let shown = &self.shown;
+        let shown = &self.address.shown;
         if let Some(location) = location.filter(|_| status.is_redirection()) {
             return format!("{shown} points to {location}; name that one with --url");
         }
@@ -113,7 +97,7 @@ impl Server {
     }
 
     fn failed(&self, broken: Broken, looks: bool) -> Failure {
-        let shown = &self.shown;
+        let shown = &self.address.shown;
         let late = || format!("{shown} did not answer in time");
         // A connection that was never there has changed nothing.
         let (why, may_be_done) = match broken {
@@ -136,44 +120,14 @@ impl Server {
     }
 }
 
-/// Why there is no answer, or no end of it.
-enum Broken {
-    Off(reqwest::Error),
-    Silent,
-    Large,
-}
-
-async fn in_time<T>(
-    time_max: Duration,
-    step: impl Future<Output = reqwest::Result<T>>,
-) -> Result<T, Broken> {
-    match tokio::time::timeout(time_max, step).await {
-        Ok(done) => done.map_err(Broken::Off),
-        Err(_) => Err(Broken::Silent),
-    }
-}
-
-async fn body(mut response: Response, silence_max: Duration) -> Result<Vec<u8>, Broken> {
-    let mut bytes = Vec::new();
-    while let Some(chunk) = in_time(silence_max, response.chunk()).await? {
-        if bytes.len() + chunk.len() > ANSWER_BYTES_MAX {
-            return Err(Broken::Large);
-        }
-        bytes.extend_from_slice(&chunk);
-    }
-    Ok(bytes)
-}
-
-fn http(scheme: &str, trust: &Trust) -> Result<Client, Failure> {
-    let builder = Client::builder()
-        .no_proxy()
+fn http(address: &Address, trust: &Trust) -> Result<Client, Failure> {
+    let builder = address
+        .client()
         // A request that changes something is not silently made another one somewhere else.
         .redirect(redirect::Policy::none())
-        .connect_timeout(CONNECT_TIME_MAX)
         .user_agent(concat!("windlass-disbatch/", env!("CARGO_PKG_VERSION")));
     let builder = match trust {
-        // Without TLS there is no need for certificates, and a small machine may have none.
-        _ if scheme == "http" => builder.tls_certs_only([]),
+        _ if !address.is_https() => builder,
         Trust::System => builder,
         Trust::CaFile(path) => {
             let unusable = |error: &dyn std::fmt::Display| {
@@ -223,13 +177,4 @@ fn made(body: &Value) -> String {
         None | Some(0) => String::new(),
         Some(count) => format!("; {count} tasks were created before that"),
     }
-}
-
-/// The innermost reason, which is the one that people know, such as "Connection refused".
-fn root_cause(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string()
 }

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 pub use self::ask::Which;
 use self::http::Server;
-use crate::secret::Secret;
+use windlass_program::Secret;
 
 /// Which command interface, and how it is spoken to.
 #[derive(Debug, Clone)]

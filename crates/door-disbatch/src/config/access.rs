@@ -8,7 +8,7 @@ use argon2::{Algorithm, MIN_SALT_LEN, Params, Version};
 
 use super::keys::{Keys, kind};
 use super::read;
-use crate::secret::Secret;
+use windlass_program::Secret;
 
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::ConfigError;
 use super::keys::{Keys, flag_of, kind};
 use crate::relaxed;
-use crate::secret::Secret;
+use windlass_program::Secret;
 
 /// The users that Disbatch has in MongoDB, one for each of its programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use windlass_program::nearest;
 
 /// Longer ones are certainly a mistake, and would not fit into what clocks can count.
 const SECONDS_MAX: f64 = 100.0 * 365.0 * 86_400.0;
-/// Names that differ in more letters are not meant by each other.
-const MISTYPED_LETTERS_MAX: usize = 2;
 
 /// An object of the file.
 #[derive(Clone, Copy)]
@@ -156,11 +155,4 @@ pub(super) fn kind(value: &Value) -> &'static str {
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
     }
-}
-
-fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
-    let distances = known.iter().map(|name| (strsim::damerau_levenshtein(key, name), *name));
-    let (distance, name) = distances.min()?;
-    let short = key.chars().count() <= MISTYPED_LETTERS_MAX;
-    (distance <= MISTYPED_LETTERS_MAX && !short).then_some(name)
 }

@@ -25,7 +25,6 @@ pub use self::connection::{Auth, Connection, ServerTls, User};
 pub use self::files::{plugin_file, write_files};
 pub use self::overlay::overlay;
 pub use self::plugin::{Plugin, PluginKind, Plugins};
-pub(crate) use self::read::host_name;
 use crate::dialect::Dialect;
 use crate::relaxed::Mistake;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tracing::level_filters::LevelFilter;
+use windlass_program::host_name;
 
 use super::keys::{Keys, kind};
 use super::{BalanceSettings, Config, ConfigError, Dashboard, Gfs, Hook};
@@ -146,11 +147,6 @@ fn node(keys: Keys<'_>) -> Result<String, String> {
         return Err("`node` must be a name without control characters".into());
     }
     Ok(name)
-}
-
-/// What a node is called when the file does not say it.
-pub(crate) fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 fn dialect(keys: Keys<'_>) -> Result<Option<Dialect>, String> {

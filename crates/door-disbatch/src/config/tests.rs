@@ -8,7 +8,7 @@ use mongodb::bson::{doc, oid::ObjectId};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::secret::Secret;
+use windlass_program::Secret;
 
 /// The settings of a file that has these keys beside the mandatory ones.
 fn parse(keys: Value) -> Result<(Config, Vec<String>), String> {

@@ -69,7 +69,7 @@ fn tls_options(tls: &ServerTls) -> TlsOptions {
 mod tests {
     use super::*;
     use crate::config::Auth;
-    use crate::secret::Secret;
+    use windlass_program::Secret;
 
     #[tokio::test]
     async fn no_connection_is_idle_for_long_unless_the_address_says_so() {

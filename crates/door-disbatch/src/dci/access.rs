@@ -219,9 +219,9 @@ fn refused(why: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secret::Secret;
     use argon2::password_hash::PasswordHasher;
     use axum::http::HeaderValue;
+    use windlass_program::Secret;
 
     fn guard() -> Guard {
         let quick = argon2::Params::new(8, 1, 1, None).unwrap();

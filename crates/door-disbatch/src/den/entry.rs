@@ -15,9 +15,9 @@ use futures_util::future::join_all;
 use mongodb::bson::Document;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::Notify;
-use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use windlass_core::launch::{BootTime, Fence};
 
 use super::here;
@@ -36,29 +36,14 @@ const AGAIN_PAUSE: Duration = Duration::from_millis(500);
 const IDLE_PAUSE: Duration = Duration::from_millis(500);
 
 /// Keeps the fence quiet as long as nothing is started, until this is dropped.
-pub(super) fn idle(fence: &Arc<dyn Fence>) -> AbortOnDrop {
+pub(super) fn idle(fence: &Arc<dyn Fence>) -> AbortOnDropHandle<()> {
     let fence = Arc::clone(fence);
-    AbortOnDrop::new(tokio::spawn(async move {
+    AbortOnDropHandle::new(tokio::spawn(async move {
         loop {
             fence.tick(here::boot_time());
             sleep(IDLE_PAUSE).await;
         }
     }))
-}
-
-/// Ends a task of the runtime when it is dropped.
-pub(super) struct AbortOnDrop(AbortHandle);
-
-impl AbortOnDrop {
-    pub(super) fn new<T>(task: JoinHandle<T>) -> AbortOnDrop {
-        AbortOnDrop(task.abort_handle())
-    }
-}
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 /// What stays the same however often the node enters.

@@ -45,8 +45,8 @@ mod simulation_tests;
 
 use std::sync::Arc;
 
-use tokio_util::sync::CancellationToken;
 use windlass_core::launch::{Fence, Launcher};
+use windlass_program::Stop;
 
 pub use self::lease::fence_time;
 use self::node::Node;
@@ -63,16 +63,8 @@ pub struct Tools {
     pub runs_max: u64,
 }
 
-/// Asks a node to end.
-#[derive(Debug, Clone, Default)]
-pub struct Stop {
-    /// Nothing more is claimed; what runs has the configured time to end.
-    pub asked: CancellationToken,
-    /// Everything ends at once.
-    pub now: CancellationToken,
-}
-
-/// Is an execution node until it is asked to stop.
+/// Is an execution node until it is asked to stop: then nothing more is claimed, and what runs has
+/// the configured time to end.
 ///
 /// # Errors
 ///

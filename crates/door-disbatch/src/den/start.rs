@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
+use windlass_program::host_name;
 
 use super::Tools;
 use super::pass::RUNS_MAX;
@@ -89,7 +90,7 @@ fn runs_some(config: &Config, which: impl Fn(&Plugin) -> bool) -> bool {
 
 /// What was written for Disbatch 4.4 knows no other name of a node than the host's.
 fn warn_of_name(config: &Config) {
-    let (node, host) = (&config.node, config::host_name());
+    let (node, host) = (&config.node, host_name());
     let looks = |plugin: &Plugin| matches!(plugin.kind, PluginKind::Mongo | PluginKind::Handoff);
     if *node != host && runs_some(config, looks) {
         tracing::warn!(

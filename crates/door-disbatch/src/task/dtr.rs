@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mongodb::bson::{Bson, Document};
-use tokio_util::sync::CancellationToken;
 use windlass_core::launch::Launcher;
+use windlass_program::Stop;
 
 use super::ender::{Ender, ender};
 use super::order::Order;
@@ -25,20 +25,12 @@ use crate::status;
 /// How the names of configurations for less than all end; plugins have one of their own beside.
 const NARROWED: [&str; 2] = ["-task_runner", "-strict"];
 
-/// How it is asked to end.
-pub struct Asked {
-    /// End the task.
-    pub stop: CancellationToken,
-    /// And do not wait for the database.
-    pub give_up: CancellationToken,
-}
-
 /// Runs the task to its end. An error says that it was left as it was, or in part.
 pub async fn runner(
     config: &Config,
     order: &Order,
     launcher: Arc<dyn Launcher>,
-    asked: Asked,
+    stop: Stop,
 ) -> Result<(), String> {
     let text = |error: DbError| error.to_string();
     let database = Database::connect(&config.connection, User::TaskRunner).await.map_err(text)?;
@@ -51,7 +43,7 @@ pub async fn runner(
     let task = task
         .filter(|task| has_claimed(task, &config.node, wanted))
         .ok_or_else(|| not_claimed(order, config))?;
-    let ender = end_of(asked);
+    let ender = end_of(stop);
     let unanswered = |GaveUp| format!("task {} was not started: the database is away", order.task);
     let look = || plugin_of(config, order, &database, &task, dialect);
     let plugin = until_back(&ender, look).await.map_err(unanswered)?.map_err(text)?;
@@ -107,13 +99,13 @@ fn not_claimed(order: &Order, config: &Config) -> String {
     format!("could not find task {} claimed by node {} to set status 0", order.task, config.node)
 }
 
-/// Whoever asks is heard for as long as the task runs.
-fn end_of(asked: Asked) -> Ender {
+/// Heeds the request to end for as long as the task runs.
+fn end_of(stop: Stop) -> Ender {
     let (handle, ender) = ender();
     tokio::spawn(async move {
-        asked.stop.cancelled().await;
+        stop.asked.cancelled().await;
         handle.end(Why::Stopped);
-        asked.give_up.cancelled().await;
+        stop.now.cancelled().await;
         handle.give_up();
     });
     ender

@@ -21,7 +21,7 @@ mod run;
 mod temp;
 mod write;
 
-pub use self::dtr::{Asked, runner};
+pub use self::dtr::runner;
 pub use self::ender::{EndHandle, Ender, ender};
 pub use self::order::{Order, USAGE};
 pub use self::outcome::Why;

@@ -10,9 +10,10 @@ use mongodb::bson::{Document, doc};
 use serde_json::json;
 use windlass_door_disbatch::config::Config;
 use windlass_door_disbatch::database::{Database, NewQueue, NewTask};
-use windlass_door_disbatch::den::{self, Stop, Tools};
+use windlass_door_disbatch::den::{self, Tools};
 use windlass_door_disbatch::dialect::Dialect;
 use windlass_door_disbatch::doc::Queue;
+use windlass_program::Stop;
 use windlass_runner::CommandLauncher;
 use windlass_test_servers::mongodb;
 

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 use windlass_door_disbatch::config::{Config, Gfs};
 use windlass_door_disbatch::database::Database;
-use windlass_door_disbatch::task::{Asked, Order, runner};
+use windlass_door_disbatch::task::{Order, runner};
+use windlass_program::Stop;
 use windlass_runner::CommandLauncher;
 use windlass_test_kit::wait::in_time;
 use windlass_test_servers::mongodb;
@@ -88,8 +88,8 @@ impl World {
             handoff: false,
         };
         let launcher = Arc::new(CommandLauncher::new().unwrap());
-        let asked = Asked { stop: CancellationToken::new(), give_up: CancellationToken::new() };
-        in_time("the runner ends", runner(&config, &order, launcher, asked)).await
+        let stop = Stop::default();
+        in_time("the runner ends", runner(&config, &order, launcher, stop)).await
     }
 
     async fn read(&self) -> Document {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::ConfigError;
 use super::keys::Keys;
-use crate::secret::Secret;
+use crate::password::Password;
 
 const HOST: &str = "127.0.0.1";
 
@@ -13,7 +13,7 @@ const HOST: &str = "127.0.0.1";
 pub struct CtlConfig {
     /// Whether it speaks to a master.
     pub master: bool,
-    pub password: Option<Secret>,
+    pub password: Option<Password>,
     pub log_level: String,
     pub host: String,
     /// None for the usual one of a worker or a master.
@@ -65,7 +65,7 @@ mod tests {
             "master=1\nhost=h\nport=5\npassword=pw\nlog_level=trace\ntimeout=7\nhostname=other";
         let expected = CtlConfig {
             master: true,
-            password: Some(Secret::new("pw")),
+            password: Some(Password::new("pw")),
             log_level: "trace".to_owned(),
             host: "h".to_owned(),
             port: Some(5),

@@ -7,7 +7,7 @@ use super::ConfigError;
 use crate::ini;
 use crate::log::LogConfig;
 use crate::net::Access;
-use crate::secret::Secret;
+use crate::password::Password;
 use crate::wire::{Json, Object};
 
 const LOG_LEVEL: &str = "warn";
@@ -107,10 +107,10 @@ impl Keys {
     }
 
     /// A password that is no text is set, and can never be given.
-    pub(super) fn password(&self) -> Option<Secret> {
+    pub(super) fn password(&self) -> Option<Password> {
         match self.get("password").filter(|value| value.is_truthy())? {
-            Json::String(text) => Some(Secret::new(text)),
-            _ => Some(Secret::unmatchable()),
+            Json::String(text) => Some(Password::new(text)),
+            _ => Some(Password::NoText),
         }
     }
 

@@ -54,7 +54,7 @@ fn poke_throttle_interval(keys: &Keys) -> Result<Duration, ConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secret::Secret;
+    use crate::password::Password;
 
     const LEAST: &str = "host = 0.0.0.0\nport = 7081\n";
 
@@ -89,7 +89,7 @@ mod tests {
              poke_throttle_interval=1.5\nlog_file=/l\nlog_level_file=info\nlog_level_console=debug"
         );
         let config = MasterConfig::parse(&text).unwrap();
-        let access = Access { password: Some(Secret::new("pw")), always_allow_localhost: true };
+        let access = Access { password: Some(Password::new("pw")), always_allow_localhost: true };
         assert_eq!(config.access, access);
         assert_eq!(config.ping_interval, Duration::from_secs(5));
         assert_eq!(config.poke_throttle_interval, Duration::from_millis(1500));

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use windlass_program::host_name;
+
 use super::ConfigError;
 use super::keys::{Keys, cut, numeric};
 use crate::log::LogConfig;
@@ -69,7 +71,7 @@ impl WorkerConfig {
     pub fn parse(text: &str) -> Result<WorkerConfig, ConfigError> {
         let keys = Keys::parse(text);
         Ok(WorkerConfig {
-            name: keys.text("name")?.unwrap_or_else(hostname),
+            name: keys.text("name")?.unwrap_or_else(host_name),
             host: keys.required_text("host")?,
             port: keys.required_port("port")?,
             access: keys.access(),
@@ -88,10 +90,6 @@ impl WorkerConfig {
             targets: targets(&keys)?,
         })
     }
-}
-
-fn hostname() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// No master unless both host and port are there.

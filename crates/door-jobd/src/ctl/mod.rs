@@ -22,7 +22,7 @@ use self::show::Shown;
 use crate::config::CtlConfig;
 use crate::log::{Form, Log, LogConfig};
 use crate::net::{self, AskError, Handler, Peer};
-use crate::secret::Secret;
+use crate::password::Password;
 use crate::wire::Json;
 
 /// The program whose commands these are, in the version that was taken as the model.
@@ -90,7 +90,7 @@ struct Target {
     mode: Mode,
     host: String,
     port: String,
-    password: Option<Secret>,
+    password: Option<Password>,
     log_level: String,
     /// How long to wait for a connection and for an answer; none for the usual times.
     timeout: Option<Duration>,
@@ -172,12 +172,12 @@ impl Handler for Nobody {
     }
 }
 
-fn ask_password(input: &mut impl BufRead, output: &mut impl Write) -> io::Result<Secret> {
+fn ask_password(input: &mut impl BufRead, output: &mut impl Write) -> io::Result<Password> {
     output.write_all(b"Enter password: ")?;
     output.flush()?;
     let mut line = String::new();
     input.read_line(&mut line)?;
-    Ok(Secret::new(line.trim_end_matches(['\r', '\n'])))
+    Ok(Password::new(line.trim_end_matches(['\r', '\n'])))
 }
 
 /// What is printed of the answer, and the exit code. Errors are lines of the log.

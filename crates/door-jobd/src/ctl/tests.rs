@@ -23,7 +23,7 @@ impl Handler for Echo {
 
 /// What a command gets from a server with this password.
 async fn check(password: Option<&str>, given: Option<&str>, line: &str) -> Result<String, String> {
-    let access = Access { password: password.map(Secret::new), ..Access::default() };
+    let access = Access { password: password.map(Password::new), ..Access::default() };
     let server = Server::bind("127.0.0.1", 0, access, &Log::quiet()).await.unwrap();
     let port = server.addr().unwrap().port().to_string();
     let stop = CancellationToken::new();
@@ -32,7 +32,7 @@ async fn check(password: Option<&str>, given: Option<&str>, line: &str) -> Resul
         mode: Mode::Worker,
         host: "127.0.0.1".to_owned(),
         port,
-        password: given.map(Secret::new),
+        password: given.map(Password::new),
         log_level: "warn".to_owned(),
         timeout: None,
     };

@@ -13,7 +13,7 @@ use windlass_net::{Memory, Share, tcp};
 
 use super::peer::{Handler, Peer};
 use crate::log::Log;
-use crate::secret::Secret;
+use crate::password::Password;
 use crate::wire::{self, ANSWER_BYTES_MAX, MESSAGE_BYTES_MAX, Message, Request, Splitter};
 
 /// Requests of one peer that may be under way; more are refused.
@@ -33,7 +33,7 @@ const LINGER_BYTES_MAX: usize = 1024 * 1024 * 1024;
 pub async fn connect(
     host: &str,
     port: u16,
-    password: Option<Secret>,
+    password: Option<Password>,
     handler: Arc<dyn Handler>,
     log: &Log,
 ) -> io::Result<Peer> {
@@ -50,7 +50,7 @@ pub async fn connect(
 /// What a connection is held to.
 pub(super) struct Terms {
     /// What the first request must carry; none when the peer may do everything.
-    pub password: Option<Secret>,
+    pub password: Option<Password>,
     /// After this nothing more is read, and what is under way is answered.
     pub closing: CancellationToken,
     pub memory: Memory,
@@ -126,7 +126,7 @@ struct Reader {
     peer: Peer,
     handler: Arc<dyn Handler>,
     /// None when the peer may do everything.
-    password: Option<Secret>,
+    password: Option<Password>,
     splitter: Splitter,
     share: Share,
     under_way: TaskTracker,
@@ -206,7 +206,7 @@ impl Reader {
 
     async fn take_request(&mut self, request: Request) -> Result<(), End> {
         if let Some(password) = &self.password {
-            let given = request.password.as_ref().and_then(Secret::reveal);
+            let given = request.password.as_ref().and_then(Password::reveal);
             if !given.is_some_and(|given| password.matches(given)) {
                 self.peer.log().warn("closing a connection: invalid password");
                 self.refuse(request.no, "invalid password");

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::outbound::{Full, Outbound};
 use crate::log::Log;
-use crate::secret::Secret;
+use crate::password::Password;
 use crate::wire::{self, Json, Numbers, RequestNo};
 
 /// Requests of ours that may wait for the answer of one peer.
@@ -74,14 +74,14 @@ struct Asks {
     numbers: Numbers,
     waiting: HashMap<u32, oneshot::Sender<Result<Json, AskError>>>,
     /// Sent with the first request.
-    password: Option<Secret>,
+    password: Option<Password>,
 }
 
 impl Peer {
     /// Its connection ends at once when `cut` is cancelled.
     pub(super) fn new(
         addr: SocketAddr,
-        password: Option<Secret>,
+        password: Option<Password>,
         cut: CancellationToken,
         log: &Log,
     ) -> Peer {

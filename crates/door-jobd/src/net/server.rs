@@ -14,7 +14,7 @@ use windlass_net::{Connections, Memory, accept};
 use super::connection::{MEMORY_BYTES_MAX, Terms, converse};
 use super::peer::{Handler, Peer};
 use crate::log::Log;
-use crate::secret::Secret;
+use crate::password::Password;
 
 /// Connections beyond this are closed at once.
 const CONNECTIONS_MAX: usize = 8192;
@@ -23,14 +23,14 @@ const CONNECTIONS_MAX: usize = 8192;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
     /// Everybody, when there is none.
-    pub password: Option<Secret>,
+    pub password: Option<Password>,
     /// Whether 127.0.0.1, and no other address, needs no password.
     pub always_allow_localhost: bool,
 }
 
 impl Access {
     /// The password that a peer has to give.
-    pub(super) fn password_for(&self, addr: IpAddr) -> Option<Secret> {
+    pub(super) fn password_for(&self, addr: IpAddr) -> Option<Password> {
         let is_localhost = addr == IpAddr::V4(Ipv4Addr::LOCALHOST);
         if self.always_allow_localhost && is_localhost { None } else { self.password.clone() }
     }

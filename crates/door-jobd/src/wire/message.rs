@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::check::{self, Field, Kind};
 use super::{END, Json, Object};
-use crate::secret::Secret;
+use crate::password::Password;
 
 /// The other side may number its requests with any integer; ours to ask are within `Numbers`.
 pub type RequestNo = i128;
@@ -42,7 +42,7 @@ pub enum Message {
 pub struct Request {
     pub no: RequestNo,
     pub kind: String,
-    pub password: Option<Secret>,
+    pub password: Option<Password>,
     /// An empty object when there was none, or something that counts as none.
     pub data: Json,
 }
@@ -88,7 +88,7 @@ fn read_request(item: Option<Json>) -> Result<Request, String> {
     Ok(Request {
         no: read_no(&object)?,
         kind: object.take_str("type").unwrap_or_default(),
-        password: object.take_str("password").map(Secret::new),
+        password: object.take_str("password").map(Password::new),
         data: object.take("data").filter(Json::is_truthy).unwrap_or_else(|| Object::new().into()),
     })
 }
@@ -127,13 +127,13 @@ pub fn response(no: RequestNo, result: &Result<Json, String>) -> Vec<u8> {
 }
 
 /// Writes a request with its end.
-pub fn request(no: u32, kind: &str, data: Option<&Json>, password: Option<&Secret>) -> Vec<u8> {
+pub fn request(no: u32, kind: &str, data: Option<&Json>, password: Option<&Password>) -> Vec<u8> {
     let mut out = format!("[0,{{\"no\":{no}").into_bytes();
     put(&mut out, "type", kind);
     if let Some(data) = data.filter(|data| data.is_truthy()) {
         put(&mut out, "data", data);
     }
-    if let Some(password) = password.and_then(Secret::reveal) {
+    if let Some(password) = password.and_then(Password::reveal) {
         put(&mut out, "password", password);
     }
     finish(out)
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(request.password, None);
         assert_eq!(request.data, json(r#"{"targets":["1/h","é"]}"#));
         let request = requested(r#"[0,{"type":"","no":1,"password":"pw"}]"#);
-        assert_eq!(request.password, Some(Secret::new("pw")));
+        assert_eq!(request.password, Some(Password::new("pw")));
         assert!(!format!("{request:?}").contains("pw"));
     }
 
@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn requests_are_written_as_the_original_does() {
         let write = |kind: &str, data: Option<&str>, password: Option<&str>| {
-            let (data, password) = (data.map(json), password.map(Secret::new));
+            let (data, password) = (data.map(json), password.map(Password::new));
             let bytes = request(943_230, kind, data.as_ref(), password.as_ref());
             String::from_utf8(bytes).unwrap()
         };
@@ -383,7 +383,7 @@ mod tests {
             write("pause", Some("{}"), None),
             "[0,{\"no\":943230,\"type\":\"pause\",\"data\":{}}]\x04"
         );
-        let unmatchable = request(1, "x", None, Some(&Secret::unmatchable()));
+        let unmatchable = request(1, "x", None, Some(&Password::NoText));
         assert_eq!(unmatchable, b"[0,{\"no\":1,\"type\":\"x\"}]\x04");
     }
 }

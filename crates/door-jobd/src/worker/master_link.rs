@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 use super::Worker;
 use super::request::{self, Asker};
 use crate::net::{self, Handler, Peer};
-use crate::secret::Secret;
+use crate::password::Password;
 use crate::wire::Json;
 
 /// For connecting, and for the answer to each of our requests.
@@ -35,7 +35,7 @@ pub(super) struct Address {
     pub(super) host: String,
     pub(super) port: u16,
     /// The worker's own one.
-    pub(super) password: Option<Secret>,
+    pub(super) password: Option<Password>,
     pub(super) reconnect_pause: Duration,
 }
 

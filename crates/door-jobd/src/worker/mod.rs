@@ -34,9 +34,9 @@ use async_trait::async_trait;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use windlass_core::Clock;
 use windlass_core::launch::Launcher;
+use windlass_program::Stop;
 
 use self::master_link::Address;
 use self::queue::Queue;
@@ -95,15 +95,6 @@ pub struct Parts {
     pub launcher: Arc<dyn Launcher>,
     pub clock: Arc<dyn Clock>,
     pub log: Log,
-}
-
-/// How a worker is asked to end.
-#[derive(Debug, Clone, Default)]
-pub struct Stop {
-    /// In good order.
-    pub asked: CancellationToken,
-    /// At once.
-    pub now: CancellationToken,
 }
 
 struct Worker {

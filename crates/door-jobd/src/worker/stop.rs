@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
+use windlass_program::Stop;
 
+use super::Worker;
 use super::state::State;
-use super::{Stop, Worker};
 
 /// How long the database may take for what is under way and for the last results.
 pub(super) const WRITE_TIME_MAX: Duration = Duration::from_secs(10);

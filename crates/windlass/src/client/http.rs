@@ -5,20 +5,17 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use windlass_core::{Tenant, TypeName};
+use windlass_program::http::{ANSWER_BYTES_MAX, Address, Broken, body, root_cause};
 
 use crate::Usage;
 
-/// How long to wait for a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait for an answer, beyond the time that the daemon was asked to wait.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-/// Largest answer that is read.
-const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;
 
 const NO_JSON: &str = "the answer is not JSON, so this is no Windlass daemon";
 
@@ -27,10 +24,7 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'
 
 /// One daemon, seen by one tenant.
 pub(crate) struct Daemon {
-    /// Without a slash at its end.
-    base: String,
-    /// The base as it may be shown: without a password.
-    shown: String,
+    address: Address,
     tenant: Tenant,
     http: reqwest::Client,
 }
@@ -38,32 +32,14 @@ pub(crate) struct Daemon {
 impl Daemon {
     pub(crate) fn new(url: &str, tenant: &str) -> anyhow::Result<Daemon> {
         let wrong = || Usage(format!("--url takes an http or https URL, not '{url}'"));
-        let mut shown = Url::parse(url).map_err(|_| wrong())?;
-        if !matches!(shown.scheme(), "http" | "https") || !shown.has_host() {
-            bail!(wrong());
-        }
-        // A URL with a host can have its user and password taken away.
-        let _ = shown.set_password(None);
-        let _ = shown.set_username("");
+        let address = Address::parse(url).ok_or_else(wrong)?;
         install_tls();
-        let builder = reqwest::Client::builder();
-        // Without TLS there is no need for certificates, and a small machine may have none.
-        let builder = match shown.scheme() {
-            "http" => builder.tls_certs_only([]),
-            _ => builder,
-        };
-        let http = builder
-            .no_proxy()
-            .connect_timeout(CONNECT_TIMEOUT)
+        let http = address
+            .client()
             .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")))
             .build()
             .context("the HTTP client cannot be set up")?;
-        Ok(Daemon {
-            base: url.trim_end_matches('/').to_owned(),
-            shown: shown.as_str().trim_end_matches('/').to_owned(),
-            tenant: Tenant::new(tenant)?,
-            http,
-        })
+        Ok(Daemon { address, tenant: Tenant::new(tenant)?, http })
     }
 
     pub(crate) fn tenant(&self) -> &Tenant {
@@ -144,7 +120,7 @@ impl Daemon {
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        self.http.request(method, format!("{}{path}", self.base))
+        self.http.request(method, format!("{}{path}", self.address.base))
     }
 
     /// The answer of a request that was carried out; a refusal is an error.
@@ -161,12 +137,12 @@ impl Daemon {
         let body = bounded(response).await.unwrap_or_default();
         let sentence = refusal(&body);
         Err(anyhow!(sentence.unwrap_or_else(|| {
-            format!("{} answered {status}, which is not an answer of Windlass", self.shown)
+            format!("{} answered {status}, which is not an answer of Windlass", self.address.shown)
         })))
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> anyhow::Error {
-        let url = &self.shown;
+        let url = &self.address.shown;
         if error.is_connect() {
             let reason = root_cause(error);
             return anyhow!(
@@ -237,24 +213,13 @@ async fn json(response: Response) -> anyhow::Result<Value> {
     serde_json::from_slice(&bytes).context(NO_JSON)
 }
 
-async fn bounded(mut response: Response) -> anyhow::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    while let Some(chunk) = response.chunk().await.context("the answer broke off")? {
-        if bytes.len() + chunk.len() > ANSWER_BYTES_MAX {
-            bail!("the answer has more than {ANSWER_BYTES_MAX} bytes");
-        }
-        bytes.extend_from_slice(&chunk);
-    }
-    Ok(bytes)
-}
-
-/// The innermost reason, which is the one that people know, such as "Connection refused".
-fn root_cause(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string()
+async fn bounded(response: Response) -> anyhow::Result<Vec<u8>> {
+    // The request has a limit of its own, where it must have one.
+    body(response, Duration::MAX).await.map_err(|broken| match broken {
+        Broken::Off(error) => anyhow::Error::new(error).context("the answer broke off"),
+        Broken::Silent => anyhow!("the answer broke off"),
+        Broken::Large => anyhow!("the answer has more than {ANSWER_BYTES_MAX} bytes"),
+    })
 }
 
 #[cfg(test)]

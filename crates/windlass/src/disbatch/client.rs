@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use windlass_door_disbatch::client::{self, Failure, Form, Leftover, Login, Target, Trust, Which};
 use windlass_door_disbatch::config::{DEFAULT_PATH, ServerTls};
-use windlass_door_disbatch::secret::Secret;
+use windlass_program::Secret;
 
 use crate::client::http::install_tls;
 use crate::{MISUSED, Usage, output};

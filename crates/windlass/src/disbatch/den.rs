@@ -28,7 +28,7 @@ pub(crate) fn run(config: &Path) -> anyhow::Result<ExitCode> {
         let fence = ProcessFence::start(program, &boot, time).map_err(sentence)?;
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let tools = Tools { launcher: Arc::new(launcher), fence, version, runs_max: runs_max() };
-        den::run(config.clone(), tools, den::Stop { asked: stop.asked, now: stop.now }).await
+        den::run(config.clone(), tools, stop).await
     })
 }
 

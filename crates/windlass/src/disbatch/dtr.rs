@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use windlass_door_disbatch::task::{self, Asked, Order, USAGE};
+use windlass_door_disbatch::task::{self, Order, USAGE};
 use windlass_runner::CommandLauncher;
 
 use super::{live, read};
@@ -42,8 +42,7 @@ fn run_task(order: &Order) -> anyhow::Result<ExitCode> {
     let (config, warnings) = read(&order.config)?;
     live(&config, &warnings, async |stop| {
         let launcher = CommandLauncher::new().map_err(|error| error.to_string())?;
-        let asked = Asked { stop: stop.asked, give_up: stop.now };
-        task::runner(&config, order, Arc::new(launcher), asked).await
+        task::runner(&config, order, Arc::new(launcher), stop).await
     })
 }
 

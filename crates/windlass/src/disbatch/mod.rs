@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use tokio_util::sync::CancellationToken;
 use windlass_door_disbatch::config::Config;
+use windlass_program::Stop;
 
 use crate::config::{Log, LogFormat};
 use crate::signal::{Asked, Signals};
@@ -28,15 +28,6 @@ const END_TIME_MAX: Duration = Duration::from_secs(2);
 /// The file for the programs, and what is to be said of it in the log.
 fn read(path: &Path) -> anyhow::Result<(Config, Vec<String>)> {
     Ok(Config::read(path)?)
-}
-
-/// How a daemon is asked to end.
-#[derive(Clone, Default)]
-pub(crate) struct Stop {
-    /// End, in order.
-    pub(crate) asked: CancellationToken,
-    /// And now at once.
-    pub(crate) now: CancellationToken,
 }
 
 /// Runs a daemon to its end. The first signal asks it to stop, the second one at once; the exit
@@ -57,7 +48,8 @@ fn live(
     let ended = runtime.block_on(async {
         let signals = Signals::listen_to_all().context("signals cannot be listened to")?;
         let stop = Stop::default();
-        anyhow::Ok(until_end(signals, &stop, daemon(stop.clone())).await)
+        let tell = |signal: Asked| tracing::info!("{} received", signal.as_str());
+        anyhow::Ok(signals.until_end(&stop, daemon(stop.clone()), tell).await)
     });
     runtime.shutdown_timeout(END_TIME_MAX);
     drop(log);
@@ -69,23 +61,4 @@ fn live(
         (Ok(()), Some(signal)) => ExitCode::from(signal.exit_status()),
         (Ok(()), None) => ExitCode::SUCCESS,
     })
-}
-
-async fn until_end(
-    mut signals: Signals,
-    stop: &Stop,
-    daemon: impl Future<Output = Result<(), String>>,
-) -> (Result<(), String>, Option<Asked>) {
-    let mut daemon = std::pin::pin!(daemon);
-    let signal = tokio::select! {
-        ended = &mut daemon => return (ended, None),
-        signal = signals.next() => signal,
-    };
-    tracing::info!("{} received", signal.as_str());
-    stop.asked.cancel();
-    tokio::select! {
-        ended = &mut daemon => return (ended, Some(signal)),
-        _ = signals.again() => stop.now.cancel(),
-    }
-    (daemon.await, Some(signal))
 }

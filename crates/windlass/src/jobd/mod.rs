@@ -8,18 +8,17 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
 use windlass_core::time::SystemClock;
 use windlass_door_jobd::config::{MasterConfig, WorkerConfig};
 use windlass_door_jobd::log::{Form, Log, LogConfig};
 use windlass_door_jobd::table::{self, Owner};
-use windlass_door_jobd::worker::{self, Parts, Stop};
+use windlass_door_jobd::worker::{self, Parts};
 use windlass_door_jobd::{ctl, master};
+use windlass_program::Stop;
 use windlass_runner::CommandLauncher;
 
-use self::args::Asked;
 pub(crate) use self::args::{Program, program_of};
-use crate::signal::Signals;
+use crate::signal::{Asked, Signals};
 use crate::{FAILED, output, serve};
 
 /// What the originals say; those who ask want to know whether this speaks with them.
@@ -76,10 +75,10 @@ fn daemon(
     run: impl FnOnce(&Path) -> Result<(), Failed>,
 ) -> Result<(), Failed> {
     let print = |text: &str| output::print(text).map_err(|error| Some(error.to_string()));
-    match Asked::read(words, default_config).map_err(Some)? {
-        Asked::Usage => print(usage),
-        Asked::Version => print(&format!("{VERSION}\n")),
-        Asked::Run(config) => run(&config),
+    match args::Asked::read(words, default_config).map_err(Some)? {
+        args::Asked::Usage => print(usage),
+        args::Asked::Version => print(&format!("{VERSION}\n")),
+        args::Asked::Run(config) => run(&config),
     }
 }
 
@@ -94,14 +93,14 @@ fn run_worker(path: &Path) -> Result<(), Failed> {
         log: log.clone(),
     };
     let stop = Stop::default();
-    live(&log, &stop.asked.clone(), &stop.now.clone(), worker::run(config, parts, stop))
+    live(&log, &stop, worker::run(config, parts, stop.clone()))
 }
 
 fn run_master(path: &Path) -> Result<(), Failed> {
     let config = MasterConfig::read(path).map_err(|error| Some(error.to_string()))?;
     let log = open_log(&config.log, "jobd-master")?;
-    let stop = CancellationToken::new();
-    live(&log, &stop, &CancellationToken::new(), master::run(config, log.clone(), stop.clone()))
+    let stop = Stop::default();
+    live(&log, &stop, master::run(config, log.clone(), stop.asked.clone()))
 }
 
 fn open_log(config: &LogConfig, name: &str) -> Result<Log, Failed> {
@@ -116,8 +115,7 @@ fn open_log(config: &LogConfig, name: &str) -> Result<Log, Failed> {
 /// Runs a daemon to its end. The first signal asks it to stop, the second one at once.
 fn live(
     log: &Log,
-    asked: &CancellationToken,
-    now: &CancellationToken,
+    stop: &Stop,
     daemon: impl Future<Output = Result<(), String>>,
 ) -> Result<(), Failed> {
     let failed = |reason: String| {
@@ -126,20 +124,9 @@ fn live(
     };
     let runtime = serve::runtime(serve::cores()).map_err(|error| failed(format!("{error:#}")))?;
     let ended = runtime.block_on(async {
-        let mut signals = Signals::listen().map_err(|error| error.to_string())?;
-        let mut daemon = std::pin::pin!(daemon);
-        tokio::select! {
-            ended = &mut daemon => return ended,
-            signal = signals.next() => {
-                log.info(format_args!("{} received", signal.as_str()));
-                asked.cancel();
-            }
-        }
-        tokio::select! {
-            ended = &mut daemon => return ended,
-            _ = signals.again() => now.cancel(),
-        }
-        daemon.await
+        let signals = Signals::listen().map_err(|error| error.to_string())?;
+        let tell = |signal: Asked| log.info(format_args!("{} received", signal.as_str()));
+        signals.until_end(stop, daemon, tell).await.0
     });
     runtime.shutdown_timeout(END_TIME_MAX);
     ended.map_err(failed)

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::den::Stop;
 use crate::den::runs::Runs;
 use crate::task::Why;
+use windlass_program::Stop;
 
 /// How long the ends of tasks may take to be written when the node stops.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(10);

@@ -18,10 +18,12 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use windlass_core::launch::{Fence, Launcher};
+use windlass_program::Stop;
 
 use self::ending::{Ending, Signals};
-use super::entry::{AbortOnDrop, Entrance, Term, idle};
+use super::entry::{Entrance, Term, idle};
 use super::held::{Held, drop_stray_holds};
 use super::limit::Increase;
 use super::liveness::Sign;
@@ -34,7 +36,7 @@ use super::settings::Settings;
 use super::start::Ready;
 use super::tend::{View, tend};
 use super::turn::Turns;
-use super::{Stop, Tools, here, hook};
+use super::{Tools, here, hook};
 use crate::config::{Config, Plugin, plugin_file};
 use crate::database::{Clock, Database, DbError, Me};
 use crate::dialect::Dialect;
@@ -199,9 +201,9 @@ impl Node {
     }
 
     async fn serve(&mut self, term: &Arc<Term>, stop: &Stop) -> Result<Over, String> {
-        let _renewing = AbortOnDrop::new(tokio::spawn(Arc::clone(term).keep()));
+        let _renewing = AbortOnDropHandle::new(tokio::spawn(Arc::clone(term).keep()));
         let tending = tend(self.database.clone(), self.clock.clone(), self.view.subscribe());
-        let _tending = AbortOnDrop::new(tokio::spawn(tending));
+        let _tending = AbortOnDropHandle::new(tokio::spawn(tending));
         let mut pass_at = interval(PASS_TIME);
         pass_at.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // Whatever was seen under another boot is long ago.

@@ -1,7 +1,7 @@
 //! Every key of a worker's file: its default, its use, and what is said of mistakes.
 
 use super::*;
-use crate::secret::Secret;
+use crate::password::Password;
 
 /// The keys that must be there, in the order in which they are checked.
 const LEAST: [(&str, &str); 9] = [
@@ -90,7 +90,7 @@ fn every_key_is_used() {
          shutdown_timeout=0\ninterrupted=retry\nlease=9",
     );
     assert_eq!(config.name, "w1");
-    let access = Access { password: Some(Secret::new("secret")), always_allow_localhost: true };
+    let access = Access { password: Some(Password::new("secret")), always_allow_localhost: true };
     assert_eq!(config.access, access);
     let reconnect_timeout = Duration::from_secs(3);
     let master = MasterAddress { host: "m".to_owned(), port: 7081, reconnect_timeout };

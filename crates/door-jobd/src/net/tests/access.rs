@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::log::{Form, LogConfig};
-use crate::secret::Secret;
+use crate::password::Password;
 
 const INVALID: &str = r#"[1,{"no":7,"error":"invalid password"}]"#;
 const OK: &str = r#"[1,{"no":7,"data":{}}]"#;
 
 fn guarded() -> Access {
-    Access { password: Some(Secret::new("pw")), always_allow_localhost: false }
+    Access { password: Some(Password::new("pw")), always_allow_localhost: false }
 }
 
 /// A request with this in it.
@@ -72,7 +72,7 @@ async fn without_a_password_everything_is_allowed() {
 
 #[tokio::test]
 async fn a_password_that_is_no_text_lets_nobody_in() {
-    let access = Access { password: Some(Secret::unmatchable()), ..guarded() };
+    let access = Access { password: Some(Password::NoText), ..guarded() };
     let served = Served::start(access).await;
     for any in ["", r#","password":"true""#, r#","password":"""#] {
         let mut client = served.client().await;
@@ -108,7 +108,7 @@ async fn passwords_never_reach_the_log() {
         level_console: "error".to_owned(),
     };
     let log = Log::open(&config, Form::Timed, "test").unwrap();
-    let access = Access { password: Some(Secret::new("hush1")), ..guarded() };
+    let access = Access { password: Some(Password::new("hush1")), ..guarded() };
     let served = Served::start_with(access, &log, LONG, 10).await;
     let mut client = served.client().await;
     client.check(&request(r#","password":"hush2""#), INVALID).await;
@@ -123,7 +123,7 @@ async fn passwords_never_reach_the_log() {
     // Neither do those that we send.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let secret = Some(Secret::new("hush6"));
+    let secret = Some(Password::new("hush6"));
     let peer = connect("127.0.0.1", port, secret, Fake::new(), &log).await.unwrap();
     let mut other = Client::accept(&listener).await;
     let _answer = peer.ask("register-worker", None);

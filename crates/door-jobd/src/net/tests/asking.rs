@@ -1,13 +1,13 @@
 //! Requests of our own, on connections that we opened and on others.
 
 use super::*;
-use crate::secret::Secret;
+use crate::password::Password;
 
 /// A peer that we connected to, and its bytes.
 async fn pair(password: Option<&str>) -> (Peer, Client, Arc<Fake>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (port, fake) = (listener.local_addr().unwrap().port(), Fake::new());
-    let password = password.map(Secret::new);
+    let password = password.map(Password::new);
     let peer = connect("127.0.0.1", port, password, fake.clone(), &Log::quiet()).await.unwrap();
     (peer, Client::accept(&listener).await, fake)
 }
