@@ -1,7 +1,12 @@
 //! The two dialects of Disbatch's documents. Both are read everywhere; the one that is in force for
 //! a database is written.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use mongodb::bson::{Bson, Document};
+
+/// That of a database which shows none.
+pub const UNTOLD: Dialect = Dialect::Seed;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
@@ -80,6 +85,29 @@ impl Dialect {
         } else {
             None
         }
+    }
+}
+
+/// The dialect in force for a database, which may become known only later.
+#[derive(Debug)]
+pub(crate) struct Spoken {
+    /// By the configuration, for good.
+    pub(crate) is_set: bool,
+    is_seed: AtomicBool,
+}
+
+impl Spoken {
+    pub(crate) fn new(set: Option<Dialect>) -> Self {
+        let dialect = set.unwrap_or(UNTOLD);
+        Self { is_set: set.is_some(), is_seed: AtomicBool::new(dialect == Dialect::Seed) }
+    }
+
+    pub(crate) fn get(&self) -> Dialect {
+        if self.is_seed.load(Ordering::Relaxed) { Dialect::Seed } else { Dialect::Released }
+    }
+
+    pub(crate) fn learn(&self, dialect: Dialect) {
+        self.is_seed.store(dialect == Dialect::Seed, Ordering::Relaxed);
     }
 }
 

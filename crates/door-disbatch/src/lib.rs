@@ -16,3 +16,5 @@ pub mod gridfs;
 pub mod relaxed;
 pub mod status;
 pub mod task;
+#[cfg(test)]
+mod tests;

@@ -27,7 +27,6 @@ const LEAVE_TIME_MAX: Duration = Duration::from_secs(2);
 
 pub struct Balancer {
     database: Database,
-    dialect: Option<Dialect>,
     settings: BalanceSettings,
     /// The days and hours of the document are those of this host, as in the original.
     zone: TimeZone,
@@ -65,14 +64,9 @@ struct Balanced {
 }
 
 impl Balancer {
-    pub fn new(
-        database: Database,
-        dialect: Option<Dialect>,
-        settings: BalanceSettings,
-        zone: TimeZone,
-    ) -> Self {
+    pub fn new(database: Database, settings: BalanceSettings, zone: TimeZone) -> Self {
         let me = format!("{:032x}", fastrand::u128(..));
-        Self { database, dialect, settings, zone, me }
+        Self { database, settings, zone, me }
     }
 
     /// Takes a turn every half minute until `stop` is cancelled.
@@ -210,13 +204,14 @@ impl Balancer {
         if self.settings.pretend {
             return Ok(());
         }
-        let (dialect, _) = self.database.dialect(self.dialect).await?;
-        self.database.balance_limit(queue.id, to, dialect).await
+        self.database.learn_dialect().await?;
+        self.database.balance_limit(queue.id, to).await
     }
 
     /// The queues of the document, and a name for which there is none.
     async fn queues(&self, plan: &Plan) -> Result<(Vec<Vec<Balanced>>, Option<String>), DbError> {
-        let (dialect, _) = self.database.dialect(self.dialect).await?;
+        self.database.learn_dialect().await?;
+        let dialect = self.database.dialect();
         let all = self.database.queues().await?;
         let mut missing = None;
         let mut groups = Vec::new();

@@ -7,7 +7,6 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf, doc};
 
 use super::{Database, DbError};
-use crate::dialect::Dialect;
 use crate::doc::{at, whole};
 use crate::status::{ACTIVE, QUEUED};
 
@@ -116,13 +115,8 @@ impl Database {
 
     /// Sets the limit of a queue. The changelog is for what people change: as the original's
     /// balancer, ours does not fill it every half minute, and its user may not.
-    pub async fn balance_limit(
-        &self,
-        queue: ObjectId,
-        limit: i64,
-        dialect: Dialect,
-    ) -> Result<(), DbError> {
-        let set = doc! { "$set": { dialect.limit(): limit } };
+    pub async fn balance_limit(&self, queue: ObjectId, limit: i64) -> Result<(), DbError> {
+        let set = doc! { "$set": { self.dialect().limit(): limit } };
         let queues = self.queues_collection();
         self.ask(queues.update_one(doc! { "_id": queue }, set)).await.map(drop)
     }

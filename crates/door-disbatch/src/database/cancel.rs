@@ -73,15 +73,11 @@ impl Database {
     /// It is put back as it was seen: a request that is delayed on its way must not run it once
     /// more. One whose node has not closed it yet still runs, whatever its plugin wrote; but a
     /// start that has no entry any more closes nothing.
-    pub async fn task_retry(
-        &self,
-        id: ObjectId,
-        dialect: Dialect,
-        now: DateTime,
-    ) -> Result<Retried, DbError> {
+    pub async fn task_retry(&self, id: ObjectId, now: DateTime) -> Result<Retried, DbError> {
         let Some(seen) = self.task(id).await? else {
             return Ok(Retried::Missing);
         };
+        let dialect = self.dialect();
         let status = seen.get("status").cloned().unwrap_or(Bson::Null);
         let number = whole(&status).filter(|_| status.as_str().is_none());
         let has_ended = |number: i64| {

@@ -7,7 +7,6 @@ use mongodb::bson::{Bson, DateTime, Document, doc};
 
 use super::finish::{Ending, Finished};
 use super::{Database, DbError, Me, Run, of_ours};
-use crate::dialect::Dialect;
 use crate::status::{CLAIMED, RUNNING, SUCCEEDED};
 
 /// A task in our hands.
@@ -75,20 +74,18 @@ impl Database {
         &self,
         claim: &Claim,
         ending: &Ending,
-        dialect: Dialect,
         now: DateTime,
     ) -> Result<Finished, DbError> {
         let Claim::Node { me, run } = claim else {
-            return self.runner_finish(claim, ending, dialect, now).await;
+            return self.runner_finish(claim, ending, now).await;
         };
-        self.finish(run, me, ending, dialect, now).await
+        self.finish(run, me, ending, now).await
     }
 
     async fn runner_finish(
         &self,
         claim: &Claim,
         ending: &Ending,
-        dialect: Dialect,
         now: DateTime,
     ) -> Result<Finished, DbError> {
         let mut set = doc! {
@@ -104,10 +101,10 @@ impl Database {
             // The answer to an earlier try may have been lost on its way.
             let done = self.one(tasks.find_one(claim.filter_at(ending.status))).await?;
             let Some(done) = done else { return Ok(Finished::NotMine) };
-            self.counter_ended(&done, ending.status, dialect).await;
+            self.counter_ended(&done, ending.status).await;
             return Ok(Finished::Ended);
         };
-        self.counter_ended(&task, ending.status, dialect).await;
+        self.counter_ended(&task, ending.status).await;
         Ok(Finished::Ended)
     }
 
@@ -124,7 +121,6 @@ impl Database {
         &self,
         claim: &Claim,
         exit: (i32, &str),
-        dialect: Dialect,
         now: DateTime,
     ) -> Result<bool, DbError> {
         let (number, text) = exit;
@@ -133,7 +129,7 @@ impl Database {
             Claim::Node { me, run } => {
                 let tasks = self.tasks_collection();
                 self.ask(tasks.update_one(claim.filter(), doc! { "$set": set })).await?;
-                Ok(self.finish_handed_over(run, me, dialect, now).await?.is_some())
+                Ok(self.finish_handed_over(run, me, now).await?.is_some())
             }
             Claim::Runner { .. } => {
                 set.insert("mtime", now);
@@ -144,7 +140,7 @@ impl Database {
                 let Some(task) = self.one(change.projection(doc! { "queue": 1 })).await? else {
                     return Ok(false);
                 };
-                self.counter_ended(&task, SUCCEEDED, dialect).await;
+                self.counter_ended(&task, SUCCEEDED).await;
                 Ok(true)
             }
         }

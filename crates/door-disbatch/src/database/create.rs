@@ -51,12 +51,12 @@ impl Database {
         &self,
         queue: ObjectId,
         tasks: &[NewTask],
-        dialect: Dialect,
         now: DateTime,
     ) -> Result<Vec<ObjectId>, Unmade> {
         if tasks.is_empty() {
             return Ok(Vec::new());
         }
+        let dialect = self.dialect();
         // First, so that no node takes one of them before it knows that the order matters.
         if tasks.iter().any(|task| task.priority.is_some()) {
             let mark = doc! { "$set": { "windlass.priorities": true } };

@@ -39,14 +39,13 @@ impl Database {
         run: &Run,
         me: &Me,
         ending: &Ending,
-        dialect: Dialect,
         now: DateTime,
     ) -> Result<Finished, DbError> {
         if ending.status >= FAILED {
             let mut filter = run.filter(me, doc! { "$in": ACTIVE.to_vec() });
             filter.insert("windlass.retries", doc! { "$gt": 0 });
             filter.insert("windlass.cancel", doc! { "$ne": true });
-            let update = update(ending, run, me, Some(dialect), now);
+            let update = update(ending, run, me, Some(self.dialect()), now);
             if self.ask(self.tasks_collection().update_one(filter, update)).await?.matched_count
                 == 1
             {
@@ -61,10 +60,10 @@ impl Database {
             .return_document(ReturnDocument::After);
         match self.one(change).await? {
             Some(task) => {
-                self.counter_ended(&task, ending.status, dialect).await;
+                self.counter_ended(&task, ending.status).await;
                 Ok(Finished::Ended)
             }
-            None => self.finished_before(run, me, ending, dialect).await,
+            None => self.finished_before(run, me, ending).await,
         }
     }
 
@@ -74,13 +73,12 @@ impl Database {
         run: &Run,
         me: &Me,
         ending: &Ending,
-        dialect: Dialect,
     ) -> Result<Finished, DbError> {
         match self.ended_run(run, me).await? {
             None => Ok(Finished::NotMine),
             Some(task) if task.get("status").and_then(whole) == Some(ending.status.into()) => {
                 // The try that ended it could not come to this.
-                self.counter_ended(&task, ending.status, dialect).await;
+                self.counter_ended(&task, ending.status).await;
                 Ok(Finished::Ended)
             }
             Some(_) => Ok(Finished::Again),
@@ -93,7 +91,6 @@ impl Database {
         &self,
         run: &Run,
         me: &Me,
-        dialect: Dialect,
         now: DateTime,
     ) -> Result<Option<Document>, DbError> {
         let filter = run.filter(me, doc! { "$gte": SUCCEEDED });
@@ -108,13 +105,13 @@ impl Database {
         let change =
             tasks.find_one_and_update(filter, update).return_document(ReturnDocument::After);
         if let Some(task) = self.one(change).await? {
-            self.counter_ended(&task, SUCCEEDED, dialect).await;
+            self.counter_ended(&task, SUCCEEDED).await;
             return Ok(Some(task));
         }
         let ended = self.ended_run(run, me).await?;
         if let Some(task) = &ended {
             // The try that ended it could not come to this.
-            self.counter_ended(task, SUCCEEDED, dialect).await;
+            self.counter_ended(task, SUCCEEDED).await;
         }
         Ok(ended)
     }
@@ -127,9 +124,9 @@ impl Database {
         self.one(self.tasks_collection().find_one(filter)).await
     }
 
-    pub(super) async fn counter_ended(&self, task: &Document, status: i32, dialect: Dialect) {
+    pub(super) async fn counter_ended(&self, task: &Document, status: i32) {
         if let (Dialect::Seed, true, Some(Bson::ObjectId(queue))) =
-            (dialect, status >= SUCCEEDED, at(task, "queue"))
+            (self.dialect(), status >= SUCCEEDED, at(task, "queue"))
         {
             self.counter_add(*queue, 0, -1).await;
         }

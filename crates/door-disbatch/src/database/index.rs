@@ -70,8 +70,8 @@ fn wanted(dialect: Dialect) -> Vec<Index> {
 impl Database {
     /// Makes the indexes that are missing. One with the same keys counts whatever its name is, but
     /// where values must be held apart it has to do that.
-    pub async fn ensure_indexes(&self, dialect: Dialect) -> Result<(), DbError> {
-        for index in wanted(dialect) {
+    pub async fn ensure_indexes(&self) -> Result<(), DbError> {
+        for index in wanted(self.dialect()) {
             self.ensure_index(&index).await.map_err(|error| told(&index, error))?;
         }
         Ok(())

@@ -50,8 +50,8 @@ use mongodb::action::{Aggregate, Find};
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, RawDocument, RawDocumentBuf, Utf8Lossy, doc};
 
-use crate::config::Connection;
-use crate::dialect::Dialect;
+use crate::config::Config;
+use crate::dialect::{Dialect, Spoken, UNTOLD};
 use crate::doc::at;
 
 /// How long any one question may take before it counts as unanswered.
@@ -73,18 +73,22 @@ pub struct Me {
 pub struct Database {
     database: mongodb::Database,
     hosts: Vec<(String, u16)>,
+    /// Of all clones.
+    dialect: Arc<Spoken>,
     /// That there are too many queues is said once.
     too_many_queues: Arc<Once>,
 }
 
 impl Database {
     /// Makes ready to ask; does not wait for the server.
-    pub async fn connect(connection: &Connection, user: User) -> Result<Self, DbError> {
+    pub async fn connect(config: &Config, user: User) -> Result<Self, DbError> {
+        let connection = &config.connection;
         let options = connect::options(connection, user).await?;
         let hosts = connect::hosts(&options);
         let client = mongodb::Client::with_options(options)?;
         let database = client.database(&connection.database);
-        Ok(Self { database, hosts, too_many_queues: Arc::new(Once::new()) })
+        let dialect = Arc::new(Spoken::new(config.dialect));
+        Ok(Self { database, hosts, dialect, too_many_queues: Arc::new(Once::new()) })
     }
 
     /// The driver's own handle, for what only one caller needs; each question by [`Self::ask`].
@@ -131,23 +135,46 @@ impl Database {
             .map_err(|_| DbError::Refused("the server does not say what time it is".to_owned()))
     }
 
-    /// The dialect in force: the one that is set, or else the one that the documents show. The
-    /// second value says that there was nothing to tell it from, so that it may still change.
-    pub async fn dialect(&self, set: Option<Dialect>) -> Result<(Dialect, bool), DbError> {
-        if let Some(set) = set {
-            return Ok((set, false));
+    /// The dialect in force, in which everything is written: the one that is set, or else the one
+    /// that was learnt last.
+    pub fn dialect(&self) -> Dialect {
+        self.dialect.get()
+    }
+
+    /// Learns the dialect from the documents, unless one is set. False when there is nothing to
+    /// tell it from, so that it may still change.
+    pub async fn learn_dialect(&self) -> Result<bool, DbError> {
+        if self.dialect.is_set {
+            return Ok(true);
         }
+        let shown = self.shown_dialect().await?;
+        self.dialect.learn(shown.unwrap_or(UNTOLD));
+        Ok(shown.is_some())
+    }
+
+    /// The same database for another user: what one connection learns, the other speaks.
+    #[must_use]
+    pub fn with_dialect_of(self, other: &Database) -> Database {
+        Database { dialect: Arc::clone(&other.dialect), ..self }
+    }
+
+    /// The same database in this dialect, whatever its documents show.
+    #[cfg(test)]
+    pub(crate) fn speaking(&self, dialect: Dialect) -> Database {
+        Database { dialect: Arc::new(Spoken::new(Some(dialect))), ..self.clone() }
+    }
+
+    async fn shown_dialect(&self) -> Result<Option<Dialect>, DbError> {
         let has = |field: &str| doc! { field: { "$exists": true } };
-        let (seed, released) = (Dialect::Seed, Dialect::Released);
         let queue = doc! { "$or": [has("constructor"), has("count_todo")] };
         if self.some_queue(queue).await? || self.some_task(has("parameters")).await? {
-            return Ok((seed, false));
+            return Ok(Some(Dialect::Seed));
         }
         let queue = doc! { "$or": [has("plugin"), has("threads")] };
         if self.some_queue(queue).await? || self.some_task(has("params")).await? {
-            return Ok((released, false));
+            return Ok(Some(Dialect::Released));
         }
-        Ok((seed, true))
+        Ok(None)
     }
 
     async fn some_queue(&self, filter: Document) -> Result<bool, DbError> {

@@ -77,11 +77,7 @@ impl Database {
         self.one(self.queues_collection().find_one(filter).sort(doc! { "_id": 1 })).await
     }
 
-    pub async fn queue_insert(
-        &self,
-        queue: &NewQueue,
-        dialect: Dialect,
-    ) -> Result<ObjectId, DbError> {
+    pub async fn queue_insert(&self, queue: &NewQueue) -> Result<ObjectId, DbError> {
         let count = self.ask(self.queues_collection().estimated_document_count()).await?;
         if count >= QUEUES_MAX as u64 {
             let why = format!("it has {QUEUES_MAX} queues, and more are not looked at");
@@ -89,7 +85,7 @@ impl Database {
         }
         // The seed has no index that holds the names apart.
         self.queue_name_free(&queue.name, None).await?;
-        let id = ObjectId::new();
+        let (id, dialect) = (ObjectId::new(), self.dialect());
         let mut document = doc! {
             "_id": id,
             "name": &queue.name,
@@ -166,9 +162,8 @@ impl Database {
         &self,
         name_or_id: &str,
         change: &QueueChange,
-        dialect: Dialect,
     ) -> Result<UpdateResult, DbError> {
-        let mut set = Document::new();
+        let (mut set, dialect) = (Document::new(), self.dialect());
         if let Some(name) = &change.name {
             set.insert("name", name);
         }

@@ -5,7 +5,6 @@ use mongodb::bson::{Bson, DateTime, Document, doc};
 use mongodb::options::ReturnDocument;
 
 use super::{Database, DbError, Me};
-use crate::dialect::Dialect;
 use crate::doc::{Queue, Sort, at, whole};
 use crate::status::{ACTIVE, CLAIMED, QUEUED, RUNNING};
 
@@ -90,15 +89,9 @@ impl Database {
 
     /// Gives a task back of which no program was started: it may stand as claimed, or as running
     /// when the answer to its start was lost. False: it is not ours any more.
-    pub async fn unclaim(
-        &self,
-        run: &Run,
-        me: &Me,
-        dialect: Dialect,
-        now: DateTime,
-    ) -> Result<bool, DbError> {
+    pub async fn unclaim(&self, run: &Run, me: &Me, now: DateTime) -> Result<bool, DbError> {
         let update = doc! {
-            "$set": { "node": dialect.unclaimed(), "status": QUEUED, "mtime": now },
+            "$set": { "node": self.dialect().unclaimed(), "status": QUEUED, "mtime": now },
             "$unset": { "windlass.boot": "" },
         };
         let filter = run.filter(me, doc! { "$in": ACTIVE.to_vec() });

@@ -73,15 +73,14 @@ async fn retry(
     params: Params,
 ) -> Result<Answer, Failure> {
     let id = id(&name)?;
-    let (dialect, now) = (dci.dialect().await?, dci.now().await?);
-    let database = dci.database();
+    let (database, now) = (dci.writable().await?, dci.now().await?);
     let task = database.task(id).await?.ok_or_else(|| missing(&name))?;
     // Nobody would ever run it.
     let queue = task.get_object_id("queue").map(|queue| queue.to_hex()).unwrap_or_default();
     if database.queue(&queue).await?.is_none() {
         return Err(Failure::conflict("the queue of the task is not there any more"));
     }
-    match database.task_retry(id, dialect, now).await? {
+    match database.task_retry(id, now).await? {
         Retried::Queued(before) => {
             let old = ["stdout", "stderr"].into_iter();
             let old: Vec<ObjectId> =

@@ -30,12 +30,12 @@ pub(super) async fn balance(dci: &Dci, stop: CancellationToken) {
     }
     let database = match config.connection.password(User::Balance) {
         None => Ok(dci.database().clone()),
-        Some(_) => Database::connect(&config.connection, User::Balance).await,
+        Some(_) => Database::connect(config, User::Balance).await,
     };
     match database {
         Ok(database) => {
             let zone = TimeZone::system();
-            Balancer::new(database, config.dialect, config.balance, zone).run(stop).await;
+            Balancer::new(database, config.balance, zone).run(stop).await;
         }
         Err(error) => tracing::error!("queues are not balanced: {error}"),
     }

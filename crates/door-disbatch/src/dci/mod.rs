@@ -59,7 +59,7 @@ const KNOWN_TIME_MAX: Duration = Duration::from_secs(10);
 pub async fn run(config: Config, stop: CancellationToken) -> Result<(), String> {
     let listen = config.listen;
     server::may_listen(listen, config.tls.is_some())?;
-    let database = Database::connect(&config.connection, User::Web).await;
+    let database = Database::connect(&config, User::Web).await;
     let database = database.map_err(|error| error.to_string())?;
     let listener = TcpListener::bind(listen).await.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -135,7 +135,7 @@ struct Inner {
 #[derive(Default)]
 struct Known {
     time_at: Option<Instant>,
-    dialect: Option<(Dialect, Instant)>,
+    dialect_at: Option<Instant>,
 }
 
 impl Dci {
@@ -166,17 +166,20 @@ impl Dci {
         Ok(self.0.clock.now())
     }
 
-    /// The dialect in force. While the database is empty it is looked at each time: whoever comes
-    /// first decides.
+    /// The dialect in force.
     pub(crate) async fn dialect(&self) -> Result<Dialect, DbError> {
-        if let Some((dialect, at)) = self.known().dialect
-            && at.elapsed() <= KNOWN_TIME_MAX
-        {
-            return Ok(dialect);
+        Ok(self.writable().await?.dialect())
+    }
+
+    /// The database, ready to write in the dialect in force. While the database is empty it is
+    /// looked at each time: the first program that writes decides.
+    pub(crate) async fn writable(&self) -> Result<&Database, DbError> {
+        let learnt_at = self.known().dialect_at;
+        if learnt_at.is_none_or(|at| at.elapsed() > KNOWN_TIME_MAX) {
+            let is_shown = self.database().learn_dialect().await?;
+            self.known().dialect_at = is_shown.then(Instant::now);
         }
-        let (dialect, may_change) = self.database().dialect(self.config().dialect).await?;
-        self.known().dialect = (!may_change).then(|| (dialect, Instant::now()));
-        Ok(dialect)
+        Ok(self.database())
     }
 
     fn guard(&self) -> &Guard {

@@ -61,7 +61,7 @@ async fn create(State(dci): State<Dci>, params: Params) -> Result<Answer, Failur
     };
     let (limit, sort) = (change.limit.flatten(), change.sort.flatten());
     let queue = NewQueue { name, plugin, limit, sort };
-    match dci.database().queue_insert(&queue, dialect).await {
+    match dci.database().queue_insert(&queue).await {
         Ok(id) => Ok(params.answer(inserted_one(id))),
         Err(error) => {
             let what = format!("Could not create queue {}", queue.name);
@@ -81,7 +81,7 @@ async fn change(
     let dialect = dci.dialect().await?;
     let asked = Asked::new(params.fields()?, dialect);
     let change = asked.change("unknown param", "unknown plugin", &dci.config().plugins)?;
-    let set = dci.database().queue_update(&name, &change, dialect).await;
+    let set = dci.database().queue_update(&name, &change).await;
     let set =
         set.map_err(|error| Failure::database(&format!("Could not update queue {name}"), &error))?;
     let result = updated(set.matched_count, set.modified_count);

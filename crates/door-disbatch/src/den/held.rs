@@ -8,7 +8,6 @@ use mongodb::bson::Bson;
 use super::refusal::Refusals;
 use super::runs::{self, Runs};
 use crate::database::{Clock, Database, DbError, Me};
-use crate::dialect::Dialect;
 use crate::doc::Hold;
 use crate::status::{CLAIMED, ORPHANED};
 use crate::task::Why;
@@ -35,7 +34,6 @@ impl Held {
         clock: &Clock,
         me: &Me,
         runs: &Runs,
-        dialect: Dialect,
     ) -> Result<Compared, DbError> {
         let mut standing = HashSet::new();
         let mut refusals = Refusals::default();
@@ -49,11 +47,11 @@ impl Held {
             }
             let gone = if held.status == CLAIMED {
                 tracing::info!(task = %run.id, "claimed without our knowing; given back");
-                runs::give_back(database, clock, run, me, dialect).await.map(|()| true)
+                runs::give_back(database, clock, run, me).await.map(|()| true)
             } else if self.strange.contains(token) {
                 let ending = runs::ending(ORPHANED, "the node could not write how the task ended");
                 tracing::error!(task = %run.id, "stands as running and is not here; orphaned");
-                database.finish(run, me, &ending, dialect, clock.now()).await.map(|_| true)
+                database.finish(run, me, &ending, clock.now()).await.map(|_| true)
             } else {
                 // It may have ended just now.
                 Ok(false)

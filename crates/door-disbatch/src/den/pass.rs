@@ -35,7 +35,6 @@ pub(super) struct Pass<'a> {
     pub(super) term: &'a Term,
     pub(super) parts: &'a Arc<Parts>,
     pub(super) runs: &'a Runs,
-    pub(super) dialect: Dialect,
     /// The node's own.
     pub(super) limit: Limit,
     pub(super) stopping: &'a CancellationToken,
@@ -120,7 +119,7 @@ impl Pass<'_> {
 
     /// The limit of a released queue holds over all nodes; holds share it out.
     fn queue_has_room(&self, queue: &Queue, increase: &Increase) -> bool {
-        let left = match self.dialect {
+        let left = match self.database.dialect() {
             Dialect::Seed => self.left.by_queue.get(&queue.id).copied().unwrap_or(0),
             Dialect::Released => 0,
         };
@@ -134,7 +133,7 @@ impl Pass<'_> {
             return Ok(false);
         }
         let (token, me) = (token(), &self.term.me);
-        let shared = self.dialect == Dialect::Released;
+        let shared = self.database.dialect() == Dialect::Released;
         if shared {
             let foreign = self.database.foreign_running(queue.id).await?;
             if !self.database.hold_take(queue, foreign, &token, me).await? {
@@ -158,12 +157,12 @@ impl Pass<'_> {
             return Ok(false);
         };
         if shared && !self.database.hold_fits(queue.id, &token).await? {
-            self.database.unclaim(&run, me, self.dialect, self.clock.now()).await?;
+            self.database.unclaim(&run, me, self.clock.now()).await?;
             self.not_taken(shared, queue, &token).await?;
             return Ok(false);
         }
         let (me, queue, plugin) = (me.clone(), queue.clone(), plugin.clone());
-        let claimed = Claimed { me, run, task, queue, plugin, dialect: self.dialect };
+        let claimed = Claimed { me, run, task, queue, plugin };
         self.runs.start(Arc::clone(self.parts), claimed);
         Ok(true)
     }

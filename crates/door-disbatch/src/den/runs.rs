@@ -38,7 +38,6 @@ pub(super) struct Claimed {
     pub(super) task: Document,
     pub(super) queue: Queue,
     pub(super) plugin: Plugin,
-    pub(super) dialect: Dialect,
 }
 
 impl Runs {
@@ -101,19 +100,19 @@ impl Runs {
 
     /// Runs a task to its end. Must be called within a runtime.
     pub(super) fn start(&self, parts: Arc<Parts>, claimed: Claimed) {
-        let Claimed { me, run, task, queue, plugin, dialect } = claimed;
+        let Claimed { me, run, task, queue, plugin } = claimed;
         let (handle, ender) = task::ender();
         let (id, token) = (queue.id, run.token.clone());
         self.lock().insert(token.clone(), Entry { queue: id, handle });
         self.answered(&token);
         let place = Place { runs: self.clone(), token };
         tokio::spawn(async move {
-            let work = Work { me: me.clone(), task, queue, plugin, dialect };
+            let work = Work { me: me.clone(), task, queue, plugin };
             let ran = task::run(&parts, work, ender.clone()).await;
             let mut gone = ran != Ran::Unwritten;
             if ran == Ran::NotStarted {
                 let (database, clock) = (&parts.database, &parts.clock);
-                let back = || give_back(database, clock, &run, &me, dialect);
+                let back = || give_back(database, clock, &run, &me);
                 let back = task::until_back(&ender, back).await;
                 gone = matches!(back, Ok(Ok(())));
                 if let Ok(back) = back {
@@ -121,7 +120,7 @@ impl Runs {
                 }
             }
             // The limit counts a task as long as the database shows it as ours.
-            if dialect == Dialect::Released && gone {
+            if parts.database.dialect() == Dialect::Released && gone {
                 tokio::select! {
                     dropped = parts.database.hold_drop(id, &run.token) => {
                         report(dropped, &run, "taken from its queue's limit");
@@ -168,16 +167,15 @@ pub(super) async fn give_back(
     clock: &Clock,
     run: &Run,
     me: &Me,
-    dialect: Dialect,
 ) -> Result<(), DbError> {
     let task = database.task(run.id).await?;
     let cancelled = task
         .is_some_and(|task| crate::doc::at(&task, "windlass.cancel") == Some(&Bson::Boolean(true)));
     if cancelled {
         let ending = ending(CANCELLED, "the task was cancelled before it was started");
-        database.finish(run, me, &ending, dialect, clock.now()).await?;
+        database.finish(run, me, &ending, clock.now()).await?;
     } else {
-        database.unclaim(run, me, dialect, clock.now()).await?;
+        database.unclaim(run, me, clock.now()).await?;
     }
     Ok(())
 }

@@ -10,7 +10,6 @@ use super::Tools;
 use super::pass::RUNS_MAX;
 use crate::config::{self, Config, Plugin, PluginKind};
 use crate::database::{Clock, Database, DbError, User};
-use crate::dialect::Dialect;
 use crate::task::Temp;
 
 /// How long a database that is away is waited for at the start.
@@ -22,7 +21,6 @@ pub(super) struct Ready {
     /// The same database, by the user who may write what tasks put out.
     pub(super) for_tasks: Database,
     pub(super) clock: Clock,
-    pub(super) dialect: Dialect,
     /// There was nothing to tell the dialect from.
     pub(super) dialect_open: bool,
     pub(super) temp: Arc<Temp>,
@@ -53,17 +51,17 @@ pub(super) async fn start(config: &Config, tools: &Tools) -> Result<Ready, Strin
         return Err("there is no fence, so that nothing may be run".into());
     }
     let connect = async |user| {
-        let connected = Database::connect(&config.connection, user).await;
+        let connected = Database::connect(config, user).await;
         connected.map_err(|error| error.to_string())
     };
     let database = connect(User::Den).await?;
     let for_tasks = match config.connection.password(User::TaskRunner) {
-        Some(_) => connect(User::TaskRunner).await?,
+        Some(_) => connect(User::TaskRunner).await?.with_dialect_of(&database),
         None => database.clone(),
     };
     let clock = Clock::system();
-    let (dialect, dialect_open) = prepared(config, &database, &clock).await?;
-    Ok(Ready { database, for_tasks, clock, dialect, dialect_open, temp: Arc::new(temp) })
+    let dialect_open = !prepared(&database, &clock).await?;
+    Ok(Ready { database, for_tasks, clock, dialect_open, temp: Arc::new(temp) })
 }
 
 /// The files that plugins are given; only plugins that are told of the database need them.
@@ -100,16 +98,13 @@ fn warn_of_name(config: &Config) {
     }
 }
 
-async fn prepared(
-    config: &Config,
-    database: &Database,
-    clock: &Clock,
-) -> Result<(Dialect, bool), String> {
+/// Whether the database shows its dialect.
+async fn prepared(database: &Database, clock: &Clock) -> Result<bool, String> {
     let give_up = Instant::now() + WAIT_MAX;
     let mut told = false;
     loop {
-        match prepare(config, database, clock).await {
-            Ok(dialect) => return Ok(dialect),
+        match prepare(database, clock).await {
+            Ok(is_shown) => return Ok(is_shown),
             Err(DbError::Away(error)) if Instant::now() < give_up => {
                 if !std::mem::replace(&mut told, true) {
                     tracing::warn!("the database is waited for: {error}");
@@ -121,13 +116,9 @@ async fn prepared(
     }
 }
 
-async fn prepare(
-    config: &Config,
-    database: &Database,
-    clock: &Clock,
-) -> Result<(Dialect, bool), DbError> {
+async fn prepare(database: &Database, clock: &Clock) -> Result<bool, DbError> {
     clock.learn(database.server_time().await?);
-    let (dialect, open) = database.dialect(config.dialect).await?;
-    database.ensure_indexes(dialect).await?;
-    Ok((dialect, open))
+    let is_shown = database.learn_dialect().await?;
+    database.ensure_indexes().await?;
+    Ok(is_shown)
 }

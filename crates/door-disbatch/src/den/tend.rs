@@ -20,15 +20,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Between two steps of the search for files that nothing points to.
 const CLEAN_PAUSE: Duration = Duration::from_secs(60);
 
-/// What the last pass has seen.
-#[derive(Debug, Clone)]
-pub(super) struct View {
-    pub(super) dialect: Dialect,
-    pub(super) queues: Vec<Queue>,
-}
-
-/// Tends for ever; dropping it ends it.
-pub(super) async fn tend(database: Database, clock: Clock, view: watch::Receiver<View>) {
+/// Tends for ever; dropping it ends it. `view` has the queues that the last pass has seen.
+pub(super) async fn tend(database: Database, clock: Clock, view: watch::Receiver<Vec<Queue>>) {
     tokio::join!(wake(&database, &clock), look_after(&database, &clock, &view));
 }
 
@@ -41,15 +34,15 @@ async fn wake(database: &Database, clock: &Clock) {
     }
 }
 
-async fn look_after(database: &Database, clock: &Clock, view: &watch::Receiver<View>) {
+async fn look_after(database: &Database, clock: &Clock, view: &watch::Receiver<Vec<Queue>>) {
     let (mut count, mut odd, mut cleaner) =
         (Count::default(), OddTasks::default(), Cleaner::default());
     let mut said = Said::default();
     let mut cleaned_at = Instant::now();
     loop {
         sleep(PAUSE).await;
-        let View { dialect, queues } = view.borrow().clone();
-        if dialect == Dialect::Seed {
+        let queues = view.borrow().clone();
+        if database.dialect() == Dialect::Seed {
             let counted = count.step(database, &queues).await;
             tell(&mut said, "counters", counted);
         }

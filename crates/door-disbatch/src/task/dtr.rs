@@ -18,7 +18,6 @@ use super::temp::Temp;
 use super::write::{GaveUp, until_back};
 use crate::config::{self, Config, Plugin, User};
 use crate::database::{Claim, Clock, Database, DbError};
-use crate::dialect::Dialect;
 use crate::doc::Queue;
 use crate::status;
 
@@ -33,10 +32,10 @@ pub async fn runner(
     stop: Stop,
 ) -> Result<(), String> {
     let text = |error: DbError| error.to_string();
-    let database = Database::connect(&config.connection, User::TaskRunner).await.map_err(text)?;
+    let database = Database::connect(config, User::TaskRunner).await.map_err(text)?;
     let clock = Clock::system();
     clock.learn(database.server_time().await.map_err(text)?);
-    let (dialect, _) = database.dialect(config.dialect).await.map_err(text)?;
+    database.learn_dialect().await.map_err(text)?;
     let claim = Claim::Runner { node: config.node.clone(), id: order.task };
     let task = database.task(order.task).await.map_err(text)?;
     let wanted = if order.handoff { status::RUNNING } else { status::CLAIMED };
@@ -45,7 +44,7 @@ pub async fn runner(
         .ok_or_else(|| not_claimed(order, config))?;
     let ender = end_of(stop);
     let unanswered = |GaveUp| format!("task {} was not started: the database is away", order.task);
-    let look = || plugin_of(config, order, &database, &task, dialect);
+    let look = || plugin_of(config, order, &database, &task);
     let plugin = until_back(&ender, look).await.map_err(unanswered)?.map_err(text)?;
     if let Ok(Plugin { name, program, .. }) = &plugin
         && !program.is_absolute()
@@ -79,7 +78,7 @@ pub async fn runner(
         quiet: order.quiet,
         plugin_config: plugin_config(config),
     };
-    let running = run_started(&parts, &claim, &task, plugin, dialect, ender);
+    let running = run_started(&parts, &claim, &task, plugin, ender);
     match running.await {
         Ran::Ended(_) | Ran::Again => Ok(()),
         Ran::NotStarted | Ran::Lost => {
@@ -117,13 +116,12 @@ async fn plugin_of(
     order: &Order,
     database: &Database,
     task: &Document,
-    dialect: Dialect,
 ) -> Result<Result<Plugin, String>, DbError> {
     let id = order.task;
     let name = match (&order.plugin, task.get("queue")) {
         (Some(name), _) => Ok(name.clone()),
         (None, Some(Bson::ObjectId(queue))) => match database.queue(&queue.to_hex()).await? {
-            Some(found) => Queue::read(&found, dialect)
+            Some(found) => Queue::read(&found, database.dialect())
                 .map(|queue| queue.plugin)
                 .map_err(|odd| format!("no plugin for task {id} in queue {queue}: {odd}")),
             None => Err(format!("queue {queue} not found for task {id}")),

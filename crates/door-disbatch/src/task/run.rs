@@ -24,7 +24,6 @@ use super::temp::{Place, RESPONSE_BYTES_MAX, Temp};
 use super::write::{self, GaveUp, until_back, until_done};
 use crate::config::{Gfs, Plugin, PluginKind};
 use crate::database::{Claim, Clock, Database, DbError, Me, Run};
-use crate::dialect::Dialect;
 use crate::doc::{Queue, Task, Times, json_shown};
 use crate::status;
 
@@ -54,7 +53,6 @@ pub struct Work {
     pub task: Document,
     pub queue: Queue,
     pub plugin: Plugin,
-    pub dialect: Dialect,
 }
 
 /// What became of a task.
@@ -74,7 +72,7 @@ pub enum Ran {
 
 /// Runs a claimed task to its end. Waits for a database that is away, until it is told to give up.
 pub async fn run(parts: &Parts, work: Work, ender: Ender) -> Ran {
-    let Work { me, task, queue, plugin, dialect } = work;
+    let Work { me, task, queue, plugin } = work;
     let Some(run) = Run::of(&task) else {
         tracing::error!(queue = queue.name, "a claimed task has not the fields that we gave it");
         return Ran::Lost;
@@ -84,7 +82,7 @@ pub async fn run(parts: &Parts, work: Work, ender: Ender) -> Ran {
         return ran;
     }
     tracing::info!(task = %claim.id(), queue = queue.name, plugin = plugin.name, "task started");
-    run_started(parts, &claim, &task, Ok(plugin), dialect, ender).await
+    run_started(parts, &claim, &task, Ok(plugin), ender).await
 }
 
 async fn start(parts: &Parts, claim: &Claim, ender: &Ender) -> Result<(), Ran> {
@@ -116,11 +114,10 @@ pub(super) async fn run_started(
     claim: &Claim,
     task: &Document,
     plugin: Result<Plugin, String>,
-    dialect: Dialect,
     ender: Ender,
 ) -> Ran {
     let place = parts.temp.place();
-    let one = One { parts, claim, task, dialect, ender, place: place.clone() };
+    let one = One { parts, claim, task, ender, place: place.clone() };
     let ran = one.run(plugin).await;
     // It has nothing to tell, whether it ended or not.
     let _ = spawn_blocking(move || place.remove()).await;
@@ -138,7 +135,6 @@ pub(super) struct One<'a> {
     pub(super) parts: &'a Parts,
     pub(super) claim: &'a Claim,
     pub(super) task: &'a Document,
-    pub(super) dialect: Dialect,
     pub(super) ender: Ender,
     /// Its files.
     place: Place,
@@ -402,7 +398,7 @@ impl One<'_> {
         let kept = until_done(&self.ender, || {
             let now = self.parts.clock.now();
             let exit = (number, text.as_str());
-            self.parts.database.claim_finish_handed_over(self.claim, exit, self.dialect, now)
+            self.parts.database.claim_finish_handed_over(self.claim, exit, now)
         });
         Ok(if kept.await? { Ran::Ended(status) } else { Ran::Lost })
     }

@@ -74,7 +74,7 @@ impl One<'_> {
     pub(super) async fn end(&self, verdict: Verdict, exit: Option<&Exit>) -> Result<Ran, GaveUp> {
         let Verdict { status, stdout, stderr } = verdict;
         let given = (stdout.is_some(), stderr.is_some());
-        let form = Form::of(self.dialect);
+        let form = Form::of(self.parts.database.dialect());
         let (stdout, stderr) = (stdout.unwrap_or_default(), stderr.unwrap_or_default());
         let stored = until_back(&self.ender, || {
             let output = Output {
@@ -146,7 +146,7 @@ impl One<'_> {
     async fn try_finish(&self, ending: &Ending) -> Result<Result<Ran, DbError>, GaveUp> {
         let finish = || {
             let (parts, now) = (self.parts, self.parts.clock.now());
-            parts.database.claim_finish(self.claim, ending, self.dialect, now)
+            parts.database.claim_finish(self.claim, ending, now)
         };
         let id = self.claim.id();
         let finished = until_back(&self.ender, finish).await?;

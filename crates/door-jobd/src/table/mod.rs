@@ -12,6 +12,8 @@ mod postgres;
 mod session;
 mod sql;
 mod sqlite;
+#[cfg(test)]
+mod tests;
 mod url;
 
 use std::sync::Arc;

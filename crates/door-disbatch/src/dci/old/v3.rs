@@ -188,7 +188,7 @@ async fn set_attribute(dci: &Dci, params: &Params) -> Result<Value, Failure> {
     let (matched, modified) = if change == QueueChange::default() {
         (u64::from(dci.database().queue(&queue).await?.is_some()), 0)
     } else {
-        let set = dci.database().queue_update(&queue, &change, dialect).await?;
+        let set = dci.database().queue_update(&queue, &change).await?;
         (set.matched_count, set.modified_count)
     };
     let mut result = updated(matched, modified);
@@ -215,10 +215,9 @@ async fn start(State(dci): State<Dci>, params: Params) -> Result<Response, Refus
     if !plugins(&dci).await?.iter().any(|known| known == plugin) {
         return Err(Refused::bad("unknown type"));
     }
-    let dialect = dci.dialect().await?;
     let queue =
         NewQueue { name: name.to_owned(), plugin: plugin.to_owned(), limit: None, sort: None };
-    match dci.database().queue_insert(&queue, dialect).await {
+    match dci.writable().await?.queue_insert(&queue).await {
         Ok(id) => {
             let mut result = inserted_one(id);
             let id = result["id"].take();

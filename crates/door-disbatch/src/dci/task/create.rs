@@ -10,12 +10,11 @@ use serde_json::{Value, json};
 use super::ask::{self, Ask, Source};
 use super::list::READ_BATCH;
 use super::{extra, filter, plain};
-use crate::database::{DbError, NewTask, Unmade};
+use crate::database::{Database, DbError, NewTask, Unmade};
 use crate::dci::Dci;
 use crate::dci::answer::{Answer, inserted_many};
 use crate::dci::error::Failure;
 use crate::dci::param::Params;
-use crate::dialect::Dialect;
 
 /// Tasks that are written at once.
 const BATCH_TASKS_MAX: usize = 500;
@@ -123,13 +122,13 @@ pub(crate) async fn make(
     like: NewTask,
 ) -> Result<Made, Broken> {
     let refused = |error: DbError| Broken { made: Made::default(), failure: error.into() };
-    let dialect = dci.dialect().await.map_err(refused)?;
+    let database = dci.writable().await.map_err(refused)?;
     let (batch, made) = (Batch::default(), Made::default());
     let ids_max = match ask {
         Ask::List(_) => IDS_SHOWN_MAX,
         Ask::Collection(_) => IDS_OF_COLLECTION_SHOWN_MAX,
     };
-    let mut maker = Maker { dci, queue, dialect, like, ids_max, batch, made };
+    let mut maker = Maker { dci, database, queue, like, ids_max, batch, made };
     let worked = match ask {
         Ask::List(list) => maker.list(list).await,
         Ask::Collection(source) => maker.collection(source).await,
@@ -142,8 +141,8 @@ pub(crate) async fn make(
 
 struct Maker<'a> {
     dci: &'a Dci,
+    database: &'a Database,
     queue: ObjectId,
-    dialect: Dialect,
     like: NewTask,
     ids_max: usize,
     batch: Batch,
@@ -203,8 +202,8 @@ impl Maker<'_> {
     async fn write(&mut self) -> Result<(), Failure> {
         let batch = std::mem::take(&mut self.batch);
         let now = self.dci.now().await?;
-        let database = self.dci.database();
-        let made = database.tasks_create(self.queue, &batch.tasks, self.dialect, now).await;
+        let database = self.database;
+        let made = database.tasks_create(self.queue, &batch.tasks, now).await;
         let (ids, failed) = match made {
             Ok(ids) => (ids, None),
             Err(Unmade { made, error }) => (made, Some(error)),

@@ -34,12 +34,11 @@ use super::runs::Runs;
 use super::said::Said;
 use super::settings::Settings;
 use super::start::Ready;
-use super::tend::{View, tend};
+use super::tend::tend;
 use super::turn::Turns;
 use super::{Tools, here, hook};
 use crate::config::{Config, Plugin, plugin_file};
 use crate::database::{Clock, Database, DbError, Me};
-use crate::dialect::Dialect;
 use crate::doc::{self, Limit, Queue};
 use crate::task::{Parts, Temp};
 
@@ -56,7 +55,6 @@ pub(super) struct Node {
     clock: Clock,
     temp: Arc<Temp>,
     parts: Arc<Parts>,
-    dialect: Dialect,
     dialect_open: bool,
     watch: Watch,
     runs: Runs,
@@ -71,8 +69,8 @@ pub(super) struct Node {
     increase: Increase,
     stopping: CancellationToken,
     runs_max: u64,
-    /// For those who tend.
-    view: watch::Sender<View>,
+    /// The queues that the last pass has seen, for `tend`.
+    view: watch::Sender<Vec<Queue>>,
 }
 
 /// Why a time under one boot is over.
@@ -83,7 +81,7 @@ enum Over {
 
 impl Node {
     pub(super) fn new(config: Config, tools: Tools, ready: Ready) -> Node {
-        let Ready { database, for_tasks, clock, dialect, dialect_open, temp } = ready;
+        let Ready { database, for_tasks, clock, dialect_open, temp } = ready;
         let Tools { launcher, fence, version, runs_max } = tools;
         let entrance = Entrance {
             database: database.clone(),
@@ -106,7 +104,6 @@ impl Node {
             clock,
             temp,
             parts,
-            dialect,
             dialect_open,
             runs: Runs::default(),
             turns: Turns::default(),
@@ -118,7 +115,7 @@ impl Node {
             left: Left::default(),
             stopping: CancellationToken::new(),
             runs_max,
-            view: watch::Sender::new(View { dialect, queues: Vec::new() }),
+            view: watch::Sender::new(Vec::new()),
         }
     }
 
@@ -134,7 +131,7 @@ impl Node {
                 () = stop.asked.cancelled() => break,
             };
             drop(quiet);
-            let (node, dialect) = (&me.node, self.dialect.name());
+            let (node, dialect) = (&me.node, self.database.dialect().name());
             tracing::info!(node, dialect, boot = me.boot, "the node has entered the network");
             if let Over::Stopped = self.serve(&term, stop).await? {
                 break;
@@ -262,10 +259,10 @@ impl Node {
         let database = self.database.clone();
         let leave = async {
             let (clock, runs) = (&self.clock, &self.runs);
-            let (me, dialect) = (&term.me, self.dialect);
+            let me = &term.me;
             // Nothing runs any more: what stands as running could not be written.
-            self.held.compare(&database, clock, me, runs, dialect).await?;
-            let compared = self.held.compare(&database, clock, me, runs, dialect).await?;
+            self.held.compare(&database, clock, me, runs).await?;
+            let compared = self.held.compare(&database, clock, me, runs).await?;
             let holds = holds(&database.queues().await?);
             drop_stray_holds(&database, &holds, me, runs, &compared.standing).await?;
             compared.refused?;

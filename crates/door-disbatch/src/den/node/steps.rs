@@ -10,7 +10,6 @@ use crate::den::orphan::Seen;
 use crate::den::pass::{self, Left, More, Pass};
 use crate::den::report::report;
 use crate::den::start::write_files;
-use crate::den::tend::View;
 use crate::dialect::Dialect;
 use crate::doc::{self, Limit, Queue};
 
@@ -59,12 +58,12 @@ impl Node {
     async fn steps(&mut self, term: &Term, fresh: bool) -> Result<(), DbError> {
         let seen = self.watch.look(&self.database, &self.clock).await?;
         self.learn(term, &seen).await?;
-        let queues = pass::readable(&seen.queues, self.dialect, &mut self.said);
+        let queues = pass::readable(&seen.queues, self.database.dialect(), &mut self.said);
         self.update_entry(term, &queues).await?;
         let (database, clock, runs) = (self.database.clone(), self.clock.clone(), &self.runs);
         runs.forget_older(self.settings.config.orphan_after + OPERATION_TIME_MAX);
-        let compared = self.held.compare(&database, &clock, &term.me, runs, self.dialect).await;
-        if let (Ok(compared), Dialect::Released) = (&compared, self.dialect) {
+        let compared = self.held.compare(&database, &clock, &term.me, runs).await;
+        if let (Ok(compared), Dialect::Released) = (&compared, self.database.dialect()) {
             let (me, standing) = (&term.me, &compared.standing);
             let dropped = drop_stray_holds(&database, &seen.holds, me, runs, standing).await;
             self.tolerate("holds", dropped)?;
@@ -85,14 +84,14 @@ impl Node {
             Increase::new(self.settings.config.node_increase, self.settings.config.queue_increase);
         let config = &self.settings.config;
         self.served = pass::served(&queues, &mut self.programs, config, &mut self.said);
-        self.view.send_replace(View { dialect: self.dialect, queues });
+        self.view.send_replace(queues);
         self.claim(term).await
     }
 
     /// Whether the settings are known: before that nothing may be claimed, because they may
     /// forbid it.
     async fn reload(&mut self) -> Result<bool, DbError> {
-        if self.dialect == Dialect::Released {
+        if self.database.dialect() == Dialect::Released {
             return Ok(true);
         }
         let (database, before) = (self.database.clone(), self.settings.config.clone());
@@ -122,12 +121,12 @@ impl Node {
         let far = seen.entries.iter().any(elsewhere);
         term.learn_way(seen.hosts.clone(), seen.vouched, far);
         if self.dialect_open {
-            let told = self.database.dialect(self.settings.config.dialect).await?;
-            let before = std::mem::replace(&mut self.dialect, told.0);
-            self.dialect_open = told.1;
-            if before != self.dialect {
-                tracing::info!(dialect = self.dialect.name(), "the database shows its dialect");
-                let indexed = self.database.ensure_indexes(self.dialect).await;
+            let before = self.database.dialect();
+            self.dialect_open = !self.database.learn_dialect().await?;
+            let dialect = self.database.dialect();
+            if before != dialect {
+                tracing::info!(dialect = dialect.name(), "the database shows its dialect");
+                let indexed = self.database.ensure_indexes().await;
                 self.tolerate("indexes", indexed)?;
             }
         }
@@ -136,7 +135,7 @@ impl Node {
 
     /// Shows that the node lives, and learns its limit.
     async fn update_entry(&mut self, term: &Term, queues: &[Queue]) -> Result<(), DbError> {
-        let reports = match self.dialect {
+        let reports = match self.database.dialect() {
             Dialect::Released => None,
             Dialect::Seed => {
                 let ids: Vec<_> = queues.iter().map(|queue| queue.id).collect();
@@ -174,7 +173,6 @@ impl Node {
             term,
             parts: &self.parts,
             runs: &self.runs,
-            dialect: self.dialect,
             limit: self.limit,
             stopping: &self.stopping,
             runs_max: self.runs_max,

@@ -1,0 +1,351 @@
+//! Stands between the driver and the server, understands just enough of the wire protocol to know
+//! a command by its name and collection, and lets happen to it what a test wants.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::database::Database;
+use mongodb::bson::{Document, doc};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, copy_bidirectional};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+use windlass_test_kit::wait::{in_time, pause};
+
+/// A number of the server's for an error that is nobody's fault but the command's.
+const BAD_VALUE: i32 = 2;
+
+/// How slow a command is that takes its time.
+const SLOW_PAUSES: usize = 4;
+
+/// What becomes of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is only counted.
+    Pass,
+    /// The server has done it, then the connection breaks.
+    LoseAnswer,
+    /// It never arrives, and the connection breaks.
+    Lose,
+    /// It never arrives, and nothing breaks.
+    Silence,
+    /// It waits here until it is released, and nothing breaks.
+    Hold,
+    /// It takes its time, as on a server with much to do.
+    Slow,
+    /// The connection breaks at once; the server gets it when it is released.
+    Late,
+    /// The server is said to refuse it.
+    Refuse,
+    /// The same, for a reason with a number of its own.
+    RefuseWith(i32),
+}
+
+/// A command on its way to the server.
+pub(crate) struct Command {
+    body: Document,
+    bytes: Vec<u8>,
+}
+
+impl Command {
+    /// By its name in the protocol, such as `findAndModify`.
+    pub(crate) fn is(&self, name: &str) -> bool {
+        self.body.keys().next().is_some_and(|first| first == name)
+    }
+
+    pub(crate) fn is_on(&self, name: &str, collection: &str) -> bool {
+        self.is(name) && self.body.get_str(name).is_ok_and(|it| it == collection)
+    }
+
+    /// Whether such a key, text or id is anywhere in it.
+    pub(crate) fn mentions(&self, what: impl AsRef<[u8]>) -> bool {
+        let what = what.as_ref();
+        self.bytes.windows(what.len()).any(|part| part == what)
+    }
+}
+
+type Which = Box<dyn Fn(&Command) -> bool + Send + Sync>;
+
+struct Rule {
+    which: Which,
+    fate: Fate,
+    /// How many more commands it is for.
+    left: AtomicUsize,
+    met: watch::Sender<usize>,
+    delivered: watch::Sender<usize>,
+    released: watch::Sender<bool>,
+}
+
+/// A rule in the hands of a test. It holds as long as the proxy, unless it is released.
+pub(crate) struct Handle(Arc<Rule>);
+
+impl Handle {
+    /// How many commands it was for until now.
+    pub(crate) fn count(&self) -> usize {
+        *self.0.met.borrow()
+    }
+
+    /// Waits until it was for so many more commands.
+    pub(crate) async fn more(&self, count: usize) {
+        let goal = self.count() + count;
+        reach(&self.0.met, goal, "a command").await;
+    }
+
+    /// Waits until it was for some command.
+    pub(crate) async fn met(&self) {
+        reach(&self.0.met, 1, "a command").await;
+    }
+
+    /// Lets go what waits, and is for nothing more.
+    pub(crate) fn release(&self) {
+        self.0.left.store(0, Ordering::SeqCst);
+        self.0.released.send_replace(true);
+    }
+
+    /// Waits until the server has done what was released.
+    pub(crate) async fn delivered(&self) {
+        reach(&self.0.delivered, self.count(), "a late command").await;
+    }
+}
+
+async fn reach(counter: &watch::Sender<usize>, goal: usize, what: &str) {
+    let mut counter = counter.subscribe();
+    let _ = in_time(what, counter.wait_for(|count| *count >= goal)).await;
+}
+
+/// A host and a port.
+pub(crate) type Address = (String, u16);
+
+/// Where the server that the tests share is.
+pub(crate) async fn server_address() -> Address {
+    crate::tests::base::fresh().await.hosts().swap_remove(0)
+}
+
+#[derive(Clone)]
+pub(crate) struct Proxy {
+    pub port: u16,
+    rules: Arc<Mutex<Vec<Arc<Rule>>>>,
+    answered: Arc<AtomicUsize>,
+}
+
+impl Proxy {
+    /// One in front of that server.
+    pub(crate) async fn start(server: Address) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let proxy = Self { port, rules: Arc::default(), answered: Arc::default() };
+        let serving = proxy.clone();
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let (proxy, server) = (serving.clone(), server.clone());
+                tokio::spawn(async move {
+                    let server = TcpStream::connect(server).await.unwrap();
+                    proxy.pass(client, server).await;
+                });
+            }
+        });
+        proxy
+    }
+
+    /// For the next such command.
+    pub(crate) fn next(
+        &self,
+        fate: Fate,
+        which: impl Fn(&Command) -> bool + Send + Sync + 'static,
+    ) -> Handle {
+        self.rule(fate, 1, Box::new(which))
+    }
+
+    /// For every such command.
+    pub(crate) fn each(
+        &self,
+        fate: Fate,
+        which: impl Fn(&Command) -> bool + Send + Sync + 'static,
+    ) -> Handle {
+        self.rule(fate, usize::MAX, Box::new(which))
+    }
+
+    fn rule(&self, fate: Fate, left: usize, which: Which) -> Handle {
+        let (left, met) = (AtomicUsize::new(left), watch::Sender::new(0));
+        let (delivered, released) = (watch::Sender::new(0), watch::Sender::new(false));
+        let rule = Arc::new(Rule { which, fate, left, met, delivered, released });
+        self.rules.lock().unwrap().push(rule.clone());
+        Handle(rule)
+    }
+
+    /// The bytes of all answers until now.
+    pub(crate) fn answered_bytes(&self) -> usize {
+        self.answered.load(Ordering::SeqCst)
+    }
+
+    /// For the configuration.
+    pub(crate) fn url(&self) -> String {
+        // The driver must not ask again by itself.
+        format!("mongodb://127.0.0.1:{}/?directConnection=true&retryWrites=false", self.port)
+    }
+
+    /// A database of the server, reached over this.
+    pub(crate) async fn database(&self, name: &str) -> Database {
+        crate::tests::base::connect(&self.url(), name).await
+    }
+
+    async fn pass(&self, client: TcpStream, server: TcpStream) {
+        let (mut from_client, to_client) = client.into_split();
+        let (from_server, mut to_server) = server.into_split();
+        let back = Arc::new(Back::new(to_client, self.answered.clone()));
+        tokio::spawn(back.clone().run(from_server));
+        while let Some(bytes) = message(&mut from_client).await {
+            let command = Command { body: body(&bytes).unwrap_or_default(), bytes };
+            let rule = self.rule_of(&command);
+            match rule.as_deref().map_or(Fate::Pass, |rule| rule.fate) {
+                Fate::Pass => {}
+                Fate::LoseAnswer => back.lose.store(true, Ordering::SeqCst),
+                Fate::Lose => break,
+                Fate::Silence => std::future::pending().await,
+                Fate::Hold => released(rule.as_deref()).await,
+                Fate::Slow => {
+                    for _ in 0..SLOW_PAUSES {
+                        pause().await;
+                    }
+                }
+                Fate::Late => {
+                    back.close().await;
+                    released(rule.as_deref()).await;
+                }
+                Fate::Refuse => {
+                    back.refuse(&command.bytes, BAD_VALUE).await;
+                    continue;
+                }
+                Fate::RefuseWith(code) => {
+                    back.refuse(&command.bytes, code).await;
+                    continue;
+                }
+            }
+            let before = *back.answers.borrow();
+            if to_server.write_all(&command.bytes).await.is_err() {
+                break;
+            }
+            if let Some(rule) = rule.filter(|rule| rule.fate == Fate::Late) {
+                reach(&back.answers, before + 1, "the server").await;
+                rule.delivered.send_modify(|count| *count += 1);
+                return;
+            }
+        }
+        back.close().await;
+    }
+
+    fn rule_of(&self, command: &Command) -> Option<Arc<Rule>> {
+        let rules = self.rules.lock().unwrap();
+        let rule = rules.iter().rev().find(|rule| {
+            let one_less = |left: usize| left.checked_sub(1);
+            (rule.which)(command)
+                && rule.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok()
+        })?;
+        rule.met.send_modify(|count| *count += 1);
+        Some(rule.clone())
+    }
+}
+
+async fn released(rule: Option<&Rule>) {
+    if let Some(rule) = rule {
+        // The rule lives as long as this.
+        let _ = rule.released.subscribe().wait_for(|released| *released).await;
+    }
+}
+
+/// The way back of one connection.
+struct Back {
+    to_client: tokio::sync::Mutex<Option<OwnedWriteHalf>>,
+    lose: AtomicBool,
+    answers: watch::Sender<usize>,
+    bytes: Arc<AtomicUsize>,
+}
+
+impl Back {
+    fn new(to_client: OwnedWriteHalf, bytes: Arc<AtomicUsize>) -> Self {
+        let to_client = tokio::sync::Mutex::new(Some(to_client));
+        Self { to_client, lose: AtomicBool::new(false), answers: watch::Sender::new(0), bytes }
+    }
+
+    async fn run(self: Arc<Self>, mut from_server: OwnedReadHalf) {
+        while let Some(answer) = message(&mut from_server).await {
+            self.bytes.fetch_add(answer.len(), Ordering::SeqCst);
+            if self.lose.load(Ordering::SeqCst) {
+                self.close().await;
+            }
+            self.write(&answer).await;
+            self.answers.send_modify(|count| *count += 1);
+        }
+        self.close().await;
+    }
+
+    async fn write(&self, answer: &[u8]) {
+        if let Some(to_client) = &mut *self.to_client.lock().await {
+            // A client that is gone needs no answer.
+            let _ = to_client.write_all(answer).await;
+        }
+    }
+
+    async fn close(&self) {
+        self.to_client.lock().await.take();
+    }
+
+    async fn refuse(&self, command: &[u8], code: i32) {
+        let error = doc! { "ok": 0.0, "code": code, "errmsg": "refused by the test" };
+        let error = error.to_vec().unwrap();
+        let length = u32::try_from(21 + error.len()).unwrap();
+        let mut answer = Vec::new();
+        for number in [length, 0] {
+            answer.extend(number.to_le_bytes());
+        }
+        // The number of the request, and the kind of message: both as they came.
+        answer.extend(&command[4..8]);
+        answer.extend(&command[12..16]);
+        // No flags, and one section of the first kind.
+        answer.extend([0; 5]);
+        answer.extend(error);
+        self.write(&answer).await;
+    }
+}
+
+/// One message of the wire protocol: its length comes first.
+async fn message(from: &mut (impl AsyncRead + Unpin)) -> Option<Vec<u8>> {
+    let length = from.read_u32_le().await.ok()?;
+    let mut message = vec![0; usize::try_from(length).unwrap()];
+    message[..4].copy_from_slice(&length.to_le_bytes());
+    from.read_exact(&mut message[4..]).await.ok()?;
+    Some(message)
+}
+
+/// Behind a header of 16 bytes, flags of 4 and the kind of section.
+fn body(message: &[u8]) -> Option<Document> {
+    let body = message.get(21..)?;
+    let length = u32::from_le_bytes(body.get(..4)?.try_into().ok()?);
+    let body = body.get(..usize::try_from(length).ok()?)?;
+    Document::from_reader(body).ok()
+}
+
+/// Speaks TLS with clients and passes on to the server what they say.
+pub(crate) async fn start_tls(acceptor: TlsAcceptor, server: Address) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let (acceptor, server) = (acceptor.clone(), server.clone());
+            tokio::spawn(async move {
+                let Ok(client) = acceptor.accept(client).await else { return };
+                join(client, TcpStream::connect(server).await.unwrap()).await;
+            });
+        }
+    });
+    port
+}
+
+async fn join(
+    mut one: impl AsyncRead + AsyncWrite + Unpin,
+    mut other: impl AsyncRead + AsyncWrite + Unpin,
+) {
+    // It ends when one of them does.
+    let _ = copy_bidirectional(&mut one, &mut other).await;
+}
