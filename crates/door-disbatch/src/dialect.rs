@@ -3,13 +3,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mongodb::bson::{Bson, Document};
+use mongodb::bson::Bson;
 
 /// That of a database which shows none.
-pub const UNTOLD: Dialect = Dialect::Seed;
+pub(crate) const UNTOLD: Dialect = Dialect::Seed;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dialect {
+pub(crate) enum Dialect {
     /// The draft of 2016: `constructor`, `maxthreads` for each node, `parameters`, counters.
     Seed,
     /// Releases 4.0 to 4.4: `plugin`, `threads` over all nodes, `params`.
@@ -17,7 +17,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    pub fn from_name(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         match name {
             "seed" => Some(Self::Seed),
             "released" => Some(Self::Released),
@@ -25,7 +25,7 @@ impl Dialect {
         }
     }
 
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Seed => "seed",
             Self::Released => "released",
@@ -33,7 +33,7 @@ impl Dialect {
     }
 
     /// The field of a queue that names its plugin.
-    pub fn plugin(self) -> &'static str {
+    pub(crate) fn plugin(self) -> &'static str {
         match self {
             Self::Seed => "constructor",
             Self::Released => "plugin",
@@ -41,7 +41,7 @@ impl Dialect {
     }
 
     /// The field of a queue that limits how many of its tasks run at once.
-    pub fn limit(self) -> &'static str {
+    pub(crate) fn limit(self) -> &'static str {
         match self {
             Self::Seed => "maxthreads",
             Self::Released => "threads",
@@ -49,7 +49,7 @@ impl Dialect {
     }
 
     /// The field of a task that holds its arguments.
-    pub fn params(self) -> &'static str {
+    pub(crate) fn params(self) -> &'static str {
         match self {
             Self::Seed => "parameters",
             Self::Released => "params",
@@ -57,33 +57,10 @@ impl Dialect {
     }
 
     /// The `node` of a task that nobody has.
-    pub fn unclaimed(self) -> Bson {
+    pub(crate) fn unclaimed(self) -> Bson {
         match self {
             Self::Seed => Bson::Int32(-1),
             Self::Released => Bson::Null,
-        }
-    }
-
-    /// Tells from what a queue looks like; `None` when it could be either.
-    pub fn of_queue(queue: &Document) -> Option<Self> {
-        let has = |field| queue.contains_key(field);
-        if has("constructor") || has("count_todo") {
-            Some(Self::Seed)
-        } else if has("plugin") || has("threads") {
-            Some(Self::Released)
-        } else {
-            None
-        }
-    }
-
-    /// Tells from what a task looks like; `None` when it could be either.
-    pub fn of_task(task: &Document) -> Option<Self> {
-        if task.contains_key("parameters") {
-            Some(Self::Seed)
-        } else if task.contains_key("params") {
-            Some(Self::Released)
-        } else {
-            None
         }
     }
 }
@@ -114,25 +91,6 @@ impl Spoken {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mongodb::bson::doc;
-
-    #[test]
-    fn a_queue_tells_its_dialect() {
-        let seed = doc! { "name": "a", "constructor": "X" };
-        assert_eq!(Dialect::of_queue(&seed), Some(Dialect::Seed));
-        let counted = doc! { "name": "a", "plugin": "X", "count_todo": 0 };
-        assert_eq!(Dialect::of_queue(&counted), Some(Dialect::Seed));
-        let released = doc! { "name": "a", "plugin": "X", "threads": 1 };
-        assert_eq!(Dialect::of_queue(&released), Some(Dialect::Released));
-        assert_eq!(Dialect::of_queue(&doc! { "name": "a" }), None);
-    }
-
-    #[test]
-    fn a_task_tells_its_dialect() {
-        assert_eq!(Dialect::of_task(&doc! { "parameters": {} }), Some(Dialect::Seed));
-        assert_eq!(Dialect::of_task(&doc! { "params": {} }), Some(Dialect::Released));
-        assert_eq!(Dialect::of_task(&doc! {}), None);
-    }
 
     #[test]
     fn names_come_back() {
@@ -140,5 +98,15 @@ mod tests {
             assert_eq!(Dialect::from_name(dialect.name()), Some(dialect));
         }
         assert_eq!(Dialect::from_name("3.9"), None);
+    }
+
+    #[test]
+    fn what_is_not_set_is_the_seeds_until_it_is_learnt() {
+        let spoken = Spoken::new(None);
+        assert_eq!((spoken.is_set, spoken.get()), (false, Dialect::Seed));
+        spoken.learn(Dialect::Released);
+        assert_eq!(spoken.get(), Dialect::Released);
+        let set = Spoken::new(Some(Dialect::Released));
+        assert_eq!((set.is_set, set.get()), (true, Dialect::Released));
     }
 }

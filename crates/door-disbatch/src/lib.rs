@@ -3,18 +3,34 @@
 //! Disbatch, in both of its dialects, so that it can work beside the original or in its place.
 //!
 //! What we add stands below the field `windlass` of a document; no other field means anything new.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `config`, `relaxed` | the configuration file |
+//! | `den` | the execution node |
+//! | `task` | running one task, for the node and as a program of its own |
+//! | `dci`, `balance` | the command interface and its balancer |
+//! | `client` | the command line client of a command interface |
+//! | `database`, `gridfs` | every change that is made to the collections |
+//! | `doc`, `dialect`, `status` | documents, in both dialects |
 
-pub mod balance;
-pub mod client;
-pub mod config;
-pub mod database;
-pub mod dci;
-pub mod den;
-pub mod dialect;
-pub mod doc;
-pub mod gridfs;
-pub mod relaxed;
-pub mod status;
-pub mod task;
+mod balance;
+mod client;
+mod config;
+mod database;
+mod dci;
+mod den;
+mod dialect;
+mod doc;
+mod gridfs;
+mod relaxed;
+mod status;
+mod task;
 #[cfg(test)]
 mod tests;
+
+pub use client::{Failure, Outside, client};
+pub use config::{Config, DEFAULT_PATH};
+pub use dci::run as dci;
+pub use den::{Tools, run as den};
+pub use task::{Order, runner as task_runner};

@@ -7,14 +7,14 @@ use serde_json::Value;
 /// Why a text is not relaxed JSON, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {why}")]
-pub struct Mistake {
-    pub line: usize,
+pub(crate) struct Mistake {
+    pub(crate) line: usize,
     /// In bytes, from 1.
-    pub column: usize,
-    pub why: String,
+    pub(crate) column: usize,
+    pub(crate) why: String,
 }
 
-pub fn parse(text: &str) -> Result<Value, Mistake> {
+pub(crate) fn parse(text: &str) -> Result<Value, Mistake> {
     serde_json::from_str(&strict(text)).map_err(|error| {
         let said = error.to_string();
         // The place is told by our own fields.

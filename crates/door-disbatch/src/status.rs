@@ -1,24 +1,24 @@
 //! What the status of a task means.
 
 /// It was being worked on, and nobody knows how it ended.
-pub const ORPHANED: i32 = -6;
-pub const CANCELLED: i32 = -5;
+pub(crate) const ORPHANED: i32 = -6;
+pub(crate) const CANCELLED: i32 = -5;
 /// It waits for a time or for other tasks.
-pub const BLOCKED: i32 = -4;
-pub const QUEUED: i32 = -2;
+pub(crate) const BLOCKED: i32 = -4;
+pub(crate) const QUEUED: i32 = -2;
 /// A node has taken it and not yet started it.
-pub const CLAIMED: i32 = -1;
-pub const RUNNING: i32 = 0;
-pub const SUCCEEDED: i32 = 1;
+pub(crate) const CLAIMED: i32 = -1;
+pub(crate) const RUNNING: i32 = 0;
+pub(crate) const SUCCEEDED: i32 = 1;
 /// Every number above it is a failure too, a plugin's own.
-pub const FAILED: i32 = 2;
+pub(crate) const FAILED: i32 = 2;
 
 /// The statuses that count against limits.
-pub const ACTIVE: [i32; 2] = [CLAIMED, RUNNING];
+pub(crate) const ACTIVE: [i32; 2] = [CLAIMED, RUNNING];
 
 /// The class in which a task is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
+pub(crate) enum Class {
     Queued,
     Running,
     Completed,
@@ -27,7 +27,7 @@ pub enum Class {
 }
 
 impl Class {
-    pub fn of(status: i64) -> Self {
+    pub(crate) fn of(status: i64) -> Self {
         match status {
             -6 => Self::Orphaned,
             ..=-2 => Self::Queued,

@@ -7,7 +7,7 @@ use crate::wire::{Json, Object};
 const FORBIDDEN: &str = "__proto__";
 
 /// Reads the keys before the first section as values, and sections as objects.
-pub fn parse(text: &str) -> Object {
+pub(crate) fn parse(text: &str) -> Object {
     let mut file = File { root: Object::new(), section: Place::Root };
     for line in text.split(['\r', '\n']) {
         let start = trim(line).chars().next();

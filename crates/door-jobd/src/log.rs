@@ -17,7 +17,7 @@ const FILES_MAX: usize = 5;
 const TEXT_BYTES_MAX: usize = 16 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub(crate) enum Level {
     Trace,
     Debug,
     Info,
@@ -26,7 +26,7 @@ pub enum Level {
 }
 
 impl Level {
-    pub fn parse(text: &str) -> Result<Level, String> {
+    pub(crate) fn parse(text: &str) -> Result<Level, String> {
         match text {
             "trace" => Ok(Level::Trace),
             "debug" => Ok(Level::Debug),
@@ -61,7 +61,7 @@ impl Level {
 
 /// What the console shows of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub(crate) enum Form {
     /// `[2026-11-15T17:48:56.065] [INFO] server - text`, as daemons do.
     Timed,
     /// `INFO [jobctl] text`, as commands do.
@@ -70,10 +70,10 @@ pub enum Form {
 
 /// As the configuration has it; levels are checked when the log is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogConfig {
-    pub file: Option<PathBuf>,
-    pub level_file: String,
-    pub level_console: String,
+pub(crate) struct LogConfig {
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) level_file: String,
+    pub(crate) level_console: String,
 }
 
 /// A cheap handle with the name of whoever writes.
@@ -90,7 +90,7 @@ struct Sinks {
 
 impl Log {
     /// Fails with the words of section "levels" and "files" of the configuration.
-    pub fn open(config: &LogConfig, form: Form, name: &str) -> Result<Log, String> {
+    pub(crate) fn open(config: &LogConfig, form: Form, name: &str) -> Result<Log, String> {
         let console = Some((Level::parse(&config.level_console)?, form));
         let file = match &config.file {
             None => None,
@@ -103,21 +103,17 @@ impl Log {
     }
 
     /// A log that nobody reads.
-    pub fn quiet() -> Log {
+    pub(crate) fn quiet() -> Log {
         Log { sinks: Arc::new(Sinks { console: None, file: None }), name: "".into() }
     }
 
     /// The same log under another name.
     #[must_use]
-    pub fn named(&self, name: &str) -> Log {
+    pub(crate) fn named(&self, name: &str) -> Log {
         Log { sinks: self.sinks.clone(), name: name.into() }
     }
 
-    pub fn trace(&self, text: impl Display) {
-        self.write(Level::Trace, &text);
-    }
-
-    pub fn debug(&self, text: impl Display) {
+    pub(crate) fn debug(&self, text: impl Display) {
         self.write(Level::Debug, &text);
     }
 
@@ -125,7 +121,7 @@ impl Log {
         self.write(Level::Info, &text);
     }
 
-    pub fn warn(&self, text: impl Display) {
+    pub(crate) fn warn(&self, text: impl Display) {
         self.write(Level::Warn, &text);
     }
 

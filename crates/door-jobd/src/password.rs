@@ -3,25 +3,25 @@
 use windlass_program::Secret;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Password {
+pub(crate) enum Password {
     Text(Secret),
     /// It was set to something that is no text, such as `password = true`.
     NoText,
 }
 
 impl Password {
-    pub fn new(text: impl Into<String>) -> Password {
+    pub(crate) fn new(text: impl Into<String>) -> Password {
         Password::Text(Secret::new(text))
     }
 
-    pub fn reveal(&self) -> Option<&str> {
+    pub(crate) fn reveal(&self) -> Option<&str> {
         match self {
             Password::Text(secret) => Some(secret.reveal()),
             Password::NoText => None,
         }
     }
 
-    pub fn matches(&self, text: &str) -> bool {
+    pub(crate) fn matches(&self, text: &str) -> bool {
         match self {
             Password::Text(secret) => secret.matches(text),
             Password::NoText => false,

@@ -10,17 +10,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use async_trait::async_trait;
-use tokio_util::sync::CancellationToken;
 
 use windlass_core::time::SystemClock;
-use windlass_door_jobd::config::{MasterConfig, WorkerConfig};
-use windlass_door_jobd::log::{Form, Log};
-use windlass_door_jobd::master;
-use windlass_door_jobd::net::{self, Handler, Peer};
-use windlass_door_jobd::table::{self, Owner};
-use windlass_door_jobd::wire::Json;
-use windlass_door_jobd::worker::{self, Parts};
+use windlass_door_jobd as jobd;
 use windlass_program::Stop;
 use windlass_runner::CommandLauncher;
 
@@ -60,29 +52,23 @@ pub(crate) fn run(program: Program, dir: &Path) -> anyhow::Result<()> {
 }
 
 async fn serve(program: Program, file: &Path) -> anyhow::Result<()> {
-    let ended = match program {
+    let daemon = match program {
         Program::Worker => {
-            let config = WorkerConfig::read(file)?;
-            announce(config.port)?;
-            let owner = Owner { name: config.name.clone(), boot: std::process::id().into() };
-            let log = Log::open(&config.log, Form::Timed, "jobd").map_err(|said| anyhow!(said))?;
-            let parts = Parts {
-                table: table::open(&config.storage, owner),
-                launcher: Arc::new(CommandLauncher::new()?),
-                clock: Arc::new(SystemClock),
-                log,
-            };
-            worker::run(config, parts, Stop::default()).await
+            let launcher = Arc::new(CommandLauncher::new()?);
+            jobd::Daemon::worker(file, launcher, Arc::new(SystemClock))
         }
-        Program::Master => {
-            let config = MasterConfig::read(file)?;
-            announce(config.port)?;
-            let log = Log::open(&config.log, Form::Timed, "jobd-master");
-            let log = log.map_err(|said| anyhow!(said))?;
-            master::run(config, log, CancellationToken::new()).await
-        }
+        Program::Master => jobd::Daemon::master(file),
     };
+    announce(port_of(file)?)?;
+    let ended = daemon.map_err(|said| anyhow!(said))?.run(Stop::default()).await;
     ended.map_err(|said| anyhow!(said))
+}
+
+/// As `Daemon::start` has written it.
+fn port_of(file: &Path) -> anyhow::Result<u16> {
+    let config = std::fs::read_to_string(file)?;
+    let port = config.lines().find_map(|line| line.strip_prefix("port="));
+    Ok(port.context("the configuration has no port")?.parse()?)
 }
 
 fn announce(port: u16) -> anyhow::Result<()> {
@@ -92,7 +78,7 @@ fn announce(port: u16) -> anyhow::Result<()> {
 /// A daemon at work, and a connection to it; ends with this value.
 pub(crate) struct Daemon {
     pub(crate) server: Server,
-    peer: Peer,
+    client: jobd::Client,
 }
 
 impl Daemon {
@@ -109,8 +95,8 @@ impl Daemon {
         let server = Server::begin(Part::Jobd(program), dir)?;
         let began = Instant::now();
         loop {
-            match net::connect("127.0.0.1", port, None, Arc::new(Deaf), &Log::quiet()).await {
-                Ok(peer) => return Ok(Daemon { server, peer }),
+            match jobd::Client::connect("127.0.0.1", port).await {
+                Ok(client) => return Ok(Daemon { server, client }),
                 Err(error) if began.elapsed() > START_PATIENCE => {
                     bail!("a daemon of jobd does not listen: {error}")
                 }
@@ -119,16 +105,16 @@ impl Daemon {
         }
     }
 
-    pub(crate) async fn ask(&self, kind: &str, data: Option<Json>) -> anyhow::Result<Json> {
-        let answer = self.peer.ask(kind, data).within(client::ANSWER_PATIENCE).await;
-        answer.with_context(|| format!("{kind} is not answered"))
-    }
-
     /// Jobs are there: `poll` tells a worker, `poke` a master.
     pub(crate) async fn tell_of_jobs(&self, kind: &str) -> anyhow::Result<()> {
-        let targets = vec![TARGET.to_owned()];
-        self.ask(kind, Some(Json::from([("targets", targets.into())]))).await?;
-        Ok(())
+        let targets = serde_json::json!({ "targets": [TARGET] });
+        self.ask(kind, Some(&targets.to_string())).await.map(drop)
+    }
+
+    /// The answer as JSON.
+    pub(crate) async fn ask(&self, kind: &str, data: Option<&str>) -> anyhow::Result<String> {
+        let answer = self.client.ask(kind, data, client::ANSWER_PATIENCE).await;
+        answer.map_err(|said| anyhow!("{kind} is not answered: {said}"))
     }
 }
 
@@ -138,14 +124,4 @@ pub(crate) fn worker_config(launcher: &str, table: &str, master: Option<SocketAd
         format!("master_host={}\nmaster_port={}\n", master.ip(), master.port())
     });
     format!("name=bench\nlauncher={launcher}\n{table}{master}[targets]\n{TARGET}={CONCURRENCY}\n")
-}
-
-/// Nobody asks the bench anything.
-struct Deaf;
-
-#[async_trait]
-impl Handler for Deaf {
-    async fn handle(&self, _: &Peer, kind: &str, _: Json) -> Result<Json, String> {
-        Err(format!("unknown request type: '{kind}'"))
-    }
 }

@@ -13,7 +13,7 @@ mod run;
 mod schedule;
 mod step;
 
-pub use self::plan::Plan;
-pub use self::run::{Balancer, Change, Outcome};
-pub use self::schedule::{Moment, Schedule};
-pub use self::step::{Demand, share};
+pub(crate) use self::run::Balancer;
+#[cfg(test)]
+pub(crate) use self::run::{Change, Outcome};
+pub(crate) use self::schedule::Schedule;

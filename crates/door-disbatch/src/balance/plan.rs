@@ -7,7 +7,7 @@ use super::schedule::Schedule;
 use crate::doc::whole;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Names of queues.
     pub groups: Vec<Vec<String>>,
     pub schedule: Schedule,
@@ -17,7 +17,7 @@ pub struct Plan {
 
 impl Plan {
     /// The error is a sentence.
-    pub fn read(document: &Document) -> Result<Self, String> {
+    pub(crate) fn read(document: &Document) -> Result<Self, String> {
         Ok(Self {
             groups: groups(present(document, "queues")?)?,
             schedule: schedule(present(document, "max_tasks")?)?,

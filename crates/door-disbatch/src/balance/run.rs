@@ -25,7 +25,7 @@ const LEASE: Duration = Duration::from_secs(75);
 /// How long the end of a command interface waits for it.
 const LEAVE_TIME_MAX: Duration = Duration::from_secs(2);
 
-pub struct Balancer {
+pub(crate) struct Balancer {
     database: Database,
     settings: BalanceSettings,
     /// The days and hours of the document are those of this host, as in the original.
@@ -36,7 +36,7 @@ pub struct Balancer {
 
 /// What became of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// Another command interface does it.
     NotMine,
     /// It is off until this time.
@@ -49,7 +49,7 @@ pub enum Outcome {
 
 /// A limit that moves.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub(crate) struct Change {
     pub queue: String,
     /// None: it had none.
     pub from: Option<i64>,
@@ -64,13 +64,13 @@ struct Balanced {
 }
 
 impl Balancer {
-    pub fn new(database: Database, settings: BalanceSettings, zone: TimeZone) -> Self {
+    pub(crate) fn new(database: Database, settings: BalanceSettings, zone: TimeZone) -> Self {
         let me = format!("{:032x}", fastrand::u128(..));
         Self { database, settings, zone, me }
     }
 
     /// Takes a turn every half minute until `stop` is cancelled.
-    pub async fn run(&self, stop: CancellationToken) {
+    pub(crate) async fn run(&self, stop: CancellationToken) {
         let mut turns = tokio::time::interval(EVERY);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut told = None;
@@ -118,7 +118,7 @@ impl Balancer {
     }
 
     /// One turn.
-    pub async fn step(&self) -> Result<Outcome, DbError> {
+    pub(crate) async fn step(&self) -> Result<Outcome, DbError> {
         let now = self.database.server_time().await?;
         if self.database.balance().await?.is_empty() {
             self.database.balance_begin().await?;

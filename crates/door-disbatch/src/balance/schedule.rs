@@ -9,11 +9,11 @@ const MINUTES_OF_WEEK: u32 = DAYS * MINUTES_OF_DAY;
 
 /// A minute of the week.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(u32);
+pub(crate) struct Moment(u32);
 
 impl Moment {
     /// Day 0 is Sunday. Whatever is beyond the end of a week is in the next one.
-    pub fn new(day: u32, hour: u32, minute: u32) -> Self {
+    pub(crate) fn new(day: u32, hour: u32, minute: u32) -> Self {
         let minutes = u64::from(day) * u64::from(MINUTES_OF_DAY);
         let minutes = minutes + u64::from(hour) * 60 + u64::from(minute);
         Self(u32::try_from(minutes % u64::from(MINUTES_OF_WEEK)).unwrap_or(0))
@@ -21,7 +21,7 @@ impl Moment {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Schedule {
+pub(crate) struct Schedule {
     /// From which minute how many.
     entries: BTreeMap<Moment, u64>,
 }
@@ -29,7 +29,9 @@ pub struct Schedule {
 impl Schedule {
     /// Reads entries such as `* 07:00` or `5 19:00`. One for a certain day counts more than one for
     /// all days at the same minute. The error is the key that is none.
-    pub fn new<'a>(entries: impl IntoIterator<Item = (&'a str, u64)>) -> Result<Self, String> {
+    pub(crate) fn new<'a>(
+        entries: impl IntoIterator<Item = (&'a str, u64)>,
+    ) -> Result<Self, String> {
         let (mut daily, mut certain) = (BTreeMap::new(), BTreeMap::new());
         for (key, most) in entries {
             match parse(key).ok_or_else(|| key.to_owned())? {
@@ -47,13 +49,13 @@ impl Schedule {
     }
 
     /// Whether a text is the key of an entry.
-    pub fn is_key(key: &str) -> bool {
+    pub(crate) fn is_key(key: &str) -> bool {
         parse(key).is_some()
     }
 
     /// The entry in force: the last one before this moment, which may be one of the week before.
     /// None when there are no entries.
-    pub fn at(&self, moment: Moment) -> Option<u64> {
+    pub(crate) fn at(&self, moment: Moment) -> Option<u64> {
         let before = self.entries.range(..=moment).next_back();
         before.or_else(|| self.entries.last_key_value()).map(|(_, most)| *most)
     }

@@ -6,7 +6,7 @@
 
 /// What a queue has to do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Demand {
+pub(crate) struct Demand {
     /// Tasks that a node may claim.
     pub queued: u64,
     /// Claimed ones too.
@@ -21,7 +21,7 @@ impl Demand {
 }
 
 /// The limit of each queue, when `most` tasks may run in all of them together.
-pub fn share(most: u64, groups: &[Vec<Demand>]) -> Vec<Vec<u64>> {
+pub(crate) fn share(most: u64, groups: &[Vec<Demand>]) -> Vec<Vec<u64>> {
     let total = |group: &[Demand]| -> u64 {
         group.iter().fold(0, |sum, demand| sum.saturating_add(demand.total()))
     };

@@ -25,7 +25,7 @@ pub(super) struct Ask {
 
 /// Which tasks are looked for, and how they are shown.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Which {
+pub(crate) struct Which {
     /// A JSON object; without one, all.
     pub filter: Option<String>,
     pub count: bool,

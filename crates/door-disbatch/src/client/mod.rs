@@ -3,6 +3,7 @@
 //!
 //! | file | owns |
 //! |---|---|
+//! | `words` | the command line |
 //! | `ask` | the request that a command is |
 //! | `http` | the server, its login and its certificate |
 //! | `show`, `table` | what is printed of an answer |
@@ -13,30 +14,32 @@ mod show;
 mod table;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use std::path::PathBuf;
 
-pub use self::ask::Which;
+pub(crate) use self::ask::Which;
 use self::http::Server;
+use self::words::Read;
 use windlass_program::Secret;
 
 /// Which command interface, and how it is spoken to.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub(crate) struct Target {
     pub url: String,
     pub login: Option<Login>,
     pub trust: Trust,
 }
 
 #[derive(Debug, Clone)]
-pub enum Login {
+pub(crate) enum Login {
     Basic { user: String, password: Secret },
     Token(Secret),
 }
 
 /// Whose certificates are believed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Trust {
+pub(crate) enum Trust {
     System,
     /// Those that the authorities in this file have signed.
     CaFile(PathBuf),
@@ -44,7 +47,7 @@ pub enum Trust {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Command {
+pub(crate) enum Command {
     Plugins,
     Queues,
     Nodes,
@@ -89,14 +92,14 @@ pub enum Command {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Leftover {
+pub(crate) enum Leftover {
     Keep,
     Delete,
 }
 
 /// How an answer is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub(crate) enum Form {
     Json,
     /// In words and tables, for people.
     Plain,
@@ -112,10 +115,36 @@ pub enum Failure {
     Usage(String),
     #[error("{0}")]
     Failed(String),
+    /// Help or a mistake that has been printed already; with the exit code.
+    #[error("exit code {0}")]
+    Told(u8),
+}
+
+/// The value of an environment variable.
+type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// What the client sees of the process that it runs in.
+pub struct Outside<'a> {
+    /// Of the program.
+    pub version: &'static str,
+    pub variable: Variable<'a>,
+    /// Whether people read what is printed.
+    pub is_terminal: bool,
+}
+
+/// Is `disbatch`, called by this name with these words: does what was asked for, and answers with
+/// what is to be printed.
+pub async fn client(
+    called: &'static str,
+    words: &[String],
+    outside: &Outside<'_>,
+) -> Result<String, Failure> {
+    let Read { target, command, form } = words::read(called, words, outside)?;
+    run(&target, &command, form).await
 }
 
 /// Does what was asked for, and answers with what is to be printed.
-pub async fn run(target: &Target, command: &Command, form: Form) -> Result<String, Failure> {
+async fn run(target: &Target, command: &Command, form: Form) -> Result<String, Failure> {
     let server = Server::new(target)?;
     let answer = server.send(&ask::request(command)?).await?;
     show::answer(command, &answer, form)

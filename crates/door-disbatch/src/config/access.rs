@@ -14,20 +14,20 @@ const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALH
 
 /// Who may come in. Without users and tokens, everybody who reaches the address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Access {
+pub(crate) struct Access {
     /// Names, each with a password or an argon2 hash of one (`$argon2…`).
     pub users: Vec<(String, Secret)>,
     pub tokens: Vec<Secret>,
 }
 
 impl Access {
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.users.is_empty() && self.tokens.is_empty()
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tls {
+pub(crate) struct Tls {
     pub cert: PathBuf,
     pub key: PathBuf,
 }

@@ -12,7 +12,7 @@ use windlass_program::Secret;
 
 /// The users that Disbatch has in MongoDB, one for each of its programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum User {
+pub(crate) enum User {
     Den,
     Web,
     TaskRunner,
@@ -21,11 +21,11 @@ pub enum User {
 }
 
 impl User {
-    pub const ALL: [User; 5] =
+    pub(crate) const ALL: [User; 5] =
         [User::Den, User::Web, User::TaskRunner, User::Plugin, User::Balance];
 
     /// Its name in the database and in `auth`.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             User::Den => "disbatchd",
             User::Web => "disbatch_web",
@@ -37,7 +37,7 @@ impl User {
 }
 
 #[derive(Clone, PartialEq, Eq)]
-pub struct Connection {
+pub(crate) struct Connection {
     /// A `mongodb://` or `mongodb+srv://` address; it may hold a password.
     pub uri: Secret,
     pub database: String,
@@ -57,7 +57,7 @@ impl fmt::Debug for Connection {
 
 impl Connection {
     /// The address as it may be shown: without user and password.
-    pub fn shown_uri(&self) -> String {
+    pub(crate) fn shown_uri(&self) -> String {
         let mut uri = self.without_login();
         let scheme_end = uri.find("://").map_or(0, |at| at + "://".len());
         if let Some(hosts) = uri[scheme_end..].find(['/', '?']) {
@@ -72,7 +72,7 @@ impl Connection {
     }
 
     /// None when the file has no password for it: then there is no login.
-    pub fn password(&self, user: User) -> Option<&Secret> {
+    pub(crate) fn password(&self, user: User) -> Option<&Secret> {
         self.auth.0.iter().find(|(named, _)| *named == user).map(|(_, password)| password)
     }
 }
@@ -86,10 +86,10 @@ fn without_login(uri: &str) -> String {
 
 /// The passwords of the database's users.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Auth(pub(crate) Vec<(User, Secret)>);
+pub(crate) struct Auth(pub(crate) Vec<(User, Secret)>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerTls {
+pub(crate) struct ServerTls {
     pub ca_file: Option<PathBuf>,
     /// False: any certificate will do.
     pub verify: bool,
@@ -97,7 +97,7 @@ pub struct ServerTls {
 
 impl ServerTls {
     /// What a file says of TLS, whatever else is in it.
-    pub fn of_file(path: &Path) -> Result<Option<ServerTls>, ConfigError> {
+    pub(crate) fn of_file(path: &Path) -> Result<Option<ServerTls>, ConfigError> {
         let unreadable = |error| ConfigError::Unreadable { path: path.into(), error };
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
         let syntax = |mistake| ConfigError::Syntax { path: path.into(), mistake };

@@ -15,7 +15,7 @@ const MODE: u32 = 0o600;
 const KEPT_BACK: [&str; 3] = ["users", "tokens", "tls"];
 
 /// What plugins are given.
-pub fn plugin_file(config: &Config) -> PathBuf {
+pub(crate) fn plugin_file(config: &Config) -> PathBuf {
     beside(&config.path, User::Plugin)
 }
 
@@ -27,7 +27,7 @@ fn beside(path: &Path, user: User) -> PathBuf {
 }
 
 /// Writes both files, unless they are already what they have to be. The error is a sentence.
-pub fn write_files(config: &Config) -> Result<(), String> {
+pub(crate) fn write_files(config: &Config) -> Result<(), String> {
     for user in [User::Plugin, User::TaskRunner] {
         let path = beside(&config.path, user);
         replace(&path, text_for(config, user).as_bytes())

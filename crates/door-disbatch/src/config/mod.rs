@@ -18,13 +18,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
-pub use self::access::{Access, Tls};
-pub use self::connection::{Auth, Connection, ServerTls, User};
-pub use self::files::{plugin_file, write_files};
-pub use self::overlay::overlay;
-pub use self::plugin::{Plugin, PluginKind, Plugins};
+pub(crate) use self::access::{Access, Tls};
+pub(crate) use self::connection::{Auth, Connection, ServerTls, User};
+pub(crate) use self::files::{plugin_file, write_files};
+pub(crate) use self::overlay::overlay;
+pub(crate) use self::plugin::{Plugin, PluginKind, Plugins};
+use crate::den::fence_time;
 use crate::dialect::Dialect;
 use crate::relaxed::Mistake;
 
@@ -36,44 +38,44 @@ const OTHERS_READ: u32 = 0o004;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// The file that it was read from.
-    pub path: PathBuf,
-    pub connection: Connection,
+    pub(crate) path: PathBuf,
+    pub(crate) connection: Connection,
     /// The name of this node; the host's when the file has none.
-    pub node: String,
+    pub(crate) node: String,
     /// None: told from what is in the database.
-    pub dialect: Option<Dialect>,
-    pub plugins: Plugins,
+    pub(crate) dialect: Option<Dialect>,
+    pub(crate) plugins: Plugins,
     /// Ids of queues as text. When there are any, no other queue is served.
-    pub active_queues: Vec<String>,
+    pub(crate) active_queues: Vec<String>,
     /// Ids of queues as text, not served; without meaning when there are `active_queues`.
-    pub ignore_queues: Vec<String>,
+    pub(crate) ignore_queues: Vec<String>,
     /// Tasks that this node starts in a pass at most.
-    pub node_increase: Option<u32>,
+    pub(crate) node_increase: Option<u32>,
     /// Tasks of one queue that this node starts in a pass at most.
-    pub queue_increase: Option<u32>,
-    pub gfs: Gfs,
-    pub quiet: bool,
-    pub temp_dir: PathBuf,
-    pub temp_dir_mode: u32,
-    pub heartbeat: Duration,
-    pub orphan_after: Duration,
+    pub(crate) queue_increase: Option<u32>,
+    pub(crate) gfs: Gfs,
+    pub(crate) quiet: bool,
+    pub(crate) temp_dir: PathBuf,
+    pub(crate) temp_dir_mode: u32,
+    pub(crate) heartbeat: Duration,
+    pub(crate) orphan_after: Duration,
     /// None: running tasks of foreign nodes are never orphaned.
-    pub orphan_foreign: Option<Duration>,
-    pub stop_timeout: Duration,
+    pub(crate) orphan_foreign: Option<Duration>,
+    pub(crate) stop_timeout: Duration,
     /// Where the command interface listens.
-    pub listen: SocketAddr,
-    pub access: Access,
-    pub tls: Option<Tls>,
+    pub(crate) listen: SocketAddr,
+    pub(crate) access: Access,
+    pub(crate) tls: Option<Tls>,
     /// The collections that tasks may be made from; None: any but Disbatch's own and the server's.
-    pub task_collections: Option<Vec<String>>,
-    pub web_root: Option<PathBuf>,
-    pub dashboard: Dashboard,
-    pub monitoring: bool,
-    pub balance: BalanceSettings,
-    pub pre_hook: Option<Hook>,
+    pub(crate) task_collections: Option<Vec<String>>,
+    pub(crate) web_root: Option<PathBuf>,
+    pub(crate) dashboard: Dashboard,
+    pub(crate) monitoring: bool,
+    pub(crate) balance: BalanceSettings,
+    pub(crate) pre_hook: Option<Hook>,
     /// The packages, such as `Disbatch::Web::V3`.
-    pub web_extensions: Vec<String>,
-    pub log_level: LevelFilter,
+    pub(crate) web_extensions: Vec<String>,
+    pub(crate) log_level: LevelFilter,
     source: Source,
 }
 
@@ -88,8 +90,23 @@ impl fmt::Debug for Source {
 }
 
 impl Config {
-    /// Reads a file; the texts beside the settings are warnings for the log.
-    pub fn read(path: &Path) -> Result<(Self, Vec<String>), ConfigError> {
+    /// Reads a file; the texts beside the settings are warnings for the log. The error is a
+    /// sentence.
+    pub fn read(path: &Path) -> Result<(Self, Vec<String>), String> {
+        Self::read_file(path).map_err(|error| error.to_string())
+    }
+
+    /// How much is logged; none for nothing but errors.
+    pub fn log_level(&self) -> Option<Level> {
+        self.log_level.into_level()
+    }
+
+    /// The time of the fence of a node with these settings.
+    pub fn fence_time(&self) -> Duration {
+        fence_time(self.orphan_after)
+    }
+
+    fn read_file(path: &Path) -> Result<(Self, Vec<String>), ConfigError> {
         let unreadable = |error| ConfigError::Unreadable { path: path.into(), error };
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
         let (config, mut warnings) = Self::parse(&text, path)?;
@@ -114,14 +131,14 @@ impl Config {
     }
 
     /// Reads the text of a file.
-    pub fn parse(text: &str, path: &Path) -> Result<(Self, Vec<String>), ConfigError> {
+    pub(crate) fn parse(text: &str, path: &Path) -> Result<(Self, Vec<String>), ConfigError> {
         read::config(text, path)
     }
 }
 
 /// Whether output is kept in GridFS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gfs {
+pub(crate) enum Gfs {
     Never,
     Always,
     /// What is too large for a document.
@@ -130,7 +147,7 @@ pub enum Gfs {
 
 /// What the web page is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Dashboard {
+pub(crate) struct Dashboard {
     pub refresh_ms: u64,
     /// A node is shown as living when its timestamp is not older.
     pub live_window_ms: u64,
@@ -138,7 +155,7 @@ pub struct Dashboard {
 
 /// How the balancer of queues works, when it does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct BalanceSettings {
+pub(crate) struct BalanceSettings {
     pub enabled: bool,
     /// Each change of a limit is logged.
     pub log: bool,
@@ -150,7 +167,7 @@ pub struct BalanceSettings {
 
 /// What is run before each pass of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hook {
+pub(crate) struct Hook {
     /// A program of ours, or a package of Perl that we cannot run.
     pub name: String,
     /// Whether a failure of it ends the node.
@@ -159,14 +176,14 @@ pub struct Hook {
 
 impl Hook {
     /// None when it is a package of Perl.
-    pub fn program(&self) -> Option<&Path> {
+    pub(crate) fn program(&self) -> Option<&Path> {
         Some(Path::new(&self.name)).filter(|path| path.is_absolute())
     }
 }
 
 /// Why a file is not used.
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
+pub(crate) enum ConfigError {
     #[error("the configuration {} cannot be read: {error}", path.display())]
     Unreadable { path: PathBuf, error: std::io::Error },
     #[error("the configuration {} is not JSON: {mistake}", path.display())]

@@ -8,7 +8,7 @@ use super::Config;
 
 /// The settings with those of the active document over them. What is odd in it is a warning, and
 /// stays as the file has it.
-pub fn overlay(config: &Config, document: &Document) -> (Config, Vec<String>) {
+pub(crate) fn overlay(config: &Config, document: &Document) -> (Config, Vec<String>) {
     let mut config = config.clone();
     let mut warnings = Vec::new();
     if let Some(ids) = texts(document, "activequeues", &mut warnings) {

@@ -9,7 +9,7 @@ use super::keys::{Keys, flag_of, kind};
 
 /// How a plugin gets its task and gives its result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum PluginKind {
+pub(crate) enum PluginKind {
     /// By files, with a configuration for the database.
     #[default]
     Default,
@@ -34,7 +34,7 @@ impl PluginKind {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plugin {
+pub(crate) struct Plugin {
     /// What queues call it.
     pub name: String,
     /// Not absolute when the file names no program: a queue may have it, and our nodes leave it
@@ -46,7 +46,7 @@ pub struct Plugin {
 
 /// All that queues may name, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Plugins(pub(crate) Vec<Plugin>);
+pub(crate) struct Plugins(pub(crate) Vec<Plugin>);
 
 impl Plugins {
     fn new(mut plugins: Vec<Plugin>) -> Self {
@@ -55,11 +55,11 @@ impl Plugins {
         Self(plugins)
     }
 
-    pub fn get(&self, name: &str) -> Option<&Plugin> {
+    pub(crate) fn get(&self, name: &str) -> Option<&Plugin> {
         self.0.iter().find(|plugin| plugin.name == name)
     }
 
-    pub fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         self.0.iter().map(|plugin| plugin.name.clone()).collect()
     }
 

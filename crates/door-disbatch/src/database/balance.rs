@@ -17,7 +17,7 @@ const DOCUMENTS_MAX: usize = 2;
 
 /// What a queue has to do now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Work {
+pub(crate) struct Work {
     /// Tasks that a node may claim.
     pub queued: u64,
     /// Claimed ones too.
@@ -30,13 +30,13 @@ impl Database {
     }
 
     /// The document, and the others that should not be there.
-    pub async fn balance(&self) -> Result<Vec<Document>, DbError> {
+    pub(crate) async fn balance(&self) -> Result<Vec<Document>, DbError> {
         let balance = self.balance_collection();
         self.all(balance.find(doc! {}).sort(doc! { "_id": 1 }), DOCUMENTS_MAX).await
     }
 
     /// Sets fields of the document, which is made when there is none.
-    pub async fn balance_set(&self, set: Document) -> Result<(), DbError> {
+    pub(crate) async fn balance_set(&self, set: Document) -> Result<(), DbError> {
         let update = doc! {
             "$set": set,
             "$unset": { "windlass.begun": "" },
@@ -58,7 +58,7 @@ impl Database {
 
     /// Makes an empty document for the balancer's lease, unless there is one. It is marked, so that
     /// it does not count as a balance that somebody has set.
-    pub async fn balance_begin(&self) -> Result<(), DbError> {
+    pub(crate) async fn balance_begin(&self) -> Result<(), DbError> {
         let marked = doc! { "begun": true };
         let empty = doc! { "_id": DOCUMENT_ID, "max_tasks": {}, "queues": [], "windlass": marked };
         match self.insert("balance", &empty).await {
@@ -68,7 +68,7 @@ impl Database {
     }
 
     /// Takes or renews the right to follow the document; false when another one has it.
-    pub async fn balance_lease(
+    pub(crate) async fn balance_lease(
         &self,
         document: &Document,
         me: &str,
@@ -93,14 +93,14 @@ impl Database {
     }
 
     /// Lets another one follow the document at once.
-    pub async fn balance_leave(&self, me: &str) -> Result<(), DbError> {
+    pub(crate) async fn balance_leave(&self, me: &str) -> Result<(), DbError> {
         let mine = doc! { "windlass.balancer": me };
         let leave = doc! { "$unset": { "windlass.balancer": "", "windlass.until": "" } };
         self.ask(self.balance_collection().update_one(mine, leave)).await.map(drop)
     }
 
     /// Switches it on again, unless somebody has changed that meanwhile. `was`: as it was read.
-    pub async fn balance_enable(&self, id: &Bson, was: &Bson) -> Result<bool, DbError> {
+    pub(crate) async fn balance_enable(&self, id: &Bson, was: &Bson) -> Result<bool, DbError> {
         let the_same = doc! { "_id": id, "disabled": was };
         let enable = doc! { "$set": { "disabled": Bson::Null } };
         let result = self.ask(self.balance_collection().update_one(the_same, enable)).await?;
@@ -108,21 +108,21 @@ impl Database {
     }
 
     /// Writes how it goes, which `/monitoring` shows.
-    pub async fn balance_tell(&self, id: &Bson, fields: Document) -> Result<(), DbError> {
+    pub(crate) async fn balance_tell(&self, id: &Bson, fields: Document) -> Result<(), DbError> {
         let tell = doc! { "$set": fields };
         self.ask(self.balance_collection().update_one(doc! { "_id": id }, tell)).await.map(drop)
     }
 
     /// Sets the limit of a queue. The changelog is for what people change: as the original's
     /// balancer, ours does not fill it every half minute, and its user may not.
-    pub async fn balance_limit(&self, queue: ObjectId, limit: i64) -> Result<(), DbError> {
+    pub(crate) async fn balance_limit(&self, queue: ObjectId, limit: i64) -> Result<(), DbError> {
         let set = doc! { "$set": { self.dialect().limit(): limit } };
         let queues = self.queues_collection();
         self.ask(queues.update_one(doc! { "_id": queue }, set)).await.map(drop)
     }
 
     /// What each of these queues has to do. A queue without such tasks is not in the answer.
-    pub async fn queue_work(
+    pub(crate) async fn queue_work(
         &self,
         queues: &[ObjectId],
     ) -> Result<HashMap<ObjectId, Work>, DbError> {

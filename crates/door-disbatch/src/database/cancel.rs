@@ -12,7 +12,7 @@ use crate::status::{ACTIVE, BLOCKED, CANCELLED, CLAIMED, ORPHANED, QUEUED, RUNNI
 const TRIES_MAX: usize = 5;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cancelled {
+pub(crate) enum Cancelled {
     /// It waited, and is cancelled now.
     Done,
     /// One of our nodes has it, and is asked to end it.
@@ -25,7 +25,7 @@ pub enum Cancelled {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Retried {
+pub(crate) enum Retried {
     /// It waits again; this is how it was before.
     Queued(Document),
     /// It has not ended.
@@ -38,7 +38,11 @@ impl Database {
     ///
     /// What is asked holds for the task as it was seen: a request that is delayed on its way must
     /// not end a later run.
-    pub async fn task_cancel(&self, id: ObjectId, now: DateTime) -> Result<Cancelled, DbError> {
+    pub(crate) async fn task_cancel(
+        &self,
+        id: ObjectId,
+        now: DateTime,
+    ) -> Result<Cancelled, DbError> {
         for _ in 0..TRIES_MAX {
             let Some(task) = self.task(id).await? else {
                 return Ok(Cancelled::Missing);
@@ -73,7 +77,7 @@ impl Database {
     /// It is put back as it was seen: a request that is delayed on its way must not run it once
     /// more. One whose node has not closed it yet still runs, whatever its plugin wrote; but a
     /// start that has no entry any more closes nothing.
-    pub async fn task_retry(&self, id: ObjectId, now: DateTime) -> Result<Retried, DbError> {
+    pub(crate) async fn task_retry(&self, id: ObjectId, now: DateTime) -> Result<Retried, DbError> {
         let Some(seen) = self.task(id).await? else {
             return Ok(Retried::Missing);
         };

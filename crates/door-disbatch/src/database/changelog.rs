@@ -7,7 +7,7 @@ use super::Database;
 impl Database {
     /// Writes down what a document has become. The change itself is made already, so an error here
     /// is only told.
-    pub async fn changelog(&self, collection: &str, document: Document, deleted: bool) {
+    pub(crate) async fn changelog(&self, collection: &str, document: Document, deleted: bool) {
         let entry = entry(collection, document, deleted);
         if let Err(error) = self.insert("changelog", &entry).await {
             tracing::warn!(

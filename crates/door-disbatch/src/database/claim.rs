@@ -11,7 +11,7 @@ use crate::status::{CLAIMED, RUNNING, SUCCEEDED};
 
 /// A task in our hands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Claim {
+pub(crate) enum Claim {
     /// One of our nodes has it.
     Node { me: Me, run: Run },
     /// A node that may be foreign has it, and called our task runner for it.
@@ -19,7 +19,7 @@ pub enum Claim {
 }
 
 impl Claim {
-    pub fn id(&self) -> ObjectId {
+    pub(crate) fn id(&self) -> ObjectId {
         match self {
             Self::Node { run, .. } => run.id,
             Self::Runner { id, .. } => *id,
@@ -51,7 +51,7 @@ impl Database {
     /// From claimed to running. False: it is not ours any more, and must not be run. Asking again
     /// after a lost answer is right; a runner must name the same time then, by which it knows what
     /// it has written, for it leaves no mark of ours in a foreign task.
-    pub async fn claim_start(&self, claim: &Claim, now: DateTime) -> Result<bool, DbError> {
+    pub(crate) async fn claim_start(&self, claim: &Claim, now: DateTime) -> Result<bool, DbError> {
         match claim {
             Claim::Node { me, run } => self.start(run, me, now).await,
             Claim::Runner { .. } => {
@@ -70,7 +70,7 @@ impl Database {
     }
 
     /// Ends it, with status and output in one update.
-    pub async fn claim_finish(
+    pub(crate) async fn claim_finish(
         &self,
         claim: &Claim,
         ending: &Ending,
@@ -110,14 +110,14 @@ impl Database {
 
     /// What now stands in a task that its plugin was to end itself. Nothing: it is not ours any
     /// more.
-    pub async fn handed_over(&self, claim: &Claim) -> Result<Option<Document>, DbError> {
+    pub(crate) async fn handed_over(&self, claim: &Claim) -> Result<Option<Document>, DbError> {
         let fields = doc! { "_id": 0, "status": 1, "stdout": 1, "stderr": 1 };
         self.one(self.tasks_collection().find_one(claim.filter()).projection(fields)).await
     }
 
     /// Ends a task whose plugin has written status and output itself. False: it is not ours any
     /// more.
-    pub async fn claim_finish_handed_over(
+    pub(crate) async fn claim_finish_handed_over(
         &self,
         claim: &Claim,
         exit: (i32, &str),
@@ -148,7 +148,7 @@ impl Database {
 
     /// Makes a task running again that its plugin has ended badly, so that it can be ended well.
     /// `from` is the status that it was seen with, so that a late change does no harm.
-    pub async fn claim_take_back(
+    pub(crate) async fn claim_take_back(
         &self,
         claim: &Claim,
         from: Option<&Bson>,
@@ -164,20 +164,20 @@ impl Database {
     }
 
     /// What a plugin left for a task in `results`.
-    pub async fn result(&self, task: ObjectId) -> Result<Option<Document>, DbError> {
+    pub(crate) async fn result(&self, task: ObjectId) -> Result<Option<Document>, DbError> {
         self.one(self.collection("results").find_one(doc! { "_id": task })).await
     }
 
     /// Removes what an earlier run has left there. Nothing is asked for when nothing is there,
     /// because that might arrive late and take a new result away.
-    pub async fn result_remove_old(&self, task: ObjectId) -> Result<(), DbError> {
+    pub(crate) async fn result_remove_old(&self, task: ObjectId) -> Result<(), DbError> {
         match self.result(task).await? {
             Some(_) => self.result_remove(task).await,
             None => Ok(()),
         }
     }
 
-    pub async fn result_remove(&self, task: ObjectId) -> Result<(), DbError> {
+    pub(crate) async fn result_remove(&self, task: ObjectId) -> Result<(), DbError> {
         self.ask(self.collection("results").delete_one(doc! { "_id": task })).await?;
         Ok(())
     }

@@ -7,28 +7,28 @@ use mongodb::bson::DateTime;
 
 /// Cheap to clone; every clone learns what one learns.
 #[derive(Clone)]
-pub struct Clock {
+pub(crate) struct Clock {
     local: Arc<dyn Fn() -> DateTime + Send + Sync>,
     offset_ms: Arc<AtomicI64>,
 }
 
 impl Clock {
-    pub fn new(local: impl Fn() -> DateTime + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(local: impl Fn() -> DateTime + Send + Sync + 'static) -> Self {
         Self { local: Arc::new(local), offset_ms: Arc::default() }
     }
 
-    pub fn system() -> Self {
+    pub(crate) fn system() -> Self {
         Self::new(DateTime::now)
     }
 
     /// What time it is for the database; the local time until the server has told its own.
-    pub fn now(&self) -> DateTime {
+    pub(crate) fn now(&self) -> DateTime {
         let offset = self.offset_ms.load(Ordering::Relaxed);
         DateTime::from_millis(self.local_ms().saturating_add(offset))
     }
 
     /// Takes over what the server has just said.
-    pub fn learn(&self, server: DateTime) {
+    pub(crate) fn learn(&self, server: DateTime) {
         let offset = server.timestamp_millis().saturating_sub(self.local_ms());
         self.offset_ms.store(offset, Ordering::Relaxed);
     }

@@ -16,21 +16,27 @@ const DRIFT_TIME_MIN: Duration = Duration::from_secs(10);
 
 /// The two counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counters {
+pub(crate) struct Counters {
     pub todo: i64,
     pub total: i64,
 }
 
 /// Remembers what was seen, and says what is to be put right.
 #[derive(Debug, Default)]
-pub struct CounterWatch {
+pub(crate) struct CounterWatch {
     seen: HashMap<ObjectId, (Counters, Counters, Instant)>,
 }
 
 impl CounterWatch {
     /// Takes in one look at a queue. True: the same stored and the same true numbers were seen long
     /// enough, and they differ.
-    pub fn look(&mut self, queue: ObjectId, stored: Counters, real: Counters, at: Instant) -> bool {
+    pub(crate) fn look(
+        &mut self,
+        queue: ObjectId,
+        stored: Counters,
+        real: Counters,
+        at: Instant,
+    ) -> bool {
         if stored == real {
             self.seen.remove(&queue);
             return false;
@@ -47,7 +53,7 @@ impl CounterWatch {
     }
 
     /// Forgets the queues that are gone.
-    pub fn keep(&mut self, queues: &[ObjectId]) {
+    pub(crate) fn keep(&mut self, queues: &[ObjectId]) {
         self.seen.retain(|queue, _| queues.contains(queue));
     }
 }
@@ -70,7 +76,11 @@ impl Database {
 
     /// Sets the counters that are missing, null, or nothing that counts: nobody can add to them.
     /// True: some were not as they should be.
-    pub async fn counters_fill(&self, queue: &Queue, real: Counters) -> Result<bool, DbError> {
+    pub(crate) async fn counters_fill(
+        &self,
+        queue: &Queue,
+        real: Counters,
+    ) -> Result<bool, DbError> {
         let mut changed = false;
         let fields = [
             ("count_total", queue.count_total, real.total),
@@ -92,7 +102,7 @@ impl Database {
     }
 
     /// Puts both counters right, unless they changed since they were seen.
-    pub async fn counters_correct(
+    pub(crate) async fn counters_correct(
         &self,
         queue: ObjectId,
         stored: Counters,

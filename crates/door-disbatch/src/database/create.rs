@@ -13,7 +13,7 @@ const BATCH: usize = 200;
 
 /// Tasks that were removed.
 #[derive(Debug, Default)]
-pub struct Removed {
+pub(crate) struct Removed {
     /// 0: there are no more.
     pub count: usize,
     /// The ids of those that may have files, which are the caller's to remove.
@@ -25,7 +25,7 @@ const SEND_TRIES_MAX: usize = 3;
 
 /// Tasks of which not all could be made.
 #[derive(Debug)]
-pub struct Unmade {
+pub(crate) struct Unmade {
     /// Those that are there all the same.
     pub made: Vec<ObjectId>,
     pub error: DbError,
@@ -33,7 +33,7 @@ pub struct Unmade {
 
 /// A task that is to be made.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct NewTask {
+pub(crate) struct NewTask {
     pub params: Document,
     /// Higher is earlier.
     pub priority: Option<i32>,
@@ -47,7 +47,7 @@ pub struct NewTask {
 
 impl Database {
     /// Makes tasks, in this order, and answers with their ids.
-    pub async fn tasks_create(
+    pub(crate) async fn tasks_create(
         &self,
         queue: ObjectId,
         tasks: &[NewTask],
@@ -105,14 +105,14 @@ impl Database {
     }
 
     /// Takes tasks back that were just made, those that nobody has.
-    pub async fn tasks_take_back(&self, ids: &[ObjectId]) -> Result<(), DbError> {
+    pub(crate) async fn tasks_take_back(&self, ids: &[ObjectId]) -> Result<(), DbError> {
         let nobody = doc! { "_id": { "$in": ids }, "status": { "$nin": ACTIVE.to_vec() } };
         self.ask(self.tasks_collection().delete_many(nobody)).await?;
         Ok(())
     }
 
     /// Removes tasks of a queue that nobody has, up to `BATCH` of them.
-    pub async fn tasks_delete(&self, queue: ObjectId) -> Result<Removed, DbError> {
+    pub(crate) async fn tasks_delete(&self, queue: ObjectId) -> Result<Removed, DbError> {
         let tasks = self.tasks_collection();
         let nobody = doc! { "queue": queue, "status": { "$nin": ACTIVE.to_vec() } };
         let found = self.all(tasks.find(nobody).projection(doc! { "_id": 1 }), BATCH).await?;
@@ -125,7 +125,7 @@ impl Database {
     }
 
     /// How many tasks a queue has, up to a bound: what is beyond it is not looked at.
-    pub async fn tasks_of(&self, queue: ObjectId, max: usize) -> Result<usize, DbError> {
+    pub(crate) async fn tasks_of(&self, queue: ObjectId, max: usize) -> Result<usize, DbError> {
         let tasks = self.tasks_collection();
         // The index has all that is asked for.
         let find = tasks.find(doc! { "queue": queue }).projection(doc! { "_id": 0, "status": 1 });
@@ -135,7 +135,7 @@ impl Database {
     /// Asks our nodes to end the tasks of a queue that they have, up to `BATCH` of them at
     /// once, and answers how many they have. Each is ended as it was seen: a request that is
     /// delayed on its way must not end a later run.
-    pub async fn tasks_cancel_active(&self, queue: ObjectId) -> Result<u64, DbError> {
+    pub(crate) async fn tasks_cancel_active(&self, queue: ObjectId) -> Result<u64, DbError> {
         let tasks = self.tasks_collection();
         let mut active = doc! {
             "queue": queue, "status": { "$in": ACTIVE.to_vec() },

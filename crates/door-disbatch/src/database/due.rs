@@ -10,12 +10,12 @@ use crate::doc::whole;
 use crate::status::{BLOCKED, QUEUED};
 
 /// The most waiting tasks that are looked at in one go.
-pub const DUE_BATCH_MAX: usize = 500;
+pub(crate) const DUE_BATCH_MAX: usize = 500;
 
 impl Database {
     /// Waiting tasks whose time has come, as far as they wait for one: in the order of their ids,
     /// from the one behind `behind`, and at most [`DUE_BATCH_MAX`].
-    pub async fn tasks_due(
+    pub(crate) async fn tasks_due(
         &self,
         behind: Option<ObjectId>,
         now: DateTime,
@@ -43,7 +43,7 @@ impl Database {
 
     /// The statuses of these tasks, nothing for one that is none; a task that does not exist is not
     /// in the answer.
-    pub async fn task_statuses(
+    pub(crate) async fn task_statuses(
         &self,
         ids: &[ObjectId],
     ) -> Result<HashMap<ObjectId, Option<i64>>, DbError> {
@@ -58,7 +58,7 @@ impl Database {
     }
 
     /// Queues a waiting task. False: it does not wait any more.
-    pub async fn task_release(&self, id: ObjectId, now: DateTime) -> Result<bool, DbError> {
+    pub(crate) async fn task_release(&self, id: ObjectId, now: DateTime) -> Result<bool, DbError> {
         let update = doc! { "$set": { "status": QUEUED, "mtime": now, "stderr": Bson::Null } };
         let filter = doc! { "_id": id, "status": BLOCKED };
         let result = self.ask(self.tasks_collection().update_one(filter, update)).await?;
@@ -67,7 +67,7 @@ impl Database {
 
     /// Writes down why a task goes on waiting. False: that stands there already, or it does not
     /// wait any more.
-    pub async fn task_keep_waiting(
+    pub(crate) async fn task_keep_waiting(
         &self,
         id: ObjectId,
         why: &str,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mongodb::error::{Error, ErrorKind, WriteFailure};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DbError {
+pub(crate) enum DbError {
     /// The server cannot be reached or does not answer. The change may or may not have been made;
     /// asking again later is right.
     #[error("the database cannot be reached: {0}")]

@@ -10,7 +10,7 @@ use crate::status::{ACTIVE, FAILED, QUEUED, SUCCEEDED};
 
 /// How a task ended.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ending {
+pub(crate) struct Ending {
     pub status: i32,
     /// Text, null, or the id of a file.
     pub stdout: Bson,
@@ -23,7 +23,7 @@ pub struct Ending {
 
 /// What became of a task that ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finished {
+pub(crate) enum Finished {
     /// It stands as it ended.
     Ended,
     /// It failed and had tries left, so it waits for another one.
@@ -34,7 +34,7 @@ pub enum Finished {
 
 impl Database {
     /// Ends a task. Asking again after an error is right: what is done is recognised.
-    pub async fn finish(
+    pub(crate) async fn finish(
         &self,
         run: &Run,
         me: &Me,
@@ -87,7 +87,7 @@ impl Database {
 
     /// Ends a task whose program has written status and output itself. Nothing: the program has not
     /// done so, or the task is not ours any more.
-    pub async fn finish_handed_over(
+    pub(crate) async fn finish_handed_over(
         &self,
         run: &Run,
         me: &Me,

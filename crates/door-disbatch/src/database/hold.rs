@@ -17,13 +17,17 @@ use crate::status::ACTIVE;
 
 impl Database {
     /// How many tasks of a queue are claimed or running on nodes that are not ours.
-    pub async fn foreign_running(&self, queue: ObjectId) -> Result<u64, DbError> {
+    pub(crate) async fn foreign_running(&self, queue: ObjectId) -> Result<u64, DbError> {
         let groups = self.active_groups(queue).await?;
         Ok(groups.iter().filter(|group| owner(group).1.is_none()).map(count).sum())
     }
 
     /// The names of those nodes, in their order, and no more than so many.
-    pub async fn foreign_nodes(&self, queue: ObjectId, max: u32) -> Result<Vec<String>, DbError> {
+    pub(crate) async fn foreign_nodes(
+        &self,
+        queue: ObjectId,
+        max: u32,
+    ) -> Result<Vec<String>, DbError> {
         let groups = self.active_groups(queue).await?;
         let foreign = |group: &Document| match owner(group) {
             (Some(node), None) => Some(node.to_owned()),
@@ -46,7 +50,7 @@ impl Database {
     /// Takes one piece of the queue's limit, under the claim's token. False: there is none left, or
     /// the limit is not any more what `queue` says. When the answer is lost, the queue shows the
     /// hold under our boot, to be dropped.
-    pub async fn hold_take(
+    pub(crate) async fn hold_take(
         &self,
         queue: &Queue,
         foreign: u64,
@@ -70,7 +74,7 @@ impl Database {
     /// Whether a hold still fits, now that its task is claimed and every foreign claim that came
     /// before is to be seen. All holds count: one behind this one may have a task that runs, and a
     /// foreign node may have taken a place while this one had only a hold.
-    pub async fn hold_fits(&self, queue: ObjectId, token: &str) -> Result<bool, DbError> {
+    pub(crate) async fn hold_fits(&self, queue: ObjectId, token: &str) -> Result<bool, DbError> {
         let document = self.one(self.queues_collection().find_one(doc! { "_id": queue })).await?;
         let Some(Ok(read)) = document.map(|found| Queue::read(&found, Dialect::Released)) else {
             return Ok(false);
@@ -83,7 +87,7 @@ impl Database {
         Ok(read.limit.allows_one_more(others.saturating_add(foreign)))
     }
 
-    pub async fn hold_drop(&self, queue: ObjectId, token: &str) -> Result<(), DbError> {
+    pub(crate) async fn hold_drop(&self, queue: ObjectId, token: &str) -> Result<(), DbError> {
         let pull = doc! { "$pull": { "windlass.holds": { "id": token } } };
         self.holds_pull(doc! { "_id": queue, "windlass.holds.id": token }, pull).await?;
         Ok(())

@@ -70,7 +70,7 @@ fn wanted(dialect: Dialect) -> Vec<Index> {
 impl Database {
     /// Makes the indexes that are missing. One with the same keys counts whatever its name is, but
     /// where values must be held apart it has to do that.
-    pub async fn ensure_indexes(&self) -> Result<(), DbError> {
+    pub(crate) async fn ensure_indexes(&self) -> Result<(), DbError> {
         for index in wanted(self.dialect()) {
             self.ensure_index(&index).await.map_err(|error| told(&index, error))?;
         }
@@ -131,7 +131,7 @@ impl Database {
     }
 
     /// The indexes of a collection; none when there is no such collection.
-    pub async fn indexes(&self, collection: &str) -> Result<Vec<IndexModel>, DbError> {
+    pub(crate) async fn indexes(&self, collection: &str) -> Result<Vec<IndexModel>, DbError> {
         let collection = self.collection(collection);
         let named = doc! { "name": collection.name() };
         let all = async {

@@ -24,22 +24,21 @@ mod orphan;
 mod queue;
 mod task;
 
-pub use crate::config::User;
-pub use balance::Work;
-pub use cancel::{Cancelled, Retried};
-pub use claim::Claim;
-pub use clock::Clock;
-pub use counter::{CounterWatch, Counters};
-pub use create::{NewTask, Removed, Unmade};
-pub use due::DUE_BATCH_MAX;
-pub use error::DbError;
-pub use finish::{Ending, Finished};
+pub(crate) use crate::config::User;
+pub(crate) use cancel::{Cancelled, Retried};
+pub(crate) use claim::Claim;
+pub(crate) use clock::Clock;
+pub(crate) use counter::{CounterWatch, Counters};
+pub(crate) use create::{NewTask, Unmade};
+pub(crate) use due::DUE_BATCH_MAX;
+pub(crate) use error::DbError;
+pub(crate) use finish::{Ending, Finished};
 #[cfg(test)]
 pub(crate) use hold::last_place;
-pub use node::{Entered, Process};
-pub use orphan::Owner;
-pub use queue::{Counts, NewQueue, QueueChange};
-pub use task::{Held, Run, token};
+pub(crate) use node::{Entered, Process};
+pub(crate) use orphan::Owner;
+pub(crate) use queue::{Counts, NewQueue, QueueChange};
+pub(crate) use task::{Run, token};
 
 use std::sync::{Arc, Once};
 use std::time::Duration;
@@ -55,14 +54,14 @@ use crate::dialect::{Dialect, Spoken, UNTOLD};
 use crate::doc::at;
 
 /// How long any one question may take before it counts as unanswered.
-pub const OPERATION_TIME_MAX: Duration = Duration::from_secs(10);
+pub(crate) const OPERATION_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// How many tasks are looked at to tell the dialect.
 const DIALECT_TASKS_MAX: i64 = 1000;
 
 /// A start of one of our nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Me {
+pub(crate) struct Me {
     pub node: String,
     /// Random, and another one at every start.
     pub boot: String,
@@ -70,7 +69,7 @@ pub struct Me {
 
 /// A connection, cheap to clone.
 #[derive(Clone)]
-pub struct Database {
+pub(crate) struct Database {
     database: mongodb::Database,
     hosts: Vec<(String, u16)>,
     /// Of all clones.
@@ -81,7 +80,7 @@ pub struct Database {
 
 impl Database {
     /// Makes ready to ask; does not wait for the server.
-    pub async fn connect(config: &Config, user: User) -> Result<Self, DbError> {
+    pub(crate) async fn connect(config: &Config, user: User) -> Result<Self, DbError> {
         let connection = &config.connection;
         let options = connect::options(connection, user).await?;
         let hosts = connect::hosts(&options);
@@ -92,17 +91,17 @@ impl Database {
     }
 
     /// The driver's own handle, for what only one caller needs; each question by [`Self::ask`].
-    pub fn raw(&self) -> &mongodb::Database {
+    pub(crate) fn raw(&self) -> &mongodb::Database {
         &self.database
     }
 
     /// Where the servers of the configured address are.
-    pub fn hosts(&self) -> Vec<(String, u16)> {
+    pub(crate) fn hosts(&self) -> Vec<(String, u16)> {
         self.hosts.clone()
     }
 
     /// One question, with a bound on its time.
-    pub async fn ask<T>(
+    pub(crate) async fn ask<T>(
         &self,
         question: impl IntoFuture<Output = mongodb::error::Result<T>>,
     ) -> Result<T, DbError> {
@@ -122,12 +121,12 @@ impl Database {
     }
 
     /// What the server says of itself.
-    pub async fn hello(&self) -> Result<Document, DbError> {
+    pub(crate) async fn hello(&self) -> Result<Document, DbError> {
         self.ask(self.database.run_command(doc! { "hello": 1 })).await
     }
 
     /// What time it is for the database.
-    pub async fn server_time(&self) -> Result<DateTime, DbError> {
+    pub(crate) async fn server_time(&self) -> Result<DateTime, DbError> {
         self.hello()
             .await?
             .get_datetime("localTime")
@@ -137,13 +136,13 @@ impl Database {
 
     /// The dialect in force, in which everything is written: the one that is set, or else the one
     /// that was learnt last.
-    pub fn dialect(&self) -> Dialect {
+    pub(crate) fn dialect(&self) -> Dialect {
         self.dialect.get()
     }
 
     /// Learns the dialect from the documents, unless one is set. False when there is nothing to
     /// tell it from, so that it may still change.
-    pub async fn learn_dialect(&self) -> Result<bool, DbError> {
+    pub(crate) async fn learn_dialect(&self) -> Result<bool, DbError> {
         if self.dialect.is_set {
             return Ok(true);
         }
@@ -154,7 +153,7 @@ impl Database {
 
     /// The same database for another user: what one connection learns, the other speaks.
     #[must_use]
-    pub fn with_dialect_of(self, other: &Database) -> Database {
+    pub(crate) fn with_dialect_of(self, other: &Database) -> Database {
         Database { dialect: Arc::clone(&other.dialect), ..self }
     }
 
@@ -196,7 +195,7 @@ impl Database {
     }
 
     /// A collection for reading, by [`Self::one`], [`Self::all`] and [`Self::aggregated`].
-    pub fn collection(&self, name: &str) -> Collection<RawDocumentBuf> {
+    pub(crate) fn collection(&self, name: &str) -> Collection<RawDocumentBuf> {
         self.database.collection(name)
     }
 
@@ -213,7 +212,7 @@ impl Database {
     }
 
     /// The document that is found or changed, if there is one.
-    pub async fn one(
+    pub(crate) async fn one(
         &self,
         question: impl IntoFuture<Output = mongodb::error::Result<Option<RawDocumentBuf>>>,
     ) -> Result<Option<Document>, DbError> {
@@ -221,7 +220,7 @@ impl Database {
     }
 
     /// All that is found, up to `max` documents.
-    pub async fn all(
+    pub(crate) async fn all(
         &self,
         find: Find<'_, RawDocumentBuf>,
         max: usize,
@@ -233,7 +232,10 @@ impl Database {
     }
 
     /// All that a pipeline gives.
-    pub async fn aggregated(&self, pipeline: Aggregate<'_>) -> Result<Vec<Document>, DbError> {
+    pub(crate) async fn aggregated(
+        &self,
+        pipeline: Aggregate<'_>,
+    ) -> Result<Vec<Document>, DbError> {
         self.aggregated_within(pipeline, OPERATION_TIME_MAX).await
     }
 
@@ -257,7 +259,7 @@ impl Database {
 
 /// A document exactly as it is stored. The driver's own way would take a field with a name such as
 /// `$oid` for a value of another type, and fail; so would text that is not text.
-pub fn stored(document: &RawDocument) -> Result<Document, DbError> {
+pub(crate) fn stored(document: &RawDocument) -> Result<Document, DbError> {
     let Utf8Lossy(read) = Utf8Lossy::<Document>::try_from(document)
         .map_err(|error| DbError::Refused(format!("a document cannot be read: {error}")))?;
     Ok(read)
@@ -283,7 +285,7 @@ fn of_ours(node: &str) -> Document {
 }
 
 /// The same of a task that was read: the boot of ours that has it.
-pub fn boot_of_ours(task: &Document) -> Option<&str> {
+pub(crate) fn boot_of_ours(task: &Document) -> Option<&str> {
     let text = |path| at(task, path).and_then(Bson::as_str);
     let node = text("node")?;
     text("windlass.boot").filter(|_| text("windlass.node") == Some(node))

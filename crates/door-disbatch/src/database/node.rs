@@ -19,7 +19,7 @@ const BEAT_MAX: i64 = 1 << 53;
 
 /// Where a node runs, so that another start on the same host can tell whether it still does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Process {
+pub(crate) struct Process {
     /// The boot of the kernel.
     pub host: String,
     pub pid: u32,
@@ -31,7 +31,7 @@ pub struct Process {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Entered {
+pub(crate) enum Entered {
     Mine,
     /// Another start has the name; this is its entry.
     Taken(Document),
@@ -39,19 +39,19 @@ pub enum Entered {
 
 impl Database {
     /// All entries, sorted by name.
-    pub async fn nodes(&self) -> Result<Vec<Document>, DbError> {
+    pub(crate) async fn nodes(&self) -> Result<Vec<Document>, DbError> {
         let find = self.nodes_collection();
         self.all(find.find(doc! {}).sort(doc! { "node": 1 }), NODES_MAX).await
     }
 
-    pub async fn node(&self, name_or_id: &str) -> Result<Option<Document>, DbError> {
+    pub(crate) async fn node(&self, name_or_id: &str) -> Result<Option<Document>, DbError> {
         let filter = by_name_or_id("node", name_or_id);
         self.one(self.nodes_collection().find_one(filter)).await
     }
 
     /// Enters the node, unless another start of one of our nodes stands there. A foreign entry of
     /// the same name is taken over with its `maxthreads`.
-    pub async fn node_enter(
+    pub(crate) async fn node_enter(
         &self,
         me: &Me,
         process: &Process,
@@ -98,7 +98,7 @@ impl Database {
 
     /// The sign of life that every program understands, and the seed's report on its queues.
     /// Answers with the entry as it stands now; with nothing when it is not ours any more.
-    pub async fn node_update(
+    pub(crate) async fn node_update(
         &self,
         me: &Me,
         now: DateTime,
@@ -116,7 +116,7 @@ impl Database {
     }
 
     /// Our own sign of life. False: the name is not ours any more.
-    pub async fn node_beat(&self, me: &Me) -> Result<bool, DbError> {
+    pub(crate) async fn node_beat(&self, me: &Me) -> Result<bool, DbError> {
         let mut grows = mine(me);
         grows.insert("windlass.beat", a_beat());
         let beat = doc! { "$inc": { "windlass.beat": 1_i64 } };
@@ -134,7 +134,7 @@ impl Database {
     /// Takes the name from a start that is held dead, unless it has shown life since `beat` was
     /// seen. True: that start can never renew its lease again, so its tasks may be orphaned at any
     /// later time.
-    pub async fn node_bury(
+    pub(crate) async fn node_bury(
         &self,
         node: &str,
         boot: &str,
@@ -160,14 +160,14 @@ impl Database {
     }
 
     /// Gives the name free. The entry stays, as a stopped node's entry does.
-    pub async fn node_leave(&self, me: &Me) -> Result<(), DbError> {
+    pub(crate) async fn node_leave(&self, me: &Me) -> Result<(), DbError> {
         let unset = doc! { "$unset": { "windlass.boot": "" } };
         self.ask(self.nodes_collection().update_one(mine(me), unset)).await?;
         Ok(())
     }
 
     /// Limits how many tasks a node has at once; nothing means without a limit.
-    pub async fn node_set_limit(
+    pub(crate) async fn node_set_limit(
         &self,
         name_or_id: &str,
         limit: Option<i64>,

@@ -19,7 +19,10 @@ const NO_NODE: [&str; 5] = ["object", "array", "bool", "date", "objectId"];
 
 impl Database {
     /// Tasks of these queues that wait in vain, each by its id and with the reason.
-    pub async fn tasks_odd(&self, queues: &[ObjectId]) -> Result<Vec<(String, Odd)>, DbError> {
+    pub(crate) async fn tasks_odd(
+        &self,
+        queues: &[ObjectId],
+    ) -> Result<Vec<(String, Odd)>, DbError> {
         let tasks = self.tasks_collection();
         let fields = doc! { "queue": 1, "status": 1, "node": 1, "windlass": 1 };
         let found = self.all(tasks.find(odd(queues)).projection(fields), ODD_MAX).await?;

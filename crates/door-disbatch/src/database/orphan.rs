@@ -11,7 +11,7 @@ use crate::status::{ACTIVE, CLAIMED, ORPHANED, RUNNING};
 
 /// Who has tasks that are claimed or running.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owner {
+pub(crate) struct Owner {
     pub node: String,
     /// Nothing for a foreign node.
     pub boot: Option<String>,
@@ -21,7 +21,7 @@ pub struct Owner {
 
 impl Database {
     /// Everybody who has tasks, also those that have no entry among the nodes any more.
-    pub async fn owners(&self) -> Result<Vec<Owner>, DbError> {
+    pub(crate) async fn owners(&self) -> Result<Vec<Owner>, DbError> {
         let tasks = self.tasks_collection();
         let groups = tasks.aggregate([
             doc! { "$match": {
@@ -34,7 +34,7 @@ impl Database {
     }
 
     /// By their queues, how many tasks others of our name have: foreign nodes, and other starts.
-    pub async fn left_under(&self, me: &Me) -> Result<HashMap<ObjectId, u64>, DbError> {
+    pub(crate) async fn left_under(&self, me: &Me) -> Result<HashMap<ObjectId, u64>, DbError> {
         let tasks = self.tasks_collection();
         let groups = tasks.aggregate([
             doc! { "$match": {
@@ -49,7 +49,12 @@ impl Database {
 
     /// Orphans what a dead start of one of our nodes had, and drops what it held. It must have lost
     /// its name before. Who finds a task or a hold of it still there does all of this again.
-    pub async fn orphan_ours(&self, node: &str, boot: &str, now: DateTime) -> Result<u64, DbError> {
+    pub(crate) async fn orphan_ours(
+        &self,
+        node: &str,
+        boot: &str,
+        now: DateTime,
+    ) -> Result<u64, DbError> {
         let of_it = doc! { "node": node, "windlass.boot": boot };
         let mut active = of_it.clone();
         active.insert("status", doc! { "$in": ACTIVE.to_vec() });
@@ -68,7 +73,7 @@ impl Database {
 
     /// Orphans what a foreign node claimed before that time and never started. The time may be
     /// stored as a date or as seconds since 1970.
-    pub async fn orphan_foreign_claimed(
+    pub(crate) async fn orphan_foreign_claimed(
         &self,
         node: &str,
         before: DateTime,
@@ -83,7 +88,11 @@ impl Database {
 
     /// Orphans what a foreign node has running: only when the user said when that is right. What
     /// was claimed since then stays: a request that is delayed on its way must not take it.
-    pub async fn orphan_foreign_running(&self, node: &str, now: DateTime) -> Result<u64, DbError> {
+    pub(crate) async fn orphan_foreign_running(
+        &self,
+        node: &str,
+        now: DateTime,
+    ) -> Result<u64, DbError> {
         let later = [doc! { "mtime": { "$gte": now } }, doc! { "mtime": { "$gte": seconds(now) } }];
         let neither: Vec<Document> = [of_ours(node)].into_iter().chain(later).collect();
         let filter = doc! { "node": node, "status": RUNNING, "$nor": neither };

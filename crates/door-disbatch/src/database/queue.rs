@@ -22,7 +22,7 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(100);
 
 /// How many tasks a queue has, by class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
+pub(crate) struct Counts {
     pub queued: u64,
     pub running: u64,
     pub completed: u64,
@@ -33,14 +33,14 @@ pub struct Counts {
 
 impl Counts {
     /// What the seed calls to do: everything that has not ended.
-    pub fn todo(&self) -> u64 {
+    pub(crate) fn todo(&self) -> u64 {
         self.queued + self.running + self.orphaned
     }
 }
 
 /// A queue that is to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewQueue {
+pub(crate) struct NewQueue {
     pub name: String,
     pub plugin: String,
     pub limit: Option<i64>,
@@ -49,7 +49,7 @@ pub struct NewQueue {
 
 /// What is to change in a queue. Where an option is doubled, the inner nothing means null.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct QueueChange {
+pub(crate) struct QueueChange {
     pub name: Option<String>,
     pub plugin: Option<String>,
     pub limit: Option<Option<i64>>,
@@ -58,7 +58,7 @@ pub struct QueueChange {
 
 impl Database {
     /// All queues, in the order of their ids.
-    pub async fn queues(&self) -> Result<Vec<Document>, DbError> {
+    pub(crate) async fn queues(&self) -> Result<Vec<Document>, DbError> {
         let queues = self.queues_collection();
         let find = queues.find(doc! {}).sort(doc! { "_id": 1 });
         let mut queues = self.all(find, QUEUES_MAX + 1).await?;
@@ -72,12 +72,12 @@ impl Database {
     }
 
     /// One queue; the oldest where several share a name.
-    pub async fn queue(&self, name_or_id: &str) -> Result<Option<Document>, DbError> {
+    pub(crate) async fn queue(&self, name_or_id: &str) -> Result<Option<Document>, DbError> {
         let filter = by_name_or_id("name", name_or_id);
         self.one(self.queues_collection().find_one(filter).sort(doc! { "_id": 1 })).await
     }
 
-    pub async fn queue_insert(&self, queue: &NewQueue) -> Result<ObjectId, DbError> {
+    pub(crate) async fn queue_insert(&self, queue: &NewQueue) -> Result<ObjectId, DbError> {
         let count = self.ask(self.queues_collection().estimated_document_count()).await?;
         if count >= QUEUES_MAX as u64 {
             let why = format!("it has {QUEUES_MAX} queues, and more are not looked at");
@@ -158,7 +158,7 @@ impl Database {
         }
     }
 
-    pub async fn queue_update(
+    pub(crate) async fn queue_update(
         &self,
         name_or_id: &str,
         change: &QueueChange,
@@ -193,7 +193,7 @@ impl Database {
     }
 
     /// Removes the queue, and answers with it as it then was; its tasks stay.
-    pub async fn queue_delete(&self, name_or_id: &str) -> Result<Option<Document>, DbError> {
+    pub(crate) async fn queue_delete(&self, name_or_id: &str) -> Result<Option<Document>, DbError> {
         let filter = by_name_or_id("name", name_or_id);
         let queues = self.queues_collection();
         let delete = queues.find_one_and_delete(filter).sort(doc! { "_id": 1 });
@@ -206,7 +206,7 @@ impl Database {
 
     /// How many tasks of each of these queues are claimed or running on any node. A queue without
     /// such tasks is not in the answer.
-    pub async fn queue_active(
+    pub(crate) async fn queue_active(
         &self,
         queues: &[ObjectId],
     ) -> Result<HashMap<ObjectId, u64>, DbError> {
@@ -226,7 +226,7 @@ impl Database {
     }
 
     /// Puts a queue back that has just been removed.
-    pub async fn queue_restore(&self, queue: Document) -> Result<(), DbError> {
+    pub(crate) async fn queue_restore(&self, queue: Document) -> Result<(), DbError> {
         self.insert("queues", &queue).await?;
         self.changelog("queues", queue, false).await;
         Ok(())
@@ -234,7 +234,7 @@ impl Database {
 
     /// How many tasks each of these queues has. A queue without tasks is not in the answer. The
     /// index of `queue` and `status` has all that is asked for, and all of it is looked at.
-    pub async fn queue_counts(
+    pub(crate) async fn queue_counts(
         &self,
         queues: &[ObjectId],
     ) -> Result<HashMap<ObjectId, Counts>, DbError> {
@@ -242,7 +242,7 @@ impl Database {
     }
 
     /// The same for who has more time. The server gives up when nobody waits any more.
-    pub async fn queue_counts_within(
+    pub(crate) async fn queue_counts_within(
         &self,
         queues: &[ObjectId],
         time_max: Duration,

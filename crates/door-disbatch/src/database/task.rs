@@ -14,7 +14,7 @@ const HELD_MAX: usize = 100_000;
 /// One claim of one task. The token is new for each claim, so that an answer that comes late can
 /// never be taken for one about a later claim of the same task by the same node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Run {
+pub(crate) struct Run {
     pub id: ObjectId,
     pub token: String,
     /// How often the task was started before.
@@ -23,7 +23,7 @@ pub struct Run {
 
 /// A task that one of our nodes has, as the database knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub(crate) struct Held {
     pub run: Run,
     pub status: i32,
     /// Somebody asked to end it.
@@ -31,13 +31,13 @@ pub struct Held {
 }
 
 /// A fresh token for a claim and its hold.
-pub fn token() -> String {
+pub(crate) fn token() -> String {
     format!("{:032x}", fastrand::u128(..))
 }
 
 impl Run {
     /// What a claimed task's document says; nothing when it does not look like one.
-    pub fn of(task: &Document) -> Option<Self> {
+    pub(crate) fn of(task: &Document) -> Option<Self> {
         let id = task.get_object_id("_id").ok()?;
         let ours = task.get_document("windlass").ok()?;
         let token = ours.get_str("run").ok()?.to_owned();
@@ -58,7 +58,7 @@ impl Run {
 
 impl Database {
     /// Whether there is anything to claim, asked before a limit is touched.
-    pub async fn claimable(&self, queue: &Queue) -> Result<bool, DbError> {
+    pub(crate) async fn claimable(&self, queue: &Queue) -> Result<bool, DbError> {
         let tasks = self.tasks_collection();
         let find = tasks.find_one(claimable(queue)).projection(doc! { "_id": 1 });
         Ok(self.one(find).await?.is_some())
@@ -66,7 +66,7 @@ impl Database {
 
     /// Takes the next task of a queue. When the answer is lost, the task stands under our boot with
     /// the token, and [`Self::claimed_by`] shows it.
-    pub async fn claim(
+    pub(crate) async fn claim(
         &self,
         queue: &Queue,
         me: &Me,
@@ -89,7 +89,7 @@ impl Database {
 
     /// Gives a task back of which no program was started: it may stand as claimed, or as running
     /// when the answer to its start was lost. False: it is not ours any more.
-    pub async fn unclaim(&self, run: &Run, me: &Me, now: DateTime) -> Result<bool, DbError> {
+    pub(crate) async fn unclaim(&self, run: &Run, me: &Me, now: DateTime) -> Result<bool, DbError> {
         let update = doc! {
             "$set": { "node": self.dialect().unclaimed(), "status": QUEUED, "mtime": now },
             "$unset": { "windlass.boot": "" },
@@ -101,7 +101,7 @@ impl Database {
 
     /// From claimed to running. False: the task is not ours any more, and must not be run. Asking
     /// again after a lost answer is right.
-    pub async fn start(&self, run: &Run, me: &Me, now: DateTime) -> Result<bool, DbError> {
+    pub(crate) async fn start(&self, run: &Run, me: &Me, now: DateTime) -> Result<bool, DbError> {
         let set = doc! {
             "status": RUNNING, "mtime": now,
             "windlass.started": now, "windlass.attempt": run.attempt.saturating_add(1),
@@ -117,7 +117,7 @@ impl Database {
     }
 
     /// All tasks that are claimed or running under our boot.
-    pub async fn claimed_by(&self, me: &Me) -> Result<Vec<Held>, DbError> {
+    pub(crate) async fn claimed_by(&self, me: &Me) -> Result<Vec<Held>, DbError> {
         let filter = doc! {
             "node": &me.node, "status": { "$in": ACTIVE.to_vec() }, "windlass.boot": &me.boot,
         };
@@ -127,7 +127,7 @@ impl Database {
         Ok(documents.iter().filter_map(held).collect())
     }
 
-    pub async fn task(&self, id: ObjectId) -> Result<Option<Document>, DbError> {
+    pub(crate) async fn task(&self, id: ObjectId) -> Result<Option<Document>, DbError> {
         self.one(self.tasks_collection().find_one(doc! { "_id": id })).await
     }
 }

@@ -71,7 +71,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), String> 
 }
 
 /// Serves an address that is listened on already, until `stop` is cancelled.
-pub async fn serve(
+pub(crate) async fn serve(
     listener: TcpListener,
     config: Config,
     database: Database,

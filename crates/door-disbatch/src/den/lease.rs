@@ -17,7 +17,7 @@ use std::time::Duration;
 const FENCE_PERCENT: u32 = 80;
 
 /// How long tasks may go on from the sending of a renewal.
-pub fn fence_time(orphan_after: Duration) -> Duration {
+pub(crate) fn fence_time(orphan_after: Duration) -> Duration {
     orphan_after * FENCE_PERCENT / 100
 }
 

@@ -48,14 +48,14 @@ use std::sync::Arc;
 use windlass_core::launch::{Fence, Launcher};
 use windlass_program::Stop;
 
-pub use self::lease::fence_time;
+pub(crate) use self::lease::fence_time;
 use self::node::Node;
 use crate::config::Config;
 
 /// What a node uses of its machine.
 pub struct Tools {
     pub launcher: Arc<dyn Launcher>,
-    /// Its mark must be new at every start, and its time [`fence_time`].
+    /// Its mark must be new at every start, and its time [`Config::fence_time`].
     pub fence: Arc<dyn Fence>,
     /// Of the program, for the node's entry.
     pub version: String,

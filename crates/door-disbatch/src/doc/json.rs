@@ -8,7 +8,7 @@ use serde_json::{Value, json as value};
 
 /// How dates are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Times {
+pub(crate) enum Times {
     /// Text, as in `2016-04-26T17:59:33Z`.
     Iso,
     /// Seconds since 1970, with a fraction when there is one.
@@ -17,16 +17,16 @@ pub enum Times {
 
 /// Ids become their hexadecimal text, binary data becomes base64 and dates what `times` says; what
 /// JSON has no other form for becomes text.
-pub fn json(bson: &Bson, times: Times) -> Value {
+pub(crate) fn json(bson: &Bson, times: Times) -> Value {
     convert(bson, times, |id| Value::String(id.to_hex()))
 }
 
 /// The same with ids as `{"$oid": ..}`, which clients of the command interface look for.
-pub fn json_shown(bson: &Bson, times: Times) -> Value {
+pub(crate) fn json_shown(bson: &Bson, times: Times) -> Value {
     convert(bson, times, shown_id)
 }
 
-pub fn shown_id(id: ObjectId) -> Value {
+pub(crate) fn shown_id(id: ObjectId) -> Value {
     value!({ "$oid": id.to_hex() })
 }
 

@@ -7,11 +7,11 @@ mod number;
 mod queue;
 mod task;
 
-pub use json::{Times, json, json_shown, shown_id};
-pub use node::Node;
-pub use number::{Limit, whole};
-pub use queue::{Hold, LimitStored, Queue, Sort};
-pub use task::Task;
+pub(crate) use json::{Times, json, json_shown, shown_id};
+pub(crate) use node::Node;
+pub(crate) use number::{Limit, whole};
+pub(crate) use queue::{Hold, LimitStored, Queue, Sort};
+pub(crate) use task::Task;
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document};
@@ -19,7 +19,7 @@ use mongodb::bson::{Bson, Document};
 /// A field that is not what it has to be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{field}` {why}")]
-pub struct Odd {
+pub(crate) struct Odd {
     pub field: String,
     pub why: String,
 }
@@ -34,7 +34,7 @@ impl Odd {
 }
 
 /// The value at a path such as `windlass.boot`; nothing where a step is missing or no document.
-pub fn at<'a>(document: &'a Document, path: &str) -> Option<&'a Bson> {
+pub(crate) fn at<'a>(document: &'a Document, path: &str) -> Option<&'a Bson> {
     let (steps, last) = path.rsplit_once('.').map_or((None, path), |(s, l)| (Some(s), l));
     let mut inner = document;
     for step in steps.into_iter().flat_map(|steps| steps.split('.')) {

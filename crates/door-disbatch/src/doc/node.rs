@@ -8,7 +8,7 @@ use mongodb::bson::{Bson, Document};
 use super::{Limit, Odd, at, text, whole};
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Node {
+pub(crate) struct Node {
     pub name: String,
     /// As it is stored: who observes it only asks whether it changes.
     pub timestamp: Bson,
@@ -25,7 +25,7 @@ pub struct Node {
 }
 
 impl Node {
-    pub fn read(document: &Document) -> Result<Self, Odd> {
+    pub(crate) fn read(document: &Document) -> Result<Self, Odd> {
         let string = |path| at(document, path).and_then(Bson::as_str).map(str::to_owned);
         let number = |path| at(document, path).and_then(whole);
         Ok(Self {

@@ -8,7 +8,7 @@ use super::{Odd, is_nothing};
 const DOUBLE_WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// A whole number: of any numeric type, or as text, which is how some clients write one.
-pub fn whole(value: &Bson) -> Option<i64> {
+pub(crate) fn whole(value: &Bson) -> Option<i64> {
     match value {
         Bson::Int32(number) => Some(i64::from(*number)),
         Bson::Int64(number) => Some(*number),
@@ -24,7 +24,7 @@ pub fn whole(value: &Bson) -> Option<i64> {
 
 /// How many tasks may be claimed or running at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
+pub(crate) enum Limit {
     Unlimited,
     At(u64),
 }
@@ -42,14 +42,14 @@ impl Limit {
     }
 
     /// How many more fit beside those that are there.
-    pub fn left(self, used: u64) -> u64 {
+    pub(crate) fn left(self, used: u64) -> u64 {
         match self {
             Self::Unlimited => u64::MAX,
             Self::At(limit) => limit.saturating_sub(used),
         }
     }
 
-    pub fn allows_one_more(self, used: u64) -> bool {
+    pub(crate) fn allows_one_more(self, used: u64) -> bool {
         self.left(used) > 0
     }
 }

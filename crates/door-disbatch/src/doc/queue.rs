@@ -7,7 +7,7 @@ use super::{Limit, Odd, first, is_nothing, object_id, ours, text, whole};
 use crate::dialect::Dialect;
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Queue {
+pub(crate) struct Queue {
     pub id: ObjectId,
     pub name: String,
     pub plugin: String,
@@ -26,14 +26,14 @@ pub struct Queue {
 
 /// A limit as it stands in the document, of whatever type: a filter compares with this.
 #[derive(Debug, Clone, PartialEq)]
-pub struct LimitStored {
+pub(crate) struct LimitStored {
     pub field: &'static str,
     pub value: Bson,
 }
 
 impl LimitStored {
     /// The dialect's own field counts when it is there, even as null; else the other one does.
-    pub fn of(document: &Document, dialect: Dialect) -> Self {
+    pub(crate) fn of(document: &Document, dialect: Dialect) -> Self {
         let fields = match dialect {
             Dialect::Seed => ["maxthreads", "threads"],
             Dialect::Released => ["threads", "maxthreads"],
@@ -46,14 +46,14 @@ impl LimitStored {
 
 /// One piece of a queue's limit in the hands of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hold {
+pub(crate) struct Hold {
     pub id: String,
     pub boot: String,
 }
 
 /// In which order a queue's tasks are taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sort {
+pub(crate) enum Sort {
     Fifo,
     Lifo,
     /// As the database likes.
@@ -63,7 +63,7 @@ pub enum Sort {
 }
 
 impl Queue {
-    pub fn read(document: &Document, dialect: Dialect) -> Result<Self, Odd> {
+    pub(crate) fn read(document: &Document, dialect: Dialect) -> Result<Self, Odd> {
         let ours = ours(document)?;
         let (limit, limit_stored) = read_limit(document, dialect)?;
         let counter = |field: &str| {

@@ -9,7 +9,7 @@ use super::{Odd, first, is_nothing, object_id, ours, whole};
 /// the settings may be odd without that; who runs the task asks for them, and can tell the reason
 /// in the task's own output.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Task {
+pub(crate) struct Task {
     pub id: ObjectId,
     pub queue: ObjectId,
     pub status: i32,
@@ -31,7 +31,7 @@ pub struct Task {
 }
 
 impl Task {
-    pub fn read(document: &Document) -> Result<Self, Odd> {
+    pub(crate) fn read(document: &Document) -> Result<Self, Odd> {
         let ours = ours(document)?;
         let string = |field: &str| ours.get(field).and_then(Bson::as_str).map(str::to_owned);
         Ok(Self {

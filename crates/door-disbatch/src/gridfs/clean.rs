@@ -26,7 +26,7 @@ const REMOVE_BATCH: usize = 500;
 /// # Errors
 ///
 /// When the database is away or refuses; doing it again does the rest.
-pub async fn remove(database: &Database, tasks: &[ObjectId]) -> Result<u64, DbError> {
+pub(crate) async fn remove(database: &Database, tasks: &[ObjectId]) -> Result<u64, DbError> {
     let mut removed = 0;
     for batch in tasks.chunks(REMOVE_BATCH) {
         let of_tasks = doc! {
@@ -45,7 +45,7 @@ pub async fn remove(database: &Database, tasks: &[ObjectId]) -> Result<u64, DbEr
 /// # Errors
 ///
 /// When the database is away or refuses; doing it again does the rest.
-pub async fn remove_old(
+pub(crate) async fn remove_old(
     database: &Database,
     task: ObjectId,
     old: &[ObjectId],
@@ -58,7 +58,7 @@ pub async fn remove_old(
 
 /// Looks through the bucket step by step, round and round.
 #[derive(Debug, Default)]
-pub struct Cleaner {
+pub(crate) struct Cleaner {
     /// The last file and the last chunks that were looked at.
     file: Option<ObjectId>,
     chunk: Option<ObjectId>,
@@ -71,7 +71,11 @@ impl Cleaner {
     /// # Errors
     ///
     /// When the database is away or refuses; the next step goes on.
-    pub async fn step(&mut self, database: &Database, now: DateTime) -> Result<u64, DbError> {
+    pub(crate) async fn step(
+        &mut self,
+        database: &Database,
+        now: DateTime,
+    ) -> Result<u64, DbError> {
         let before = DateTime::from_millis(now.timestamp_millis() - AGE_MIN.as_millis() as i64);
         Ok(self.files(database, before).await? + self.chunks(database, before).await?)
     }

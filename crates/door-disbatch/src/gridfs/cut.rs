@@ -8,11 +8,11 @@ use crate::dialect::Dialect;
 /// The size of a chunk that both forms name: characters in Disbatch's own, bytes in the standard
 /// one. A character has at most four bytes, so that no chunk passes 1,044,480 bytes, far below the
 /// 16 MiB that a document may have; the cut needs no other rule.
-pub const CHUNK_SIZE: usize = 255 * 1024;
+pub(crate) const CHUNK_SIZE: usize = 255 * 1024;
 
 /// What a chunk's `data` is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub(crate) enum Form {
     /// A string, cut by characters: what Disbatch wrote until 4.3, and what its readers expect.
     Text,
     /// Bytes, as every driver's GridFS has them: what Disbatch 4.4 writes.
@@ -21,7 +21,7 @@ pub enum Form {
 
 impl Form {
     /// The form that is written in a database of this dialect.
-    pub fn of(dialect: Dialect) -> Self {
+    pub(crate) fn of(dialect: Dialect) -> Self {
         match dialect {
             Dialect::Seed => Self::Text,
             Dialect::Released => Self::Binary,

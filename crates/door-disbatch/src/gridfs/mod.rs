@@ -10,11 +10,13 @@ mod output;
 mod read;
 mod write;
 
-pub use clean::{Cleaner, remove, remove_old};
-pub use cut::{CHUNK_SIZE, Form};
+pub(crate) use clean::{Cleaner, remove, remove_old};
+#[cfg(test)]
+pub(crate) use cut::CHUNK_SIZE;
+pub(crate) use cut::Form;
 pub(crate) use output::fits;
-pub use read::{LoadError, Reader, verify};
-pub use write::{Output, store};
+pub(crate) use read::{LoadError, Reader, verify};
+pub(crate) use write::{Output, store};
 
 use mongodb::Collection;
 use mongodb::bson::Document;

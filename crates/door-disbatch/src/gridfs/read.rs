@@ -15,7 +15,7 @@ use crate::doc::whole;
 const READ_BATCH: u32 = 16;
 
 #[derive(Debug, thiserror::Error)]
-pub enum LoadError {
+pub(crate) enum LoadError {
     #[error("there is no output file {0}")]
     Absent(ObjectId),
     #[error("the output file {id} is broken: {why}")]
@@ -30,14 +30,14 @@ pub enum LoadError {
 /// # Errors
 ///
 /// When it is not, or the database is away.
-pub async fn verify(database: &Database, id: ObjectId) -> Result<(), LoadError> {
+pub(crate) async fn verify(database: &Database, id: ObjectId) -> Result<(), LoadError> {
     let mut reader = Reader::open(database, id).await?;
     while reader.text().await?.is_some() {}
     Ok(())
 }
 
 /// A file that is read chunk by chunk, so that however long it is, little of it is in memory.
-pub struct Reader {
+pub(crate) struct Reader {
     database: Database,
     id: ObjectId,
     file: Document,
@@ -60,7 +60,7 @@ impl Reader {
     /// # Errors
     ///
     /// When it is not there, or the database is away.
-    pub async fn open(database: &Database, id: ObjectId) -> Result<Reader, LoadError> {
+    pub(crate) async fn open(database: &Database, id: ObjectId) -> Result<Reader, LoadError> {
         let files = files(database).clone_with_type();
         let file = database.one(files.find_one(doc! { "_id": id })).await?;
         let file = file.ok_or(LoadError::Absent(id))?;
@@ -78,7 +78,7 @@ impl Reader {
     ///
     /// When a chunk is missing or the database is away, and at the end when the file is not what
     /// it says.
-    pub async fn text(&mut self) -> Result<Option<String>, LoadError> {
+    pub(crate) async fn text(&mut self) -> Result<Option<String>, LoadError> {
         let broken = |why| LoadError::Broken { id: self.id, why };
         let Some(part) = self.database.ask(self.parts.try_next()).await? else {
             check(&self.file, &self.sum).map_err(broken)?;

@@ -15,7 +15,7 @@ const BATCH: usize = 4;
 
 /// What a task said, and for how large a document.
 #[derive(Debug, Clone, Copy)]
-pub struct Output<'a> {
+pub(crate) struct Output<'a> {
     pub task: ObjectId,
     /// The bytes of the task's document without output.
     pub held: usize,
@@ -29,7 +29,7 @@ pub struct Output<'a> {
 /// # Errors
 ///
 /// When the database does not take them. Nothing points to what was written until then.
-pub async fn store(
+pub(crate) async fn store(
     database: &Database,
     form: Form,
     gfs: Gfs,

@@ -10,20 +10,20 @@ use super::outcome::Why;
 
 /// In the hands of whoever may end the task. When it is dropped, the task simply runs on.
 #[derive(Debug)]
-pub struct EndHandle {
+pub(crate) struct EndHandle {
     why: Arc<watch::Sender<Option<Why>>>,
     give_up: CancellationToken,
 }
 
 /// In the hands of the task itself.
 #[derive(Debug, Clone)]
-pub struct Ender {
+pub(crate) struct Ender {
     why: watch::Receiver<Option<Why>>,
     given_up: CancellationToken,
 }
 
 /// Both ends.
-pub fn ender() -> (EndHandle, Ender) {
+pub(crate) fn ender() -> (EndHandle, Ender) {
     let (why, asked) = watch::channel(None);
     let give_up = CancellationToken::new();
     let given_up = give_up.clone();
@@ -32,7 +32,7 @@ pub fn ender() -> (EndHandle, Ender) {
 
 impl EndHandle {
     /// Ends the program with all that it started. The first reason stands.
-    pub fn end(&self, why: Why) {
+    pub(crate) fn end(&self, why: Why) {
         self.why.send_if_modified(|asked| {
             let is_first = asked.is_none();
             asked.get_or_insert(why);
@@ -41,7 +41,7 @@ impl EndHandle {
     }
 
     /// The database is no longer waited for; what could not be written is lost.
-    pub fn give_up(&self) {
+    pub(crate) fn give_up(&self) {
         self.give_up.cancel();
     }
 }

@@ -22,9 +22,9 @@ mod temp;
 mod write;
 
 pub use self::dtr::runner;
-pub use self::ender::{EndHandle, Ender, ender};
-pub use self::order::{Order, USAGE};
-pub use self::outcome::Why;
-pub use self::run::{Parts, Ran, Work, run};
-pub use self::temp::Temp;
+pub(crate) use self::ender::{EndHandle, ender};
+pub use self::order::Order;
+pub(crate) use self::outcome::Why;
+pub(crate) use self::run::{Parts, Ran, Work, run};
+pub(crate) use self::temp::Temp;
 pub(crate) use self::write::until_back;

@@ -1,12 +1,12 @@
 //! The command line of the stand-alone task runner, in the form of the releases and in the seed's.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use mongodb::bson::oid::ObjectId;
 
 use crate::config::Gfs;
 
-pub const USAGE: &str = "\
+const USAGE: &str = "\
 Usage: task_runner --config FILE --task ID [OPTIONS]
 
 Runs one task that a node has claimed, and writes its result.
@@ -30,17 +30,25 @@ Exit status: 0 the task has ended, well or not; 1 it was left as it was, or in p
 /// What the task runner is to do.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Order {
-    pub config: PathBuf,
-    pub task: ObjectId,
+    pub(crate) config: PathBuf,
+    pub(crate) task: ObjectId,
     /// Instead of what the queue names.
-    pub plugin: Option<String>,
-    pub gfs: Gfs,
-    pub quiet: bool,
+    pub(crate) plugin: Option<String>,
+    pub(crate) gfs: Gfs,
+    pub(crate) quiet: bool,
     /// The task runs already.
-    pub handoff: bool,
+    pub(crate) handoff: bool,
 }
 
 impl Order {
+    /// The help, in which the program is called `task_runner`.
+    pub const USAGE: &str = USAGE;
+
+    /// The configuration file that is to be read.
+    pub fn config(&self) -> &Path {
+        &self.config
+    }
+
     /// Reads the words behind the program's name. `None` asks for help; errors are sentences.
     pub fn read(words: &[String]) -> Result<Option<Order>, String> {
         let (mut config, mut task, mut plugin, mut queue) = (None, None, None, None);

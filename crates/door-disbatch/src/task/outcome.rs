@@ -35,7 +35,7 @@ impl Verdict {
 
 /// Why a program was ended before it had done its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub(crate) enum Why {
     /// Somebody asked for the end of the task.
     Cancelled,
     /// The node ends.

@@ -33,7 +33,7 @@ const LOG_BYTES_MAX: usize = 16 * 1024;
 const FENCE_PAUSE: Duration = Duration::from_millis(50);
 
 /// What every task of a node needs.
-pub struct Parts {
+pub(crate) struct Parts {
     pub database: Database,
     pub launcher: Arc<dyn Launcher>,
     /// Absent for a task runner of a foreign node.
@@ -47,7 +47,7 @@ pub struct Parts {
 }
 
 /// A task to be run.
-pub struct Work {
+pub(crate) struct Work {
     pub me: Me,
     /// As it was claimed, with status -1.
     pub task: Document,
@@ -57,7 +57,7 @@ pub struct Work {
 
 /// What became of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ran {
+pub(crate) enum Ran {
     /// It stands in the database with this status.
     Ended(i32),
     /// It failed, and waits for another try.
@@ -71,7 +71,7 @@ pub enum Ran {
 }
 
 /// Runs a claimed task to its end. Waits for a database that is away, until it is told to give up.
-pub async fn run(parts: &Parts, work: Work, ender: Ender) -> Ran {
+pub(crate) async fn run(parts: &Parts, work: Work, ender: Ender) -> Ran {
     let Work { me, task, queue, plugin } = work;
     let Some(run) = Run::of(&task) else {
         tracing::error!(queue = queue.name, "a claimed task has not the fields that we gave it");

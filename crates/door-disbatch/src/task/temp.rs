@@ -38,7 +38,7 @@ const STICKY: u32 = 0o1000;
 const ROOT: u32 = 0;
 
 /// The directory of this start. It is removed when this is dropped.
-pub struct Temp {
+pub(crate) struct Temp {
     parent: PathBuf,
     parent_mode: u32,
     dir: PathBuf,
@@ -51,7 +51,7 @@ pub struct Temp {
 impl Temp {
     /// Makes the directory below `parent`, which is made with this mode if it is not there, and
     /// removes those of programs that are gone.
-    pub fn open(parent: &Path, parent_mode: u32) -> io::Result<Self> {
+    pub(crate) fn open(parent: &Path, parent_mode: u32) -> io::Result<Self> {
         make_parent(parent, parent_mode)?;
         sweep(parent);
         let dir = parent.join(format!("{PREFIX}{}", unique()));

@@ -10,7 +10,7 @@ use crate::password::Password;
 const HOST: &str = "127.0.0.1";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CtlConfig {
+pub(crate) struct CtlConfig {
     /// Whether it speaks to a master.
     pub master: bool,
     pub password: Option<Password>,
@@ -23,11 +23,11 @@ pub struct CtlConfig {
 }
 
 impl CtlConfig {
-    pub fn read(path: &Path) -> Result<CtlConfig, ConfigError> {
+    pub(crate) fn read(path: &Path) -> Result<CtlConfig, ConfigError> {
         CtlConfig::parse(&super::read(path)?)
     }
 
-    pub fn parse(text: &str) -> Result<CtlConfig, ConfigError> {
+    pub(crate) fn parse(text: &str) -> Result<CtlConfig, ConfigError> {
         let keys = Keys::parse(text);
         Ok(CtlConfig {
             master: keys.switch("master"),

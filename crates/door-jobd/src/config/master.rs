@@ -14,7 +14,7 @@ const POKE_THROTTLE_SECONDS: f64 = 0.5;
 const SECONDS_MAX: f64 = 3.0e7;
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct MasterConfig {
+pub(crate) struct MasterConfig {
     pub host: String,
     pub port: u16,
     pub access: Access,
@@ -25,11 +25,11 @@ pub struct MasterConfig {
 }
 
 impl MasterConfig {
-    pub fn read(path: &Path) -> Result<MasterConfig, ConfigError> {
+    pub(crate) fn read(path: &Path) -> Result<MasterConfig, ConfigError> {
         MasterConfig::parse(&super::read(path)?)
     }
 
-    pub fn parse(text: &str) -> Result<MasterConfig, ConfigError> {
+    pub(crate) fn parse(text: &str) -> Result<MasterConfig, ConfigError> {
         let keys = Keys::parse(text);
         Ok(MasterConfig {
             host: keys.required_text("host")?,

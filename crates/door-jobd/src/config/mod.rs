@@ -9,14 +9,14 @@ mod worker;
 use std::io::ErrorKind;
 use std::path::Path;
 
-pub use ctl::CtlConfig;
-pub use master::MasterConfig;
-pub use worker::{LauncherConfig, MasterAddress, WorkerConfig};
+pub(crate) use ctl::CtlConfig;
+pub(crate) use master::MasterConfig;
+pub(crate) use worker::WorkerConfig;
 
 /// A mistake in a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("config parsing error: {0}")]
-pub struct ConfigError(String);
+pub(crate) struct ConfigError(String);
 
 impl<T: Into<String>> From<T> for ConfigError {
     fn from(text: T) -> ConfigError {

@@ -22,7 +22,7 @@ const LEASE_MIN: Duration = Duration::from_secs(3);
 const ENV: &str = "launcher.env.";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkerConfig {
+pub(crate) struct WorkerConfig {
     pub name: String,
     pub host: String,
     pub port: u16,
@@ -48,14 +48,14 @@ pub struct WorkerConfig {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MasterAddress {
+pub(crate) struct MasterAddress {
     pub host: String,
     pub port: u16,
     pub reconnect_timeout: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LauncherConfig {
+pub(crate) struct LauncherConfig {
     /// With `{id}` in it.
     pub command: String,
     /// The worker's own when absent.
@@ -64,11 +64,11 @@ pub struct LauncherConfig {
 }
 
 impl WorkerConfig {
-    pub fn read(path: &Path) -> Result<WorkerConfig, ConfigError> {
+    pub(crate) fn read(path: &Path) -> Result<WorkerConfig, ConfigError> {
         WorkerConfig::parse(&super::read(path)?)
     }
 
-    pub fn parse(text: &str) -> Result<WorkerConfig, ConfigError> {
+    pub(crate) fn parse(text: &str) -> Result<WorkerConfig, ConfigError> {
         let keys = Keys::parse(text);
         Ok(WorkerConfig {
             name: keys.text("name")?.unwrap_or_else(host_name),

@@ -14,14 +14,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-
 use self::args::Args;
 use self::command::{Command, Mode};
 use self::show::Shown;
+use crate::client::Deaf;
 use crate::config::CtlConfig;
 use crate::log::{Form, Log, LogConfig};
-use crate::net::{self, AskError, Handler, Peer};
+use crate::net::{self, AskError, Peer};
 use crate::password::Password;
 use crate::wire::Json;
 
@@ -154,21 +153,11 @@ async fn execute(target: &Target, name: &str, words: &[String], log: &Log) -> An
 async fn connect(target: &Target, log: &Log) -> Result<Peer, String> {
     let Target { host, port, password, .. } = target;
     let number = port.parse().map_err(|_| format!("'{port}' is not a port number"))?;
-    let connecting = net::connect(host, number, password.clone(), Arc::new(Nobody), log);
+    let connecting = net::connect(host, number, password.clone(), Arc::new(Deaf), log);
     match tokio::time::timeout(target.timeout.unwrap_or(CONNECT_TIME_MAX), connecting).await {
         Ok(Ok(peer)) => Ok(peer),
         Ok(Err(error)) => Err(format!("{host}:{port}: {error}")),
         Err(_) => Err(format!("{host}:{port}: no answer")),
-    }
-}
-
-/// Nobody asks the command line.
-struct Nobody;
-
-#[async_trait]
-impl Handler for Nobody {
-    async fn handle(&self, _: &Peer, kind: &str, _: Json) -> Result<Json, String> {
-        Err(format!("unknown request type: '{kind}'"))
     }
 }
 

@@ -1,7 +1,9 @@
 //! The command line against a real socket that answers as it is told.
 
 use super::*;
-use crate::net::{Access, Server};
+use async_trait::async_trait;
+
+use crate::net::{Access, Handler, Server};
 use tokio_util::sync::CancellationToken;
 
 /// Answers every request with what it was asked, or fails.

@@ -63,7 +63,11 @@ struct State {
 }
 
 /// Listens and serves until `stop` is cancelled. An error, such as a port in use, is a sentence.
-pub async fn run(config: MasterConfig, log: Log, stop: CancellationToken) -> Result<(), String> {
+pub(crate) async fn run(
+    config: MasterConfig,
+    log: Log,
+    stop: CancellationToken,
+) -> Result<(), String> {
     let (host, port) = (&config.host, config.port);
     let server = Server::bind(host, port, config.access.clone(), &log)
         .await

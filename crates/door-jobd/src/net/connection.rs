@@ -30,7 +30,7 @@ pub(super) const FREE_BYTES: usize = 64 * 1024;
 const LINGER_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
 /// Opens a connection. Our first request carries the password; the other side needs none.
-pub async fn connect(
+pub(crate) async fn connect(
     host: &str,
     port: u16,
     password: Option<Password>,

@@ -8,6 +8,6 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-pub use connection::connect;
-pub use peer::{Answer, AskError, Handler, Peer};
-pub use server::{Access, Server};
+pub(crate) use connection::connect;
+pub(crate) use peer::{AskError, Handler, Peer};
+pub(crate) use server::{Access, Server};

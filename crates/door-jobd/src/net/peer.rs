@@ -27,7 +27,7 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// Answers the requests of peers.
 #[async_trait]
-pub trait Handler: Send + Sync + 'static {
+pub(crate) trait Handler: Send + Sync + 'static {
     /// Several of one peer may be under way. An error is told to the peer as it is.
     async fn handle(&self, peer: &Peer, kind: &str, data: Json) -> Result<Json, String>;
 
@@ -40,7 +40,7 @@ pub trait Handler: Send + Sync + 'static {
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AskError {
+pub(crate) enum AskError {
     #[error("Socket is closed")]
     Closed,
     #[error("no answer within {} seconds", .0.as_secs_f32())]
@@ -54,7 +54,7 @@ pub enum AskError {
 
 /// A cheap handle.
 #[derive(Clone)]
-pub struct Peer(Arc<Inner>);
+pub(crate) struct Peer(Arc<Inner>);
 
 struct Inner {
     id: u64,
@@ -99,16 +99,16 @@ impl Peer {
     }
 
     /// Different for all peers of this process.
-    pub fn id(&self) -> u64 {
+    pub(crate) fn id(&self) -> u64 {
         self.0.id
     }
 
-    pub fn addr(&self) -> SocketAddr {
+    pub(crate) fn addr(&self) -> SocketAddr {
         self.0.addr
     }
 
     /// Sends a request at once; its answer may be awaited, or not.
-    pub fn ask(&self, kind: &str, data: Option<Json>) -> Answer {
+    pub(crate) fn ask(&self, kind: &str, data: Option<Json>) -> Answer {
         let (sender, receiver) = oneshot::channel();
         let mut answer = Answer { peer: self.clone(), no: None, receiver };
         let mut asks = self.asks();
@@ -159,7 +159,7 @@ impl Peer {
     }
 
     /// Pings until the connection ends, and ends it when nothing comes back.
-    pub async fn ping_every(&self, interval: Duration) {
+    pub(crate) async fn ping_every(&self, interval: Duration) {
         let (mut reads, mut silent) = (self.reads(), 0);
         loop {
             if silent >= SILENT_PINGS_MAX {
@@ -178,12 +178,12 @@ impl Peer {
     }
 
     /// Ends the connection at once.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.0.cut.cancel();
     }
 
     /// Waits until the peer cannot be asked any more. Answers to its own requests may still be due.
-    pub async fn closed(&self) {
+    pub(crate) async fn closed(&self) {
         self.0.ended.cancelled().await;
     }
 
@@ -256,7 +256,7 @@ impl Peer {
 }
 
 /// The answer to a request of ours.
-pub struct Answer {
+pub(crate) struct Answer {
     peer: Peer,
     /// None when it was not sent.
     no: Option<u32>,
@@ -265,7 +265,7 @@ pub struct Answer {
 
 impl Answer {
     /// Waits for it, but not longer.
-    pub async fn within(self, limit: Duration) -> Result<Json, AskError> {
+    pub(crate) async fn within(self, limit: Duration) -> Result<Json, AskError> {
         tokio::time::timeout(limit, self).await.unwrap_or(Err(AskError::Late(limit)))
     }
 }

@@ -1,7 +1,7 @@
 //! The listening side: how many connections there are, who may ask, and how they end.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const CONNECTIONS_MAX: usize = 8192;
 
 /// Who may ask.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Access {
+pub(crate) struct Access {
     /// Everybody, when there is none.
     pub password: Option<Password>,
     /// Whether 127.0.0.1, and no other address, needs no password.
@@ -36,7 +36,7 @@ impl Access {
     }
 }
 
-pub struct Server {
+pub(crate) struct Server {
     listener: TcpListener,
     access: Access,
     log: Log,
@@ -45,7 +45,12 @@ pub struct Server {
 }
 
 impl Server {
-    pub async fn bind(host: &str, port: u16, access: Access, log: &Log) -> io::Result<Server> {
+    pub(crate) async fn bind(
+        host: &str,
+        port: u16,
+        access: Access,
+        log: &Log,
+    ) -> io::Result<Server> {
         let listener = TcpListener::bind((host, port)).await?;
         let log = log.named("server");
         log.info(format_args!("server is listening on {}", listener.local_addr()?));
@@ -63,13 +68,19 @@ impl Server {
         Server { memory, ..self }
     }
 
-    pub fn addr(&self) -> io::Result<SocketAddr> {
+    #[cfg(test)]
+    pub(crate) fn addr(&self) -> io::Result<std::net::SocketAddr> {
         self.listener.local_addr()
     }
 
     /// Serves until `stop` is cancelled. Then nobody is listened to any more, and requests under
     /// way get `grace` to be answered.
-    pub async fn serve(self, handler: Arc<dyn Handler>, stop: CancellationToken, grace: Duration) {
+    pub(crate) async fn serve(
+        self,
+        handler: Arc<dyn Handler>,
+        stop: CancellationToken,
+        grace: Duration,
+    ) {
         let Server { listener, access, log, connections_max, memory } = self;
         let slots = Arc::new(Semaphore::new(connections_max));
         let connections = Connections::default();

@@ -22,25 +22,25 @@ use std::time::Duration;
 use async_trait::async_trait;
 use windlass_core::launch::Output;
 
-pub use url::{Server, Storage};
+pub(crate) use url::{Server, Storage};
 
 /// Who accepts: a worker's name, and a number that no other start of it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owner {
+pub(crate) struct Owner {
     pub name: String,
     pub boot: u64,
 }
 
 /// What a row was before it was accepted, and becomes when it is handed back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Was {
+pub(crate) enum Was {
     Waiting,
     Manual,
 }
 
 /// A row that is now accepted, and ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
+pub(crate) struct Row {
     pub id: u64,
     pub target: String,
     pub was: Was,
@@ -48,7 +48,7 @@ pub struct Row {
 
 /// The answer to a fetch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Fetched {
+pub(crate) struct Fetched {
     /// In the order of their ids.
     pub rows: Vec<Row>,
     /// Ids that are now ignored: the database takes their target for ours, but it is spelled
@@ -61,7 +61,7 @@ pub struct Fetched {
 
 /// What became of a row that a client asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Manual {
+pub(crate) enum Manual {
     Accepted(Row),
     Missing(u64),
     /// Its status was not `manual`, and is now `ignored`.
@@ -78,7 +78,7 @@ pub enum Manual {
 
 /// How a job ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct End {
+pub(crate) struct End {
     pub id: u64,
     /// `ok` or `fail`.
     pub ok: bool,
@@ -95,7 +95,7 @@ pub struct End {
 
 /// An end that is not in the table, and why asking again does not help.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unwritten {
+pub(crate) enum Unwritten {
     /// The row is no longer ours: it was recovered by somebody else, or deleted.
     Lost(u64),
     /// The database refuses it, even without its output.
@@ -104,7 +104,7 @@ pub enum Unwritten {
 
 /// What becomes of a job that ran when its worker was lost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Interrupted {
+pub(crate) enum Interrupted {
     /// It ends as failed, with a reason in `stderr`.
     #[default]
     Fail,
@@ -114,7 +114,7 @@ pub enum Interrupted {
 
 /// What a recovery did to the rows of workers that are gone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Recovered {
+pub(crate) struct Recovered {
     /// Accepted rows that are what they were before, and running ones that are to run again.
     pub back: Vec<Row>,
     /// Running rows that ended as failed.
@@ -125,7 +125,7 @@ pub struct Recovered {
 
 /// Why the table did not do it, by what the caller does about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TableError {
+pub(crate) enum TableError {
     /// The database cannot be reached or is busy. Nothing is known to have happened; ask again
     /// later. Whatever did happen unheard is mended by the next call or when the lease runs out.
     #[error("the database is away: {0}")]
@@ -138,7 +138,7 @@ pub enum TableError {
 /// One worker's view of the table. All adapters behave alike. Connections are made when they are
 /// needed and made anew when they are lost.
 #[async_trait]
-pub trait Table: Send + Sync + 'static {
+pub(crate) trait Table: Send + Sync + 'static {
     /// Looks whether the table can be worked with, and makes the table of marks if it may.
     async fn prepare(&self) -> Result<(), TableError>;
 
@@ -191,7 +191,7 @@ pub trait Table: Send + Sync + 'static {
 }
 
 /// The adapter for the database that has the table. Connects to nothing yet.
-pub fn open(storage: &Storage, owner: Owner) -> Arc<dyn Table> {
+pub(crate) fn open(storage: &Storage, owner: Owner) -> Arc<dyn Table> {
     match storage {
         Storage::Mysql(server) => {
             let backend = mysql::Mysql::new(server);

@@ -9,7 +9,7 @@ const TABLE: &str = "jobs";
 
 /// Where the table is.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Storage {
+pub(crate) enum Storage {
     Mysql(Server),
     Postgres(Server),
     Sqlite { path: String, table: String },
@@ -17,7 +17,7 @@ pub enum Storage {
 
 /// A database server, and the table in it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Server {
+pub(crate) struct Server {
     pub host: String,
     pub port: u16,
     pub user: String,
@@ -33,7 +33,7 @@ impl Storage {
     /// # Errors
     ///
     /// Says what is wrong without the URL itself, because it may contain a password.
-    pub fn parse(url: &str, table: Option<&str>) -> Result<Self, String> {
+    pub(crate) fn parse(url: &str, table: Option<&str>) -> Result<Self, String> {
         let (kind, rest) = url.split_once("://").ok_or("storage must be a URL")?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let table = match table_of(query)? {

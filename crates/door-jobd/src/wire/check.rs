@@ -4,7 +4,7 @@ use super::{Json, Object};
 
 /// What a field may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Integer,
     Number,
     String,
@@ -36,24 +36,24 @@ impl Kind {
 }
 
 /// A field and whether it must be there.
-pub struct Field {
+pub(crate) struct Field {
     pub name: &'static str,
     pub kinds: &'static [Kind],
     pub required: bool,
 }
 
 impl Field {
-    pub const fn required(name: &'static str, kinds: &'static [Kind]) -> Field {
+    pub(crate) const fn required(name: &'static str, kinds: &'static [Kind]) -> Field {
         Field { name, kinds, required: true }
     }
 
-    pub const fn optional(name: &'static str, kinds: &'static [Kind]) -> Field {
+    pub(crate) const fn optional(name: &'static str, kinds: &'static [Kind]) -> Field {
         Field { name, kinds, required: false }
     }
 }
 
 /// Checks the fields in their order. An array is an object without any.
-pub fn fields(data: &Json, fields: &[Field]) -> Result<(), String> {
+pub(crate) fn fields(data: &Json, fields: &[Field]) -> Result<(), String> {
     let empty = Object::new();
     let object = match data {
         Json::Object(object) => object,
@@ -75,7 +75,7 @@ pub fn fields(data: &Json, fields: &[Field]) -> Result<(), String> {
 }
 
 /// The list of targets of a request: none when it is left out, which means all.
-pub fn targets(data: &Json) -> Result<Option<Vec<String>>, String> {
+pub(crate) fn targets(data: &Json) -> Result<Option<Vec<String>>, String> {
     let Some(given) = data.get("targets") else { return Ok(None) };
     let items = given.as_array().ok_or("targets must be array")?;
     if items.is_empty() {

@@ -3,18 +3,18 @@
 use bytes::{Buf, Bytes, BytesMut};
 
 /// The byte after every message.
-pub const END: u8 = 0x04;
+pub(crate) const END: u8 = 0x04;
 /// The longest message that anybody may send.
-pub const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+pub(crate) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The longest message of somebody whom we asked: answers carry the output of many jobs.
-pub const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;
+pub(crate) const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TooLong;
+pub(crate) struct TooLong;
 
 /// Takes bytes as they come and gives messages as they end.
 #[derive(Debug, Default)]
-pub struct Splitter {
+pub(crate) struct Splitter {
     buffer: BytesMut,
     /// How much of it is known to have no end in it.
     searched: usize,
@@ -22,12 +22,12 @@ pub struct Splitter {
 
 impl Splitter {
     /// Where to append what was read.
-    pub fn buffer(&mut self) -> &mut BytesMut {
+    pub(crate) fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
 
     /// The next whole message without its end; none when more bytes are needed.
-    pub fn next(&mut self, bytes_max: usize) -> Result<Option<Bytes>, TooLong> {
+    pub(crate) fn next(&mut self, bytes_max: usize) -> Result<Option<Bytes>, TooLong> {
         let found = memchr::memchr(END, &self.buffer[self.searched..]);
         let length = self.searched + found.unwrap_or(self.buffer.len() - self.searched);
         if length > bytes_max {

@@ -15,7 +15,7 @@ const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 const INDEX_MAX: u32 = u32::MAX - 1;
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub enum Json {
+pub(crate) enum Json {
     #[default]
     Null,
     Bool(bool),
@@ -28,7 +28,7 @@ pub enum Json {
 
 /// Names and values in JavaScript's order: array indexes ascending, then the others as they came.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Object {
+pub(crate) struct Object {
     entries: Vec<(String, Json)>,
     /// How many of them, at the beginning, are array indexes.
     indexes: usize,
@@ -36,45 +36,41 @@ pub struct Object {
 
 impl Json {
     /// The value of a name; none when this is no object.
-    pub fn get(&self, name: &str) -> Option<&Json> {
+    pub(crate) fn get(&self, name: &str) -> Option<&Json> {
         self.as_object()?.get(name)
     }
 
-    pub fn as_str(&self) -> Option<&str> {
+    pub(crate) fn as_str(&self) -> Option<&str> {
         if let Json::String(text) = self { Some(text) } else { None }
     }
 
-    pub fn as_bool(&self) -> Option<bool> {
-        if let Json::Bool(value) = self { Some(*value) } else { None }
-    }
-
     /// A whole number; `1.0` is one.
-    pub fn as_i64(&self) -> Option<i64> {
+    pub(crate) fn as_i64(&self) -> Option<i64> {
         if let Json::Number(number) = self { number.as_i64() } else { None }
     }
 
-    pub fn as_u64(&self) -> Option<u64> {
+    pub(crate) fn as_u64(&self) -> Option<u64> {
         if let Json::Number(number) = self { number.as_u64() } else { None }
     }
 
-    pub fn as_f64(&self) -> Option<f64> {
+    pub(crate) fn as_f64(&self) -> Option<f64> {
         if let Json::Number(number) = self { number.as_f64() } else { None }
     }
 
-    pub fn as_array(&self) -> Option<&[Json]> {
+    pub(crate) fn as_array(&self) -> Option<&[Json]> {
         if let Json::Array(items) = self { Some(items) } else { None }
     }
 
-    pub fn as_object(&self) -> Option<&Object> {
+    pub(crate) fn as_object(&self) -> Option<&Object> {
         if let Json::Object(object) = self { Some(object) } else { None }
     }
 
-    pub fn is_null(&self) -> bool {
+    pub(crate) fn is_null(&self) -> bool {
         matches!(self, Json::Null)
     }
 
     /// Whether JavaScript takes it for true.
-    pub fn is_truthy(&self) -> bool {
+    pub(crate) fn is_truthy(&self) -> bool {
         match self {
             Json::Null => false,
             Json::Bool(value) => *value,
@@ -85,7 +81,7 @@ impl Json {
     }
 
     /// What JavaScript's `typeof` says.
-    pub fn type_name(&self) -> &'static str {
+    pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Json::Null | Json::Array(_) | Json::Object(_) => "object",
             Json::Bool(_) => "boolean",
@@ -95,7 +91,7 @@ impl Json {
     }
 
     /// What JavaScript makes of it in a string.
-    pub fn js_string(&self) -> String {
+    pub(crate) fn js_string(&self) -> String {
         let mut out = String::new();
         self.write_js(&mut out);
         out
@@ -143,16 +139,16 @@ fn write_number(number: &Number, out: &mut String) {
 }
 
 impl Object {
-    pub fn new() -> Object {
+    pub(crate) fn new() -> Object {
         Object::default()
     }
 
-    pub fn get(&self, name: &str) -> Option<&Json> {
+    pub(crate) fn get(&self, name: &str) -> Option<&Json> {
         self.find(name).ok().map(|place| &self.entries[place].1)
     }
 
     /// Replaces the value in its place when the name is there already.
-    pub fn insert(&mut self, name: impl Into<String>, value: impl Into<Json>) {
+    pub(crate) fn insert(&mut self, name: impl Into<String>, value: impl Into<Json>) {
         let (name, value) = (name.into(), value.into());
         match self.find(&name) {
             Ok(place) => self.entries[place].1 = value,
@@ -186,16 +182,12 @@ impl Object {
         }
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Json)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Json)> {
         self.entries.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
     }
 
     /// Where the name is, or where it would be.

@@ -7,7 +7,7 @@ use super::{END, Json, Object};
 use crate::password::Password;
 
 /// The other side may number its requests with any integer; ours to ask are within `Numbers`.
-pub type RequestNo = i128;
+pub(crate) type RequestNo = i128;
 
 /// Kinds of data that a request or an answer may carry.
 const DATA: &[Kind] = &[Kind::String, Kind::Number, Kind::Object, Kind::Array];
@@ -23,11 +23,11 @@ const RESPONSE: [Field; 3] = [
     Field::optional("error", &[Kind::String]),
 ];
 
-pub const PING: &[u8] = b"[2]\x04";
-pub const PONG: &[u8] = b"[3]\x04";
+pub(crate) const PING: &[u8] = b"[2]\x04";
+pub(crate) const PONG: &[u8] = b"[3]\x04";
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Message {
+pub(crate) enum Message {
     Request(Request),
     Response(Response),
     Ping,
@@ -39,7 +39,7 @@ pub enum Message {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request {
+pub(crate) struct Request {
     pub no: RequestNo,
     pub kind: String,
     pub password: Option<Password>,
@@ -48,13 +48,13 @@ pub struct Request {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Response {
+pub(crate) struct Response {
     pub no: RequestNo,
     pub result: Result<Json, String>,
 }
 
 /// Reads a message without its end. Bytes that are not UTF-8 become replacement characters.
-pub fn parse(bytes: &[u8]) -> Message {
+pub(crate) fn parse(bytes: &[u8]) -> Message {
     let text = String::from_utf8_lossy(bytes);
     let items = match serde_json::from_str(&text) {
         Err(_) => return Message::Broken,
@@ -116,7 +116,7 @@ fn read_no(object: &Object) -> Result<RequestNo, String> {
 }
 
 /// Writes an answer with its end.
-pub fn response(no: RequestNo, result: &Result<Json, String>) -> Vec<u8> {
+pub(crate) fn response(no: RequestNo, result: &Result<Json, String>) -> Vec<u8> {
     let mut out = format!("[1,{{\"no\":{no}").into_bytes();
     match result {
         Ok(Json::Null) => {}
@@ -127,7 +127,12 @@ pub fn response(no: RequestNo, result: &Result<Json, String>) -> Vec<u8> {
 }
 
 /// Writes a request with its end.
-pub fn request(no: u32, kind: &str, data: Option<&Json>, password: Option<&Password>) -> Vec<u8> {
+pub(crate) fn request(
+    no: u32,
+    kind: &str,
+    data: Option<&Json>,
+    password: Option<&Password>,
+) -> Vec<u8> {
     let mut out = format!("[0,{{\"no\":{no}").into_bytes();
     put(&mut out, "type", kind);
     if let Some(data) = data.filter(|data| data.is_truthy()) {

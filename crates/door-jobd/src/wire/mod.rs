@@ -1,12 +1,12 @@
 //! Messages as they travel: JSON arrays that end with a byte of their own. Nothing here does I/O.
 
-pub mod check;
+pub(crate) mod check;
 mod frame;
 mod json;
 mod message;
 mod number;
 
-pub use frame::{ANSWER_BYTES_MAX, END, MESSAGE_BYTES_MAX, Splitter, TooLong};
-pub use json::{Json, Object};
-pub use message::{Message, PING, PONG, Request, RequestNo, Response, parse, request, response};
-pub use number::Numbers;
+pub(crate) use frame::{ANSWER_BYTES_MAX, END, MESSAGE_BYTES_MAX, Splitter, TooLong};
+pub(crate) use json::{Json, Object};
+pub(crate) use message::{Message, PING, PONG, Request, RequestNo, parse, request, response};
+pub(crate) use number::Numbers;

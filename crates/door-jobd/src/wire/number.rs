@@ -5,12 +5,12 @@ const LIMIT: u32 = 999_999;
 
 /// Counts from a random start. Zero means "no request" and is never given.
 #[derive(Debug)]
-pub struct Numbers {
+pub(crate) struct Numbers {
     last: u32,
 }
 
 impl Numbers {
-    pub fn new() -> Numbers {
+    pub(crate) fn new() -> Numbers {
         Numbers::after(fastrand::u32(0..=LIMIT))
     }
 
@@ -18,7 +18,7 @@ impl Numbers {
         Numbers { last }
     }
 
-    pub fn take(&mut self) -> u32 {
+    pub(crate) fn take(&mut self) -> u32 {
         self.last += 1;
         if self.last >= LIMIT {
             self.last = 1;

@@ -90,7 +90,7 @@ impl Rules {
 }
 
 /// What a worker works with.
-pub struct Parts {
+pub(crate) struct Parts {
     pub table: Arc<dyn Table>,
     pub launcher: Arc<dyn Launcher>,
     pub clock: Arc<dyn Clock>,
@@ -212,7 +212,7 @@ impl Worker {
 }
 
 /// Works until it is asked to stop. An error says why it cannot begin.
-pub async fn run(config: WorkerConfig, parts: Parts, stop: Stop) -> Result<(), String> {
+pub(crate) async fn run(config: WorkerConfig, parts: Parts, stop: Stop) -> Result<(), String> {
     parts.table.prepare().await.map_err(|error| error.to_string())?;
     let access = config.access.clone();
     let bound = Server::bind(&config.host, config.port, access, &parts.log).await;

@@ -10,7 +10,7 @@ use clap::Args;
 #[command(after_help = DCI_HELP)]
 pub(crate) struct Dci {
     /// Configuration file of Disbatch's programs.
-    #[arg(long, value_name = "FILE", default_value = windlass_door_disbatch::config::DEFAULT_PATH)]
+    #[arg(long, value_name = "FILE", default_value = windlass_door_disbatch::DEFAULT_PATH)]
     pub(crate) config: PathBuf,
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct Dci {
 #[command(after_help = DEN_HELP)]
 pub(crate) struct Den {
     /// Configuration file of Disbatch's programs.
-    #[arg(long, value_name = "FILE", default_value = windlass_door_disbatch::config::DEFAULT_PATH)]
+    #[arg(long, value_name = "FILE", default_value = windlass_door_disbatch::DEFAULT_PATH)]
     pub(crate) config: PathBuf,
 }
 

@@ -10,7 +10,7 @@ use super::{live, read};
 pub(crate) fn run(config: &Path) -> anyhow::Result<ExitCode> {
     let (config, warnings) = read(config)?;
     live(&config, &warnings, async |stop| {
-        let serving = dci::run(config.clone(), stop.asked);
+        let serving = dci(config.clone(), stop.asked);
         tokio::select! {
             ended = serving => ended,
             () = stop.now.cancelled() => Ok(()),

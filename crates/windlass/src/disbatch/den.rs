@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use rustix::process::{Resource, getrlimit};
-use windlass_door_disbatch::den::{self, Tools, fence_time};
+use windlass_door_disbatch::{Tools, den};
 use windlass_runner::CommandLauncher;
 use windlass_runner::fence::ProcessFence;
 
@@ -24,11 +24,11 @@ pub(crate) fn run(config: &Path) -> anyhow::Result<ExitCode> {
         // Means this very program, also when its file was replaced by a newer one meanwhile.
         let program = Path::new("/proc/self/exe");
         let boot = format!("{:032x}", fastrand::u128(..));
-        let time = fence_time(config.orphan_after);
+        let time = config.fence_time();
         let fence = ProcessFence::start(program, &boot, time).map_err(sentence)?;
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let tools = Tools { launcher: Arc::new(launcher), fence, version, runs_max: runs_max() };
-        den::run(config.clone(), tools, stop).await
+        den(config.clone(), tools, stop).await
     })
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use windlass_door_disbatch::task::{self, Order, USAGE};
+use windlass_door_disbatch::{Order, task_runner};
 use windlass_runner::CommandLauncher;
 
 use super::{live, read};
@@ -26,7 +26,7 @@ pub(crate) fn run(name: &str, words: &[String]) -> ExitCode {
         Ok(Some(order)) => run_task(&order).unwrap_or_else(|error| refused(&format!("{error:#}"))),
         Ok(None) => {
             // Help that nobody reads any more is no failure.
-            let _ = output::print(&USAGE.replace(FILE, name));
+            let _ = output::print(&Order::USAGE.replace(FILE, name));
             ExitCode::SUCCESS
         }
         Err(mistake) => refused(&mistake),
@@ -39,10 +39,10 @@ fn refused(why: &str) -> ExitCode {
 }
 
 fn run_task(order: &Order) -> anyhow::Result<ExitCode> {
-    let (config, warnings) = read(&order.config)?;
+    let (config, warnings) = read(order.config())?;
     live(&config, &warnings, async |stop| {
         let launcher = CommandLauncher::new().map_err(|error| error.to_string())?;
-        task::runner(&config, order, Arc::new(launcher), stop).await
+        task_runner(&config, order, Arc::new(launcher), stop).await
     })
 }
 

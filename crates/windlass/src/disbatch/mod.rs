@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use windlass_door_disbatch::config::Config;
+use windlass_door_disbatch::Config;
 use windlass_program::Stop;
 
 use crate::config::{Log, LogFormat};
@@ -27,7 +27,7 @@ const END_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The file for the programs, and what is to be said of it in the log.
 fn read(path: &Path) -> anyhow::Result<(Config, Vec<String>)> {
-    Ok(Config::read(path)?)
+    Config::read(path).map_err(anyhow::Error::msg)
 }
 
 /// Runs a daemon to its end. The first signal asks it to stop, the second one at once; the exit
@@ -37,7 +37,7 @@ fn live(
     warnings: &[String],
     daemon: impl AsyncFnOnce(Stop) -> Result<(), String>,
 ) -> anyhow::Result<ExitCode> {
-    let level = config.log_level.into_level().unwrap_or(tracing::Level::ERROR);
+    let level = config.log_level().unwrap_or(tracing::Level::ERROR);
     let log = log::start(&Log { format: LogFormat::Auto, level });
     std::panic::set_hook(Box::new(|panic| {
         tracing::error!(%panic, "a part of the daemon panicked");

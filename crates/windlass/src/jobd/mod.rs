@@ -9,11 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_core::time::SystemClock;
-use windlass_door_jobd::config::{MasterConfig, WorkerConfig};
-use windlass_door_jobd::log::{Form, Log, LogConfig};
-use windlass_door_jobd::table::{self, Owner};
-use windlass_door_jobd::worker::{self, Parts};
-use windlass_door_jobd::{ctl, master};
+use windlass_door_jobd::{Daemon, ctl};
 use windlass_program::Stop;
 use windlass_runner::CommandLauncher;
 
@@ -52,7 +48,7 @@ Options:
 /// Runs one of the programs with the words that follow its name.
 pub(crate) fn run(program: Program, words: &[String]) -> ExitCode {
     let ended = match program {
-        Program::Ctl => return ExitCode::from(ctl::run(words, std::env::home_dir())),
+        Program::Ctl => return ExitCode::from(ctl(words, std::env::home_dir())),
         Program::Worker => daemon(words, WORKER_CONFIG, WORKER_USAGE, run_worker),
         Program::Master => daemon(words, MASTER_CONFIG, MASTER_USAGE, run_master),
     };
@@ -83,41 +79,21 @@ fn daemon(
 }
 
 fn run_worker(path: &Path) -> Result<(), Failed> {
-    let config = WorkerConfig::read(path).map_err(|error| Some(error.to_string()))?;
-    let log = open_log(&config.log, "jobd")?;
-    let owner = Owner { name: config.name.clone(), boot: fastrand::u64(..) };
-    let parts = Parts {
-        table: table::open(&config.storage, owner),
-        launcher: Arc::new(CommandLauncher::new().map_err(|error| Some(error.to_string()))?),
-        clock: Arc::new(SystemClock),
-        log: log.clone(),
-    };
-    let stop = Stop::default();
-    live(&log, &stop, worker::run(config, parts, stop.clone()))
+    let launcher = CommandLauncher::new().map_err(|error| Some(error.to_string()))?;
+    live(Daemon::worker(path, Arc::new(launcher), Arc::new(SystemClock)).map_err(Some)?)
 }
 
 fn run_master(path: &Path) -> Result<(), Failed> {
-    let config = MasterConfig::read(path).map_err(|error| Some(error.to_string()))?;
-    let log = open_log(&config.log, "jobd-master")?;
-    let stop = Stop::default();
-    live(&log, &stop, master::run(config, log.clone(), stop.asked.clone()))
+    live(Daemon::master(path).map_err(Some)?)
 }
 
-fn open_log(config: &LogConfig, name: &str) -> Result<Log, Failed> {
-    let log = Log::open(config, Form::Timed, name).map_err(Some)?;
+/// Runs a daemon to its end. The first signal asks it to stop, the second one at once.
+fn live(daemon: Daemon) -> Result<(), Failed> {
+    let log = daemon.log().clone();
     let panics = log.clone();
     std::panic::set_hook(Box::new(move |panic| {
         panics.error(format_args!("a part of the daemon panicked: {panic}"));
     }));
-    Ok(log)
-}
-
-/// Runs a daemon to its end. The first signal asks it to stop, the second one at once.
-fn live(
-    log: &Log,
-    stop: &Stop,
-    daemon: impl Future<Output = Result<(), String>>,
-) -> Result<(), Failed> {
     let failed = |reason: String| {
         log.error(reason);
         None
@@ -126,7 +102,8 @@ fn live(
     let ended = runtime.block_on(async {
         let signals = Signals::listen().map_err(|error| error.to_string())?;
         let tell = |signal: Asked| log.info(format_args!("{} received", signal.as_str()));
-        signals.until_end(stop, daemon, tell).await.0
+        let stop = Stop::default();
+        signals.until_end(&stop, daemon.run(stop.clone()), tell).await.0
     });
     runtime.shutdown_timeout(END_TIME_MAX);
     ended.map_err(failed)

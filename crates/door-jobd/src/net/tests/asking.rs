@@ -131,7 +131,8 @@ async fn answers_of_many_megabytes_are_taken() {
 #[tokio::test]
 async fn only_so_many_requests_wait_for_an_answer() {
     let (peer, _client, _) = pair(None).await;
-    let mut answers: Vec<Answer> = (0..peer::ASKS_MAX).map(|_| peer.ask("status", None)).collect();
+    let mut answers: Vec<peer::Answer> =
+        (0..peer::ASKS_MAX).map(|_| peer.ask("status", None)).collect();
     assert_eq!(within(peer.ask("status", None)).await, Err(AskError::TooMany));
     answers.pop();
     let _one_more = peer.ask("status", None);
