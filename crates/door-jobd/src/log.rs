@@ -76,7 +76,7 @@ pub(crate) struct LogConfig {
     pub(crate) level_console: String,
 }
 
-/// A cheap handle with the name of whoever writes.
+/// A cheap handle with the name of the component that writes.
 #[derive(Clone)]
 pub struct Log {
     sinks: Arc<Sinks>,

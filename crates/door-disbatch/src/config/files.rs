@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::{Config, User};
 
 const MODE: u32 = 0o600;
-/// What lets somebody into the command interface is no business of a plugin.
+/// Logins for the command interface are none of a plugin's business.
 const KEPT_BACK: [&str; 3] = ["users", "tokens", "tls"];
 
 /// What plugins are given.

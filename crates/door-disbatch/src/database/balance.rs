@@ -45,7 +45,7 @@ impl Database {
         let balance = self.balance_collection();
         let write = || balance.update_one(doc! {}, update.clone()).upsert(true);
         let result = match self.ask(write()).await {
-            // Somebody else has made it between our look and our insertion.
+            // It was made between our look and our insertion.
             Err(DbError::Duplicate(_)) => self.ask(write()).await?,
             other => other?,
         };
@@ -57,7 +57,7 @@ impl Database {
     }
 
     /// Makes an empty document for the balancer's lease, unless there is one. It is marked, so that
-    /// it does not count as a balance that somebody has set.
+    /// it does not count as a balance that was set.
     pub(crate) async fn balance_begin(&self) -> Result<(), DbError> {
         let marked = doc! { "begun": true };
         let empty = doc! { "_id": DOCUMENT_ID, "max_tasks": {}, "queues": [], "windlass": marked };
@@ -99,7 +99,7 @@ impl Database {
         self.ask(self.balance_collection().update_one(mine, leave)).await.map(drop)
     }
 
-    /// Switches it on again, unless somebody has changed that meanwhile. `was`: as it was read.
+    /// Switches it on again, unless that was changed meanwhile. `was`: as it was read.
     pub(crate) async fn balance_enable(&self, id: &Bson, was: &Bson) -> Result<bool, DbError> {
         let the_same = doc! { "_id": id, "disabled": was };
         let enable = doc! { "$set": { "disabled": Bson::Null } };

@@ -90,7 +90,7 @@ impl Database {
             if stored.is_some() {
                 continue;
             }
-            // Somebody may have set it since.
+            // It may have been set since.
             let counts = ["int", "long"]
                 .map(|kind| doc! { field: { "$type": kind, "$not": { "$type": "array" } } });
             let filter = doc! { "_id": queue.id, "$nor": counts.to_vec() };

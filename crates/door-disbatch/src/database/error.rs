@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    /// It was done, and may be undone: whoever asks again learns which.
+    /// It was done, and may be undone: asking again shows which.
     #[test]
     fn what_may_not_last_is_to_be_asked_again() {
         for code in [64, 91, 100, 11602] {

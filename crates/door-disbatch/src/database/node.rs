@@ -123,7 +123,7 @@ impl Database {
         match self.ask(self.nodes_collection().update_one(grows, beat)).await {
             Ok(result) if result.matched_count == 1 => return Ok(true),
             Err(error @ DbError::Away(_)) => return Err(error),
-            // The name is not ours, or somebody wrote something there that does not grow.
+            // The name is not ours, or another program wrote something there that does not grow.
             Ok(_) | Err(_) => {}
         }
         let anew = doc! { "$set": { "windlass.beat": 1_i64 } };

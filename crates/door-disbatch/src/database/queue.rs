@@ -129,7 +129,7 @@ impl Database {
             let others = self.all(queues.find(others.clone()), QUEUES_MAX).await?;
             if others.is_empty() {
                 let (all, own) = (doc! { "windlass": "" }, doc! { "windlass.making": "" });
-                // Somebody may have made tasks for it already, with something to remember.
+                // Tasks may have been made for it already, with something to remember.
                 let alone = doc! { "_id": id, "windlass": { "making": true } };
                 let unset = self.ask(queues.update_one(alone, doc! { "$unset": all })).await?;
                 if unset.matched_count == 0 {

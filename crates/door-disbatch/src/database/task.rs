@@ -26,7 +26,7 @@ pub(crate) struct Run {
 pub(crate) struct Held {
     pub run: Run,
     pub status: i32,
-    /// Somebody asked to end it.
+    /// It was asked to end.
     pub cancel: bool,
 }
 

@@ -1,6 +1,5 @@
-//! All queues with their numbers. Counting looks at every task, so that it is done once at a time,
-//! however many ask: who asks while others are being answered is answered by the next count,
-//! together with all who wait. Nobody gets numbers from before he asked.
+//! All queues with their numbers. Counting looks at every task, so only one count runs at a time:
+//! requests that arrive meanwhile share the next one. No answer is older than its request.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -108,7 +107,7 @@ mod tests {
         let (first, others) = tokio::join!(first, others);
         assert_eq!((first, others), (0, vec![1; 5]));
         gate.add_permits(1);
-        assert_eq!(ask().await, 2, "who comes later gets a look of his own");
+        assert_eq!(ask().await, 2, "a later request gets a count of its own");
     }
 
     #[tokio::test]

@@ -1,5 +1,5 @@
 //! The page, which is part of the program, and files of the directory `web_root`. The page's own
-//! files are for everybody: whoever has no login yet needs them to log in. They know nothing.
+//! files need no login, because the login page is one of them. They hold no data.
 //!
 //! Nothing outside of the directory is ever sent: no `..`, no hidden file, no symbolic link that
 //! leads out of it, nothing but regular files.

@@ -116,7 +116,7 @@ impl Term {
         fresh && !self.lost.is_cancelled() && self.entrance.fence.process_id().is_some()
     }
 
-    /// The entry seems not to be ours; whoever renews it finds out.
+    /// The entry seems not to be ours; the next renewal finds out.
     pub(super) fn doubt(&self) {
         self.look.notify_one();
     }

@@ -1,5 +1,5 @@
 //! What the database says that this node has, against what the node knows: what a lost answer has
-//! left is given back, and what somebody wants ended is ended.
+//! left is given back, and what was asked to end is ended.
 
 use std::collections::HashSet;
 

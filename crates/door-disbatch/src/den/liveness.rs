@@ -31,7 +31,7 @@ impl Who {
     }
 }
 
-/// What is seen of somebody; nothing at all when the entry is gone.
+/// What is seen of a node; nothing at all when its entry is gone.
 pub(crate) type Sign = Option<Bson>;
 
 /// One successful look at all entries, in the observer's own time.
@@ -159,7 +159,7 @@ mod tests {
         watch.looks(20, beat(1));
         watch.looks(40, beat(2));
         assert!(watch.silent() < 20 * SECOND);
-        // A beat that goes back is a sign too: somebody wrote it.
+        // A beat that goes back is a sign too: the node wrote it.
         watch.looks(41, beat(1));
         assert_eq!(watch.silent(), Duration::ZERO);
         watch.looks(60, None);

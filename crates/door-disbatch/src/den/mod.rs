@@ -14,7 +14,7 @@
 //! | `due` | tasks that wait for a time or for others |
 //! | `report`, `counters` | what the seed's dialect shows of queues |
 //! | `settings`, `hook` | settings that change while it runs; the program before each pass |
-//! | `said`, `refusal` | what was told already; what the database refuses of many things |
+//! | `log_once`, `refusal` | what is in the log already; what the database refuses of many things |
 //! | `here` | what the machine says |
 
 mod counters;
@@ -23,18 +23,18 @@ mod entry;
 mod held;
 mod here;
 mod hook;
+mod invalid;
 mod lease;
 mod limit;
 mod liveness;
+mod log_once;
 mod node;
-mod odd;
 mod orphan;
 mod pass;
 mod plugins;
 mod refusal;
 mod report;
 mod runs;
-mod said;
 mod settings;
 mod start;
 mod tend;

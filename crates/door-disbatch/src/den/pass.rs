@@ -10,10 +10,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::entry::Term;
 use super::limit::Increase;
+use super::log_once::LogOnce;
 use super::orphan::Seen;
 use super::plugins::Programs;
 use super::runs::{Claimed, Runs};
-use super::said::Said;
 use super::turn::Turns;
 use crate::config::{Config, Plugin};
 use crate::database::{Clock, Database, DbError, Me, Owner, Run, token};
@@ -78,7 +78,7 @@ impl Pass<'_> {
         queues: &[(Queue, Plugin)],
         turns: &mut Turns,
         increase: &mut Increase,
-        said: &mut Said,
+        logged: &mut LogOnce,
     ) -> Result<More, DbError> {
         let ids: Vec<ObjectId> = queues.iter().map(|(queue, _)| queue.id).collect();
         let mut open = turns.order(&ids);
@@ -94,7 +94,7 @@ impl Pass<'_> {
                     continue;
                 }
                 let taken = self.take(queue, plugin).await;
-                if taken_or_told(queue, taken, said)? {
+                if taken_or_told(queue, taken, logged)? {
                     turns.served(queue.id);
                     increase.took(queue.id);
                     still.push(place);
@@ -178,17 +178,17 @@ impl Pass<'_> {
 fn taken_or_told(
     queue: &Queue,
     taken: Result<bool, DbError>,
-    said: &mut Said,
+    logged: &mut LogOnce,
 ) -> Result<bool, DbError> {
     let subject = format!("claims {}", queue.id);
     match taken {
         Ok(taken) => {
-            said.is_over(&subject);
+            logged.is_over(&subject);
             Ok(taken)
         }
         Err(error @ DbError::Away(_)) => Err(error),
         Err(error) => {
-            if said.is_news(&subject, &error.to_string()) {
+            if logged.is_news(&subject, &error.to_string()) {
                 tracing::warn!(queue = queue.name, "no task of the queue can be taken: {error}");
             }
             Ok(false)
@@ -197,21 +197,25 @@ fn taken_or_told(
 }
 
 /// All queues that can be understood. Of the others the operator is told once.
-pub(super) fn readable(documents: &[Document], dialect: Dialect, said: &mut Said) -> Vec<Queue> {
+pub(super) fn readable(
+    documents: &[Document],
+    dialect: Dialect,
+    logged: &mut LogOnce,
+) -> Vec<Queue> {
     let mut queues = Vec::new();
     for document in documents {
         let id = document.get("_id").map_or_else(|| "?".to_owned(), ToString::to_string);
         let subject = format!("document {id}");
         match Queue::read(document, dialect) {
             Ok(queue) => {
-                if said.is_over(&subject) {
+                if logged.is_over(&subject) {
                     tracing::info!(queue = queue.name, "the queue's document is understood again");
                 }
                 queues.push(queue);
             }
             Err(odd) => {
                 let text = odd.to_string();
-                if said.is_news(&subject, &text) {
+                if logged.is_news(&subject, &text) {
                     tracing::warn!(queue = id, "a queue is passed over: {text}");
                 }
             }
@@ -225,21 +229,21 @@ pub(super) fn served(
     queues: &[Queue],
     programs: &mut Programs,
     config: &Config,
-    said: &mut Said,
+    logged: &mut LogOnce,
 ) -> Vec<(Queue, Plugin)> {
     let mut served = Vec::new();
     for queue in queues {
-        warn_of_sort(queue, said);
+        warn_of_sort(queue, logged);
         let subject = format!("queue {}", queue.id);
         match programs.of(queue, config) {
             Ok(plugin) => {
-                if said.is_over(&subject) {
+                if logged.is_over(&subject) {
                     tracing::info!(queue = queue.name, "the queue is served now");
                 }
                 served.push((queue.clone(), plugin));
             }
             Err(why) => {
-                if said.is_news(&subject, &why) {
+                if logged.is_news(&subject, &why) {
                     tracing::warn!(queue = queue.name, "the queue is not served here: {why}");
                 }
             }
@@ -248,11 +252,11 @@ pub(super) fn served(
     served
 }
 
-fn warn_of_sort(queue: &Queue, said: &mut Said) {
+fn warn_of_sort(queue: &Queue, logged: &mut LogOnce) {
     let subject = format!("sort {}", queue.id);
     match &queue.sort {
         Sort::Unknown(word) => {
-            if said.is_news(&subject, word) {
+            if logged.is_news(&subject, word) {
                 tracing::warn!(
                     queue = queue.name,
                     "`sort` must be \"fifo\", \"lifo\" or \"default\", not {word:?}; its tasks \
@@ -260,6 +264,6 @@ fn warn_of_sort(queue: &Queue, said: &mut Said) {
                 );
             }
         }
-        _ => drop(said.is_over(&subject)),
+        _ => drop(logged.is_over(&subject)),
     }
 }

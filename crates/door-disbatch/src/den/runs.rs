@@ -161,7 +161,7 @@ fn report(done: Result<(), DbError>, run: &Run, what: &str) {
     }
 }
 
-/// Queues a claimed task again, or ends it when somebody has asked for that.
+/// Queues a claimed task again, or ends it when it was cancelled.
 pub(super) async fn give_back(
     database: &Database,
     clock: &Clock,

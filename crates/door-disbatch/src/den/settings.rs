@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use mongodb::bson::{Document, doc};
 
-use super::said::Said;
+use super::log_once::LogOnce;
 use crate::config::{Config, overlay};
 use crate::database::{Database, DbError};
 
@@ -16,13 +16,13 @@ pub(super) struct Settings {
     active: Option<Document>,
     /// The ones in force.
     pub(super) config: Config,
-    said: Said,
+    logged: LogOnce,
 }
 
 impl Settings {
     pub(super) fn new(file: Config) -> Settings {
         let (stamp, config) = (stamp(&file), file.clone());
-        Settings { file, stamp, active: None, config, said: Said::default() }
+        Settings { file, stamp, active: None, config, logged: LogOnce::default() }
     }
 
     /// Reads again what has changed.
@@ -54,7 +54,7 @@ impl Settings {
         match Config::read(&self.file.path) {
             Ok((read, warnings)) => {
                 self.stamp = stamp;
-                self.said.is_over("file");
+                self.logged.is_over("file");
                 for warning in warnings {
                     tracing::warn!("{warning}");
                 }
@@ -63,7 +63,7 @@ impl Settings {
             }
             Err(error) => {
                 let text = error.to_string();
-                if self.said.is_news("file", &text) {
+                if self.logged.is_news("file", &text) {
                     tracing::warn!("the former settings stay in force: {text}");
                 }
                 false

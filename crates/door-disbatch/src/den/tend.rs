@@ -1,5 +1,5 @@
-//! What is not urgent, in tasks of its own, so that a large database that takes its time for it
-//! keeps nobody from claiming or from showing that he lives.
+//! Work that is not urgent, in tasks of its own, so that a slow database delays neither claims nor
+//! heartbeats.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,8 @@ use tokio::time::sleep;
 
 use super::counters::Count;
 use super::due::Due;
-use super::odd::OddTasks;
-use super::said::Said;
+use super::invalid::InvalidTasks;
+use super::log_once::LogOnce;
 use crate::database::{Clock, Database, DbError};
 use crate::dialect::Dialect;
 use crate::doc::Queue;
@@ -26,43 +26,43 @@ pub(super) async fn tend(database: Database, clock: Clock, view: watch::Receiver
 }
 
 async fn wake(database: &Database, clock: &Clock) {
-    let (mut due, mut said) = (Due::default(), Said::default());
+    let (mut due, mut logged) = (Due::default(), LogOnce::default());
     loop {
         let woken = due.step(database, clock.now()).await;
-        tell(&mut said, "waiting tasks", woken);
+        tell(&mut logged, "waiting tasks", woken);
         sleep(PAUSE).await;
     }
 }
 
 async fn look_after(database: &Database, clock: &Clock, view: &watch::Receiver<Vec<Queue>>) {
-    let (mut count, mut odd, mut cleaner) =
-        (Count::default(), OddTasks::default(), Cleaner::default());
-    let mut said = Said::default();
+    let (mut count, mut invalid, mut cleaner) =
+        (Count::default(), InvalidTasks::default(), Cleaner::default());
+    let mut logged = LogOnce::default();
     let mut cleaned_at = Instant::now();
     loop {
         sleep(PAUSE).await;
         let queues = view.borrow().clone();
         if database.dialect() == Dialect::Seed {
             let counted = count.step(database, &queues).await;
-            tell(&mut said, "counters", counted);
+            tell(&mut logged, "counters", counted);
         }
-        let told = odd.step(database, &queues, &mut said).await;
-        tell(&mut said, "tasks of the wrong types", told);
+        let told = invalid.step(database, &queues, &mut logged).await;
+        tell(&mut logged, "tasks of the wrong types", told);
         if cleaned_at.elapsed() >= CLEAN_PAUSE {
             let cleaned = cleaner.step(database, clock.now()).await.map(drop);
-            tell(&mut said, "files that nothing points to", cleaned);
+            tell(&mut logged, "files that nothing points to", cleaned);
             cleaned_at = Instant::now();
         }
     }
 }
 
 /// That the database is away is told by the passes.
-fn tell(said: &mut Said, what: &str, done: Result<(), DbError>) {
+fn tell(logged: &mut LogOnce, what: &str, done: Result<(), DbError>) {
     match done {
-        Ok(()) => drop(said.is_over(what)),
+        Ok(()) => drop(logged.is_over(what)),
         Err(DbError::Away(_)) => {}
         Err(error) => {
-            if said.is_news(what, &error.to_string()) {
+            if logged.is_news(what, &error.to_string()) {
                 tracing::warn!("{what}: {error}");
             }
         }

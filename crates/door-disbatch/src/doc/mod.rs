@@ -1,5 +1,5 @@
 //! Documents of the database as we understand them. Other programs write them too, so any field
-//! may have any type: what cannot be understood is told as an [`Odd`], never guessed.
+//! may have any type: what cannot be understood is reported as [`Invalid`], never guessed.
 
 mod json;
 mod node;
@@ -19,12 +19,12 @@ use mongodb::bson::{Bson, Document};
 /// A field that is not what it has to be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{field}` {why}")]
-pub(crate) struct Odd {
+pub(crate) struct Invalid {
     pub field: String,
     pub why: String,
 }
 
-impl Odd {
+impl Invalid {
     fn not(field: &str, wanted: &str, found: &Bson) -> Self {
         Self {
             field: field.to_owned(),
@@ -54,26 +54,26 @@ fn is_nothing(value: &Bson) -> bool {
     matches!(value, Bson::Null | Bson::Undefined)
 }
 
-fn object_id(document: &Document, field: &str) -> Result<ObjectId, Odd> {
+fn object_id(document: &Document, field: &str) -> Result<ObjectId, Invalid> {
     match document.get(field) {
         Some(Bson::ObjectId(id)) => Ok(*id),
-        other => Err(Odd::not(field, "an ObjectId", other.unwrap_or(&Bson::Undefined))),
+        other => Err(Invalid::not(field, "an ObjectId", other.unwrap_or(&Bson::Undefined))),
     }
 }
 
-fn text(document: &Document, field: &str) -> Result<String, Odd> {
+fn text(document: &Document, field: &str) -> Result<String, Invalid> {
     match document.get(field) {
         Some(Bson::String(text)) => Ok(text.clone()),
-        other => Err(Odd::not(field, "a string", other.unwrap_or(&Bson::Undefined))),
+        other => Err(Invalid::not(field, "a string", other.unwrap_or(&Bson::Undefined))),
     }
 }
 
 /// The sub-document with our own fields; an empty one when there is none.
-fn ours(document: &Document) -> Result<Document, Odd> {
+fn ours(document: &Document) -> Result<Document, Invalid> {
     match document.get("windlass") {
         None => Ok(Document::new()),
         Some(Bson::Document(ours)) => Ok(ours.clone()),
-        Some(other) => Err(Odd::not("windlass", "a document", other)),
+        Some(other) => Err(Invalid::not("windlass", "a document", other)),
     }
 }
 

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document};
 
-use super::{Limit, Odd, at, text, whole};
+use super::{Invalid, Limit, at, text, whole};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Node {
     pub name: String,
     /// As it is stored: who observes it only asks whether it changes.
     pub timestamp: Bson,
-    pub limit: Result<Limit, Odd>,
+    pub limit: Result<Limit, Invalid>,
     /// Which start of one of our nodes has the name; nothing for a foreign node, or when it left.
     pub boot: Option<String>,
     /// The boot of the kernel that the node runs on, which tells one host from another.
@@ -25,7 +25,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn read(document: &Document) -> Result<Self, Odd> {
+    pub(crate) fn read(document: &Document) -> Result<Self, Invalid> {
         let string = |path| at(document, path).and_then(Bson::as_str).map(str::to_owned);
         let number = |path| at(document, path).and_then(whole);
         Ok(Self {

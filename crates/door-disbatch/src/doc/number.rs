@@ -2,7 +2,7 @@
 
 use mongodb::bson::Bson;
 
-use super::{Odd, is_nothing};
+use super::{Invalid, is_nothing};
 
 /// The largest whole number that a double holds exactly.
 const DOUBLE_WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
@@ -31,14 +31,14 @@ pub(crate) enum Limit {
 
 impl Limit {
     /// What a field says; `absent` when it is null or missing.
-    pub(super) fn read(field: &str, value: Option<&Bson>, absent: Self) -> Result<Self, Odd> {
+    pub(super) fn read(field: &str, value: Option<&Bson>, absent: Self) -> Result<Self, Invalid> {
         let Some(value) = value.filter(|value| !is_nothing(value)) else {
             return Ok(absent);
         };
         let number = whole(value).and_then(|number| u64::try_from(number).ok());
         number
             .map(Self::At)
-            .ok_or_else(|| Odd::not(field, "a non-negative whole number or null", value))
+            .ok_or_else(|| Invalid::not(field, "a non-negative whole number or null", value))
     }
 
     /// How many more fit beside those that are there.

@@ -3,7 +3,7 @@
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document};
 
-use super::{Limit, Odd, first, is_nothing, object_id, ours, text, whole};
+use super::{Invalid, Limit, first, is_nothing, object_id, ours, text, whole};
 use crate::dialect::Dialect;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -63,7 +63,7 @@ pub(crate) enum Sort {
 }
 
 impl Queue {
-    pub(crate) fn read(document: &Document, dialect: Dialect) -> Result<Self, Odd> {
+    pub(crate) fn read(document: &Document, dialect: Dialect) -> Result<Self, Invalid> {
         let ours = ours(document)?;
         let (limit, limit_stored) = read_limit(document, dialect)?;
         let counter = |field: &str| {
@@ -84,7 +84,7 @@ impl Queue {
     }
 }
 
-fn read_plugin(document: &Document, dialect: Dialect) -> Result<String, Odd> {
+fn read_plugin(document: &Document, dialect: Dialect) -> Result<String, Invalid> {
     let other = match dialect {
         Dialect::Seed => Dialect::Released,
         Dialect::Released => Dialect::Seed,
@@ -95,7 +95,7 @@ fn read_plugin(document: &Document, dialect: Dialect) -> Result<String, Odd> {
     }
 }
 
-fn read_limit(document: &Document, dialect: Dialect) -> Result<(Limit, LimitStored), Odd> {
+fn read_limit(document: &Document, dialect: Dialect) -> Result<(Limit, LimitStored), Invalid> {
     let absent = match dialect {
         Dialect::Seed => Limit::Unlimited,
         Dialect::Released => Limit::At(0),
@@ -104,16 +104,16 @@ fn read_limit(document: &Document, dialect: Dialect) -> Result<(Limit, LimitStor
     Ok((Limit::read(stored.field, Some(&stored.value), absent)?, stored))
 }
 
-fn read_holds(ours: &Document) -> Result<Vec<Hold>, Odd> {
+fn read_holds(ours: &Document) -> Result<Vec<Hold>, Invalid> {
     const FIELD: &str = "windlass.holds";
     let holds = match ours.get("holds") {
         None => return Ok(Vec::new()),
         Some(Bson::Array(holds)) => holds,
-        Some(other) => return Err(Odd::not(FIELD, "an array", other)),
+        Some(other) => return Err(Invalid::not(FIELD, "an array", other)),
     };
     let read = |hold: &Bson| {
         let Bson::Document(hold) = hold else {
-            return Err(Odd::not(FIELD, "an array of documents", hold));
+            return Err(Invalid::not(FIELD, "an array of documents", hold));
         };
         Ok(Hold { id: text(hold, "id")?, boot: text(hold, "boot")? })
     };

@@ -3,7 +3,7 @@
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document};
 
-use super::{Odd, first, is_nothing, object_id, ours, whole};
+use super::{Invalid, first, is_nothing, object_id, ours, whole};
 
 /// What we know of a task apart from its arguments: enough to decide about it. The arguments and
 /// the settings may be odd without that; who runs the task asks for them, and can tell the reason
@@ -27,11 +27,11 @@ pub(crate) struct Task {
     pub timeout_seconds: Option<i64>,
     pub not_before: Option<DateTime>,
     pub after: Vec<ObjectId>,
-    pub params: Result<Document, Odd>,
+    pub params: Result<Document, Invalid>,
 }
 
 impl Task {
-    pub(crate) fn read(document: &Document) -> Result<Self, Odd> {
+    pub(crate) fn read(document: &Document) -> Result<Self, Invalid> {
         let ours = ours(document)?;
         let string = |field: &str| ours.get(field).and_then(Bson::as_str).map(str::to_owned);
         Ok(Self {
@@ -52,61 +52,62 @@ impl Task {
     }
 }
 
-fn read_status(document: &Document) -> Result<i32, Odd> {
+fn read_status(document: &Document) -> Result<i32, Invalid> {
     let status = document.get("status").unwrap_or(&Bson::Undefined);
     // Text is no status: no filter on numbers would find such a task.
     let number = if matches!(status, Bson::String(_)) { None } else { whole(status) };
     number
         .and_then(|number| i32::try_from(number).ok())
-        .ok_or_else(|| Odd::not("status", "a whole number", status))
+        .ok_or_else(|| Invalid::not("status", "a whole number", status))
 }
 
 /// Foreign programs write null or a number where nobody has a task.
-fn read_node(document: &Document) -> Result<Option<String>, Odd> {
+fn read_node(document: &Document) -> Result<Option<String>, Invalid> {
     match document.get("node") {
         Some(Bson::String(node)) => Ok(Some(node.clone())),
         None | Some(Bson::Null | Bson::Int32(_) | Bson::Int64(_) | Bson::Double(_)) => Ok(None),
-        Some(other) => Err(Odd::not("node", "a string, null or -1", other)),
+        Some(other) => Err(Invalid::not("node", "a string, null or -1", other)),
     }
 }
 
-fn read_params(document: &Document) -> Result<Document, Odd> {
+fn read_params(document: &Document) -> Result<Document, Invalid> {
     match first(document, &["parameters", "params"]) {
         None => Ok(Document::new()),
         Some((_, Bson::Document(params))) => Ok(params.clone()),
-        Some((field, other)) => Err(Odd::not(field, "a document", other)),
+        Some((field, other)) => Err(Invalid::not(field, "a document", other)),
     }
 }
 
-fn optional(ours: &Document, field: &str) -> Result<Option<i64>, Odd> {
+fn optional(ours: &Document, field: &str) -> Result<Option<i64>, Invalid> {
     match ours.get(field) {
         None => Ok(None),
         Some(nothing) if is_nothing(nothing) => Ok(None),
         Some(value) => match whole(value) {
             Some(number) => Ok(Some(number)),
-            None => Err(Odd::not(&format!("windlass.{field}"), "a whole number", value)),
+            None => Err(Invalid::not(&format!("windlass.{field}"), "a whole number", value)),
         },
     }
 }
 
-fn read_not_before(ours: &Document) -> Result<Option<DateTime>, Odd> {
+fn read_not_before(ours: &Document) -> Result<Option<DateTime>, Invalid> {
     match ours.get("not_before") {
         None => Ok(None),
         Some(nothing) if is_nothing(nothing) => Ok(None),
         Some(Bson::DateTime(date)) => Ok(Some(*date)),
-        Some(other) => Err(Odd::not("windlass.not_before", "a date", other)),
+        Some(other) => Err(Invalid::not("windlass.not_before", "a date", other)),
     }
 }
 
-fn read_after(ours: &Document) -> Result<Vec<ObjectId>, Odd> {
+fn read_after(ours: &Document) -> Result<Vec<ObjectId>, Invalid> {
     const WANTED: &str = "an array of ObjectIds";
     let after = match ours.get("after") {
         None => return Ok(Vec::new()),
         Some(nothing) if is_nothing(nothing) => return Ok(Vec::new()),
         Some(Bson::Array(after)) => after,
-        Some(other) => return Err(Odd::not("windlass.after", WANTED, other)),
+        Some(other) => return Err(Invalid::not("windlass.after", WANTED, other)),
     };
-    let id = |id: &Bson| id.as_object_id().ok_or_else(|| Odd::not("windlass.after", WANTED, id));
+    let id =
+        |id: &Bson| id.as_object_id().ok_or_else(|| Invalid::not("windlass.after", WANTED, id));
     after.iter().map(id).collect()
 }
 

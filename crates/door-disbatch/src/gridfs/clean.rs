@@ -12,7 +12,7 @@ use super::{NAMES, chunks, files};
 use crate::database::{Database, DbError, stored};
 use crate::status;
 
-/// Younger ones may belong to somebody who is still writing.
+/// Younger files may still be written.
 const AGE_MIN: Duration = Duration::from_secs(24 * 3600);
 
 /// Looked at in one step, so that it takes no noticeable time of a busy server.

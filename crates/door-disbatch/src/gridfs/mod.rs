@@ -2,7 +2,7 @@
 //! Disbatch's own form with strings and in the standard one with bytes. Both are read everywhere.
 //!
 //! The chunks of a file are written before its document in `tasks.files`, and the task points to it
-//! last: whoever reads never sees half a file, and what a crash leaves is found and removed.
+//! last: readers never see half a file, and what a crash leaves is found and removed.
 
 mod clean;
 mod cut;

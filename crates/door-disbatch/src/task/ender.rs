@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::outcome::Why;
 
-/// In the hands of whoever may end the task. When it is dropped, the task simply runs on.
+/// Ends the task on request. When it is dropped, the task simply runs on.
 #[derive(Debug)]
 pub(crate) struct EndHandle {
     why: Arc<watch::Sender<Option<Why>>>,
@@ -47,7 +47,7 @@ impl EndHandle {
 }
 
 impl Ender {
-    /// Waits until somebody wants the end.
+    /// Waits for a request to end.
     pub(super) async fn asked(&mut self) -> Why {
         match self.why.wait_for(Option::is_some).await.map(|why| *why) {
             Ok(Some(why)) => why,

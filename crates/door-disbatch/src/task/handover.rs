@@ -9,7 +9,7 @@ use mongodb::bson::{Bson, Document};
 use crate::config::{Plugin, PluginKind};
 use crate::doc::{Times, json};
 
-/// Any of the three bits by which somebody may run a file.
+/// The three bits that make a file executable.
 const RUNNABLE: u32 = 0o111;
 
 /// The words of a plugin's command line. `task` is the task's file, or its id for those plugins

@@ -1,6 +1,6 @@
 //! The command line of the stand-alone task runner, in the form of the releases and in the seed's.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use mongodb::bson::oid::ObjectId;
 
@@ -30,7 +30,8 @@ Exit status: 0 the task has ended, well or not; 1 it was left as it was, or in p
 /// What the task runner is to do.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Order {
-    pub(crate) config: PathBuf,
+    /// The configuration file that is to be read.
+    pub config: PathBuf,
     pub(crate) task: ObjectId,
     /// Instead of what the queue names.
     pub(crate) plugin: Option<String>,
@@ -43,11 +44,6 @@ pub struct Order {
 impl Order {
     /// The help, in which the program is called `task_runner`.
     pub const USAGE: &str = USAGE;
-
-    /// The configuration file that is to be read.
-    pub fn config(&self) -> &Path {
-        &self.config
-    }
 
     /// Reads the words behind the program's name. `None` asks for help; errors are sentences.
     pub fn read(words: &[String]) -> Result<Option<Order>, String> {

@@ -36,7 +36,7 @@ impl Verdict {
 /// Why a program was ended before it had done its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// Somebody asked for the end of the task.
+    /// The task was asked to end.
     Cancelled,
     /// The node ends.
     Stopped,

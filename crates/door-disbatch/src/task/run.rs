@@ -287,7 +287,7 @@ impl One<'_> {
             let Some(fence) = self.parts.fence.as_deref() else { return Ok(()) };
             match fence.process_id() {
                 Some(_) if fence.allows() => return Ok(()),
-                // The task may be somebody else's by now.
+                // Another node may have the task by now.
                 Some(_) => return Err(Why::Fenced),
                 None => tokio::time::sleep(FENCE_PAUSE).await,
             }

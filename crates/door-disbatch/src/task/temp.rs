@@ -121,7 +121,7 @@ impl Temp {
         Ok(())
     }
 
-    /// Where everybody may write, somebody may have put another one in its place.
+    /// In a directory that is writable for all, another user may have replaced it.
     fn is_there(&self) -> io::Result<bool> {
         let found = match fs::symlink_metadata(&self.dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),

@@ -47,7 +47,7 @@ where
     }
 }
 
-/// Asks until it is done: what is refused, too, for whoever refuses it is to be mended by somebody.
+/// Retries until it is done, even when refused: an operator has to fix the cause.
 pub(super) async fn until_done<T, F>(ender: &Ender, ask: impl Fn() -> F) -> Result<T, GaveUp>
 where
     F: Future<Output = Result<T, DbError>>,
@@ -135,7 +135,7 @@ impl One<'_> {
                 Err(_) => {}
             }
             less.stderr = Bson::Null;
-            // Whoever refuses even this is to be mended by somebody.
+            // Refused even without output: an operator has to fix the cause.
             tokio::select! {
                 () = tokio::time::sleep(PAUSE) => {}
                 () = self.ender.given_up() => return Err(GaveUp),

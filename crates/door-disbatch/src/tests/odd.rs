@@ -41,7 +41,7 @@ async fn tasks_that_wait_in_vain_are_found_with_the_reason() {
     ] {
         task(&db, one.id, fields).await;
     }
-    let found = db.tasks_odd(&[one.id]).await.unwrap();
+    let found = db.tasks_invalid(&[one.id]).await.unwrap();
     assert_eq!(found.len(), wanted.len(), "{found:?}");
     for (id, why) in wanted {
         let (_, odd) = found.iter().find(|(found, _)| *found == id).unwrap();

@@ -8,7 +8,7 @@ use crate::wire::{Json, Object};
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) text: String,
-    /// Told before the text, at the level of a warning.
+    /// ManualResult before the text, at the level of a warning.
     pub(crate) warnings: Vec<String>,
     /// Whether something that was asked for did not happen.
     pub(crate) failed: bool,

@@ -1,5 +1,5 @@
-//! Which workers are there, what they serve, and which pokes nobody could take yet. Pure: a
-//! worker's connection is whatever the caller puts in.
+//! Which workers are registered, what they serve, and which pokes wait for a worker. Pure: a
+//! worker's connection is whatever type the caller chooses.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -37,8 +37,8 @@ pub(crate) struct Registry<P> {
     /// polled for is remembered until they do.
     ready: HashSet<u64>,
     remembered: Wanted,
-    /// Polls that may still fail, by their tickets. Whoever comes meanwhile is told of them too: it
-    /// may be the same worker, whose lost connection nobody has noticed yet.
+    /// Polls that may still fail, by their tickets. Workers that register meanwhile get them too:
+    /// one may be the same worker, whose lost connection has not been noticed yet.
     unanswered: HashMap<u64, Scope>,
     last_ticket: u64,
 }

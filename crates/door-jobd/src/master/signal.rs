@@ -35,7 +35,7 @@ enum State {
     /// Nobody delivered it so far.
     No,
     Yes,
-    /// Somebody who may have the job did not answer.
+    /// A worker that may have the job did not answer.
     Unknown(String),
 }
 

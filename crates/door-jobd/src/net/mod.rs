@@ -1,5 +1,5 @@
-//! Connections. Each one both answers and asks, whoever opened it: a worker opens the connection on
-//! which its master asks it.
+//! Connections. Each one both answers and asks, whichever side opened it: a worker opens the
+//! connection on which its master asks it.
 
 mod connection;
 mod outbound;

@@ -1,5 +1,5 @@
-//! The other side of a connection, as everybody else sees it: somebody who can be asked, pinged and
-//! left, and who asks a handler.
+//! The other side of a connection: it can be asked, pinged and disconnected, and its requests go to
+//! a handler.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ pub(crate) trait Handler: Send + Sync + 'static {
     /// A request of this kind has been answered: what is sent to the peer now comes after it.
     fn answered(&self, _peer: &Peer, _kind: &str) {}
 
-    /// The peer cannot be asked any more. Told once.
+    /// The peer cannot be asked any more. ManualResult once.
     fn closed(&self, _peer: &Peer) {}
 }
 
@@ -224,7 +224,7 @@ impl Peer {
         *self.0.reads.borrow()
     }
 
-    /// Whether somebody waits for an answer of the peer.
+    /// Whether a request of ours waits for its answer.
     pub(super) fn is_asked(&self) -> bool {
         !self.asks().waiting.is_empty()
     }
@@ -233,7 +233,7 @@ impl Peer {
         let waiting = u32::try_from(no).ok().and_then(|no| self.asks().waiting.remove(&no));
         match waiting {
             Some(sender) => {
-                // Whoever asked may have stopped waiting.
+                // The caller may have stopped waiting.
                 let _ = sender.send(result.map_err(AskError::Refused));
             }
             None => self.0.log.warn(format_args!("received an unexpected response: {no}")),

@@ -24,7 +24,7 @@ use windlass_core::launch::Output;
 
 pub(crate) use url::{Server, Storage};
 
-/// Who accepts: a worker's name, and a number that no other start of it has.
+/// The worker that accepts: its name, and a number that is new at every start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub name: String,
@@ -33,7 +33,7 @@ pub(crate) struct Owner {
 
 /// What a row was before it was accepted, and becomes when it is handed back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Was {
+pub(crate) enum Origin {
     Waiting,
     Manual,
 }
@@ -43,7 +43,7 @@ pub(crate) enum Was {
 pub(crate) struct Row {
     pub id: u64,
     pub target: String,
-    pub was: Was,
+    pub origin: Origin,
 }
 
 /// The answer to a fetch.
@@ -96,7 +96,7 @@ pub(crate) struct End {
 /// An end that is not in the table, and why asking again does not help.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Unwritten {
-    /// The row is no longer ours: it was recovered by somebody else, or deleted.
+    /// The row is no longer ours: it was recovered by another worker, or deleted.
     Lost(u64),
     /// The database refuses it, even without its output.
     Refused(u64, String),

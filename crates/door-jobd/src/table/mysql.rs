@@ -41,7 +41,7 @@ const STATEMENTS_MAX: usize = 64;
 /// A dead peer is noticed after a while even when nothing is sent to it.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// For a lock that somebody else has.
+/// For a lock that another session holds.
 const LOCK_WAIT_SECONDS: u32 = 5;
 
 const DIALECT: Dialect = Dialect {

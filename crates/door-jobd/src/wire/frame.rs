@@ -6,7 +6,7 @@ use bytes::{Buf, Bytes, BytesMut};
 pub(crate) const END: u8 = 0x04;
 /// The longest message that anybody may send.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// The longest message of somebody whom we asked: answers carry the output of many jobs.
+/// The longest message of a peer that owes us an answer: answers carry the output of many jobs.
 pub(crate) const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 use windlass_core::launch::Output;
 
 use super::retry::Failures;
-use super::state::Told;
+use super::state::ManualResult;
 use super::{STOPS, Worker};
 use crate::table::{End, Manual, TableError};
 use crate::wire::{Json, Object};
@@ -122,7 +122,7 @@ async fn accept(worker: &Worker, ids: &[u64]) -> Result<Vec<Manual>, TableError>
 }
 
 /// How a job ended, as its client is told: in the words of the row.
-pub(super) fn told(end: &End) -> Json {
+pub(super) fn result(end: &End) -> Json {
     let mut stderr = text(&end.stderr);
     if let Some(note) = &end.note {
         if !stderr.is_empty() && !stderr.ends_with('\n') {
@@ -147,7 +147,7 @@ fn text(output: &Output) -> String {
     text
 }
 
-fn answer(told: Vec<(u64, Told)>, mut errors: Vec<(String, String)>) -> Json {
+fn answer(told: Vec<(u64, ManualResult)>, mut errors: Vec<(String, String)>) -> Json {
     let (mut jobs, mut bytes) = (Vec::new(), 0);
     for (id, told) in told {
         match told {
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_client_is_told_the_output_with_what_we_have_to_say() {
-        let told = told(&end(b"e\xff", Some("why")));
+        let told = result(&end(b"e\xff", Some("why")));
         let expected = "{\"result\":\"fail\",\"code\":null,\"signal\":\"SIGKILL\",\
              \"stdout\":\"out\\n[cut: 2 bytes]\",\"stderr\":\"e\u{fffd}\\nwhy\"}";
         assert_eq!(told.to_string(), expected);

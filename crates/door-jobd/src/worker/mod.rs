@@ -1,4 +1,4 @@
-//! The worker: it runs the jobs of a table that others fill, when it is told to look there.
+//! The worker: it runs the jobs of a table that others fill, when a client or the master polls it.
 //!
 //! | module | owns |
 //! |---|---|

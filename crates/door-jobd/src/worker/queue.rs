@@ -35,9 +35,9 @@ struct Target {
     queued: VecDeque<Row>,
 }
 
-/// A target as clients see it.
+/// A target as `status` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct TargetStatus {
     pub(crate) name: String,
     pub(crate) paused: bool,
     pub(crate) concurrency: u32,
@@ -73,10 +73,10 @@ impl Queue {
         self.seen().into_iter().map(|seen| seen.name).collect()
     }
 
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<TargetStatus> {
         let mut targets: Vec<_> = self.targets.iter().collect();
         targets.sort_by_key(|(_, target)| target.place);
-        let seen = targets.into_iter().map(|(name, target)| Seen {
+        let seen = targets.into_iter().map(|(name, target)| TargetStatus {
             name: name.clone(),
             paused: target.paused,
             concurrency: target.concurrency,
@@ -250,7 +250,7 @@ fn not_found(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Was;
+    use crate::table::Origin;
 
     fn queue(targets: &[(&str, u32)]) -> Queue {
         Queue::new(targets.iter().map(|(name, concurrency)| ((*name).to_owned(), *concurrency)))
@@ -261,7 +261,7 @@ mod tests {
     }
 
     fn rows(target: &str, ids: std::ops::Range<u64>) -> Vec<Row> {
-        ids.map(|id| Row { id, target: target.into(), was: Was::Waiting }).collect()
+        ids.map(|id| Row { id, target: target.into(), origin: Origin::Waiting }).collect()
     }
 
     fn start(queue: &mut Queue) -> Vec<u64> {

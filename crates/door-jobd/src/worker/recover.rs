@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::{ROWS_AT_ONCE_MAX, Worker};
-use crate::table::{TableError, Was};
+use crate::table::{Origin, TableError};
 
 /// Leases are renewed so many times before they would run out.
 const RENEWALS: u32 = 3;
@@ -84,7 +84,7 @@ async fn recover(worker: &Worker) -> Result<(), TableError> {
         for id in &recovered.failed {
             worker.log.warn(format_args!("job {id} ran on a lost worker and has failed"));
         }
-        let waiting = recovered.back.into_iter().filter(|row| row.was == Was::Waiting);
+        let waiting = recovered.back.into_iter().filter(|row| row.origin == Origin::Waiting);
         let mut targets: Vec<String> = waiting.map(|row| row.target).collect();
         targets.sort();
         targets.dedup();

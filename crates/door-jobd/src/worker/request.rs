@@ -28,7 +28,7 @@ pub(super) async fn answer(
         "poll" => {
             let targets = targets(worker, asker, &data)?;
             if worker.state().queue.is_closed() {
-                // Whoever asks can find another worker.
+                // The caller can find another worker.
                 return Err(STOPS.to_owned());
             }
             worker.poll(targets.as_deref());

@@ -26,7 +26,7 @@ const WRITE_ENDS_MAX: usize = super::ROWS_AT_ONCE_MAX;
 const WRITE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// What a client that waits for a job is told: how it ended, or why it did not run.
-pub(super) type Told = Result<Json, String>;
+pub(super) type ManualResult = Result<Json, String>;
 
 pub(super) struct State {
     pub(super) queue: Queue,
@@ -48,7 +48,7 @@ pub(super) struct State {
 struct Held {
     row: Row,
     phase: Phase,
-    waiter: Option<oneshot::Sender<Told>>,
+    waiter: Option<oneshot::Sender<ManualResult>>,
 }
 
 enum Phase {
@@ -108,7 +108,7 @@ impl State {
     }
 
     /// Takes rows that clients wait for. Answers those that have to go back.
-    pub(super) fn accepted(&mut self, rows: Vec<(Row, oneshot::Sender<Told>)>) -> Vec<Row> {
+    pub(super) fn accepted(&mut self, rows: Vec<(Row, oneshot::Sender<ManualResult>)>) -> Vec<Row> {
         let rows = self.hold(rows.into_iter().map(|(row, waiter)| (row, Some(waiter))).collect());
         let back = self.queue.push(rows);
         self.release(&back);
@@ -118,7 +118,7 @@ impl State {
 
     /// Answers the rows that are new here. One that is not was taken from us when its lease ran
     /// out, and has come back: its place in the queue counts, or the run that is under way.
-    fn hold(&mut self, rows: Vec<(Row, Option<oneshot::Sender<Told>>)>) -> Vec<Row> {
+    fn hold(&mut self, rows: Vec<(Row, Option<oneshot::Sender<ManualResult>>)>) -> Vec<Row> {
         let mut new = Vec::new();
         for (row, waiter) in rows {
             if let Some(held) = self.held.get_mut(&row.id) {
@@ -218,7 +218,7 @@ impl State {
             };
             let outcome = match reasons.get(&end.id) {
                 Some(reason) => Err(reason.clone()),
-                None => Ok(manual::told(end)),
+                None => Ok(manual::result(end)),
             };
             // The client may have left.
             let _ = waiter.send(outcome);
@@ -337,14 +337,14 @@ mod tests {
     use windlass_core::launch::Output;
 
     use super::*;
-    use crate::table::Was;
+    use crate::table::Origin;
 
     fn state(concurrency: u32) -> State {
         State::new(Queue::new([("a".to_owned(), concurrency)]))
     }
 
     fn row(id: u64) -> Row {
-        Row { id, target: "a".into(), was: Was::Manual }
+        Row { id, target: "a".into(), origin: Origin::Manual }
     }
 
     fn end(id: u64, output_bytes: usize) -> End {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     /// Lets a job wait for its turn with somebody who waits for it.
-    fn await_job(state: &mut State, id: u64) -> oneshot::Receiver<Told> {
+    fn await_job(state: &mut State, id: u64) -> oneshot::Receiver<ManualResult> {
         let (waiter, told) = oneshot::channel();
         state.ask(&[id]);
         assert!(state.accepted(vec![(row(id), waiter)]).is_empty());
@@ -390,7 +390,7 @@ mod tests {
         assert_eq!(told.try_recv(), Err(TryRecvError::Empty), "the row is not done yet");
         assert_eq!(state.awaited(), 1);
         state.written(&ends, &[]);
-        assert_eq!(told.try_recv(), Ok(Ok(manual::told(&end(2, 0)))));
+        assert_eq!(told.try_recv(), Ok(Ok(manual::result(&end(2, 0)))));
         assert_eq!((state.refuse_awaited(2), state.awaited()), (Ok(()), 0));
     }
 

@@ -29,7 +29,7 @@ pub(super) async fn stop(worker: &Arc<Worker>, stop: &Stop) -> Vec<String> {
     targets.dedup();
     let orderly = async {
         worker.hand_back(&back).await;
-        // What is being accepted at this moment is handed back by whoever accepts it.
+        // Rows that are being accepted right now are handed back by the code that accepts them.
         let _ = timeout(WRITE_TIME_MAX, until(worker, |state| !state.is_accepting())).await;
         let ended = until(worker, |state| !state.runs_any());
         timeout(worker.rules.shutdown_timeout, ended).await.is_ok()

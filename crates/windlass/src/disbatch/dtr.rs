@@ -39,7 +39,7 @@ fn refused(why: &str) -> ExitCode {
 }
 
 fn run_task(order: &Order) -> anyhow::Result<ExitCode> {
-    let (config, warnings) = read(order.config())?;
+    let (config, warnings) = read(&order.config)?;
     live(&config, &warnings, async |stop| {
         let launcher = CommandLauncher::new().map_err(|error| error.to_string())?;
         task_runner(&config, order, Arc::new(launcher), stop).await

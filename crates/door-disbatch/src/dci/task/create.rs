@@ -24,7 +24,7 @@ const BATCH_BYTES_MAX: usize = 2 * 1024 * 1024;
 const PARAMS_BYTES_MAX: usize = 16 * 1024 * 1024 - 64 * 1024;
 /// Ids that an answer to a list of tasks names; the memory for them was asked for with the body.
 const IDS_SHOWN_MAX: usize = 100_000;
-/// The same for a collection, of any size, which somebody names in a few words. It counts all.
+/// The same for a collection of any size. All are counted.
 const IDS_OF_COLLECTION_SHOWN_MAX: usize = 10_000;
 
 const NO_QUEUE: &str = "queue not found";

@@ -10,7 +10,7 @@ pub(crate) type Index = Vec<String>;
 /// What a node makes sure of at its start, without those that are the beginning of another.
 const OWN: [&[&str]; 3] = [&["id"], &["node", "status", "queue", "id"], &["queue", "status"]];
 
-/// The indexes of the collection: ours, and what somebody added by hand.
+/// The indexes of the collection: ours, and those that were added by hand.
 pub(crate) fn merge(found: &[Document]) -> Vec<Index> {
     let own = OWN.map(|index| index.iter().map(|field| (*field).to_owned()).collect());
     let found = found.iter().map(|keys| keys.keys().map(|key| named(key)).collect());

@@ -27,11 +27,11 @@ use super::entry::{Entrance, Term, idle};
 use super::held::{Held, drop_stray_holds};
 use super::limit::Increase;
 use super::liveness::Sign;
+use super::log_once::LogOnce;
 use super::orphan::{Watch, bury, holds};
 use super::pass::Left;
 use super::plugins::Programs;
 use super::runs::Runs;
-use super::said::Said;
 use super::settings::Settings;
 use super::start::Ready;
 use super::tend::tend;
@@ -61,7 +61,7 @@ pub(super) struct Node {
     turns: Turns,
     programs: Programs,
     held: Held,
-    said: Said,
+    logged: LogOnce,
     /// As the last pass has seen them.
     served: Vec<(Queue, Plugin)>,
     limit: Limit,
@@ -109,7 +109,7 @@ impl Node {
             turns: Turns::default(),
             programs: Programs::default(),
             held: Held::default(),
-            said: Said::default(),
+            logged: LogOnce::default(),
             served: Vec::new(),
             limit: Limit::At(0),
             left: Left::default(),
@@ -166,7 +166,7 @@ impl Node {
             bury(&self.database, &me.node, &boot, &beat, self.clock.now()).await?;
             return Ok(None);
         }
-        if self.said.is_news("name", &format!("{:?}", doc::at(&taken, "windlass.boot"))) {
+        if self.logged.is_news("name", &format!("{:?}", doc::at(&taken, "windlass.boot"))) {
             tracing::warn!(
                 node = me.node,
                 "another node has this name; it is waited for until that one leaves, or is silent \

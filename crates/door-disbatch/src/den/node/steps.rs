@@ -40,14 +40,14 @@ impl Node {
         let Some(hook) = hook.as_ref().map(|started| &started.hook) else { return Ok(()) };
         match said {
             Ok(()) => {
-                if self.said.is_over("hook") {
+                if self.logged.is_over("hook") {
                     tracing::info!(hook = hook.name, "the hook before each pass is well again");
                 }
                 Ok(())
             }
             Err(why) if hook.fatal => Err(format!("`pre_hook` {}: {why}", hook.name)),
             Err(why) => {
-                if self.said.is_news("hook", &why) {
+                if self.logged.is_news("hook", &why) {
                     tracing::warn!(hook = hook.name, "the hook before each pass failed: {why}");
                 }
                 Ok(())
@@ -58,7 +58,7 @@ impl Node {
     async fn steps(&mut self, term: &Term, fresh: bool) -> Result<(), DbError> {
         let seen = self.watch.look(&self.database, &self.clock).await?;
         self.learn(term, &seen).await?;
-        let queues = pass::readable(&seen.queues, self.database.dialect(), &mut self.said);
+        let queues = pass::readable(&seen.queues, self.database.dialect(), &mut self.logged);
         self.update_entry(term, &queues).await?;
         let (database, clock, runs) = (self.database.clone(), self.clock.clone(), &self.runs);
         runs.forget_older(self.settings.config.orphan_after + OPERATION_TIME_MAX);
@@ -83,7 +83,7 @@ impl Node {
         self.increase =
             Increase::new(self.settings.config.node_increase, self.settings.config.queue_increase);
         let config = &self.settings.config;
-        self.served = pass::served(&queues, &mut self.programs, config, &mut self.said);
+        self.served = pass::served(&queues, &mut self.programs, config, &mut self.logged);
         self.view.send_replace(queues);
         self.claim(term).await
     }
@@ -152,12 +152,12 @@ impl Node {
         };
         self.limit = match doc::Node::read(&entry).and_then(|entry| entry.limit) {
             Ok(limit) => {
-                self.said.is_over("limit");
+                self.logged.is_over("limit");
                 limit
             }
             Err(odd) => {
                 let text = odd.to_string();
-                if self.said.is_news("limit", &text) {
+                if self.logged.is_news("limit", &text) {
                     tracing::warn!("nothing is run, because of this node's entry: {text}");
                 }
                 Limit::At(0)
@@ -179,7 +179,7 @@ impl Node {
             left: &self.left,
         };
         let more =
-            pass.claim(&self.served, &mut self.turns, &mut self.increase, &mut self.said).await?;
+            pass.claim(&self.served, &mut self.turns, &mut self.increase, &mut self.logged).await?;
         if more == More::Perhaps {
             self.runs.ended.notify_one();
         }
@@ -190,7 +190,7 @@ impl Node {
     fn tolerate(&mut self, what: &str, done: Result<(), DbError>) -> Result<(), DbError> {
         match done {
             Ok(()) => {
-                if self.said.is_over(what) {
+                if self.logged.is_over(what) {
                     tracing::info!("the database does this again: {what}");
                 }
                 Ok(())
@@ -198,7 +198,7 @@ impl Node {
             Err(error @ DbError::Away(_)) => Err(error),
             Err(error) => {
                 let text = error.to_string();
-                if self.said.is_news(what, &text) {
+                if self.logged.is_news(what, &text) {
                     tracing::warn!("{what}: {text}");
                 }
                 Ok(())
@@ -218,13 +218,13 @@ impl Node {
             DbError::Away(_) => "away".to_owned(),
             other => other.to_string(),
         };
-        if self.said.is_news("database", &kind) {
+        if self.logged.is_news("database", &kind) {
             tracing::warn!("{error}");
         }
     }
 
     pub(super) fn well(&mut self) {
-        if self.said.is_over("database") {
+        if self.logged.is_over("database") {
             tracing::info!("the database answers again");
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::super::session::{Fault, Session, Value};
-use super::super::{Fetched, Manual, Row, Was};
+use super::super::{Fetched, Manual, Origin, Row};
 use super::{Locked, Scene, Work, ids_of};
 
 /// Targets that one statement looks up.
@@ -50,7 +50,7 @@ impl Work for Fetch<'_> {
         }
         let ids = ids_of(&fetched.rows);
         scene.update(session, &ids, "status = 'accepted'").await?;
-        scene.mark(session, &ids, Was::Waiting, self.lease).await?;
+        scene.mark(session, &ids, Origin::Waiting, self.lease).await?;
         scene.update(session, &fetched.ignored, "status = 'ignored'").await?;
         Ok(fetched)
     }
@@ -92,7 +92,7 @@ impl Fetch<'_> {
             return;
         }
         if self.targets.contains(&row.target) {
-            fetched.rows.push(Row { id: row.id, target: row.target, was: Was::Waiting });
+            fetched.rows.push(Row { id: row.id, target: row.target, origin: Origin::Waiting });
         } else {
             fetched.ignored.push(row.id);
         }
@@ -128,7 +128,7 @@ impl Work for AcceptManual<'_> {
         }
         let ids = ids_of(&self.accepted(&answers));
         scene.update(session, &ids, "status = 'accepted'").await?;
-        scene.mark(session, &ids, Was::Manual, self.lease).await?;
+        scene.mark(session, &ids, Origin::Manual, self.lease).await?;
         scene.update(session, &ignored, "status = 'ignored'").await?;
         Ok(answers)
     }
@@ -153,7 +153,7 @@ impl AcceptManual<'_> {
         } else if !self.targets.contains(target) {
             Manual::UnknownTarget { id, target: target.clone() }
         } else {
-            Manual::Accepted(Row { id, target: target.clone(), was: Was::Manual })
+            Manual::Accepted(Row { id, target: target.clone(), origin: Origin::Manual })
         }
     }
 }

@@ -8,7 +8,7 @@ use windlass_core::launch::Output;
 
 use super::super::fit;
 use super::super::session::{Fault, Session, Value};
-use super::super::{Interrupted, Recovered, Row, Was};
+use super::super::{Interrupted, Origin, Recovered, Row};
 use super::{IDS_AT_ONCE_MAX, Locked, Scene, Work, ids_of};
 
 /// As it was before it was started.
@@ -91,14 +91,14 @@ impl Work for Recover<'_> {
         let there = session.rows(&scene.names.existing(&ids), Vec::new()).await?;
         let there: Vec<u64> = ids_in(&there);
         let marks = session.rows(&scene.names.lock_run_out(&ids), Vec::new()).await?;
-        let marks: HashMap<u64, Was> = marks.iter().filter_map(|row| mark(row)).collect();
+        let marks: HashMap<u64, Origin> = marks.iter().filter_map(|row| mark(row)).collect();
 
         let (mut over, mut again) = (Vec::new(), Vec::new());
         over.extend(marks.keys().filter(|id| !there.contains(id)));
         for row in locked {
-            let Some(was) = marks.get(&row.id) else { continue };
+            let Some(origin) = marks.get(&row.id) else { continue };
             over.push(row.id);
-            self.sort_in(row, *was, &mut recovered, &mut again);
+            self.sort_in(row, *origin, &mut recovered, &mut again);
         }
         self.write(scene, session, &recovered, &again).await?;
         over.sort_unstable();
@@ -115,14 +115,20 @@ impl Recover<'_> {
     }
 
     /// `again` are those that had been started.
-    fn sort_in(&self, row: Locked, was: Was, recovered: &mut Recovered, again: &mut Vec<u64>) {
+    fn sort_in(
+        &self,
+        row: Locked,
+        origin: Origin,
+        recovered: &mut Recovered,
+        again: &mut Vec<u64>,
+    ) {
         let Locked { id, status, target, .. } = row;
         match (status.as_str(), self.interrupted) {
-            ("accepted", _) => recovered.back.push(Row { id, target, was }),
+            ("accepted", _) => recovered.back.push(Row { id, target, origin }),
             ("running", Interrupted::Fail) => recovered.failed.push(id),
             ("running", Interrupted::Retry) => {
                 again.push(id);
-                recovered.back.push(Row { id, target, was });
+                recovered.back.push(Row { id, target, origin });
             }
             _ => {}
         }
@@ -152,8 +158,8 @@ impl Recover<'_> {
     }
 }
 
-fn mark(row: &[Value]) -> Option<(u64, Was)> {
-    Some((row.first()?.id()?, Was::read(&row.get(1)?.text())))
+fn mark(row: &[Value]) -> Option<(u64, Origin)> {
+    Some((row.first()?.id()?, Origin::read(&row.get(1)?.text())))
 }
 
 fn ids_in(rows: &[Vec<Value>]) -> Vec<u64> {

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use super::fit::Shape;
 use super::session::{Backend, Fault, Session, Value};
 use super::{
-    End, Fetched, Interrupted, Manual, Owner, Recovered, Row, Table, TableError, Unwritten, Was,
+    End, Fetched, Interrupted, Manual, Origin, Owner, Recovered, Row, Table, TableError, Unwritten,
 };
 use names::Names;
 
@@ -195,7 +195,7 @@ impl SqlTable {
     }
 }
 
-/// Between asking for a commit and hearing of it, also when whoever waits for it goes away.
+/// From sending a commit until its answer, also when the caller is dropped meanwhile.
 struct Doubt<'a> {
     rows: Vec<Row>,
     about: &'a Mutex<Vec<Row>>,
@@ -253,10 +253,10 @@ impl Scene<'_> {
         session: &mut dyn Session,
         rows: impl Iterator<Item = &Row> + Clone + Send,
     ) -> Result<(), Fault> {
-        for was in [Was::Waiting, Was::Manual] {
-            let rows = rows.clone().filter(|row| row.was == was);
+        for origin in [Origin::Waiting, Origin::Manual] {
+            let rows = rows.clone().filter(|row| row.origin == origin);
             let ids: Vec<u64> = rows.map(|row| row.id).collect();
-            self.update(session, &ids, &format!("status = '{}'", was.status())).await?;
+            self.update(session, &ids, &format!("status = '{}'", origin.status())).await?;
         }
         Ok(())
     }
@@ -279,11 +279,11 @@ impl Scene<'_> {
         &self,
         session: &mut dyn Session,
         ids: &[u64],
-        was: Was,
+        origin: Origin,
         lease: Duration,
     ) -> Result<(), Fault> {
         for ids in ids.chunks(IDS_AT_ONCE_MAX).filter(|_| self.marks) {
-            let sql = self.names.mark(ids, self.owner, was, lease);
+            let sql = self.names.mark(ids, self.owner, origin, lease);
             session.run(&sql, Vec::new()).await?;
         }
         Ok(())
@@ -329,7 +329,7 @@ fn ids_of(rows: &[Row]) -> Vec<u64> {
     rows.iter().map(|row| row.id).collect()
 }
 
-impl Was {
+impl Origin {
     fn status(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::super::session::Dialect;
-use super::super::{Owner, Was};
+use super::super::{Origin, Owner};
 
 /// The longest name of an owner that its column has.
 const OWNER_CHARS_MAX: usize = 255;
@@ -117,8 +117,14 @@ impl Names {
         format!("SELECT id FROM {marks} WHERE id IN ({ids}) AND boot = {boot} ORDER BY id{lock}")
     }
 
-    pub(super) fn mark(&self, ids: &[u64], owner: &Owner, was: Was, lease: Duration) -> String {
-        let (name, boot, was) = (literal(&owner.name), owner.boot, was.status());
+    pub(super) fn mark(
+        &self,
+        ids: &[u64],
+        owner: &Owner,
+        origin: Origin,
+        lease: Duration,
+    ) -> String {
+        let (name, boot, was) = (literal(&owner.name), owner.boot, origin.status());
         let until = self.until(lease);
         let mut rows = String::new();
         for id in ids {

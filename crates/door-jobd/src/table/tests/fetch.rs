@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::table::{Row, Was};
+use crate::table::{Origin, Row};
 
 use crate::table::tests::harness::{LEASE, World, everywhere, ids, names};
 
@@ -21,7 +21,7 @@ async fn rows_come_in_the_order_of_their_ids(world: World) {
     world.add("waiting", &["b", "a", "b", "a"]);
     let worker = world.worker("w");
     let fetched = worker.fetch(&names(&["a", "b"]), 100, LEASE).await.unwrap();
-    let row = |id, target: &str| Row { id, target: target.into(), was: Was::Waiting };
+    let row = |id, target: &str| Row { id, target: target.into(), origin: Origin::Waiting };
     assert_eq!(fetched.rows, [row(1, "b"), row(2, "a"), row(3, "b"), row(4, "a")]);
     assert!(!fetched.more && fetched.ignored.is_empty());
     assert!(world.statuses().iter().all(|(_, status)| status == "accepted"));

@@ -1,6 +1,6 @@
 //! Rows stay ours while their lease is renewed, are handed back, and are taken from the lost.
 
-use crate::table::{Interrupted, Recovered, Row, Was};
+use crate::table::{Interrupted, Origin, Recovered, Row};
 
 use crate::table::tests::harness::{LEASE, NO_LEASE, NOBODY, World, end, everywhere, ids, names};
 
@@ -23,7 +23,7 @@ async fn handed_back_rows_are_what_they_were(world: World) {
     let worker = world.worker("w");
     let fetched = worker.fetch(&names(&["a"]), 1, LEASE).await.unwrap();
     worker.accept_manual(&[2], &names(&["a"]), LEASE).await.unwrap();
-    let manual = Row { id: 2, target: "a".into(), was: Was::Manual };
+    let manual = Row { id: 2, target: "a".into(), origin: Origin::Manual };
     worker.hand_back(&[manual, fetched.rows[0].clone()]).await.unwrap();
     assert_eq!((world.status(1), world.status(2)), ("waiting".into(), "manual".into()));
     assert_eq!(world.marks(), "");
@@ -46,7 +46,7 @@ async fn a_renewed_row_is_not_recovered(world: World) {
     worker.fetch(&names(&["a"]), 2, NO_LEASE).await.unwrap();
     assert_eq!(worker.renew(&[2], LEASE).await.unwrap(), NOBODY);
     let recovered = other.recover(&[], Interrupted::Fail, 5, "lost").await.unwrap();
-    assert_eq!(recovered.back, [Row { id: 1, target: "a".into(), was: Was::Waiting }]);
+    assert_eq!(recovered.back, [Row { id: 1, target: "a".into(), origin: Origin::Waiting }]);
     assert_eq!(world.status(2), "accepted");
     assert_eq!(worker.renew(&[2, 1], LEASE).await.unwrap(), [1]);
     assert_eq!(worker.renew(&[], LEASE).await.unwrap(), NOBODY);
@@ -62,8 +62,8 @@ async fn lost_rows_wait_again_or_fail(world: World) {
     let recovered = other.recover(&[], Interrupted::Fail, 77, "the worker was lost").await.unwrap();
     let wanted = Recovered {
         back: vec![
-            Row { id: 1, target: "a".into(), was: Was::Waiting },
-            Row { id: 3, target: "b".into(), was: Was::Manual },
+            Row { id: 1, target: "a".into(), origin: Origin::Waiting },
+            Row { id: 3, target: "b".into(), origin: Origin::Manual },
         ],
         failed: vec![2],
         more: false,
@@ -98,7 +98,7 @@ async fn rows_that_we_hold_are_not_recovered(world: World) {
     let worker = world.worker("w");
     worker.fetch(&names(&["a"]), 2, NO_LEASE).await.unwrap();
     let recovered = worker.recover(&[1], Interrupted::Fail, 5, "lost").await.unwrap();
-    assert_eq!(recovered.back, [Row { id: 2, target: "a".into(), was: Was::Waiting }]);
+    assert_eq!(recovered.back, [Row { id: 2, target: "a".into(), origin: Origin::Waiting }]);
     assert_eq!(worker.start(&[1], 1).await.unwrap(), [1]);
 }
 

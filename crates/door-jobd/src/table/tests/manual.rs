@@ -1,6 +1,6 @@
 //! Rows that a client names are accepted, or the client is told why not.
 
-use crate::table::{Manual, Row, Was};
+use crate::table::{Manual, Origin, Row};
 
 use crate::table::tests::harness::{LEASE, World, everywhere, names};
 
@@ -14,8 +14,9 @@ async fn each_id_has_its_answer_in_the_order_asked(world: World) {
     world.add("manual", &["a", "b"]);
     let worker = world.worker("w");
     let answers = worker.accept_manual(&[2, 99, 1], &names(&["a", "b"]), LEASE).await.unwrap();
-    let row =
-        |id, target: &str| Manual::Accepted(Row { id, target: target.into(), was: Was::Manual });
+    let row = |id, target: &str| {
+        Manual::Accepted(Row { id, target: target.into(), origin: Origin::Manual })
+    };
     assert_eq!(answers, [row(2, "b"), Manual::Missing(99), row(1, "a")]);
     assert_eq!(world.marks(), "1\tw\tmanual\n2\tw\tmanual\n");
     assert_eq!(worker.accept_manual(&[], &names(&["a"]), LEASE).await.unwrap(), []);

@@ -14,7 +14,7 @@ use windlass_test_kit::wait::eventually;
 
 use super::super::*;
 use crate::net::connect;
-use crate::table::{End, Fetched, Manual, Recovered, Table, TableError, Unwritten, Was};
+use crate::table::{End, Fetched, Manual, Origin, Recovered, Table, TableError, Unwritten};
 
 /// Longer than anything takes here; a test that waits so long has failed.
 pub(super) const LONG: Duration = windlass_test_kit::wait::PATIENCE;
@@ -183,7 +183,7 @@ impl Table for FakeTable {
                 }
                 row.status = "accepted";
                 let target = row.target.clone();
-                fetched.rows.push(Row { id: *id, target, was: Was::Waiting });
+                fetched.rows.push(Row { id: *id, target, origin: Origin::Waiting });
             }
         }
         fetched.more = fetched.rows.len() == limit as usize;
@@ -210,7 +210,7 @@ impl Table for FakeTable {
                 return Manual::UnknownTarget { id, target };
             }
             row.status = "accepted";
-            Manual::Accepted(Row { id, target, was: Was::Manual })
+            Manual::Accepted(Row { id, target, origin: Origin::Manual })
         });
         Ok(answers.collect())
     }
@@ -239,7 +239,7 @@ impl Table for FakeTable {
     async fn hand_back(&self, rows: &[Row]) -> Result<(), TableError> {
         self.here()?;
         for row in rows {
-            self.set(row.id, if row.was == Was::Manual { "manual" } else { "waiting" });
+            self.set(row.id, if row.origin == Origin::Manual { "manual" } else { "waiting" });
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::harness::{CONFIG, Fixture, LONG, json, until};
-use crate::table::{Row, Was};
+use crate::table::{Origin, Row};
 
 const SHORT_LEASE: &str = "name=w1\nhost=127.0.0.1\nport=1\nstorage=sqlite:///none\n\
     launcher=run {id}\nlease=3\n[targets]\nlow=1\n";
@@ -137,7 +137,7 @@ async fn a_second_request_to_stop_waits_for_nothing() {
 async fn what_a_lost_worker_left_is_found_and_run() {
     let worker = Fixture::with(SHORT_LEASE).await;
     worker.table.add(1..=1, "low", "accepted");
-    let row = Row { id: 1, target: "low".into(), was: Was::Waiting };
+    let row = Row { id: 1, target: "low".into(), origin: Origin::Waiting };
     worker.table.lost.lock().unwrap().push(row);
     worker.launcher.end(1, 0).await;
     until("it is done", || worker.table.status(1) == "done").await;

@@ -4,11 +4,11 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
 
 use super::{Database, DbError};
-use crate::doc::{Odd, Task};
+use crate::doc::{Invalid, Task};
 use crate::status::{BLOCKED, QUEUED};
 
 /// The most of them that are told of.
-const ODD_MAX: usize = 100;
+const INVALID_MAX: usize = 100;
 
 /// Types that an index on `status` can look up, and that are no status.
 const NO_STATUS: [&str; 8] =
@@ -19,25 +19,25 @@ const NO_NODE: [&str; 5] = ["object", "array", "bool", "date", "objectId"];
 
 impl Database {
     /// Tasks of these queues that wait in vain, each by its id and with the reason.
-    pub(crate) async fn tasks_odd(
+    pub(crate) async fn tasks_invalid(
         &self,
         queues: &[ObjectId],
-    ) -> Result<Vec<(String, Odd)>, DbError> {
+    ) -> Result<Vec<(String, Invalid)>, DbError> {
         let tasks = self.tasks_collection();
         let fields = doc! { "queue": 1, "status": 1, "node": 1, "windlass": 1 };
-        let found = self.all(tasks.find(odd(queues)).projection(fields), ODD_MAX).await?;
+        let found = self.all(tasks.find(invalid(queues)).projection(fields), INVALID_MAX).await?;
         let reason = |task: &Document| {
             let id = match task.get("_id") {
                 Some(Bson::ObjectId(id)) => id.to_hex(),
                 other => other.map(ToString::to_string).unwrap_or_default(),
             };
-            Task::read(task).err().map(|odd| (id, odd))
+            Task::read(task).err().map(|invalid| (id, invalid))
         };
         Ok(found.iter().filter_map(reason).collect())
     }
 }
 
-fn odd(queues: &[ObjectId]) -> Document {
+fn invalid(queues: &[ObjectId]) -> Document {
     let not = |kind: &str| doc! { "$exists": true, "$not": { "$type": kind } };
     doc! {
         "queue": { "$in": queues.to_vec() },

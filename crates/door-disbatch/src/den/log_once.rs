@@ -1,17 +1,17 @@
-//! What was told to the operator, so that each change is told once and not each second.
+//! Logs each change of a subject once, and not at every pass.
 
 use std::collections::HashMap;
 
-/// Subjects that are remembered; with more of them all is told once more.
+/// Subjects that are remembered; with more, everything is logged once more.
 const SUBJECTS_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
-pub(crate) struct Said(HashMap<String, String>);
+pub(crate) struct LogOnce(HashMap<String, String>);
 
-impl Said {
+impl LogOnce {
     /// Whether this is news about the subject.
     pub(crate) fn is_news(&mut self, subject: &str, text: &str) -> bool {
-        if self.0.get(subject).is_some_and(|said| said == text) {
+        if self.0.get(subject).is_some_and(|logged| logged == text) {
             return false;
         }
         if self.0.len() >= SUBJECTS_MAX {
@@ -33,22 +33,22 @@ mod tests {
 
     #[test]
     fn a_change_is_told_once() {
-        let mut said = Said::default();
-        assert!(said.is_news("a", "x"));
-        assert!(!said.is_news("a", "x"));
-        assert!(said.is_news("b", "x"));
-        assert!(said.is_news("a", "y"));
-        assert!(said.is_over("a"));
-        assert!(!said.is_over("a"));
-        assert!(said.is_news("a", "y"));
+        let mut logged = LogOnce::default();
+        assert!(logged.is_news("a", "x"));
+        assert!(!logged.is_news("a", "x"));
+        assert!(logged.is_news("b", "x"));
+        assert!(logged.is_news("a", "y"));
+        assert!(logged.is_over("a"));
+        assert!(!logged.is_over("a"));
+        assert!(logged.is_news("a", "y"));
     }
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let mut said = Said::default();
+        let mut logged = LogOnce::default();
         for subject in 0..=SUBJECTS_MAX {
-            assert!(said.is_news(&subject.to_string(), "x"));
+            assert!(logged.is_news(&subject.to_string(), "x"));
         }
-        assert!(said.0.len() <= SUBJECTS_MAX);
+        assert!(logged.0.len() <= SUBJECTS_MAX);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::said::Said;
+use super::log_once::LogOnce;
 use crate::database::{Database, DbError};
 use crate::doc::Queue;
 
@@ -15,27 +15,27 @@ const LOOK_PAUSE: Duration = Duration::from_secs(10);
 const SHARE: u32 = 50;
 
 #[derive(Debug, Default)]
-pub(super) struct OddTasks {
+pub(super) struct InvalidTasks {
     next: Option<Instant>,
 }
 
-impl OddTasks {
+impl InvalidTasks {
     pub(super) async fn step(
         &mut self,
         database: &Database,
         queues: &[Queue],
-        said: &mut Said,
+        logged: &mut LogOnce,
     ) -> Result<(), DbError> {
         let begin = Instant::now();
         if self.next.is_some_and(|next| begin < next) {
             return Ok(());
         }
         let ids: Vec<_> = queues.iter().map(|queue| queue.id).collect();
-        let found = database.tasks_odd(&ids).await;
+        let found = database.tasks_invalid(&ids).await;
         self.next = Some(Instant::now() + LOOK_PAUSE.max(begin.elapsed() * SHARE));
-        for (id, odd) in found? {
-            let text = odd.to_string();
-            if said.is_news(&format!("task {id}"), &text) {
+        for (id, invalid) in found? {
+            let text = invalid.to_string();
+            if logged.is_news(&format!("task {id}"), &text) {
                 tracing::warn!(task = id, "a task is passed over: {text}");
             }
         }
