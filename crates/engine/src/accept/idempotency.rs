@@ -4,6 +4,7 @@
 //! repeats are recognised also while the store is away; everything else is in the store.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
@@ -13,26 +14,30 @@ use windlass_core::{Tenant, Timestamp};
 
 use crate::lock::lock;
 
-/// Ids that the remembered answers may have together; the oldest answers go first.
+/// Answers that are remembered, and ids that they may have together; the oldest answers go first.
+const REMEMBERED_KEYS_MAX: usize = 100_000;
 const REMEMBERED_IDS_MAX: usize = 1_000_000;
 
 type Name = (Tenant, String);
 
 #[derive(Default)]
-pub(crate) struct Idempotencies(Mutex<Keys>);
+pub(crate) struct Idempotencies(Mutex<Keys<Name>>);
 
-#[derive(Default)]
-struct Keys {
-    slots: HashMap<Name, Slot>,
-    /// Answered keys, oldest first.
-    order: VecDeque<Name>,
+struct Keys<N> {
+    slots: HashMap<N, Slot>,
+    /// Answered keys with the number of their answer, oldest first. One whose answer has been
+    /// forgotten or replaced stays here until its turn comes.
+    order: VecDeque<(u64, N)>,
+    /// Of the newest answer.
+    number: u64,
+    /// That all remembered answers have.
     ids: usize,
 }
 
 enum Slot {
     /// A request is deciding it now.
     Pending(Arc<Notify>),
-    Answered(Arc<IdempotencyRecord>),
+    Answered(u64, Arc<IdempotencyRecord>),
 }
 
 /// What a request finds.
@@ -50,7 +55,7 @@ impl Idempotencies {
             let waiting = {
                 let mut keys = self.keys();
                 match keys.slots.get(&name) {
-                    Some(Slot::Answered(record)) if record.expires_at > now => {
+                    Some(Slot::Answered(_, record)) if record.expires_at > now => {
                         return Found::Answered(record.clone());
                     }
                     Some(Slot::Pending(notify)) => notify.clone().notified_owned(),
@@ -65,26 +70,34 @@ impl Idempotencies {
         }
     }
 
-    fn keys(&self) -> MutexGuard<'_, Keys> {
+    fn keys(&self) -> MutexGuard<'_, Keys<Name>> {
         lock(&self.0)
     }
 }
 
-impl Keys {
-    fn remember(&mut self, name: Name, record: Arc<IdempotencyRecord>) {
+impl<N> Default for Keys<N> {
+    fn default() -> Keys<N> {
+        Keys { slots: HashMap::new(), order: VecDeque::new(), number: 0, ids: 0 }
+    }
+}
+
+impl<N: Hash + Eq + Clone> Keys<N> {
+    fn remember(&mut self, name: N, record: Arc<IdempotencyRecord>) {
+        self.number += 1;
         self.ids += record.ids.len();
-        self.order.push_back(name.clone());
-        self.slots.insert(name, Slot::Answered(record));
-        while self.ids > REMEMBERED_IDS_MAX {
-            let Some(oldest) = self.order.front().cloned() else { return };
-            self.forget(&oldest);
+        self.order.push_back((self.number, name.clone()));
+        self.slots.insert(name, Slot::Answered(self.number, record));
+        while self.ids > REMEMBERED_IDS_MAX || self.order.len() > REMEMBERED_KEYS_MAX {
+            let Some((number, name)) = self.order.pop_front() else { return };
+            if matches!(self.slots.get(&name), Some(Slot::Answered(of, _)) if *of == number) {
+                self.forget(&name);
+            }
         }
     }
 
-    fn forget(&mut self, name: &Name) {
-        if let Some(Slot::Answered(record)) = self.slots.get(name) {
+    fn forget(&mut self, name: &N) {
+        if let Some(Slot::Answered(_, record)) = self.slots.get(name) {
             self.ids -= record.ids.len();
-            self.order.retain(|other| other != name);
             self.slots.remove(name);
         }
     }
@@ -118,6 +131,8 @@ impl Drop for Deciding<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     const NOW: Timestamp = Timestamp(1000);
@@ -162,5 +177,52 @@ mod tests {
         let Found::Mine(deciding) = keys.find(&tenant(), "big", NOW).await else { panic!() };
         deciding.answer(record(REMEMBERED_IDS_MAX + 1));
         assert!(matches!(keys.find(&tenant(), "big", NOW).await, Found::Mine(_)));
+    }
+
+    thread_local! {
+        static COMPARISONS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// A name that counts how often it is compared.
+    #[derive(Clone, Hash)]
+    struct Counted(usize);
+
+    impl PartialEq for Counted {
+        fn eq(&self, other: &Counted) -> bool {
+            COMPARISONS.set(COMPARISONS.get() + 1);
+            self.0 == other.0
+        }
+    }
+
+    impl Eq for Counted {}
+
+    #[test]
+    fn a_full_table_is_as_cheap_as_an_empty_one_and_grows_no_further() {
+        const MORE: usize = 1000;
+        const COMPARISONS_MAX: usize = 20 * MORE;
+        for ids in [5 * REMEMBERED_IDS_MAX / REMEMBERED_KEYS_MAX, 1] {
+            let mut keys = Keys::default();
+            let fill = REMEMBERED_KEYS_MAX.min(REMEMBERED_IDS_MAX / ids);
+            let record = Arc::new(record(ids));
+            (0..fill).for_each(|n| keys.remember(Counted(n), record.clone()));
+            COMPARISONS.set(0);
+            (fill..fill + MORE).for_each(|n| keys.remember(Counted(n), record.clone()));
+            assert!(COMPARISONS.get() <= COMPARISONS_MAX, "{} comparisons", COMPARISONS.get());
+            assert_eq!((keys.slots.len(), keys.order.len()), (fill, fill));
+            assert_eq!(keys.ids, fill * ids);
+            assert!(!keys.slots.contains_key(&Counted(MORE - 1)), "the oldest went");
+            assert!(keys.slots.contains_key(&Counted(MORE)));
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_answered_anew_lasts_as_long_as_its_new_answer() {
+        let mut keys = Keys::default();
+        for name in ["again", "other", "again"] {
+            keys.forget(&name);
+            keys.remember(name, Arc::new(record(REMEMBERED_IDS_MAX / 2)));
+        }
+        keys.remember("newest", Arc::new(record(REMEMBERED_IDS_MAX / 2)));
+        assert!(keys.slots.contains_key("again") && !keys.slots.contains_key("other"));
     }
 }
