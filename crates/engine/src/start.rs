@@ -142,7 +142,7 @@ fn spawn_services(
     let batches = TaskTracker::new();
 
     let quiet = || Arc::new(Notify::new());
-    let ingest = Ingest::new(shared.clone(), journal, sysid, stop_carrying.clone());
+    let ingest = Ingest::new(shared.clone(), journal, sysid, position, stop_carrying.clone());
     carrying.spawn(ingest, quiet(), stop_carrying.clone());
     let settle = Settle::new(shared.clone(), settlements, stop_carrying.clone());
     carrying.spawn(settle, quiet(), stop_carrying.clone());

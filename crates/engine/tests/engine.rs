@@ -9,6 +9,8 @@ mod beat;
 mod fake;
 #[path = "engine/family.rs"]
 mod family;
+#[path = "engine/forget.rs"]
+mod forget;
 #[path = "engine/result.rs"]
 mod result;
 #[path = "engine/service.rs"]

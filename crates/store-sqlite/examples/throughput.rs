@@ -16,7 +16,8 @@ use windlass_core::job::Ended;
 use windlass_core::retry::Verdict;
 use windlass_core::state::Ending;
 use windlass_core::store::{
-    Claim, Claimed, Durability, Hold, Insert, LeaseRef, Pick, Settlement, SysidGrant, SysidReserve,
+    Claim, Claimed, Durability, Hold, Insert, Insertion, LeaseRef, Pick, Settlement, SysidGrant,
+    SysidReserve,
 };
 use windlass_core::time::{Clock, SystemClock};
 use windlass_core::{Log, NewJob, Payload, Status, Store, Sysid, Timestamp, TypeKey};
@@ -122,7 +123,8 @@ async fn cycles(
 
 async fn insert(store: &dyn Store, jobs: Vec<NewJob>, durability: Durability) -> usize {
     let insert = Insert { jobs, keys: Vec::new(), mark: None, durability };
-    store.job_insert(insert).await.expect("inserted").len()
+    let inserted = store.job_insert(insert).await.and_then(Insertion::done);
+    inserted.expect("inserted").len()
 }
 
 fn job(ids: &mut IdGenerator, key: &TypeKey) -> NewJob {

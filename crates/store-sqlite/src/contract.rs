@@ -11,7 +11,7 @@ use windlass_core::name::{Tenant, TypeKey};
 use windlass_core::outcome::Json;
 use windlass_core::store::{
     AttemptLog, Capabilities, Changed, Changes, Claim, Claimed, Claims, Daemons, Decides,
-    Durability, EndRequest, Error, GiveUp, Handlers, IdempotencyRecord, Insert, Inserted, Inserts,
+    Durability, EndRequest, Error, GiveUp, Handlers, IdempotencyRecord, Insert, Insertion, Inserts,
     JournalId, LeaseRef, List, Page, Piece, Reads, Renew, Requeue, Settled, Settlement, Settles,
     SqlAnswer, SqlAsk, SqlStore, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, Waiting,
 };
@@ -64,7 +64,7 @@ impl Daemons for SqliteStore {
 
 #[async_trait]
 impl Inserts for SqliteStore {
-    async fn job_insert(&self, insert: Insert) -> Result<Vec<Inserted>, Error> {
+    async fn job_insert(&self, insert: Insert) -> Result<Insertion, Error> {
         if let Some(newest) = insert.jobs.iter().map(|job| job.created_at).max() {
             self.hear(newest);
         }
@@ -308,6 +308,7 @@ impl Store for SqliteStore {
             name: "sqlite",
             wakes: false,
             shared: true,
+            forgets: false,
             payload_inline_bytes_max: PAYLOAD_INLINE_BYTES_MAX,
         }
     }

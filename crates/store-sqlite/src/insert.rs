@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use windlass_core::name::Tenant;
-use windlass_core::store::{IdempotencyRecord, Insert, Inserted, JournalId, JournalMark};
+use windlass_core::store::{
+    IdempotencyRecord, Insert, Inserted, Insertion, JournalId, JournalMark,
+};
 use windlass_core::time::Timestamp;
 use windlass_core::{JobId, NewJob, Payload, State, TypeName};
 
@@ -23,7 +25,14 @@ const ADD: &str = "
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
     ON CONFLICT (id) DO NOTHING";
 
-pub(crate) fn job_insert(tx: &mut Tx<'_>, insert: &Insert) -> Result<Vec<Inserted>> {
+pub(crate) fn job_insert(tx: &mut Tx<'_>, insert: &Insert) -> Result<Insertion> {
+    if let Some(mark) = insert.mark {
+        let position = journal_position(tx.conn, mark.journal)?;
+        if position != mark.from {
+            return Ok(Insertion::Behind(position));
+        }
+        move_mark(tx.conn, mark)?;
+    }
     let mut answers = Vec::with_capacity(insert.jobs.len());
     for job in &insert.jobs {
         answers.push(insert_one(tx, job)?);
@@ -31,10 +40,7 @@ pub(crate) fn job_insert(tx: &mut Tx<'_>, insert: &Insert) -> Result<Vec<Inserte
     for record in &insert.keys {
         remember(tx.conn, record)?;
     }
-    if let Some(mark) = insert.mark {
-        move_mark(tx.conn, mark)?;
-    }
-    Ok(answers)
+    Ok(Insertion::Done(answers))
 }
 
 /// Adds a job whose payload is inline even if it is too large for that.
@@ -231,8 +237,7 @@ pub(crate) fn idempotency_get(
 fn move_mark(conn: &Connection, mark: JournalMark) -> Result<()> {
     let put = "
         INSERT INTO journal (id, position) VALUES (?1, ?2)
-        ON CONFLICT (id) DO UPDATE SET position = excluded.position
-         WHERE excluded.position > position";
+        ON CONFLICT (id) DO UPDATE SET position = excluded.position";
     conn.prepare_cached(put)?.execute(params![mark.journal.0, mark.position.get()])?;
     Ok(())
 }

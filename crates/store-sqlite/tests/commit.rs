@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use windlass_core::edit::{Ask, Decision, Edit, Seen, Which};
 use windlass_core::handler::{HandlerOptions, HandlerSpec, Lang};
 use windlass_core::store::prelude::*;
-use windlass_core::store::{Durability, EndRequest, Error, Inserted};
+use windlass_core::store::{Durability, EndRequest, Error, Inserted, Insertion};
 use windlass_core::{NewJob, Priority, Store, TypeKey};
 use windlass_store_sqlite::{Options, SqliteStore};
 
@@ -86,7 +86,8 @@ async fn s2_39_what_waits_together_is_committed_together() {
     tokio::task::yield_now().await;
     other.execute_batch("ROLLBACK").unwrap();
     let answers = callers.join_all().await;
-    assert!(answers.iter().all(|answer| *answer == [Inserted::New]));
+    let new = Insertion::Done(vec![Inserted::New]);
+    assert!(answers.iter().all(|answer| *answer == new));
     let commits = watched.commits().len();
     assert!(commits <= 20, "{commits} commits for {CALLERS} callers");
 }
@@ -120,10 +121,10 @@ async fn a_synced_call_that_changes_nothing_still_syncs_what_came_before() {
     store.flush().await.unwrap();
     assert_eq!(watched.commits(), [false, true]);
     let again = store.job_insert(insert(vec![job(1)], Durability::Synced)).await.unwrap();
-    assert_eq!(again, [Inserted::Duplicate]);
+    assert_eq!(again, Insertion::Done(vec![Inserted::Duplicate]));
     assert_eq!(watched.commits(), [true]);
     let again = store.job_insert(insert(vec![job(1)], Durability::Relaxed)).await.unwrap();
-    assert_eq!(again, [Inserted::Duplicate]);
+    assert_eq!(again, Insertion::Done(vec![Inserted::Duplicate]));
     assert!(watched.commits().is_empty());
 }
 
@@ -139,7 +140,7 @@ async fn another_processs_transaction_makes_writes_unavailable_until_it_ends() {
 
     other.execute_batch("ROLLBACK").unwrap();
     let accepted = store.job_insert(insert(vec![job(2)], Durability::Relaxed)).await;
-    assert_eq!(accepted.unwrap(), [Inserted::New]);
+    assert_eq!(accepted.unwrap(), Insertion::Done(vec![Inserted::New]));
 }
 
 #[tokio::test]

@@ -201,6 +201,7 @@ async fn a_killed_process_leaves_a_consistent_file_with_all_that_was_acknowledge
         let newest = *acknowledged.last().unwrap();
         let jobs = (1..=newest).map(job).collect();
         let again = store.job_insert(insert(jobs, Durability::Relaxed)).await.unwrap();
+        let again = again.done().unwrap();
         assert!(again.iter().all(|inserted| *inserted == Inserted::Duplicate));
         store.close().await;
         assert_consistent(&path);

@@ -201,7 +201,7 @@ impl Subject {
         let jobs = jobs.into_iter().collect();
         let durability = Durability::Relaxed;
         let insert = Insert { jobs, keys: Vec::new(), mark: None, durability };
-        self.job_insert(insert).await.unwrap()
+        self.job_insert(insert).await.unwrap().done().unwrap()
     }
 
     /// Inserts jobs that must be new.

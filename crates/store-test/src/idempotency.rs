@@ -18,7 +18,7 @@ fn record(key: &str, ids: &[i64], expires_at: Timestamp) -> IdempotencyRecord {
 
 async fn insert(store: &Subject, jobs: Vec<NewJob>, keys: Vec<IdempotencyRecord>) -> Vec<Inserted> {
     let insert = Insert { jobs, keys, mark: None, durability: Durability::Synced };
-    store.job_insert(insert).await.unwrap()
+    store.job_insert(insert).await.unwrap().done().unwrap()
 }
 
 async fn get(store: &Subject, key: &str, now: Timestamp) -> Option<IdempotencyRecord> {

@@ -66,4 +66,9 @@ pub trait Harness: Send + Sync {
     /// Closes the store and opens it again on the same data. `None`, and the store as it was, when
     /// nothing outlives a close.
     async fn reopen(&self, store: Arc<dyn Store>) -> Option<Arc<dyn Store>>;
+
+    /// Undoes everything that the newest `fresh()` store did since its last synced change, as a
+    /// crash of its server or a power cut does, and gives the store to go on with. `None` when
+    /// this cannot be brought about.
+    async fn undo_relaxed(&self, store: Arc<dyn Store>) -> Option<Arc<dyn Store>>;
 }

@@ -142,7 +142,7 @@ pub async fn s0_58_numbers_boots_and_marks_are_still_there(harness: &dyn Harness
     let grant = store.sysid_reserve(reserve(Some(sysid(7)))).await.unwrap();
     let noting = SysidRenew { grant, now: after(10), lease: LEASE, id_newest: Some(id(90)) };
     store.sysid_renew(noting).await.unwrap();
-    let mark = Some(JournalMark { journal: journal(7), position: id(5) });
+    let mark = Some(JournalMark { journal: journal(7), from: None, position: id(5) });
     let record = IdempotencyRecord {
         tenant: acme(),
         key: "k".into(),

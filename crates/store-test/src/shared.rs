@@ -73,7 +73,7 @@ pub async fn s0_19_numbers_and_boots_are_common(harness: &dyn Harness) {
 
 pub async fn marks_and_ids_are_common(harness: &dyn Harness) {
     let Some((first, second)) = two(harness).await else { return };
-    let mark = Some(JournalMark { journal: journal(7), position: id(5) });
+    let mark = Some(JournalMark { journal: journal(7), from: None, position: id(5) });
     let (jobs, keys, durability) = (vec![job(5)], Vec::new(), Durability::Synced);
     first.job_insert(Insert { jobs, keys, mark, durability }).await.unwrap();
     assert_eq!(second.journal_position(journal(7)).await.unwrap(), Some(id(5)));

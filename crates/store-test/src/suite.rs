@@ -216,7 +216,10 @@ suite! { $
     }
     journal {
         a_mark_comes_with_its_jobs
-        a_mark_moves_only_forward
+        a_mark_moves_only_from_where_it_is
+        what_is_inserted_again_behind_its_mark_is_a_duplicate
+        a_store_that_forgot_says_where_it_is
+        a_flush_keeps_what_was_relaxed
         every_daemon_has_its_own_mark
         an_insert_without_a_mark_leaves_it
         a_mark_may_come_alone

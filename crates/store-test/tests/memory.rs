@@ -11,11 +11,11 @@ use windlass_store_test::Harness;
 /// Two daemons in one process share the store itself; nothing outlives it.
 #[derive(Default)]
 struct Memory {
-    newest: Mutex<Option<Arc<dyn Store>>>,
+    newest: Mutex<Option<Arc<MemoryStore>>>,
 }
 
 impl Memory {
-    fn newest(&self) -> MutexGuard<'_, Option<Arc<dyn Store>>> {
+    fn newest(&self) -> MutexGuard<'_, Option<Arc<MemoryStore>>> {
         self.newest.lock().expect("no case panics while it holds the lock")
     }
 }
@@ -23,17 +23,22 @@ impl Memory {
 #[async_trait]
 impl Harness for Memory {
     async fn fresh(&self) -> Arc<dyn Store> {
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let store = Arc::new(MemoryStore::undoable(true));
         *self.newest() = Some(store.clone());
         store
     }
 
     async fn second(&self) -> Option<Arc<dyn Store>> {
-        self.newest().clone()
+        self.newest().clone().map(|store| store as Arc<dyn Store>)
     }
 
     async fn reopen(&self, _store: Arc<dyn Store>) -> Option<Arc<dyn Store>> {
         None
+    }
+
+    async fn undo_relaxed(&self, store: Arc<dyn Store>) -> Option<Arc<dyn Store>> {
+        self.newest().as_ref().expect("a store was made").undo_relaxed();
+        Some(store)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::name::{Tenant, TypeKey};
 use crate::outcome::Json;
 use crate::store::{
     AttemptLog, Capabilities, Changed, Changes, Claim, Claimed, Claims, Daemons, Decides,
-    Durability, EndRequest, Error, GiveUp, Handlers, IdempotencyRecord, Insert, Inserted, Inserts,
+    Durability, EndRequest, Error, GiveUp, Handlers, IdempotencyRecord, Insert, Insertion, Inserts,
     JournalId, LeaseRef, List, Page, Piece, Reads, Renew, Requeue, Settled, Settlement, Settles,
     Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, Waiting,
 };
@@ -23,7 +23,7 @@ use super::{MemoryStore, Row};
 #[async_trait]
 impl Daemons for MemoryStore {
     async fn sysid_reserve(&self, reserve: SysidReserve) -> Result<SysidGrant, Error> {
-        self.open_at(reserve.now)?.sysid_reserve(reserve)
+        self.open_at(reserve.now)?.synced().sysid_reserve(reserve)
     }
 
     async fn sysid_renew(&self, renew: SysidRenew) -> Result<(), Error> {
@@ -50,13 +50,13 @@ impl Daemons for MemoryStore {
 
 #[async_trait]
 impl Inserts for MemoryStore {
-    async fn job_insert(&self, insert: Insert) -> Result<Vec<Inserted>, Error> {
+    async fn job_insert(&self, insert: Insert) -> Result<Insertion, Error> {
         let mut state = self.open()?;
         if state.panics > 0 {
             state.panics -= 1;
             panic!("as the store was told");
         }
-        Ok(state.job_insert(insert))
+        Ok(state.durable(insert.durability).job_insert(insert))
     }
 
     async fn journal_position(&self, journal: JournalId) -> Result<Option<JobId>, Error> {
@@ -112,9 +112,9 @@ impl Settles for MemoryStore {
     async fn job_settle(
         &self,
         settlements: Vec<Settlement>,
-        _durability: Durability,
+        durability: Durability,
     ) -> Result<Vec<Settled>, Error> {
-        let mut state = self.open()?;
+        let mut state = self.open()?.durable(durability);
         Ok(settlements.into_iter().map(|settlement| state.job_settle(settlement)).collect())
     }
 
@@ -134,7 +134,7 @@ impl Settles for MemoryStore {
 #[async_trait]
 impl Changes for MemoryStore {
     async fn job_cancel(&self, end: EndRequest) -> Result<Changed, Error> {
-        Ok(self.open_at(end.now)?.job_cancel(&end))
+        Ok(self.open_at(end.now)?.synced().job_cancel(&end))
     }
 
     async fn job_rerun(
@@ -143,15 +143,15 @@ impl Changes for MemoryStore {
         id: JobId,
         now: Timestamp,
     ) -> Result<Changed, Error> {
-        Ok(self.open_at(now)?.job_rerun(tenant, id, now))
+        Ok(self.open_at(now)?.synced().job_rerun(tenant, id, now))
     }
 
     async fn job_requeue(&self, requeue: Requeue) -> Result<u64, Error> {
-        Ok(self.open_at(requeue.now)?.job_requeue(&requeue))
+        Ok(self.open_at(requeue.now)?.synced().job_requeue(&requeue))
     }
 
     async fn job_delete(&self, tenant: &Tenant, id: JobId) -> Result<Changed, Error> {
-        Ok(self.open()?.job_delete(tenant, id))
+        Ok(self.open()?.synced().job_delete(tenant, id))
     }
 
     async fn job_give_up(&self, give_up: GiveUp) -> Result<Vec<Job>, Error> {
@@ -166,7 +166,7 @@ impl Changes for MemoryStore {
 #[async_trait]
 impl Decides for MemoryStore {
     async fn job_decide(&self, ask: Ask) -> Result<Decided, Error> {
-        self.open_at(ask.now)?.job_decide(&ask)
+        self.open_at(ask.now)?.durable(ask.durability).job_decide(&ask)
     }
 
     async fn job_take(&self, take: Take) -> Result<Took, Error> {
@@ -217,7 +217,7 @@ impl Handlers for MemoryStore {
         now: Timestamp,
     ) -> Result<(), Error> {
         let handler = Handler { id, key: key.clone(), created_at: now, spec };
-        self.open_at(now)?.handler_put(handler);
+        self.open_at(now)?.synced().handler_put(handler);
         Ok(())
     }
 
@@ -234,16 +234,16 @@ impl Handlers for MemoryStore {
     }
 
     async fn handler_delete(&self, key: &TypeKey) -> Result<bool, Error> {
-        Ok(self.open()?.handler_delete(key))
+        Ok(self.open()?.synced().handler_delete(key))
     }
 
     async fn type_suspend(&self, key: &TypeKey, suspended: bool) -> Result<(), Error> {
-        self.open()?.type_row(key).suspended = suspended;
+        self.open()?.synced().type_row(key).suspended = suspended;
         Ok(())
     }
 
     async fn type_settings_put(&self, key: &TypeKey, settings: TypeSettings) -> Result<(), Error> {
-        self.open()?.type_row(key).settings = settings.clamped();
+        self.open()?.synced().type_row(key).settings = settings.clamped();
         Ok(())
     }
 
@@ -260,12 +260,13 @@ impl Store for MemoryStore {
             name: "memory",
             wakes: false,
             shared: true,
+            forgets: self.locked().forgets,
             payload_inline_bytes_max: PAYLOAD_INLINE_BYTES_MAX,
         }
     }
 
     async fn flush(&self) -> Result<(), Error> {
-        self.open().map(drop)
+        self.open().map(|state| drop(state.synced()))
     }
 
     async fn ping(&self) -> Result<(), Error> {

@@ -3,22 +3,25 @@
 use crate::id::JobId;
 use crate::job::{Job, NewJob};
 use crate::name::Tenant;
-use crate::store::{IdempotencyRecord, Insert, Inserted};
+use crate::store::{IdempotencyRecord, Insert, Inserted, Insertion};
 use crate::time::Timestamp;
 
 use super::{Row, State};
 
 impl State {
-    pub(super) fn job_insert(&mut self, insert: Insert) -> Vec<Inserted> {
+    pub(super) fn job_insert(&mut self, insert: Insert) -> Insertion {
+        if let Some(mark) = insert.mark {
+            let position = self.marks.get(&mark.journal).copied();
+            if position != mark.from {
+                return Insertion::Behind(position);
+            }
+            self.marks.insert(mark.journal, mark.position);
+        }
         let answers = insert.jobs.into_iter().map(|new| self.insert_one(new)).collect();
         for record in insert.keys {
             self.remember(record);
         }
-        if let Some(mark) = insert.mark {
-            let position = self.marks.entry(mark.journal).or_insert(mark.position);
-            *position = (*position).max(mark.position);
-        }
-        answers
+        Insertion::Done(answers)
     }
 
     pub(super) fn idempotency_get(

@@ -20,6 +20,7 @@ mod read;
 mod run;
 mod sysid;
 mod take;
+mod undo;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -33,6 +34,8 @@ use crate::name::{Tenant, TypeKey};
 use crate::outcome::Json;
 use crate::store::{AttemptLog, Error, IdempotencyRecord, JournalId};
 use crate::time::Timestamp;
+
+use undo::Open;
 
 /// A store that lives as long as the process. Share it in an `Arc` to stand for several daemons.
 #[derive(Debug, Default)]
@@ -61,24 +64,24 @@ impl MemoryStore {
     }
 
     /// The state for one call that names no time.
-    fn open(&self) -> Result<MutexGuard<'_, State>, Error> {
+    fn open(&self) -> Result<Open<'_>, Error> {
         let state = self.locked();
         match (state.closed, state.away) {
             (true, _) => Err(Error::Unavailable("it is closed".into())),
             (_, true) => Err(Error::Unavailable("it is switched off".into())),
-            _ => Ok(state),
+            _ => Ok(Open::new(state)),
         }
     }
 
     /// The state for one call that happens at `now`.
-    fn open_at(&self, now: Timestamp) -> Result<MutexGuard<'_, State>, Error> {
+    fn open_at(&self, now: Timestamp) -> Result<Open<'_>, Error> {
         let mut state = self.open()?;
         state.hear(now);
         Ok(state)
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct State {
     jobs: BTreeMap<JobId, Row>,
     types: BTreeMap<TypeKey, TypeRow>,
@@ -93,6 +96,9 @@ struct State {
     /// Inserts that still panic.
     panics: usize,
     closed: bool,
+    forgets: bool,
+    /// As it was after the last synced change, in a store that can undo the others.
+    synced: Option<Box<State>>,
 }
 
 /// One job with all that belongs to it, except the pieces of its payload.
@@ -111,7 +117,7 @@ struct Row {
 }
 
 /// One type, from the first time it is named by a write until for ever.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct TypeRow {
     /// In the order in which they were put.
     versions: Vec<Handler>,

@@ -9,7 +9,7 @@ use crate::time::Timestamp;
 use super::State;
 
 /// One number that is or was somebody's.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct SysidRow {
     boot: Boot,
     /// `None` when it was given back.

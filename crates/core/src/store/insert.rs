@@ -11,11 +11,15 @@ use crate::time::Timestamp;
 
 #[async_trait]
 pub trait Inserts: Send + Sync {
-    /// Adds jobs, in order, with the idempotency keys and the journal mark that belong to them.
+    /// Adds jobs that have been accepted already, in order, with the idempotency keys and the
+    /// journal mark that belong to them. Types come into being by themselves.
+    ///
     /// A job whose id is there already is a `Duplicate` and changes nothing. A job whose `unique`
     /// key is held by one of its type that has not ended is `Held` and is not added.
-    /// The mark only moves forward. Types come into being by themselves.
-    async fn job_insert(&self, insert: Insert) -> Result<Vec<Inserted>, Error>;
+    ///
+    /// The mark is compared and swapped: where the journal's position is not `JournalMark::from`,
+    /// nothing of the call happens, and the answer is `Behind` with the position.
+    async fn job_insert(&self, insert: Insert) -> Result<Insertion, Error>;
 
     /// The last id of this journal that has been inserted.
     async fn journal_position(&self, journal: JournalId) -> Result<Option<JobId>, Error>;
@@ -46,6 +50,9 @@ pub struct Insert {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalMark {
     pub journal: JournalId,
+    /// Where the caller thinks the store is: behind all that was inserted so far.
+    pub from: Option<JobId>,
+    /// Where it is afterwards; never before `from`.
     pub position: JobId,
 }
 
@@ -61,6 +68,29 @@ impl JournalId {
         const PLACE_BITS: u32 = 50;
         let place = (place & ((1 << PLACE_BITS) - 1)) as i64;
         JournalId((place << 12) | i64::from(sysid.get()))
+    }
+}
+
+/// What became of an insert.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Insertion {
+    /// It happened; one answer a job, in order.
+    Done(Vec<Inserted>),
+    /// Nothing happened: this is how far the store has the journal. It forgot what it had not
+    /// synced, or has done more than it could answer.
+    Behind(Option<JobId>),
+}
+
+impl Insertion {
+    /// The answers to the jobs of an insert without a mark, which always happens.
+    pub fn done(self) -> Result<Vec<Inserted>, Error> {
+        match self {
+            Insertion::Done(answers) => Ok(answers),
+            Insertion::Behind(position) => {
+                let why = format!("the store has the journal up to {position:?}");
+                Err(Error::Internal(why.into()))
+            }
+        }
     }
 }
 

@@ -38,7 +38,9 @@ pub use daemon::{Daemons, SysidGrant, SysidRenew, SysidReserve};
 pub use decide::Decides;
 pub use error::{Cause, Error};
 pub use handler::Handlers;
-pub use insert::{IdempotencyRecord, Insert, Inserted, Inserts, JournalId, JournalMark, Piece};
+pub use insert::{
+    IdempotencyRecord, Insert, Inserted, Insertion, Inserts, JournalId, JournalMark, Piece,
+};
 pub use read::{AttemptLog, List, Page, Reads, TypeStats};
 pub use settle::{Settled, Settlement, Settles};
 pub use sql::{SqlAnswer, SqlAsk, SqlStore};
@@ -85,6 +87,9 @@ pub struct Capabilities {
     pub wakes: bool,
     /// Several daemons may use it at once.
     pub shared: bool,
+    /// It may undo relaxed changes while its daemons live on, as a server does that crashes or
+    /// fails over. An embedded store does so only in a power cut, which ends them all.
+    pub forgets: bool,
     /// The largest payload that it takes inline.
     pub payload_inline_bytes_max: usize,
 }
@@ -94,6 +99,7 @@ pub struct Capabilities {
 pub enum Durability {
     /// On disk when the call returns.
     Synced,
-    /// Survives the end of the process, and a power cut only after the next synced change.
+    /// Survives the end of the process, and a power cut only after the next synced change. See
+    /// also `Capabilities::forgets`.
     Relaxed,
 }

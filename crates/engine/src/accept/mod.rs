@@ -16,7 +16,7 @@ use windlass_core::limit::{
     BATCH_JOBS_MAX, IDEMPOTENCY_TTL, KEY_BYTES_MAX, PAYLOAD_INLINE_BYTES_MAX,
 };
 use windlass_core::runner::Emitted;
-use windlass_core::store::{Durability, IdempotencyRecord, Insert, Inserted};
+use windlass_core::store::{Durability, IdempotencyRecord, Insert, Inserted, Insertion};
 use windlass_core::{AddOptions, Invalid, JobId, NewJob, Payload, Tenant, Timestamp, TypeKey};
 use windlass_journal::{Body, Entry, Key};
 
@@ -246,7 +246,8 @@ async fn insert(
 ) -> Result<Vec<Inserted>, Error> {
     let arrivals = arrivals(&jobs);
     let insert = Insert { jobs, keys, mark: None, durability: Durability::Synced };
-    let inserted = shared.store.job_insert(insert).await.map_err(store_error)?;
+    let inserted = shared.store.job_insert(insert).await.and_then(Insertion::done);
+    let inserted = inserted.map_err(store_error)?;
     announce_inserted(shared, arrivals, &inserted);
     Ok(inserted)
 }

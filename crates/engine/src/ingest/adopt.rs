@@ -91,10 +91,10 @@ impl Adopt {
         let Some(journal) = adopted.map_err(unreadable)? else { return Ok(()) };
         let waiting = journal.stats().unread_records;
         tracing::info!(from = sysid.get(), waiting, "taking over a journal");
-        let mut ingest = Ingest::new(shared.clone(), journal.clone(), sysid, self.stop.clone());
+        let (shared, stop) = (shared.clone(), self.stop.clone());
+        let mut ingest = Ingest::new(shared, journal.clone(), sysid, position, stop);
         while !self.stop.is_cancelled() {
-            if ingest.move_batch().await? == 0 {
-                shared.store.flush().await.map_err(store_error)?;
+            if ingest.move_batch().await? == 0 && ingest.confirm().await? {
                 return journal.remove().await.map_err(unreadable);
             }
         }

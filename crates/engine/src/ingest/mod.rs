@@ -1,6 +1,7 @@
 //! Ingest: from the journal into the store, in batches, each exactly once: the position in the
-//! journal is kept in the same transaction as the jobs. While the store is away, ingest waits and
-//! goes on by itself; the journal keeps accepting.
+//! journal is kept in the same transaction as the jobs, and compared before it moves. A store that
+//! forgot what it had not synced is behind, and gets everything from there on again. While the
+//! store is away, ingest waits and goes on by itself; the journal keeps accepting.
 
 pub(crate) mod adopt;
 pub(crate) mod place;
@@ -12,7 +13,7 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use windlass_core::limit::IDEMPOTENCY_TTL;
-use windlass_core::store::{Durability, IdempotencyRecord, Insert, JournalMark};
+use windlass_core::store::{Durability, IdempotencyRecord, Insert, Insertion, JournalMark};
 use windlass_core::{JobId, NewJob, Sysid};
 use windlass_journal::{Journal, Record};
 
@@ -24,6 +25,8 @@ use crate::shared::Shared;
 /// Jobs and payload bytes of one transaction.
 const BATCH_RECORDS_MAX: usize = 2000;
 const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// How often one batch goes to where the store says that it is.
+const BEHIND_TRIES_MAX: usize = 3;
 /// A reservation that is not committed within this time is read again.
 const RESERVATION: Duration = Duration::from_secs(120);
 /// A batch of so many jobs means that adds come thick and fast. Then ingest lets some more gather:
@@ -42,6 +45,8 @@ pub(crate) struct Ingest {
     /// The daemon that wrote the journal: us, or one that is gone.
     pub sysid: Sysid,
     pub stop: CancellationToken,
+    /// How far the store has the journal, as far as we know.
+    position: Option<JobId>,
     backoff: Backoff,
     /// Bytes moved since segments were last dropped.
     moved_bytes: u64,
@@ -50,53 +55,92 @@ pub(crate) struct Ingest {
 }
 
 impl Ingest {
+    /// The store has the journal up to `position`.
     pub(crate) fn new(
         shared: Arc<Shared>,
         journal: Journal,
         sysid: Sysid,
+        position: Option<JobId>,
         stop: CancellationToken,
     ) -> Ingest {
         let backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
-        Ingest { shared, journal, sysid, stop, backoff, moved_bytes: 0, gathers: false }
+        Ingest { shared, journal, sysid, stop, position, backoff, moved_bytes: 0, gathers: false }
     }
 
     /// Moves the next batch; how many jobs it had.
     pub(crate) async fn move_batch(&mut self) -> Result<usize, Error> {
-        let reserved = self.journal.reserve(BATCH_RECORDS_MAX, BATCH_BYTES_MAX, RESERVATION);
-        let Some(ticket) = reserved else { return Ok(0) };
-        let count = ticket.records() as usize;
-        let records = self.journal.read(&ticket).await;
-        let moved = match records {
-            Ok(records) => self.insert(records).await,
-            Err(error) => Err(Error::Internal(error.to_string())),
-        };
-        match moved {
-            Ok(position) => {
-                // Too late is harmless: the position in the store says what has been moved.
-                let _ = self.journal.commit(ticket);
-                self.tell_readers(position);
-                self.drop_segments().await?;
-                Ok(count)
-            }
-            Err(error) => {
-                self.journal.give_back(ticket);
-                Err(error)
+        for _ in 0..BEHIND_TRIES_MAX {
+            let reserved = self.journal.reserve(BATCH_RECORDS_MAX, BATCH_BYTES_MAX, RESERVATION);
+            let Some(ticket) = reserved else { return Ok(0) };
+            let count = ticket.records() as usize;
+            let records = self.journal.read(&ticket).await;
+            let moved = match records {
+                Ok(records) => self.insert(records).await,
+                Err(error) => Err(Error::Internal(error.to_string())),
+            };
+            match moved {
+                Ok(Moved::Up(position)) => {
+                    self.position = Some(position);
+                    // Too late is harmless: the position in the store says what has been moved.
+                    let _ = self.journal.commit(ticket);
+                    self.tell_readers();
+                    self.drop_segments().await?;
+                    return Ok(count);
+                }
+                Ok(Moved::Behind(position)) => {
+                    self.journal.give_back(ticket);
+                    self.go_to(position).await?;
+                }
+                Err(error) => {
+                    self.journal.give_back(ticket);
+                    return Err(error);
+                }
             }
         }
+        Err(Error::Unavailable("another daemon moves the same journal into the store".into()))
+    }
+
+    /// Everything that was moved is in the store, synced. False when the store has forgotten some
+    /// of it, which is to be moved again.
+    pub(crate) async fn confirm(&mut self) -> Result<bool, Error> {
+        let position = self.synced_position().await?;
+        if position != self.position {
+            self.go_to(position).await?;
+        }
+        Ok(self.journal.stats().unread_records == 0)
+    }
+
+    /// Goes on in the journal behind `position`, which the store has: back when it forgot what it
+    /// had not synced, forward when it did more than it could answer.
+    async fn go_to(&mut self, position: Option<JobId>) -> Result<(), Error> {
+        let journal = self.sysid.get();
+        tracing::warn!(journal, believed = ?self.position, ?position, "the store is elsewhere");
+        match self.journal.rewind(position).await {
+            Err(error @ windlass_journal::Error::Gap { until, .. }) => {
+                // What was synced once and is gone now cannot be had here: a store from a backup.
+                tracing::error!(journal, %error, "the store has lost jobs that it had confirmed");
+                self.journal.rewind(Some(until)).await.map_err(storage_error)?;
+            }
+            gone_there => gone_there.map_err(storage_error)?,
+        }
+        self.position = position;
+        self.tell_readers();
+        Ok(())
     }
 
     /// Whoever waits for a job of our own journal to be in the store hears how far it is.
-    fn tell_readers(&self, position: Option<JobId>) {
+    fn tell_readers(&self) {
         if self.sysid != self.shared.grant.sysid {
             return;
         }
         let all = self.journal.stats().unread_records == 0;
-        let position = if all { position.max(self.shared.backlog_newest) } else { position };
-        self.shared.ingested.send_replace(position);
+        let known = if all { self.shared.backlog_newest } else { None };
+        self.shared.ingested.send_replace(self.position.max(known));
     }
 
-    async fn insert(&mut self, records: Vec<Record>) -> Result<Option<JobId>, Error> {
-        let Some(position) = records.last().map(|record| record.job.id) else { return Ok(None) };
+    async fn insert(&mut self, records: Vec<Record>) -> Result<Moved, Error> {
+        let position = records.last().map(|record| record.job.id);
+        let position = position.ok_or_else(|| Error::Internal("an empty batch".into()))?;
         let mut jobs: Vec<NewJob> = Vec::with_capacity(records.len());
         let mut keys = Vec::new();
         let mut spooled = false;
@@ -115,17 +159,23 @@ impl Ingest {
             self.moved_bytes += record.job.payload.len();
             jobs.push(record.job);
         }
-        // A spooled file goes as soon as the store has it, so the store must really have it.
-        let durability = if spooled { Durability::Synced } else { Durability::Relaxed };
+        // A spooled file goes as soon as the store has it, so the store must really have it. And
+        // what a store may forget while we live would be missed only at the next batch.
+        let synced = spooled || self.shared.store.capabilities().forgets;
+        let durability = if synced { Durability::Synced } else { Durability::Relaxed };
         let arrivals = arrival::arrivals(&jobs);
-        let mark = Some(JournalMark { journal: self.shared.journal_id(self.sysid), position });
+        let (journal, from) = (self.shared.journal_id(self.sysid), self.position);
+        let mark = Some(JournalMark { journal, from, position });
         let insert = Insert { jobs, keys, mark, durability };
-        let inserted = self.shared.store.job_insert(insert).await.map_err(store_error)?;
+        let inserted = match self.shared.store.job_insert(insert).await.map_err(store_error)? {
+            Insertion::Done(inserted) => inserted,
+            Insertion::Behind(position) => return Ok(Moved::Behind(position)),
+        };
         arrival::announce_inserted(&self.shared, arrivals, &inserted);
         if spooled {
             self.journal.drop_until(position).await.map_err(storage_error)?;
         }
-        Ok(Some(position))
+        Ok(Moved::Up(position))
     }
 
     /// A pause, unless somebody waits for a job that is not in the store yet.
@@ -148,11 +198,24 @@ impl Ingest {
             return Ok(());
         }
         self.moved_bytes = 0;
-        self.shared.store.flush().await.map_err(store_error)?;
-        let position = self.shared.store.journal_position(self.shared.journal_id(self.sysid)).await;
-        let Some(position) = position.map_err(store_error)? else { return Ok(()) };
+        let Some(position) = self.synced_position().await? else { return Ok(()) };
         self.journal.drop_until(position).await.map_err(storage_error)
     }
+
+    /// How far the store has the journal and will not forget it.
+    async fn synced_position(&self) -> Result<Option<JobId>, Error> {
+        let store = &self.shared.store;
+        store.flush().await.map_err(store_error)?;
+        store.journal_position(self.shared.journal_id(self.sysid)).await.map_err(store_error)
+    }
+}
+
+/// Where the store is after a batch.
+enum Moved {
+    /// It took the batch, and is behind it now.
+    Up(JobId),
+    /// It took nothing, because it is here.
+    Behind(Option<JobId>),
 }
 
 #[async_trait]

@@ -114,12 +114,18 @@ impl World {
         // The engine adds nothing under a key that is still known.
         let known = reference.idempotency_get(&record.tenant, &record.key, self.now).await;
         let unknown = known.unwrap().is_none() && self.random.bool();
-        let position = ids.iter().copied().max();
-        let mark = position.filter(|_| self.random.bool());
-        let mark = mark
-            .map(|position| JournalMark { journal: journal(self.sysid().get().into()), position });
+        let mark = self.mark(reference, ids.iter().copied().max()).await;
         let keys = Vec::from_iter(unknown.then_some(record));
         Op::Insert(Insert { jobs, keys, mark, durability: self.durability() })
+    }
+
+    /// A mark that ends here, more often than not from where the journal is.
+    async fn mark(&mut self, reference: &Subject, position: Option<JobId>) -> Option<JournalMark> {
+        let position = position.filter(|_| self.random.bool())?;
+        let journal = journal(self.sysid().get().into());
+        let at = reference.journal_position(journal).await.unwrap();
+        let from = if self.random.u32(0..8) == 0 { self.maybe(World::id) } else { at };
+        Some(JournalMark { journal, from, position: position.max(from.unwrap_or(position)) })
     }
 
     /// Pieces are only put for a job that is about to be new.

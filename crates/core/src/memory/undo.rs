@@ -1,0 +1,82 @@
+//! A test aid: a store that undoes what was relaxed, as a server does that crashes or fails over
+//! while its clients live on.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::MutexGuard;
+
+use crate::store::Durability;
+
+use super::{MemoryStore, State};
+
+impl MemoryStore {
+    /// A store that can `undo_relaxed`. `forgets` is the capability that it declares.
+    pub fn undoable(forgets: bool) -> MemoryStore {
+        let store = MemoryStore::default();
+        {
+            let mut state = store.locked();
+            state.forgets = forgets;
+            state.synced = Some(Box::default());
+        }
+        store
+    }
+
+    /// Everything is as it was after the last synced change.
+    pub fn undo_relaxed(&self) {
+        let mut state = self.locked();
+        let synced = state.synced.take().expect("the store was made to undo changes");
+        let State { forgets, away, closed, heard, .. } = *state;
+        *state = State { forgets, away, closed, heard, ..*synced };
+        state.keep();
+    }
+}
+
+/// The state during one call.
+pub(super) struct Open<'a> {
+    state: MutexGuard<'a, State>,
+    durability: Durability,
+}
+
+impl<'a> Open<'a> {
+    pub(super) fn new(state: MutexGuard<'a, State>) -> Open<'a> {
+        Open { state, durability: Durability::Relaxed }
+    }
+
+    /// What the call does is durable when it ends.
+    pub(super) fn synced(self) -> Open<'a> {
+        self.durable(Durability::Synced)
+    }
+
+    pub(super) fn durable(mut self, durability: Durability) -> Open<'a> {
+        self.durability = durability;
+        self
+    }
+}
+
+impl Deref for Open<'_> {
+    type Target = State;
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Open<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        if self.durability == Durability::Synced && self.state.synced.is_some() {
+            self.state.keep();
+        }
+    }
+}
+
+impl State {
+    /// Nothing from before is undone any more.
+    fn keep(&mut self) {
+        self.synced = None;
+        self.synced = Some(Box::new(self.clone()));
+    }
+}

@@ -1,0 +1,76 @@
+//! A store that forgets what it had not synced, while the daemon lives on: what was accepted is
+//! still in the journal, and goes into the store again.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use windlass_core::memory::MemoryStore;
+use windlass_core::{JobId, TypeKey};
+
+use crate::fake::{Daemon, jobs, key};
+use crate::{PATIENCE, wish};
+
+/// Adds jobs and returns when the store has them.
+async fn added(daemon: &Daemon, key: &TypeKey, count: usize) -> Vec<JobId> {
+    let added = daemon.engine.add(key, jobs(&vec!["x"; count]), None).await.unwrap();
+    daemon.engine.types(&key.tenant).await.unwrap();
+    added.ids
+}
+
+/// Everything that waits, each job once.
+async fn claimed(daemon: &Daemon, key: &TypeKey, count: usize) -> HashSet<JobId> {
+    let mut ids = HashSet::new();
+    while ids.len() < count {
+        let pulled = daemon.engine.claim(wish(key, PATIENCE)).await.unwrap();
+        assert!(!pulled.is_empty(), "{} of {count} jobs are there", ids.len());
+        let new = pulled.iter().filter(|pulled| ids.insert(pulled.job.id)).count();
+        assert_eq!(new, pulled.len(), "a job is handed out once");
+    }
+    ids
+}
+
+#[tokio::test]
+async fn what_a_store_forgot_is_inserted_again_with_the_next_batch() {
+    const ROUNDS: usize = 5;
+    const JOBS: usize = 7;
+    let store = Arc::new(MemoryStore::undoable(false));
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let t = key("acme", "t");
+    let mut ids = HashSet::new();
+    for _ in 0..ROUNDS {
+        ids.extend(added(&daemon, &t, JOBS).await);
+        store.undo_relaxed();
+    }
+    ids.extend(added(&daemon, &t, JOBS).await);
+    for id in &ids {
+        daemon.engine.job(&t.tenant, *id).await.unwrap();
+    }
+    assert_eq!(claimed(&daemon, &t, ids.len()).await, ids);
+}
+
+/// Nothing comes after it that would bring the loss to light, so such a store gets nothing that it
+/// could forget.
+#[tokio::test]
+async fn a_store_that_forgets_loses_nothing_that_was_accepted() {
+    const JOBS: usize = 7;
+    let store = Arc::new(MemoryStore::undoable(true));
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let t = key("acme", "t");
+    let ids: HashSet<JobId> = added(&daemon, &t, JOBS).await.into_iter().collect();
+    store.undo_relaxed();
+    assert_eq!(claimed(&daemon, &t, JOBS).await, ids);
+}
+
+#[tokio::test]
+async fn a_journal_that_is_taken_over_is_removed_only_when_the_store_keeps_it() {
+    const JOBS: usize = 50;
+    let store = Arc::new(MemoryStore::undoable(false));
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let t = key("acme", "t");
+    let ids: HashSet<JobId> = added(&daemon, &t, JOBS).await.into_iter().collect();
+    let data = daemon.abandon().await;
+    store.undo_relaxed();
+    let daemon = Daemon::start_in(data, store.clone(), |_| {}).await;
+    store.undo_relaxed();
+    assert_eq!(claimed(&daemon, &t, JOBS).await, ids);
+}
