@@ -35,9 +35,6 @@ pub enum Which {
     /// A job that is to come: shows the parent that it names and, if it is to be the only one, the
     /// job of this type that stands in its way (see `Seen::job`).
     New { only: Option<Only>, parent: Option<JobId> },
-    /// A job that is to come with a unique key: shows the parent that it names, and the job of this
-    /// type that holds the key.
-    Keyed { name: TypeName, unique: String, parent: Option<JobId> },
 }
 
 /// One job of a type at a time.

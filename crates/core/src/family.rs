@@ -10,13 +10,15 @@ use std::sync::Arc;
 
 use crate::date_text::seconds_text;
 use crate::edit::{ChildMove, Children, Edit, Put};
-use crate::job::{Extra, Job};
+use crate::job::{Extra, Job, NewJob};
 use crate::state::{self, Event, State};
 use crate::time::Timestamp;
 
 /// Why a job cannot be somebody's child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfit {
+    /// There is no such parent.
+    Missing,
     /// The parent neither runs nor waits for children.
     NotOpen,
     /// The parent is a child itself.
@@ -32,6 +34,14 @@ pub fn child_is_paused(parent: &Job) -> Result<bool, Unfit> {
         _ => return Err(Unfit::NotOpen),
     };
     if parent.parent.is_some() { Err(Unfit::Grandchild) } else { Ok(paused) }
+}
+
+/// How a job begins that names this parent.
+pub fn begin(new: &mut NewJob, parent: Option<&Job>) -> Result<(), Unfit> {
+    let parent = parent.ok_or(Unfit::Missing)?;
+    new.paused = child_is_paused(parent)?;
+    new.extra.mock |= parent.extra.mock;
+    Ok(())
 }
 
 /// What becomes of a parent whose attempt ended well while children are pending, and of them.
@@ -121,6 +131,7 @@ mod tests {
     use super::*;
     use crate::id::JobId;
     use crate::job::tests::running_job;
+    use crate::name::TypeName;
 
     const PENDING: Children =
         Children { active: false, paused: true, failed: false, finished: false, cancelled: false };
@@ -147,6 +158,28 @@ mod tests {
         assert_eq!(child_is_paused(&lent), Ok(true));
         let child = Job { parent: JobId::new(7), ..parent(State::Running) };
         assert_eq!(child_is_paused(&child), Err(Unfit::Grandchild));
+    }
+
+    #[test]
+    fn a_child_begins_as_its_parent_lets_it() {
+        let new = || {
+            parent(State::Running).follow(
+                TypeName::new("c").unwrap(),
+                JobId::new(9).unwrap(),
+                None,
+                Timestamp(1),
+            )
+        };
+        let begun = |parent: Option<&Job>| {
+            let mut new = new();
+            begin(&mut new, parent).map(|()| (new.paused, new.extra.mock))
+        };
+        let mut mocked = parent(State::Paused);
+        mocked.extra.mock = true;
+        assert_eq!(begun(Some(&parent(State::Running))), Ok((true, false)));
+        assert_eq!(begun(Some(&mocked)), Ok((false, true)));
+        assert_eq!(begun(Some(&parent(State::Failed))), Err(Unfit::NotOpen));
+        assert_eq!(begun(None), Err(Unfit::Missing));
     }
 
     #[test]

@@ -144,6 +144,10 @@ impl Payload {
         self.len() == 0
     }
 
+    pub fn is_in_pieces(&self) -> bool {
+        matches!(self, Payload::Pieces { .. })
+    }
+
     /// One that is too large for one buffer, and its pieces; any other one as it is.
     pub fn split(self) -> (Payload, Vec<Bytes>) {
         let bytes = match self {

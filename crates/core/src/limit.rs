@@ -47,7 +47,8 @@ pub const PAGE_JOBS_MAX: usize = 1000;
 pub const PULL_JOBS_MAX: u32 = 1000;
 /// Ended children of one kind that are shown with their parent when it is handed out.
 pub const CHILDREN_SHOWN_MAX: usize = 100_000;
-/// How long children are kept that were cancelled because their parent was removed.
+/// How long jobs are kept that were cancelled because their parent was removed, or because another
+/// add had their idempotency key.
 pub const ORPHAN_RETENTION: Duration = Duration::from_secs(3 * 24 * 3600);
 /// Daemons on one store: the sysid has 12 bits, and 0 is nobody's.
 pub const SYSID_MAX: u16 = 4095;

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use windlass_core::add::RawOptions;
 use windlass_core::limit::{KEY_BYTES_MAX, PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PIECE_BYTES};
 use windlass_core::{AddOptions, TypeKey};
-use windlass_engine::api::{AddJob, AddPayload, Added, Fingerprint, Idempotency};
+use windlass_engine::api::{AddJob, AddPayload, Added, Fingerprint, IdempotencyKey};
 
 use crate::add_json::JobsBody;
 use crate::body::{self, BUFFERED_BYTES_MAX, Buffered, Kind, Reader};
@@ -180,8 +180,8 @@ impl Keyed {
         self.fingerprint.update(bytes);
     }
 
-    fn finish(self) -> Idempotency {
-        Idempotency { key: self.key, fingerprint: self.fingerprint.finish() }
+    fn finish(self) -> IdempotencyKey {
+        IdempotencyKey { key: self.key, fingerprint: self.fingerprint.finish() }
     }
 }
 

@@ -5,16 +5,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-
 use windlass_core::add::AddOptions;
 use windlass_core::edit::{Names, Taking, Whole};
 use windlass_core::job::{Job, Payload, Priority};
 use windlass_core::log::Newest;
 use windlass_core::outcome::{Json, Status};
+pub use windlass_core::store::IdempotencyKey;
 use windlass_core::store::LeaseRef;
 use windlass_core::{JobId, Sysid, Tenant, Timestamp};
-use windlass_journal::Spool;
+pub use windlass_journal::AddPayload;
 
 /// One job of an add.
 #[derive(Debug, Clone)]
@@ -23,28 +22,12 @@ pub struct AddJob {
     pub options: AddOptions,
 }
 
-#[derive(Debug, Clone)]
-pub enum AddPayload {
-    /// At most `PAYLOAD_INLINE_BYTES_MAX`.
-    Inline(Bytes),
-    /// Written before through `Engine::spool`.
-    Spooled(Spool),
-}
-
 /// The log of an attempt that has not ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LiveLog {
     pub attempt: u32,
     pub started_at: Option<Timestamp>,
     pub newest: Newest,
-}
-
-/// Makes an add repeatable.
-#[derive(Debug, Clone)]
-pub struct Idempotency {
-    pub key: String,
-    /// Digest of everything that the add says: the same key with another one is a conflict.
-    pub fingerprint: u64,
 }
 
 /// Digest over the parts of a request, the same in every version of Windlass (FNV-1a, 64 bits).

@@ -16,7 +16,7 @@ use windlass_journal::SpoolWriter;
 
 use crate::accept;
 use crate::api::{
-    AddJob, Added, DaemonStatus, Idempotency, JobView, LiveLog, PullClaim, PullFinish, Pulled,
+    AddJob, Added, DaemonStatus, IdempotencyKey, JobView, LiveLog, PullClaim, PullFinish, Pulled,
     Readiness, TakeWish,
 };
 use crate::ask::change;
@@ -74,7 +74,7 @@ impl Engine {
         &self,
         key: &TypeKey,
         jobs: Vec<AddJob>,
-        idempotency: Option<Idempotency>,
+        idempotency: Option<IdempotencyKey>,
     ) -> Result<Added, Error> {
         if idempotency.is_none() {
             return accept::add(self.shared(), key, jobs, None).await;

@@ -51,6 +51,18 @@ pub(crate) fn cancelled(job: &Job) {
     );
 }
 
+/// Entered as cancelled, because another add had its idempotency key first.
+pub(crate) fn repeated(id: JobId, key: &TypeKey) {
+    entered(id, key);
+    tracing::warn!(
+        event = "job_cancelled",
+        %id,
+        tenant = %key.tenant,
+        r#type = %key.name,
+        why = "another add had its Idempotency-Key first",
+    );
+}
+
 /// An attempt that does not count: handed back, or lost to another owner.
 pub(crate) fn returned(job: &Job, why: &'static str) {
     tracing::info!(

@@ -11,6 +11,8 @@ mod fake;
 mod family;
 #[path = "engine/forget.rs"]
 mod forget;
+#[path = "engine/keyed.rs"]
+mod keyed;
 #[path = "engine/result.rs"]
 mod result;
 #[path = "engine/service.rs"]
@@ -25,7 +27,7 @@ use windlass_core::memory::MemoryStore;
 use windlass_core::runner::Stop;
 use windlass_core::store::{LeaseRef, List};
 use windlass_core::{AddOptions, Code, RetryPolicy, State, Status, TypeKey, TypeSettings};
-use windlass_engine::api::{Fingerprint, Idempotency, PullClaim, PullFinish};
+use windlass_engine::api::{Fingerprint, IdempotencyKey, PullClaim, PullFinish};
 use windlass_engine::{Engine, Error, Options};
 
 use fake::{Daemon, handler, jobs, key};
@@ -154,7 +156,7 @@ async fn the_same_idempotency_key_answers_with_the_first_ids_and_adds_nothing() 
     let with = |body: &str| {
         let mut fingerprint = Fingerprint::default();
         fingerprint.update(body.as_bytes());
-        Some(Idempotency { key: "k".into(), fingerprint: fingerprint.finish() })
+        Some(IdempotencyKey { key: "k".into(), fingerprint: fingerprint.finish() })
     };
     let first = daemon.engine.add(&t, jobs(&["1", "2"]), with("12")).await.unwrap();
     let again = daemon.engine.add(&t, jobs(&["1", "2"]), with("12")).await.unwrap();
@@ -172,7 +174,7 @@ async fn an_idempotency_key_is_known_after_a_restart_on_the_same_data() {
     let store = Arc::new(MemoryStore::new());
     let daemon = Daemon::start_on(store.clone(), |_| {}).await;
     let t = key("acme", "t");
-    let note = || Some(Idempotency { key: "k".into(), fingerprint: 7 });
+    let note = || Some(IdempotencyKey { key: "k".into(), fingerprint: 7 });
     let first = daemon.engine.add(&t, jobs(&["1"]), note()).await.unwrap();
     let data = daemon.abandon().await;
     let daemon = Daemon::start_in(data, store, |_| {}).await;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use windlass_core::time::SystemClock;
 use windlass_core::{Priority, Sysid, TypeKey};
-use windlass_journal::{Body, Entry, Journal, Options};
+use windlass_journal::{AddPayload, Entry, Journal, Options};
 
 const LINES: usize = 1000;
 const LINE_BYTES: usize = 200;
@@ -63,7 +63,7 @@ fn open(dir: &Path, syncs: Arc<std::sync::atomic::AtomicU64>) -> Result<Journal,
 fn entries(payload: &Bytes, count: usize) -> Result<Vec<Entry>, Failure> {
     let entry = Entry {
         key: TypeKey::new("acme", "mail").map_err(|invalid| invalid.to_string())?,
-        payload: Body::Inline(payload.clone()),
+        payload: AddPayload::Inline(payload.clone()),
         priority: Priority::default(),
         run_at: None,
         expires_at: None,
@@ -89,7 +89,7 @@ async fn journal_lines(dir: &Path) -> Result<u64, Failure> {
                     let mut batch = entries(&body, LINES)?;
                     for (n, entry) in batch.iter_mut().enumerate() {
                         let start = n * LINE_BYTES;
-                        entry.payload = Body::Inline(body.slice(start..start + LINE_BYTES));
+                        entry.payload = AddPayload::Inline(body.slice(start..start + LINE_BYTES));
                     }
                     journal.append(batch, None).await?;
                 }

@@ -4,13 +4,14 @@
 use std::io;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use windlass_core::{JobId, Timestamp};
 
 use crate::decode::Decoder;
 use crate::disk::Disk;
-use crate::entry::Terms;
+use crate::entry::{KeyNote, Terms};
 use crate::segment;
 
 /// A chunk ends with the record that makes it this long.
@@ -21,6 +22,8 @@ pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
 pub(crate) struct Context {
     pub(crate) created_at: Timestamp,
     pub(crate) terms: Terms,
+    /// Of the append that this is in the middle of, if it had a key.
+    pub(crate) note: Option<Arc<KeyNote>>,
 }
 
 #[derive(Debug, Clone)]

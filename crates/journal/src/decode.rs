@@ -3,15 +3,17 @@
 use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use percent_encoding::percent_decode_str;
+use windlass_core::store::IdempotencyKey;
 use windlass_core::{JobId, NewJob, Payload, Priority, Timestamp, TypeKey, TypeName};
 
 use crate::chunk::Context;
 use crate::encode::{FRAME_END, FRAME_START, checksum};
-use crate::entry::{IdempotencyNote, Record, Terms};
+use crate::entry::{KeyNote, Record, Terms};
 use crate::segment::{Salt, attribute};
 
 /// Longest head line of a frame that is looked for.
@@ -49,7 +51,6 @@ pub(crate) struct Decoder<'a> {
     /// What the lines before a record said about it.
     counted: Option<usize>,
     file: Option<FileRef<'a>>,
-    note: Option<NoteText<'a>>,
 }
 
 /// One record as it lies in the bytes.
@@ -58,7 +59,7 @@ pub(crate) struct Line<'a> {
     type_text: &'a str,
     payload: Range<usize>,
     pub(crate) file: Option<FileRef<'a>>,
-    note: Option<NoteText<'a>>,
+    note: Option<Arc<KeyNote>>,
     /// Where the record ends in the bytes.
     pub(crate) end: usize,
 }
@@ -69,16 +70,9 @@ pub(crate) struct FileRef<'a> {
     bytes: u64,
 }
 
-#[derive(Clone, Copy)]
-struct NoteText<'a> {
-    fingerprint: u64,
-    runs: &'a str,
-    key: &'a str,
-}
-
 impl<'a> Decoder<'a> {
     pub(crate) fn new(bytes: &'a [u8], context: Context) -> Decoder<'a> {
-        Decoder { bytes, at: 0, context, counted: None, file: None, note: None }
+        Decoder { bytes, at: 0, context, counted: None, file: None }
     }
 
     /// What holds at the point that has been reached.
@@ -102,7 +96,7 @@ impl<'a> Decoder<'a> {
             self.directive(line).ok_or_else(|| format!("a line is not understood: {line:?}"))?;
             self.at += length + 1;
         }
-        let pending = self.counted.is_some() || self.file.is_some() || self.note.is_some();
+        let pending = self.counted.is_some() || self.file.is_some();
         if pending { Err("a record is missing at the end".into()) } else { Ok(None) }
     }
 
@@ -112,9 +106,9 @@ impl<'a> Decoder<'a> {
             "#:Batch" => {
                 let date: jiff::Timestamp = attribute(rest, "date")?.parse().ok()?;
                 let created_at = Timestamp(date.as_millisecond());
-                self.context = Context { created_at, terms: Terms::default() };
+                self.context = Context { created_at, ..Context::default() };
             }
-            "#:EndBatch" => self.context.terms = Terms::default(),
+            "#:EndBatch" => (self.context.terms, self.context.note) = Default::default(),
             "#:Options" => self.context.terms = terms(rest)?,
             "#:Bytes" => self.counted = Some(rest.parse().ok()?),
             "#:File" => {
@@ -124,8 +118,10 @@ impl<'a> Decoder<'a> {
             "#:Key" => {
                 let digits = attribute(rest, "fingerprint")?;
                 let fingerprint = u64::from_str_radix(digits, 16).ok()?;
-                let (runs, key) = (attribute(rest, "ids")?, attribute(rest, "key")?);
-                self.note = Some(NoteText { fingerprint, runs, key });
+                let key = unescaped(attribute(rest, "key")?)?.into_owned();
+                let ids = ids_of_runs(attribute(rest, "ids")?)?;
+                let key = IdempotencyKey { key, fingerprint };
+                self.context.note = Some(Arc::new(KeyNote { key, ids }));
             }
             _ => return None,
         }
@@ -152,14 +148,11 @@ impl<'a> Decoder<'a> {
             return Err("a counted payload does not end where it should".into());
         }
         self.at = end + 1;
-        Ok(Line {
-            id,
-            type_text,
-            payload: start..end,
-            file: self.file.take(),
-            note: self.note.take(),
-            end: self.at,
-        })
+        let note = self.context.note.clone().filter(|note| note.is_of(id));
+        if note.as_ref().is_none_or(|note| note.ids.last() == Some(&id)) {
+            self.context.note = None;
+        }
+        Ok(Line { id, type_text, payload: start..end, file: self.file.take(), note, end: self.at })
     }
 }
 
@@ -208,20 +201,8 @@ impl<'a> Line<'a> {
         types: &mut TypeMemo<'a>,
         spool_dir: &Path,
     ) -> Result<Record, String> {
-        let Context { created_at, terms } = context;
+        let Context { created_at, terms, .. } = context;
         let key = types.get(self.type_text)?;
-        let note = match self.note {
-            None => None,
-            Some(note) => Some(IdempotencyNote {
-                key: percent_decode_str(note.key)
-                    .decode_utf8()
-                    .map_err(|_| "a key is not text")?
-                    .into_owned(),
-                fingerprint: note.fingerprint,
-                ids: ids_of_runs(note.runs).ok_or("the ids of a key are not understood")?,
-                tenant: key.tenant.clone(),
-            }),
-        };
         let payload = match self.file {
             Some(file) => Payload::Pieces { bytes: file.bytes },
             None => Payload::Inline(bytes.slice(self.payload.clone())),
@@ -235,7 +216,8 @@ impl<'a> Line<'a> {
             extra: terms.extra,
             ..NewJob::new(self.id, key, payload, created_at)
         };
-        Ok(Record { job, spool: self.file.map(|file| spool_dir.join(file.name)), key: note })
+        let spool = self.file.map(|file| spool_dir.join(file.name));
+        Ok(Record { job, spool, note: self.note.clone() })
     }
 }
 

@@ -4,12 +4,15 @@
 //! A frame is made in one buffer that is used again and again: the body first, behind a gap that
 //! is as long as the longest head line, then the head line into the end of the gap.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use windlass_core::store::IdempotencyKey;
 use windlass_core::{JobId, Priority, Timestamp, TypeName};
 
 use crate::chunk::{CHUNK_BYTES, Chunk, Content, Context};
-use crate::entry::{Body, Entry, Key, Terms};
+use crate::entry::{AddPayload, Entry, KeyNote, Terms};
 use crate::error::Error;
 use crate::segment::Salt;
 use crate::unread::CacheRoom;
@@ -29,8 +32,8 @@ pub(crate) struct Frame {
     buffer: Vec<u8>,
     /// Where the frame begins in the buffer, once it is finished.
     start: usize,
-    created_at: Timestamp,
-    terms: Terms,
+    /// What holds at the end of the buffer.
+    context: Context,
     records: u64,
     pieces: Vec<Piece>,
 }
@@ -42,7 +45,7 @@ struct Piece {
     first: JobId,
     last: JobId,
     /// What holds at its first byte.
-    terms: Terms,
+    context: Context,
 }
 
 impl Frame {
@@ -50,8 +53,7 @@ impl Frame {
         Frame {
             buffer: Vec::new(),
             start: 0,
-            created_at: Timestamp(0),
-            terms: Terms::default(),
+            context: Context::default(),
             records: 0,
             pieces: Vec::new(),
         }
@@ -62,31 +64,30 @@ impl Frame {
         self.buffer.shrink_to(BUFFER_BYTES_KEPT_MAX);
         self.buffer.resize(GAP_BYTES, 0);
         self.pieces.clear();
-        self.created_at = created_at;
-        self.terms = Terms::default();
+        self.context = Context { created_at, ..Context::default() };
         self.records = 0;
     }
 
     /// Adds the entries of one append; `ids` are theirs, in the same order.
-    pub(crate) fn push(&mut self, entries: &[Entry], ids: &[JobId], key: Option<&Key>) {
-        let last = entries.len().saturating_sub(1);
+    pub(crate) fn push(&mut self, entries: &[Entry], ids: &[JobId], key: Option<&IdempotencyKey>) {
         for (index, (entry, &id)) in entries.iter().zip(ids).enumerate() {
             self.open_piece(id);
             let terms = entry.terms();
-            if terms != self.terms {
+            if terms != self.context.terms {
                 self.push_terms(terms);
             }
-            if let (true, Some(key)) = (index == last, key) {
-                self.push_key(key, ids);
+            if let (0, Some(key)) = (index, key) {
+                self.push_note(KeyNote { key: key.clone(), ids: ids.to_vec() });
             }
             self.push_entry(entry, id);
             self.close_record(id);
         }
+        self.context.note = None;
     }
 
     /// Adds head and end; the frame's bytes are these.
     pub(crate) fn finish(&mut self, salt: &Salt) -> Result<&[u8], Error> {
-        let date = jiff::Timestamp::from_millisecond(self.created_at.ms())
+        let date = jiff::Timestamp::from_millisecond(self.context.created_at.ms())
             .map_err(|_| Error::Storage("the clock shows no date that can be written".into()))?;
         let body_bytes = self.buffer.len() - GAP_BYTES;
         let head = format!("{FRAME_START}{date:.3},records={},bytes={body_bytes}", self.records);
@@ -126,7 +127,7 @@ impl Frame {
                 records: piece.records,
                 first: piece.first,
                 last: piece.last,
-                context: Context { created_at: self.created_at, terms: piece.terms.clone() },
+                context: piece.context.clone(),
                 content: match cache.take(bytes.len()) {
                     true => Content::Memory(Bytes::copy_from_slice(bytes)),
                     false => Content::of_file(bytes),
@@ -144,8 +145,8 @@ impl Frame {
             pieces => self.pieces[pieces - 2].end,
         };
         if self.pieces.last().is_none_or(|piece| piece.end - start >= CHUNK_BYTES) {
-            let (end, terms) = (self.buffer.len(), self.terms.clone());
-            self.pieces.push(Piece { end, records: 0, first: id, last: id, terms });
+            let (end, context) = (self.buffer.len(), self.context.clone());
+            self.pieces.push(Piece { end, records: 0, first: id, last: id, context });
         }
     }
 
@@ -160,13 +161,13 @@ impl Frame {
 
     fn push_entry(&mut self, entry: &Entry, id: JobId) {
         let payload: &[u8] = match &entry.payload {
-            Body::Inline(bytes) => {
+            AddPayload::Inline(bytes) => {
                 if memchr::memchr2(b'\n', 0, bytes).is_some() {
                     self.push_text(&format!("#:Bytes {}\n", bytes.len()));
                 }
                 bytes
             }
-            Body::Spooled(spool) => {
+            AddPayload::Spooled(spool) => {
                 self.push_text(&format!("#:File name={},bytes={}\n", spool.name(), spool.bytes()));
                 &[]
             }
@@ -211,18 +212,19 @@ impl Frame {
         }
         let space = if attributes.is_empty() { "" } else { " " };
         self.push_text(&format!("#:Options{space}{}\n", attributes.join(",")));
-        self.terms = terms;
+        self.context.terms = terms;
     }
 
-    fn push_key(&mut self, key: &Key, ids: &[JobId]) {
+    fn push_note(&mut self, note: KeyNote) {
         let mut runs = String::new();
-        for run in ids.chunk_by(|a, b| a.get() + 1 == b.get()) {
+        for run in note.ids.chunk_by(|a, b| a.get() + 1 == b.get()) {
             let plus = if runs.is_empty() { "" } else { "+" };
             runs += &format!("{plus}{}-{}", run[0], run[run.len() - 1]);
         }
-        let escaped = utf8_percent_encode(&key.key, ESCAPED);
-        let fingerprint = key.fingerprint;
+        let IdempotencyKey { key, fingerprint } = &note.key;
+        let escaped = utf8_percent_encode(key, ESCAPED);
         self.push_text(&format!("#:Key fingerprint={fingerprint:016x},ids={runs},key={escaped}\n"));
+        self.context.note = Some(Arc::new(note));
     }
 
     fn push_text(&mut self, text: &str) {

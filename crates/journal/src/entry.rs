@@ -1,10 +1,12 @@
 //! What goes into the journal and what comes out of it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use windlass_core::{Extra, JobId, NewJob, Priority, Tenant, Timestamp, TypeKey, TypeName};
+use windlass_core::store::IdempotencyKey;
+use windlass_core::{Extra, JobId, NewJob, Priority, Timestamp, TypeKey, TypeName};
 
 use crate::spool::Spool;
 
@@ -12,7 +14,7 @@ use crate::spool::Spool;
 #[derive(Debug, Clone)]
 pub struct Entry {
     pub key: TypeKey,
-    pub payload: Body,
+    pub payload: AddPayload,
     pub priority: Priority,
     /// Not run before this; at once when absent.
     pub run_at: Option<Timestamp>,
@@ -24,19 +26,13 @@ pub struct Entry {
     pub extra: Extra,
 }
 
-/// Where the payload of an entry is.
+/// The payload of a job that wants to be accepted.
 #[derive(Debug, Clone)]
-pub enum Body {
+pub enum AddPayload {
+    /// At most `PAYLOAD_INLINE_BYTES_MAX`.
     Inline(Bytes),
     /// In a file of its own, already synced.
     Spooled(Spool),
-}
-
-/// The idempotency key of one append.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Key {
-    pub key: String,
-    pub fingerprint: u64,
 }
 
 /// An accepted job on its way into the store.
@@ -46,18 +42,22 @@ pub struct Record {
     pub job: NewJob,
     /// The file with the payload, if it was spooled.
     pub spool: Option<PathBuf>,
-    /// On the last record of an append that had a key.
-    pub key: Option<IdempotencyNote>,
+    /// On every record of an append that had a key.
+    pub note: Option<Arc<KeyNote>>,
 }
 
-/// What a repeated add with the same key is to be answered.
+/// The idempotency key of an append, and what a repeated one is to be answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IdempotencyNote {
-    pub key: String,
-    pub fingerprint: u64,
+pub struct KeyNote {
+    pub key: IdempotencyKey,
     /// Every id of the append, in order.
     pub ids: Vec<JobId>,
-    pub tenant: Tenant,
+}
+
+impl KeyNote {
+    pub(crate) fn is_of(&self, id: JobId) -> bool {
+        self.ids.binary_search(&id).is_ok()
+    }
 }
 
 /// The journal in numbers.
@@ -103,8 +103,8 @@ impl Entry {
         const LINE_OVERHEAD_BYTES: usize = 64;
         const ESCAPED_BYTES_MAX: usize = 3;
         let payload = match &self.payload {
-            Body::Inline(bytes) => bytes.len(),
-            Body::Spooled(_) => LINE_OVERHEAD_BYTES,
+            AddPayload::Inline(bytes) => bytes.len(),
+            AddPayload::Spooled(_) => LINE_OVERHEAD_BYTES,
         };
         let texts = [&self.extra.repeat, &self.extra.retry_after, &self.extra.next_run];
         let extra: usize = texts.into_iter().flatten().map(|text| text.len()).sum();

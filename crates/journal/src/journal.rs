@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use windlass_core::store::IdempotencyKey;
 use windlass_core::{Clock, JobId, Sysid};
 
 use crate::disk::{self, Disk, Lock, RealDisk};
-use crate::entry::{Entry, Key, Stats};
+use crate::entry::{Entry, Stats};
 use crate::error::Error;
 use crate::recover::recover;
 use crate::shared::Shared;
@@ -130,7 +131,11 @@ impl Journal {
     /// Accepts entries, all or none; answers with their ids, in order, when they are durable.
     /// Waits while the queue is full. A caller that goes away before the answer may find the
     /// entries accepted. No entries: no ids, and nothing is written.
-    pub async fn append(&self, entries: Vec<Entry>, key: Option<Key>) -> Result<Vec<JobId>, Error> {
+    pub async fn append(
+        &self,
+        entries: Vec<Entry>,
+        key: Option<IdempotencyKey>,
+    ) -> Result<Vec<JobId>, Error> {
         if entries.is_empty() {
             return Ok(Vec::new());
         }

@@ -50,7 +50,7 @@ mod writer;
 mod tests;
 
 pub use disk::create_dir;
-pub use entry::{Body, Entry, IdempotencyNote, Key, Record, Stats};
+pub use entry::{AddPayload, Entry, KeyNote, Record, Stats};
 pub use error::Error;
 pub use journal::{Journal, Options};
 pub use reading::Newest;

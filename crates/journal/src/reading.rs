@@ -154,7 +154,7 @@ pub struct Newest {
 
 /// Where a record can be found.
 enum Place {
-    Chunk(Chunk),
+    Chunk(Box<Chunk>),
     /// A segment's first id and length.
     Segment(JobId, u64),
 }
@@ -162,7 +162,7 @@ enum Place {
 impl State {
     fn place_of(&self, id: JobId) -> Option<Place> {
         if let Some(chunk) = self.unread.find(id) {
-            return Some(Place::Chunk(chunk.clone()));
+            return Some(Place::Chunk(Box::new(chunk.clone())));
         }
         let behind = self.segments.partition_point(|segment| segment.first <= id);
         let segment = self.segments.get(behind.checked_sub(1)?)?;

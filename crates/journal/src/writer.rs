@@ -12,11 +12,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use windlass_core::store::IdempotencyKey;
 use windlass_core::{Clock, JobId};
 
 use crate::disk::DiskFile;
 use crate::encode::Frame;
-use crate::entry::{Body, Entry, Key};
+use crate::entry::{AddPayload, Entry};
 use crate::error::Error;
 use crate::segment::{self, Head, Previous, Salt, Segment};
 use crate::shared::Shared;
@@ -35,7 +36,7 @@ pub(crate) enum Command {
 
 pub(crate) struct Append {
     pub(crate) entries: Vec<Entry>,
-    pub(crate) key: Option<Key>,
+    pub(crate) key: Option<IdempotencyKey>,
     pub(crate) answer: oneshot::Sender<Answer>,
     pub(crate) cost_bytes: usize,
     /// Room in the queue, given back when the append has been answered.
@@ -303,8 +304,8 @@ impl Writer {
 fn spools(group: &[Numbered]) -> impl Iterator<Item = (&Spool, JobId)> {
     let pairs = group.iter().flat_map(|numbered| numbered.append.entries.iter().zip(&numbered.ids));
     pairs.filter_map(|(entry, &id)| match &entry.payload {
-        Body::Spooled(spool) => Some((spool, id)),
-        Body::Inline(_) => None,
+        AddPayload::Spooled(spool) => Some((spool, id)),
+        AddPayload::Inline(_) => None,
     })
 }
 

@@ -10,10 +10,11 @@ use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
 use windlass_core::name::{Tenant, TypeKey};
 use windlass_core::outcome::Json;
 use windlass_core::store::{
-    AttemptLog, Capabilities, Changed, Changes, Claim, Claimed, Claims, Daemons, Decides,
-    Durability, EndRequest, Error, GiveUp, Handlers, IdempotencyRecord, Insert, Insertion, Inserts,
-    JournalId, LeaseRef, List, Page, Piece, Reads, Renew, Requeue, Settled, Settlement, Settles,
-    SqlAnswer, SqlAsk, SqlStore, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, Waiting,
+    Add, Added, AttemptLog, Capabilities, Changed, Changes, Claim, Claimed, Claims, Daemons,
+    Decides, Durability, EndRequest, Error, GiveUp, Handlers, IdempotencyRecord, Insert, Insertion,
+    Inserts, JournalId, LeaseRef, List, Page, Piece, Reads, Renew, Requeue, Settled, Settlement,
+    Settles, SqlAnswer, SqlAsk, SqlStore, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats,
+    Waiting,
 };
 use windlass_core::time::Timestamp;
 use windlass_core::{Job, JobId, Payload, Sysid};
@@ -70,6 +71,12 @@ impl Inserts for SqliteStore {
         }
         let (durability, jobs) = (insert.durability, insert.jobs.len());
         self.writer.write(durability, jobs, move |tx| insert::job_insert(tx, &insert)).await
+    }
+
+    async fn job_add(&self, add: Add) -> Result<Added, Error> {
+        self.hear(add.now);
+        let jobs = add.jobs.len();
+        self.writer.write(SYNCED, jobs, move |tx| insert::job_add(tx, &add)).await
     }
 
     async fn journal_position(&self, journal: JournalId) -> Result<Option<JobId>, Error> {

@@ -53,12 +53,6 @@ fn seen(tx: &mut Tx<'_>, tenant: &Tenant, which: &Which) -> Result<Seen> {
         }
         Which::New { only: None, parent } => (None, *parent),
         Which::New { only: Some(only), parent } => (in_the_way(tx, tenant, only)?, *parent),
-        Which::Keyed { name, unique, parent } => {
-            let key = TypeKey { tenant: tenant.clone(), name: name.clone() };
-            let type_id = tx.types.find(conn, &key)?;
-            let holder = type_id.map(|type_id| insert::holder(conn, type_id, unique));
-            (holder.transpose()?.flatten().map(find).transpose()?.flatten(), *parent)
-        }
     };
     let parent = parent.map(find).transpose()?.flatten();
     let mut seen = Seen::default();
@@ -173,7 +167,9 @@ fn enter(tx: &mut Tx<'_>, new: &NewJob, now: Timestamp, moved: &mut Moved) -> Re
             moved.note_entered(new, now);
             Ok(())
         }
-        Inserted::Duplicate => Err(refused(format!("there is a job {} already", new.id))),
+        Inserted::Duplicate | Inserted::Repeated => {
+            Err(refused(format!("there is a job {} already", new.id)))
+        }
         Inserted::Held(holder) => Err(held_by(holder)),
     }
 }

@@ -1,15 +1,22 @@
 //! Jobs come in, with the idempotency keys, the journal mark and the pieces that belong to them.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use windlass_core::edit::Moved;
+use windlass_core::family;
+use windlass_core::limit::ORPHAN_RETENTION;
 use windlass_core::name::Tenant;
 use windlass_core::store::{
-    IdempotencyRecord, Insert, Inserted, Insertion, JournalId, JournalMark,
+    Add, Added, EndRequest, IdempotencyRecord, Insert, Inserted, Insertion, JournalId, JournalMark,
 };
 use windlass_core::time::Timestamp;
 use windlass_core::{JobId, NewJob, Payload, State, TypeName};
 
 use crate::aside::Aside;
+use crate::change;
 use crate::error::{Failure, Result};
 use crate::extra;
 use crate::queue::{self, Place};
@@ -33,14 +40,63 @@ pub(crate) fn job_insert(tx: &mut Tx<'_>, insert: &Insert) -> Result<Insertion> 
         }
         move_mark(tx.conn, mark)?;
     }
+    // Jobs of adds whose keys others had first, and how long they are kept.
+    let mut repeats: HashMap<JobId, Timestamp> = HashMap::new();
+    for record in &insert.keys {
+        match idempotency_of(tx.conn, &record.tenant, &record.key)? {
+            Some(known) if record.is_repeat_of(&known) => {
+                let purge_at = record.expires_at + ORPHAN_RETENTION;
+                repeats.extend(record.ids.iter().map(|id| (*id, purge_at)));
+            }
+            _ => remember(tx.conn, record)?,
+        }
+    }
     let mut answers = Vec::with_capacity(insert.jobs.len());
     for job in &insert.jobs {
-        answers.push(insert_one(tx, job)?);
-    }
-    for record in &insert.keys {
-        remember(tx.conn, record)?;
+        answers.push(match repeats.get(&job.id) {
+            None => insert_one(tx, job)?,
+            Some(purge_at) => insert_cancelled(tx, job, *purge_at)?,
+        });
     }
     Ok(Insertion::Done(answers))
+}
+
+pub(crate) fn job_add(tx: &mut Tx<'_>, add: &Add) -> Result<Added> {
+    let Add { tenant, jobs, key, now } = add;
+    if let Some(key) = key
+        && let Some(record) = idempotency_get(tx.conn, tenant, &key.key, *now)?
+    {
+        remove_unused_pieces(tx.conn, jobs)?;
+        return Ok(Added::Known(record));
+    }
+    // No job of the add is another one's parent, so all can be looked at before any enters.
+    let mut begun = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        let mut job = Cow::Borrowed(job);
+        if let Some(parent) = job.parent {
+            let found = row::find_of(tx.conn, tenant, parent)?;
+            if let Err(unfit) = family::begin(job.to_mut(), found.as_ref().map(|row| &row.job)) {
+                remove_unused_pieces(tx.conn, jobs)?;
+                return Ok(Added::Unfit { parent, unfit });
+            }
+        }
+        begun.push(job);
+    }
+    let (mut ids, mut moved) = (Vec::with_capacity(jobs.len()), Box::<Moved>::default());
+    for job in begun {
+        ids.push(match insert_one(tx, &job)? {
+            Inserted::Held(holder) => holder,
+            Inserted::New => {
+                moved.note_entered(&job, *now);
+                job.id
+            }
+            Inserted::Duplicate | Inserted::Repeated => job.id,
+        });
+    }
+    if let Some(key) = key {
+        remember(tx.conn, &IdempotencyRecord::new(tenant, key, ids.clone(), *now))?;
+    }
+    Ok(Added::New { ids, moved })
 }
 
 /// Adds a job whose payload is inline even if it is too large for that.
@@ -93,6 +149,16 @@ fn insert_one(tx: &mut Tx<'_>, new: &NewJob) -> Result<Inserted> {
     let (run_at, tie) = (new.run_at, new.extra.tie(new.run_at));
     queue::add(tx, Place { type_id, rank, run_at, tie, id }, new.created_at)?;
     Ok(Inserted::New)
+}
+
+fn insert_cancelled(tx: &mut Tx<'_>, new: &NewJob, purge_at: Timestamp) -> Result<Inserted> {
+    let inserted = insert_one(tx, new)?;
+    if inserted != Inserted::New {
+        return Ok(inserted);
+    }
+    let (tenant, now) = (new.key.tenant.clone(), new.created_at);
+    change::job_cancel(tx, &EndRequest { tenant, id: new.id, now, purge_at })?;
+    Ok(Inserted::Repeated)
 }
 
 /// Notes that a job has children.
@@ -213,10 +279,19 @@ pub(crate) fn idempotency_get(
     key: &str,
     now: Timestamp,
 ) -> Result<Option<IdempotencyRecord>> {
+    Ok(idempotency_of(conn, tenant, key)?.filter(|record| record.expires_at > now))
+}
+
+/// What is known of a key, outdated or not.
+fn idempotency_of(
+    conn: &Connection,
+    tenant: &Tenant,
+    key: &str,
+) -> Result<Option<IdempotencyRecord>> {
     let find = "SELECT fingerprint, ids, expires_at FROM idempotency
-                WHERE tenant = ?1 AND key = ?2 AND expires_at > ?3";
+                WHERE tenant = ?1 AND key = ?2";
     let mut find = conn.prepare_cached(find)?;
-    let mut rows = find.query(params![tenant.as_str(), key, now.ms()])?;
+    let mut rows = find.query(params![tenant.as_str(), key])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let unreadable = || Failure::corrupt(format!("the ids of the idempotency key {key}"));
     let blob = row.get_ref(1)?.as_blob().map_err(|_| unreadable())?;
@@ -252,6 +327,16 @@ pub(crate) fn payload_put(conn: &Connection, id: JobId, index: u32, piece: &[u8]
     let put = "INSERT INTO piece (id, position, data) VALUES (?1, ?2, ?3)
                ON CONFLICT (id, position) DO UPDATE SET data = excluded.data";
     conn.prepare_cached(put)?.execute(params![id.get(), index, piece])?;
+    Ok(())
+}
+
+/// Of jobs that do not enter.
+fn remove_unused_pieces(conn: &Connection, jobs: &[NewJob]) -> Result<()> {
+    for job in jobs.iter().filter(|job| job.payload.is_in_pieces()) {
+        if !is_there(conn, job.id.get())? {
+            remove_pieces(conn, job.id.get())?;
+        }
+    }
     Ok(())
 }
 

@@ -5,11 +5,12 @@ use std::future::Future;
 
 use windlass_core::job::Boot;
 use windlass_core::store::{
-    Changed, Claim, Durability, Inserted, Settled, SysidGrant, SysidReserve,
+    Added, Changed, Claim, Durability, Inserted, Settled, SysidGrant, SysidReserve,
 };
 use windlass_core::{JobId, NewJob};
 
 use crate::Harness;
+use crate::add::{add_of, keyed};
 use crate::fixture::{
     FINISHED, LEASE, NOW, Subject, after, claim_of, id, job, job_of, pick, release, settlement,
     sysid,
@@ -125,6 +126,26 @@ pub async fn one_id_inserted_by_many_enters_once(harness: &dyn Harness) {
     let answers: Vec<_> = answers.into_iter().flatten().collect();
     assert_eq!(answers.iter().filter(|answer| **answer == Inserted::New).count(), 50);
     assert_eq!(store.stats("t", NOW).await.expect("the type is there").ready, 50);
+}
+
+pub async fn one_idempotency_key_sent_by_many_adds_once(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let answers = at_once(TAKERS, |number| {
+        let store = store.clone();
+        async move { store.job_add(add_of([job(number.into())], keyed("k"))).await.unwrap() }
+    })
+    .await;
+    let (mut new, mut known) = (Vec::new(), Vec::new());
+    for answer in answers {
+        match answer {
+            Added::New { ids, .. } => new.push(ids),
+            Added::Known(record) => known.push(record.ids),
+            Added::Unfit { .. } => panic!("{answer:?}"),
+        }
+    }
+    assert_eq!((new.len(), known.len()), (1, usize::from(TAKERS) - 1));
+    assert!(known.iter().all(|ids| *ids == new[0]), "{known:?}");
+    assert_eq!(store.stats("t", NOW).await.expect("the type is there").ready, 1);
 }
 
 pub async fn a_job_is_settled_or_cancelled_but_not_both(harness: &dyn Harness) {

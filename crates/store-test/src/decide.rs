@@ -104,21 +104,6 @@ pub async fn the_only_one_is_the_oldest_that_counts(harness: &dyn Harness) {
     assert!(store.get(9).await.children);
 }
 
-pub async fn whoever_holds_a_unique_key_is_shown(harness: &dyn Harness) {
-    let store = Subject::fresh(harness).await;
-    let unique = |number, name| NewJob { unique: Some("k".into()), ..job_of(name, number) };
-    store.add([unique(2, "t"), unique(3, "other")]).await;
-    let holder = async |unique: &str| {
-        let (name, parent) = (TypeName::new("t").unwrap(), Some(id(3)));
-        let seen = store.seen(Which::Keyed { name, unique: unique.into(), parent }).await;
-        assert_eq!(seen.parent.map(|whole| whole.job.id), Some(id(3)));
-        seen.job.map(|whole| whole.job.id)
-    };
-    assert_eq!((holder("k").await, holder("K").await), (Some(id(2)), None));
-    store.cancel(2, NOW).await;
-    assert_eq!(holder("k").await, None);
-}
-
 pub async fn a_put_job_is_what_it_says(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1), job(2)]).await;

@@ -1,10 +1,11 @@
 //! A repeated add with the same key is answered as the first.
 
+use windlass_core::limit::{IDEMPOTENCY_TTL, ORPHAN_RETENTION};
 use windlass_core::store::{Durability, IdempotencyRecord, Insert, Inserted};
-use windlass_core::{NewJob, Timestamp};
+use windlass_core::{NewJob, State, Timestamp};
 
 use crate::Harness;
-use crate::fixture::{NOW, Subject, acme, after, globex, id, job};
+use crate::fixture::{NOW, Subject, acme, after, claimed_numbers, globex, id, job, job_of};
 
 fn record(key: &str, ids: &[i64], expires_at: Timestamp) -> IdempotencyRecord {
     IdempotencyRecord {
@@ -50,14 +51,6 @@ pub async fn a_purge_keeps_keys_that_last(harness: &dyn Harness) {
     assert!(get(&store, "long", after(20)).await.is_some());
 }
 
-pub async fn an_outdated_key_can_be_used_anew(harness: &dyn Harness) {
-    let store = Subject::fresh(harness).await;
-    insert(&store, vec![job(1)], vec![record("k", &[1], after(10))]).await;
-    let anew = record("k", &[2], after(99));
-    insert(&store, vec![job(2)], vec![anew.clone()]).await;
-    assert_eq!(get(&store, "k", after(20)).await, Some(anew));
-}
-
 pub async fn a_replayed_insert_keeps_the_key(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let kept = record("k", &[1], after(60));
@@ -65,6 +58,62 @@ pub async fn a_replayed_insert_keeps_the_key(harness: &dyn Harness) {
         assert_eq!(insert(&store, vec![job(1)], vec![kept.clone()]).await, [expected]);
         assert_eq!(get(&store, "k", NOW).await, Some(kept.clone()));
     }
+}
+
+/// It was accepted while the store was away, and another daemon's add has its key by now.
+pub async fn a_repeat_that_was_accepted_enters_as_cancelled(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let first = record("k", &[1, 2], after(60));
+    insert(&store, vec![job(1), job(2)], vec![first.clone()]).await;
+    let repeat = || {
+        let other = NewJob { run_at: after(9), ..job_of("other", 4) };
+        (vec![job(3), other, job(5)], vec![record("k", &[3, 4], after(99))])
+    };
+    let (jobs, keys) = repeat();
+    let answers = insert(&store, jobs, keys).await;
+    assert_eq!(answers, [Inserted::Repeated, Inserted::Repeated, Inserted::New]);
+    for number in [3, 4] {
+        let job = store.get(number).await;
+        assert_eq!((job.state, job.finished_at), (State::Cancelled, Some(NOW)), "{number}");
+        assert_eq!((job.attempt, job.last), (0, None));
+    }
+    assert_eq!(get(&store, "k", NOW).await, Some(first));
+    let cancelled = store.stats("other", NOW).await.expect("the type is there").cancelled;
+    assert_eq!(cancelled, 1);
+    let (jobs, keys) = repeat();
+    assert_eq!(insert(&store, jobs, keys).await, [Inserted::Duplicate; 3]);
+    assert_eq!(claimed_numbers(&store.claim("t", 9, after(99)).await), [1, 2, 5]);
+    assert!(store.claim("other", 9, after(99)).await.is_empty());
+
+    store.job_purge(after(99), 9).await.unwrap();
+    assert!(store.find(3).await.is_some(), "it can be seen for some time");
+    store.job_purge(after(99) + ORPHAN_RETENTION, 9).await.unwrap();
+    assert_eq!(store.find(3).await, None);
+}
+
+pub async fn an_add_in_several_batches_is_one_add(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let (ours, theirs) = (record("k", &[1, 2], after(60)), record("k", &[3, 4], after(60)));
+    for (number, record, expected) in [
+        (1, &ours, Inserted::New),
+        (3, &theirs, Inserted::Repeated),
+        (2, &ours, Inserted::New),
+        (4, &theirs, Inserted::Repeated),
+    ] {
+        assert_eq!(insert(&store, vec![job(number)], vec![record.clone()]).await, [expected]);
+    }
+}
+
+pub async fn an_old_add_under_a_key_that_was_used_anew_is_no_repeat(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    let (old, new) = (after(60), after(60) + IDEMPOTENCY_TTL);
+    insert(&store, vec![job(2)], vec![record("k", &[2], new)]).await;
+    let answers = insert(&store, vec![job(1)], vec![record("k", &[1], old)]).await;
+    assert_eq!(answers, [Inserted::New]);
+    assert_eq!(get(&store, "k", NOW).await, Some(record("k", &[2], new)));
+    let newer = record("k", &[3], new + IDEMPOTENCY_TTL);
+    assert_eq!(insert(&store, vec![job(3)], vec![newer.clone()]).await, [Inserted::New]);
+    assert_eq!(get(&store, "k", NOW).await, Some(newer));
 }
 
 pub async fn keys_belong_to_one_tenant_and_are_taken_to_the_letter(harness: &dyn Harness) {

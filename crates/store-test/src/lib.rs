@@ -8,6 +8,7 @@
 // Everything in this crate is a test, although the compiler cannot see it.
 #![allow(clippy::unwrap_used)]
 
+mod add;
 mod beat;
 mod cancel;
 mod claim;

@@ -7,10 +7,11 @@ use windlass_core::JobId;
 use windlass_core::handler::TypeSettings;
 use windlass_core::job::Token;
 use windlass_core::store::{
-    Claim, Durability, Error, Insert, Inserted, JournalMark, Settled, SysidReserve,
+    Added, Claim, Durability, Error, Insert, Inserted, JournalMark, Settled, SysidReserve,
 };
 
 use crate::Harness;
+use crate::add::{add_of, keyed};
 use crate::fixture::{
     FINISHED, LEASE, NOW, Subject, acme, after, claim_of, handler_spec, id, job, journal, key,
     lease_ref, pick, release, settlement, sysid,
@@ -91,6 +92,23 @@ pub async fn tokens_grow_across_daemons(harness: &dyn Harness) {
         last = Some(token);
         store.settle(settlement(&claimed, release(NOW))).await;
     }
+}
+
+pub async fn an_idempotency_key_counts_for_both(harness: &dyn Harness) {
+    const KEYS: i64 = 20;
+    let Some((first, second)) = two(harness).await else { return };
+    for number in 1..=KEYS {
+        let add = |number| add_of([job(number)], keyed(&format!("key {}", number % KEYS)));
+        let both = tokio::join!(first.job_add(add(number)), second.job_add(add(number + KEYS)));
+        let ids = |added: Result<Added, Error>| match added.unwrap() {
+            Added::New { ids, .. } => ids,
+            Added::Known(record) => record.ids,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(ids(both.0), ids(both.1));
+    }
+    let ready = first.stats("t", NOW).await.expect("the type is there").ready;
+    assert_eq!(ready, KEYS as u64);
 }
 
 pub async fn with_wakes_one_hears_of_what_the_other_added(harness: &dyn Harness) {

@@ -47,6 +47,17 @@ suite! { $
         ids_have_63_bits
         a_full_batch_goes_in_at_once
     }
+    add {
+        an_add_enters_whole_and_what_moved_is_told
+        an_add_with_a_key_that_is_known_adds_nothing
+        an_outdated_key_can_be_used_anew
+        a_key_remembers_the_ids_that_were_answered
+        the_holder_of_a_unique_key_stands_for_a_child_too
+        a_child_begins_as_its_parent_lets_it
+        an_unfit_parent_refuses_the_whole_add
+        pieces_of_jobs_that_do_not_enter_are_removed
+        an_add_is_durable_with_its_key
+    }
     unique {
         a_held_job_does_not_enter
         a_key_is_held_until_its_job_ends
@@ -259,8 +270,10 @@ suite! { $
         a_key_comes_back_with_its_ids
         a_key_lasts_for_its_time
         a_purge_keeps_keys_that_last
-        an_outdated_key_can_be_used_anew
         a_replayed_insert_keeps_the_key
+        a_repeat_that_was_accepted_enters_as_cancelled
+        an_add_in_several_batches_is_one_add
+        an_old_add_under_a_key_that_was_used_anew_is_no_repeat
         keys_belong_to_one_tenant_and_are_taken_to_the_letter
     }
     purge {
@@ -277,7 +290,6 @@ suite! { $
         a_decision_sees_the_lease_and_how_long_jobs_are_kept
         a_decision_sees_only_jobs_of_its_tenant
         the_only_one_is_the_oldest_that_counts
-        whoever_holds_a_unique_key_is_shown
         a_put_job_is_what_it_says
         what_does_not_go_with_a_state_is_gone
         a_put_job_moves_between_queue_lease_and_end
@@ -368,6 +380,7 @@ suite! { $
         s0_19_one_of_many_gets_the_number_they_all_want
         a_unique_key_lets_one_of_many_in
         one_id_inserted_by_many_enters_once
+        one_idempotency_key_sent_by_many_adds_once
         a_job_is_settled_or_cancelled_but_not_both
         tokens_stay_distinct_when_a_job_goes_round
     }
@@ -377,6 +390,7 @@ suite! { $
         s0_19_numbers_and_boots_are_common
         marks_and_ids_are_common
         tokens_grow_across_daemons
+        an_idempotency_key_counts_for_both
         with_wakes_one_hears_of_what_the_other_added
         s0_48_they_never_claim_the_same_job
     }

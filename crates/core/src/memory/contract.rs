@@ -11,10 +11,10 @@ use crate::limit::PAYLOAD_INLINE_BYTES_MAX;
 use crate::name::{Tenant, TypeKey};
 use crate::outcome::Json;
 use crate::store::{
-    AttemptLog, Capabilities, Changed, Changes, Claim, Claimed, Claims, Daemons, Decides,
-    Durability, EndRequest, Error, GiveUp, Handlers, IdempotencyRecord, Insert, Insertion, Inserts,
-    JournalId, LeaseRef, List, Page, Piece, Reads, Renew, Requeue, Settled, Settlement, Settles,
-    Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, Waiting,
+    Add, Added, AttemptLog, Capabilities, Changed, Changes, Claim, Claimed, Claims, Daemons,
+    Decides, Durability, EndRequest, Error, GiveUp, Handlers, IdempotencyRecord, Insert, Insertion,
+    Inserts, JournalId, LeaseRef, List, Page, Piece, Reads, Renew, Requeue, Settled, Settlement,
+    Settles, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, Waiting,
 };
 use crate::time::Timestamp;
 
@@ -57,6 +57,10 @@ impl Inserts for MemoryStore {
             panic!("as the store was told");
         }
         Ok(state.durable(insert.durability).job_insert(insert))
+    }
+
+    async fn job_add(&self, add: Add) -> Result<Added, Error> {
+        Ok(self.open_at(add.now)?.synced().job_add(add))
     }
 
     async fn journal_position(&self, journal: JournalId) -> Result<Option<JobId>, Error> {

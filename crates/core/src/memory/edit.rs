@@ -68,12 +68,6 @@ impl State {
                 let job = only.as_ref().and_then(|only| self.in_the_way(tenant, only));
                 (job, parent.and_then(|id| self.row(tenant, id)))
             }
-            Which::Keyed { name, unique, parent } => {
-                let key = TypeKey { tenant: tenant.clone(), name: name.clone() };
-                let holder = self.unique_holder(&key, unique);
-                let find = |id: JobId| self.row(tenant, id);
-                (holder.and_then(find), parent.and_then(find))
-            }
         };
         let (of_job, of_parent) = (job.map(|row| &row.job), parent.map(|row| &row.job));
         Seen {
@@ -151,7 +145,9 @@ impl State {
                 changes.moved.note_entered(&new, now);
                 Ok(())
             }
-            Inserted::Duplicate => Err(Error::Conflict(format!("there is a job {id} already"))),
+            Inserted::Duplicate | Inserted::Repeated => {
+                Err(Error::Conflict(format!("there is a job {id} already")))
+            }
             Inserted::Held(holder) => Err(held(holder)),
         }
     }

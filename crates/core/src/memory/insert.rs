@@ -1,9 +1,14 @@
 //! Jobs come in, with the idempotency keys and the journal mark that belong to them.
 
+use std::collections::HashMap;
+
+use crate::edit::Moved;
+use crate::family;
 use crate::id::JobId;
 use crate::job::{Job, NewJob};
+use crate::limit::ORPHAN_RETENTION;
 use crate::name::Tenant;
-use crate::store::{IdempotencyRecord, Insert, Inserted, Insertion};
+use crate::store::{Add, Added, EndRequest, IdempotencyRecord, Insert, Inserted, Insertion};
 use crate::time::Timestamp;
 
 use super::{Row, State};
@@ -17,11 +22,52 @@ impl State {
             }
             self.marks.insert(mark.journal, mark.position);
         }
-        let answers = insert.jobs.into_iter().map(|new| self.insert_one(new)).collect();
+        // Jobs of adds whose keys others had first, and how long they are kept.
+        let mut repeats: HashMap<JobId, Timestamp> = HashMap::new();
         for record in insert.keys {
-            self.remember(record);
+            match self.keys.get(&(record.tenant.clone(), record.key.clone())) {
+                Some(known) if record.is_repeat_of(known) => {
+                    let purge_at = record.expires_at + ORPHAN_RETENTION;
+                    repeats.extend(record.ids.into_iter().map(|id| (id, purge_at)));
+                }
+                _ => self.remember(record),
+            }
         }
-        Insertion::Done(answers)
+        let insert_one = |new: NewJob| match repeats.get(&new.id) {
+            None => self.insert_one(new),
+            Some(purge_at) => self.insert_cancelled(new, *purge_at),
+        };
+        Insertion::Done(insert.jobs.into_iter().map(insert_one).collect())
+    }
+
+    pub(super) fn job_add(&mut self, add: Add) -> Added {
+        let Add { tenant, mut jobs, key, now } = add;
+        let known = key.as_ref().and_then(|key| self.idempotency_get(&tenant, &key.key, now));
+        if let Some(record) = known {
+            self.remove_pieces(&jobs);
+            return Added::Known(record);
+        }
+        for job in &mut jobs {
+            let Some(parent) = job.parent else { continue };
+            if let Err(unfit) = family::begin(job, self.row(&tenant, parent).map(|row| &row.job)) {
+                self.remove_pieces(&jobs);
+                return Added::Unfit { parent, unfit };
+            }
+        }
+        let mut moved = Box::<Moved>::default();
+        let mut enter = |new: NewJob| match self.insert_one(new.clone()) {
+            Inserted::Held(holder) => holder,
+            Inserted::New => {
+                moved.note_entered(&new, now);
+                new.id
+            }
+            Inserted::Duplicate | Inserted::Repeated => new.id,
+        };
+        let ids: Vec<JobId> = jobs.into_iter().map(&mut enter).collect();
+        if let Some(key) = key {
+            self.remember(IdempotencyRecord::new(&tenant, &key, ids.clone(), now));
+        }
+        Added::New { ids, moved }
     }
 
     pub(super) fn idempotency_get(
@@ -56,6 +102,26 @@ impl State {
         self.mark_parent(&new.key.tenant, new.parent);
         self.jobs.insert(new.id, Row::queued(new));
         Inserted::New
+    }
+
+    fn insert_cancelled(&mut self, new: NewJob, purge_at: Timestamp) -> Inserted {
+        let (tenant, id, now) = (new.key.tenant.clone(), new.id, new.created_at);
+        match self.insert_one(new) {
+            Inserted::New => {
+                self.job_cancel(&EndRequest { tenant, id, now, purge_at });
+                Inserted::Repeated
+            }
+            other => other,
+        }
+    }
+
+    /// Of jobs that do not enter.
+    fn remove_pieces(&mut self, jobs: &[NewJob]) {
+        for job in jobs.iter().filter(|job| job.payload.is_in_pieces()) {
+            if !self.jobs.contains_key(&job.id) {
+                self.remove(job.id);
+            }
+        }
     }
 
     /// Notes that a job has children.

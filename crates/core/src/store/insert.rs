@@ -4,8 +4,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::{Durability, Error};
+use crate::edit::Moved;
+use crate::family::Unfit;
 use crate::id::{JobId, Sysid};
 use crate::job::NewJob;
+use crate::limit::IDEMPOTENCY_TTL;
 use crate::name::Tenant;
 use crate::time::Timestamp;
 
@@ -17,9 +20,23 @@ pub trait Inserts: Send + Sync {
     /// A job whose id is there already is a `Duplicate` and changes nothing. A job whose `unique`
     /// key is held by one of its type that has not ended is `Held` and is not added.
     ///
+    /// Where another add used an idempotency key first, the jobs of this one enter as cancelled
+    /// (see `IdempotencyRecord::is_repeat_of`) and are `Repeated`; the first add's record stays.
+    ///
     /// The mark is compared and swapped: where the journal's position is not `JournalMark::from`,
     /// nothing of the call happens, and the answer is `Behind` with the position.
     async fn job_insert(&self, insert: Insert) -> Result<Insertion, Error>;
+
+    /// Adds jobs that only the store can decide about, all or none. Durable when it returns.
+    /// - An add whose key is known adds nothing: `Known`.
+    /// - A job with a parent begins as `family::begin` says; where that says no, nothing is added:
+    ///   `Unfit`.
+    /// - For a job whose `unique` key is held by one of its type that has not ended, the answer has
+    ///   the holder's id. One whose id is there already changes nothing.
+    /// - The key is remembered with the ids that are answered.
+    ///
+    /// Pieces of the payloads of jobs that do not enter are removed.
+    async fn job_add(&self, add: Add) -> Result<Added, Error>;
 
     /// The last id of this journal that has been inserted.
     async fn journal_position(&self, journal: JournalId) -> Result<Option<JobId>, Error>;
@@ -35,6 +52,30 @@ pub trait Inserts: Send + Sync {
         key: &str,
         now: Timestamp,
     ) -> Result<Option<IdempotencyRecord>, Error>;
+}
+
+#[derive(Debug, Clone)]
+pub struct Add {
+    /// Of all the jobs.
+    pub tenant: Tenant,
+    /// At most `BATCH_JOBS_MAX`.
+    pub jobs: Vec<NewJob>,
+    pub key: Option<IdempotencyKey>,
+    pub now: Timestamp,
+}
+
+/// What became of an add.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Added {
+    New {
+        /// One a job, in order: its own, or that of the job that holds its unique key.
+        ids: Vec<JobId>,
+        moved: Box<Moved>,
+    },
+    /// Nothing was added: an earlier add had the same key.
+    Known(IdempotencyRecord),
+    /// Nothing was added: this job cannot have such a child.
+    Unfit { parent: JobId, unfit: Unfit },
 }
 
 #[derive(Debug, Clone)]
@@ -100,16 +141,50 @@ pub enum Inserted {
     Duplicate,
     /// The id of the job that holds the unique key.
     Held(JobId),
+    /// Entered as cancelled: another add had its idempotency key first.
+    Repeated,
 }
 
+/// Makes an add repeatable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    pub key: String,
+    /// Digest of everything that the add says: the same key with another one is a conflict.
+    pub fingerprint: u64,
+}
+
+/// What an add with a key was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyRecord {
     pub tenant: Tenant,
     pub key: String,
-    /// Digest of type and body: the same key with another one is a conflict.
+    /// See `IdempotencyKey`.
     pub fingerprint: u64,
     pub ids: Vec<JobId>,
     pub expires_at: Timestamp,
+}
+
+impl IdempotencyRecord {
+    /// Of an add that is answered with these ids.
+    pub fn new(
+        tenant: &Tenant,
+        key: &IdempotencyKey,
+        ids: Vec<JobId>,
+        now: Timestamp,
+    ) -> IdempotencyRecord {
+        let IdempotencyKey { key, fingerprint } = key.clone();
+        let expires_at = now + IDEMPOTENCY_TTL;
+        IdempotencyRecord { tenant: tenant.clone(), key, fingerprint, ids, expires_at }
+    }
+
+    /// Whether an add that was accepted without a look at the store repeats one that the store
+    /// knows under the same key: another one, in the time for which the key stands. Which of them
+    /// came first does not matter any more.
+    pub fn is_repeat_of(&self, known: &IdempotencyRecord) -> bool {
+        let (early, late) =
+            (self.expires_at.min(known.expires_at), self.expires_at.max(known.expires_at));
+        self.ids != known.ids && late.since(early) < IDEMPOTENCY_TTL
+    }
 }
 
 /// One piece of a large payload.
@@ -118,4 +193,26 @@ pub struct Piece {
     pub id: JobId,
     pub index: u32,
     pub bytes: Bytes,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_add_repeats_another_one_while_their_key_stands() {
+        let record = |id: i64, hours: u64| {
+            let key = IdempotencyKey { key: "k".into(), fingerprint: 1 };
+            let at = Timestamp(0) + Duration::from_secs(hours * 3600);
+            let tenant = Tenant::new("acme").unwrap();
+            IdempotencyRecord::new(&tenant, &key, vec![JobId::new(id).unwrap()], at)
+        };
+        let known = record(1, 100);
+        for (hours, repeats) in [(76, false), (77, true), (100, true), (123, true), (124, false)] {
+            assert_eq!(record(2, hours).is_repeat_of(&known), repeats, "{hours}");
+        }
+        assert!(!record(1, 100).is_repeat_of(&known), "it is the same add");
+    }
 }

@@ -39,7 +39,8 @@ pub use decide::Decides;
 pub use error::{Cause, Error};
 pub use handler::Handlers;
 pub use insert::{
-    IdempotencyRecord, Insert, Inserted, Insertion, Inserts, JournalId, JournalMark, Piece,
+    Add, Added, IdempotencyKey, IdempotencyRecord, Insert, Inserted, Insertion, Inserts, JournalId,
+    JournalMark, Piece,
 };
 pub use read::{AttemptLog, List, Page, Reads, TypeStats};
 pub use settle::{Settled, Settlement, Settles};

@@ -1,7 +1,7 @@
 //! Adds with a key: the same key within its time is answered like the first add and adds nothing.
 //!
-//! A key is decided by one request at a time. What this daemon answered lately is in memory, so
-//! repeats are recognised also while the store is away; everything else is in the store.
+//! In one daemon a key is decided by one request at a time. What it answered lately is in memory, so
+//! that repeats are recognised also while the store is away; the store decides otherwise.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -70,6 +70,11 @@ impl Idempotencies {
         }
     }
 
+    /// The store knows better than what was answered here.
+    pub(crate) fn forget(&self, tenant: &Tenant, key: &str) {
+        self.keys().forget(&(tenant.clone(), key.to_owned()));
+    }
+
     fn keys(&self) -> MutexGuard<'_, Keys<Name>> {
         lock(&self.0)
     }
@@ -132,6 +137,7 @@ impl Drop for Deciding<'_> {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::hash::Hasher;
 
     use super::*;
 
@@ -184,8 +190,14 @@ mod tests {
     }
 
     /// A name that counts how often it is compared.
-    #[derive(Clone, Hash)]
+    #[derive(Clone)]
     struct Counted(usize);
+
+    impl Hash for Counted {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+        }
+    }
 
     impl PartialEq for Counted {
         fn eq(&self, other: &Counted) -> bool {

@@ -1,107 +1,60 @@
 //! Accept: jobs come in and are durable before anybody is told so.
 //!
-//! The ordinary way is the journal: one fdatasync for all adds that wait, and nothing else. An add
-//! with a `unique` key must ask the store who holds the key, so it goes into the store at once, and
-//! so does one with a `parent` (see `child`).
+//! ```text
+//! add ─► check ─┬─ plain ───────────► journal: one fdatasync for all adds that wait
+//!               ├─ unique, parent ──► store: only it knows who holds a key, what a parent does
+//!               └─ with a key ─► answered here lately? ─► store: key and jobs in one change
+//!                                                            └─ away ─► journal
+//! ```
+//! An add with a key that went into the journal is decided when ingest brings it to the store: see
+//! `Inserts::job_insert`.
 
-pub(crate) mod arrival;
-pub(crate) mod child;
+pub(crate) mod direct;
 pub(crate) mod idempotency;
 pub(crate) mod pieces;
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use windlass_core::limit::{
-    BATCH_JOBS_MAX, IDEMPOTENCY_TTL, KEY_BYTES_MAX, PAYLOAD_INLINE_BYTES_MAX,
-};
+use windlass_core::limit::{BATCH_JOBS_MAX, KEY_BYTES_MAX, PAYLOAD_INLINE_BYTES_MAX};
 use windlass_core::runner::Emitted;
-use windlass_core::store::{Durability, IdempotencyRecord, Insert, Inserted, Insertion};
-use windlass_core::{AddOptions, Invalid, JobId, NewJob, Payload, Tenant, Timestamp, TypeKey};
-use windlass_journal::{Body, Entry, Key};
+use windlass_core::store::{IdempotencyKey, IdempotencyRecord};
+use windlass_core::{AddOptions, Invalid, JobId, Payload, Tenant, Timestamp, TypeKey};
+use windlass_journal::{AddPayload, Entry};
 
-use crate::api::{AddJob, AddPayload, Added, Idempotency};
-use crate::error::{Error, storage_error, store_error};
+use crate::api::{AddJob, Added};
+use crate::error::{Error, storage_error};
 use crate::shared::Shared;
 
-use arrival::{announce_inserted, arrivals};
+use direct::Direct;
 use idempotency::Found;
-use pieces::put_pieces;
 
-/// How long an add with a key waits for the store, first to say whether it knows the key, then to
-/// get to know it. After that the add is accepted all the same: accepting does not depend on it.
+/// How long an add with a key waits for what this daemon's journal still has to bring to the
+/// store, and for the store to say whether it knows the key of an add that is too large for it.
 const KEY_PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) async fn add(
     shared: &Shared,
     key: &TypeKey,
     jobs: Vec<AddJob>,
-    idempotency: Option<Idempotency>,
+    note: Option<IdempotencyKey>,
 ) -> Result<Added, Error> {
     check(&jobs)?;
-    let Some(idempotency) = idempotency else {
-        let ids = add_new(shared, key, jobs, None).await?;
-        return Ok(Added { ids, repeated: false });
-    };
-    if idempotency.key.is_empty() || idempotency.key.len() > KEY_BYTES_MAX {
-        return Err(Invalid::new("Idempotency-Key", "a key has 1 to 255 bytes").into());
-    }
-    let now = shared.now();
-    let deciding = match shared.idempotencies.find(&key.tenant, &idempotency.key, now).await {
-        Found::Answered(record) => return repeated(&record, &idempotency),
-        Found::Mine(deciding) => deciding,
-    };
-    if let Some(record) = known_to_store(shared, &key.tenant, &idempotency.key, now).await {
-        let answer = repeated(&record, &idempotency);
-        deciding.answer(record);
-        return answer;
-    }
-    let ids = add_new(shared, key, jobs, Some(&idempotency)).await?;
-    // Other daemons know of the key through the store alone.
-    if let Some(last) = ids.last() {
-        shared.ingested_up_to(*last, KEY_PATIENCE).await;
-    }
-    deciding.answer(record_of(&key.tenant, &idempotency, ids.clone(), now));
-    Ok(Added { ids, repeated: false })
-}
-
-/// Adds the jobs that an attempt asked for, in its tenant. An error says that they were not all
-/// taken, and the attempt is to be made again.
-pub(crate) async fn add_emitted(
-    shared: &Shared,
-    tenant: &Tenant,
-    emitted: Vec<Emitted>,
-) -> Result<(), Error> {
-    let began = Instant::now();
-    let now = shared.now();
-    let mut numbers: HashMap<TypeKey, usize> = HashMap::new();
-    let mut entries = Vec::with_capacity(emitted.len());
-    let (mut unique, mut children) = (Vec::new(), Vec::new());
-    for Emitted { name, payload, options } in emitted {
-        let key = TypeKey { tenant: tenant.clone(), name };
-        *numbers.entry(key.clone()).or_default() += 1;
-        if options.unique.is_some() || options.parent.is_some() {
-            let id = shared.journal.make_id().map_err(storage_error)?;
-            let to = if options.parent.is_some() { &mut children } else { &mut unique };
-            to.push(new_job(id, key, Payload::Inline(payload), options, now));
-        } else {
-            entries.push(entry(key, Body::Inline(payload), options, now));
+    let (began, count) = (Instant::now(), jobs.len());
+    let added = match note {
+        Some(note) => add_keyed(shared, key, jobs, note).await?,
+        None => {
+            let ids = match jobs.iter().any(|job| goes_to_store(&job.options)) {
+                true => direct::add(shared, key, jobs, None).await?.added()?,
+                false => append_jobs(shared, key, jobs, None).await?,
+            };
+            Added { ids, repeated: false }
         }
+    };
+    if !added.repeated {
+        shared.metrics.accepted(key, count, began.elapsed());
     }
-    // These come first: if the others fail, an attempt that is made again finds its keys held.
-    if !unique.is_empty() {
-        insert(shared, unique, Vec::new()).await?;
-    }
-    if !children.is_empty() {
-        child::insert(shared, tenant, children, Vec::new()).await?;
-    }
-    if !entries.is_empty() {
-        append(shared, entries, None).await?;
-    }
-    for (key, jobs) in numbers {
-        shared.metrics.accepted(&key, jobs, began.elapsed());
-    }
-    Ok(())
+    Ok(added)
 }
 
 fn check(jobs: &[AddJob]) -> Result<(), Error> {
@@ -118,7 +71,7 @@ fn check(jobs: &[AddJob]) -> Result<(), Error> {
             return Err(Invalid::new("unique", "a unique key has 1 to 255 bytes").into());
         }
     }
-    if jobs.iter().any(|job| goes_to_store(&job.options)) && jobs.len() > BATCH_JOBS_MAX {
+    if jobs.len() > BATCH_JOBS_MAX && jobs.iter().any(|job| goes_to_store(&job.options)) {
         let reason =
             format!("an add with unique keys or parents has at most {BATCH_JOBS_MAX} jobs");
         return Err(Invalid::new("jobs", reason).into());
@@ -131,58 +84,118 @@ fn goes_to_store(options: &AddOptions) -> bool {
     options.unique.is_some() || options.parent.is_some()
 }
 
-async fn add_new(
+/// The key is decided in the store, with the jobs, whichever daemons it reaches. While the store
+/// is away, this daemon alone decides, as far as it remembers; accepting does not depend on more.
+async fn add_keyed(
     shared: &Shared,
     key: &TypeKey,
     jobs: Vec<AddJob>,
-    idempotency: Option<&Idempotency>,
-) -> Result<Vec<JobId>, Error> {
-    let began = Instant::now();
-    let count = jobs.len();
-    let ids = if jobs.iter().any(|job| goes_to_store(&job.options)) {
-        add_to_store(shared, key, jobs, idempotency).await?
-    } else {
-        add_to_journal(shared, key, jobs, idempotency).await?
+    note: IdempotencyKey,
+) -> Result<Added, Error> {
+    if note.key.is_empty() || note.key.len() > KEY_BYTES_MAX {
+        return Err(Invalid::new("Idempotency-Key", "a key has 1 to 255 bytes").into());
+    }
+    let now = shared.now();
+    let deciding = match shared.idempotencies.find(&key.tenant, &note.key, now).await {
+        Found::Answered(record) => return repeated(&record, &note),
+        Found::Mine(deciding) => deciding,
     };
-    shared.metrics.accepted(key, count, began.elapsed());
-    Ok(ids)
+    if let Some(backlog) = shared.backlog_newest {
+        shared.ingested_up_to(backlog, KEY_PATIENCE).await;
+    }
+    let fits = jobs.len() <= BATCH_JOBS_MAX;
+    let decided = match fits {
+        true => direct::add(shared, key, jobs.clone(), Some(&note)).await?,
+        false => direct::look_up(shared, &key.tenant, &note, now).await,
+    };
+    let ids = match decided {
+        Direct::New(ids) => ids,
+        Direct::Known(record) => {
+            let answer = repeated(&record, &note);
+            deciding.answer(record);
+            return answer;
+        }
+        Direct::Undecided(error) if jobs.iter().any(|job| goes_to_store(&job.options)) => {
+            return Err(error);
+        }
+        Direct::Undecided(_) => {
+            let ids = append_jobs(shared, key, jobs, Some(note.clone())).await?;
+            // Other daemons know of the key through the store alone.
+            if let (false, Some(last)) = (fits, ids.last()) {
+                shared.ingested_up_to(*last, KEY_PATIENCE).await;
+            }
+            ids
+        }
+    };
+    deciding.answer(IdempotencyRecord::new(&key.tenant, &note, ids.clone(), now));
+    Ok(Added { ids, repeated: false })
 }
 
-async fn add_to_journal(
+fn repeated(record: &IdempotencyRecord, note: &IdempotencyKey) -> Result<Added, Error> {
+    if record.fingerprint != note.fingerprint {
+        let why = "this Idempotency-Key was used within 24 hours for another type or body";
+        return Err(Error::Conflict(why.into()));
+    }
+    Ok(Added { ids: record.ids.clone(), repeated: true })
+}
+
+/// Adds the jobs that an attempt asked for, in its tenant. An error says that they were not all
+/// taken, and the attempt is to be made again.
+pub(crate) async fn add_emitted(
+    shared: &Shared,
+    tenant: &Tenant,
+    emitted: Vec<Emitted>,
+) -> Result<(), Error> {
+    let began = Instant::now();
+    let now = shared.now();
+    let mut numbers: HashMap<TypeKey, usize> = HashMap::new();
+    let (mut entries, mut decided) = (Vec::with_capacity(emitted.len()), Vec::new());
+    for Emitted { name, payload, options } in emitted {
+        let key = TypeKey { tenant: tenant.clone(), name };
+        *numbers.entry(key.clone()).or_default() += 1;
+        if goes_to_store(&options) {
+            let id = shared.journal.make_id().map_err(storage_error)?;
+            decided.push(direct::new_job(id, key, Payload::Inline(payload), options, now));
+        } else {
+            entries.push(entry(key, AddPayload::Inline(payload), options, now));
+        }
+    }
+    // These come first: if the others fail, an attempt that is made again finds its keys held.
+    if !decided.is_empty() {
+        direct::parents_in_store(shared, &decided).await?;
+        direct::enter(shared, tenant, decided, None, now).await?.added()?;
+    }
+    if !entries.is_empty() {
+        append(shared, entries, None).await?;
+    }
+    for (key, jobs) in numbers {
+        shared.metrics.accepted(&key, jobs, began.elapsed());
+    }
+    Ok(())
+}
+
+async fn append_jobs(
     shared: &Shared,
     key: &TypeKey,
     jobs: Vec<AddJob>,
-    idempotency: Option<&Idempotency>,
+    note: Option<IdempotencyKey>,
 ) -> Result<Vec<JobId>, Error> {
     let now = shared.now();
-    let entries = jobs
-        .into_iter()
-        .map(|AddJob { payload, options }| {
-            let body = match payload {
-                AddPayload::Inline(bytes) => Body::Inline(bytes),
-                AddPayload::Spooled(spool) => Body::Spooled(spool),
-            };
-            entry(key.clone(), body, options, now)
-        })
-        .collect();
-    let note = idempotency.map(|idempotency| Key {
-        key: idempotency.key.clone(),
-        fingerprint: idempotency.fingerprint,
-    });
-    append(shared, entries, note).await
+    let entry = |AddJob { payload, options }| entry(key.clone(), payload, options, now);
+    append(shared, jobs.into_iter().map(entry).collect(), note).await
 }
 
 async fn append(
     shared: &Shared,
     entries: Vec<Entry>,
-    note: Option<Key>,
+    note: Option<IdempotencyKey>,
 ) -> Result<Vec<JobId>, Error> {
     let ids = shared.journal.append(entries, note).await.map_err(storage_error)?;
     ids.last().into_iter().for_each(|id| shared.note_appended(*id));
     Ok(ids)
 }
 
-fn entry(key: TypeKey, payload: Body, options: AddOptions, now: Timestamp) -> Entry {
+fn entry(key: TypeKey, payload: AddPayload, options: AddOptions, now: Timestamp) -> Entry {
     Entry {
         key,
         payload,
@@ -193,127 +206,4 @@ fn entry(key: TypeKey, payload: Body, options: AddOptions, now: Timestamp) -> En
         then: options.then,
         extra: options.extra,
     }
-}
-
-/// This add waits for the store.
-async fn add_to_store(
-    shared: &Shared,
-    key: &TypeKey,
-    jobs: Vec<AddJob>,
-    idempotency: Option<&Idempotency>,
-) -> Result<Vec<JobId>, Error> {
-    let now = shared.now();
-    let (mut new, mut spools) = (Vec::with_capacity(jobs.len()), Vec::new());
-    for AddJob { payload, options } in jobs {
-        let id = shared.journal.make_id().map_err(storage_error)?;
-        let payload = match payload {
-            AddPayload::Inline(bytes) => Payload::Inline(bytes),
-            AddPayload::Spooled(spool) => {
-                let bytes = spool.bytes();
-                spools.push((id, spool));
-                Payload::Pieces { bytes }
-            }
-        };
-        new.push(new_job(id, key.clone(), payload, options, now));
-    }
-    if new.iter().any(|job| job.parent.is_some()) {
-        let ids = child::insert(shared, &key.tenant, new, spools).await?;
-        // Decisions carry no keys. If the daemon dies between the two, a repeated add is a new one.
-        if let Some(note) = idempotency {
-            let keys = vec![record_of(&key.tenant, note, ids.clone(), now)];
-            insert(shared, Vec::new(), keys).await?;
-        }
-        return Ok(ids);
-    }
-    for (id, spool) in spools {
-        put_pieces(shared.store.as_ref(), id, spool.path()).await?;
-    }
-    let ids: Vec<JobId> = new.iter().map(|job| job.id).collect();
-    let key_record = |note: &Idempotency| record_of(&key.tenant, note, ids.clone(), now);
-    let keys = idempotency.map(key_record).into_iter().collect();
-    let inserted = insert(shared, new, keys).await?;
-    let held_or_new = |(id, inserted): (JobId, &Inserted)| match inserted {
-        Inserted::Held(holder) => *holder,
-        Inserted::New | Inserted::Duplicate => id,
-    };
-    Ok(ids.into_iter().zip(&inserted).map(held_or_new).collect())
-}
-
-async fn insert(
-    shared: &Shared,
-    jobs: Vec<NewJob>,
-    keys: Vec<IdempotencyRecord>,
-) -> Result<Vec<Inserted>, Error> {
-    let arrivals = arrivals(&jobs);
-    let insert = Insert { jobs, keys, mark: None, durability: Durability::Synced };
-    let inserted = shared.store.job_insert(insert).await.and_then(Insertion::done);
-    let inserted = inserted.map_err(store_error)?;
-    announce_inserted(shared, arrivals, &inserted);
-    Ok(inserted)
-}
-
-fn new_job(
-    id: JobId,
-    key: TypeKey,
-    payload: Payload,
-    options: AddOptions,
-    now: Timestamp,
-) -> NewJob {
-    NewJob {
-        priority: options.priority,
-        run_at: options.run_at.unwrap_or(now),
-        expires_at: options.expires.map(|after| now + after),
-        timeout: options.timeout,
-        unique: options.unique,
-        then: options.then,
-        parent: options.parent,
-        extra: options.extra,
-        ..NewJob::new(id, key, payload, now)
-    }
-}
-
-async fn known_to_store(
-    shared: &Shared,
-    tenant: &Tenant,
-    key: &str,
-    now: Timestamp,
-) -> Option<IdempotencyRecord> {
-    if let Some(backlog) = shared.backlog_newest {
-        shared.ingested_up_to(backlog, KEY_PATIENCE).await;
-    }
-    let asked = shared.store.idempotency_get(tenant, key, now);
-    match tokio::time::timeout(KEY_PATIENCE, asked).await {
-        Ok(Ok(found)) => found,
-        Ok(Err(error)) => {
-            tracing::warn!(%error, "cannot look an idempotency key up; the add is accepted");
-            None
-        }
-        Err(_) => {
-            tracing::warn!("no answer about an idempotency key in time; the add is accepted");
-            None
-        }
-    }
-}
-
-fn record_of(
-    tenant: &Tenant,
-    idempotency: &Idempotency,
-    ids: Vec<JobId>,
-    now: Timestamp,
-) -> IdempotencyRecord {
-    IdempotencyRecord {
-        tenant: tenant.clone(),
-        key: idempotency.key.clone(),
-        fingerprint: idempotency.fingerprint,
-        ids,
-        expires_at: now + IDEMPOTENCY_TTL,
-    }
-}
-
-fn repeated(record: &IdempotencyRecord, idempotency: &Idempotency) -> Result<Added, Error> {
-    if record.fingerprint != idempotency.fingerprint {
-        let why = "this Idempotency-Key was used within 24 hours for another type or body";
-        return Err(Error::Conflict(why.into()));
-    }
-    Ok(Added { ids: record.ids.clone(), repeated: true })
 }

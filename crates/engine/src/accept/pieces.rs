@@ -1,20 +1,36 @@
 //! Large payloads on their way from a spooled file into the store.
 
+use std::io;
+use std::path::{Path, PathBuf};
+
 use tokio::io::AsyncReadExt;
 
 use windlass_core::limit::PAYLOAD_PIECE_BYTES;
-use windlass_core::store::Piece;
+use windlass_core::store::{self, Piece};
 use windlass_core::{JobId, Store};
 
 use crate::error::{Error, store_error};
 
+/// Why a payload is not in the store.
+pub(crate) enum NotPut {
+    Unreadable(PathBuf, io::Error),
+    Store(store::Error),
+}
+
+impl From<NotPut> for Error {
+    fn from(not_put: NotPut) -> Error {
+        match not_put {
+            NotPut::Unreadable(file, error) => {
+                Error::Unavailable(format!("cannot read {}: {error}", file.display()))
+            }
+            NotPut::Store(error) => store_error(error),
+        }
+    }
+}
+
 /// Copies a spooled payload into the store, one piece at a time.
-pub(crate) async fn put_pieces(
-    store: &dyn Store,
-    id: JobId,
-    file: &std::path::Path,
-) -> Result<(), Error> {
-    let unreadable = |e| Error::Unavailable(format!("cannot read {}: {e}", file.display()));
+pub(crate) async fn put_pieces(store: &dyn Store, id: JobId, file: &Path) -> Result<(), NotPut> {
+    let unreadable = |error| NotPut::Unreadable(file.to_owned(), error);
     let mut file_open = tokio::fs::File::open(file).await.map_err(unreadable)?;
     for index in 0.. {
         let mut piece = Vec::with_capacity(PAYLOAD_PIECE_BYTES);
@@ -24,7 +40,7 @@ pub(crate) async fn put_pieces(
             break;
         }
         let piece = Piece { id, index, bytes: piece.into() };
-        store.payload_put(vec![piece]).await.map_err(store_error)?;
+        store.payload_put(vec![piece]).await.map_err(NotPut::Store)?;
     }
     Ok(())
 }

@@ -112,12 +112,11 @@ async fn to_its_end<T: Send + 'static>(
 }
 
 /// Up to which id the store must have what was accepted here, for the decision to see it.
-pub(crate) fn needed(shared: &Shared, which: &[Which]) -> Option<JobId> {
+fn needed(shared: &Shared, which: &[Which]) -> Option<JobId> {
     let of_one = |which: &Which| match which {
         Which::Job(id) => Some(*id),
         Which::New { only: Some(_), .. } => shared.appended(),
-        // Jobs with a unique key do not go through the journal.
-        Which::New { only: None, parent } | Which::Keyed { parent, .. } => *parent,
+        Which::New { only: None, parent } => *parent,
     };
     which.iter().filter_map(of_one).max()
 }

@@ -66,7 +66,7 @@ mod tests {
         stored: (&[i64], Option<i64>),
         limit: usize,
     ) -> (Vec<i64>, Option<i64>) {
-        let record = |id: &i64| Record { job: new_job(*id), spool: None, key: None };
+        let record = |id: &i64| Record { job: new_job(*id), spool: None, note: None };
         let newest = Newest {
             records: unread.0.iter().map(record).collect(),
             rest_below: unread.1.and_then(JobId::new),

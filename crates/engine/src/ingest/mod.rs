@@ -4,6 +4,7 @@
 //! store is away, ingest waits and goes on by itself; the journal keeps accepting.
 
 pub(crate) mod adopt;
+mod arrival;
 pub(crate) mod place;
 
 use std::sync::Arc;
@@ -12,15 +13,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-use windlass_core::limit::IDEMPOTENCY_TTL;
 use windlass_core::store::{Durability, IdempotencyRecord, Insert, Insertion, JournalMark};
 use windlass_core::{JobId, NewJob, Sysid};
-use windlass_journal::{Journal, Record};
+use windlass_journal::{Journal, KeyNote, Record};
 
-use crate::accept::{arrival, pieces};
+use crate::accept::pieces;
 use crate::error::{Error, storage_error, store_error};
 use crate::house::service::{Backoff, Next, Service};
 use crate::shared::Shared;
+
+use arrival::Arrival;
 
 /// Jobs and payload bytes of one transaction.
 const BATCH_RECORDS_MAX: usize = 2000;
@@ -141,29 +143,30 @@ impl Ingest {
     async fn insert(&mut self, records: Vec<Record>) -> Result<Moved, Error> {
         let position = records.last().map(|record| record.job.id);
         let position = position.ok_or_else(|| Error::Internal("an empty batch".into()))?;
+        let arrivals: Vec<Arrival> = records.iter().map(Arrival::of).collect();
         let mut jobs: Vec<NewJob> = Vec::with_capacity(records.len());
-        let mut keys = Vec::new();
+        let mut keys: Vec<IdempotencyRecord> = Vec::new();
         let mut spooled = false;
-        for record in records {
-            if let Some(spool) = record.spool {
-                pieces::put_pieces(self.shared.store.as_ref(), record.job.id, &spool).await?;
+        for Record { job, spool, note } in records {
+            if let Some(spool) = spool {
+                pieces::put_pieces(self.shared.store.as_ref(), job.id, &spool).await?;
                 spooled = true;
             }
-            keys.extend(record.key.map(|note| IdempotencyRecord {
-                tenant: note.tenant,
-                key: note.key,
-                fingerprint: note.fingerprint,
-                ids: note.ids,
-                expires_at: record.job.created_at + IDEMPOTENCY_TTL,
-            }));
-            self.moved_bytes += record.job.payload.len();
-            jobs.push(record.job);
+            // Each batch that an add lies in brings its key along.
+            let is_new = |note: &Arc<KeyNote>| {
+                keys.last().is_none_or(|key| key.ids.first() != note.ids.first())
+            };
+            if let Some(note) = note.filter(is_new) {
+                let (tenant, ids) = (&job.key.tenant, note.ids.clone());
+                keys.push(IdempotencyRecord::new(tenant, &note.key, ids, job.created_at));
+            }
+            self.moved_bytes += job.payload.len();
+            jobs.push(job);
         }
         // A spooled file goes as soon as the store has it, so the store must really have it. And
         // what a store may forget while we live would be missed only at the next batch.
         let synced = spooled || self.shared.store.capabilities().forgets;
         let durability = if synced { Durability::Synced } else { Durability::Relaxed };
-        let arrivals = arrival::arrivals(&jobs);
         let (journal, from) = (self.shared.journal_id(self.sysid), self.position);
         let mark = Some(JournalMark { journal, from, position });
         let insert = Insert { jobs, keys, mark, durability };
@@ -171,7 +174,7 @@ impl Ingest {
             Insertion::Done(inserted) => inserted,
             Insertion::Behind(position) => return Ok(Moved::Behind(position)),
         };
-        arrival::announce_inserted(&self.shared, arrivals, &inserted);
+        arrival::announce(&self.shared, arrivals, &inserted);
         if spooled {
             self.journal.drop_until(position).await.map_err(storage_error)?;
         }

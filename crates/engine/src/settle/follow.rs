@@ -1,10 +1,10 @@
 //! Follow: a job that ends well and names a type is followed by a job of that type, which gets its
 //! result. The store takes both in one change, so that there is exactly one for each such end.
 
-use windlass_core::store::Inserted;
+use windlass_core::edit::Moved;
 use windlass_core::{Job, Json, NewJob, Status};
 
-use crate::accept::arrival;
+use crate::ask::decide;
 use crate::error::{Error, storage_error};
 use crate::shared::Shared;
 
@@ -23,6 +23,7 @@ pub(crate) fn job(
 /// Tells of a job that entered with the end of another.
 pub(crate) fn entered(shared: &Shared, follow: &NewJob) {
     shared.metrics.followed(&follow.key);
-    let arrivals = arrival::arrivals(std::slice::from_ref(follow));
-    arrival::announce_inserted(shared, arrivals, &[Inserted::New]);
+    let mut moved = Moved::default();
+    moved.note_entered(follow, shared.now());
+    decide::tell(shared, &moved);
 }

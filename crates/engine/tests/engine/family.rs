@@ -3,7 +3,7 @@
 use windlass_core::repeat::Repeat;
 use windlass_core::{AddOptions, Code, Extra, JobId, State, TypeKey};
 use windlass_engine::Error;
-use windlass_engine::api::{AddJob, Idempotency};
+use windlass_engine::api::{AddJob, IdempotencyKey};
 
 use crate::fake::{Daemon, handler, jobs, key};
 use crate::{ended, quick};
@@ -169,7 +169,7 @@ async fn a_child_may_have_a_unique_key_and_its_add_may_be_repeated() {
         jobs[0].options.unique = Some(unique.into());
         jobs
     };
-    let repeatable = || Some(Idempotency { key: "k".into(), fingerprint: 1 });
+    let repeatable = || Some(IdempotencyKey { key: "k".into(), fingerprint: 1 });
     let first = daemon.engine.add(&u, keyed("a"), repeatable()).await.unwrap();
     let again = daemon.engine.add(&u, keyed("a"), repeatable()).await.unwrap();
     assert_eq!((again.ids, again.repeated), (first.ids.clone(), true));

@@ -16,7 +16,7 @@ async fn a_journal_outlives_its_daemon_and_goes_when_it_is_ingested() {
     let mut writer = owner.spool().await.unwrap();
     writer.write(bytes::Bytes::from_static(b"large")).await.unwrap();
     let mut large = entry("");
-    large.payload = Body::Spooled(writer.finish().await.unwrap());
+    large.payload = AddPayload::Spooled(writer.finish().await.unwrap());
     let made = owner.append(vec![entry("a"), entry("b"), large], None).await.unwrap();
     assert!(adopt(root.path(), None).is_none(), "its owner lives");
     owner.close().await;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use windlass_core::JobId;
+use windlass_core::store::IdempotencyKey;
 
 use super::fault::{Fault, FaultDisk, Plan};
 use super::*;
-use crate::Key;
 
 /// So small that the workload rotates often.
 const SEGMENT: u64 = 700;
@@ -43,7 +43,8 @@ async fn workload(disk: &FaultDisk) -> Known {
             3 => spooled(&journal, &texts).await,
             _ => Ok(texts.iter().map(|text| entry(text.clone())).collect()),
         };
-        let key = (step % 2 == 0).then(|| Key { key: format!("key {step}"), fingerprint: 1 });
+        let key =
+            (step % 2 == 0).then(|| IdempotencyKey { key: format!("key {step}"), fingerprint: 1 });
         let appended = match batch {
             Ok(batch) => journal.append(batch, key).await,
             Err(error) => Err(error),
@@ -77,7 +78,7 @@ async fn spooled(journal: &Journal, texts: &[String]) -> Result<Vec<Entry>, Erro
         let mut writer = journal.spool().await?;
         writer.write(Bytes::from(text.clone())).await?;
         let mut large = entry("");
-        large.payload = Body::Spooled(writer.finish().await?);
+        large.payload = AddPayload::Spooled(writer.finish().await?);
         batch.push(large);
     }
     Ok(batch)

@@ -3,10 +3,10 @@
 use std::process::Command;
 
 use bytes::Bytes;
+use windlass_core::store::IdempotencyKey;
 use windlass_core::{TypeKey, TypeName};
 
 use super::*;
-use crate::Key;
 
 fn output_of(program: &str, arguments: &[&str], file: &Path) -> String {
     let output = Command::new(program).args(arguments).arg(file).output().unwrap();
@@ -131,7 +131,7 @@ fn random_entry(luck: &mut fastrand::Rng) -> Entry {
 fn check_same(sent: &[Entry], records: &[Record], seed: u64) {
     assert_eq!(sent.len(), records.len(), "seed {seed}");
     for (entry, record) in sent.iter().zip(records) {
-        let Body::Inline(bytes) = &entry.payload else { panic!("not inline") };
+        let AddPayload::Inline(bytes) = &entry.payload else { panic!("not inline") };
         let job = &record.job;
         assert_eq!(payload(record), &bytes[..], "seed {seed}");
         assert_eq!(job.key, entry.key, "seed {seed}");
@@ -146,10 +146,10 @@ fn check_same(sent: &[Entry], records: &[Record], seed: u64) {
 }
 
 #[tokio::test]
-async fn an_idempotency_key_comes_back_on_the_last_record_with_all_ids() {
+async fn an_idempotency_key_comes_back_on_every_record_of_its_append_with_all_ids() {
     let root = tempfile::tempdir().unwrap();
     let journal = open(root.path());
-    let key = Key { key: "ä, 100%=\n\"x\"|".into(), fingerprint: u64::MAX - 1 };
+    let key = IdempotencyKey { key: "ä, 100%=\n\"x\"|".into(), fingerprint: u64::MAX - 1 };
     let keyed = journal.append(vec![entry("a"); 3000], Some(key.clone())).await.unwrap();
     let plain = journal.append(entries(&["b"]), None).await.unwrap();
     for reopened in [false, true] {
@@ -160,13 +160,12 @@ async fn an_idempotency_key_comes_back_on_the_last_record_with_all_ids() {
             journal.commit(ticket).unwrap();
         }
         assert_eq!(ids(&records), [keyed.clone(), plain.clone()].concat());
-        let noted: Vec<_> = records.iter().filter(|record| record.key.is_some()).collect();
-        assert_eq!(noted.len(), 1);
-        let note = noted[0].key.as_ref().unwrap();
-        assert_eq!(noted[0].job.id, keyed[2999]);
-        assert_eq!((&note.key, note.fingerprint), (&key.key, key.fingerprint));
-        assert_eq!(note.ids, keyed);
-        assert_eq!(note.tenant.as_str(), "acme");
+        let noted = |record: &&Record| record.note.is_some();
+        assert_eq!(records.iter().take_while(noted).count(), keyed.len());
+        assert_eq!(records.iter().filter(noted).count(), keyed.len());
+        for note in records.iter().filter_map(|record| record.note.as_ref()) {
+            assert_eq!((&note.key, &note.ids), (&key, &keyed));
+        }
         journal.close().await;
     }
 }

@@ -99,7 +99,7 @@ async fn a_large_payload_stays_with_its_segment() {
     let mut writer = journal.spool().await.unwrap();
     writer.write(Bytes::from_static(b"large")).await.unwrap();
     let mut large = entry("");
-    large.payload = Body::Spooled(writer.finish().await.unwrap());
+    large.payload = AddPayload::Spooled(writer.finish().await.unwrap());
     journal.append(vec![large], None).await.unwrap();
     let path = drain(&journal).await[0].spool.clone().unwrap();
     let newest = filled(&journal).await;

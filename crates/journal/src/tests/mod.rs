@@ -24,7 +24,7 @@ use bytes::Bytes;
 use windlass_core::time::{Clock, ManualClock};
 use windlass_core::{JobId, Payload, Priority, Sysid, Timestamp, TypeKey};
 
-use crate::{Body, Entry, Error, Journal, Options, Record};
+use crate::{AddPayload, Entry, Error, Journal, Options, Record};
 
 const NOW: Timestamp = Timestamp(1_800_000_000_123);
 const SEGMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -61,7 +61,7 @@ fn open_after(root: &Path, ingested: Option<JobId>) -> Result<Journal, Error> {
 fn entry(payload: impl Into<Bytes>) -> Entry {
     Entry {
         key: TypeKey::new("acme", "mail").unwrap(),
-        payload: Body::Inline(payload.into()),
+        payload: AddPayload::Inline(payload.into()),
         priority: Priority::default(),
         run_at: None,
         then: None,

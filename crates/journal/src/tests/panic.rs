@@ -50,7 +50,7 @@ async fn a_payload_that_a_synced_frame_names_survives_a_panic_of_the_writer() {
     let mut writer = journal.spool().await.unwrap();
     writer.write(Bytes::from_static(b"large")).await.unwrap();
     let mut large = entry("");
-    large.payload = Body::Spooled(writer.finish().await.unwrap());
+    large.payload = AddPayload::Spooled(writer.finish().await.unwrap());
     switch.store(true, Ordering::SeqCst);
     assert!(journal.append(vec![large], None).await.is_err());
     journal.close().await;

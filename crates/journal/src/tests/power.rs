@@ -91,7 +91,7 @@ async fn s0_24_the_directories_of_a_journal_that_accepts_are_durable() {
     let mut writer = journal.spool().await.unwrap();
     writer.write(Bytes::from_static(b"large")).await.unwrap();
     let mut large = entry("");
-    large.payload = Body::Spooled(writer.finish().await.unwrap());
+    large.payload = AddPayload::Spooled(writer.finish().await.unwrap());
     journal.append(vec![large], None).await.unwrap();
     let cut = disk.after_worst_power_cut();
     let records = drain(&open_on(&cut).unwrap()).await;

@@ -124,7 +124,7 @@ async fn a_dropped_payload_is_a_gap_although_its_segment_is_there() {
     let root = tempfile::tempdir().unwrap();
     let journal = open(root.path());
     let mut large = entry("");
-    large.payload = Body::Spooled(journal.spool().await.unwrap().finish().await.unwrap());
+    large.payload = AddPayload::Spooled(journal.spool().await.unwrap().finish().await.unwrap());
     let made = journal.append(vec![entry("a"), large, entry("c")], None).await.unwrap();
     drain(&journal).await;
     journal.drop_until(made[2]).await.unwrap();

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use windlass_core::store::IdempotencyKey;
 use windlass_core::time::Clock;
 use windlass_core::{JobId, Payload};
 
 use super::fault::{Fault, FaultDisk, Plan};
 use super::*;
-use crate::{Body, Key};
+use crate::AddPayload;
 
 fn open_faulty(disk: &FaultDisk) -> Journal {
     let root = Path::new("/data");
@@ -238,7 +239,7 @@ async fn a_closed_journal_takes_nothing_and_can_be_opened_again() {
 async fn an_append_of_nothing_writes_nothing() {
     let root = tempfile::tempdir().unwrap();
     let journal = open(root.path());
-    let key = Key { key: "k".into(), fingerprint: 1 };
+    let key = IdempotencyKey { key: "k".into(), fingerprint: 1 };
     assert_eq!(journal.append(Vec::new(), Some(key)).await, Ok(Vec::new()));
     assert_eq!(segments(root.path()).len(), 0);
 }
@@ -254,7 +255,7 @@ async fn a_large_payload_is_a_file_of_its_own_until_the_store_has_it() {
     let spool = writer.finish().await.unwrap();
     assert_eq!(spool.bytes(), 100_007);
     let mut large = entry("");
-    large.payload = Body::Spooled(spool);
+    large.payload = AddPayload::Spooled(spool);
     let id = journal.append(vec![large, entry("small")], None).await.unwrap()[1];
     journal.close().await;
 

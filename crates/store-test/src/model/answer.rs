@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use windlass_core::edit::{Moved, Taken, Took, Whole};
-use windlass_core::store::{Changed, Claimed, Durability, Error, Insert, LeaseRef, Piece, Waiting};
+use windlass_core::store::{
+    Added, Changed, Claimed, Durability, Error, Insert, LeaseRef, Piece, Waiting,
+};
 use windlass_core::{Job, State};
 
 use super::op::{Op, Read};
@@ -39,6 +41,10 @@ pub(super) async fn of(store: &Subject, op: &Op, world: &mut World) -> String {
 async fn of_change(store: &Subject, op: &Op) -> String {
     match op {
         Op::Insert(insert) => text(store.job_insert(insert.clone()).await),
+        Op::Add(add) => match store.job_add(add.clone()).await {
+            Ok(Added::New { ids, moved }) => format!("{ids:?} {:?}", plain_moved(*moved)),
+            other => text(other),
+        },
         Op::InsertLarge(new, pieces) => {
             for (piece, index) in pieces.iter().zip(0..) {
                 store

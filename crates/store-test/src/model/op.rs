@@ -5,7 +5,7 @@ use bytes::Bytes;
 use windlass_core::handler::{HandlerSpec, TypeSettings};
 use windlass_core::job::Progress;
 use windlass_core::store::{
-    Claim, Durability, EndRequest, GiveUp, Insert, JournalId, LeaseRef, List, Renew, Requeue,
+    Add, Claim, Durability, EndRequest, GiveUp, Insert, JournalId, LeaseRef, List, Renew, Requeue,
     Settlement, SysidReserve,
 };
 use windlass_core::{HandlerId, JobId, NewJob, Sysid, Tenant, Timestamp, TypeKey};
@@ -15,6 +15,7 @@ use super::decide::{DecidePlan, TakePlan};
 #[derive(Debug)]
 pub(super) enum Op {
     Insert(Insert),
+    Add(Add),
     /// Puts the pieces and inserts the job.
     InsertLarge(NewJob, Vec<Bytes>),
     Claim(Claim),

@@ -10,10 +10,10 @@ use windlass_core::job::{Boot, Ended, Token};
 use windlass_core::retry::Verdict;
 use windlass_core::state::Ending;
 use windlass_core::store::{
-    Claim, EndRequest, GiveUp, Hold, IdempotencyRecord, Insert, JournalMark, LeaseRef, List,
-    Overdue, Pick, Renew, Requeue, Settlement, SysidReserve,
+    Add, Claim, EndRequest, GiveUp, Hold, IdempotencyKey, IdempotencyRecord, Insert, JournalMark,
+    LeaseRef, List, Overdue, Pick, Renew, Requeue, Settlement, SysidReserve,
 };
-use windlass_core::{JobId, Json, Log, NewJob, Payload, Timestamp};
+use windlass_core::{JobId, Json, Log, NewJob, Payload, Timestamp, TypeKey};
 
 use super::op::{Op, Read};
 use super::value::{IDS_MAX, SYSIDS_MAX, keys, tenants};
@@ -47,7 +47,8 @@ impl World {
     pub(super) async fn next(&mut self, reference: &Subject) -> Op {
         self.now = self.now + self.pause();
         match self.random.u32(0..130) {
-            0..18 => self.insert(reference).await,
+            0..13 => self.insert(reference).await,
+            13..18 => self.add(),
             18..21 => self.insert_large(reference).await,
             21..29 => Op::Claim(self.claim()),
             29..36 => Op::ClaimOnBeat { nth: self.random.usize(0..100), claim: self.claim() },
@@ -111,12 +112,23 @@ impl World {
             ids: ids.clone(),
             expires_at: self.soon() + Duration::from_millis(1),
         };
-        // The engine adds nothing under a key that is still known.
-        let known = reference.idempotency_get(&record.tenant, &record.key, self.now).await;
-        let unknown = known.unwrap().is_none() && self.random.bool();
         let mark = self.mark(reference, ids.iter().copied().max()).await;
-        let keys = Vec::from_iter(unknown.then_some(record));
+        let keys = Vec::from_iter(self.random.bool().then_some(record));
         Op::Insert(Insert { jobs, keys, mark, durability: self.durability() })
+    }
+
+    /// An add that the store decides about, of jobs that may have parents.
+    fn add(&mut self) -> Op {
+        let tenant = self.tenant();
+        let new = |world: &mut World| {
+            let key = TypeKey { tenant: tenant.clone(), ..world.key() };
+            NewJob { key, parent: world.maybe(World::id), ..world.new_job() }
+        };
+        let jobs: Vec<NewJob> = self.some(3, new);
+        self.id_newest = self.id_newest.max(jobs.iter().map(|job| job.id).max());
+        let key = self
+            .maybe(|world| IdempotencyKey { key: world.text(), fingerprint: world.random.u64(..) });
+        Op::Add(Add { tenant, jobs, key, now: self.now })
     }
 
     /// A mark that ends here, more often than not from where the journal is.

@@ -1,6 +1,7 @@
 //! Several daemons on one data directory, without a leader.
 
 use std::collections::HashSet;
+use std::sync::{Arc, Barrier};
 use std::thread;
 
 use crate::harness::{Cluster, Config, Daemon, field, ids_of, is_alive, text, until};
@@ -275,6 +276,37 @@ fn an_idempotency_key_counts_on_every_daemon() {
     }
     let tenant = cluster[0].tenant("a");
     until("all are in the store", || tenant.type_row("t"), |row| row["ready"] == ADDS);
+}
+
+/// Each key goes to both daemons at the same moment, as from a sender that tries its luck.
+#[test]
+fn idempotency_keys_sent_to_two_daemons_at_once_add_once() {
+    const ROUNDS: usize = 5;
+    const KEYS: usize = 20;
+    let cluster = Cluster::start(2, Config::new());
+    for round in 0..ROUNDS {
+        let start = Arc::new(Barrier::new(2 * KEYS));
+        let senders: Vec<_> = (0..2 * KEYS)
+            .map(|sender| {
+                let (client, start) = (*cluster[sender % 2], start.clone());
+                thread::spawn(move || {
+                    let key = format!("round {round} key {}", sender / 2);
+                    let headers = [("Content-Type", "text/plain"), ("Idempotency-Key", &key)];
+                    start.wait();
+                    let answer = client.call("POST", "/v1/a/jobs/t", &headers, b"x");
+                    assert!(matches!(answer.status, 200 | 201), "{}", answer.text());
+                    (answer.status, ids_of(&answer).remove(0))
+                })
+            })
+            .collect();
+        let answers: Vec<_> = senders.into_iter().map(|sender| sender.join().unwrap()).collect();
+        for (key, both) in answers.chunks(2).enumerate() {
+            assert_eq!(both[0].1, both[1].1, "round {round} key {key}");
+        }
+        let new = answers.iter().filter(|(status, _)| *status == 201).count();
+        assert_eq!(new, KEYS, "round {round}");
+    }
+    assert_eq!(cluster[0].tenant("a").type_row("t")["ready"], ROUNDS * KEYS);
 }
 
 /// Whichever daemon is asked, an id that it answered with belongs to a job that exists.

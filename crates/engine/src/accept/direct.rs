@@ -1,0 +1,166 @@
+//! Direct: adds that the store decides about go into it in one synced change, with all that the
+//! decision depends on: who holds a unique key, what a parent does, whether an idempotency key is
+//! known.
+
+use windlass_core::family::Unfit;
+use windlass_core::store::{self, Add, IdempotencyKey, IdempotencyRecord};
+use windlass_core::{AddOptions, Invalid, JobId, NewJob, Payload, Tenant, Timestamp, TypeKey};
+use windlass_journal::{AddPayload, Spool};
+
+use crate::accept::KEY_PATIENCE;
+use crate::accept::pieces::{NotPut, put_pieces};
+use crate::api::AddJob;
+use crate::ask::change::in_store;
+use crate::ask::decide;
+use crate::error::{Error, storage_error, store_error};
+use crate::shared::Shared;
+
+/// What the store said.
+pub(crate) enum Direct {
+    /// One id a job; for a job whose unique key is held, the holder's.
+    New(Vec<JobId>),
+    /// Nothing was added: what an earlier add with the same key was answered.
+    Known(IdempotencyRecord),
+    /// The store is not available. If it has added the jobs all the same, its answer was lost.
+    Undecided(Error),
+}
+
+impl Direct {
+    /// For an add without a key.
+    pub(crate) fn added(self) -> Result<Vec<JobId>, Error> {
+        match self {
+            Direct::New(ids) => Ok(ids),
+            Direct::Known(_) => Err(Error::Internal("an add without a key was known".into())),
+            Direct::Undecided(error) => Err(error),
+        }
+    }
+}
+
+/// Adds jobs of one type, all or none.
+pub(crate) async fn add(
+    shared: &Shared,
+    key: &TypeKey,
+    jobs: Vec<AddJob>,
+    note: Option<&IdempotencyKey>,
+) -> Result<Direct, Error> {
+    let now = shared.now();
+    let (mut new, mut spools) = (Vec::with_capacity(jobs.len()), Vec::new());
+    for AddJob { payload, options } in jobs {
+        let id = shared.journal.make_id().map_err(storage_error)?;
+        let payload = match payload {
+            AddPayload::Inline(bytes) => Payload::Inline(bytes),
+            AddPayload::Spooled(spool) => {
+                let bytes = spool.bytes();
+                spools.push((id, spool));
+                Payload::Pieces { bytes }
+            }
+        };
+        new.push(new_job(id, key.clone(), payload, options, now));
+    }
+    parents_in_store(shared, &new).await?;
+    if !spools.is_empty() {
+        // Much is not written in vain.
+        if let Some(note) = note
+            && let known @ Direct::Known(_) = look_up(shared, &key.tenant, note, now).await
+        {
+            return Ok(known);
+        }
+        if let Some(away) = put_spools(shared, &spools).await? {
+            return Ok(Direct::Undecided(away));
+        }
+    }
+    enter(shared, &key.tenant, new, note, now).await
+}
+
+/// A parent that was just added may still be in the journal.
+pub(crate) async fn parents_in_store(shared: &Shared, jobs: &[NewJob]) -> Result<(), Error> {
+    match jobs.iter().filter_map(|job| job.parent).max() {
+        Some(newest) => in_store(shared, newest).await,
+        None => Ok(()),
+    }
+}
+
+/// Adds jobs whose parents, and payloads in pieces, the store has already.
+pub(crate) async fn enter(
+    shared: &Shared,
+    tenant: &Tenant,
+    jobs: Vec<NewJob>,
+    note: Option<&IdempotencyKey>,
+    now: Timestamp,
+) -> Result<Direct, Error> {
+    let add = Add { tenant: tenant.clone(), jobs, key: note.cloned(), now };
+    let added = match shared.store.job_add(add).await {
+        Err(away @ store::Error::Unavailable(_)) => {
+            return Ok(Direct::Undecided(store_error(away)));
+        }
+        added => added.map_err(store_error)?,
+    };
+    match added {
+        store::Added::Known(record) => Ok(Direct::Known(record)),
+        store::Added::Unfit { parent, unfit } => Err(unfit_parent(parent, unfit)),
+        store::Added::New { ids, moved } => {
+            decide::tell(shared, &moved);
+            Ok(Direct::New(ids))
+        }
+    }
+}
+
+/// Whether the store knows a key; never `New`.
+pub(crate) async fn look_up(
+    shared: &Shared,
+    tenant: &Tenant,
+    note: &IdempotencyKey,
+    now: Timestamp,
+) -> Direct {
+    let asked = shared.store.idempotency_get(tenant, &note.key, now);
+    match tokio::time::timeout(KEY_PATIENCE, asked).await {
+        Ok(Ok(Some(record))) => Direct::Known(record),
+        Ok(Ok(None)) => Direct::Undecided(Error::Unavailable("nothing was added yet".into())),
+        Ok(Err(error)) => Direct::Undecided(store_error(error)),
+        Err(_) => Direct::Undecided(Error::Unavailable("the store does not answer".into())),
+    }
+}
+
+/// Copies large payloads into the store; why not, if it is away.
+async fn put_spools(shared: &Shared, spools: &[(JobId, Spool)]) -> Result<Option<Error>, Error> {
+    for (id, spool) in spools {
+        match put_pieces(shared.store.as_ref(), *id, spool.path()).await {
+            Ok(()) => {}
+            Err(NotPut::Store(away @ store::Error::Unavailable(_))) => {
+                return Ok(Some(store_error(away)));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(None)
+}
+
+pub(crate) fn new_job(
+    id: JobId,
+    key: TypeKey,
+    payload: Payload,
+    options: AddOptions,
+    now: Timestamp,
+) -> NewJob {
+    NewJob {
+        priority: options.priority,
+        run_at: options.run_at.unwrap_or(now),
+        expires_at: options.expires.map(|after| now + after),
+        timeout: options.timeout,
+        unique: options.unique,
+        then: options.then,
+        parent: options.parent,
+        extra: options.extra,
+        ..NewJob::new(id, key, payload, now)
+    }
+}
+
+fn unfit_parent(id: JobId, unfit: Unfit) -> Error {
+    Error::Conflict(match unfit {
+        Unfit::Missing => return Invalid::new("parent", format!("there is no job {id}")).into(),
+        Unfit::NotOpen => {
+            format!("job {id} neither runs nor waits for children, so it gets no new ones")
+        }
+        Unfit::Grandchild => format!("job {id} is a child itself, so it gets none of its own"),
+    })
+}

@@ -1,0 +1,173 @@
+//! An Idempotency-Key means one add, whichever daemons it reaches and whatever happens to them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use windlass_core::memory::MemoryStore;
+use windlass_core::store::prelude::*;
+use windlass_core::{AddOptions, JobId, State, TypeKey};
+use windlass_engine::Error;
+use windlass_engine::api::{AddJob, AddPayload, Added, IdempotencyKey};
+use windlass_test_kit::wait::eventually;
+
+use crate::fake::{Daemon, jobs, key};
+use crate::{PATIENCE, wish};
+
+fn note(text: &str) -> Option<IdempotencyKey> {
+    Some(IdempotencyKey { key: text.into(), fingerprint: 7 })
+}
+
+fn unique() -> Vec<AddJob> {
+    let mut jobs = jobs(&["x"]);
+    jobs[0].options = AddOptions { unique: Some("u".into()), ..AddOptions::default() };
+    jobs
+}
+
+async fn add(daemon: &Daemon, key: &TypeKey, text: &str) -> Added {
+    daemon.engine.add(key, jobs(&["x"]), note(text)).await.unwrap()
+}
+
+/// Two daemons on one store.
+async fn two(store: &Arc<MemoryStore>) -> [Daemon; 2] {
+    [Daemon::start_on(store.clone(), |_| {}).await, Daemon::start_on(store.clone(), |_| {}).await]
+}
+
+async fn ready(daemon: &Daemon, key: &TypeKey) -> u64 {
+    let types = daemon.engine.types(&key.tenant).await.unwrap();
+    types.iter().filter(|of| of.key == *key).map(|of| of.ready).sum()
+}
+
+/// Jobs of a type that are ready, and that are cancelled, in the store.
+fn counts(store: &MemoryStore, key: &TypeKey) -> (u64, u64) {
+    let stats = store.type_stats(Some(&key.tenant)).now_or_never().expect("it never waits");
+    let stats = stats.unwrap().into_iter().find(|of| of.key == *key);
+    stats.map_or((0, 0), |of| (of.ready, of.cancelled))
+}
+
+#[tokio::test]
+async fn keys_sent_to_two_daemons_at_once_add_once() {
+    const KEYS: usize = 50;
+    let (store, t) = (Arc::new(MemoryStore::new()), key("acme", "t"));
+    let daemons = two(&store).await;
+    for number in 0..KEYS {
+        let text = format!("key {number}");
+        let both = daemons.each_ref().map(|daemon| add(daemon, &t, &text));
+        let [first, second] = both;
+        let (first, second) = tokio::join!(first, second);
+        assert_eq!(first.ids, second.ids, "{number}");
+        assert!(first.repeated != second.repeated, "{number}");
+    }
+    assert_eq!(ready(&daemons[0], &t).await, KEYS as u64);
+}
+
+#[tokio::test]
+async fn a_key_remembers_the_holder_of_a_unique_key_also_after_a_restart() {
+    let (store, t) = (Arc::new(MemoryStore::new()), key("acme", "t"));
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let holder = daemon.engine.add(&t, unique(), None).await.unwrap().ids;
+    let first = daemon.engine.add(&t, unique(), note("k")).await.unwrap();
+    assert_eq!((first.ids, first.repeated), (holder.clone(), false));
+    let again = daemon.engine.add(&t, unique(), note("k")).await.unwrap();
+    assert_eq!((again.ids, again.repeated), (holder.clone(), true));
+    let data = daemon.abandon().await;
+    let daemon = Daemon::start_in(data, store, |_| {}).await;
+    let again = daemon.engine.add(&t, unique(), note("k")).await.unwrap();
+    assert_eq!((again.ids, again.repeated), (holder, true));
+}
+
+/// Each daemon takes the add while it cannot ask the store; the store lets one of them run.
+#[tokio::test]
+async fn a_key_that_two_daemons_took_while_the_store_was_away_runs_once() {
+    let (store, t) = (Arc::new(MemoryStore::new()), key("acme", "t"));
+    let daemons = two(&store).await;
+    store.set_available(false);
+    let mut added = Vec::new();
+    for daemon in &daemons {
+        let first = add(daemon, &t, "k").await;
+        let again = add(daemon, &t, "k").await;
+        assert_eq!((&again.ids, again.repeated, first.repeated), (&first.ids, true, false));
+        added.push(first.ids[0]);
+    }
+    store.set_available(true);
+    let pulled = daemons[0].engine.claim(wish(&t, PATIENCE)).await.unwrap();
+    assert_eq!(pulled.len(), 1);
+    let runs = pulled[0].job.id;
+    let loser = added.iter().position(|id| *id != runs).unwrap();
+    let view = daemons[loser].engine.job_wait(&t.tenant, added[loser], PATIENCE).await.unwrap();
+    assert_eq!((view.job.state, view.job.attempt), (State::Cancelled, 0));
+    assert_eq!(ready(&daemons[0], &t).await, 0);
+    // From now on both answer with the one that runs.
+    for daemon in &daemons {
+        let again = add(daemon, &t, "k").await;
+        assert_eq!((again.ids, again.repeated), (vec![runs], true));
+    }
+}
+
+/// It takes several batches to bring such an add to the store, and one insert would not hold it.
+#[tokio::test]
+async fn a_large_add_is_one_add_too() {
+    const JOBS: usize = 10_001;
+    let (store, t) = (Arc::new(MemoryStore::new()), key("acme", "t"));
+    let daemons = two(&store).await;
+    let many = jobs(&vec!["x"; JOBS]);
+    let first = daemons[0].engine.add(&t, many.clone(), note("up")).await.unwrap();
+    let again = daemons[1].engine.add(&t, many.clone(), note("up")).await.unwrap();
+    assert_eq!((first.ids.len(), &again.ids, again.repeated), (JOBS, &first.ids, true));
+    assert_eq!(ready(&daemons[0], &t).await, JOBS as u64);
+
+    store.set_available(false);
+    for daemon in &daemons {
+        assert!(!daemon.engine.add(&t, many.clone(), note("away")).await.unwrap().repeated);
+    }
+    store.set_available(true);
+    let all = |(ready, cancelled): &(u64, u64)| ready + cancelled == 3 * JOBS as u64;
+    let counted = || Some(counts(&store, &t)).filter(all);
+    let counted = eventually("all are in the store", counted).await;
+    assert_eq!(counted, (2 * JOBS as u64, JOBS as u64));
+}
+
+#[tokio::test]
+async fn a_large_payload_may_have_a_key() {
+    let (store, t) = (Arc::new(MemoryStore::new()), key("acme", "t"));
+    let daemons = two(&store).await;
+    let payload = Bytes::from(vec![b'x'; 3 * 1024 * 1024]);
+    let send = async |daemon: &Daemon, text: &str| {
+        let mut spool = daemon.engine.spool().await.unwrap();
+        spool.write(payload.clone()).await.unwrap();
+        let payload = AddPayload::Spooled(spool.finish().await.unwrap());
+        let job = AddJob { payload, options: AddOptions::default() };
+        daemon.engine.add(&t, vec![job], note(text)).await.unwrap()
+    };
+    let read = async |daemon: &Daemon, id: JobId| {
+        let mut reader = daemon.engine.job_payload(&t.tenant, id).await.unwrap();
+        let mut read = Vec::new();
+        while let Some(piece) = reader.next().await.unwrap() {
+            read.extend_from_slice(&piece);
+        }
+        read == payload
+    };
+    let first = send(&daemons[0], "up").await;
+    let again = send(&daemons[1], "up").await;
+    assert_eq!((&again.ids, again.repeated), (&first.ids, true));
+    assert!(read(&daemons[1], first.ids[0]).await);
+    store.set_available(false);
+    let away = send(&daemons[0], "away").await;
+    assert!(read(&daemons[0], away.ids[0]).await, "while it is in the journal");
+    store.set_available(true);
+    eventually("both are in the store", || (counts(&store, &t).0 == 2).then_some(())).await;
+    assert!(read(&daemons[1], away.ids[0]).await);
+}
+
+#[tokio::test]
+async fn an_add_that_only_the_store_can_decide_waits_for_it_with_a_key_as_without() {
+    let (store, t) = (Arc::new(MemoryStore::new()), key("acme", "t"));
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    store.set_available(false);
+    for note in [None, note("k")] {
+        let refused = daemon.engine.add(&t, unique(), note).await;
+        assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+    }
+    store.set_available(true);
+    assert!(!daemon.engine.add(&t, unique(), note("k")).await.unwrap().repeated);
+}
