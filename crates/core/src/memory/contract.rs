@@ -36,7 +36,7 @@ impl Daemons for MemoryStore {
     }
 
     async fn boot_next(&self, now: Timestamp) -> Result<Boot, Error> {
-        Ok(self.open_at(now)?.boot_next(now))
+        Ok(self.open_at(now)?.synced().boot_next(now))
     }
 
     async fn sysid_list(&self, now: Timestamp) -> Result<Vec<Sysid>, Error> {
