@@ -269,6 +269,7 @@ async fn a_watcher_of_commits_that_panics_does_not_close_the_writer() {
     let store = SqliteStore::open(options).unwrap();
     for number in 1..=2 {
         let added = store.job_insert(insert(vec![job(number)], Durability::Synced)).await;
-        assert_eq!(added.unwrap(), [Inserted::New], "it was committed");
+        let expected = Insertion::Done(vec![Inserted::New]);
+        assert_eq!(added.unwrap(), expected, "it was committed");
     }
 }

@@ -232,8 +232,7 @@ impl Service for Ingest {
     async fn recover(&mut self) -> Result<(), Error> {
         let id = self.shared.journal_id(self.sysid);
         let position = self.shared.store.journal_position(id).await.map_err(store_error)?;
-        let rewound = self.journal.rewind(position).await;
-        rewound.map_err(|error| Error::Internal(error.to_string()))
+        self.go_to(position).await
     }
 
     async fn pass(&mut self) -> Next {
