@@ -126,7 +126,7 @@ struct WireStatus {
     /// Jobs that run in this daemon.
     running: u64,
     journal: WireJournal,
-    /// How often services of this daemon panicked in the last 5 minutes; none is listed that did not.
+    /// Services of this daemon that panicked in the last 5 minutes, and how often.
     services: BTreeMap<&'static str, usize>,
     journals_left: Vec<WireLeft>,
     tenants: BTreeMap<String, WireCounts>,

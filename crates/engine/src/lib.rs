@@ -17,10 +17,10 @@
 //! | `pull` | workers outside take jobs under leases that they renew, and report |
 //! | `take`, `decide` | doors take and change jobs by pure decisions of their own |
 //! | `hunger`, `answer` | workers that wait for jobs by name, or go away while they do |
-//! | `lease`, `keep`, `reap`, `purge` | what keeps the house in order |
+//! | `beat`, `keep`, `reap`, `purge`, `clock` | what keeps the house in order |
 //! | `read`, `list`, `change` | everything else that doors ask for |
 //! | `start` | how the parts come up and go down |
-//! | `service` | the one shape of everything in the background |
+//! | `service`, `health` | the one shape of everything in the background; what went wrong there |
 //!
 //! The engine knows core's traits and the journal, never a concrete store or runner.
 

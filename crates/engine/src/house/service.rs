@@ -8,15 +8,20 @@
 //!
 //! A service keeps its state over a panic. Why that is safe, service by service:
 //!
-//! | service | after a panic in the middle of a pass |
-//! |---|---|
-//! | ingest | what it had reserved would be read too late, behind the mark: `recover` goes back in the journal to where the store is |
-//! | settle | takes from its queue, and forgets only what the store has answered; the others are settled again, which the store refuses as stale |
-//! | keep | leases that did not get to the store wait again, whatever dropped them |
-//! | dispatch | slots are given back when what holds them is dropped (`dispatch::reserved`); jobs that were claimed and not started are given back by the beat; `recover` asks for a look at the store |
-//! | batch | not a service: its slot is given back, and the attempts of its jobs have failed. It never ends the daemon, since other batches go on |
-//! | beat, reap, purge, listen, clock | have nothing: each pass begins with what the store or the clock says |
-//! | adopt | a journal that was being read is closed, and opened again by the next pass where the store is |
+//! - ingest: what it had reserved would be read too late, behind the mark. `recover` goes back in
+//!   the journal to where the store is.
+//! - settle: forgets only what the store has answered. The others are settled again, which the
+//!   store refuses where it has them.
+//! - keep: leases that did not get to the store wait again, whatever dropped them.
+//! - dispatch: slots are given back when what holds them is dropped (`dispatch::reserved`); jobs
+//!   that were claimed and not started are given back by the beat; `recover` asks for a look at
+//!   the store.
+//! - batch: not a service. Its slot is given back, and the attempts of its jobs have failed. It
+//!   never ends the daemon, since other batches go on.
+//! - adopt: a journal that was being read is closed, and the next pass opens it again where the
+//!   store is.
+//! - beat, reap, purge, listen, clock: have nothing to lose. Each pass begins with what the store
+//!   or the clock says.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
