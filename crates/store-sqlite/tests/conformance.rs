@@ -70,7 +70,7 @@ impl Harness for Sqlite {
     }
 
     /// What a power cut leaves at the least: the file, and the log as far as it was synced. That
-    /// holds as long as the log has not been moved into the file, which no case is large enough for.
+    /// holds while the log has not been moved into the file, which no case is large enough for.
     async fn undo_relaxed(&self, store: Arc<dyn Store>) -> Option<Arc<dyn Store>> {
         let (before, synced_bytes) = (self.newest(), self.synced_bytes.load(Ordering::SeqCst));
         *self.files.lock().unwrap() += 1;

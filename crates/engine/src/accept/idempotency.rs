@@ -1,7 +1,7 @@
 //! Adds with a key: the same key within its time is answered like the first add and adds nothing.
 //!
-//! In one daemon a key is decided by one request at a time. What it answered lately is in memory, so
-//! that repeats are recognised also while the store is away; the store decides otherwise.
+//! In one daemon a key is decided by one request at a time. What it answered lately is in memory,
+//! so that repeats are recognised also while the store is away; the store decides otherwise.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
