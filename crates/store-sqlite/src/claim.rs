@@ -33,8 +33,10 @@ pub(crate) const JOB: &str = "
            last_code, last_status, unique_key, then_name, payload_bytes, parts, payload, parent_id
       FROM job WHERE id = ?1";
 
-pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Vec<Claimed>> {
-    queue::promote_all(tx, claim.now)?;
+/// `None` when nothing that is asked for is ready, and some of it may be among the jobs that are
+/// still to become so: then the caller tries again.
+pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<Vec<Claimed>>> {
+    let more_due = queue::promote(tx, claim.now)?;
     let conn = tx.conn;
     let (owner, token) = (claim.owner, claim.token);
     let lease = match claim.hold {
@@ -65,7 +67,24 @@ pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Vec<Claimed>> 
             claimed.push(starter.start(id, type_id, pick, handler)?);
         }
     }
-    Ok(claimed)
+    if claimed.is_empty() && more_due && is_any_deferred(tx, claim)? {
+        return Ok(None);
+    }
+    Ok(Some(claimed))
+}
+
+/// Whether a type that is asked for has jobs that wait for their time.
+fn is_any_deferred(tx: &mut Tx<'_>, claim: &Claim) -> Result<bool> {
+    tx.apply_counts()?;
+    let find = "SELECT 1 FROM type WHERE id = ?1 AND deferred > 0 AND suspended = 0";
+    let mut find = tx.conn.prepare_cached(find)?;
+    for pick in claim.picks.iter().filter(|pick| pick.limit > 0) {
+        let type_id = tx.types.find(tx.conn, &pick.key)?;
+        if type_id.map_or(Ok(false), |id| find.exists([id]))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Prolongs leases; answers with those that are lost.

@@ -114,7 +114,7 @@ impl Claims for SqliteStore {
     async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error> {
         self.hear(claim.now);
         let jobs = claim.picks.iter().map(|pick| pick.limit as usize).sum();
-        self.writer.write(RELAXED, jobs, move |tx| claim::job_claim(tx, &claim)).await
+        self.write_when_ready(jobs, move |tx| claim::job_claim(tx, &claim)).await
     }
 
     async fn job_renew(&self, renew: Renew) -> Result<Vec<LeaseRef>, Error> {
@@ -217,7 +217,7 @@ impl Decides for SqliteStore {
     async fn job_take(&self, take: Take) -> Result<Took, Error> {
         self.hear(take.now);
         let jobs = take.limit as usize;
-        self.writer.write(RELAXED, jobs, move |tx| take::job_take(tx, &take)).await
+        self.write_when_ready(jobs, move |tx| take::job_take(tx, &take)).await
     }
 }
 

@@ -65,7 +65,6 @@ pub use crate::open::{OnCommit, Options};
 
 use crate::doubt::Doubt;
 use crate::query::Questions;
-use crate::queue::PROMOTE_JOBS_MAX;
 use crate::reader::Readers;
 use crate::tx::Tx;
 use crate::writer::Writer;
@@ -102,8 +101,26 @@ impl SqliteStore {
         Timestamp(self.heard.load(Ordering::Relaxed))
     }
 
-    /// Reads when every job that is due at `now` is ready. They become so in transactions of a
-    /// bounded size; mostly there are none, and there is nothing to write.
+    /// Tries an operation until it has an answer: before each time a bounded number of due jobs
+    /// becomes ready, in a transaction that others may follow before the next.
+    async fn write_when_ready<T, F>(&self, jobs: usize, run: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: Fn(&mut Tx<'_>) -> error::Result<Option<T>> + Send + Sync + 'static,
+    {
+        let run = Arc::new(run);
+        // What is due at one moment is finite, and each time there is less of it.
+        loop {
+            let run = run.clone();
+            let tried = self.writer.write(Durability::Relaxed, jobs, move |tx| run(tx));
+            if let Some(answer) = tried.await? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// Reads when jobs that are due at `now` are ready, or the first of them where there are very
+    /// many; mostly there are none, and there is nothing to write.
     async fn read_promoted<T, F>(&self, now: Timestamp, read: F) -> Result<T, Error>
     where
         T: Send + 'static,
@@ -117,11 +134,8 @@ impl SqliteStore {
         if let Some(answer) = answer.await? {
             return Ok(answer);
         }
-        let step = move |tx: &mut Tx<'_>| queue::promote(tx, now);
-        // What was due at `now` is finite, and nobody adds to it as fast as it is moved.
-        while self.writer.write(Durability::Relaxed, PROMOTE_JOBS_MAX, step).await?
-            == PROMOTE_JOBS_MAX
-        {}
+        let promote = move |tx: &mut Tx<'_>| queue::promote(tx, now);
+        self.writer.write(Durability::Relaxed, 0, promote).await?;
         self.readers.read(read).await
     }
 }

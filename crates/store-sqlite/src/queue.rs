@@ -8,8 +8,9 @@ use crate::error::Result;
 use crate::row::MOCK_RANK;
 use crate::tx::{Counter, Tx};
 
-/// Deferred jobs that become ready in one step.
-pub(crate) const PROMOTE_JOBS_MAX: usize = 10_000;
+/// Deferred jobs that become ready in one transaction: about as much as others are made to wait
+/// where very many come due at once.
+const PROMOTE_JOBS_MAX: usize = 5_000;
 
 /// A queued job's place.
 #[derive(Debug, Clone, Copy)]
@@ -87,18 +88,24 @@ pub(crate) fn next_due_at(conn: &Connection) -> Result<Option<Timestamp>> {
     Ok(first.query_row([], |row| row.get(0)).optional()?.map(Timestamp))
 }
 
-/// Makes every job ready that is due at `now`.
-pub(crate) fn promote_all(tx: &mut Tx<'_>, now: Timestamp) -> Result<()> {
+/// Makes jobs ready that are due at `now`, those that are due the longest first: at most
+/// `PROMOTE_JOBS_MAX` in one transaction, whoever asks. Whether there are more; the writer makes
+/// them ready when nobody waits for it, and whoever needs them now tries again in another
+/// transaction.
+pub(crate) fn promote(tx: &mut Tx<'_>, now: Timestamp) -> Result<bool> {
     if next_due_at(tx.conn)?.is_none_or(|at| at > now) {
-        return Ok(());
+        return Ok(false);
     }
-    // Each step takes jobs out of a table that nobody else writes to meanwhile, so this ends.
-    while promote(tx, now)? == PROMOTE_JOBS_MAX {}
-    Ok(())
+    let room = PROMOTE_JOBS_MAX - tx.promoted;
+    tx.promoted += promote_some(tx, now, room)?;
+    let more = tx.promoted == PROMOTE_JOBS_MAX && next_due_at(tx.conn)?.is_some_and(|at| at <= now);
+    if more {
+        tx.due_left = tx.due_left.max(Some(now));
+    }
+    Ok(more)
 }
 
-/// Makes up to `PROMOTE_JOBS_MAX` jobs ready that are due at `now`; how many.
-pub(crate) fn promote(tx: &mut Tx<'_>, now: Timestamp) -> Result<usize> {
+fn promote_some(tx: &mut Tx<'_>, now: Timestamp, limit: usize) -> Result<usize> {
     let conn = tx.conn;
     let mut due = conn.prepare_cached(DUE)?;
     let places = due
@@ -106,7 +113,7 @@ pub(crate) fn promote(tx: &mut Tx<'_>, now: Timestamp) -> Result<usize> {
             let (run_at, id) = (Timestamp(row.get(0)?), row.get(1)?);
             Ok(Place { type_id: row.get(2)?, rank: row.get(3)?, run_at, tie: row.get(4)?, id })
         })?
-        .take(PROMOTE_JOBS_MAX)
+        .take(limit)
         .collect::<rusqlite::Result<Vec<_>>>()?;
     let Some(last) = places.last() else { return Ok(0) };
     conn.prepare_cached(REMOVE_DUE)?.execute([last.run_at.ms(), last.id])?;

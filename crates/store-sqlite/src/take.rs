@@ -15,17 +15,22 @@ use crate::row;
 use crate::search::Search;
 use crate::tx::Tx;
 
-pub(crate) fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Took> {
-    queue::promote_all(tx, take.now)?;
+/// `None` when nothing that is asked for is ready, and some of it may be among the jobs that are
+/// still to become so: then the caller tries again.
+pub(crate) fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<Took>> {
+    let more_due = queue::promote(tx, take.now)?;
     tx.apply_counts()?;
     let wanted = Search::new(tx, take)?.run()?;
+    if wanted.is_empty() && more_due {
+        return Ok(None);
+    }
     let mut took = Took::default();
     for (id, type_id) in wanted {
         tx.asked(type_id, take.now);
         take_one(tx, id, take, &mut took)?;
     }
     took.moved.tidy();
-    Ok(took)
+    Ok(Some(took))
 }
 
 fn take_one(tx: &mut Tx<'_>, id: i64, take: &Take, took: &mut Took) -> Result<()> {

@@ -15,6 +15,10 @@ use crate::type_row::TypeCache;
 pub(crate) struct Tx<'w> {
     pub(crate) conn: &'w Connection,
     pub(crate) types: &'w mut TypeCache,
+    /// Deferred jobs that this transaction has made ready.
+    pub(crate) promoted: usize,
+    /// More jobs are due at this time than it could make ready.
+    pub(crate) due_left: Option<Timestamp>,
     counts: HashMap<i64, Delta>,
 }
 
@@ -71,7 +75,7 @@ const APPLY_FRONT: &str = "
 
 impl<'w> Tx<'w> {
     pub(crate) fn new(conn: &'w Connection, types: &'w mut TypeCache) -> Tx<'w> {
-        Tx { conn, types, counts: HashMap::new() }
+        Tx { conn, types, promoted: 0, due_left: None, counts: HashMap::new() }
     }
 
     pub(crate) fn count(&mut self, type_id: i64, counter: Counter, jobs: i64) {

@@ -24,10 +24,12 @@ use rusqlite::config::DbConfig;
 use rusqlite::hooks::Wal;
 use tokio::sync::{mpsc, oneshot, watch};
 use windlass_core::store::{Durability, Error};
+use windlass_core::time::Timestamp;
 
 use crate::doubt::Doubt;
 use crate::error::{Failure, Result, closed};
 use crate::open::{OnCommit, Options};
+use crate::queue;
 use crate::tx::Tx;
 use crate::type_row::TypeCache;
 
@@ -117,6 +119,7 @@ impl Writer {
             types: TypeCache::default(),
             synchronous: None,
             doubt,
+            due_left: None,
             log_pages,
         };
         std::thread::Builder::new()
@@ -165,6 +168,8 @@ struct Thread {
     /// As the pragma stands; `None` when that is not known.
     synchronous: Option<Durability>,
     doubt: Arc<Doubt>,
+    /// More jobs are due at this time than the last transactions could make ready.
+    due_left: Option<Timestamp>,
     /// Pages in the write-ahead log as the newest commit left it; 0 when there was none since the
     /// last checkpoint.
     log_pages: Arc<AtomicI32>,
@@ -180,9 +185,16 @@ enum Ran {
     Spoiled,
 }
 
+/// Makes due jobs ready for whoever comes next; nobody waits for its answer.
+fn promotion(now: Timestamp) -> Box<dyn Command> {
+    let run = move |tx: &mut Tx<'_>| queue::promote(tx, now);
+    let (durability, (reply, _)) = (Durability::Relaxed, oneshot::channel());
+    Box::new(Operation { durability, jobs: 0, run, value: None, reply })
+}
+
 impl Thread {
     fn work(mut self, mut inbox: mpsc::Receiver<Message>) {
-        while let Some(group) = next_group(&mut inbox) {
+        while let Some(group) = self.next_group(&mut inbox) {
             if !group.is_empty() {
                 self.settle_group(group);
                 self.checkpoint();
@@ -196,6 +208,41 @@ impl Thread {
         }
         if let Err((_, error)) = self.conn.close() {
             tracing::warn!(file = %self.path.display(), %error, "closing the store failed");
+        }
+    }
+
+    /// Waits for a first operation and takes what else has come by then; `None` after the last one.
+    /// While nobody asks for anything, jobs that are due become ready.
+    fn next_group(&mut self, inbox: &mut mpsc::Receiver<Message>) -> Option<Group> {
+        let mut group = Group::new();
+        let mut jobs = 0;
+        let mut message = match self.due_left.take() {
+            None => inbox.blocking_recv()?,
+            Some(now) => match inbox.try_recv() {
+                Ok(message) => {
+                    self.due_left = Some(now);
+                    message
+                }
+                Err(_) => return Some(vec![promotion(now)]),
+            },
+        };
+        loop {
+            match message {
+                // What was accepted before the stop is still in the inbox and comes with later
+                // groups.
+                Message::Stop => inbox.close(),
+                Message::Run(command) => {
+                    jobs += command.jobs();
+                    group.push(command);
+                }
+            }
+            if group.len() >= GROUP_OPERATIONS_MAX || jobs >= GROUP_JOBS_MAX {
+                return Some(group);
+            }
+            match inbox.try_recv() {
+                Ok(next) => message = next,
+                Err(_) => return Some(group),
+            }
         }
     }
 
@@ -269,12 +316,15 @@ impl Thread {
             answers.push(answer);
         }
         tx.apply_counts().map_err(translated)?;
+        let due_left = tx.due_left;
         if synced && conn.total_changes() == changes_before {
             let mark = "UPDATE meta SET value = value + 1 WHERE name = 'synced'";
             let written = conn.prepare_cached(mark).and_then(|mut mark| mark.execute([]));
             written.map_err(|error| translated(error.into()))?;
         }
-        Ok((answers, conn.total_changes() != changes_before))
+        let wrote = conn.total_changes() != changes_before;
+        self.due_left = self.due_left.max(due_left);
+        Ok((answers, wrote))
     }
 
     /// The lock is taken at once: a read that becomes a write could not wait for its turn.
@@ -333,30 +383,6 @@ impl Thread {
         }
         if let Err(error) = self.conn.execute_batch("ROLLBACK") {
             tracing::warn!(file = %self.path.display(), %error, "rolling back failed");
-        }
-    }
-}
-
-/// Waits for a first operation and takes what else has come by then; `None` after the last one.
-fn next_group(inbox: &mut mpsc::Receiver<Message>) -> Option<Group> {
-    let mut group = Group::new();
-    let mut jobs = 0;
-    let mut message = inbox.blocking_recv()?;
-    loop {
-        match message {
-            // What was accepted before the stop is still in the inbox and comes with later groups.
-            Message::Stop => inbox.close(),
-            Message::Run(command) => {
-                jobs += command.jobs();
-                group.push(command);
-            }
-        }
-        if group.len() >= GROUP_OPERATIONS_MAX || jobs >= GROUP_JOBS_MAX {
-            return Some(group);
-        }
-        match inbox.try_recv() {
-            Ok(next) => message = next,
-            Err(_) => return Some(group),
         }
     }
 }

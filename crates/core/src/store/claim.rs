@@ -15,6 +15,8 @@ use crate::time::Timestamp;
 pub trait Claims: Send + Sync {
     /// Types with jobs that may run now (due, not leased, not suspended, not mocked), with their
     /// numbers, and when the next deferred job of any type comes due. Order is of no meaning.
+    /// Where very many jobs come due at once, a store may make them ready step by step, those that
+    /// are due the longest first; then `next_due_at` has passed, and the caller looks again.
     async fn type_waiting(&self, now: Timestamp) -> Result<Waiting, Error>;
 
     /// Takes due jobs under new leases: for each pick up to `limit`, most urgent first, then due
@@ -22,6 +24,8 @@ pub trait Claims: Send + Sync {
     /// `floor`, its first job is the first of the most urgent priority that is not above the
     /// floor. The attempt grows, and the token is the claim's. Suspended types and mocked jobs are
     /// passed over. A job goes to one caller only. Payloads come along unless they are in pieces.
+    /// A store that makes very many due jobs ready step by step chooses among those that are ready,
+    /// and answers with nothing only when none of the picks has a job that is due.
     /// `Error::Conflict`, and nothing is taken, for a claim on the beat of a number that is not
     /// (any more) the caller's.
     async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error>;

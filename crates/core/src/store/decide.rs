@@ -12,6 +12,6 @@ pub trait Decides: Send + Sync {
     async fn job_decide(&self, ask: Ask) -> Result<Decided, Error>;
 
     /// Hands out due jobs by name; the decision says what each becomes, all or
-    /// nothing. Not synced.
+    /// nothing. Jobs become ready as for `job_claim`. Not synced.
     async fn job_take(&self, take: Take) -> Result<Took, Error>;
 }
