@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `open`, `migration` | whose file it is, its layout, how connections are set up |
 //! | `writer`, `tx` | the thread that writes, group commit, what is durable when |
+//! | `turn` | who of several processes writes next |
 //! | `doubt` | a disk that did not take what was written to it |
 //! | `reader` | the connections that read |
 //! | `query` | questions in SQL, each on a connection of its own |
@@ -50,6 +51,7 @@ mod search;
 mod settle;
 mod sysid;
 mod take;
+mod turn;
 mod tx;
 mod type_row;
 mod writer;

@@ -30,6 +30,7 @@ use crate::doubt::Doubt;
 use crate::error::{Failure, Result, closed};
 use crate::open::{OnCommit, Options};
 use crate::queue;
+use crate::turn::Turnstile;
 use crate::tx::Tx;
 use crate::type_row::TypeCache;
 
@@ -118,6 +119,7 @@ impl Writer {
             on_commit: options.on_commit.clone(),
             types: TypeCache::default(),
             synchronous: None,
+            turnstile: Turnstile::open(options),
             doubt,
             due_left: None,
             log_pages,
@@ -167,6 +169,7 @@ struct Thread {
     types: TypeCache,
     /// As the pragma stands; `None` when that is not known.
     synchronous: Option<Durability>,
+    turnstile: Turnstile,
     doubt: Arc<Doubt>,
     /// More jobs are due at this time than the last transactions could make ready.
     due_left: Option<Timestamp>,
@@ -338,7 +341,8 @@ impl Thread {
             })?;
             self.synchronous = Some(durability);
         }
-        self.conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        let mut begin = self.conn.prepare_cached("BEGIN IMMEDIATE")?;
+        self.turnstile.pass(|| begin.execute([]))?;
         Ok(())
     }
 

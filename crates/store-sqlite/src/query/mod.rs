@@ -27,6 +27,7 @@ use windlass_core::store::sql::{SqlAnswer, SqlAsk, SqlValue};
 use crate::doubt::Doubt;
 use crate::error::{Failure, closed};
 use crate::open::{self, Options};
+use crate::turn::Turnstile;
 use crate::tx::Tx;
 use crate::type_row::TypeCache;
 
@@ -227,8 +228,11 @@ impl<'a> Question<'a> {
         if writes {
             self.doubt.check_all().map_err(Failure::Store)?;
         }
-        let begin = if writes { "BEGIN IMMEDIATE" } else { "BEGIN" };
-        self.store_does(begin)?;
+        if writes {
+            Turnstile::open(self.options).pass(|| self.store_does("BEGIN IMMEDIATE"))?;
+        } else {
+            self.store_does("BEGIN")?;
+        }
         if writes {
             let hold_max = (self.options.busy_timeout / 2).max(HOLD_MIN);
             guard::end_at(&mut self.conn, self.deadline.min(Instant::now() + hold_max))?;
