@@ -50,6 +50,9 @@ pub const CHILDREN_SHOWN_MAX: usize = 100_000;
 /// How long jobs are kept that were cancelled because their parent was removed, or because another
 /// add had their idempotency key.
 pub const ORPHAN_RETENTION: Duration = Duration::from_secs(3 * 24 * 3600);
+/// How long pieces of a payload wait for their job, which normally comes at once; longer ones were
+/// left behind by a crash.
+pub const ORPHAN_PIECES_AGE: Duration = Duration::from_secs(24 * 3600);
 /// Daemons on one store: the sysid has 12 bits, and 0 is nobody's.
 pub const SYSID_MAX: u16 = 4095;
 /// How far ids may run ahead of the clock, after it was set back or under a burst: a year, since a

@@ -47,6 +47,10 @@ CREATE TABLE type (
     UNIQUE (tenant, name)
 );
 CREATE INDEX type_waiting ON type (id) WHERE ready > 0 AND suspended = 0;
+-- Types that have something to show: all others were named once, and cost nothing.
+CREATE INDEX type_shown ON type (tenant, name)
+ WHERE handler_id IS NOT NULL OR settings IS NOT NULL OR suspended OR ready OR deferred OR running
+    OR paused OR finished OR failed OR cancelled;
 -- The most urgent job of all types of a tenant.
 CREATE INDEX type_head ON type (tenant, head_rank, head_run_at, head_tie, name)
  WHERE head_rank IS NOT NULL AND suspended = 0;
@@ -170,6 +174,13 @@ CREATE TABLE piece (
     data     BLOB NOT NULL,
     UNIQUE (id, position)
 );
+
+-- Pieces that came before their job, and when. Those whose job never came are removed.
+CREATE TABLE piece_waiting (
+    id     INTEGER PRIMARY KEY,
+    put_at INTEGER NOT NULL
+);
+CREATE INDEX piece_waiting_since ON piece_waiting (put_at);
 
 CREATE TABLE result (
     id   INTEGER PRIMARY KEY,

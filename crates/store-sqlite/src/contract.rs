@@ -55,6 +55,7 @@ impl Daemons for SqliteStore {
     }
 
     async fn sysid_list(&self, now: Timestamp) -> Result<Vec<Sysid>, Error> {
+        self.hear(now);
         self.readers.read(move |conn| sysid::list(conn, now)).await
     }
 
@@ -85,10 +86,16 @@ impl Inserts for SqliteStore {
 
     async fn payload_put(&self, pieces: Vec<Piece>) -> Result<(), Error> {
         let weight = PIECE_WEIGHS_JOBS * pieces.len();
+        let heard = self.heard();
         let put = move |tx: &mut Tx<'_>| {
-            pieces.iter().try_for_each(|piece| {
-                insert::payload_put(tx.conn, piece.id, piece.index, &piece.bytes)
-            })
+            let mut last = None;
+            for piece in &pieces {
+                insert::payload_put(tx.conn, piece.id, piece.index, &piece.bytes)?;
+                if last.replace(piece.id) != Some(piece.id) {
+                    insert::pieces_wait(tx.conn, piece.id, heard)?;
+                }
+            }
+            Ok(())
         };
         self.writer.write(RELAXED, weight, put).await
     }
@@ -99,6 +106,7 @@ impl Inserts for SqliteStore {
         key: &str,
         now: Timestamp,
     ) -> Result<Option<IdempotencyRecord>, Error> {
+        self.hear(now);
         let (tenant, key) = (tenant.clone(), key.to_owned());
         self.readers.read(move |conn| insert::idempotency_get(conn, &tenant, &key, now)).await
     }
@@ -156,6 +164,9 @@ impl Settles for SqliteStore {
         &self,
         progress: Vec<(LeaseRef, Progress)>,
     ) -> Result<Vec<Settled>, Error> {
+        if let Some(newest) = progress.iter().map(|(_, progress)| progress.at).max() {
+            self.hear(newest);
+        }
         let jobs = progress.len();
         let note = move |tx: &mut Tx<'_>| {
             let each = progress.iter();

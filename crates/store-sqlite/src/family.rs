@@ -17,6 +17,12 @@ pub(crate) const NEXT_STATE: &str = "
     SELECT state FROM aside
      WHERE parent_id = ?1 AND state > ?2 AND id <> ?3 ORDER BY state LIMIT 1";
 
+pub(crate) const HAS_CHILDREN: &str = "SELECT 1 FROM aside WHERE parent_id = ?1";
+
+pub(crate) fn has_children(conn: &Connection, id: JobId) -> Result<bool> {
+    Ok(conn.prepare_cached(HAS_CHILDREN)?.exists([id.get()])?)
+}
+
 /// In which states a parent has children, except one of them.
 pub(crate) fn children(
     conn: &Connection,

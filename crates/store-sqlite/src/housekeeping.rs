@@ -1,7 +1,7 @@
 //! Jobs that waited past their limit are given up; ended ones are removed when their time is over.
 
-use rusqlite::{OptionalExtension, params};
-use windlass_core::limit::BATCH_JOBS_MAX;
+use rusqlite::{Connection, OptionalExtension, params};
+use windlass_core::limit::{BATCH_JOBS_MAX, ORPHAN_PIECES_AGE};
 use windlass_core::name::TypeKey;
 use windlass_core::state::{self, Event};
 use windlass_core::store::{GiveUp, Overdue};
@@ -11,6 +11,7 @@ use windlass_core::{Extra, Job, State};
 use crate::change;
 use crate::error::Result;
 use crate::family;
+use crate::insert;
 use crate::row::{self, Stored, part};
 use crate::settle::{self, End, Said};
 use crate::tx::{Counter, Tx};
@@ -19,6 +20,8 @@ use crate::tx::{Counter, Tx};
 const LOOK_MAX: usize = BATCH_JOBS_MAX;
 /// Outdated idempotency keys that go with one purge.
 const KEYS_PURGED_MAX: i64 = 10_000;
+/// Pieces without a job that go with one purge.
+const PIECES_PURGED_MAX: usize = 100;
 
 /// Running jobs are in this index too, and passed over: they are few.
 pub(crate) const EXPIRED: &str = "
@@ -125,7 +128,32 @@ pub(crate) fn job_purge(tx: &mut Tx<'_>, now: Timestamp, limit: usize) -> Result
         }
     }
     purge_keys(tx, now)?;
+    purge_pieces(tx.conn, now)?;
     Ok(rows.len() as u64)
+}
+
+pub(crate) const ORPHANED: &str = "
+    SELECT id FROM piece_waiting WHERE put_at <= ?1 ORDER BY put_at LIMIT ?2";
+
+/// Removes pieces whose job never came: the daemon that put them died before it could insert it.
+fn purge_pieces(conn: &Connection, now: Timestamp) -> Result<()> {
+    let put_until = now - ORPHAN_PIECES_AGE;
+    let remove = "
+        DELETE FROM piece WHERE rowid IN (SELECT rowid FROM piece WHERE id = ?1 LIMIT ?2)";
+    let mut remove = conn.prepare_cached(remove)?;
+    let mut room = PIECES_PURGED_MAX;
+    for id in change::ids(conn, ORPHANED, [put_until.ms(), PIECES_PURGED_MAX as i64])? {
+        // One that was put again after its job had come belongs to it.
+        if !insert::is_there(conn, id)? {
+            room -= remove.execute([id, room as i64])?;
+        }
+        if room == 0 {
+            // The rest of this payload, if there is any, goes with the next purge.
+            return Ok(());
+        }
+        insert::pieces_wait_no_more(conn, id)?;
+    }
+    Ok(())
 }
 
 fn purge_keys(tx: &Tx<'_>, now: Timestamp) -> Result<()> {

@@ -199,6 +199,9 @@ fn add(conn: &Connection, type_id: i64, new: &NewJob) -> Result<bool> {
         new.parent.map(JobId::get),
     ])?;
     if added == 1 {
+        if part == part::PIECES {
+            pieces_wait_no_more(conn, id)?;
+        }
         put_beside(conn, id, beside)?;
         extra::write(conn, id, &new.extra, 0)?;
         Aside { id, type_id, state, parent: new.parent, parts }.write(conn, 0)?;
@@ -235,7 +238,7 @@ pub(crate) fn put_beside(conn: &Connection, id: i64, payload: Option<&Bytes>) ->
     Ok(())
 }
 
-fn is_there(conn: &Connection, id: i64) -> Result<bool> {
+pub(crate) fn is_there(conn: &Connection, id: i64) -> Result<bool> {
     Ok(conn.prepare_cached("SELECT 1 FROM job WHERE id = ?1")?.exists([id])?)
 }
 
@@ -342,5 +345,18 @@ fn remove_unused_pieces(conn: &Connection, jobs: &[NewJob]) -> Result<()> {
 
 pub(crate) fn remove_pieces(conn: &Connection, id: i64) -> Result<()> {
     conn.prepare_cached("DELETE FROM piece WHERE id = ?1")?.execute([id])?;
+    pieces_wait_no_more(conn, id)
+}
+
+/// Notes that pieces of this payload came before their job. `heard` is about now.
+pub(crate) fn pieces_wait(conn: &Connection, id: JobId, heard: Timestamp) -> Result<()> {
+    let put = "INSERT OR REPLACE INTO piece_waiting (id, put_at) VALUES (?1, ?2)";
+    conn.prepare_cached(put)?.execute([id.get(), heard.ms()])?;
+    Ok(())
+}
+
+/// Their job has come, or they are gone.
+pub(crate) fn pieces_wait_no_more(conn: &Connection, id: i64) -> Result<()> {
+    conn.prepare_cached("DELETE FROM piece_waiting WHERE id = ?1")?.execute([id])?;
     Ok(())
 }

@@ -189,6 +189,45 @@ pub async fn every_type_with_a_job_a_handler_or_settings_is_counted(harness: &dy
     assert_eq!(store.stats("handler", NOW).await, Some(empty("handler")), "it has had one");
 }
 
+pub async fn the_numbers_of_all_tenants_leave_out_types_that_have_nothing(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.ran(job_of("purged", 1), FINISHED).await;
+    store.job_purge(after(366 * 24 * 3600), 9).await.unwrap();
+    store.handler_put(id(100), &key("deleted"), handler_spec(), NOW).await.unwrap();
+    store.handler_delete(&key("deleted")).await.unwrap();
+    store.type_suspend(&key("suspended"), true).await.unwrap();
+    store.type_suspend(&key("resumed"), true).await.unwrap();
+    store.type_suspend(&key("resumed"), false).await.unwrap();
+    let names = |stats: Vec<TypeStats>| -> Vec<String> {
+        let mut names: Vec<_> = stats.iter().map(|s| s.key.name.as_str().to_owned()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(store.type_stats(None).await.unwrap()), ["suspended"]);
+    let all = names(store.type_stats(Some(&acme())).await.unwrap());
+    assert_eq!(all, ["deleted", "purged", "resumed", "suspended"], "one tenant's are all there");
+    for state in ["ready", "deferred", "running", "paused", "failed", "cancelled"] {
+        let number = 10 + store.type_stats(None).await.unwrap().len() as i64;
+        let new = job_of(state, number);
+        match state {
+            "deferred" => store.add([NewJob { run_at: after(999_999_999), ..new }]).await,
+            "paused" => store.add([NewJob { paused: true, ..new }]).await,
+            _ => store.add([new]).await,
+        };
+        match state {
+            "running" => drop(store.claim_one(state, NOW).await),
+            "failed" => {
+                let claimed = store.claim_one(state, NOW).await;
+                store.settle(settlement(&claimed, FAILED)).await;
+            }
+            "cancelled" => drop(store.cancel(number, NOW).await),
+            _ => {}
+        }
+        let shown = names(store.type_stats(None).await.unwrap());
+        assert!(shown.contains(&state.to_owned()), "{state}: {shown:?}");
+    }
+}
+
 pub async fn reading_brings_no_type_into_being(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.type_settings_get(&key("t")).await.unwrap();

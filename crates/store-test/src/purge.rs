@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
+use windlass_core::limit::ORPHAN_PIECES_AGE;
 use windlass_core::store::{EndRequest, GiveUp, Piece, Settlement};
-use windlass_core::{Json, NewJob};
+use windlass_core::{Json, NewJob, Payload};
 
 use crate::Harness;
 use crate::fixture::{
@@ -90,6 +93,40 @@ pub async fn the_last_ending_counts(harness: &dyn Harness) {
     store.settle(end).await;
     assert_eq!(store.job_purge(after(60), 10).await.unwrap(), 0);
     assert_eq!(store.job_purge(after(99), 10).await.unwrap(), 1);
+}
+
+pub async fn pieces_whose_job_never_came_go_when_they_have_waited_long_enough(
+    harness: &dyn Harness,
+) {
+    let store = Subject::fresh(harness).await;
+    let put = async |number: i64| {
+        let piece = |index| Piece { id: id(number), index, bytes: Bytes::from_static(b"piece") };
+        store.payload_put(vec![piece(0), piece(1)]).await.unwrap();
+    };
+    let has_pieces = async |number: i64| {
+        let first = store.payload_piece(id(number), 0).await.unwrap();
+        assert_eq!(store.payload_piece(id(number), 1).await.unwrap(), first, "all or none");
+        first.is_some()
+    };
+    store.type_waiting(NOW).await.unwrap();
+    put(1).await;
+    put(2).await;
+    let payload = Payload::Pieces { bytes: 10 };
+    store.add([NewJob { payload: payload.clone(), ..job(2) }]).await;
+    put(2).await;
+    store.type_waiting(after(60)).await.unwrap();
+    put(3).await;
+
+    let waited = NOW + ORPHAN_PIECES_AGE;
+    assert_eq!(store.job_purge(waited - Duration::from_millis(1), 10).await.unwrap(), 0);
+    assert!(has_pieces(1).await, "its job may still come");
+    assert_eq!(store.job_purge(waited, 10).await.unwrap(), 0, "no job went");
+    assert!(!has_pieces(1).await);
+    assert!(has_pieces(2).await, "they belong to a job");
+    assert!(has_pieces(3).await, "they came later");
+    store.add([NewJob { payload, ..job(3) }]).await;
+    store.job_purge(waited + ORPHAN_PIECES_AGE, 10).await.unwrap();
+    assert!(has_pieces(2).await && has_pieces(3).await);
 }
 
 pub async fn pieces_go_with_their_job(harness: &dyn Harness) {

@@ -189,6 +189,7 @@ suite! { $
         what_does_not_change_a_job_does_not_change_a_number
         the_oldest_ready_job_is_the_one_due_the_longest
         every_type_with_a_job_a_handler_or_settings_is_counted
+        the_numbers_of_all_tenants_leave_out_types_that_have_nothing
         reading_brings_no_type_into_being
         a_suspended_type_keeps_its_numbers
         numbers_are_of_one_tenant_or_of_all
@@ -284,6 +285,7 @@ suite! { $
         cancelled_and_given_up_jobs_go_too
         the_last_ending_counts
         pieces_go_with_their_job
+        pieces_whose_job_never_came_go_when_they_have_waited_long_enough
     }
     decide {
         a_decision_sees_a_job_with_its_family

@@ -2,6 +2,7 @@
 
 use crate::id::JobId;
 use crate::job::{Extra, Job};
+use crate::limit::ORPHAN_PIECES_AGE;
 use crate::name::Tenant;
 use crate::state::{self, Event, State as JobState};
 use crate::store::{Changed, EndRequest, GiveUp, Overdue, Requeue};
@@ -100,6 +101,7 @@ impl State {
 
     pub(super) fn job_purge(&mut self, now: Timestamp, limit: usize) -> u64 {
         self.keys.retain(|_, record| record.expires_at > now);
+        self.purge_pieces(now);
         let over = |purge_at: Option<Timestamp>| purge_at.is_some_and(|at| at <= now);
         let rows = self.jobs.values().filter(|row| over(row.purge_at));
         let old: Vec<Job> = rows.map(|row| row.job.clone()).take(limit).collect();
@@ -107,6 +109,18 @@ impl State {
             self.remove_from_family(job, now);
         }
         old.len() as u64
+    }
+
+    /// Removes pieces whose job never came.
+    fn purge_pieces(&mut self, now: Timestamp) {
+        let put_until = now - ORPHAN_PIECES_AGE;
+        let waiting = self.pieces_waiting.iter().filter(|(_, put_at)| **put_at <= put_until);
+        for id in waiting.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.pieces_waiting.remove(&id);
+            if !self.jobs.contains_key(&id) {
+                self.pieces.retain(|(of, _), _| *of != id);
+            }
+        }
     }
 
     fn is_overdue(&self, job: &Job, give_up: &GiveUp) -> bool {

@@ -68,8 +68,12 @@ impl Inserts for MemoryStore {
     }
 
     async fn payload_put(&self, pieces: Vec<Piece>) -> Result<(), Error> {
-        let of = |piece: Piece| ((piece.id, piece.index), piece.bytes);
-        self.open()?.pieces.extend(pieces.into_iter().map(of));
+        let mut state = self.open()?;
+        for Piece { id, index, bytes } in pieces {
+            let heard = state.heard;
+            state.pieces_waiting.insert(id, heard);
+            state.pieces.insert((id, index), bytes);
+        }
         Ok(())
     }
 
@@ -247,7 +251,9 @@ impl Handlers for MemoryStore {
     }
 
     async fn type_settings_put(&self, key: &TypeKey, settings: TypeSettings) -> Result<(), Error> {
-        self.open()?.synced().type_row(key).settings = settings.clamped();
+        let mut state = self.open()?.synced();
+        let row = state.type_row(key);
+        (row.settings, row.has_settings) = (settings.clamped(), true);
         Ok(())
     }
 

@@ -86,6 +86,8 @@ struct State {
     jobs: BTreeMap<JobId, Row>,
     types: BTreeMap<TypeKey, TypeRow>,
     pieces: BTreeMap<(JobId, u32), Bytes>,
+    /// When pieces were put, until their job has come or they are gone.
+    pieces_waiting: BTreeMap<JobId, Timestamp>,
     keys: BTreeMap<(Tenant, String), IdempotencyRecord>,
     marks: BTreeMap<JournalId, JobId>,
     sysids: BTreeMap<Sysid, sysid::SysidRow>,
@@ -123,6 +125,7 @@ struct TypeRow {
     versions: Vec<Handler>,
     in_force: Option<HandlerId>,
     settings: TypeSettings,
+    has_settings: bool,
     suspended: bool,
     claimed_at: Option<Timestamp>,
 }

@@ -47,7 +47,11 @@ impl State {
             let of_type = stats.get_mut(&row.job.key).expect("a job's type is always there");
             self.count(&row.job, of_type);
         }
-        stats.into_values().filter(|s| tenant.is_none_or(|t| s.key.tenant == *t)).collect()
+        let asked_for = |stats: &TypeStats| match tenant {
+            Some(tenant) => stats.key.tenant == *tenant,
+            None => self.types[&stats.key].has_settings || !stats.is_empty(),
+        };
+        stats.into_values().filter(asked_for).collect()
     }
 
     fn count(&self, job: &Job, stats: &mut TypeStats) {

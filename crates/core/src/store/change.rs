@@ -31,7 +31,9 @@ pub trait Changes: Send + Sync {
     async fn job_give_up(&self, give_up: GiveUp) -> Result<Vec<Job>, Error>;
 
     /// Removes ended jobs whose time to be kept is over, and outdated idempotency keys; at most
-    /// `limit` jobs. How many jobs went.
+    /// `limit` jobs. How many jobs went. Pieces of payloads go, a bounded number at a time, whose
+    /// job has not come for `ORPHAN_PIECES_AGE`, counted from the newest time that any call had
+    /// named when they were put.
     async fn job_purge(&self, now: Timestamp, limit: usize) -> Result<u64, Error>;
 }
 

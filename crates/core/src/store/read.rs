@@ -30,7 +30,8 @@ pub trait Reads: Send + Sync {
     /// Newest first.
     async fn job_list(&self, list: List) -> Result<Page, Error>;
 
-    /// Numbers of every type that has ever had a job, a handler or settings; of one tenant or all.
+    /// Numbers of every type of a tenant that has ever had a job, a handler or settings. Of all
+    /// tenants only types that have one of these now, or are suspended: others cost nothing.
     async fn type_stats(&self, tenant: Option<&Tenant>) -> Result<Vec<TypeStats>, Error>;
 }
 
@@ -75,4 +76,13 @@ pub struct TypeStats {
     pub cancelled: u64,
     /// When the job that has been ready the longest came due.
     pub oldest_ready_at: Option<Timestamp>,
+}
+
+impl TypeStats {
+    /// It has no job and no handler, and is not suspended.
+    pub fn is_empty(&self) -> bool {
+        let TypeStats { ready, deferred, running, paused, finished, failed, cancelled, .. } = self;
+        let jobs = [ready, deferred, running, paused, finished, failed, cancelled];
+        !self.handler && !self.suspended && jobs.into_iter().all(|jobs| *jobs == 0)
+    }
 }

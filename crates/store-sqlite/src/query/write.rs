@@ -21,6 +21,7 @@ use windlass_core::{
 
 use crate::edit;
 use crate::error::{Failure, Result};
+use crate::family;
 use crate::row::{self, Stored};
 use crate::tx::Tx;
 
@@ -183,7 +184,9 @@ fn set_state(job: &mut Job, state: &str, ask: &SqlAsk) -> Result<()> {
 /// The parent that a job gets.
 fn parent(conn: &Connection, ask: &SqlAsk, value: &Value, job: &Job) -> Result<Option<JobId>> {
     let parent = find_parent(conn, ask, value)?;
-    if parent.is_some_and(|id| id == job.id) || (parent.is_some() && has_children(conn, job.id)?) {
+    if parent.is_some_and(|id| id == job.id)
+        || (parent.is_some() && family::has_children(conn, job.id)?)
+    {
         return Err(refuse(NO_GRANDCHILDREN));
     }
     Ok(parent)
@@ -204,11 +207,6 @@ fn find_parent(conn: &Connection, ask: &SqlAsk, value: &Value) -> Result<Option<
         return Err(refuse(NO_GRANDCHILDREN));
     }
     Ok(id)
-}
-
-fn has_children(conn: &Connection, id: JobId) -> Result<bool> {
-    let find = "SELECT 1 FROM job WHERE parent_id = ?1";
-    Ok(conn.prepare_cached(find)?.exists([id.get()])?)
 }
 
 /// A new job enters as a plain one, and then becomes what else the statement says of it.
