@@ -81,18 +81,21 @@ fn a_manual_job_asked_for_while_it_is_away_is_not_blocked_for_ever() {
 }
 
 #[test]
-fn the_answer_of_a_manual_job_does_not_need_the_database() {
+fn the_answer_of_a_manual_job_comes_when_its_end_is_written() {
     let (home, worker) = start();
     let id = home.manual("low", &format!("{}echo out", home.gated("g")));
     let mut client = worker.client();
     let no = client.begin("run-manual", json!({"ids": [id]}));
-    home.began("g");
+    let pid = home.began("g");
     home.reaches(id, "running");
     home.base.server().kill();
     home.open("g");
-    assert_eq!(client.answer(no)["data"]["jobs"][id.to_string()]["stdout"], "out\n");
+    until("it ended", || !is_alive(pid));
+    let status = worker.client().ask("status", Value::Null);
+    assert_eq!(status["jobPromisesCount"], 1, "{status}");
     home.base.server().restart();
-    home.done(id);
+    assert_eq!(client.answer(no)["data"]["jobs"][id.to_string()]["stdout"], "out\n");
+    assert_eq!(home.base.status(id), "done");
 }
 
 #[test]
