@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::handler::TypeSettings;
 use crate::id::JobId;
 use crate::job::{Extra, Job, NewJob, Payload, Priority, Token};
 use crate::name::{Tenant, TypeKey, TypeName};
@@ -171,7 +172,8 @@ pub struct Moved {
 }
 
 /// Asks for due jobs by name, most urgent first, then the one that is due the longest (among those
-/// of one millisecond by `Extra::tie`), then by name, then by id. Suspended types give nothing.
+/// of one millisecond by `Extra::tie`), then by name, then by id. Suspended types give nothing, and
+/// a type with a `concurrency` no more than leaves so many of its jobs running.
 #[derive(Clone)]
 pub struct Take {
     pub tenant: Tenant,
@@ -184,11 +186,24 @@ pub struct Take {
     pub limit: u32,
     /// Jobs with more payload are passed over.
     pub payload_bytes_max: u64,
-    /// Types that may give only so many.
-    pub room: HashMap<TypeName, u32>,
+    /// Asked for types with a `rate`: how many jobs of it may start now.
+    pub room: RateRoom,
+    /// Where an earlier one ended that found nothing.
+    pub after: Option<TakeCursor>,
     pub now: Timestamp,
     /// Asked for each job in turn, until `limit` were asked for.
     pub decide: TakeDecide,
+}
+
+/// How many jobs of a type may start now. May be asked more than once, and answers the same then.
+pub type RateRoom = Arc<dyn Fn(&TypeKey, &TypeSettings) -> u32 + Send + Sync>;
+
+/// A place among the types of a tenant, in the order in which they are searched. Only the store
+/// that made it knows what it means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakeCursor {
+    pub place: [i64; 3],
+    pub name: String,
 }
 
 pub type TakeDecide = Arc<dyn Fn(&Whole) -> Taking + Send + Sync>;
@@ -215,6 +230,11 @@ pub struct Took {
     /// Jobs that were asked for and not given.
     pub kept: u32,
     pub moved: Moved,
+    /// A type had more to give than its `concurrency` allows.
+    pub full: bool,
+    /// Nothing was found so far, and this is where the search goes on: a store looks at a bounded
+    /// number of types in one call.
+    pub next: Option<TakeCursor>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

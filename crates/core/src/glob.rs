@@ -7,6 +7,11 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     Pattern::new(pattern).matches(text)
 }
 
+/// Whether `pattern` has no special characters: it matches itself alone.
+pub fn is_literal(pattern: &str) -> bool {
+    !pattern.contains(['*', '?', '['])
+}
+
 /// A pattern that was read once, to be used often.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern(Vec<Step>);

@@ -176,7 +176,7 @@ pub struct Handler {
 pub struct TypeSettings {
     /// Share of picks beside the tenant's other types, 1 to 1000; 1 when absent.
     pub weight: Option<u32>,
-    /// Most jobs of the type that run at once in one daemon.
+    /// Most jobs of the type that run at once, in all daemons together.
     pub concurrency: Option<u32>,
     /// Most starts of the type in one daemon, a second.
     pub rate: Option<f64>,

@@ -16,7 +16,7 @@
 //! | `progress` | how far running jobs have come |
 //! | `pull` | workers outside take jobs under leases that they renew, and report |
 //! | `take`, `decide` | doors take and change jobs by pure decisions of their own |
-//! | `hunger`, `answer` | workers that wait for jobs by name, or go away while they do |
+//! | `waitlist`, `wait` | workers that wait for jobs by name, or go away while they do |
 //! | `beat`, `keep`, `reap`, `purge`, `clock` | what keeps the house in order |
 //! | `read`, `list`, `change` | everything else that doors ask for |
 //! | `start` | how the parts come up and go down |

@@ -14,8 +14,9 @@ use windlass_journal::Journal;
 
 use crate::accept::idempotency::Idempotencies;
 use crate::ask::waiter::Waiters;
-use crate::claim::hunger::Hunger;
+use crate::claim::cursor::Cursors;
 use crate::claim::token::Tokens;
+use crate::claim::waitlist::Waitlist;
 use crate::dispatch::catalogue::Catalogue;
 use crate::dispatch::running::RunningTable;
 use crate::house::contact::Contact;
@@ -26,6 +27,13 @@ use crate::metrics::Metrics;
 use crate::options::{Options, Parts};
 use crate::schedule::{Scheduler, Slots};
 use crate::settle::{Room, SETTLE_QUEUE_MAX, SettleItem};
+
+/// How long a claim waits for jobs that were just added to reach the store.
+pub(crate) const FRESH_CLAIM: Duration = Duration::from_millis(500);
+/// … a read, before it looks into the journal.
+pub(crate) const FRESH_READ: Duration = Duration::from_millis(50);
+/// … a change, which is refused after that.
+pub(crate) const FRESH_CHANGE: Duration = Duration::from_secs(5);
 
 pub(crate) struct Shared {
     pub store: Arc<dyn Store>,
@@ -48,15 +56,14 @@ pub(crate) struct Shared {
     /// Requests that wait for a job to change.
     pub job_waiters: Waiters<JobId>,
     /// Workers that wait for jobs.
-    pub hunger: Hunger,
+    pub waitlist: Waitlist,
+    /// Where claims with very many types go on.
+    pub cursors: Cursors,
     /// Leases that are to last for ever.
     pub kept: Kept,
-    /// Somebody got less than there was, because of a type's limit: the next end of a job is a
-    /// reason to look at the store.
+    /// Somebody got less than there is, because of the limit of a type: the end of a job is a reason
+    /// to look at the store.
     pub room_wanted: AtomicBool,
-    /// Held from the moment at which running jobs of a limited type are counted until more of them
-    /// are taken.
-    pub counting: tokio::sync::Mutex<()>,
     pub settle_queue: mpsc::Sender<SettleItem>,
     pub settle_room: Room,
     scheduler: Mutex<Scheduler>,
@@ -69,8 +76,6 @@ pub(crate) struct Shared {
     pub picking: AtomicBool,
     /// The earliest moment at which a job that is deferred comes due, as far as we know.
     pub next_due: watch::Sender<Option<Timestamp>>,
-    /// How often the dispatcher has looked at the store.
-    pub looks: watch::Sender<u64>,
     /// How far our own journal is in the store.
     pub ingested: watch::Sender<Option<JobId>>,
     /// Told when somebody waits for that.
@@ -118,10 +123,10 @@ impl Shared {
             idempotencies: Idempotencies::default(),
             running: RunningTable::default(),
             job_waiters: Waiters::default(),
-            hunger: Hunger::default(),
+            waitlist: Waitlist::default(),
+            cursors: Cursors::default(),
             kept: Kept::default(),
             room_wanted: AtomicBool::new(false),
-            counting: tokio::sync::Mutex::default(),
             settle_queue,
             settle_room: Room::new(),
             scheduler: Mutex::new(Scheduler::new(options.fairness, slots, only)),
@@ -130,7 +135,6 @@ impl Shared {
             look_wanted: AtomicBool::new(true),
             picking: AtomicBool::new(true),
             next_due: watch::Sender::new(None),
-            looks: watch::Sender::new(0),
             ingested: watch::Sender::new(position),
             ingest_wanted: Notify::new(),
             options,
@@ -160,7 +164,8 @@ impl Shared {
         lock(&self.rng)
     }
 
-    pub(crate) fn luck(&self) -> f64 {
+    /// A random share of a delay, so that retries do not come all at once.
+    pub(crate) fn jitter(&self) -> f64 {
         self.rng().f64()
     }
 
@@ -171,22 +176,37 @@ impl Shared {
             return;
         }
         let mut known = true;
+        let mut startable = Vec::with_capacity(ready.len());
         {
             let mut scheduler = self.scheduler();
             for (key, jobs) in &ready {
                 known &= scheduler.note(key, *jobs);
+                if !scheduler.rests(key) {
+                    startable.push((key, *jobs));
+                }
             }
         }
         if !known {
             self.look_wanted.store(true, Ordering::SeqCst);
         }
-        self.hunger.wake(ready.iter().map(|(key, jobs)| (key, *jobs)));
+        self.waitlist.wake(startable);
         self.dispatch_wake.notify_one();
     }
 
-    /// A job runs no more: where a limit kept somebody waiting, there may be room for another.
-    pub(crate) fn announce_room(&self) {
-        if self.room_wanted.swap(false, Ordering::SeqCst) {
+    /// A job of this type runs no more: where a limit kept others back, there may be room for one.
+    pub(crate) fn announce_room(&self, key: &TypeKey) {
+        let settings = self.scheduler().settings(key);
+        if settings.is_some_and(|settings| settings.concurrency.is_some()) {
+            self.look();
+        }
+        self.announce_any_room();
+    }
+
+    /// A job of some type runs no more.
+    pub(crate) fn announce_any_room(&self) {
+        if self.room_wanted.load(Ordering::SeqCst) {
+            // Those who wait do not look again before there is room in their own type.
+            self.room_wanted.store(!self.waitlist.is_empty(), Ordering::SeqCst);
             self.look();
         }
     }

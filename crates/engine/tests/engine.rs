@@ -6,11 +6,15 @@
 mod adopt;
 #[path = "engine/beat.rs"]
 mod beat;
+#[path = "engine/claim.rs"]
+mod claim;
 mod fake;
 #[path = "engine/family.rs"]
 mod family;
 #[path = "engine/forget.rs"]
 mod forget;
+#[path = "engine/glut.rs"]
+mod glut;
 #[path = "engine/keyed.rs"]
 mod keyed;
 #[path = "engine/result.rs"]

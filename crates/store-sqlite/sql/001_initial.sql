@@ -3,12 +3,12 @@
 -- a lease, so that a claim leaves the row alone.
 
 -- Counters of the store itself. `boot` numbers the starts of daemons; `synced` is written by a
--- synced commit that has nothing else to write.
+-- synced commit that has nothing else to write; `revision` numbers the changes of what waits.
 CREATE TABLE meta (
     name  TEXT PRIMARY KEY,
     value INTEGER NOT NULL
 ) WITHOUT ROWID;
-INSERT INTO meta (name, value) VALUES ('boot', 0), ('synced', 0);
+INSERT INTO meta (name, value) VALUES ('boot', 0), ('synced', 0), ('revision', 0);
 
 CREATE TABLE sysid (
     sysid      INTEGER PRIMARY KEY,
@@ -44,13 +44,28 @@ CREATE TABLE type (
     head_rank   INTEGER,
     head_run_at INTEGER,
     head_tie    INTEGER,
+    -- The `concurrency` of the settings.
+    running_max INTEGER,
+    -- Not NULL while the type is open: a claim would get a job of it. Grows with `revision` of
+    -- `meta` each time the type opens, and each time its handler or its settings change while it is
+    -- open. It is written apart from the counters, so that the indexes over it cost nothing while a
+    -- type stays open.
+    open_rev    INTEGER,
     UNIQUE (tenant, name)
 );
-CREATE INDEX type_waiting ON type (id) WHERE ready > 0 AND suspended = 0;
 -- Types that have something to show: all others were named once, and cost nothing.
 CREATE INDEX type_shown ON type (tenant, name)
  WHERE handler_id IS NOT NULL OR settings IS NOT NULL OR suspended OR ready OR deferred OR running
     OR paused OR finished OR failed OR cancelled;
+-- What changed since somebody last asked.
+CREATE INDEX type_changed ON type (open_rev) WHERE open_rev IS NOT NULL;
+-- The ring of tenants with types that a daemon can run, and of those types in each.
+CREATE INDEX type_handled ON type (tenant, open_rev, handler_id)
+ WHERE open_rev IS NOT NULL AND handler_id IS NOT NULL;
+-- Types with a limit.
+CREATE INDEX type_limited ON type (tenant, name) WHERE running_max IS NOT NULL;
+-- Open types by name.
+CREATE INDEX type_open ON type (tenant, name, open_rev) WHERE open_rev IS NOT NULL;
 -- The most urgent job of all types of a tenant.
 CREATE INDEX type_head ON type (tenant, head_rank, head_run_at, head_tie, name)
  WHERE head_rank IS NOT NULL AND suspended = 0;

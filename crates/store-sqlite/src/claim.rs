@@ -57,14 +57,18 @@ pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<Vec<Cla
     for pick in &claim.picks {
         let limit = (pick.limit as usize).min(BATCH_JOBS_MAX - claimed.len());
         let Some(type_id) = tx.types.find(conn, &pick.key)? else { continue };
-        let Some(handler) = handler_unless_suspended(conn, type_id)? else { continue };
+        let Some(of_type) = unless_suspended(conn, type_id)? else { continue };
+        let room = of_type.room(tx.pending(type_id, Counter::Running));
+        let limit = limit.min(usize::try_from(room).unwrap_or(usize::MAX));
         let ids = take(tx, type_id, pick.floor, limit, claim.now)?;
         if ids.is_empty() {
             continue;
         }
         tx.claimed(type_id, ids.len(), claim.now);
+        let ready = of_type.ready + tx.pending(type_id, Counter::Ready);
+        let left = ready.min(room.saturating_sub(ids.len() as i64)).max(0) as u64;
         for id in ids {
-            claimed.push(starter.start(id, type_id, pick, handler)?);
+            claimed.push(starter.start(id, type_id, pick, of_type.handler, left)?);
         }
     }
     if claimed.is_empty() && more_due && is_any_deferred(tx, claim)? {
@@ -115,17 +119,38 @@ pub(crate) fn held(tx: &mut Tx<'_>, lease: &LeaseRef) -> Result<bool> {
     }
 }
 
-/// The handler in force, if any; `None` for a suspended type. Read each time, because another
-/// process may have changed it.
-pub(crate) fn handler_unless_suspended(
-    conn: &Connection,
-    type_id: i64,
-) -> Result<Option<Option<HandlerId>>> {
-    let find = "SELECT suspended, handler_id FROM type WHERE id = ?1";
-    let columns = |row: &Row<'_>| Ok((row.get::<_, bool>(0)?, row.get::<_, Option<i64>>(1)?));
-    let (suspended, handler) = conn.prepare_cached(find)?.query_row([type_id], columns)?;
-    let handler = handler.map(row::job_id).transpose()?;
-    Ok((!suspended).then_some(handler))
+/// What a claim has to know of a type.
+pub(crate) struct Claimable {
+    handler: Option<HandlerId>,
+    /// As the row has them, without what this transaction has yet to write.
+    ready: i64,
+    running: i64,
+    running_max: Option<i64>,
+    /// It has settings.
+    pub(crate) settled: bool,
+}
+
+impl Claimable {
+    /// How many more of its jobs may run, beside those that do and `pending` others.
+    pub(crate) fn room(&self, pending: i64) -> i64 {
+        self.running_max.map_or(i64::MAX, |most| (most - self.running - pending).max(0))
+    }
+}
+
+/// `None` for a suspended type. Read each time, because another process may have changed it.
+pub(crate) fn unless_suspended(conn: &Connection, type_id: i64) -> Result<Option<Claimable>> {
+    let find = "SELECT suspended, handler_id, ready, running, running_max, settings IS NOT NULL
+                  FROM type WHERE id = ?1";
+    let mut find = conn.prepare_cached(find)?;
+    let mut rows = find.query([type_id])?;
+    let missing = || Failure::corrupt(format!("there is no type {type_id}"));
+    let row = rows.next()?.ok_or_else(missing)?;
+    if row.get(0)? {
+        return Ok(None);
+    }
+    let handler = row.get::<_, Option<i64>>(1)?.map(row::job_id).transpose()?;
+    let (ready, running, running_max) = (row.get(2)?, row.get(3)?, row.get(4)?);
+    Ok(Some(Claimable { handler, ready, running, running_max, settled: row.get(5)? }))
 }
 
 /// Looks at the front that one claim makes in one type, where all that it finds is not yet due.
@@ -203,6 +228,7 @@ impl Starter<'_> {
         type_id: i64,
         pick: &Pick,
         handler: Option<HandlerId>,
+        left: u64,
     ) -> Result<Claimed> {
         let mut rows = self.job.query([id])?;
         let missing = || Failure::corrupt(format!("job {id} is ready but not there"));
@@ -238,7 +264,7 @@ impl Starter<'_> {
         };
         let payload = payload(self.conn, id, row, 12)?;
         put_lease(&mut self.add_lease, (id, type_id), &self.lease, job.attempt, self.now)?;
-        Ok(Claimed { job, payload, handler })
+        Ok(Claimed { job, payload, handler, left })
     }
 }
 

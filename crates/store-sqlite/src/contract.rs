@@ -10,11 +10,12 @@ use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
 use windlass_core::name::{Tenant, TypeKey};
 use windlass_core::outcome::Json;
 use windlass_core::store::{
-    Add, Added, AttemptLog, Capabilities, Changed, Changes, Claim, Claimed, Claims, Daemons,
-    Decides, Durability, EndRequest, Error, GiveUp, Handlers, IdempotencyRecord, Insert, Insertion,
-    Inserts, JournalId, LeaseRef, List, Page, Piece, Reads, Renew, Requeue, Settled, Settlement,
-    Settles, SqlAnswer, SqlAsk, SqlStore, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats,
-    Waiting,
+    Add, Added, AttemptLog, Capabilities, Changed, ChangedLook, ChangedTypes, Changes, Claim,
+    Claimed, Claims, Daemons, Decides, Durability, EndRequest, Error, GiveUp, Handlers,
+    IdempotencyRecord, Insert, Insertion, Inserts, JournalId, LeaseRef, List, NamedLook,
+    NamedTypes, Page, Piece, Reads, Renew, Requeue, Revision, Settled, Settlement, Settles,
+    SqlAnswer, SqlAsk, SqlStore, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats,
+    WaitingType, Waits,
 };
 use windlass_core::time::Timestamp;
 use windlass_core::{Job, JobId, Payload, Sysid};
@@ -22,7 +23,7 @@ use windlass_core::{Job, JobId, Payload, Sysid};
 use crate::tx::Tx;
 use crate::{
     SqliteStore, change, claim, edit, handler, housekeeping, insert, read, settle, sysid, take,
-    type_row,
+    type_row, waiting,
 };
 
 const SYNCED: Durability = Durability::Synced;
@@ -113,12 +114,38 @@ impl Inserts for SqliteStore {
 }
 
 #[async_trait]
-impl Claims for SqliteStore {
-    async fn type_waiting(&self, now: Timestamp) -> Result<Waiting, Error> {
-        self.hear(now);
-        self.read_promoted(now, type_row::waiting).await
+impl Waits for SqliteStore {
+    async fn type_changed(&self, look: ChangedLook) -> Result<ChangedTypes, Error> {
+        self.hear(look.now);
+        self.read_promoted(look.now, move |conn| waiting::changed(conn, &look)).await
     }
 
+    async fn type_first(
+        &self,
+        after: Option<Tenant>,
+        each: usize,
+        limit: usize,
+    ) -> Result<Vec<WaitingType>, Error> {
+        let first = move |conn: &Connection| waiting::first(conn, after.as_ref(), each, limit);
+        self.readers.read(first).await
+    }
+
+    async fn type_next(
+        &self,
+        of: Vec<(Tenant, Revision)>,
+        each: usize,
+    ) -> Result<Vec<WaitingType>, Error> {
+        self.readers.read(move |conn| waiting::next(conn, &of, each)).await
+    }
+
+    async fn type_named(&self, look: NamedLook) -> Result<NamedTypes, Error> {
+        self.hear(look.now);
+        self.read_promoted(look.now, move |conn| waiting::named(conn, &look)).await
+    }
+}
+
+#[async_trait]
+impl Claims for SqliteStore {
     async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error> {
         self.hear(claim.now);
         let jobs = claim.picks.iter().map(|pick| pick.limit as usize).sum();

@@ -49,6 +49,7 @@ pub(crate) fn put(
     }
     let enforce = "UPDATE type SET handler_id = ?2 WHERE id = ?1";
     conn.prepare_cached(enforce)?.execute([type_id, id.get()])?;
+    tx.changed(type_id)?;
     let drop_old = "
         DELETE FROM handler
          WHERE type_id = ?1 AND id <> ?2
@@ -93,10 +94,13 @@ pub(crate) fn list(conn: &Connection, tenant: &Tenant) -> Result<Vec<Handler>> {
 }
 
 pub(crate) fn delete(tx: &mut Tx<'_>, key: &TypeKey) -> Result<bool> {
-    let remove = "UPDATE type SET handler_id = NULL
-                  WHERE tenant = ?1 AND name = ?2 AND handler_id IS NOT NULL";
-    let names = params![key.tenant.as_str(), key.name.as_str()];
-    Ok(tx.conn.prepare_cached(remove)?.execute(names)? > 0)
+    let Some(type_id) = tx.types.find(tx.conn, key)? else { return Ok(false) };
+    let remove = "UPDATE type SET handler_id = NULL WHERE id = ?1 AND handler_id IS NOT NULL";
+    let removed = tx.conn.prepare_cached(remove)?.execute([type_id])? > 0;
+    if removed {
+        tx.changed(type_id)?;
+    }
+    Ok(removed)
 }
 
 fn handler(row: &Row<'_>) -> Result<Handler> {

@@ -19,6 +19,7 @@
 //! | `take`, `search` | due jobs by name: which ones, and what becomes of them |
 //! | `family`, `extra`, `aside` | parents and children, and what else only few jobs have |
 //! | `read`, `row` | the verbs that show them, and their rows |
+//! | `waiting` | which types are open, in pages |
 //! | `type_row`, `handler`, `sysid` | types, handlers, daemons |
 //! | `error` | SQLite's codes, translated |
 //!
@@ -54,6 +55,7 @@ mod take;
 mod turn;
 mod tx;
 mod type_row;
+mod waiting;
 mod writer;
 
 use std::sync::Arc;

@@ -4,7 +4,9 @@
 use rusqlite::Connection;
 
 use crate::open::{self, Options};
-use crate::{change, claim, edit, family, housekeeping, queue, read, search, take, tx, type_row};
+use crate::{
+    change, claim, edit, family, housekeeping, queue, read, search, take, tx, type_row, waiting,
+};
 
 fn plan(conn: &Connection, sql: &str) -> String {
     let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
@@ -38,7 +40,10 @@ fn s2_11_a_promotion_walks_the_clustered_key_of_what_is_deferred() {
 
 #[test]
 fn a_take_walks_the_fronts_of_all_queues_and_then_the_queues() {
-    check(search::FRONTS, "type USING COVERING INDEX type_head (tenant=? AND head_rank>?)");
+    check(
+        search::FRONTS,
+        "type_head (tenant=? AND (head_rank,head_run_at,head_tie,name)>(?,?,?,?))",
+    );
     check(search::NAMED_FROM, "(tenant=? AND name>?)");
     let place = "USING PRIMARY KEY (type_id=? AND (rank,run_at,tie,id)>(?,?,?,?))";
     check(search::NEXT, &format!("r {place}"));
@@ -84,9 +89,15 @@ fn lists_walk_the_index_by_type_and_state() {
 
 #[test]
 fn s2_14_types_at_rest_are_not_looked_at() {
+    check(waiting::CHANGED, "type USING INDEX type_changed (open_rev>?)");
+    check(waiting::CHANGED_HANDLED, "type USING INDEX type_changed (open_rev>?)");
+    check(waiting::NEXT_TENANT, "type USING INDEX type_handled (tenant>?)");
+    check(waiting::NEXT_OF, "type USING INDEX type_handled (tenant=? AND open_rev>?)");
+    check(waiting::NAMED, "(tenant=? AND name=?)");
+    check(waiting::LIMITED, "type USING INDEX type_limited (tenant=?)");
+    check(waiting::OPEN_FROM, "type USING COVERING INDEX type_open (tenant=? AND name>?)");
     let directory = tempfile::TempDir::new().unwrap();
     let conn = open::writer(&Options::new(directory.path().join("plan.db"))).unwrap();
-    assert_eq!(plan(&conn, type_row::WAITING), "SCAN type USING INDEX type_waiting");
     assert_eq!(plan(&conn, type_row::STATS_OF_ALL), "SCAN type USING INDEX type_shown");
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use windlass_core::edit::{Names, Take};
+use windlass_core::edit::{Names, Take, TakeCursor};
 use windlass_core::glob::Pattern;
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::{TypeKey, TypeName};
@@ -16,12 +16,27 @@ use crate::claim;
 use crate::error::Result;
 use crate::row;
 use crate::tx::Tx;
+use crate::type_row;
 
 /// Ready jobs that one take looks at: those that are too large are passed over.
 const LOOK_MAX: usize = 2 * BATCH_JOBS_MAX;
 /// Fronts of queues with other names that are passed over, before the types are looked for by
 /// the beginning of their names.
 const FRONTS_MAX: usize = 1000;
+/// Types that are looked at by the beginning of their names; where there are more, the fronts show
+/// the way.
+const NAMES_MAX: usize = 5000;
+/// Fronts that one call looks at: others wait for it to end.
+const SCAN_MAX: usize = 10_000;
+
+/// What a search has found.
+pub(crate) struct Found {
+    /// Jobs with their types.
+    pub(crate) wanted: Vec<(i64, i64)>,
+    pub(crate) full: bool,
+    /// Where it goes on, if it ended before it found anything.
+    pub(crate) next: Option<TakeCursor>,
+}
 
 /// The queue of a type, or that of its mocked jobs.
 struct Source {
@@ -47,6 +62,8 @@ pub(crate) struct Search<'a> {
     looks: usize,
     /// How many more jobs types give that do not give all.
     room: HashMap<Arc<str>, u32>,
+    /// The `concurrency` of a type kept some of its jobs.
+    full: bool,
     /// Types whose fronts are still to come.
     pattern: Option<Pattern>,
 }
@@ -66,6 +83,7 @@ pub(crate) const NEXT_MOCKED_TYPE: &str = "
 pub(crate) const FRONTS: &str = "
     SELECT id, name, head_rank, head_run_at, head_tie FROM type INDEXED BY type_head
      WHERE tenant = ?1 AND head_rank IS NOT NULL AND suspended = 0
+       AND (head_rank, head_run_at, head_tie, name) > (?2, ?3, ?4, ?5)
      ORDER BY head_rank, head_run_at, head_tie, name";
 pub(crate) const NAMED_FROM: &str = "
     SELECT id, name, head_rank IS NOT NULL AND suspended = 0 FROM type
@@ -73,7 +91,6 @@ pub(crate) const NAMED_FROM: &str = "
 
 impl<'a> Search<'a> {
     pub(crate) fn new<'w: 'a>(tx: &mut Tx<'w>, take: &'a Take) -> Result<Search<'a>> {
-        let room = take.room.iter().map(|(name, room)| (Arc::from(name.as_str()), *room));
         let mut search = Search {
             conn: tx.conn,
             take,
@@ -81,7 +98,8 @@ impl<'a> Search<'a> {
             sources: Vec::new(),
             nexts: BinaryHeap::new(),
             looks: LOOK_MAX,
-            room: room.collect(),
+            room: HashMap::new(),
+            full: false,
             pattern: None,
         };
         match &take.names {
@@ -107,9 +125,6 @@ impl<'a> Search<'a> {
         for name in names.iter().filter(|name| opened.insert(*name)) {
             let key = TypeKey { tenant: self.take.tenant.clone(), name: name.clone() };
             let Some(type_id) = tx.types.find(self.conn, &key)? else { continue };
-            if claim::handler_unless_suspended(self.conn, type_id)?.is_none() {
-                continue;
-            }
             self.open(type_id, name.as_str(), false)?;
             if self.take.mocks {
                 self.open(type_id, name.as_str(), true)?;
@@ -125,20 +140,42 @@ impl<'a> Search<'a> {
         while let Some(type_id) = next.query_row([last], |row| row.get(0)).optional()? {
             last = type_id;
             let key = tx.types.key(self.conn, type_id)?;
-            if key.tenant == self.take.tenant
-                && pattern.matches(key.name.as_str())
-                && claim::handler_unless_suspended(self.conn, type_id)?.is_some()
-            {
+            if key.tenant == self.take.tenant && pattern.matches(key.name.as_str()) {
                 self.open(type_id, key.name.as_str(), true)?;
             }
         }
         Ok(())
     }
 
-    fn open(&mut self, type_id: i64, name: &str, mock: bool) -> Result<()> {
+    /// Adds a queue to the search; false when its type gives nothing now.
+    fn open(&mut self, type_id: i64, name: &str, mock: bool) -> Result<bool> {
+        let name: Arc<str> = Arc::from(name);
+        let Some(of_type) = claim::unless_suspended(self.conn, type_id)? else { return Ok(false) };
+        let room = of_type.room(0);
+        if room != i64::MAX || of_type.settled {
+            let rate = self.rate_room(type_id, &name)?;
+            let room = u32::try_from(room).unwrap_or(u32::MAX);
+            self.full |= room == 0;
+            self.room.entry(name.clone()).or_insert(room.min(rate));
+        }
+        if self.room.get(&name) == Some(&0) {
+            return Ok(false);
+        }
         let behind = [self.rank.unwrap_or(i64::MIN), i64::MIN, i64::MIN, i64::MIN];
-        self.sources.push(Source { type_id, name: Arc::from(name), mock, behind });
-        self.advance(self.sources.len() - 1)
+        self.sources.push(Source { type_id, name, mock, behind });
+        self.advance(self.sources.len() - 1)?;
+        Ok(true)
+    }
+
+    /// How many jobs the caller may start of a type with a `rate`.
+    fn rate_room(&self, type_id: i64, name: &str) -> Result<u32> {
+        let settings = type_row::settings_of(self.conn, type_id)?;
+        if settings.rate.is_none() {
+            return Ok(u32::MAX);
+        }
+        let key =
+            row::type_key::<std::convert::Infallible>(Ok(self.take.tenant.as_str()), Ok(name))?;
+        Ok((self.take.room)(&key, &settings))
     }
 
     /// Finds what is next in a queue.
@@ -175,14 +212,15 @@ impl<'a> Search<'a> {
     }
 
     /// The jobs that are asked for, in order, each with its type.
-    pub(crate) fn run(mut self) -> Result<Vec<(i64, i64)>> {
+    pub(crate) fn run(mut self) -> Result<Found> {
         let mut fronts = self.conn.prepare_cached(FRONTS)?;
         let mut fronts = match self.pattern.is_some() {
-            true => Some(fronts.query([self.take.tenant.as_str()])?),
+            true => Some(fronts.query(self.behind())?),
             false => None,
         };
         let mut front = self.next_front(&mut fronts)?;
-        let (mut wanted, mut passed) = (Vec::new(), 0);
+        let (mut wanted, mut passed, mut scanned) = (Vec::new(), 0, 0);
+        let mut next = None;
         while wanted.len() < self.take.limit as usize {
             while let Some(Front { type_id, name, place }) = &front {
                 let before = |Reverse((rank, run_at, tie, next, ..)): &Next| {
@@ -191,14 +229,14 @@ impl<'a> Search<'a> {
                 if !self.nexts.peek().is_none_or(before) {
                     break;
                 }
-                if self.pattern.as_ref().is_some_and(|pattern| pattern.matches(name)) {
-                    self.open(*type_id, name, false)?;
-                    passed = 0;
-                } else {
-                    passed += 1;
-                }
+                scanned += 1;
+                let matches = self.pattern.as_ref().is_some_and(|pattern| pattern.matches(name));
+                passed = if matches && self.open(*type_id, name, false)? { 0 } else { passed + 1 };
                 if passed == FRONTS_MAX && self.open_prefixed()? {
                     fronts = None;
+                }
+                if scanned == SCAN_MAX && fronts.take().is_some() {
+                    next = Some(TakeCursor { place: *place, name: name.to_string() });
                 }
                 front = self.next_front(&mut fronts)?;
             }
@@ -212,7 +250,18 @@ impl<'a> Search<'a> {
             wanted.push((id, self.sources[source].type_id));
             self.advance(source)?;
         }
-        Ok(wanted)
+        let next = next.filter(|_| wanted.is_empty());
+        let full = self.full || self.room.values().any(|room| *room == 0);
+        Ok(Found { wanted, full, next })
+    }
+
+    /// Where the search through the fronts begins.
+    fn behind(&self) -> impl rusqlite::Params {
+        let from = (&[i64::MIN; 3], "");
+        let after = self.take.after.as_ref();
+        let (place, name) = after.map_or(from, |after| (&after.place, after.name.as_str()));
+        let tenant = self.take.tenant.as_str().to_owned();
+        (tenant, place[0], place[1], place[2], name.to_owned())
     }
 
     /// The best front of a queue that was not looked at, whatever its name. Those behind a job that
@@ -223,7 +272,7 @@ impl<'a> Search<'a> {
         Ok(front.filter(|front| self.rank.is_none_or(|only| front.place[0] <= only)))
     }
 
-    /// Every type whose name begins as the pattern does; false when the pattern begins with any.
+    /// Opens every type whose name begins as the pattern does; false when there are too many.
     fn open_prefixed(&mut self) -> Result<bool> {
         let Some(pattern) = self.pattern.clone() else { return Ok(false) };
         let prefix = pattern.prefix();
@@ -234,14 +283,22 @@ impl<'a> Search<'a> {
         let opened: HashSet<i64> = opened.map(|source| source.type_id).collect();
         let mut named = self.conn.prepare_cached(NAMED_FROM)?;
         let mut rows = named.query(params![self.take.tenant.as_str(), prefix])?;
+        let (mut found, mut names) = (Vec::new(), 0);
         while let Some(row) = rows.next()? {
             let (type_id, name) = (row.get(0)?, row.get::<_, String>(1)?);
             if !name.starts_with(&prefix) {
                 break;
             }
-            if row.get(2)? && pattern.matches(&name) && !opened.contains(&type_id) {
-                self.open(type_id, &name, false)?;
+            names += 1;
+            if names > NAMES_MAX {
+                return Ok(false);
             }
+            if row.get(2)? && pattern.matches(&name) && !opened.contains(&type_id) {
+                found.push((type_id, name));
+            }
+        }
+        for (type_id, name) in found {
+            self.open(type_id, &name, false)?;
         }
         Ok(true)
     }

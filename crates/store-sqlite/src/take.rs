@@ -12,7 +12,7 @@ use crate::family;
 use crate::put;
 use crate::queue;
 use crate::row;
-use crate::search::Search;
+use crate::search::{Found, Search};
 use crate::tx::Tx;
 
 /// `None` when nothing that is asked for is ready, and some of it may be among the jobs that are
@@ -20,11 +20,11 @@ use crate::tx::Tx;
 pub(crate) fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<Took>> {
     let more_due = queue::promote(tx, take.now)?;
     tx.apply_counts()?;
-    let wanted = Search::new(tx, take)?.run()?;
+    let Found { wanted, full, next } = Search::new(tx, take)?.run()?;
     if wanted.is_empty() && more_due {
         return Ok(None);
     }
-    let mut took = Took::default();
+    let mut took = Took { full, next, ..Took::default() };
     for (id, type_id) in wanted {
         tx.asked(type_id, take.now);
         take_one(tx, id, take, &mut took)?;

@@ -20,6 +20,9 @@ pub(crate) struct Tx<'w> {
     /// More jobs are due at this time than it could make ready.
     pub(crate) due_left: Option<Timestamp>,
     counts: HashMap<i64, Delta>,
+    /// The newest revision, and whether the store has it; read when it is first needed.
+    revision: Option<i64>,
+    revision_written: bool,
 }
 
 /// The counter that a job is in: its state, with `queued` told apart.
@@ -73,9 +76,31 @@ const APPLY_FRONT: &str = "
     UPDATE type SET head_rank = ?2, head_run_at = ?3, head_tie = ?4
      WHERE id = ?1 AND (head_rank, head_run_at, head_tie) IS NOT (?2, ?3, ?4)";
 
+/// A type is open when a claim would get a job of it. Most changes leave it as it is, and then the
+/// indexes over it.
+const OPEN_OR_CLOSE: &str = "
+    UPDATE type SET open_rev = CASE WHEN open_rev IS NULL THEN ?2 END
+     WHERE id = ?1
+       AND (open_rev IS NULL) = (ready > 0 AND suspended = 0
+                                 AND (running_max IS NULL OR running < running_max))";
+const RENEW: &str = "
+    UPDATE type
+       SET open_rev = CASE WHEN ready > 0 AND suspended = 0
+                                AND (running_max IS NULL OR running < running_max) THEN ?2 END
+     WHERE id = ?1";
+pub(crate) const REVISION: &str = "SELECT value FROM meta WHERE name = 'revision'";
+
 impl<'w> Tx<'w> {
     pub(crate) fn new(conn: &'w Connection, types: &'w mut TypeCache) -> Tx<'w> {
-        Tx { conn, types, promoted: 0, due_left: None, counts: HashMap::new() }
+        Tx {
+            conn,
+            types,
+            promoted: 0,
+            due_left: None,
+            counts: HashMap::new(),
+            revision: None,
+            revision_written: true,
+        }
     }
 
     pub(crate) fn count(&mut self, type_id: i64, counter: Counter, jobs: i64) {
@@ -96,18 +121,59 @@ impl<'w> Tx<'w> {
         delta.claimed_at = delta.claimed_at.max(Some(now));
     }
 
+    /// How many jobs entered a counter that is not written yet.
+    pub(crate) fn pending(&self, type_id: i64, counter: Counter) -> i64 {
+        self.counts.get(&type_id).map_or(0, |delta| delta.counts[counter as usize])
+    }
+
+    /// The handler or the settings of a type changed: whoever knows it as open has to hear of it.
+    pub(crate) fn changed(&mut self, type_id: i64) -> Result<()> {
+        let next = self.revision()? + 1;
+        if self.conn.prepare_cached(RENEW)?.execute([type_id, next])? > 0 {
+            (self.revision, self.revision_written) = (Some(next), false);
+        }
+        Ok(())
+    }
+
+    fn revision(&mut self) -> Result<i64> {
+        if let Some(revision) = self.revision {
+            return Ok(revision);
+        }
+        let mut find = self.conn.prepare_cached(REVISION)?;
+        let revision = find.query_row([], |row| row.get(0))?;
+        self.revision = Some(revision);
+        Ok(revision)
+    }
+
     /// Writes the sums so far: before the commit, and before an operation that reads them.
     pub(crate) fn apply_counts(&mut self) -> Result<()> {
+        self.apply_sums()?;
+        if !self.revision_written {
+            let set = "UPDATE meta SET value = ?1 WHERE name = 'revision'";
+            self.conn.prepare_cached(set)?.execute([self.revision])?;
+            self.revision_written = true;
+        }
+        Ok(())
+    }
+
+    fn apply_sums(&mut self) -> Result<()> {
         if self.counts.is_empty() {
             return Ok(());
         }
-        let mut apply = self.conn.prepare_cached(APPLY)?;
+        let conn = self.conn;
+        let mut revision = self.revision()?;
+        let mut apply = conn.prepare_cached(APPLY)?;
+        let mut open_or_close = conn.prepare_cached(OPEN_OR_CLOSE)?;
         for (type_id, Delta { counts: c, front, claimed_at }) in self.counts.drain() {
             let claimed_at = claimed_at.map(Timestamp::ms);
             apply
                 .execute(params![type_id, c[0], c[1], c[2], c[3], c[4], c[5], c[6], claimed_at])?;
             if front {
-                apply_front(self.conn, type_id)?;
+                apply_front(conn, type_id)?;
+            }
+            if open_or_close.execute([type_id, revision + 1])? > 0 {
+                revision += 1;
+                (self.revision, self.revision_written) = (Some(revision), false);
             }
         }
         Ok(())

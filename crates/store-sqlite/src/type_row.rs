@@ -1,4 +1,4 @@
-//! Types: their ids, what waits in them, their settings and their numbers.
+//! Types: their ids, their settings and their numbers.
 
 use std::collections::HashMap;
 
@@ -6,11 +6,10 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use windlass_core::handler::TypeSettings;
 use windlass_core::name::{Tenant, TypeKey};
 use windlass_core::record;
-use windlass_core::store::{TypeStats, Waiting, WaitingType};
+use windlass_core::store::TypeStats;
 use windlass_core::time::Timestamp;
 
 use crate::error::{Failure, Result};
-use crate::queue;
 use crate::row;
 use crate::tx::Tx;
 
@@ -111,40 +110,19 @@ pub(crate) fn type_id(conn: &Connection, key: &TypeKey) -> Result<Option<i64>> {
     Ok(find.query_row(names, |row| row.get(0)).optional()?)
 }
 
-/// The index has only types that have something to run, so types at rest cost nothing.
-pub(crate) const WAITING: &str = "
-    SELECT tenant, name, ready, handler_id, settings
-      FROM type INDEXED BY type_waiting
-     WHERE ready > 0 AND suspended = 0";
-
-/// What waits; everything that is due has been promoted before.
-pub(crate) fn waiting(conn: &Connection) -> Result<Waiting> {
-    let mut statement = conn.prepare_cached(WAITING)?;
-    let mut rows = statement.query([])?;
-    let mut types = Vec::new();
-    while let Some(row) = rows.next()? {
-        types.push(WaitingType {
-            key: row::type_key(row.get_ref(0)?.as_str(), row.get_ref(1)?.as_str())?,
-            ready: row.get::<_, i64>(2)? as u64,
-            handler: row.get::<_, Option<i64>>(3)?.map(row::job_id).transpose()?,
-            settings: settings(row.get(4)?)?,
-        });
-    }
-    Ok(Waiting { types, next_due_at: queue::next_due_at(conn)? })
-}
-
 pub(crate) fn suspend(tx: &mut Tx<'_>, key: &TypeKey, suspended: bool) -> Result<()> {
     let id = tx.types.ensure(tx.conn, key)?;
     let set = "UPDATE type SET suspended = ?2 WHERE id = ?1";
     tx.conn.prepare_cached(set)?.execute(params![id, suspended])?;
-    Ok(())
+    tx.changed(id)
 }
 
 pub(crate) fn settings_put(tx: &mut Tx<'_>, key: &TypeKey, settings: &TypeSettings) -> Result<()> {
     let id = tx.types.ensure(tx.conn, key)?;
-    let set = "UPDATE type SET settings = ?2 WHERE id = ?1";
-    tx.conn.prepare_cached(set)?.execute(params![id, record::settings_to_text(settings)])?;
-    Ok(())
+    let set = "UPDATE type SET settings = ?2, running_max = ?3 WHERE id = ?1";
+    let text = record::settings_to_text(settings);
+    tx.conn.prepare_cached(set)?.execute(params![id, text, settings.concurrency])?;
+    tx.changed(id)
 }
 
 pub(crate) fn settings_get(conn: &Connection, key: &TypeKey) -> Result<TypeSettings> {
@@ -160,7 +138,7 @@ pub(crate) fn settings_of(conn: &Connection, type_id: i64) -> Result<TypeSetting
     settings(find.query_row([type_id], |row| row.get(0))?)
 }
 
-fn settings(text: Option<String>) -> Result<TypeSettings> {
+pub(crate) fn settings(text: Option<String>) -> Result<TypeSettings> {
     match text {
         None => Ok(TypeSettings::default()),
         Some(text) => record::settings_from_text(&text)

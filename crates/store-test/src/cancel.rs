@@ -23,7 +23,7 @@ pub async fn a_queued_job_is_cancelled_at_once(harness: &dyn Harness) {
         assert_eq!(store.get(number).await, expected);
     }
     assert!(store.claim("t", 10, after(99)).await.is_empty());
-    assert!(store.type_waiting(after(99)).await.unwrap().types.is_empty());
+    assert!(store.waiting(after(99)).await.types.is_empty());
 }
 
 pub async fn a_running_job_loses_its_lease(harness: &dyn Harness) {

@@ -44,12 +44,13 @@ pub async fn s0_47_only_types_that_can_run_now_are_waiting(harness: &dyn Harness
     store.add([deferred, later, job_of("ready", 7), job_of("ready", 8)]).await;
     store.type_settings_put(&key("empty"), TypeSettings::default()).await.unwrap();
 
-    let waiting = store.type_waiting(after(10)).await.unwrap();
+    let waiting = store.waiting(after(10)).await;
     let ready = WaitingType {
         key: key("ready"),
         ready: 2,
         handler: None,
         settings: TypeSettings::default(),
+        revision: waiting.types[0].revision,
     };
     assert_eq!(waiting.types, [ready]);
     assert_eq!(waiting.next_due_at, Some(after(60)));
@@ -58,12 +59,12 @@ pub async fn s0_47_only_types_that_can_run_now_are_waiting(harness: &dyn Harness
 pub async fn a_type_waits_from_the_moment_its_job_is_due(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([NewJob { run_at: after(60), ..job(1) }]).await;
-    let before = store.type_waiting(after(60) - Duration::from_millis(1)).await.unwrap();
+    let before = store.waiting(after(60) - Duration::from_millis(1)).await;
     assert_eq!((before.types.len(), before.next_due_at), (0, Some(after(60))));
-    let then = store.type_waiting(after(60)).await.unwrap();
+    let then = store.waiting(after(60)).await;
     assert_eq!((then.types.len(), then.next_due_at), (1, None));
     assert_eq!(store.claim("t", 1, after(60)).await.len(), 1);
-    let taken = store.type_waiting(after(60)).await.unwrap();
+    let taken = store.waiting(after(60)).await;
     assert_eq!((taken.types.len(), taken.next_due_at), (0, None));
 }
 
@@ -73,7 +74,7 @@ pub async fn the_next_due_time_is_the_earliest_of_any_type(harness: &dyn Harness
     let theirs = NewJob { key: TypeKey { tenant: globex(), ..key("t") }, ..at("t", 3, 20) };
     store.add([at("t", 1, 30), at("other", 2, 40), theirs]).await;
     for (now, next) in [(0, Some(20)), (20, Some(30)), (30, Some(40)), (40, None)] {
-        let waiting = store.type_waiting(after(now)).await.unwrap();
+        let waiting = store.waiting(after(now)).await;
         assert_eq!(waiting.next_due_at, next.map(after), "at {now}");
     }
 }
@@ -84,12 +85,14 @@ pub async fn a_waiting_type_comes_with_handler_and_settings(harness: &dyn Harnes
     let settings = TypeSettings { weight: Some(7), rate: Some(2.5), ..TypeSettings::default() };
     store.type_settings_put(&key("t"), settings.clone()).await.unwrap();
     store.handler_put(id(100), &key("t"), handler_spec(), NOW).await.unwrap();
-    let waiting = store.type_waiting(NOW).await.unwrap();
-    let expected = WaitingType { key: key("t"), ready: 1, handler: Some(id(100)), settings };
+    let waiting = store.waiting(NOW).await;
+    let (handler, revision) = (Some(id(100)), waiting.types[0].revision);
+    let expected = WaitingType { key: key("t"), ready: 1, handler, settings, revision };
     assert_eq!(waiting.types, std::slice::from_ref(&expected));
     store.handler_delete(&key("t")).await.unwrap();
-    let waiting = store.type_waiting(NOW).await.unwrap();
-    assert_eq!(waiting.types, [WaitingType { handler: None, ..expected }]);
+    let waiting = store.waiting(NOW).await;
+    let revision = waiting.types[0].revision;
+    assert_eq!(waiting.types, [WaitingType { handler: None, revision, ..expected }]);
 }
 
 pub async fn s0_59_a_job_is_counted_on_its_whole_way(harness: &dyn Harness) {
@@ -250,7 +253,7 @@ pub async fn numbers_are_of_one_tenant_or_of_all(harness: &dyn Harness) {
     let theirs = TypeKey { tenant: globex(), ..key("t") };
     store.add([job(1), NewJob { key: theirs.clone(), ..job(2) }]).await;
     store.add([NewJob { key: theirs.clone(), ..job(3) }]).await;
-    store.type_waiting(NOW).await.unwrap();
+    store.waiting(NOW).await;
     assert_eq!(store.type_stats(Some(&acme())).await.unwrap(), [ready(1)]);
     let expected = TypeStats { key: theirs, ..ready(2) };
     assert_eq!(store.type_stats(Some(&globex())).await.unwrap(), [expected]);

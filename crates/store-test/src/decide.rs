@@ -168,7 +168,7 @@ pub async fn a_put_job_moves_between_queue_lease_and_end(harness: &dyn Harness) 
     assert!(store.claim("t", 1, NOW).await.is_empty());
     store.alter(1, |job| (job.state, job.run_at) = (State::Queued, after(9))).await;
     assert_eq!(numbers().await, [0, 1, 0, 0, 0]);
-    assert_eq!(store.type_waiting(NOW).await.unwrap().next_due_at, Some(after(9)));
+    assert_eq!(store.waiting(NOW).await.next_due_at, Some(after(9)));
     let running = leased(&store.whole(1).await, NOW);
     store.edit(vec![put(running)]).await;
     assert_eq!(numbers().await, [0, 0, 1, 0, 0]);

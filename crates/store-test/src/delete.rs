@@ -19,8 +19,8 @@ pub async fn a_queued_job_goes(harness: &dyn Harness) {
     assert_eq!(store.find(1).await, None);
     assert_eq!(store.listed(everything_of(acme())).await, []);
     assert!(store.claim("t", 10, after(99)).await.is_empty());
-    assert!(store.type_waiting(after(99)).await.unwrap().types.is_empty());
-    assert_eq!(store.type_waiting(NOW).await.unwrap().next_due_at, None);
+    assert!(store.waiting(after(99)).await.types.is_empty());
+    assert_eq!(store.waiting(NOW).await.next_due_at, None);
 }
 
 pub async fn an_ended_job_goes_with_all_that_belongs_to_it(harness: &dyn Harness) {

@@ -14,8 +14,9 @@ use windlass_core::log::{Log, Stream};
 use windlass_core::retry::Verdict;
 use windlass_core::state::Ending;
 use windlass_core::store::{
-    Changed, Claim, Claimed, Durability, EndRequest, GiveUp, Hold, Insert, Inserted, JournalId,
-    LeaseRef, List, Overdue, Page, Pick, Renew, Settled, Settlement, TypeStats,
+    Changed, ChangedLook, ChangedTypes, Claim, Claimed, Durability, EndRequest, GiveUp, Hold,
+    Insert, Inserted, JournalId, LeaseRef, List, Overdue, Page, Pick, Renew, Revision, Settled,
+    Settlement, TypeStats,
 };
 use windlass_core::{
     Job, JobId, NewJob, Payload, Priority, Status, Store, Sysid, Tenant, Timestamp, TypeKey,
@@ -210,6 +211,21 @@ impl Subject {
         assert!(answers.iter().all(|answer| *answer == Inserted::New), "{answers:?}");
     }
 
+    /// All types that are open.
+    pub(crate) async fn waiting(&self, now: Timestamp) -> ChangedTypes {
+        self.changed_since(Revision::default(), usize::MAX, now).await
+    }
+
+    pub(crate) async fn changed_since(
+        &self,
+        since: Revision,
+        limit: usize,
+        now: Timestamp,
+    ) -> ChangedTypes {
+        let look = ChangedLook { since: Some(since), handled: false, limit, now };
+        self.type_changed(look).await.unwrap()
+    }
+
     pub(crate) async fn claim(&self, name: &str, limit: u32, now: Timestamp) -> Vec<Claimed> {
         self.job_claim(claim_of(vec![pick(name, limit)], now)).await.unwrap()
     }
@@ -291,7 +307,7 @@ impl Subject {
     /// The numbers of one of `acme`'s types at this time, which the store hears of first, because
     /// `type_stats` is asked without one.
     pub(crate) async fn stats(&self, name: &str, now: Timestamp) -> Option<TypeStats> {
-        self.type_waiting(now).await.unwrap();
+        self.waiting(now).await;
         let mut stats = self.type_stats(Some(&acme())).await.unwrap();
         stats.retain(|stats| stats.key == key(name));
         assert!(stats.len() <= 1, "a type is counted once");

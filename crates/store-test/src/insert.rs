@@ -121,7 +121,7 @@ pub async fn names_are_taken_to_the_letter(harness: &dyn Harness) {
     let jobs = keys.iter().zip(1..).map(|(key, n)| NewJob { key: key.clone(), ..job(n) });
     store.add(jobs).await;
 
-    let waiting = store.type_waiting(NOW).await.unwrap();
+    let waiting = store.waiting(NOW).await;
     assert_eq!(waiting.types.len(), keys.len());
     assert!(waiting.types.iter().all(|waiting| waiting.ready == 1), "{waiting:?}");
     for (key, number) in keys.iter().zip(1..) {

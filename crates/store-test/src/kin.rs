@@ -1,6 +1,5 @@
 //! What cases about decisions and families are written with.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use windlass_core::edit::{
@@ -70,7 +69,8 @@ pub(crate) fn take(names: Names, limit: u32, now: Timestamp) -> Take {
         mocks: false,
         limit,
         payload_bytes_max: u64::MAX,
-        room: HashMap::new(),
+        room: Arc::new(|_, _| u32::MAX),
+        after: None,
         now,
         decide: Arc::new(decide),
     }

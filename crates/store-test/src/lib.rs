@@ -45,6 +45,7 @@ mod sysid;
 mod take;
 mod tenant;
 mod unique;
+mod waiting;
 
 use std::sync::Arc;
 

@@ -56,7 +56,7 @@ pub async fn a_closed_store_is_not_available(harness: &dyn Harness) {
     assert!(unavailable(store.job_settle(ends, durability).await.err()));
     assert!(unavailable(store.job_get(&acme(), id(1)).await.err()));
     assert!(unavailable(store.job_list(everything_of(acme())).await.err()));
-    assert!(unavailable(store.type_waiting(NOW).await.err()));
+    assert!(unavailable(store.type_first(None, 1, 1).await.err()));
     let put = store.handler_put(id(100), &key("t"), handler_spec(), NOW).await;
     assert!(unavailable(put.err()));
     assert!(unavailable(store.ping().await.err()));

@@ -22,7 +22,7 @@ fn with_mocks(limit: u32, at: u64) -> Take {
 pub async fn a_mocked_job_is_not_claimed(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([mocked(job(1)), job(2), mocked(job_of("other", 3))]).await;
-    let waiting = store.type_waiting(NOW).await.unwrap();
+    let waiting = store.waiting(NOW).await;
     assert_eq!((waiting.types.len(), waiting.types[0].ready), (1, 1));
     assert_eq!(waiting.next_due_at, None);
     assert_eq!(claimed_numbers(&store.claim("t", 9, NOW).await), [2]);
@@ -36,9 +36,9 @@ pub async fn a_mocked_job_counts_as_deferred(harness: &dyn Harness) {
     store.add([mocked(job(1)), later]).await;
     let numbers = |stats: TypeStats| (stats.ready, stats.deferred, stats.oldest_ready_at);
     assert_eq!(numbers(store.stats("t", NOW).await.unwrap()), (0, 2, None));
-    assert_eq!(store.type_waiting(NOW).await.unwrap().next_due_at, Some(after(60)));
+    assert_eq!(store.waiting(NOW).await.next_due_at, Some(after(60)));
     assert_eq!(numbers(store.stats("t", after(60)).await.unwrap()), (0, 2, None));
-    assert_eq!(store.type_waiting(after(60)).await.unwrap().next_due_at, None);
+    assert_eq!(store.waiting(after(60)).await.next_due_at, None);
     assert!(matches!(store.delete(1).await, Changed::Done(_)));
     assert_eq!(numbers(store.stats("t", after(60)).await.unwrap()), (0, 1, None));
 }
@@ -82,6 +82,7 @@ pub async fn a_mocked_job_stays_mocked(harness: &dyn Harness) {
         job: taken.job,
         payload: taken.before.payload,
         handler: None,
+        left: 0,
     };
     store.settle(settlement(&claimed, again(NOW))).await;
     assert!(store.get(1).await.extra.mock);

@@ -43,7 +43,7 @@ pub async fn numbers_out_of_range_are_read_as_the_nearest_within(harness: &dyn H
     assert_eq!(read.check(), Ok(()));
     assert_eq!(read, odd.clamped());
     store.add([job(1)]).await;
-    let waiting = store.type_waiting(NOW).await.unwrap();
+    let waiting = store.waiting(NOW).await;
     assert_eq!(waiting.types[0].settings, read);
 
     let mut spec = handler_spec();
@@ -81,12 +81,12 @@ pub async fn s2_20_a_suspended_type_takes_jobs_and_gives_none(harness: &dyn Harn
     store.type_suspend(&key("t"), true).await.unwrap();
     store.add([job(2), job_of("other", 3)]).await;
     assert!(store.claim("t", 10, NOW).await.is_empty());
-    let waiting = store.type_waiting(NOW).await.unwrap();
+    let waiting = store.waiting(NOW).await;
     assert_eq!(waiting.types.len(), 1, "only the other type waits");
     assert_eq!(claimed_numbers(&store.claim("other", 10, NOW).await), [3]);
 
     store.type_suspend(&key("t"), false).await.unwrap();
-    let waiting = store.type_waiting(NOW).await.unwrap();
+    let waiting = store.waiting(NOW).await;
     assert_eq!(waiting.types.iter().map(|waiting| waiting.ready).collect::<Vec<_>>(), [2]);
     assert_eq!(claimed_numbers(&store.claim("t", 10, NOW).await), [1, 2]);
 }

@@ -32,7 +32,7 @@ pub async fn each_sees_what_the_other_did(harness: &dyn Harness) {
     first.add([job(1)]).await;
     assert_eq!(second.get(1).await, first.get(1).await);
     assert_eq!(second.insert([job(1)]).await, [Inserted::Duplicate]);
-    assert_eq!(second.type_waiting(NOW).await.unwrap().types.len(), 1);
+    assert_eq!(second.waiting(NOW).await.types.len(), 1);
     let claimed = second.claim_one("t", NOW).await;
     assert_eq!(first.get(1).await, claimed.job);
     assert!(first.claim("t", 10, NOW).await.is_empty());
@@ -53,11 +53,11 @@ pub async fn handlers_and_settings_are_common(harness: &dyn Harness) {
     second.type_suspend(&key("t"), true).await.unwrap();
     first.add([job(1)]).await;
     assert!(first.claim("t", 10, NOW).await.is_empty());
-    assert!(first.type_waiting(NOW).await.unwrap().types.is_empty());
+    assert!(first.waiting(NOW).await.types.is_empty());
 
     second.type_suspend(&key("t"), false).await.unwrap();
     second.handler_put(id(101), &key("t"), handler_spec(), NOW).await.unwrap();
-    assert_eq!(first.type_waiting(NOW).await.unwrap().types[0].handler, Some(id(101)));
+    assert_eq!(first.waiting(NOW).await.types[0].handler, Some(id(101)));
     assert_eq!(first.claim_one("t", NOW).await.handler, Some(id(101)));
 }
 

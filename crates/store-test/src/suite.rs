@@ -178,6 +178,19 @@ suite! { $
         many_jobs_fill_large_pages
         a_rare_state_is_found_among_many
     }
+    waiting {
+        what_changed_is_told_in_pages_in_the_order_of_the_changes
+        a_type_that_opens_again_has_a_new_revision
+        a_change_of_handler_settings_or_suspension_is_told
+        types_without_a_handler_are_left_out_when_nobody_asks_for_them
+        tenants_come_one_after_the_other_each_with_its_first_types
+        the_next_types_of_a_tenant_come_behind_a_revision
+        types_are_found_by_name_and_by_pattern
+        a_search_by_pattern_goes_on_where_it_ended
+        a_type_gives_no_more_than_its_concurrency
+        claims_of_all_kinds_at_once_keep_to_a_concurrency
+        a_claim_says_how_many_more_there_are
+    }
     count {
         s0_47_only_types_that_can_run_now_are_waiting
         a_type_waits_from_the_moment_its_job_is_due
@@ -321,7 +334,8 @@ suite! { $
         a_job_that_is_lent_is_queued_for_later
         only_this_priority
         large_payloads_are_passed_over
-        a_type_gives_no_more_than_it_has_room_for
+        a_type_with_a_rate_gives_no_more_than_the_caller_has_room_for
+        a_search_that_ends_early_says_where_it_goes_on
         suspended_types_give_nothing
         tenants_take_their_own
         a_job_comes_with_its_parent_or_its_ended_children

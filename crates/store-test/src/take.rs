@@ -5,7 +5,7 @@ use std::sync::Arc;
 use windlass_core::date_text::{millis_text, seconds_text};
 use windlass_core::edit::{Edit, Put, Take, Taking, Whole};
 use windlass_core::store::{Error, GiveUp, Overdue};
-use windlass_core::{Extra, Job, NewJob, Payload, State, TypeKey, TypeName};
+use windlass_core::{Extra, Job, NewJob, Payload, State, TypeKey, TypeSettings};
 
 use crate::Harness;
 use crate::fixture::{
@@ -237,15 +237,19 @@ pub async fn large_payloads_are_passed_over(harness: &dyn Harness) {
     assert_eq!(store.take_of(glob("*"), 9).await, [1, 3]);
 }
 
-pub async fn a_type_gives_no_more_than_it_has_room_for(harness: &dyn Harness) {
+pub async fn a_type_with_a_rate_gives_no_more_than_the_caller_has_room_for(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let mock = Extra { mock: true, ..Extra::default() };
     store.add((1..=3).map(|n| job_of("a", n))).await;
     store.add((4..=6).map(|n| job_of("b", n))).await;
     store.add([NewJob { extra: mock, ..urgent("a", 7, 100) }]).await;
+    for name in ["a", "b"] {
+        let settings = TypeSettings { rate: Some(1.0), ..TypeSettings::default() };
+        store.type_settings_put(&key(name), settings).await.unwrap();
+    }
     let with_room = |a, b| {
-        let room = [("a", a), ("b", b)].map(|(name, room)| (TypeName::new(name).unwrap(), room));
-        Take { room: room.into(), mocks: true, ..take(glob("*"), 9, NOW) }
+        let room = move |key: &TypeKey, _: &_| if key.name.as_str() == "a" { a } else { b };
+        Take { room: Arc::new(room), mocks: true, ..take(glob("*"), 9, NOW) }
     };
     let taken = async |take| taken_numbers(&store.job_take(take).await.unwrap());
     assert_eq!(taken(with_room(0, 1)).await, [4]);
@@ -360,4 +364,26 @@ pub async fn a_decision_that_cannot_be_carried_out_takes_nothing(harness: &dyn H
     assert_eq!(store.take_of(glob("*"), 9).await, [1, 2]);
     store.edit(vec![put(Job { state: State::Queued, ..store.get(1).await })]).await;
     assert_eq!(store.take_of(glob("*"), 9).await, [1]);
+}
+
+/// There are more types than one call looks at, and none but the last fits.
+pub async fn a_search_that_ends_early_says_where_it_goes_on(harness: &dyn Harness) {
+    const TYPES: i64 = 10_500;
+    let store = Subject::fresh(harness).await;
+    let others = (1..TYPES).map(|n| job_of(&format!("other/{n}"), n));
+    for others in others.collect::<Vec<_>>().chunks(2000) {
+        store.add(others.to_vec()).await;
+    }
+    store.add([urgent("the/one", TYPES, 1)]).await;
+    let mut wanted = take(glob("*one"), 1, NOW);
+    for _ in 0..TYPES {
+        let took = store.job_take(wanted.clone()).await.unwrap();
+        if !took.given.is_empty() {
+            assert_eq!(taken_numbers(&took), [TYPES]);
+            return;
+        }
+        assert!(took.next.is_some(), "it has not come to the end");
+        wanted.after = took.next;
+    }
+    panic!("the search does not come to an end");
 }

@@ -19,6 +19,7 @@ impl State {
         };
         row.job.state = next;
         row.ended(end.now, end.purge_at);
+        self.touch(&before.key);
         self.after_end(end.id, end.now, end.purge_at);
         Changed::Done(Box::new(before))
     }
@@ -49,6 +50,7 @@ impl State {
         row.result = None;
         row.progress = None;
         row.purge_at = None;
+        self.touch(&before.key);
         Changed::Done(Box::new(before))
     }
 

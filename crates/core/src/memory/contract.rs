@@ -11,10 +11,11 @@ use crate::limit::PAYLOAD_INLINE_BYTES_MAX;
 use crate::name::{Tenant, TypeKey};
 use crate::outcome::Json;
 use crate::store::{
-    Add, Added, AttemptLog, Capabilities, Changed, Changes, Claim, Claimed, Claims, Daemons,
-    Decides, Durability, EndRequest, Error, GiveUp, Handlers, IdempotencyRecord, Insert, Insertion,
-    Inserts, JournalId, LeaseRef, List, Page, Piece, Reads, Renew, Requeue, Settled, Settlement,
-    Settles, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, Waiting,
+    Add, Added, AttemptLog, Capabilities, Changed, ChangedLook, ChangedTypes, Changes, Claim,
+    Claimed, Claims, Daemons, Decides, Durability, EndRequest, Error, GiveUp, Handlers,
+    IdempotencyRecord, Insert, Insertion, Inserts, JournalId, LeaseRef, List, NamedLook,
+    NamedTypes, Page, Piece, Reads, Renew, Requeue, Revision, Settled, Settlement, Settles, Store,
+    SysidGrant, SysidRenew, SysidReserve, TypeStats, WaitingType, Waits,
 };
 use crate::time::Timestamp;
 
@@ -88,11 +89,36 @@ impl Inserts for MemoryStore {
 }
 
 #[async_trait]
-impl Claims for MemoryStore {
-    async fn type_waiting(&self, now: Timestamp) -> Result<Waiting, Error> {
-        Ok(self.open_at(now)?.type_waiting(now))
+impl Waits for MemoryStore {
+    async fn type_changed(&self, look: ChangedLook) -> Result<ChangedTypes, Error> {
+        self.looks_released().await;
+        Ok(self.open_at(look.now)?.type_changed(&look))
     }
 
+    async fn type_first(
+        &self,
+        after: Option<Tenant>,
+        each: usize,
+        limit: usize,
+    ) -> Result<Vec<WaitingType>, Error> {
+        Ok(self.open()?.type_first(after.as_ref(), each, limit))
+    }
+
+    async fn type_next(
+        &self,
+        of: Vec<(Tenant, Revision)>,
+        each: usize,
+    ) -> Result<Vec<WaitingType>, Error> {
+        Ok(self.open()?.type_next(&of, each))
+    }
+
+    async fn type_named(&self, look: NamedLook) -> Result<NamedTypes, Error> {
+        Ok(self.open_at(look.now)?.type_named(&look))
+    }
+}
+
+#[async_trait]
+impl Claims for MemoryStore {
     async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error> {
         self.open_at(claim.now)?.job_claim(&claim)
     }
@@ -246,12 +272,15 @@ impl Handlers for MemoryStore {
     }
 
     async fn type_suspend(&self, key: &TypeKey, suspended: bool) -> Result<(), Error> {
-        self.open()?.synced().type_row(key).suspended = suspended;
+        let mut state = self.open()?.synced();
+        state.touch(key);
+        state.type_row(key).suspended = suspended;
         Ok(())
     }
 
     async fn type_settings_put(&self, key: &TypeKey, settings: TypeSettings) -> Result<(), Error> {
         let mut state = self.open()?.synced();
+        state.touch(key);
         let row = state.type_row(key);
         (row.settings, row.has_settings) = (settings.clamped(), true);
         Ok(())

@@ -178,7 +178,8 @@ impl State {
             self.mark_parent(&job.key.tenant, job.parent);
         }
         changes.moved.note_changed(&before, &job, now);
-        self.type_row(&job.key);
+        self.touch(&before.key);
+        self.touch(&job.key);
         let payload = put.payload.as_ref().map(|payload| self.keep_payload(id, payload));
         let row = self.jobs.get_mut(&id).expect("a job that was just found");
         row.payload = payload.unwrap_or_else(|| row.payload.clone());

@@ -8,6 +8,7 @@ use super::State;
 
 impl State {
     pub(super) fn handler_put(&mut self, mut handler: Handler) {
+        self.touch(&handler.key);
         handler.spec.options = handler.spec.options.clamped();
         let row = self.type_row(&handler.key);
         row.in_force = Some(handler.id);
@@ -30,6 +31,10 @@ impl State {
     }
 
     pub(super) fn handler_delete(&mut self, key: &TypeKey) -> bool {
-        self.types.get_mut(key).and_then(|row| row.in_force.take()).is_some()
+        if !self.types.contains_key(key) {
+            return false;
+        }
+        self.touch(key);
+        self.type_row(key).in_force.take().is_some()
     }
 }

@@ -98,7 +98,7 @@ impl State {
             return Inserted::Held(holder);
         }
         self.hear(new.created_at);
-        self.type_row(&new.key);
+        self.touch(&new.key);
         self.mark_parent(&new.key.tenant, new.parent);
         self.jobs.insert(new.id, Row::queued(new));
         Inserted::New

@@ -21,9 +21,11 @@ mod run;
 mod sysid;
 mod take;
 mod undo;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 
@@ -32,7 +34,7 @@ use crate::id::{JobId, Sysid};
 use crate::job::{Boot, Job, Payload, Progress, Token};
 use crate::name::{Tenant, TypeKey};
 use crate::outcome::Json;
-use crate::store::{AttemptLog, Error, IdempotencyRecord, JournalId};
+use crate::store::{AttemptLog, Error, IdempotencyRecord, JournalId, Revision};
 use crate::time::Timestamp;
 
 use undo::Open;
@@ -56,6 +58,31 @@ impl MemoryStore {
     /// A test aid: the next `times` inserts panic, as a defect of a store would.
     pub fn set_panics(&self, times: usize) {
         self.locked().panics = times;
+    }
+
+    /// A test aid: while looks are held, a look for what changed does not return.
+    pub fn hold_looks(&self, held: bool) {
+        let mut state = self.locked();
+        state.looks_held = held;
+        state.held.drain(..).for_each(Waker::wake);
+    }
+
+    /// A test aid: how many types looks have told of so far.
+    pub fn types_told(&self) -> u64 {
+        self.locked().told
+    }
+
+    /// Returns when looks are not held.
+    async fn looks_released(&self) {
+        std::future::poll_fn(|ctx| {
+            let mut state = self.locked();
+            if !state.looks_held {
+                return Poll::Ready(());
+            }
+            state.held.push(ctx.waker().clone());
+            Poll::Pending
+        })
+        .await;
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
@@ -92,6 +119,12 @@ struct State {
     marks: BTreeMap<JournalId, JobId>,
     sysids: BTreeMap<Sysid, sysid::SysidRow>,
     boot_newest: Boot,
+    /// Of the newest change of what waits.
+    revision: i64,
+    /// Up to when jobs that came due have been noticed.
+    due_until: Timestamp,
+    /// Types that were told of in looks for open types.
+    told: u64,
     /// The newest time that any call has named.
     heard: Timestamp,
     away: bool,
@@ -101,6 +134,8 @@ struct State {
     forgets: bool,
     /// As it was after the last synced change, in a store that can undo the others.
     synced: Option<Box<State>>,
+    looks_held: bool,
+    held: Vec<Waker>,
 }
 
 /// One job with all that belongs to it, except the pieces of its payload.
@@ -128,6 +163,7 @@ struct TypeRow {
     has_settings: bool,
     suspended: bool,
     claimed_at: Option<Timestamp>,
+    revision: Revision,
 }
 
 impl State {
@@ -157,7 +193,11 @@ impl State {
     }
 
     fn remove(&mut self, id: JobId) {
-        self.jobs.remove(&id);
+        if let Some(row) = self.jobs.remove(&id)
+            && self.types.contains_key(&row.job.key)
+        {
+            self.touch(&row.job.key);
+        }
         self.pieces.retain(|(owner, _), _| *owner != id);
     }
 }
@@ -166,7 +206,7 @@ impl State {
 mod tests {
     use std::future::Future;
     use std::pin::pin;
-    use std::task::{Context, Poll, Waker};
+    use std::task::Context;
 
     use super::*;
     use crate::store::Store;

@@ -1,45 +1,21 @@
 //! Jobs are found, taken under a lease, kept alive and settled.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 use crate::id::{JobId, Sysid};
 use crate::job::{Job, Lease, Priority, Progress};
 use crate::limit::LOG_ATTEMPTS_MAX;
 use crate::log::Log;
-use crate::name::TypeKey;
 use crate::retry::Verdict;
 use crate::state::{self, Ending, Event, State as JobState};
 use crate::store::{
-    AttemptLog, Claim, Claimed, Error, Hold, LeaseRef, Pick, Renew, Settled, Settlement, Waiting,
-    WaitingType,
+    AttemptLog, Claim, Claimed, Error, Hold, LeaseRef, Pick, Renew, Settled, Settlement,
 };
 use crate::time::Timestamp;
 
 use super::{Row, State};
 
 impl State {
-    pub(super) fn type_waiting(&self, now: Timestamp) -> Waiting {
-        let queued = || self.jobs.values().map(|row| &row.job).filter(|job| job.is_queued());
-        let mut ready: BTreeMap<&TypeKey, u64> = BTreeMap::new();
-        for job in queued().filter(|job| job.run_at <= now && !job.extra.mock) {
-            *ready.entry(&job.key).or_default() += 1;
-        }
-        let waiting = ready.into_iter().filter_map(|(key, ready)| {
-            let row = self.types.get(key).filter(|row| !row.suspended)?;
-            Some(WaitingType {
-                key: key.clone(),
-                ready,
-                handler: row.in_force,
-                settings: row.settings.clone(),
-            })
-        });
-        Waiting {
-            types: waiting.collect(),
-            next_due_at: queued().map(|job| job.run_at).filter(|at| *at > now).min(),
-        }
-    }
-
     pub(super) fn job_claim(&mut self, claim: &Claim) -> Result<Vec<Claimed>, Error> {
         let (owner, token) = (claim.owner, claim.token);
         let lease = match claim.hold {
@@ -50,8 +26,9 @@ impl State {
         };
         let mut claimed = Vec::new();
         for pick in &claim.picks {
-            for id in self.picked(pick, claim.now) {
-                claimed.push(self.take(id, lease, claim.now));
+            let (ids, left) = self.picked(pick, claim.now);
+            for id in ids {
+                claimed.push(Claimed { left, ..self.take(id, lease, claim.now) });
             }
         }
         Ok(claimed)
@@ -96,6 +73,8 @@ impl State {
         row.progress = settlement.progress.or(row.progress.take());
         row.log(settlement.now, settlement.log);
         let (id, now, purge_at) = (row.job.id, settlement.now, settlement.purge_at);
+        let key = row.job.key.clone();
+        self.touch(&key);
         let well =
             matches!(settlement.verdict, Verdict::End(Ending::Finished) | Verdict::Repeat { .. });
         // It has not come to its end: what follows it has to wait too.
@@ -143,22 +122,22 @@ impl State {
         expired
     }
 
-    /// The jobs that a pick gets, in the order in which it gets them.
-    fn picked(&self, pick: &Pick, now: Timestamp) -> Vec<JobId> {
+    /// The jobs that a pick gets, in the order in which it gets them, and how many it leaves.
+    fn picked(&self, pick: &Pick, now: Timestamp) -> (Vec<JobId>, u64) {
         if self.types.get(&pick.key).is_none_or(|row| row.suspended) {
-            return Vec::new();
+            return (Vec::new(), 0);
         }
         let jobs = self.jobs.values().map(|row| &row.job);
-        let mut due: Vec<&Job> = jobs
-            .filter(|job| job.key == pick.key && job.is_queued() && job.run_at <= now)
-            .filter(|job| !job.extra.mock)
-            .collect();
+        let mut due: Vec<&Job> =
+            jobs.filter(|job| job.key == pick.key && job.is_ready(now)).collect();
         due.sort_by_key(|job| (job.turn(), job.id));
         let under = |job: &&Job| pick.floor.is_some_and(|floor| job.priority <= floor);
         if let Some(first) = due.iter().position(under) {
             due[..=first].rotate_right(1);
         }
-        due.iter().map(|job| job.id).take(pick.limit as usize).collect()
+        let may_run = self.room(&pick.key).min(due.len() as u64);
+        let taken = may_run.min(u64::from(pick.limit));
+        (due.iter().map(|job| job.id).take(taken as usize).collect(), may_run - taken)
     }
 
     fn take(&mut self, id: JobId, lease: Lease, now: Timestamp) -> Claimed {
@@ -174,7 +153,7 @@ impl State {
         let (job, payload) = (row.job.clone(), row.payload.clone());
         let of_type = self.type_row(&job.key);
         of_type.claimed_at = of_type.claimed_at.max(Some(now));
-        Claimed { job, payload, handler: of_type.in_force }
+        Claimed { job, payload, handler: of_type.in_force, left: 0 }
     }
 
     /// The running job whose lease this is.
@@ -214,10 +193,6 @@ impl Row {
 }
 
 impl Job {
-    fn is_queued(&self) -> bool {
-        self.state == JobState::Queued
-    }
-
     /// Whose is smaller goes first.
     pub(super) fn turn(&self) -> (Reverse<Priority>, Timestamp, i64) {
         (Reverse(self.priority), self.run_at, self.extra.tie(self.run_at))

@@ -7,24 +7,32 @@ use crate::glob;
 use crate::id::JobId;
 use crate::job::{Job, Payload};
 use crate::limit::CHILDREN_SHOWN_MAX;
-use crate::name::TypeName;
+use crate::name::TypeKey;
 use crate::state::State as JobState;
 use crate::store::Error;
 
 use super::edit::Changes;
 use super::{Row, State};
 
+/// How many more jobs a type may give.
+struct Left {
+    /// By its `concurrency`, and by its `rate`.
+    room: u64,
+    rate: u32,
+}
+
 impl State {
     pub(super) fn job_take(&mut self, take: &Take) -> Result<Took, Error> {
         let (mut changes, mut took) = (Changes::default(), Took::default());
-        for id in self.wanted(take) {
+        let (wanted, full) = self.wanted(take);
+        for id in wanted {
             if let Err(error) = self.take_one(id, take, &mut changes, &mut took) {
                 self.undo(changes);
                 return Err(error);
             }
         }
         changes.moved.tidy();
-        Ok(Took { moved: changes.moved, ..took })
+        Ok(Took { moved: changes.moved, full, ..took })
     }
 
     fn take_one(
@@ -50,18 +58,31 @@ impl State {
         Ok(())
     }
 
-    /// The jobs that are asked for, in order.
-    fn wanted(&self, take: &Take) -> Vec<JobId> {
+    /// The jobs that are asked for, in order, and whether the limit of a type kept some back.
+    fn wanted(&self, take: &Take) -> (Vec<JobId>, bool) {
         let rows = self.jobs.values().filter(|row| self.is_wanted(row, take));
         let mut jobs: Vec<&Job> = rows.map(|row| &row.job).collect();
         jobs.sort_by_key(|job| (job.turn(), &job.key.name, job.id));
-        let mut given: HashMap<&TypeName, u32> = HashMap::new();
-        jobs.retain(|job| {
-            let given = given.entry(&job.key.name).or_default();
-            *given += 1;
-            take.room.get(&job.key.name).is_none_or(|room| *given <= *room)
+        let mut left: HashMap<&TypeKey, Left> = HashMap::new();
+        let mut full = false;
+        let wanted = jobs.into_iter().filter(|job| {
+            let left = left.entry(&job.key).or_insert_with(|| self.left(&job.key, take));
+            full |= left.room == 0;
+            let may = left.room > 0 && left.rate > 0;
+            if may {
+                left.room -= 1;
+                left.rate -= 1;
+            }
+            may
         });
-        jobs.iter().map(|job| job.id).take(take.limit as usize).collect()
+        let ids = wanted.map(|job| job.id).take(take.limit as usize).collect();
+        (ids, full)
+    }
+
+    fn left(&self, key: &TypeKey, take: &Take) -> Left {
+        let settings = self.types.get(key).map(|row| &row.settings);
+        let rate = settings.filter(|settings| settings.rate.is_some());
+        Left { room: self.room(key), rate: rate.map_or(u32::MAX, |rate| (take.room)(key, rate)) }
     }
 
     fn is_wanted(&self, row: &Row, take: &Take) -> bool {

@@ -24,8 +24,13 @@ impl MemoryStore {
     pub fn undo_relaxed(&self) {
         let mut state = self.locked();
         let synced = state.synced.take().expect("the store was made to undo changes");
-        let State { forgets, away, closed, heard, .. } = *state;
-        *state = State { forgets, away, closed, heard, ..*synced };
+        let State { forgets, away, closed, heard, revision, told, looks_held, .. } = *state;
+        let held = std::mem::take(&mut state.held);
+        *state =
+            State { forgets, away, closed, heard, revision, told, looks_held, held, ..*synced };
+        // What waits may be another by now, and revisions never come again.
+        let keys: Vec<_> = state.types.keys().cloned().collect();
+        keys.iter().for_each(|key| state.touch(key));
         state.keep();
     }
 }

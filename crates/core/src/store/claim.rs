@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::Error;
-use crate::handler::{HandlerId, TypeSettings};
+use crate::handler::HandlerId;
 use crate::id::{JobId, Sysid};
 use crate::job::{Boot, Job, Payload, Priority, Token};
 use crate::name::{Tenant, TypeKey};
@@ -13,19 +13,14 @@ use crate::time::Timestamp;
 
 #[async_trait]
 pub trait Claims: Send + Sync {
-    /// Types with jobs that may run now (due, not leased, not suspended, not mocked), with their
-    /// numbers, and when the next deferred job of any type comes due. Order is of no meaning.
-    /// Where very many jobs come due at once, a store may make them ready step by step, those that
-    /// are due the longest first; then `next_due_at` has passed, and the caller looks again.
-    async fn type_waiting(&self, now: Timestamp) -> Result<Waiting, Error>;
-
     /// Takes due jobs under new leases: for each pick up to `limit`, most urgent first, then due
     /// the longest (among those of one millisecond by `Extra::tie`), then the oldest id; with a
     /// `floor`, its first job is the first of the most urgent priority that is not above the
     /// floor. The attempt grows, and the token is the claim's. Suspended types and mocked jobs are
-    /// passed over. A job goes to one caller only. Payloads come along unless they are in pieces.
-    /// A store that makes very many due jobs ready step by step chooses among those that are ready,
-    /// and answers with nothing only when none of the picks has a job that is due.
+    /// passed over. A type with a `concurrency` gives no more than leaves so many of its jobs
+    /// running, whoever runs them. A job goes to one caller only. Payloads come along unless they
+    /// are in pieces. A store that makes very many due jobs ready step by step chooses among those
+    /// that are ready, and answers with nothing only when none of the picks has a job that is due.
     /// `Error::Conflict`, and nothing is taken, for a claim on the beat of a number that is not
     /// (any more) the caller's.
     async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error>;
@@ -48,21 +43,6 @@ pub trait Claims: Send + Sync {
     /// Running jobs whose lease has run out at `now`, at most `limit`, oldest expiry first.
     /// Changes nothing: the caller settles them with `only_if_expired_at`.
     async fn lease_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<Job>, Error>;
-}
-
-#[derive(Debug, Clone)]
-pub struct Waiting {
-    pub types: Vec<WaitingType>,
-    pub next_due_at: Option<Timestamp>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct WaitingType {
-    pub key: TypeKey,
-    pub ready: u64,
-    /// The handler version in force.
-    pub handler: Option<HandlerId>,
-    pub settings: TypeSettings,
 }
 
 #[derive(Debug, Clone)]
@@ -107,6 +87,8 @@ pub struct Claimed {
     pub payload: Payload,
     /// The handler version in force at this moment.
     pub handler: Option<HandlerId>,
+    /// About how many more jobs of the type a claim would get after this pick.
+    pub left: u64,
 }
 
 /// Names a lease, as its holder does.

@@ -11,7 +11,8 @@
 //! |---|---|
 //! | `Daemons` | reserve a number, keep it, give it back |
 //! | `Inserts` | jobs, payloads and keys come in |
-//! | `Claims` | what waits is taken under leases |
+//! | `Waits` | which types have jobs that may run |
+//! | `Claims` | those jobs are taken under leases |
 //! | `Settles` | attempts report |
 //! | `Changes` | cancel, rerun, delete, give up, purge |
 //! | `Decides` | changes by a pure decision on what is there |
@@ -29,11 +30,12 @@ mod insert;
 mod read;
 mod settle;
 pub mod sql;
+mod waiting;
 
 use async_trait::async_trait;
 
 pub use change::{Changed, Changes, EndRequest, GiveUp, Overdue, Requeue};
-pub use claim::{Claim, Claimed, Claims, Hold, LeaseRef, Pick, Renew, Waiting, WaitingType};
+pub use claim::{Claim, Claimed, Claims, Hold, LeaseRef, Pick, Renew};
 pub use daemon::{Daemons, SysidGrant, SysidRenew, SysidReserve};
 pub use decide::Decides;
 pub use error::{Cause, Error};
@@ -45,18 +47,20 @@ pub use insert::{
 pub use read::{AttemptLog, List, Page, Reads, TypeStats};
 pub use settle::{Settled, Settlement, Settles};
 pub use sql::{SqlAnswer, SqlAsk, SqlStore};
+pub use waiting::{ChangedLook, ChangedTypes, NamedLook, NamedTypes, Revision, WaitingType, Waits};
 
 /// Every trait at once, for those who call a store by its own type instead of as `dyn Store`.
 pub mod prelude {
     pub use super::{
         Changes, Claims, Daemons, Decides, Handlers, Inserts, Reads, Settles, SqlStore, Store,
+        Waits,
     };
 }
 
 /// All of it. A caller holds a `dyn Store`; a store implements the traits by area.
 #[async_trait]
 pub trait Store:
-    Daemons + Inserts + Claims + Settles + Changes + Decides + Reads + Handlers + 'static
+    Daemons + Inserts + Waits + Claims + Settles + Changes + Decides + Reads + Handlers + 'static
 {
     fn capabilities(&self) -> Capabilities;
 

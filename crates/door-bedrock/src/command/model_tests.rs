@@ -109,7 +109,8 @@ impl World {
             mocks: false,
             limit,
             payload_bytes_max: u64::MAX,
-            room: Default::default(),
+            room: std::sync::Arc::new(|_, _| u32::MAX),
+            after: None,
             now,
             decide: Arc::new(move |whole| hand_out.decide(whole, false, now)),
         };

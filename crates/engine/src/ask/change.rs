@@ -17,10 +17,8 @@ use crate::error::{storage_error, store_error};
 use crate::event;
 use crate::house::reap;
 use crate::settle;
-use crate::shared::Shared;
+use crate::shared::{FRESH_CHANGE, Shared};
 
-/// How long a change waits for a job that was just added to reach the store.
-const FRESH_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a cancel waits until the job's processes are gone.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -50,7 +48,7 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
         shared.runner.stop(running.attempt_id(), Stop::Cancelled);
     }
     shared.job_waiters.wake(&id);
-    shared.announce_room();
+    shared.announce_room(&job.key);
     look_for_family(shared, &job);
     Ok(())
 }
@@ -175,7 +173,7 @@ pub(crate) async fn settings_put(
 
 /// A job can only be changed where it is stored.
 pub(crate) async fn in_store(shared: &Shared, id: JobId) -> Result<(), Error> {
-    if shared.ingested_up_to(id, FRESH_PATIENCE).await {
+    if shared.ingested_up_to(id, FRESH_CHANGE).await {
         return Ok(());
     }
     Err(Error::Unavailable("the store does not take jobs now; try again later".into()))

@@ -163,7 +163,8 @@ pub(crate) fn tell(shared: &Shared, moved: &Moved) {
     moved.touched.iter().for_each(|id| shared.job_waiters.wake(id));
     shared.announce(moved.ready.iter().map(|(key, jobs)| (key.clone(), *jobs)));
     moved.due.into_iter().for_each(|at| shared.announce_due(at));
+    moved.back.iter().for_each(|(before, _)| shared.announce_room(&before.key));
     if !moved.stopped.is_empty() {
-        shared.announce_room();
+        shared.announce_any_room();
     }
 }

@@ -16,18 +16,15 @@ use windlass_journal::Record;
 use crate::api::{DaemonStatus, JobView, JournalStatus, Readiness, TenantCounts};
 use crate::error::{Error, storage_error, store_error};
 use crate::house::service::Backoff;
-use crate::shared::Shared;
+use crate::shared::{FRESH_READ, Shared};
 
-/// How long a read waits for a job that was just added to reach the store, before it looks into the
-/// journal for it.
-const FRESH_PATIENCE: Duration = Duration::from_millis(50);
 /// How long lists and numbers wait for everything that was just added.
 pub(crate) const LIST_PATIENCE: Duration = Duration::from_millis(500);
 /// How long status, readiness and metrics wait for the store.
 const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) async fn job(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<JobView, Error> {
-    if !shared.ingested_up_to(id, FRESH_PATIENCE).await
+    if !shared.ingested_up_to(id, FRESH_READ).await
         && let Some(record) = find_unread(shared, tenant, id).await?
     {
         return Ok(JobView { job: Job::queued(record.job), result: None });
@@ -68,7 +65,7 @@ pub(crate) async fn job_log(
     tenant: &Tenant,
     id: JobId,
 ) -> Result<Vec<AttemptLog>, Error> {
-    if !shared.ingested_up_to(id, FRESH_PATIENCE).await
+    if !shared.ingested_up_to(id, FRESH_READ).await
         && find_unread(shared, tenant, id).await?.is_some()
     {
         return Ok(Vec::new());
@@ -107,7 +104,7 @@ pub(crate) async fn job_payload(
     id: JobId,
 ) -> Result<PayloadReader, Error> {
     let mut unread = None;
-    if !shared.ingested_up_to(id, FRESH_PATIENCE).await {
+    if !shared.ingested_up_to(id, FRESH_READ).await {
         unread = find_unread(&shared, tenant, id).await?;
     }
     // A spooled file that is gone by now is in the store.

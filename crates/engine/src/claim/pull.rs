@@ -3,97 +3,131 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
-
-use windlass_core::glob;
 use windlass_core::job::Progress;
 use windlass_core::limit::{PROGRESS_BYTES_MAX, PULL_JOBS_MAX};
 use windlass_core::retry;
 use windlass_core::store::{
-    Claim, Claimed, Durability, Hold, LeaseRef, Pick, Renew, Settled, Settlement,
+    Claimed, Durability, Hold, LeaseRef, NamedLook, NamedTypes, Renew, Settled, Settlement,
+    WaitingType,
 };
 use windlass_core::{Invalid, Job, Log};
 
 use crate::api::{PullClaim, PullFinish, Pulled};
-use crate::claim::answer;
-use crate::claim::hunger::{Pattern, Wants};
+use crate::claim::reserve::Reservation;
+use crate::claim::wait;
+use crate::claim::waitlist::{Interest, Pattern};
 use crate::error::{Error, store_error};
 use crate::event;
 use crate::house::reap;
-use crate::schedule;
 use crate::settle;
 use crate::settle::follow;
 use crate::shared::Shared;
 
-/// How long a claim waits for jobs that were just added to reach the store, and for a fresh look.
-const FRESH_PATIENCE: Duration = Duration::from_millis(500);
+/// Types that one claim chooses from, unless it wants more jobs than that.
+const TYPES_MAX: u32 = 64;
+/// Pages that one claim reads until it finds a type that matches; the next one goes on there.
+const PAGES_MAX: usize = 100;
+/// Claims that find the jobs gone, because others were faster, before the worker waits its turn.
+const TRIES_MAX: usize = 16;
 
-/// Takes jobs for a worker; waits for some when there are none. A worker that hangs up at any
-/// moment leaves no job behind that nobody knows of: what was taken for it goes back.
+/// Takes jobs for a worker; waits for some when there are none.
 pub(crate) async fn claim(shared: Arc<Shared>, wish: PullClaim) -> Result<Vec<Pulled>, Error> {
-    let claiming = shared.clone();
-    let work = |gone| async move { claim_or_wait(&claiming, wish, gone).await };
-    let returning = shared.clone();
-    let back = move |claimed: Vec<Claimed>| {
-        let shared = returning.clone();
-        async move { hand_back(&shared, claimed).await }
+    if wish.limit == 0 || wish.limit > PULL_JOBS_MAX {
+        return Err(Invalid::new("limit", "a claim takes 1 to 1000 jobs").into());
+    }
+    let interest = Interest {
+        tenant: wish.tenant.clone(),
+        names: wish.types.iter().map(|text| Pattern::of(text)).collect(),
+        priority: None,
+        mocks: false,
     };
-    let claimed = answer::or_back(work, back).await?;
+    let (wait, wish) = (wish.wait, Arc::new(wish));
+    let attempt = move |shared| claim_now(shared, wish.clone());
+    let claimed = wait::serve(&shared, interest, wait, attempt, hand_back).await?;
     let pulled = |Claimed { job, payload, .. }| {
         shared.metrics.pulled(&job.key);
         event::started(&job);
         Pulled { job, payload }
     };
-    Ok(claimed.into_iter().map(pulled).collect())
+    Ok(claimed.unwrap_or_default().into_iter().map(pulled).collect())
 }
 
-async fn claim_or_wait(
-    shared: &Shared,
-    wish: PullClaim,
-    gone: CancellationToken,
-) -> Result<Vec<Claimed>, Error> {
-    if wish.limit == 0 || wish.limit > PULL_JOBS_MAX {
-        return Err(Invalid::new("limit", "a claim takes 1 to 1000 jobs").into());
-    }
-    let deadline = Instant::now() + wish.wait;
-    if let Some(newest) = shared.appended() {
-        shared.ingested_up_to(newest, FRESH_PATIENCE).await;
-    }
-    let mut place = shared.hunger.enter(Wants {
-        tenant: wish.tenant.clone(),
-        names: wish.types.iter().map(|text| Pattern::of(text)).collect(),
-        priority: None,
-        mocks: false,
-    });
-    let mut looked = false;
-    loop {
-        let picks = picks(shared, &wish).await?;
-        if !picks.is_empty() {
-            let claimed = claim_now(shared, &wish, picks).await?;
-            if !claimed.is_empty() {
-                place.served();
-                return Ok(claimed);
-            }
-            continue;
+async fn claim_now(
+    shared: Arc<Shared>,
+    wish: Arc<PullClaim>,
+) -> Result<Option<Vec<Claimed>>, Error> {
+    for _ in 0..TRIES_MAX {
+        let reservations = reserve(&shared, &wish, types(&shared, &wish).await?);
+        if reservations.is_empty() {
+            return Ok(None);
         }
-        if !looked {
-            looked = true;
-            look_afresh(shared).await;
-            continue;
-        }
-        place.served();
-        let left = deadline.saturating_duration_since(Instant::now());
-        tokio::select! {
-            () = place.called() => {}
-            () = tokio::time::sleep(left) => return Ok(Vec::new()),
-            () = gone.cancelled() => return Ok(Vec::new()),
+        let token = shared.token().await.map_err(store_error)?;
+        let hold = Hold::For(wish.lease);
+        let filled = super::claim(&shared, reservations, token, hold).await;
+        let filled = filled.map_err(store_error)?;
+        let claimed: Vec<Claimed> = filled.into_iter().flat_map(|(jobs, _)| jobs).collect();
+        if !claimed.is_empty() {
+            return Ok(Some(claimed));
         }
     }
+    Ok(None)
 }
 
-async fn hand_back(shared: &Shared, claimed: Vec<Claimed>) {
+/// Reserves jobs of these types, in random order, until the limit is filled.
+fn reserve(
+    shared: &Arc<Shared>,
+    wish: &PullClaim,
+    mut types: Vec<WaitingType>,
+) -> Vec<Reservation> {
+    shared.rng().shuffle(&mut types);
+    let mut left = wish.limit;
+    let mut reservations = Vec::new();
+    for of_type in types {
+        if left == 0 {
+            break;
+        }
+        if let Some(reservation) = Reservation::of_type(shared, &of_type, left) {
+            left -= reservation.jobs();
+            reservations.push(reservation);
+        }
+    }
+    reservations
+}
+
+/// Some of the open types that match. Where there are very many, each claim gets the next ones.
+async fn types(shared: &Shared, wish: &PullClaim) -> Result<Vec<WaitingType>, Error> {
+    let mut after = shared.cursors.get(&wish.tenant, &wish.types);
+    let mut from_start = after.is_none();
+    for _ in 0..PAGES_MAX {
+        let look = NamedLook {
+            tenant: wish.tenant.clone(),
+            names: wish.types.clone(),
+            after: after.take(),
+            limit: wish.limit.max(TYPES_MAX) as usize,
+            now: shared.now(),
+        };
+        let found = shared.store.type_named(look).await.map_err(store_error)?;
+        let NamedTypes { types, next, full } = found;
+        if full {
+            shared.room_wanted.store(true, Ordering::SeqCst);
+        }
+        let at_end = next.is_none();
+        after = next;
+        let startable = types.iter().any(|of_type| !shared.scheduler().rests(&of_type.key));
+        if startable || (at_end && from_start) {
+            shared.cursors.set(&wish.tenant, &wish.types, after);
+            return Ok(types);
+        }
+        from_start |= at_end;
+    }
+    shared.cursors.set(&wish.tenant, &wish.types, after);
+    Ok(Vec::new())
+}
+
+/// Releases jobs of a worker that disconnected.
+async fn hand_back(shared: Arc<Shared>, claimed: Vec<Claimed>) {
     let now = shared.now();
     let releases = claimed.iter().filter_map(|claimed| {
         let job = &claimed.job;
@@ -104,75 +138,6 @@ async fn hand_back(shared: &Shared, claimed: Vec<Claimed>) {
         Ok(_) => shared.announce(claimed.into_iter().map(|claimed| (claimed.job.key, 1))),
         Err(error) => tracing::warn!(%error, "jobs of a worker that hung up wait for their lease"),
     }
-}
-
-/// What another daemon added a moment ago may not be known here yet.
-pub(crate) async fn look_afresh(shared: &Shared) {
-    let mut looks = shared.looks.subscribe();
-    looks.mark_unchanged();
-    shared.look();
-    let _ = tokio::time::timeout(FRESH_PATIENCE, looks.changed()).await;
-}
-
-/// Waiting types that match, in random order, until the limit is filled.
-async fn picks(shared: &Shared, wish: &PullClaim) -> Result<Vec<Pick>, Error> {
-    let now = shared.now();
-    let mut waiting = shared.scheduler().waiting_of(&wish.tenant, now);
-    waiting.retain(|(key, ..)| wish.types.iter().any(|t| glob::matches(t, key.name.as_str())));
-    shared.rng().shuffle(&mut waiting);
-    let limited = waiting.iter().any(|(_, _, settings)| settings.concurrency.is_some());
-    let stats = match limited {
-        true => shared.store.type_stats(Some(&wish.tenant)).await.map_err(store_error)?,
-        false => Vec::new(),
-    };
-    let mut left = wish.limit;
-    let mut picks = Vec::new();
-    for (key, ready, settings) in waiting {
-        let mut limit = left.min(u32::try_from(ready).unwrap_or(u32::MAX));
-        if let Some(most) = settings.concurrency {
-            let running = stats.iter().find(|s| s.key == key).map_or(0, |s| s.running);
-            limit = limit.min(most.saturating_sub(u32::try_from(running).unwrap_or(u32::MAX)));
-            if limit == 0 {
-                shared.room_wanted.store(true, Ordering::SeqCst);
-            }
-        }
-        limit = limit.min(schedule::burst(&settings));
-        if limit > 0 {
-            left -= limit;
-            picks.push(Pick { key, limit, floor: None });
-        }
-    }
-    Ok(picks)
-}
-
-async fn claim_now(
-    shared: &Shared,
-    wish: &PullClaim,
-    picks: Vec<Pick>,
-) -> Result<Vec<Claimed>, Error> {
-    let now = shared.now();
-    let noted: Vec<u64> = {
-        let mut scheduler = shared.scheduler();
-        picks.iter().map(|pick| scheduler.claiming(&pick.key, pick.limit)).collect()
-    };
-    let claim = Claim {
-        picks: picks.clone(),
-        owner: shared.grant.sysid,
-        token: shared.token().await.map_err(store_error)?,
-        hold: Hold::For(wish.lease),
-        now,
-    };
-    let claimed = shared.store.job_claim(claim).await.map_err(|error| {
-        shared.look();
-        store_error(error)
-    })?;
-    let mut scheduler = shared.scheduler();
-    for (pick, noted) in picks.iter().zip(noted) {
-        let got = claimed.iter().filter(|claimed| claimed.job.key == pick.key).count();
-        scheduler.claimed(&pick.key, pick.limit, got as u32, noted);
-        scheduler.spend_rate(&pick.key, got as u64, now);
-    }
-    Ok(claimed)
 }
 
 pub(crate) async fn renew(shared: &Shared, lease: LeaseRef, by: Duration) -> Result<(), Error> {
@@ -189,8 +154,9 @@ pub(crate) async fn finish(shared: &Shared, finish: PullFinish) -> Result<(), Er
         return Err(lost());
     }
     let policy = reap::policy_of(shared, &job).await.map_err(store_error)?;
-    let luck = shared.luck();
-    let (verdict, exhausted) = retry::after_attempt(&job, finish.status, &policy.retry, now, luck);
+    let jitter = shared.jitter();
+    let (verdict, exhausted) =
+        retry::after_attempt(&job, finish.status, &policy.retry, now, jitter);
     let mut log = exhausted.map_or(Log::new(), |why| Log::of_note(why.as_str()));
     settle::note_repeat(&mut log, verdict);
     let follow = follow::job(shared, &job, finish.status, finish.data.as_ref())?;

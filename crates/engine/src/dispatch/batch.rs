@@ -13,9 +13,10 @@ use windlass_core::limit::RESULT_BYTES_MAX;
 use windlass_core::retry::{self, Verdict};
 use windlass_core::runner::{Assignment, Batch, Pieces, Report, Reports, Stop};
 use windlass_core::store::Settlement;
-use windlass_core::{Handler, HandlerId, Job, JobId, Log, Payload, Status, TypeKey};
+use windlass_core::{Handler, Job, JobId, Log, Payload, Status, TypeKey};
 
 use crate::accept;
+use crate::claim::reserve::Slot;
 use crate::dispatch::progress::Progresses;
 use crate::dispatch::running::RunningJob;
 use crate::event;
@@ -27,11 +28,11 @@ use crate::shared::Shared;
 /// How long a job rests that the runner could not even start.
 const RETURN_PAUSE: Duration = Duration::from_millis(500);
 
-/// Runs jobs of one handler to their end, then frees the slot that was taken for `picked`.
+/// Runs jobs of one handler to their end, then frees their slot.
 pub(crate) async fn run(
     shared: Arc<Shared>,
     handler: Arc<Handler>,
-    picked: HandlerId,
+    slot: Slot,
     jobs: Vec<(RunningJob, Payload)>,
 ) {
     let key = handler.key.clone();
@@ -67,8 +68,7 @@ pub(crate) async fn run(
             reports.hand_back(id).await;
         }
     }
-    shared.scheduler().batch_stopped(&key, picked);
-    shared.dispatch_wake.notify_one();
+    drop(slot);
 }
 
 struct BatchReports {
@@ -83,7 +83,7 @@ struct BatchReports {
 #[derive(Clone, Copy, PartialEq)]
 enum Told {
     Nothing,
-    /// The scheduler and the metrics know that it runs no more; the verdict is being made.
+    /// The metrics know that it runs no more; the verdict is being made.
     Counted,
 }
 
@@ -97,7 +97,6 @@ impl BatchReports {
         let told = std::mem::replace(self.open().get_mut(&id)?, Told::Counted);
         let running = self.shared.running.get(id)?;
         if told == Told::Nothing {
-            self.shared.scheduler().jobs_stopped(&self.key, 1);
             if running.started {
                 let held = self.shared.now().since(running.job.started_at.unwrap_or_default());
                 self.shared.metrics.stopped(&self.key, held);
@@ -214,10 +213,10 @@ fn panicked() -> Report {
 fn judge(shared: &Shared, running: &RunningJob, report: Report) -> Settlement {
     let now = shared.now();
     let (job, policy) = (&running.job, &running.policy);
-    let luck = shared.luck();
+    let jitter = shared.jitter();
     let (verdict, exhausted) = match report.stopped {
-        Some(stop) => retry::after_stop(job, stop, &policy.retry, now, luck),
-        None => retry::after_attempt(job, report.status, &policy.retry, now, luck),
+        Some(stop) => retry::after_stop(job, stop, &policy.retry, now, jitter),
+        None => retry::after_attempt(job, report.status, &policy.retry, now, jitter),
     };
     let mut log = report.log;
     if let Some(why) = exhausted.filter(|_| report.stopped != Some(Stop::Expired)) {

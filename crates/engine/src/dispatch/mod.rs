@@ -5,12 +5,11 @@
 
 pub(crate) mod batch;
 pub(crate) mod catalogue;
+mod caught;
 pub(crate) mod policy;
 pub(crate) mod progress;
-mod reserved;
 pub(crate) mod running;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -18,11 +17,13 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
-use windlass_core::store::{Claim, Claimed, Hold, Pick};
-use windlass_core::{Handler, HandlerId, Payload, TypeKey};
+use windlass_core::limit::BATCH_JOBS_MAX;
+use windlass_core::store::{self, ChangedLook, ChangedTypes, Claimed, Hold, Revision};
+use windlass_core::{Handler, HandlerId, Payload, Tenant, TypeKey};
 
+use crate::claim;
+use crate::claim::reserve::{Reservation, Slot};
 use crate::dispatch::policy::Policy;
-use crate::dispatch::reserved::Reserved;
 use crate::dispatch::running::RunningJob;
 use crate::error::Error;
 use crate::house::service::{Backoff, Next, Service};
@@ -33,6 +34,13 @@ use crate::shared::Shared;
 const PICKS_MAX: usize = 64;
 /// A look at the store may take this share of the daemon's time: one part in so many.
 const LOOK_SHARE: u32 = 10;
+/// Types in one page of a look.
+const LOOK_TYPES_MAX: usize = 1000;
+/// Types of each tenant that a round through all tenants brings.
+const FIRST_TYPES: usize = 4;
+/// Tenants that get more types in one look, and how many each.
+const SHORT_TENANTS_MAX: usize = 64;
+const NEXT_TYPES: usize = 32;
 /// The pause after the store refused a claim.
 const CLAIM_PAUSE: Duration = Duration::from_millis(200);
 
@@ -43,98 +51,151 @@ pub(crate) struct Dispatch {
     poll_at: Instant,
     /// No look before this moment, so that many waiting types do not eat the daemon's time.
     look_from: Instant,
-}
-
-/// What one claim asks for, type by type.
-type Wanted = HashMap<TypeKey, WantedType>;
-
-struct WantedType {
-    pick: Pick,
-    batches: Vec<Reserved>,
-    /// Jobs of the type noted before the claim.
-    noted: u64,
+    /// Up to which revision changes have been seen.
+    seen: Option<Revision>,
+    /// A round through all tenants of the store is under way, and has come so far.
+    round: Option<Option<Tenant>>,
 }
 
 impl Dispatch {
     pub(crate) fn new(shared: Arc<Shared>, batches: TaskTracker) -> Dispatch {
         let poll = Backoff::new(shared.options.poll_min, shared.options.poll_max);
         let now = Instant::now();
-        Dispatch { shared, batches, poll, poll_at: now, look_from: now }
+        let (seen, round) = (None, None);
+        Dispatch { shared, batches, poll, poll_at: now, look_from: now, seen, round }
     }
 
-    /// Looks at the store for what waits, when there is a reason to.
+    /// Looks at the store for what waits, when there is a reason to: one page of each kind.
     async fn look_if_due(&mut self) {
         let began = Instant::now();
         let shared = &self.shared;
         let due = shared.next_due.borrow().is_some_and(|at| at <= shared.now());
         let wanted = shared.look_wanted.load(Ordering::SeqCst);
-        if began < self.look_from || !(due || wanted || began >= self.poll_at) {
+        let changed = due || wanted || began >= self.poll_at;
+        if began < self.look_from || !(changed || self.feed_wanted()) {
             return;
         }
-        shared.look_wanted.store(false, Ordering::SeqCst);
-        shared.next_due.send_replace(None);
-        shared.scheduler().look_begins();
-        match shared.store.type_waiting(shared.now()).await {
-            Ok(waiting) => {
-                let hungry = !shared.hunger.is_empty();
-                let types = waiting.types.iter().filter(|_| hungry);
-                let types: Vec<TypeKey> = types.map(|waiting| waiting.key.clone()).collect();
-                shared.scheduler().look_ends(waiting.types);
-                waiting.next_due_at.into_iter().for_each(|at| shared.announce_due(at));
-                shared.looks.send_modify(|looks| *looks += 1);
-                let hope = shared.scheduler().hope_for(types);
-                shared.hunger.wake(hope.iter().map(|(key, jobs)| (key, *jobs)));
-                if due {
-                    shared.hunger.wake_mocked();
-                }
-                if due || wanted {
-                    self.poll.reset();
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot see what waits");
-                shared.look_wanted.store(true, Ordering::SeqCst);
-                self.look_from = began + CLAIM_PAUSE;
-                return;
+        let mut looked = Ok(());
+        if changed {
+            looked = self.look_for_changes(due).await;
+            if looked.is_ok() && (due || wanted) {
+                self.poll.reset();
             }
         }
+        if looked.is_ok() {
+            looked = self.feed().await;
+        }
+        if let Err(error) = looked {
+            tracing::warn!(%error, "cannot see what waits");
+            self.shared.look_wanted.store(true, Ordering::SeqCst);
+            self.look_from = began + CLAIM_PAUSE;
+            return;
+        }
         self.look_from = Instant::now() + began.elapsed() * LOOK_SHARE;
-        self.poll_at = Instant::now() + self.poll.pause();
+        if changed {
+            self.poll_at = Instant::now() + self.poll.pause();
+        }
+    }
+
+    /// One page of what changed since the last look.
+    async fn look_for_changes(&mut self, due: bool) -> Result<(), store::Error> {
+        let shared = &self.shared;
+        shared.look_wanted.store(false, Ordering::SeqCst);
+        shared.next_due.send_replace(None);
+        let unknown = shared.scheduler().look_begins();
+        let look = ChangedLook {
+            since: self.seen,
+            handled: !unknown && shared.waitlist.is_empty(),
+            limit: LOOK_TYPES_MAX,
+            now: shared.now(),
+        };
+        let ChangedTypes { types, up_to, more, next_due_at } =
+            shared.store.type_changed(look).await?;
+        if self.seen.replace(up_to).is_none() {
+            self.round = Some(None);
+        }
+        let ready: Vec<(TypeKey, u64)> = if shared.waitlist.is_empty() {
+            Vec::new()
+        } else {
+            let scheduler = shared.scheduler();
+            let startable = types.iter().filter(|of_type| !scheduler.rests(&of_type.key));
+            startable.map(|of_type| (of_type.key.clone(), of_type.ready)).collect()
+        };
+        shared.scheduler().told_changed(types);
+        next_due_at.into_iter().for_each(|at| shared.announce_due(at));
+        shared.waitlist.wake(ready.iter().map(|(key, jobs)| (key, *jobs)));
+        if due {
+            shared.waitlist.wake_mocked();
+        }
+        if more {
+            shared.look_wanted.store(true, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    /// Whether there are types in the store that have a place here.
+    fn feed_wanted(&self) -> bool {
+        self.round.is_some() || self.shared.scheduler().is_short()
+    }
+
+    /// Brings types into the window that wait in the store: a page of a round through all tenants,
+    /// and next types of tenants that are short of them.
+    async fn feed(&mut self) -> Result<(), store::Error> {
+        let shared = &self.shared;
+        if shared.scheduler().take_beyond() {
+            self.round = Some(None);
+        }
+        if let Some(after) = self.round.take() {
+            shared.scheduler().look_begins();
+            let (each, limit) = (FIRST_TYPES, LOOK_TYPES_MAX);
+            let first = shared.store.type_first(after.clone(), each, limit).await;
+            let first = first.inspect_err(|_| self.round = Some(after))?;
+            let last = first.last().map(|of_type| of_type.key.tenant.clone());
+            self.round = last.filter(|_| first.len() >= limit).map(Some);
+            shared.scheduler().told_first(first, each);
+        }
+        let short = shared.scheduler().take_short(SHORT_TENANTS_MAX);
+        if !short.is_empty() {
+            shared.scheduler().look_begins();
+            let next = shared.store.type_next(short.clone(), NEXT_TYPES).await;
+            // Without an answer they stay short, and are asked for again.
+            let answer = next.as_deref().unwrap_or_default();
+            let mut scheduler = shared.scheduler();
+            match &next {
+                Ok(_) => scheduler.told_next(&short, answer, NEXT_TYPES),
+                Err(_) => scheduler.still_short(&short),
+            }
+            drop(scheduler);
+            next?;
+        }
+        Ok(())
     }
 
     /// Tells waiting workers of types that are not over their rate any more.
     fn wake_rested(&self) {
         let rested = self.shared.scheduler().take_rested(self.shared.now());
-        self.shared.hunger.wake(rested.iter().map(|(key, jobs)| (key, *jobs)));
+        self.shared.waitlist.wake(rested.iter().map(|(key, jobs)| (key, u64::from(*jobs))));
     }
 
     /// Picks for the free slots and reserves them.
-    fn pick(&self) -> Wanted {
+    fn pick(&self) -> Vec<Reservation> {
         let shared = &self.shared;
-        let mut wanted = Wanted::new();
+        let mut reservations = Vec::new();
         if !shared.picking.load(Ordering::SeqCst) {
-            return wanted;
+            return reservations;
         }
         let warm = shared.runner.warm().into_iter().collect();
-        let now = shared.now();
         let mut scheduler = shared.scheduler();
         let mut rng = shared.rng();
-        for _ in 0..PICKS_MAX {
-            let Some((mut pick, handler)) = scheduler.select(now, &warm, &mut rng) else { break };
-            pick.limit = pick.limit.min(self.batch_max(handler));
-            let noted = scheduler.claiming(&pick.key, pick.limit);
-            scheduler.started(&pick.key, handler, u64::from(pick.limit), now);
-            let entry = wanted.entry(pick.key.clone()).or_insert_with(|| WantedType {
-                pick: Pick { limit: 0, ..pick.clone() },
-                batches: Vec::new(),
-                noted,
-            });
-            entry.pick.limit += pick.limit;
-            entry.pick.floor = entry.pick.floor.or(pick.floor);
-            let (shared, key, jobs) = (shared.clone(), pick.key, pick.limit);
-            entry.batches.push(Reserved { shared, key, handler, jobs, over: false });
+        let mut left = BATCH_JOBS_MAX as u32;
+        while reservations.len() < PICKS_MAX && left > 0 {
+            let Some((mut pick, handler)) = scheduler.select(&warm, &mut rng) else { break };
+            pick.limit = pick.limit.min(self.batch_max(handler)).min(left);
+            let reservation = Reservation::batch(shared, &mut scheduler, pick, handler);
+            left -= reservation.jobs();
+            reservations.push(reservation);
         }
-        wanted
+        reservations
     }
 
     /// The first batch of a handler that was never seen is one job; it brings the handler along.
@@ -143,67 +204,36 @@ impl Dispatch {
         known.map_or(1, |handler| self.shared.runner.batch_max(&handler).max(1))
     }
 
-    async fn claim(&self, wanted: Wanted) -> bool {
+    async fn claim(&self, reservations: Vec<Reservation>) -> bool {
         let shared = &self.shared;
         let token = match shared.token().await {
             Ok(token) => token,
             Err(error) => {
                 tracing::warn!(%error, "cannot claim jobs");
-                self.give_up_claim(wanted);
                 return false;
             }
-        };
-        let claim = Claim {
-            picks: wanted.values().map(|wanted| wanted.pick.clone()).collect(),
-            owner: shared.grant.sysid,
-            token,
-            hold: Hold::Beat(shared.grant.boot),
-            now: shared.now(),
         };
         // Until all that it takes is in the running table.
         let _under_way = shared.tokens.under_way(token);
-        let claimed = match shared.store.job_claim(claim).await {
-            Ok(claimed) => claimed,
+        let hold = Hold::Beat(shared.grant.boot);
+        let filled = match claim::claim(shared, reservations, token, hold).await {
+            Ok(filled) => filled,
             Err(error) => {
                 tracing::warn!(%error, "cannot claim jobs");
-                self.give_up_claim(wanted);
                 return false;
             }
         };
-        let mut by_type: HashMap<TypeKey, Vec<Claimed>> = HashMap::new();
-        for job in claimed {
-            by_type.entry(job.job.key.clone()).or_default().push(job);
-        }
-        for (key, wanted) in wanted {
-            let jobs = by_type.remove(&key).unwrap_or_default();
-            let (asked, got) = (wanted.pick.limit, jobs.len() as u32);
-            shared.scheduler().claimed(&key, asked, got, wanted.noted);
-            self.start_batches(&key, wanted, jobs).await;
+        for (jobs, slot) in filled {
+            if let Some(slot) = slot {
+                self.start_batch(slot, jobs).await;
+            }
         }
         true
     }
 
-    fn give_up_claim(&self, wanted: Wanted) {
-        for (key, wanted) in wanted {
-            self.shared.scheduler().note(&key, u64::from(wanted.pick.limit));
-            drop(wanted.batches);
-        }
-    }
-
-    /// Fills the reserved batches in order; those that stay empty free their slots.
-    async fn start_batches(&self, key: &TypeKey, wanted: WantedType, jobs: Vec<Claimed>) {
-        let mut jobs = jobs.into_iter();
-        for mut reserved in wanted.batches {
-            let batch: Vec<Claimed> = jobs.by_ref().take(reserved.jobs as usize).collect();
-            reserved.shrink(batch.len() as u32);
-            if !batch.is_empty() {
-                self.start_batch(key, reserved, batch).await;
-            }
-        }
-    }
-
-    async fn start_batch(&self, key: &TypeKey, reserved: Reserved, jobs: Vec<Claimed>) {
+    async fn start_batch(&self, slot: Slot, jobs: Vec<Claimed>) {
         let shared = &self.shared;
+        let key = slot.key();
         let handler = self.handler_for(key, jobs[0].handler).await;
         let settings = shared.scheduler().settings(key).unwrap_or_default();
         let policy = Arc::new(Policy::of(handler.as_deref(), &settings, &shared.options));
@@ -225,9 +255,12 @@ impl Dispatch {
         }
         match handler {
             Some(handler) => {
-                self.batches.spawn(reserved.run(handler, running));
+                self.batches.spawn(caught::run(shared.clone(), handler, slot, running));
             }
-            None => self.hand_back(reserved, running).await,
+            None => {
+                drop(slot);
+                self.hand_back(running).await;
+            }
         }
     }
 
@@ -247,7 +280,7 @@ impl Dispatch {
         };
         if let Err(why) = shared.runner.check(&handler.spec) {
             tracing::warn!(r#type = %key, %why, "this machine cannot run a handler");
-            shared.scheduler().set_unrunnable(version);
+            shared.scheduler().set_unrunnable(key, version);
             return None;
         }
         let batches_max = shared.runner.batches_max(&handler);
@@ -259,9 +292,8 @@ impl Dispatch {
     }
 
     /// Jobs whose handler went away in the meantime return to the queue unharmed.
-    async fn hand_back(&self, reserved: Reserved, jobs: Vec<(RunningJob, Payload)>) {
+    async fn hand_back(&self, jobs: Vec<(RunningJob, Payload)>) {
         let now = self.shared.now();
-        drop(reserved);
         for (running, _) in jobs {
             let settlement = settle::release(running.lease(), now, now);
             let room = &self.shared.settle_room;
@@ -280,7 +312,8 @@ impl Dispatch {
         let due = shared.next_due.borrow().map(|at| at.since(now));
         let instant = Instant::now();
         let look = self.look_from.saturating_duration_since(instant);
-        let looking = shared.look_wanted.load(Ordering::SeqCst).then_some(look);
+        let wanted = shared.look_wanted.load(Ordering::SeqCst) || self.feed_wanted();
+        let looking = wanted.then_some(look);
         let poll = self.poll_at.saturating_duration_since(instant);
         let poll = (!shared.store.capabilities().wakes).then_some(poll);
         let due = due.map(|due| due.max(look));

@@ -183,7 +183,7 @@ impl Ingest {
 
     /// A pause, unless somebody waits for a job that is not in the store yet.
     async fn gather(&self) {
-        if !self.shared.hunger.is_empty() {
+        if !self.shared.waitlist.is_empty() {
             return;
         }
         tokio::select! {

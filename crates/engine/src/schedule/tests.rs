@@ -1,5 +1,9 @@
 //! Shares, slots and limits of the scheduler, with a fixed seed.
 
+use std::time::Duration;
+
+use windlass_core::store::WaitingType;
+
 use super::*;
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000);
@@ -14,26 +18,42 @@ fn handler() -> Option<HandlerId> {
 
 fn waiting(tenant: &str, name: &str, ready: u64) -> WaitingType {
     let settings = TypeSettings::default();
-    WaitingType { key: key(tenant, name), ready, handler: handler(), settings }
+    let revision = Revision::default();
+    WaitingType { key: key(tenant, name), ready, handler: handler(), settings, revision }
 }
 
 fn scheduler(fairness: Fairness, types: Vec<WaitingType>) -> Scheduler {
     let slots = Slots { shared: 4, reserved: 2, tenant_min: 1 };
     let mut scheduler = Scheduler::new(fairness, slots, None);
-    scheduler.look_begins();
     let read: Vec<_> = types.iter().filter_map(|t| Some((t.key.clone(), t.handler?))).collect();
-    scheduler.look_ends(types);
+    look(&mut scheduler, types);
     for (key, handler) in read {
         scheduler.set_contexts(&key, handler, None);
     }
     scheduler
 }
 
+fn look(scheduler: &mut Scheduler, types: Vec<WaitingType>) {
+    scheduler.look_begins();
+    scheduler.told_changed(types);
+}
+
+/// A batch of one job starts.
+fn start(scheduler: &mut Scheduler, key: &TypeKey) -> Reserved {
+    let settings = scheduler.settings(key).unwrap();
+    scheduler.reserve(key, &settings, handler(), 1, NOW)
+}
+
+/// How many jobs of a type are thought to wait.
+fn ready(scheduler: &Scheduler, key: &TypeKey) -> u64 {
+    scheduler.types.get(key).map_or(0, |entry| entry.ready)
+}
+
 fn shares(scheduler: &mut Scheduler, picks: usize) -> HashMap<TypeKey, f64> {
     let mut rng = fastrand::Rng::with_seed(7);
     let mut shares = HashMap::new();
     for _ in 0..picks {
-        let (pick, _) = scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap();
+        let (pick, _) = scheduler.select(&HashSet::new(), &mut rng).unwrap();
         *shares.entry(pick.key).or_insert(0.0) += 100.0 / picks as f64;
     }
     shares
@@ -81,44 +101,49 @@ fn s2_25_a_lone_type_gets_every_shared_slot() {
     let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 100)]);
     let mut rng = fastrand::Rng::with_seed(1);
     for _ in 0..4 {
-        let (pick, _) = scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap();
-        scheduler.started(&pick.key, handler().unwrap(), 1, NOW);
+        let (pick, _) = scheduler.select(&HashSet::new(), &mut rng).unwrap();
+        start(&mut scheduler, &pick.key);
     }
-    assert!(scheduler.select(NOW, &HashSet::new(), &mut rng).is_none());
+    assert!(scheduler.select(&HashSet::new(), &mut rng).is_none());
 }
 
 #[test]
 fn s2_13_a_tenant_that_hangs_in_every_slot_does_not_keep_another_out() {
     let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 100)]);
     let mut rng = fastrand::Rng::with_seed(1);
-    (0..4).for_each(|_| scheduler.started(&key("a", "t"), handler().unwrap(), 1, NOW));
-    scheduler.note(&key("b", "t"), 1);
-    scheduler.set_handler(&key("b", "t"), handler());
-    let (pick, _) = scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap();
+    for _ in 0..4 {
+        start(&mut scheduler, &key("a", "t"));
+    }
+    look(&mut scheduler, vec![waiting("b", "t", 1)]);
+    let (pick, _) = scheduler.select(&HashSet::new(), &mut rng).unwrap();
     assert_eq!(pick.key, key("b", "t"));
-    scheduler.started(&pick.key, handler().unwrap(), 1, NOW);
-    assert!(scheduler.select(NOW, &HashSet::new(), &mut rng).is_none(), "b has its minimum");
+    start(&mut scheduler, &pick.key);
+    assert!(scheduler.select(&HashSet::new(), &mut rng).is_none(), "b has its minimum");
 }
 
+/// The store counts what runs: the scheduler asks for no more than it says.
 #[test]
-fn s0_60_select_started_and_stopped_keep_count() {
-    let mut limited = waiting("a", "t", 100);
-    limited.settings.concurrency = Some(3);
-    let mut scheduler = scheduler(Fairness::Tenant, vec![limited]);
+fn s0_60_select_reserve_answer_and_free_keep_count() {
+    let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 3)]);
     let mut rng = fastrand::Rng::with_seed(1);
-    let (pick, _) = scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap();
+    let (pick, _) = scheduler.select(&HashSet::new(), &mut rng).unwrap();
     assert_eq!(pick.limit, 3);
-    scheduler.started(&pick.key, handler().unwrap(), 2, NOW);
-    assert_eq!(scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap().0.limit, 1);
-    scheduler.started(&pick.key, handler().unwrap(), 1, NOW);
-    assert!(scheduler.select(NOW, &HashSet::new(), &mut rng).is_none());
-    for jobs in [2, 1] {
-        scheduler.jobs_stopped(&pick.key, jobs);
-        scheduler.batch_stopped(&pick.key, handler().unwrap());
-    }
-    assert_eq!(scheduler.types[&pick.key].jobs_running, 0);
+    let settings = TypeSettings::default();
+    let reserved = scheduler.reserve(&pick.key, &settings, handler(), 2, NOW);
+    assert_eq!(scheduler.select(&HashSet::new(), &mut rng).unwrap().0.limit, 1);
+    scheduler.answered(&pick.key, reserved, 2, 1, NOW);
+    let last = scheduler.reserve(&pick.key, &settings, handler(), 1, NOW);
+    scheduler.answered(&pick.key, last, 1, 0, NOW);
+    assert!(scheduler.select(&HashSet::new(), &mut rng).is_none());
+    (0..2).for_each(|_| scheduler.free_slot(&pick.key, handler().unwrap()));
     assert_eq!(scheduler.batches_running, 0);
-    assert_eq!(scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap().0.limit, 3);
+    assert!(scheduler.types[&pick.key].batches_running.is_empty());
+    look(&mut scheduler, vec![waiting("a", "t", 3)]);
+    assert_eq!(scheduler.select(&HashSet::new(), &mut rng).unwrap().0.limit, 3);
+    let reserved = scheduler.reserve(&pick.key, &settings, None, 3, NOW);
+    assert!(scheduler.select(&HashSet::new(), &mut rng).is_none());
+    scheduler.give_back(&pick.key, reserved, 0, NOW);
+    assert_eq!(scheduler.select(&HashSet::new(), &mut rng).unwrap().0.limit, 3);
 }
 
 #[test]
@@ -128,12 +153,13 @@ fn types_without_a_runnable_handler_are_not_picked() {
     let mut scheduler = scheduler(Fairness::Tenant, vec![bare, waiting("a", "t", 5)]);
     let mut rng = fastrand::Rng::with_seed(1);
     for _ in 0..50 {
-        let (pick, _) = scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap();
+        let (pick, _) = scheduler.select(&HashSet::new(), &mut rng).unwrap();
         assert_eq!(pick.key, key("a", "t"));
     }
-    scheduler.set_unrunnable(handler().unwrap());
-    assert!(scheduler.select(NOW, &HashSet::new(), &mut rng).is_none());
-    assert_eq!(scheduler.waiting_of(&key("a", "t").tenant, NOW).len(), 2, "workers still see them");
+    assert!(!scheduler.tenants[&key("a", "t").tenant].waiting.contains(&key("a", "bare").name));
+    assert!(scheduler.note(&key("a", "bare"), 1), "no look is needed for its jobs");
+    scheduler.set_unrunnable(&key("a", "t"), handler().unwrap());
+    assert!(scheduler.select(&HashSet::new(), &mut rng).is_none());
 }
 
 #[test]
@@ -141,61 +167,62 @@ fn s2_37_a_daemon_for_one_tenant_picks_no_other() {
     let slots = Slots { shared: 4, reserved: 2, tenant_min: 1 };
     let only = HashSet::from([key("b", "t").tenant]);
     let mut scheduler = Scheduler::new(Fairness::Tenant, slots, Some(only));
-    scheduler.look_begins();
-    scheduler.look_ends(glut_of_a());
+    look(&mut scheduler, glut_of_a());
     let shares = shares(&mut scheduler, 100);
     assert_eq!(shares.into_keys().collect::<Vec<_>>(), [key("b", "t")]);
 }
 
 #[test]
-fn a_short_claim_closes_a_type_and_what_was_noted_meanwhile_opens_it() {
+fn a_claims_answer_closes_a_type_and_what_was_noted_meanwhile_opens_it() {
     let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 5)]);
-    let t = key("a", "t");
-    let noted = scheduler.claiming(&t, 2);
-    scheduler.claimed(&t, 2, 1, noted);
-    assert!(scheduler.waiting_of(&t.tenant, NOW).is_empty());
+    let (t, settings) = (key("a", "t"), TypeSettings::default());
+    let reserved = scheduler.reserve(&t, &settings, None, 2, NOW);
+    scheduler.answered(&t, reserved, 1, 0, NOW);
+    assert_eq!(ready(&scheduler, &t), 0);
     scheduler.note(&t, 5);
-    let noted = scheduler.claiming(&t, 2);
+    let reserved = scheduler.reserve(&t, &settings, None, 2, NOW);
     scheduler.note(&t, 1);
-    scheduler.claimed(&t, 2, 0, noted);
-    assert_eq!(scheduler.waiting_of(&t.tenant, NOW)[0].1, 1);
+    scheduler.answered(&t, reserved, 0, 0, NOW);
+    assert_eq!(ready(&scheduler, &t), 1);
+    let reserved = scheduler.reserve(&t, &settings, None, 1, NOW);
+    scheduler.answered(&t, reserved, 1, 40, NOW);
+    assert_eq!(ready(&scheduler, &t), 40, "another daemon's jobs are there");
 }
 
 #[test]
 fn what_is_noted_during_a_look_at_the_store_is_not_lost() {
-    let mut scheduler = scheduler(Fairness::Tenant, vec![]);
+    let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 1)]);
     scheduler.look_begins();
-    scheduler.note(&key("a", "t"), 3);
-    scheduler.look_ends(vec![waiting("a", "u", 1)]);
-    assert_eq!(scheduler.waiting_of(&key("a", "t").tenant, NOW).len(), 1, "t is not known yet");
-    scheduler.look_begins();
-    scheduler.look_ends(vec![waiting("a", "t", 3), waiting("a", "u", 1)]);
-    assert_eq!(scheduler.waiting_of(&key("a", "t").tenant, NOW).len(), 2);
+    assert!(scheduler.note(&key("a", "t"), 3));
+    assert!(!scheduler.note(&key("a", "u"), 3), "another look must tell of it");
+    scheduler.told_changed(vec![waiting("a", "t", 2)]);
+    assert_eq!(ready(&scheduler, &key("a", "t")), 5);
+    look(&mut scheduler, vec![waiting("a", "t", 5), waiting("a", "u", 3)]);
+    assert_eq!(ready(&scheduler, &key("a", "t")), 5);
+    assert_eq!(ready(&scheduler, &key("a", "u")), 3);
 }
 
 #[test]
 fn what_is_changed_here_during_a_look_at_the_store_is_not_undone_by_its_answer() {
     let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 3)]);
     scheduler.look_begins();
-    let settings = TypeSettings { concurrency: Some(2), ..TypeSettings::default() };
+    let settings = TypeSettings { weight: Some(2), ..TypeSettings::default() };
     scheduler.set_settings(&key("a", "t"), settings.clone());
-    scheduler.look_ends(vec![waiting("a", "t", 3)]);
+    scheduler.told_changed(vec![waiting("a", "t", 3)]);
     assert_eq!(*scheduler.settings(&key("a", "t")).unwrap(), settings);
-    scheduler.look_begins();
-    scheduler.look_ends(vec![waiting("a", "t", 3)]);
-    assert_eq!(scheduler.settings(&key("a", "t")).unwrap().concurrency, None);
+    look(&mut scheduler, vec![waiting("a", "t", 3)]);
+    assert_eq!(scheduler.settings(&key("a", "t")).unwrap().weight, None);
 }
 
 #[test]
 fn one_batch_goes_ahead_until_the_handler_says_how_many_may() {
     let mut scheduler = scheduler(Fairness::Tenant, vec![]);
     let mut rng = fastrand::Rng::with_seed(1);
-    scheduler.look_begins();
-    scheduler.look_ends(vec![waiting("a", "t", 100)]);
+    look(&mut scheduler, vec![waiting("a", "t", 100)]);
     let t = key("a", "t");
     let mut start = |scheduler: &mut Scheduler| {
-        let picked = scheduler.select(NOW, &HashSet::new(), &mut rng).is_some();
-        picked.then(|| scheduler.started(&t, handler().unwrap(), 1, NOW)).is_some()
+        let picked = scheduler.select(&HashSet::new(), &mut rng).is_some();
+        picked.then(|| start(scheduler, &t)).is_some()
     };
     assert!(start(&mut scheduler) && !start(&mut scheduler));
     scheduler.set_contexts(&key("a", "t"), handler().unwrap(), Some(2));
@@ -210,10 +237,10 @@ fn batches_of_an_old_version_do_not_keep_a_new_one_waiting() {
     let mut rng = fastrand::Rng::with_seed(1);
     let t = key("a", "t");
     scheduler.set_contexts(&t, handler().unwrap(), Some(1));
-    scheduler.started(&t, handler().unwrap(), 1, NOW);
-    assert!(scheduler.select(NOW, &HashSet::new(), &mut rng).is_none());
+    start(&mut scheduler, &t);
+    assert!(scheduler.select(&HashSet::new(), &mut rng).is_none());
     scheduler.set_handler(&t, HandlerId::new(2));
-    let (_, version) = scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap();
+    let (_, version) = scheduler.select(&HashSet::new(), &mut rng).unwrap();
     assert_eq!(Some(version), HandlerId::new(2));
 }
 
@@ -221,20 +248,25 @@ fn batches_of_an_old_version_do_not_keep_a_new_one_waiting() {
 fn a_type_over_its_rate_rests() {
     let mut slow = waiting("a", "t", 100);
     slow.settings.rate = Some(2.0);
+    let settings = slow.settings.clone();
     let mut scheduler = scheduler(Fairness::Tenant, vec![slow]);
     let mut rng = fastrand::Rng::with_seed(1);
-    let (pick, _) = scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap();
+    let (pick, _) = scheduler.select(&HashSet::new(), &mut rng).unwrap();
     assert_eq!(pick.limit, 2);
-    scheduler.started(&pick.key, handler().unwrap(), 2, NOW);
-    scheduler.jobs_stopped(&pick.key, 2);
-    scheduler.batch_stopped(&pick.key, handler().unwrap());
-    assert!(scheduler.select(NOW, &HashSet::new(), &mut rng).is_none());
+    let reserved = scheduler.reserve(&pick.key, &settings, handler(), 2, NOW);
+    assert_eq!(scheduler.reserve(&pick.key, &settings, None, 9, NOW).jobs, 0, "pulls count too");
+    scheduler.answered(&pick.key, reserved, 2, 98, NOW);
+    scheduler.free_slot(&pick.key, handler().unwrap());
+    assert!(scheduler.rests(&pick.key));
+    assert!(scheduler.select(&HashSet::new(), &mut rng).is_none());
     let rested = scheduler.next_rested_at().unwrap();
     assert_eq!(rested, NOW + Duration::from_secs(1));
-    scheduler.spend_rate(&pick.key, 2, NOW);
-    assert!(scheduler.select(rested, &HashSet::new(), &mut rng).is_none(), "it rests longer");
-    let rested = NOW + Duration::from_secs(2);
-    assert!(scheduler.select(rested, &HashSet::new(), &mut rng).is_some());
+    assert_eq!(scheduler.take_rested(rested), [(pick.key.clone(), 2)]);
+    assert!(scheduler.select(&HashSet::new(), &mut rng).is_some());
+    let reserved = scheduler.reserve(&pick.key, &settings, None, 2, rested);
+    assert_eq!(reserved.jobs, 2);
+    scheduler.give_back(&pick.key, reserved, 0, rested);
+    assert!(!scheduler.rests(&pick.key), "nothing was started");
 }
 
 #[test]
@@ -247,7 +279,7 @@ fn warm_types_go_first_within_a_bound() {
     let mut picked = |picks: usize| {
         let mut warm_picks = 0;
         for _ in 0..picks {
-            let (pick, _) = scheduler.select(NOW, &warm, &mut rng).unwrap();
+            let (pick, _) = scheduler.select(&warm, &mut rng).unwrap();
             warm_picks += usize::from(pick.key == key("a", "warm"));
         }
         warm_picks
@@ -262,61 +294,89 @@ fn warm_types_go_first_within_a_bound() {
 fn one_pick_in_ten_has_a_floor_so_that_no_priority_starves() {
     let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 1000)]);
     let mut rng = fastrand::Rng::with_seed(3);
-    let mut picks = (0..100).map(|_| scheduler.select(NOW, &HashSet::new(), &mut rng).unwrap());
+    let mut picks = (0..100).map(|_| scheduler.select(&HashSet::new(), &mut rng).unwrap());
     assert_eq!(picks.by_ref().filter(|pick| pick.0.floor.is_some()).count(), 10);
 }
 
 #[test]
 fn an_idle_type_is_remembered_with_its_handler_and_a_new_one_asks_for_a_look() {
     let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 1)]);
-    scheduler.look_begins();
-    scheduler.look_ends(vec![]);
+    let t = key("a", "t");
+    let reserved = scheduler.reserve(&t, &TypeSettings::default(), None, 1, NOW);
+    scheduler.answered(&t, reserved, 1, 0, NOW);
     let mut rng = fastrand::Rng::with_seed(3);
-    assert!(scheduler.select(NOW, &HashSet::new(), &mut rng).is_none());
-    assert!(scheduler.note(&key("a", "t"), 1), "its handler is known");
-    assert!(scheduler.select(NOW, &HashSet::new(), &mut rng).is_some());
+    assert!(scheduler.select(&HashSet::new(), &mut rng).is_none());
+    assert!(scheduler.note(&t, 1), "its handler is known");
+    assert!(scheduler.select(&HashSet::new(), &mut rng).is_some());
     assert!(!scheduler.note(&key("a", "new"), 1));
 }
 
-#[test]
-fn a_new_type_is_asked_about_once_and_then_known() {
-    let mut scheduler = scheduler(Fairness::Tenant, vec![]);
-    let (t, other) = (key("a", "t"), key("b", "t"));
-    assert!(!scheduler.note(&t, 1) && !scheduler.note(&other, 1));
-    assert_eq!(scheduler.unknown_of(&t.tenant), std::slice::from_ref(&t));
-    let settings = TypeSettings { concurrency: Some(3), ..TypeSettings::default() };
-    scheduler.learn(&t, settings, handler());
-    assert!(scheduler.unknown_of(&t.tenant).is_empty() && scheduler.note(&t, 1));
-    let limited = scheduler.limited_of(&t.tenant, NOW);
-    assert_eq!((limited.len(), limited[0].1.concurrency, limited[0].2), (1, Some(3), false));
-    let mut rng = fastrand::Rng::with_seed(3);
-    assert!(scheduler.select(NOW, &HashSet::new(), &mut rng).is_some(), "its handler runs it");
-    // A look that does not tell of a type that waits does not make it known.
-    scheduler.look_begins();
-    scheduler.note(&other, 1);
-    scheduler.look_ends(vec![]);
-    assert_eq!(scheduler.unknown_of(&other.tenant), [other]);
-    scheduler.set_settings(&t, TypeSettings::default());
-    assert!(scheduler.limited_of(&t.tenant, NOW).is_empty());
+/// A store with types of one tenant that never run out of jobs.
+struct Ring(Vec<WaitingType>);
+
+impl Ring {
+    fn of(types: i64) -> Ring {
+        let of_type = |n: i64| WaitingType {
+            revision: Revision(n),
+            handler: HandlerId::new(n),
+            ..waiting("a", &format!("t{n}"), 1000)
+        };
+        Ring((1..=types).map(of_type).collect())
+    }
+
+    fn next(&self, of: &[(Tenant, Revision)], each: usize) -> Vec<WaitingType> {
+        let behind = |after: Revision| self.0.iter().filter(move |t| t.revision > after);
+        let of_tenant = |(_, after): &(Tenant, Revision)| behind(*after).take(each).cloned();
+        of.iter().flat_map(of_tenant).collect()
+    }
 }
 
 #[test]
-fn those_who_wait_may_hope_for_no_more_than_a_type_gives() {
-    let limited = |name, concurrency, rate| WaitingType {
-        settings: TypeSettings { concurrency, rate, ..TypeSettings::default() },
-        ..waiting("a", name, 50)
-    };
-    let types = vec![limited("free", None, None), limited("two", Some(2), None)];
-    let types: Vec<_> = types.into_iter().chain([limited("slow", None, Some(5.0))]).collect();
-    let keys: Vec<TypeKey> = types.iter().map(|of| of.key.clone()).collect();
-    let [free, two, slow]: [TypeKey; 3] = keys.clone().try_into().unwrap();
-    let mut scheduler = scheduler(Fairness::Tenant, types);
-    let hope = [(free.clone(), 50), (two.clone(), 2), (slow.clone(), 5)];
-    assert_eq!(scheduler.hope_for(keys.clone()), hope);
-    scheduler.spend_rate(&slow, 5, NOW);
-    assert_eq!(scheduler.hope_for(keys), hope[..2], "it rests");
-    assert!(scheduler.take_rested(NOW).is_empty());
-    let later = NOW + Duration::from_secs(1);
-    assert_eq!(scheduler.take_rested(later), [(slow, 5)]);
-    assert!(scheduler.take_rested(later).is_empty(), "it is told once");
+fn more_types_than_have_a_place_take_turns() {
+    const TYPES: i64 = 2000;
+    let (ring, each) = (Ring::of(TYPES), 32);
+    let mut scheduler = scheduler(Fairness::Tenant, vec![]);
+    scheduler.told_first(ring.0[..each].to_vec(), each);
+    let mut rng = fastrand::Rng::with_seed(3);
+    let mut picked: HashMap<TypeKey, usize> = HashMap::new();
+    for _ in 0..2 * TYPES {
+        let of = scheduler.take_short(1);
+        if !of.is_empty() {
+            scheduler.look_begins();
+            scheduler.told_next(&of, &ring.next(&of, each), each);
+        }
+        let (pick, version) = scheduler.select(&HashSet::new(), &mut rng).unwrap();
+        let settings = TypeSettings::default();
+        let reserved = scheduler.reserve(&pick.key, &settings, Some(version), 1, NOW);
+        scheduler.answered(&pick.key, reserved, 1, 999, NOW);
+        scheduler.free_slot(&pick.key, version);
+        *picked.entry(pick.key).or_default() += 1;
+        assert!(scheduler.waiting <= 300, "the window is bounded");
+    }
+    assert_eq!(picked.len(), TYPES as usize, "each had its turn in two rounds");
+    assert!(picked.values().all(|picks| *picks <= 4), "and none many more than others");
+}
+
+#[test]
+fn a_tenant_with_very_many_types_does_not_keep_others_out_of_the_window() {
+    let mut scheduler = scheduler(Fairness::Tenant, vec![]);
+    look(&mut scheduler, Ring::of(5000).0);
+    assert!(scheduler.waiting <= 300);
+    look(&mut scheduler, vec![waiting("b", "t", 1)]);
+    let shares = shares(&mut scheduler, 1000);
+    assert!(shares[&key("b", "t")] > 40.0, "{}", shares[&key("b", "t")]);
+}
+
+#[test]
+fn idle_types_are_forgotten_when_there_are_too_many() {
+    let mut scheduler = scheduler(Fairness::Tenant, vec![]);
+    for n in 0..30_000 {
+        let t = waiting("a", &format!("t{n}"), 1);
+        look(&mut scheduler, vec![t.clone()]);
+        let reserved = scheduler.reserve(&t.key, &t.settings, None, 1, NOW);
+        scheduler.answered(&t.key, reserved, 1, 0, NOW);
+    }
+    assert!(scheduler.types.len() <= 20_001, "{}", scheduler.types.len());
+    assert!(scheduler.note(&key("a", "t29999"), 1), "the newest are remembered");
+    assert!(scheduler.tenants.len() <= 1);
 }

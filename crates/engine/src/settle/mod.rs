@@ -145,7 +145,7 @@ pub(crate) fn conclude(
         (None, _) => event::returned(job, "released"),
     }
     shared.job_waiters.wake(&job.id);
-    shared.announce_room();
+    shared.announce_room(&job.key);
     if paused || is_in_family(job) {
         shared.look();
     }

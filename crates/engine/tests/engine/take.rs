@@ -23,12 +23,12 @@ use crate::fake::{Daemon, handler, jobs, key};
 
 const LEASE: Duration = Duration::from_secs(60);
 
-fn glob(text: &str) -> Names {
+pub(crate) fn glob(text: &str) -> Names {
     Names::Glob(text.to_owned())
 }
 
 /// A wish for one job, which then runs under a lease.
-async fn wish(engine: &Engine, names: Names, wait: Duration) -> TakeWish {
+pub(crate) async fn wish(engine: &Engine, names: Names, wait: Duration) -> TakeWish {
     let (owner, token) = engine.claimant().await.unwrap();
     let decide = move |whole: &Whole, now: Timestamp| {
         let job = Job {

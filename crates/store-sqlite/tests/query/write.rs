@@ -39,7 +39,8 @@ impl World {
             mocks,
             limit: 10,
             payload_bytes_max: u64::MAX,
-            room: HashMap::new(),
+            room: Arc::new(|_, _| u32::MAX),
+            after: None,
             now: NOW,
             decide: Arc::new(|whole| {
                 let job = Job { state: State::Failed, ..whole.job.clone() };

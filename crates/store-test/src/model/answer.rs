@@ -6,7 +6,8 @@ use std::fmt::Debug;
 
 use windlass_core::edit::{Moved, Taken, Took, Whole};
 use windlass_core::store::{
-    Added, Changed, Claimed, Durability, Error, Insert, LeaseRef, Piece, Waiting,
+    Added, Changed, ChangedTypes, Claimed, Durability, Error, Insert, LeaseRef, Piece, Revision,
+    WaitingType,
 };
 use windlass_core::{Job, State};
 
@@ -77,7 +78,7 @@ async fn of_change(store: &Subject, op: &Op) -> String {
         }
         Op::Requeue(requeue) => text(store.job_requeue(requeue.clone()).await),
         Op::Delete(tenant, id, now) => {
-            store.type_waiting(*now).await.unwrap();
+            store.waiting(*now).await;
             text(store.job_delete(tenant, *id).await.map(plain_changed))
         }
         Op::Decide(plan) => {
@@ -116,10 +117,10 @@ async fn of_read(store: &Subject, read: &Read) -> String {
             let jobs: Vec<Job> = store.listed(list.clone()).await.into_iter().map(plain).collect();
             format!("{jobs:?}")
         }
-        Read::Waiting(now) => text(store.type_waiting(*now).await.map(by_key)),
+        Read::Waiting(now) => format!("{:?}", by_key(store.waiting(*now).await)),
         Read::Stats(tenant, now) => {
             // What is ready is judged at a time that the store was told before.
-            store.type_waiting(*now).await.unwrap();
+            store.waiting(*now).await;
             let mut stats = store.type_stats(tenant.as_ref()).await.unwrap();
             stats.sort_by(|a, b| a.key.cmp(&b.key));
             format!("{stats:?}")
@@ -158,7 +159,7 @@ fn plain(mut job: Job) -> Job {
 }
 
 fn plain_claimed(claimed: Claimed) -> Claimed {
-    Claimed { job: plain(claimed.job), ..claimed }
+    Claimed { job: plain(claimed.job), left: 0, ..claimed }
 }
 
 fn plain_whole(whole: Whole) -> Whole {
@@ -202,7 +203,10 @@ fn by_expiry(jobs: Vec<Job>) -> Vec<Job> {
     by_id(jobs)
 }
 
-fn by_key(mut waiting: Waiting) -> Waiting {
-    waiting.types.sort_by(|a, b| a.key.cmp(&b.key));
-    waiting
+/// How often a type changed is the store's own affair.
+fn by_key(waiting: ChangedTypes) -> impl Debug {
+    let plain = |of_type| WaitingType { revision: Revision::default(), ..of_type };
+    let mut types: Vec<WaitingType> = waiting.types.into_iter().map(plain).collect();
+    types.sort_by(|a, b| a.key.cmp(&b.key));
+    (types, waiting.next_due_at)
 }

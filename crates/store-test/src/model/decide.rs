@@ -1,6 +1,7 @@
 //! Decisions of the model test: plans that can be shown, and that decide the same for every store.
 //! They keep the rules of families, as whoever uses decisions does.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -208,7 +209,11 @@ impl TakePlan {
             mocks: self.mocks,
             limit: self.limit,
             payload_bytes_max: self.payload_bytes_max,
-            room: self.room.iter().cloned().collect(),
+            room: {
+                let room: HashMap<TypeName, u32> = self.room.iter().cloned().collect();
+                Arc::new(move |key, _| room.get(&key.name).copied().unwrap_or(u32::MAX))
+            },
+            after: None,
             now: self.now,
             decide: Arc::new(move |whole| plan.decide(whole)),
         }

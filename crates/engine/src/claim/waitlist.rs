@@ -1,8 +1,8 @@
-//! Hunger: workers that wait for jobs by name. When jobs of a type become ready, as many of those
+//! Waitlist: workers that wait for jobs by name. When jobs of a type become ready, as many of those
 //! who want it are woken, in the order in which they came, and nobody else: thousands may wait,
 //! and they cost nothing while they do.
 //!
-//! Whoever wants only one priority, or mocked jobs too, stands in a line of his own, because nobody
+//! Whoever interest only one priority, or mocked jobs too, stands in a line of his own, because nobody
 //! says what kind of job became ready: of each line the first ones are woken.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -18,18 +18,18 @@ use crate::lock::lock;
 /// Grows with every waiter: the smaller one came first.
 type Ticket = u64;
 
-/// The only priority that somebody wants, and whether he wants mocked jobs too.
+/// The only priority that somebody interest, and whether he interest mocked jobs too.
 type Line = (Option<Priority>, bool);
 
 /// Those who want the same names.
 type Lines = BTreeMap<Line, BTreeSet<Ticket>>;
 
 #[derive(Default)]
-pub(crate) struct Hunger(Mutex<Table>);
+pub(crate) struct Waitlist(Mutex<Table>);
 
 /// What somebody waits for.
 #[derive(Debug, Clone)]
-pub(crate) struct Wants {
+pub(crate) struct Interest {
     pub tenant: Tenant,
     pub names: Vec<Pattern>,
     pub priority: Option<Priority>,
@@ -54,7 +54,7 @@ struct Table {
 }
 
 struct Waiter {
-    wants: Arc<Wants>,
+    interest: Arc<Interest>,
     wake: Arc<Notify>,
     call: Option<Call>,
 }
@@ -81,7 +81,7 @@ impl Pattern {
     }
 }
 
-impl Hunger {
+impl Waitlist {
     fn table(&self) -> MutexGuard<'_, Table> {
         lock(&self.0)
     }
@@ -92,15 +92,15 @@ impl Hunger {
 
     /// A place at the end of the line, until it is dropped. Whoever looks for jobs after this call
     /// misses none: those that come while he looks wake him.
-    pub(crate) fn enter(&self, wants: Wants) -> Place<'_> {
+    pub(crate) fn enter(&self, interest: Interest) -> Entry<'_> {
         let mut table = self.table();
         table.tickets += 1;
         let (ticket, wake) = (table.tickets, Arc::new(Notify::new()));
-        let wants = Arc::new(wants);
-        let waiter = Waiter { wants: wants.clone(), wake: wake.clone(), call: None };
+        let interest = Arc::new(interest);
+        let waiter = Waiter { interest: interest.clone(), wake: wake.clone(), call: None };
         table.waiters.insert(ticket, waiter);
-        table.stand(ticket, &wants);
-        Place { hunger: self, ticket, wake, serving: None }
+        table.stand(ticket, &interest);
+        Entry { waitlist: self, ticket, wake, pending: None }
     }
 
     /// So many jobs of these types became ready.
@@ -159,42 +159,42 @@ impl Table {
         let Some(waiter) = self.waiters.get_mut(&ticket) else { return };
         waiter.call = Some(call);
         waiter.wake.notify_one();
-        let wants = waiter.wants.clone();
-        self.leave(ticket, &wants);
+        let interest = waiter.interest.clone();
+        self.leave(ticket, &interest);
     }
 
-    fn stand(&mut self, ticket: Ticket, wants: &Wants) {
-        for pattern in &wants.names {
+    fn stand(&mut self, ticket: Ticket, interest: &Interest) {
+        for pattern in &interest.names {
             let lines = match pattern {
-                Pattern::Name(name) => self.names.entry(wants.key(name)).or_default(),
+                Pattern::Name(name) => self.names.entry(interest.key(name)).or_default(),
                 Pattern::Glob(text) => {
-                    let of_tenant = self.globs.entry(wants.tenant.clone()).or_default();
+                    let of_tenant = self.globs.entry(interest.tenant.clone()).or_default();
                     of_tenant.entry(text.clone()).or_default()
                 }
             };
-            lines.entry(wants.line()).or_default().insert(ticket);
+            lines.entry(interest.line()).or_default().insert(ticket);
         }
-        if wants.mocks {
+        if interest.mocks {
             self.mocks.insert(ticket);
         }
     }
 
-    fn leave(&mut self, ticket: Ticket, wants: &Wants) {
-        for pattern in &wants.names {
+    fn leave(&mut self, ticket: Ticket, interest: &Interest) {
+        for pattern in &interest.names {
             match pattern {
                 Pattern::Name(name) => {
-                    let key = wants.key(name);
-                    if self.names.get_mut(&key).is_some_and(|lines| wants.leave(ticket, lines)) {
+                    let key = interest.key(name);
+                    if self.names.get_mut(&key).is_some_and(|lines| interest.leave(ticket, lines)) {
                         self.names.remove(&key);
                     }
                 }
                 Pattern::Glob(text) => {
-                    let Some(of_tenant) = self.globs.get_mut(&wants.tenant) else { continue };
-                    if of_tenant.get_mut(text).is_some_and(|lines| wants.leave(ticket, lines)) {
+                    let Some(of_tenant) = self.globs.get_mut(&interest.tenant) else { continue };
+                    if of_tenant.get_mut(text).is_some_and(|lines| interest.leave(ticket, lines)) {
                         of_tenant.remove(text);
                     }
                     if of_tenant.is_empty() {
-                        self.globs.remove(&wants.tenant);
+                        self.globs.remove(&interest.tenant);
                     }
                 }
             }
@@ -203,7 +203,7 @@ impl Table {
     }
 }
 
-impl Wants {
+impl Interest {
     fn key(&self, name: &TypeName) -> TypeKey {
         TypeKey { tenant: self.tenant.clone(), name: name.clone() }
     }
@@ -225,49 +225,49 @@ impl Wants {
 }
 
 /// Somebody's place in the line.
-pub(crate) struct Place<'a> {
-    hunger: &'a Hunger,
+pub(crate) struct Entry<'a> {
+    waitlist: &'a Waitlist,
     ticket: Ticket,
     wake: Arc<Notify>,
     /// What he was woken for, until he has looked.
-    serving: Option<Call>,
+    pending: Option<Call>,
 }
 
-impl Place<'_> {
+impl Entry<'_> {
     /// Completes when there may be something. He is back at his old place at once, so that he
     /// also hears of what comes while he looks.
-    pub(crate) async fn called(&mut self) {
+    pub(crate) async fn woken(&mut self) {
         while !self.answer() {
             self.wake.notified().await;
         }
     }
 
     fn answer(&mut self) -> bool {
-        let mut table = self.hunger.table();
+        let mut table = self.waitlist.table();
         let Some(waiter) = table.waiters.get_mut(&self.ticket) else { return false };
         let Some(call) = waiter.call.take() else { return false };
-        let wants = waiter.wants.clone();
-        table.stand(self.ticket, &wants);
-        self.serving = Some(call);
+        let interest = waiter.interest.clone();
+        table.stand(self.ticket, &interest);
+        self.pending = Some(call);
         true
     }
 
     /// He has looked, and need not tell anybody what he was woken for.
-    pub(crate) fn served(&mut self) {
-        self.serving = None;
+    pub(crate) fn checked(&mut self) {
+        self.pending = None;
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Entry<'_> {
     fn drop(&mut self) {
-        let mut table = self.hunger.table();
+        let mut table = self.waitlist.table();
         let Some(waiter) = table.waiters.remove(&self.ticket) else { return };
-        table.leave(self.ticket, &waiter.wants);
+        table.leave(self.ticket, &waiter.interest);
         // What he was woken for and did not look at is for the next in his line. All who want
         // mocked jobs were woken anyway.
-        for call in [self.serving.take(), waiter.call].into_iter().flatten() {
+        for call in [self.pending.take(), waiter.call].into_iter().flatten() {
             if let Call::Ready(key) = call {
-                table.wake_line(&key, waiter.wants.line(), 1);
+                table.wake_line(&key, waiter.interest.line(), 1);
             }
         }
     }

@@ -1,0 +1,183 @@
+//! Which types are open. Every change of a type or of one of its jobs gives the type a new
+//! revision: more often than a store must, and never too seldom.
+
+use std::collections::BTreeMap;
+
+use crate::glob;
+use crate::job::Job;
+use crate::name::{Tenant, TypeKey};
+use crate::state::State as JobState;
+use crate::store::{ChangedLook, ChangedTypes, NamedLook, NamedTypes, Revision, WaitingType};
+use crate::time::Timestamp;
+
+use super::{State, TypeRow};
+
+impl State {
+    pub(super) fn type_changed(&mut self, look: &ChangedLook) -> ChangedTypes {
+        self.note_due(look.now);
+        let newest = Revision(self.revision);
+        let changed = |key: &TypeKey, row: &TypeRow| {
+            look.since.is_some_and(|since| row.revision > since)
+                && (!look.handled || self.is_handled(key))
+        };
+        let mut types = self.open(look.now, changed);
+        let more = types.len() > look.limit;
+        types.truncate(look.limit);
+        let up_to = types.last().filter(|_| more).map_or(newest, |last| last.revision);
+        self.told += types.len() as u64;
+        let queued = self.jobs.values().map(|row| &row.job).filter(|job| job.is_queued());
+        let next_due_at = queued.map(|job| job.run_at).filter(|at| *at > look.now).min();
+        ChangedTypes { types, up_to, more, next_due_at }
+    }
+
+    pub(super) fn type_first(
+        &mut self,
+        after: Option<&Tenant>,
+        each: usize,
+        limit: usize,
+    ) -> Vec<WaitingType> {
+        let wanted = |key: &TypeKey, _: &TypeRow| {
+            after.is_none_or(|after| key.tenant > *after) && self.is_handled(key)
+        };
+        let mut by_tenant: BTreeMap<Tenant, Vec<WaitingType>> = BTreeMap::new();
+        for waiting in self.open(self.heard, wanted) {
+            let of_tenant = by_tenant.entry(waiting.key.tenant.clone()).or_default();
+            if of_tenant.len() < each {
+                of_tenant.push(waiting);
+            }
+        }
+        let mut page = Vec::new();
+        for of_tenant in by_tenant.into_values() {
+            if page.len() >= limit {
+                break;
+            }
+            page.extend(of_tenant);
+        }
+        self.told += page.len() as u64;
+        page
+    }
+
+    pub(super) fn type_next(&mut self, of: &[(Tenant, Revision)], each: usize) -> Vec<WaitingType> {
+        let mut page = Vec::new();
+        for (tenant, after) in of {
+            let wanted = |key: &TypeKey, row: &TypeRow| {
+                key.tenant == *tenant && row.revision > *after && self.is_handled(key)
+            };
+            page.extend(self.open(self.heard, wanted).into_iter().take(each));
+        }
+        self.told += page.len() as u64;
+        page
+    }
+
+    pub(super) fn type_named(&mut self, look: &NamedLook) -> NamedTypes {
+        let (names, globs): (Vec<_>, Vec<_>) =
+            look.names.iter().partition(|text| glob::is_literal(text));
+        let named = |key: &TypeKey| {
+            key.tenant == look.tenant && names.iter().any(|name| *name == key.name.as_str())
+        };
+        let mut types = self.open(look.now, |key, _| named(key));
+        let matches = |key: &TypeKey, _: &TypeRow| {
+            key.tenant == look.tenant
+                && look.after.as_ref().is_none_or(|after| key.name > *after)
+                && !named(key)
+                && globs.iter().any(|pattern| glob::matches(pattern, key.name.as_str()))
+        };
+        let mut found = self.open(look.now, matches);
+        found.sort_by(|a, b| a.key.name.cmp(&b.key.name));
+        let room = look.limit.saturating_sub(types.len());
+        let next = (found.len() > room).then(|| {
+            found.truncate(room);
+            found.last().map(|last| last.key.name.clone()).or_else(|| look.after.clone())
+        });
+        types.extend(found);
+        let asked = |key: &TypeKey| {
+            key.tenant == look.tenant
+                && look.names.iter().any(|text| glob::matches(text, key.name.as_str()))
+        };
+        let mut limited = self.types.iter().filter(|(_, row)| row.settings.concurrency.is_some());
+        let full = limited.any(|(key, row)| asked(key) && self.is_full(key, row, look.now));
+        self.told += types.len() as u64;
+        NamedTypes { types, next: next.flatten(), full }
+    }
+
+    /// Something about this type may have changed.
+    pub(super) fn touch(&mut self, key: &TypeKey) {
+        self.revision += 1;
+        let revision = Revision(self.revision);
+        self.type_row(key).revision = revision;
+    }
+
+    /// How many more jobs of a type may run beside those that do.
+    pub(super) fn room(&self, key: &TypeKey) -> u64 {
+        let concurrency = self.types.get(key).and_then(|row| row.settings.concurrency);
+        let running = |job: &&Job| job.key == *key && job.state == JobState::Running;
+        concurrency.map_or(u64::MAX, |most| {
+            let running = self.jobs.values().map(|row| &row.job).filter(running).count() as u64;
+            u64::from(most).saturating_sub(running)
+        })
+    }
+
+    /// Types whose jobs came due since the last look are changed types.
+    fn note_due(&mut self, now: Timestamp) {
+        let from = self.due_until;
+        let due = |job: &&Job| job.is_queued() && job.run_at > from && job.run_at <= now;
+        let jobs = self.jobs.values().map(|row| &row.job);
+        let keys: Vec<TypeKey> = jobs.filter(due).map(|job| job.key.clone()).collect();
+        keys.iter().for_each(|key| self.touch(key));
+        self.due_until = self.due_until.max(now);
+    }
+
+    fn is_handled(&self, key: &TypeKey) -> bool {
+        self.types.get(key).is_some_and(|row| row.in_force.is_some())
+    }
+
+    fn is_full(&self, key: &TypeKey, row: &TypeRow, now: Timestamp) -> bool {
+        let ready = |job: &Job| job.key == *key && job.is_ready(now);
+        row.settings.concurrency.is_some()
+            && self.jobs.values().any(|row| ready(&row.job))
+            && self.room(key) == 0
+    }
+
+    /// The open ones of these types, by revision.
+    fn open(
+        &self,
+        now: Timestamp,
+        wanted: impl Fn(&TypeKey, &TypeRow) -> bool,
+    ) -> Vec<WaitingType> {
+        let types = self.types.iter().filter(|(key, row)| !row.suspended && wanted(key, row));
+        let mut ready: BTreeMap<&TypeKey, (u64, &TypeRow)> =
+            types.map(|(key, row)| (key, (0, row))).collect();
+        if ready.is_empty() {
+            return Vec::new();
+        }
+        for job in self.jobs.values().map(|row| &row.job).filter(|job| job.is_ready(now)) {
+            if let Some((ready, _)) = ready.get_mut(&job.key) {
+                *ready += 1;
+            }
+        }
+        let open = ready.into_iter().filter_map(|(key, (ready, row))| {
+            let ready = if ready == 0 { 0 } else { ready.min(self.room(key)) };
+            (ready > 0).then(|| WaitingType {
+                key: key.clone(),
+                ready,
+                handler: row.in_force,
+                settings: row.settings.clone(),
+                revision: row.revision,
+            })
+        });
+        let mut open: Vec<WaitingType> = open.collect();
+        open.sort_by_key(|waiting| waiting.revision);
+        open
+    }
+}
+
+impl Job {
+    pub(super) fn is_queued(&self) -> bool {
+        self.state == JobState::Queued
+    }
+
+    /// A claim may take it.
+    pub(super) fn is_ready(&self, now: Timestamp) -> bool {
+        self.is_queued() && self.run_at <= now && !self.extra.mock
+    }
+}

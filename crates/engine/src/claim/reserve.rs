@@ -1,0 +1,129 @@
+//! Reservations: what a claim may use of a type. Dropping one gives back what was not used.
+
+use windlass_core::store::{Pick, WaitingType};
+use windlass_core::{HandlerId, Priority, TypeKey, TypeSettings};
+
+use super::Owner;
+use crate::schedule::{Reserved, Scheduler};
+
+/// Jobs of one type that a claim may take.
+pub(crate) struct Reservation {
+    shared: Owner,
+    key: TypeKey,
+    floor: Option<Priority>,
+    jobs: u32,
+    /// Until the claim is answered.
+    reserved: Option<Reserved>,
+    slot: Option<Slot>,
+}
+
+/// The place of one batch among those that run at once; free when it is dropped.
+pub(crate) struct Slot {
+    shared: Owner,
+    key: TypeKey,
+    handler: HandlerId,
+}
+
+impl Slot {
+    /// The type of its batch.
+    pub(crate) fn key(&self) -> &TypeKey {
+        &self.key
+    }
+}
+
+impl Reservation {
+    /// For a batch of the scheduler's pick, with a slot. Must not be dropped while the scheduler is
+    /// locked.
+    pub(crate) fn batch(
+        shared: &Owner,
+        scheduler: &mut Scheduler,
+        pick: Pick,
+        handler: HandlerId,
+    ) -> Reservation {
+        let settings = scheduler.settings(&pick.key).unwrap_or_default();
+        let now = shared.now();
+        let reserved = scheduler.reserve(&pick.key, &settings, Some(handler), pick.limit, now);
+        let slot = Slot { shared: shared.clone(), key: pick.key.clone(), handler };
+        Reservation {
+            shared: shared.clone(),
+            key: pick.key,
+            floor: pick.floor,
+            jobs: reserved.jobs,
+            reserved: Some(reserved),
+            slot: Some(slot),
+        }
+    }
+
+    /// For a worker: as many jobs of an open type as it wants, there are, and may start now.
+    pub(crate) fn of_type(shared: &Owner, of: &WaitingType, wanted: u32) -> Option<Reservation> {
+        let wanted = wanted.min(u32::try_from(of.ready).unwrap_or(u32::MAX));
+        let reservation = Reservation::of_rate(shared, &of.key, &of.settings, wanted);
+        (reservation.jobs > 0).then_some(reservation)
+    }
+
+    /// For a search of the store: what the rate of a type allows.
+    pub(crate) fn of_rate(
+        shared: &Owner,
+        key: &TypeKey,
+        settings: &TypeSettings,
+        wanted: u32,
+    ) -> Reservation {
+        let now = shared.now();
+        let reserved = shared.scheduler().reserve(key, settings, None, wanted, now);
+        Reservation {
+            shared: shared.clone(),
+            key: key.clone(),
+            floor: None,
+            jobs: reserved.jobs,
+            reserved: Some(reserved),
+            slot: None,
+        }
+    }
+
+    pub(crate) fn key(&self) -> &TypeKey {
+        &self.key
+    }
+
+    pub(crate) fn jobs(&self) -> u32 {
+        self.jobs
+    }
+
+    pub(crate) fn floor(&self) -> Option<Priority> {
+        self.floor
+    }
+
+    /// The claim got so many of them, and would get `left` more. The slot stays taken if there is
+    /// something to run in it.
+    pub(crate) fn answered(mut self, got: u32, left: u64) -> Option<Slot> {
+        if let Some(reserved) = self.reserved.take() {
+            let now = self.shared.now();
+            self.shared.scheduler().answered(&self.key, reserved, got, left, now);
+        }
+        self.slot.take().filter(|_| got > 0)
+    }
+
+    /// So many of the starts were used; nothing is known of how many more jobs there are.
+    pub(crate) fn used(mut self, jobs: u32) {
+        self.release(jobs);
+    }
+
+    fn release(&mut self, used: u32) {
+        if let Some(reserved) = self.reserved.take() {
+            let now = self.shared.now();
+            self.shared.scheduler().give_back(&self.key, reserved, used, now);
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.release(0);
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.shared.scheduler().free_slot(&self.key, self.handler);
+        self.shared.dispatch_wake.notify_one();
+    }
+}

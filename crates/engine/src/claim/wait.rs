@@ -1,0 +1,99 @@
+//! Wait: a caller asks for jobs, waits when there are none, and may disconnect at any moment. What
+//! was claimed for one that did is handed back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::claim::waitlist::Interest;
+use crate::error::Error;
+use crate::shared::{FRESH_CLAIM, Shared};
+
+/// Calls `attempt` until it finds something, at first at once and then whenever there may be
+/// something new for `interest`, for as long as `wait`. If the caller stops waiting, `back` gets
+/// what was found.
+pub(crate) async fn serve<T, A, B>(
+    shared: &Arc<Shared>,
+    interest: Interest,
+    wait: Duration,
+    attempt: impl Fn(Arc<Shared>) -> A + Send + 'static,
+    back: impl Fn(Arc<Shared>, T) -> B + Clone + Send + 'static,
+) -> Result<Option<T>, Error>
+where
+    T: Send + 'static,
+    A: Future<Output = Result<Option<T>, Error>> + Send + 'static,
+    B: Future<Output = ()> + Send + 'static,
+{
+    let gone = CancellationToken::new();
+    let (answer, answered) = oneshot::channel();
+    let working = search(shared.clone(), interest, wait, attempt, gone.clone());
+    let unheard = {
+        let (shared, back) = (shared.clone(), back);
+        move |found| drop(tokio::spawn(back(shared.clone(), found)))
+    };
+    tokio::spawn({
+        let unheard = unheard.clone();
+        async move {
+            if let Err(Ok(Some(found))) = answer.send(working.await) {
+                unheard(found);
+            }
+        }
+    });
+    let mut asking = Asking { gone, answered, unheard };
+    let closed = |_| Err(Error::Unavailable("the daemon stops".into()));
+    (&mut asking.answered).await.unwrap_or_else(closed)
+}
+
+async fn search<T, A>(
+    shared: Arc<Shared>,
+    interest: Interest,
+    wait: Duration,
+    attempt: impl Fn(Arc<Shared>) -> A,
+    gone: CancellationToken,
+) -> Result<Option<T>, Error>
+where
+    A: Future<Output = Result<Option<T>, Error>>,
+{
+    let deadline = tokio::time::Instant::now() + wait;
+    if let Some(newest) = shared.appended() {
+        shared.ingested_up_to(newest, FRESH_CLAIM).await;
+    }
+    if wait.is_zero() {
+        return attempt(shared).await;
+    }
+    let mut waiting = shared.waitlist.enter(interest);
+    loop {
+        let found = attempt(shared.clone()).await;
+        waiting.checked();
+        if !matches!(found, Ok(None)) {
+            return found;
+        }
+        tokio::select! {
+            () = waiting.woken() => {}
+            () = tokio::time::sleep_until(deadline) => return Ok(None),
+            () = gone.cancelled() => return Ok(None),
+        }
+        if gone.is_cancelled() {
+            return Ok(None);
+        }
+    }
+}
+
+/// A caller's question, until it is answered or the caller disconnects.
+struct Asking<T, F: Fn(T)> {
+    gone: CancellationToken,
+    answered: oneshot::Receiver<Result<Option<T>, Error>>,
+    unheard: F,
+}
+
+impl<T, F: Fn(T)> Drop for Asking<T, F> {
+    fn drop(&mut self) {
+        self.gone.cancel();
+        self.answered.close();
+        if let Ok(Ok(Some(found))) = self.answered.try_recv() {
+            (self.unheard)(found);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Who is woken, in which order, and what becomes of a wake that nobody used.
+
+use std::future::Future;
+use std::task::{Context, Poll, Waker};
+
+use super::*;
+
+fn key(name: &str) -> TypeKey {
+    TypeKey::new("acme", name).unwrap()
+}
+
+fn interest(names: &[&str]) -> Interest {
+    let names = names.iter().map(|text| Pattern::of(text)).collect();
+    Interest { tenant: key("t").tenant, names, priority: None, mocks: false }
+}
+
+/// Which of these have been called, without waiting.
+fn woken(places: &mut [Entry<'_>]) -> Vec<usize> {
+    let is_called = |(index, place): (usize, &mut Entry<'_>)| {
+        let calling = std::pin::pin!(place.woken());
+        let polled = calling.poll(&mut Context::from_waker(Waker::noop()));
+        (polled == Poll::Ready(())).then_some(index)
+    };
+    places.iter_mut().enumerate().filter_map(is_called).collect()
+}
+
+fn nobody_is_left(waitlist: &Waitlist) -> bool {
+    let table = waitlist.table();
+    table.names.is_empty() && table.globs.is_empty() && table.mocks.is_empty()
+}
+
+#[test]
+fn as_many_as_there_are_jobs_are_woken_the_oldest_first() {
+    let waitlist = Waitlist::default();
+    let patterns = ["a*", "abc", "b", "?bc", "*", "abc", "[a-c]bc"];
+    let mut places: Vec<_> =
+        patterns.iter().map(|text| waitlist.enter(interest(&[text]))).collect();
+    waitlist.wake([(&key("abc"), 3)]);
+    assert_eq!(woken(&mut places), [0, 1, 3]);
+    places.iter_mut().for_each(Entry::checked);
+    waitlist.wake([(&key("b"), 1), (&key("zzz"), 7)]);
+    assert_eq!(woken(&mut places), [2, 4], "each type wakes its own");
+    drop(places);
+    assert!(nobody_is_left(&waitlist) && waitlist.is_empty());
+}
+
+#[test]
+fn whoever_found_nothing_keeps_his_place() {
+    let waitlist = Waitlist::default();
+    let mut places: Vec<_> = (0..3).map(|_| waitlist.enter(interest(&["t"]))).collect();
+    for _ in 0..2 {
+        waitlist.wake([(&key("t"), 1)]);
+        assert_eq!(woken(&mut places), [0]);
+        places[0].checked();
+    }
+}
+
+#[test]
+fn a_wake_while_somebody_looks_is_not_lost() {
+    let waitlist = Waitlist::default();
+    let mut places: Vec<_> = (0..2).map(|_| waitlist.enter(interest(&["t"]))).collect();
+    waitlist.wake([(&key("t"), 1)]);
+    assert_eq!(woken(&mut places), [0]);
+    waitlist.wake([(&key("t"), 1)]);
+    assert_eq!(woken(&mut places), [0], "he looks once more");
+    waitlist.wake([(&key("t"), 2)]);
+    assert_eq!(woken(&mut places), [0, 1]);
+}
+
+#[test]
+fn whoever_goes_away_passes_on_what_he_was_woken_for() {
+    let waitlist = Waitlist::default();
+    let mut places: Vec<_> = (0..4).map(|_| waitlist.enter(interest(&["t", "u*"]))).collect();
+    waitlist.wake([(&key("t"), 1)]);
+    places.remove(0);
+    assert_eq!(woken(&mut places), [0], "he had not noticed");
+    places.remove(0);
+    assert_eq!(woken(&mut places), [0], "he had not looked");
+    places[0].checked();
+    places.remove(0);
+    assert!(woken(&mut places).is_empty(), "he had looked");
+    drop(places);
+    assert!(nobody_is_left(&waitlist));
+}
+
+#[test]
+fn whoever_wants_one_priority_takes_no_wake_from_others() {
+    let waitlist = Waitlist::default();
+    let priority = |number| Priority::new(number).ok();
+    let lines = [priority(1000), priority(0), None, None, priority(1000)];
+    let place = |priority| waitlist.enter(Interest { priority, ..interest(&["t*"]) });
+    let mut places: Vec<_> = lines.into_iter().map(place).collect();
+    waitlist.wake([(&key("t"), 1)]);
+    assert_eq!(woken(&mut places), [0, 1, 2]);
+}
+
+#[test]
+fn whoever_wants_mocked_jobs_too_takes_no_wake_from_others() {
+    let waitlist = Waitlist::default();
+    let other = TypeKey::new("other", "t").unwrap();
+    let mut places = vec![
+        waitlist.enter(Interest { mocks: true, ..interest(&["t"]) }),
+        waitlist.enter(interest(&["t"])),
+        waitlist.enter(interest(&["t"])),
+        waitlist.enter(Interest { mocks: true, ..interest(&["u"]) }),
+        waitlist.enter(Interest { mocks: true, tenant: other.tenant.clone(), ..interest(&["t"]) }),
+    ];
+    waitlist.wake([(&key("t"), 1)]);
+    assert_eq!(woken(&mut places), [0, 1]);
+    waitlist.wake([(&other, 1)]);
+    assert_eq!(woken(&mut places), [4], "a tenant's own");
+    waitlist.wake_mocked();
+    assert_eq!(woken(&mut places), [0, 3, 4]);
+}

@@ -1,0 +1,132 @@
+//! Rates of types: a type that has started what its rate allows rests. Counted for all kinds of
+//! claims of this daemon together, and in memory only while a type rests.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use windlass_core::{Timestamp, TypeKey, TypeSettings};
+
+/// The longest rest after one claim, however small the rate.
+const REST_MAX: Duration = Duration::from_secs(24 * 3600);
+
+#[derive(Debug, Default)]
+pub(crate) struct Rates {
+    rests: HashMap<TypeKey, Rest>,
+    /// The same, by when they end.
+    ends: BTreeSet<(Timestamp, TypeKey)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Rest {
+    until: Timestamp,
+    rate: f64,
+}
+
+impl Rates {
+    pub(crate) fn rests(&self, key: &TypeKey) -> bool {
+        self.rests.contains_key(key)
+    }
+
+    /// Takes up to `wanted` starts of a type; how many it may have now.
+    pub(crate) fn reserve(
+        &mut self,
+        key: &TypeKey,
+        settings: &TypeSettings,
+        wanted: u32,
+        now: Timestamp,
+    ) -> u32 {
+        let Some(rate) = settings.rate else { return wanted };
+        if wanted == 0 || self.rests.get(key).is_some_and(|rest| rest.until > now) {
+            return 0;
+        }
+        let jobs = wanted.min(burst(settings));
+        self.set(key, Some(Rest { until: now + time_of(jobs, rate), rate }));
+        jobs
+    }
+
+    /// Starts that were reserved and not used.
+    pub(crate) fn give_back(&mut self, key: &TypeKey, jobs: u32, now: Timestamp) {
+        if let Some(Rest { until, rate }) = self.rests.get(key).copied().filter(|_| jobs > 0) {
+            let until = until - time_of(jobs, rate);
+            self.set(key, (until > now).then_some(Rest { until, rate }));
+        }
+    }
+
+    /// The type has no rate any more.
+    pub(crate) fn forget(&mut self, key: &TypeKey) {
+        self.set(key, None);
+    }
+
+    pub(crate) fn next_end(&self) -> Option<Timestamp> {
+        self.ends.first().map(|(at, _)| *at)
+    }
+
+    /// Types whose rest is over, each with what it may start now.
+    pub(crate) fn take_rested(&mut self, now: Timestamp) -> Vec<(TypeKey, u32)> {
+        let mut rested = Vec::new();
+        while let Some((at, key)) = self.ends.first().cloned().filter(|(at, _)| *at <= now) {
+            self.ends.remove(&(at, key.clone()));
+            if let Some(rest) = self.rests.remove(&key) {
+                rested.push((key, burst_of(rest.rate)));
+            }
+        }
+        rested
+    }
+
+    fn set(&mut self, key: &TypeKey, rest: Option<Rest>) {
+        let before = match rest {
+            Some(rest) => self.rests.insert(key.clone(), rest),
+            None => self.rests.remove(key),
+        };
+        if let Some(before) = before {
+            self.ends.remove(&(before.until, key.clone()));
+        }
+        if let Some(rest) = rest {
+            self.ends.insert((rest.until, key.clone()));
+        }
+    }
+}
+
+/// The most jobs of a type that may start at one moment: what its rate allows in a second.
+pub(crate) fn burst(settings: &TypeSettings) -> u32 {
+    settings.rate.map_or(u32::MAX, burst_of)
+}
+
+fn burst_of(rate: f64) -> u32 {
+    (rate as u32).max(1)
+}
+
+fn time_of(jobs: u32, rate: f64) -> Duration {
+    Duration::try_from_secs_f64(f64::from(jobs) / rate).map_or(REST_MAX, |time| time.min(REST_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_800_000_000_000);
+
+    #[test]
+    fn a_type_rests_for_what_it_started_and_not_for_what_it_gave_back() {
+        let (mut rates, t) = (Rates::default(), TypeKey::new("a", "t").unwrap());
+        let five = TypeSettings { rate: Some(5.0), ..TypeSettings::default() };
+        assert_eq!(rates.reserve(&t, &TypeSettings::default(), 9, NOW), 9, "it has no rate");
+        assert_eq!(rates.reserve(&t, &five, 9, NOW), 5);
+        assert_eq!(rates.reserve(&t, &five, 9, NOW), 0, "others get nothing meanwhile");
+        rates.give_back(&t, 3, NOW);
+        assert_eq!(rates.next_end(), Some(NOW + Duration::from_millis(400)));
+        assert!(rates.take_rested(NOW).is_empty() && rates.rests(&t));
+        assert_eq!(rates.take_rested(NOW + Duration::from_secs(1)), [(t.clone(), 5)]);
+        assert_eq!(rates.reserve(&t, &five, 2, NOW), 2);
+        rates.give_back(&t, 2, NOW);
+        assert!(!rates.rests(&t) && rates.next_end().is_none());
+    }
+
+    #[test]
+    fn the_smallest_rate_is_a_long_rest_and_no_panic() {
+        let (mut rates, t) = (Rates::default(), TypeKey::new("a", "t").unwrap());
+        let slow = TypeSettings { rate: Some(1e-300), ..TypeSettings::default() };
+        assert_eq!(rates.reserve(&t, &slow, 9, NOW), 1);
+        assert_eq!(rates.next_end(), Some(NOW + REST_MAX));
+    }
+}

@@ -1,0 +1,110 @@
+//! Claims of every kind together: limits hold, and what was answered is seen.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use windlass_core::memory::MemoryStore;
+use windlass_core::store::LeaseRef;
+use windlass_core::{Status, TypeKey, TypeSettings};
+use windlass_engine::api::{PullClaim, PullFinish};
+
+use crate::PATIENCE;
+use crate::fake::{Daemon, handler, jobs, key};
+use crate::take::{glob, wish as take_wish};
+
+fn pull(of: &TypeKey, types: &[&str], limit: u32) -> PullClaim {
+    let types = types.iter().map(|pattern| (*pattern).to_owned()).collect();
+    let tenant = of.tenant.clone();
+    PullClaim { tenant, types, limit, lease: PATIENCE, wait: Duration::ZERO }
+}
+
+fn one_at_a_time() -> TypeSettings {
+    TypeSettings { concurrency: Some(1), ..TypeSettings::default() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn parallel_pulls_do_not_pass_a_types_concurrency() {
+    let daemon = Daemon::start(|_| {}).await;
+    for round in 0..50 {
+        let t = key("acme", &format!("t{round}"));
+        daemon.engine.type_settings_put(&t, one_at_a_time()).await.unwrap();
+        daemon.engine.add(&t, jobs(&["x"; 8]), None).await.unwrap();
+        let mut pulls = JoinSet::new();
+        for _ in 0..8 {
+            let (engine, wish) = (daemon.engine.clone(), pull(&t, &[t.name.as_str()], 1));
+            pulls.spawn(async move { engine.claim(wish).await.unwrap().len() });
+        }
+        let running: usize = pulls.join_all().await.into_iter().sum();
+        assert_eq!(running, 1, "round {round}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn pulls_takes_and_runs_together_do_not_pass_a_types_concurrency() {
+    let daemon = Daemon::start(|_| {}).await;
+    for round in 0..20 {
+        let t = key("acme", &format!("t{round}"));
+        daemon.engine.type_settings_put(&t, one_at_a_time()).await.unwrap();
+        daemon.engine.handler_set(&t, handler()).await.unwrap();
+        let adding = daemon.engine.add(&t, jobs(&["hang"; 8]), None);
+        let mut claims = JoinSet::new();
+        adding.await.unwrap();
+        for _ in 0..4 {
+            let (engine, wish) = (daemon.engine.clone(), pull(&t, &[t.name.as_str()], 2));
+            claims.spawn(async move { drop(engine.claim(wish).await.unwrap()) });
+            let engine = daemon.engine.clone();
+            let wish = take_wish(&engine, glob(t.name.as_str()), Duration::ZERO).await;
+            claims.spawn(async move { drop(engine.take(wish).await.unwrap()) });
+        }
+        claims.join_all().await;
+        let of_type = daemon.engine.types(&t.tenant).await.unwrap();
+        let running = of_type.iter().find(|stats| stats.key == t).unwrap().running;
+        assert!(running <= 1, "round {round}: {running} run");
+    }
+}
+
+/// The dispatcher does not hear of the new types before the claim is answered.
+#[tokio::test]
+async fn a_claim_sees_every_add_that_was_answered_before_it() {
+    let store = Arc::new(MemoryStore::new());
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let (known, new, other) = (key("acme", "known"), key("acme", "new"), key("acme", "other"));
+    daemon.engine.add(&known, jobs(&["x"]), None).await.unwrap();
+    assert_eq!(daemon.engine.claim(pull(&known, &["*"], 10)).await.unwrap().len(), 1);
+    store.hold_looks(true);
+    for t in [&known, &new, &other] {
+        daemon.engine.add(t, jobs(&["x"]), None).await.unwrap();
+    }
+    let pulled = daemon.engine.claim(pull(&new, &["new", "kn*", "o*"], 10)).await.unwrap();
+    let mut names: Vec<_> = pulled.iter().map(|pulled| pulled.job.key.name.to_string()).collect();
+    names.sort();
+    assert_eq!(names, ["known", "new", "other"]);
+    store.hold_looks(false);
+}
+
+/// Jobs of other types that end meanwhile do not make it forget the type that is full.
+#[tokio::test]
+async fn a_worker_that_waits_for_a_full_type_gets_its_next_job_when_one_has_ended() {
+    let daemon = Daemon::start(|_| {}).await;
+    let (t, other) = (key("acme", "t"), key("acme", "other"));
+    daemon.engine.type_settings_put(&t, one_at_a_time()).await.unwrap();
+    let added = daemon.engine.add(&t, jobs(&["x"; 2]), None).await.unwrap();
+    daemon.engine.add(&other, jobs(&["x"]), None).await.unwrap();
+    let claim =
+        async |name: &str| daemon.engine.claim(pull(&t, &[name], 1)).await.unwrap().remove(0);
+    let (first, second) = (claim("t").await, claim("other").await);
+    let waiting = tokio::spawn({
+        let engine = daemon.engine.clone();
+        let wish = PullClaim { wait: PATIENCE, ..pull(&t, &["*"], 1) };
+        async move { engine.claim(wish).await.unwrap() }
+    });
+    for pulled in [second, first] {
+        let (tenant, id) = (t.tenant.clone(), pulled.job.id);
+        let lease = LeaseRef { tenant, id, token: pulled.job.lease.unwrap().token };
+        let finish = PullFinish { lease, status: Status::OK, data: None };
+        daemon.engine.finish(finish).await.unwrap();
+    }
+    assert_eq!(waiting.await.unwrap()[0].job.id, added.ids[1]);
+}

@@ -1,0 +1,203 @@
+//! Which types are open, in pages: by what changed, by tenant, and by name. Each walks an index
+//! that has open types only, so types at rest cost nothing.
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use windlass_core::glob::{self, Pattern};
+use windlass_core::name::{Tenant, TypeKey, TypeName};
+use windlass_core::store::{
+    ChangedLook, ChangedTypes, NamedLook, NamedTypes, Revision, WaitingType,
+};
+
+use crate::error::Result;
+use crate::queue;
+use crate::row;
+use crate::tx;
+use crate::type_row;
+
+/// Names that one look tests against patterns; the next one goes on behind them.
+const TESTS_MAX: usize = 100_000;
+/// Types with a limit that one look by pattern looks at.
+const LIMITED_MAX: usize = 1000;
+
+pub(crate) const CHANGED: &str = "
+    SELECT tenant, name, min(ready, coalesce(running_max - running, ready)), handler_id, settings,
+           open_rev
+      FROM type INDEXED BY type_changed WHERE open_rev > ?1 ORDER BY open_rev";
+pub(crate) const CHANGED_HANDLED: &str = "
+    SELECT tenant, name, min(ready, coalesce(running_max - running, ready)), handler_id, settings,
+           open_rev
+      FROM type INDEXED BY type_changed
+     WHERE open_rev > ?1 AND handler_id IS NOT NULL ORDER BY open_rev";
+
+/// Everything that is due has been promoted before.
+pub(crate) fn changed(conn: &Connection, look: &ChangedLook) -> Result<ChangedTypes> {
+    let newest = conn.prepare_cached(tx::REVISION)?.query_row([], |row| row.get(0))?;
+    let mut answer = ChangedTypes {
+        types: Vec::new(),
+        up_to: Revision(newest),
+        more: false,
+        next_due_at: queue::next_due_at(conn)?,
+    };
+    let Some(since) = look.since else { return Ok(answer) };
+    let sql = if look.handled { CHANGED_HANDLED } else { CHANGED };
+    let mut find = conn.prepare_cached(sql)?;
+    let mut rows = find.query([since.0])?;
+    while let Some(row) = rows.next()? {
+        if answer.types.len() == look.limit {
+            answer.more = true;
+            answer.up_to = answer.types.last().map_or(since, |last| last.revision);
+            break;
+        }
+        answer.types.push(waiting(row)?);
+    }
+    Ok(answer)
+}
+
+pub(crate) const NEXT_TENANT: &str = "
+    SELECT tenant FROM type INDEXED BY type_handled
+     WHERE tenant > ?1 AND open_rev IS NOT NULL AND handler_id IS NOT NULL
+     ORDER BY tenant LIMIT 1";
+pub(crate) const NEXT_OF: &str = "
+    SELECT tenant, name, min(ready, coalesce(running_max - running, ready)), handler_id, settings,
+           open_rev
+      FROM type INDEXED BY type_handled
+     WHERE tenant = ?1 AND open_rev > ?2 AND handler_id IS NOT NULL ORDER BY open_rev";
+
+pub(crate) fn first(
+    conn: &Connection,
+    after: Option<&Tenant>,
+    each: usize,
+    limit: usize,
+) -> Result<Vec<WaitingType>> {
+    let mut next = conn.prepare_cached(NEXT_TENANT)?;
+    let mut after = after.map_or_else(String::new, |tenant| tenant.as_str().to_owned());
+    let mut page = Vec::new();
+    while page.len() < limit {
+        let tenant: Option<String> = next.query_row([&after], |row| row.get(0)).optional()?;
+        let Some(tenant) = tenant else { break };
+        next_of(conn, &tenant, Revision(i64::MIN), each, &mut page)?;
+        after = tenant;
+    }
+    Ok(page)
+}
+
+pub(crate) fn next(
+    conn: &Connection,
+    of: &[(Tenant, Revision)],
+    each: usize,
+) -> Result<Vec<WaitingType>> {
+    let mut page = Vec::new();
+    for (tenant, after) in of {
+        next_of(conn, tenant.as_str(), *after, each, &mut page)?;
+    }
+    Ok(page)
+}
+
+fn next_of(
+    conn: &Connection,
+    tenant: &str,
+    after: Revision,
+    each: usize,
+    page: &mut Vec<WaitingType>,
+) -> Result<()> {
+    let mut find = conn.prepare_cached(NEXT_OF)?;
+    let mut rows = find.query(params![tenant, after.0])?;
+    for _ in 0..each {
+        let Some(row) = rows.next()? else { break };
+        page.push(waiting(row)?);
+    }
+    Ok(())
+}
+
+pub(crate) const NAMED: &str = "
+    SELECT tenant, name, min(ready, coalesce(running_max - running, ready)), handler_id, settings,
+           open_rev, ready > 0 AND running >= running_max
+      FROM type WHERE tenant = ?1 AND name = ?2";
+pub(crate) const OPEN_FROM: &str = "
+    SELECT name FROM type INDEXED BY type_open
+     WHERE tenant = ?1 AND name >= ?2 AND open_rev IS NOT NULL ORDER BY name";
+
+pub(crate) fn named(conn: &Connection, look: &NamedLook) -> Result<NamedTypes> {
+    let mut answer = NamedTypes { types: Vec::new(), next: None, full: false };
+    let (mut names, globs): (Vec<&String>, Vec<&String>) =
+        look.names.iter().partition(|text| glob::is_literal(text));
+    names.sort();
+    names.dedup();
+    for name in &names {
+        let (open, full) = of_name(conn, &look.tenant, name)?;
+        answer.types.extend(open);
+        answer.full |= full;
+    }
+    let mut globs: Vec<Pattern> = globs.into_iter().map(|text| Pattern::new(text)).collect();
+    answer.full |= !globs.is_empty() && any_full(conn, &look.tenant, &globs)?;
+    // In the order of their ranges of names, a search by name goes through all of them once.
+    globs.sort_by_key(Pattern::prefix);
+    let tests_each = globs.len().max(1);
+    let mut names_left = (TESTS_MAX / tests_each).max(1);
+    let mut at: Option<String> = look.after.as_ref().map(|after| after.as_str().to_owned());
+    for glob in &globs {
+        let prefix = glob.prefix();
+        let mut find = conn.prepare_cached(OPEN_FROM)?;
+        let from = at.as_deref().map_or(prefix.as_str(), |at| at.max(prefix.as_str()));
+        let mut rows = find.query([look.tenant.as_str(), from])?;
+        while let Some(row) = rows.next()? {
+            let name = row.get_ref(0)?.as_str().unwrap_or_default();
+            if !name.starts_with(&prefix) {
+                break;
+            }
+            if at.as_deref().is_some_and(|at| name <= at) {
+                continue;
+            }
+            if answer.types.len() >= look.limit || names_left == 0 {
+                answer.next = at.and_then(|at| TypeName::new(&at).ok());
+                return Ok(answer);
+            }
+            names_left -= 1;
+            at = Some(name.to_owned());
+            let matches = globs.iter().any(|glob| glob.matches(name));
+            if matches && names.binary_search_by(|other| other.as_str().cmp(name)).is_err() {
+                answer.types.extend(of_name(conn, &look.tenant, name)?.0);
+            }
+        }
+    }
+    Ok(answer)
+}
+
+pub(crate) const LIMITED: &str = "
+    SELECT name, ready > 0 AND running >= running_max FROM type INDEXED BY type_limited
+     WHERE tenant = ?1 AND running_max IS NOT NULL ORDER BY name";
+
+/// Whether the limit of a type that matches keeps its jobs; yes where there are too many to tell.
+fn any_full(conn: &Connection, tenant: &Tenant, globs: &[Pattern]) -> Result<bool> {
+    let mut find = conn.prepare_cached(LIMITED)?;
+    let mut rows = find.query([tenant.as_str()])?;
+    for _ in 0..LIMITED_MAX {
+        let Some(row) = rows.next()? else { return Ok(false) };
+        let name = row.get_ref(0)?.as_str().unwrap_or_default();
+        if row.get(1)? && globs.iter().any(|glob| glob.matches(name)) {
+            return Ok(true);
+        }
+    }
+    Ok(true)
+}
+
+/// The type, if it is open, and whether its limit keeps its jobs.
+fn of_name(conn: &Connection, tenant: &Tenant, name: &str) -> Result<(Option<WaitingType>, bool)> {
+    let mut find = conn.prepare_cached(NAMED)?;
+    let mut rows = find.query([tenant.as_str(), name])?;
+    let Some(row) = rows.next()? else { return Ok((None, false)) };
+    let full = row.get::<_, Option<bool>>(6)?.unwrap_or(false);
+    let open = row.get::<_, Option<i64>>(5)?.is_some();
+    Ok((if open { Some(waiting(row)?) } else { None }, full))
+}
+
+fn waiting(row: &Row<'_>) -> Result<WaitingType> {
+    let key: TypeKey = row::type_key(row.get_ref(0)?.as_str(), row.get_ref(1)?.as_str())?;
+    Ok(WaitingType {
+        key,
+        ready: row.get::<_, i64>(2)?.max(0) as u64,
+        handler: row.get::<_, Option<i64>>(3)?.map(row::job_id).transpose()?,
+        settings: type_row::settings(row.get(4)?)?,
+        revision: Revision(row.get(5)?),
+    })
+}
