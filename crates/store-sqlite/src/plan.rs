@@ -91,7 +91,7 @@ fn lists_walk_the_index_by_type_and_state() {
 fn s2_14_types_at_rest_are_not_looked_at() {
     check(waiting::CHANGED, "type USING INDEX type_changed (open_rev>?)");
     check(waiting::CHANGED_HANDLED, "type USING INDEX type_changed (open_rev>?)");
-    check(waiting::NEXT_TENANT, "type USING INDEX type_handled (tenant>?)");
+    check(waiting::NEXT_TENANT, "type USING COVERING INDEX type_handled (tenant>?)");
     check(waiting::NEXT_OF, "type USING INDEX type_handled (tenant=? AND open_rev>?)");
     check(waiting::NAMED, "(tenant=? AND name=?)");
     check(waiting::LIMITED, "type USING INDEX type_limited (tenant=?)");
