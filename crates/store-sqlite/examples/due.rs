@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use windlass_core::job::Token;
-use windlass_core::store::{Claim, Durability, Hold, Insert, Pick};
+use windlass_core::store::{ChangedLook, Claim, Durability, Hold, Insert, Pick};
 use windlass_core::{JobId, NewJob, Payload, Store, Sysid, Timestamp, TypeKey};
 use windlass_store_sqlite::{Options, SqliteStore};
 
@@ -47,7 +47,8 @@ async fn main() {
         let (store, all_ready) = (store.clone(), all_ready.clone());
         tokio::spawn(async move {
             loop {
-                let waiting = store.type_waiting(DUE).await.expect("a look");
+                let look = ChangedLook { since: None, handled: false, limit: 1, now: DUE };
+                let waiting = store.type_changed(look).await.expect("a look");
                 if waiting.next_due_at.is_none() {
                     all_ready.store(true, Ordering::Relaxed);
                     return began.elapsed();

@@ -108,13 +108,13 @@ pub async fn pieces_whose_job_never_came_go_when_they_have_waited_long_enough(
         assert_eq!(store.payload_piece(id(number), 1).await.unwrap(), first, "all or none");
         first.is_some()
     };
-    store.type_waiting(NOW).await.unwrap();
+    store.waiting(NOW).await;
     put(1).await;
     put(2).await;
     let payload = Payload::Pieces { bytes: 10 };
     store.add([NewJob { payload: payload.clone(), ..job(2) }]).await;
     put(2).await;
-    store.type_waiting(after(60)).await.unwrap();
+    store.waiting(after(60)).await;
     put(3).await;
 
     let waited = NOW + ORPHAN_PIECES_AGE;

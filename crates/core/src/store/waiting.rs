@@ -18,8 +18,10 @@ use crate::time::Timestamp;
 #[async_trait]
 pub trait Waits: Send + Sync {
     /// Types that are open and whose revision is above `since`, by revision, at most `limit`.
-    /// Everything that is due at `now` is ready by then. Without `since`, no types: only where the
-    /// revisions and the clock stand.
+    /// Without `since`, no types: only where the revisions and the clock stand. Everything that is
+    /// due at `now` is ready by then. Where very many jobs come due at once, a store may make them
+    /// ready step by step, those that are due the longest first; then `next_due_at` has passed, and
+    /// the caller looks again.
     async fn type_changed(&self, look: ChangedLook) -> Result<ChangedTypes, Error>;
 
     /// The first open types with a handler, by revision, of each tenant behind `after`: at most

@@ -96,11 +96,9 @@ impl BatchReports {
     fn take(&self, id: JobId) -> Option<RunningJob> {
         let told = std::mem::replace(self.open().get_mut(&id)?, Told::Counted);
         let running = self.shared.running.get(id)?;
-        if told == Told::Nothing {
-            if running.started {
-                let held = self.shared.now().since(running.job.started_at.unwrap_or_default());
-                self.shared.metrics.stopped(&self.key, held);
-            }
+        if told == Told::Nothing && running.started {
+            let held = self.shared.now().since(running.job.started_at.unwrap_or_default());
+            self.shared.metrics.stopped(&self.key, held);
         }
         if running.lost {
             self.open().remove(&id);
