@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use crate::handler::TypeSettings;
 use crate::id::JobId;
-use crate::job::{Extra, Job, NewJob, Payload, Priority, Token};
+use crate::job::{AttemptId, Extra, Job, NewJob, Payload, Priority, Token};
 use crate::name::{Tenant, TypeKey, TypeName};
 use crate::state::State;
 use crate::store::{Durability, Error};
@@ -161,8 +161,8 @@ pub struct Moved {
     pub ready: HashMap<TypeKey, u64>,
     /// When the earliest job comes due that was queued for later.
     pub due: Option<Timestamp>,
-    /// Jobs that lost a lease which they had.
-    pub stopped: Vec<JobId>,
+    /// Attempts that lost their lease.
+    pub stopped: Vec<AttemptId>,
     /// Jobs that changed otherwise, or are gone.
     pub touched: Vec<JobId>,
     /// Jobs that entered.
@@ -340,12 +340,12 @@ impl Moved {
         self.note_lease(before, None);
     }
 
-    /// Each job once, in the order of ids.
+    /// Each attempt and each job once, in the order of ids.
     pub fn tidy(&mut self) {
-        for ids in [&mut self.stopped, &mut self.touched] {
-            ids.sort();
-            ids.dedup();
-        }
+        self.stopped.sort();
+        self.stopped.dedup();
+        self.touched.sort();
+        self.touched.dedup();
     }
 
     fn note_queued(&mut self, key: &TypeKey, run_at: Timestamp, now: Timestamp) {
@@ -357,8 +357,10 @@ impl Moved {
     }
 
     fn note_lease(&mut self, before: &Job, token: Option<Token>) {
-        let lost = before.lease.is_some_and(|lease| token != Some(lease.token));
-        if lost { self.stopped.push(before.id) } else { self.touched.push(before.id) }
+        match before.attempt_id().filter(|held| token != Some(held.token)) {
+            Some(lost) => self.stopped.push(lost),
+            None => self.touched.push(before.id),
+        }
     }
 }
 

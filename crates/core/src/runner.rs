@@ -69,7 +69,7 @@ pub struct Batch {
 /// One attempt of a job. Two attempts of one job may be in the runner at once, in two batches.
 pub struct Assignment {
     pub id: AttemptId,
-    pub job: Job,
+    pub job: Arc<Job>,
     pub payload: Payload,
     /// The attempt is stopped with `Stop::TimedOut` when it runs longer.
     pub timeout: Duration,
@@ -84,15 +84,15 @@ pub trait Pieces: Send + Sync {
     async fn piece(&self, id: JobId, index: u32) -> Result<Option<Bytes>, String>;
 }
 
-/// Receives the reports of a runner.
+/// Receives the reports of a runner, attempt by attempt.
 #[async_trait]
 pub trait Reports: Send + Sync {
-    async fn started(&self, id: JobId);
-    /// How far the job has come, in its handler's words; between its start and its end.
-    async fn progress(&self, id: JobId, percent: f64, message: String);
-    async fn ended(&self, id: JobId, report: Report);
+    async fn started(&self, attempt: AttemptId);
+    /// How far the attempt has come, in its handler's words; between its start and its end.
+    async fn progress(&self, attempt: AttemptId, percent: f64, message: String);
+    async fn ended(&self, attempt: AttemptId, report: Report);
     /// Not started, for no fault of its own: goes back to the queue unharmed.
-    async fn returned(&self, id: JobId);
+    async fn returned(&self, attempt: AttemptId);
 }
 
 /// The result of one attempt.

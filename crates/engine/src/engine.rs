@@ -115,7 +115,9 @@ impl Engine {
 
     /// What the attempt has written that runs here now, if there is one.
     pub fn job_live(&self, tenant: &Tenant, id: JobId) -> Option<LiveLog> {
-        let running = self.shared().running.get(id).filter(|job| job.job.key.tenant == *tenant)?;
+        let mut attempts = self.shared().running.of_job(id);
+        attempts.retain(|running| running.job.key.tenant == *tenant);
+        let running = attempts.into_iter().max_by_key(|running| (!running.lost, running.token))?;
         let Job { attempt, started_at, .. } = *running.job;
         Some(LiveLog { attempt, started_at, newest: running.live.look() })
     }

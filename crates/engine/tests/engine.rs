@@ -4,6 +4,8 @@
 
 #[path = "engine/adopt.rs"]
 mod adopt;
+#[path = "engine/attempt.rs"]
+mod attempt;
 #[path = "engine/beat.rs"]
 mod beat;
 #[path = "engine/claim.rs"]

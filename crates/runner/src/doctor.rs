@@ -250,7 +250,7 @@ impl Trial {
         let handler = Arc::new(Handler { id, key, created_at: now, spec });
         let attempt = AttemptId { job: id, token: Token(1) };
         let (timeout, live) = (TRIAL_MAX, Arc::default());
-        let jobs = vec![Assignment { id: attempt, job, payload, timeout, live }];
+        let jobs = vec![Assignment { id: attempt, job: Arc::new(job), payload, timeout, live }];
         let reported = Arc::new(Reported::default());
         let batch = Batch { handler, jobs, pieces: Arc::new(NoPieces) };
         self.runner.run(batch, reported.clone()).await;
@@ -336,15 +336,15 @@ struct Reported(Mutex<Option<Report>>);
 
 #[async_trait]
 impl Reports for Reported {
-    async fn started(&self, _: JobId) {}
+    async fn started(&self, _: AttemptId) {}
 
-    async fn progress(&self, _: JobId, _: f64, _: String) {}
+    async fn progress(&self, _: AttemptId, _: f64, _: String) {}
 
-    async fn ended(&self, _: JobId, report: Report) {
+    async fn ended(&self, _: AttemptId, report: Report) {
         *lock(&self.0) = Some(report);
     }
 
-    async fn returned(&self, _: JobId) {}
+    async fn returned(&self, _: AttemptId) {}
 }
 
 struct NoPieces;

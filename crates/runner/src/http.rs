@@ -77,7 +77,7 @@ impl Http {
         reports: &dyn Reports,
     ) {
         let job = &assignment.job;
-        reports.started(job.id).await;
+        reports.started(assignment.id).await;
         let started_at = Instant::now();
         let mut headers = identity(&job.key, &job.id.to_string(), &job.attempt.to_string());
         headers.insert(CONTENT_TYPE, content_type(&assignment.payload));
@@ -92,7 +92,7 @@ impl Http {
             Ok(answer) => report(url, answer, run_time),
             Err(why) => stopped(url, why, run_time),
         };
-        reports.ended(job.id, report).await;
+        reports.ended(assignment.id, report).await;
     }
 
     /// Sends a request and reads its answer, of which at most `RESULT_BYTES_MAX` are kept. An error

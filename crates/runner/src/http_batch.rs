@@ -60,7 +60,7 @@ pub(crate) async fn run(http: &Http, batch: Batch, watch: &mut Watch, reports: &
                     Ok(payload) => http.run_one(url, job, payload, watch, reports).await,
                     Err(reason) => {
                         tracing::warn!(job = %job.job.id, %reason, "a job goes back unstarted");
-                        reports.returned(job.job.id).await;
+                        reports.returned(job.id).await;
                     }
                 }
             }
@@ -125,9 +125,9 @@ async fn wanted<'a>(
 
 async fn refuse(jobs: &[&Assignment], reason: &str, reports: &dyn Reports) {
     for assignment in jobs {
-        reports.started(assignment.job.id).await;
+        reports.started(assignment.id).await;
         let report = http::finished(Status::ERROR, None, Log::of_note(reason), Duration::ZERO);
-        reports.ended(assignment.job.id, report).await;
+        reports.ended(assignment.id, report).await;
     }
 }
 
@@ -142,7 +142,7 @@ struct Request<'a> {
 impl Request<'_> {
     async fn run(&self, jobs: Vec<&Assignment>, watch: &mut Watch) {
         for assignment in &jobs {
-            self.reports.started(assignment.job.id).await;
+            self.reports.started(assignment.id).await;
         }
         let started_at = Instant::now();
         let share = || started_at.elapsed() / jobs.len() as u32;
@@ -158,7 +158,7 @@ impl Request<'_> {
                 }
             };
             waiting.retain(|other| *other != id);
-            self.reports.ended(id.job, http::stopped(self.url, why, share())).await;
+            self.reports.ended(id, http::stopped(self.url, why, share())).await;
             if waiting.is_empty() {
                 return;
             }
@@ -168,7 +168,7 @@ impl Request<'_> {
         for (index, assignment) in jobs.iter().enumerate() {
             if waiting.contains(&assignment.id) {
                 let report = self.report(&answer, &lines, index, run_time);
-                self.reports.ended(assignment.job.id, report).await;
+                self.reports.ended(assignment.id, report).await;
             }
         }
     }

@@ -21,7 +21,7 @@ pub(crate) struct Launch {
     pub(crate) handler: Arc<Handler>,
     pub(crate) isolation: Arc<Isolation>,
     pub(crate) path: Arc<str>,
-    pub(crate) job: Job,
+    pub(crate) job: Arc<Job>,
 }
 
 /// Why no process was started.

@@ -25,7 +25,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::{Instant, sleep, timeout};
 use windlass_core::runner::{Assignment, Batch, Report, Reports, Stop};
 use windlass_core::time::format_duration;
-use windlass_core::{AttemptId, Handler, JobId, Log, Status};
+use windlass_core::{AttemptId, Handler, Log, Status};
 
 use crate::Options;
 use crate::isolate::{self, Census, Isolation};
@@ -91,7 +91,7 @@ impl Processes {
                 }
                 Err(reason) => {
                     tracing::warn!(job = %id, %reason, "a job was not started and goes back");
-                    reports.returned(id).await;
+                    reports.returned(assignment.id).await;
                 }
             }
         }
@@ -146,8 +146,7 @@ impl Processes {
         watch: &mut Watch,
         reports: &dyn Reports,
     ) {
-        let id = assignment.job.id;
-        reports.started(id).await;
+        reports.started(assignment.id).await;
         let mut output = Output::live(self.log_bytes_max, Arc::clone(&assignment.live));
         let ending = match attempt {
             Attempt::Refused(reason) => Ending::Broken(reason),
@@ -166,23 +165,24 @@ impl Processes {
         let (status, stopped) = verdict(&ending, assignment.timeout, &mut output);
         let run_time = started_at.elapsed();
         let (log, emitted) = output.finish();
-        reports.ended(id, Report { status, stopped, data: None, log, emitted, run_time }).await;
+        let report = Report { status, stopped, data: None, log, emitted, run_time };
+        reports.ended(assignment.id, report).await;
     }
 }
 
 /// Whether a job whose turn has come is to run; one that nobody wants any more is reported.
 pub(crate) async fn is_wanted(id: AttemptId, watch: &mut Watch, reports: &dyn Reports) -> bool {
     if watch.shutdown() {
-        reports.returned(id.job).await;
+        reports.returned(id).await;
         return false;
     }
     let Some(why) = watch.taken(id) else { return true };
-    report_stopped(id.job, why, reports).await;
+    report_stopped(id, why, reports).await;
     false
 }
 
 /// The job was stopped before its turn came.
-pub(crate) async fn report_stopped(id: JobId, why: Stop, reports: &dyn Reports) {
+pub(crate) async fn report_stopped(id: AttemptId, why: Stop, reports: &dyn Reports) {
     reports.started(id).await;
     reports.ended(id, stopped_before_start(why)).await;
 }

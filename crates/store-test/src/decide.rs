@@ -191,7 +191,7 @@ pub async fn a_lease_that_was_put_is_a_lease(harness: &dyn Harness) {
     let job = leased(&store.whole(1).await, NOW);
     assert!(job.lease.unwrap().token > lease_ref(&claimed).token);
     let decided = store.edit(vec![put(job.clone())]).await;
-    assert_eq!(decided.moved.stopped, [id(1)]);
+    assert_eq!(decided.moved.stopped, [lease_ref(&claimed).attempt_id()]);
     assert_eq!(store.settle(settlement(&claimed, FINISHED)).await, Settled::Stale);
     let claimed = windlass_core::store::Claimed { job: job.clone(), ..claimed };
     assert_eq!(store.renew(vec![lease_ref(&claimed)], after(99)).await, []);
@@ -300,9 +300,10 @@ pub async fn a_delete_removes_all_that_belongs_to_a_job(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let extra = Extra { next_run: Some("soon".into()), ..Extra::default() };
     store.add([job(1), NewJob { extra, unique: Some("k".into()), ..job(2) }]).await;
-    store.claim("t", 1, NOW).await;
+    let claimed = store.claim("t", 1, NOW).await.remove(0);
     let decided = store.edit([1, 2, 9].map(|number| Edit::Delete(id(number))).into()).await;
-    assert_eq!((decided.moved.stopped, decided.moved.touched), (vec![id(1)], vec![id(2)]));
+    let stopped = vec![lease_ref(&claimed).attempt_id()];
+    assert_eq!((decided.moved.stopped, decided.moved.touched), (stopped, vec![id(2)]));
     for number in 1..=2 {
         assert_eq!(store.find(number).await, None);
         assert_eq!(store.job_payload(&acme(), id(number)).await.unwrap(), None);
@@ -459,5 +460,5 @@ pub async fn what_moved_is_told(harness: &dyn Harness) {
     let moved = store.alter(2, |job| job.lease = Some(renewed)).await.moved;
     assert_eq!((moved.touched, moved.stopped.len()), (vec![id(2)], 0), "the same lease");
     let moved = store.alter(2, |job| job.state = State::Queued).await.moved;
-    assert_eq!((moved.touched.len(), moved.stopped), (0, vec![id(2)]));
+    assert_eq!((moved.touched.len(), moved.stopped), (0, vec![running.attempt_id().unwrap()]));
 }

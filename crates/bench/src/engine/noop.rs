@@ -26,7 +26,7 @@ impl Runner for NoopRunner {
 
     async fn run(&self, batch: Batch, reports: Arc<dyn Reports>) {
         for assignment in batch.jobs {
-            let id = assignment.job.id;
+            let id = assignment.id;
             reports.started(id).await;
             reports.ended(id, done()).await;
         }

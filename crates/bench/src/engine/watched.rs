@@ -112,27 +112,27 @@ struct Listener {
 
 #[async_trait]
 impl Reports for Listener {
-    async fn started(&self, id: JobId) {
+    async fn started(&self, attempt: AttemptId) {
         if let Some(starts) = &self.seen.starts {
-            let start = Start { id, handed_at: self.handed_at, at: Instant::now() };
+            let start = Start { id: attempt.job, handed_at: self.handed_at, at: Instant::now() };
             // A measurement that nobody takes is not needed.
             let _ = starts.try_send(start);
         }
-        self.inner.started(id).await;
+        self.inner.started(attempt).await;
     }
 
-    async fn progress(&self, id: JobId, percent: f64, message: String) {
-        self.inner.progress(id, percent, message).await;
+    async fn progress(&self, attempt: AttemptId, percent: f64, message: String) {
+        self.inner.progress(attempt, percent, message).await;
     }
 
-    async fn ended(&self, id: JobId, report: Report) {
+    async fn ended(&self, attempt: AttemptId, report: Report) {
         let failed = report.status != Status::OK;
         self.seen.failed.fetch_add(u64::from(failed), Ordering::Relaxed);
         self.seen.ended.fetch_add(1, Ordering::Relaxed);
-        self.inner.ended(id, report).await;
+        self.inner.ended(attempt, report).await;
     }
 
-    async fn returned(&self, id: JobId) {
-        self.inner.returned(id).await;
+    async fn returned(&self, attempt: AttemptId) {
+        self.inner.returned(attempt).await;
     }
 }

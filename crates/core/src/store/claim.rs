@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::Error;
 use crate::handler::HandlerId;
 use crate::id::{JobId, Sysid};
-use crate::job::{Boot, Job, Payload, Priority, Token};
+use crate::job::{AttemptId, Boot, Job, Payload, Priority, Token};
 use crate::name::{Tenant, TypeKey};
 use crate::time::Timestamp;
 
@@ -97,4 +97,10 @@ pub struct LeaseRef {
     pub tenant: Tenant,
     pub id: JobId,
     pub token: Token,
+}
+
+impl LeaseRef {
+    pub fn attempt_id(&self) -> AttemptId {
+        AttemptId { job: self.id, token: self.token }
+    }
 }

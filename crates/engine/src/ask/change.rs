@@ -7,7 +7,8 @@ use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::runner::Stop;
 use windlass_core::store::{Changed, EndRequest, Requeue};
 use windlass_core::{
-    Handler, HandlerId, HandlerSpec, Invalid, Job, JobId, State, Tenant, TypeKey, TypeSettings,
+    AttemptId, Handler, HandlerId, HandlerSpec, Invalid, Job, JobId, State, Tenant, TypeKey,
+    TypeSettings,
 };
 
 use crate::ask::read;
@@ -26,11 +27,10 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
     in_store(shared, id).await?;
     let job = shared.store.job_get(tenant, id).await.map_err(store_error)?;
     let job = job.ok_or(Error::NotFound("job"))?;
-    if job.state == State::Running
-        && let Some(running) = shared.running.get(id)
+    if let Some(attempt) = job.attempt_id().filter(|attempt| shared.running.get(*attempt).is_some())
     {
-        shared.runner.stop(running.attempt_id(), Stop::Cancelled);
-        until_stopped(shared, &running).await;
+        shared.runner.stop(attempt, Stop::Cancelled);
+        until_stopped(shared, attempt).await;
         // It may have come to its end by itself, or to that of one attempt.
         match read::job(shared, tenant, id).await?.job.state {
             State::Cancelled => return Ok(()),
@@ -41,11 +41,13 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
     let policy = reap::policy_of(shared, &job).await.map_err(store_error)?;
     let now = shared.now();
     let end = EndRequest { tenant: tenant.clone(), id, now, purge_at: policy.purge_at(now) };
+    // What is claimed later belongs to a run that somebody asked for after this.
+    let attempts = shared.running.of_job(id);
     changed(shared.store.job_cancel(end).await.map_err(store_error)?, "cancelled")?;
     event::cancelled(&job);
-    if let Some(running) = shared.running.get(id) {
-        shared.running.set_lost(running.attempt_id());
-        shared.runner.stop(running.attempt_id(), Stop::Cancelled);
+    for attempt in attempts.iter().map(RunningJob::attempt_id) {
+        shared.running.set_lost(attempt);
+        shared.runner.stop(attempt, Stop::Cancelled);
     }
     shared.job_waiters.wake(&id);
     shared.announce_room(&job.key);
@@ -53,14 +55,13 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
     Ok(())
 }
 
-/// Waits until the verdict on this run is in the store.
-async fn until_stopped(shared: &Shared, run: &RunningJob) {
-    let watch = shared.job_waiters.watch(&run.job.id);
+/// Waits until the verdict on this attempt is in the store.
+async fn until_stopped(shared: &Shared, attempt: AttemptId) {
+    let watch = shared.job_waiters.watch(&attempt.job);
     let stopped = async {
         loop {
             let changed = watch.next();
-            let now = shared.running.get(run.job.id);
-            if now.is_none_or(|now| now.token != run.token) {
+            if shared.running.get(attempt).is_none() {
                 return;
             }
             changed.await;

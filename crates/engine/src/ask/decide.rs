@@ -153,12 +153,10 @@ fn came_back(shared: &Shared, before: &Job, after: &Job) {
 pub(crate) fn tell(shared: &Shared, moved: &Moved) {
     moved.entered.iter().for_each(|(id, key)| event::entered(*id, key));
     moved.back.iter().for_each(|(before, after)| came_back(shared, before, after));
-    for id in &moved.stopped {
-        if let Some(running) = shared.running.get(*id) {
-            shared.running.set_lost(running.attempt_id());
-            shared.runner.stop(running.attempt_id(), Stop::LeaseLost);
-        }
-        shared.job_waiters.wake(id);
+    for attempt in &moved.stopped {
+        shared.running.set_lost(*attempt);
+        shared.runner.stop(*attempt, Stop::LeaseLost);
+        shared.job_waiters.wake(&attempt.job);
     }
     moved.touched.iter().for_each(|id| shared.job_waiters.wake(id));
     shared.announce(moved.ready.iter().map(|(key, jobs)| (key.clone(), *jobs)));

@@ -13,7 +13,7 @@ use windlass_core::limit::RESULT_BYTES_MAX;
 use windlass_core::retry::{self, Verdict};
 use windlass_core::runner::{Assignment, Batch, Pieces, Report, Reports, Stop};
 use windlass_core::store::Settlement;
-use windlass_core::{Handler, Job, JobId, Log, Payload, Status, TypeKey};
+use windlass_core::{AttemptId, Handler, Job, JobId, Log, Payload, Status, TypeKey};
 
 use crate::accept;
 use crate::claim::reserve::Slot;
@@ -36,8 +36,8 @@ pub(crate) async fn run(
     jobs: Vec<(RunningJob, Payload)>,
 ) {
     let key = handler.key.clone();
-    let ids: Vec<JobId> = jobs.iter().map(|(job, _)| job.job.id).collect();
-    let open = Mutex::new(ids.iter().map(|id| (*id, Told::Nothing)).collect());
+    let attempts: Vec<AttemptId> = jobs.iter().map(|(job, _)| job.attempt_id()).collect();
+    let open = Mutex::new(attempts.iter().map(|attempt| (*attempt, Told::Nothing)).collect());
     let reports = Arc::new(BatchReports {
         shared: shared.clone(),
         key: key.clone(),
@@ -49,7 +49,7 @@ pub(crate) async fn run(
         .map(|(running, payload)| Assignment {
             id: running.attempt_id(),
             timeout: running.policy.timeout_of(&running.job),
-            job: running.job.as_ref().clone(),
+            job: running.job,
             payload,
             live: running.live,
         })
@@ -58,14 +58,15 @@ pub(crate) async fn run(
     let batch = Batch { handler, jobs: assignments, pieces };
     // A panic is a defect of ours. Whatever it was, the jobs must not hang in it.
     let ran = AssertUnwindSafe(shared.runner.run(batch, reports.clone())).catch_unwind().await;
-    let left: Vec<JobId> = ids.into_iter().filter(|id| reports.open().contains_key(id)).collect();
+    let mut left = attempts;
+    left.retain(|attempt| reports.open().contains_key(attempt));
     if ran.is_err() {
         tracing::error!(r#type = %key, jobs = left.len(), "the runner panicked");
         reports.after_panic(left).await;
     } else {
-        for id in left {
-            tracing::error!(%id, "the runner said nothing about a job; it goes back");
-            reports.hand_back(id).await;
+        for attempt in left {
+            tracing::error!(id = %attempt.job, "the runner said nothing about a job; it goes back");
+            reports.hand_back(attempt).await;
         }
     }
     drop(slot);
@@ -74,12 +75,12 @@ pub(crate) async fn run(
 struct BatchReports {
     shared: Arc<Shared>,
     key: TypeKey,
-    /// Jobs of the batch whose verdict is not on its way yet.
-    open: Mutex<HashMap<JobId, Told>>,
+    /// Attempts of the batch whose verdict is not on its way yet.
+    open: Mutex<HashMap<AttemptId, Told>>,
     progresses: Arc<Progresses>,
 }
 
-/// What is known of the end of a job.
+/// What is known of the end of an attempt.
 #[derive(Clone, Copy, PartialEq)]
 enum Told {
     Nothing,
@@ -88,22 +89,26 @@ enum Told {
 }
 
 impl BatchReports {
-    fn open(&self) -> MutexGuard<'_, HashMap<JobId, Told>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<AttemptId, Told>> {
         lock(&self.open)
     }
 
-    /// The job as it was claimed; `None` when it was reported before.
-    fn take(&self, id: JobId) -> Option<RunningJob> {
-        let told = std::mem::replace(self.open().get_mut(&id)?, Told::Counted);
-        let running = self.shared.running.get(id)?;
+    /// The job as it was claimed; `None` when its end was reported before or is not ours to tell.
+    fn take(&self, attempt: AttemptId) -> Option<RunningJob> {
+        let told = std::mem::replace(self.open().get_mut(&attempt)?, Told::Counted);
+        let Some(running) = self.shared.running.get(attempt) else {
+            self.open().remove(&attempt);
+            return None;
+        };
         if told == Told::Nothing && running.started {
             let held = self.shared.now().since(running.job.started_at.unwrap_or_default());
             self.shared.metrics.stopped(&self.key, held);
         }
         if running.lost {
-            self.open().remove(&id);
-            self.shared.running.remove(id);
+            self.open().remove(&attempt);
+            self.shared.running.remove(attempt);
             event::returned(&running.job, "lease lost");
+            self.shared.job_waiters.wake(&attempt.job);
             return None;
         }
         Some(running)
@@ -111,8 +116,8 @@ impl BatchReports {
 
     /// What was started may be at fault, and so may the first job when nothing was: their attempts
     /// count, so that a job that always ends in a panic comes to an end. The others go back.
-    async fn after_panic(&self, left: Vec<JobId>) {
-        let started = |id: &JobId| self.shared.running.get(*id).is_some_and(|job| job.started);
+    async fn after_panic(&self, left: Vec<AttemptId>) {
+        let started = |id: &AttemptId| self.shared.running.get(*id).is_some_and(|job| job.started);
         let any_started = left.iter().any(started);
         for (index, id) in left.into_iter().enumerate() {
             let at_fault = if any_started { started(&id) } else { index == 0 };
@@ -141,8 +146,8 @@ impl BatchReports {
         added.map_err(|error| format!("its new jobs were not accepted: {error}"))
     }
 
-    async fn hand_back(&self, id: JobId) {
-        let Some(running) = self.take(id) else { return };
+    async fn hand_back(&self, attempt: AttemptId) {
+        let Some(running) = self.take(attempt) else { return };
         let now = self.shared.now();
         let stopping = !self.shared.picking.load(std::sync::atomic::Ordering::SeqCst);
         let run_at = if stopping { running.job.run_at.min(now) } else { now + RETURN_PAUSE };
@@ -151,33 +156,33 @@ impl BatchReports {
     }
 
     async fn settle(&self, running: RunningJob, settlement: Settlement, run: Duration) {
-        let id = running.job.id;
+        let attempt = running.attempt_id();
         let item = SettleItem::new(&self.shared.settle_room, running.job, settlement, run).await;
         if self.shared.settle_queue.send(item).await.is_err() {
             tracing::error!("an attempt ended after the engine; its lease will run out");
         }
-        self.open().remove(&id);
+        self.open().remove(&attempt);
     }
 }
 
 #[async_trait]
 impl Reports for BatchReports {
-    async fn started(&self, id: JobId) {
-        if let Some(running) = self.shared.running.set_started(id) {
+    async fn started(&self, attempt: AttemptId) {
+        if let Some(running) = self.shared.running.set_started(attempt) {
             self.shared.metrics.started(&self.key);
             event::started(&running.job);
         }
     }
 
-    async fn progress(&self, id: JobId, percent: f64, message: String) {
-        if let Some(running) = self.shared.running.get(id).filter(|running| running.started) {
+    async fn progress(&self, attempt: AttemptId, percent: f64, message: String) {
+        if let Some(running) = self.shared.running.get(attempt).filter(|running| running.started) {
             self.progresses.report(&self.shared, running.lease(), percent, message);
         }
     }
 
-    async fn ended(&self, id: JobId, mut report: Report) {
-        let rest = self.progresses.end(id);
-        let Some(running) = self.take(id) else { return };
+    async fn ended(&self, attempt: AttemptId, mut report: Report) {
+        let rest = self.progresses.end(attempt);
+        let Some(running) = self.take(attempt) else { return };
         rest.note.iter().for_each(|note| report.log.note(note));
         if let Err(why) = self.accept(&running.job, &mut report).await {
             report.status = Status::ERROR;
@@ -195,8 +200,8 @@ impl Reports for BatchReports {
         self.settle(running, settlement, run).await;
     }
 
-    async fn returned(&self, id: JobId) {
-        self.hand_back(id).await;
+    async fn returned(&self, attempt: AttemptId) {
+        self.hand_back(attempt).await;
     }
 }
 

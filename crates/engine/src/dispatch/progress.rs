@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use windlass_core::JobId;
+use windlass_core::AttemptId;
 use windlass_core::job::Progress;
 use windlass_core::limit::PROGRESS_BYTES_MAX;
 use windlass_core::store::LeaseRef;
@@ -20,10 +20,10 @@ const INTERVAL: Duration = Duration::from_millis(250);
 /// The reports of one batch of jobs.
 #[derive(Default)]
 pub(crate) struct Progresses {
-    slots: Mutex<HashMap<JobId, Slot>>,
+    slots: Mutex<HashMap<AttemptId, Slot>>,
 }
 
-/// What one running job has said.
+/// What one attempt has said.
 #[derive(Default)]
 struct Slot {
     newest: Option<Progress>,
@@ -54,7 +54,7 @@ impl Progresses {
         message: String,
     ) {
         let mut slots = self.slots();
-        let slot = slots.entry(lease.id).or_default();
+        let slot = slots.entry(lease.attempt_id()).or_default();
         if !(0.0..=100.0).contains(&percent) {
             slot.odd = slot.odd.or(Some(percent));
         }
@@ -69,17 +69,18 @@ impl Progresses {
         }
     }
 
-    /// Forgets the job; nothing more is written for it.
-    pub(crate) fn end(&self, id: JobId) -> Rest {
-        let Some(slot) = self.slots().remove(&id) else { return Rest::default() };
+    /// Forgets the attempt; nothing more is written for it.
+    pub(crate) fn end(&self, attempt: AttemptId) -> Rest {
+        let Some(slot) = self.slots().remove(&attempt) else { return Rest::default() };
         let odd = |odd| format!("a progress of {odd} is not a percentage from 0 to 100");
         Rest { progress: slot.newest.filter(|_| slot.stored < slot.said), note: slot.odd.map(odd) }
     }
 
     async fn write(self: Arc<Self>, shared: Arc<Shared>, lease: LeaseRef) {
-        while let Some((said, progress)) = self.next(lease.id) {
+        let attempt = lease.attempt_id();
+        while let Some((said, progress)) = self.next(attempt) {
             match shared.store.job_progress(vec![(lease.clone(), progress)]).await {
-                Ok(_) => self.stored(lease.id, said),
+                Ok(_) => self.stored(attempt, said),
                 Err(error) => tracing::debug!(%error, id = %lease.id, "progress is not kept yet"),
             }
             tokio::time::sleep(INTERVAL).await;
@@ -87,20 +88,20 @@ impl Progresses {
     }
 
     /// What is to be written, if anything is.
-    fn next(&self, id: JobId) -> Option<(u64, Progress)> {
+    fn next(&self, attempt: AttemptId) -> Option<(u64, Progress)> {
         let mut slots = self.slots();
-        let slot = slots.get_mut(&id)?;
+        let slot = slots.get_mut(&attempt)?;
         slot.writing = slot.stored < slot.said;
         slot.newest.clone().filter(|_| slot.writing).map(|progress| (slot.said, progress))
     }
 
-    fn stored(&self, id: JobId, said: u64) {
-        if let Some(slot) = self.slots().get_mut(&id) {
+    fn stored(&self, attempt: AttemptId, said: u64) {
+        if let Some(slot) = self.slots().get_mut(&attempt) {
             slot.stored = said;
         }
     }
 
-    fn slots(&self) -> MutexGuard<'_, HashMap<JobId, Slot>> {
+    fn slots(&self) -> MutexGuard<'_, HashMap<AttemptId, Slot>> {
         lock(&self.slots)
     }
 }

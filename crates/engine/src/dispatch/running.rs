@@ -1,6 +1,9 @@
-//! The jobs that run in this daemon, from their claim until their settlement is in the store.
+//! The attempts that run in this daemon, from their claim until their settlement is in the store.
+//!
+//! Several attempts of one job may be here at once: one that lost its lease and has not ended yet,
+//! and the next one. Each is known by its claim, so that nothing said about one reaches another.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
@@ -40,53 +43,58 @@ impl RunningJob {
 
 #[derive(Default)]
 pub(crate) struct RunningTable {
-    jobs: Mutex<HashMap<JobId, RunningJob>>,
-    /// Told when the last job leaves.
+    /// Sorted, so that the attempts of one job lie together.
+    attempts: Mutex<BTreeMap<AttemptId, RunningJob>>,
+    /// Told when the last one leaves.
     emptied: Notify,
 }
 
 impl RunningTable {
-    fn jobs(&self) -> MutexGuard<'_, HashMap<JobId, RunningJob>> {
-        lock(&self.jobs)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<AttemptId, RunningJob>> {
+        lock(&self.attempts)
     }
 
     pub(crate) fn insert(&self, job: RunningJob) {
-        self.jobs().insert(job.job.id, job);
+        self.lock().insert(job.attempt_id(), job);
     }
 
-    pub(crate) fn get(&self, id: JobId) -> Option<RunningJob> {
-        self.jobs().get(&id).cloned()
+    pub(crate) fn get(&self, attempt: AttemptId) -> Option<RunningJob> {
+        self.lock().get(&attempt).cloned()
     }
 
-    pub(crate) fn set_started(&self, id: JobId) -> Option<RunningJob> {
-        let mut jobs = self.jobs();
-        let job = jobs.get_mut(&id)?;
+    /// All attempts of a job.
+    pub(crate) fn of_job(&self, id: JobId) -> Vec<RunningJob> {
+        let attempt = |token| AttemptId { job: id, token: Token(token) };
+        let attempts = self.lock();
+        attempts.range(attempt(i64::MIN)..=attempt(i64::MAX)).map(|(_, job)| job.clone()).collect()
+    }
+
+    pub(crate) fn set_started(&self, attempt: AttemptId) -> Option<RunningJob> {
+        let mut attempts = self.lock();
+        let job = attempts.get_mut(&attempt)?;
         job.started = true;
         Some(job.clone())
     }
 
     pub(crate) fn set_lost(&self, attempt: AttemptId) {
-        if let Some(job) =
-            self.jobs().get_mut(&attempt.job).filter(|job| job.token == attempt.token)
-        {
+        if let Some(job) = self.lock().get_mut(&attempt) {
             job.lost = true;
         }
     }
 
     pub(crate) fn contains(&self, attempt: AttemptId) -> bool {
-        self.jobs().get(&attempt.job).is_some_and(|job| job.token == attempt.token)
+        self.lock().contains_key(&attempt)
     }
 
-    pub(crate) fn remove(&self, id: JobId) -> Option<RunningJob> {
-        let mut jobs = self.jobs();
-        let removed = jobs.remove(&id);
-        if jobs.is_empty() {
+    pub(crate) fn remove(&self, attempt: AttemptId) {
+        let mut attempts = self.lock();
+        attempts.remove(&attempt);
+        if attempts.is_empty() {
             self.emptied.notify_waiters();
         }
-        removed
     }
 
-    /// Returns when no job is left.
+    /// Returns when none is left.
     pub(crate) async fn empty(&self) {
         loop {
             let emptied = self.emptied.notified();
@@ -98,17 +106,60 @@ impl RunningTable {
     }
 
     pub(crate) fn attempts(&self) -> Vec<AttemptId> {
-        self.jobs().values().map(RunningJob::attempt_id).collect()
+        self.lock().keys().copied().collect()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.jobs().len()
+        self.lock().len()
     }
 
-    /// Running jobs whose time to give up has come.
+    /// Attempts of jobs whose time to give up has come.
     pub(crate) fn expired(&self, now: windlass_core::Timestamp) -> Vec<(AttemptId, Stop)> {
         let due = |job: &RunningJob| job.job.expires_at.is_some_and(|at| at <= now);
-        let jobs = self.jobs();
-        jobs.values().filter(|job| due(job)).map(|job| (job.attempt_id(), Stop::Expired)).collect()
+        let attempts = self.lock();
+        let expired = attempts.iter().filter(|(_, job)| due(job));
+        expired.map(|(attempt, _)| (*attempt, Stop::Expired)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use windlass_core::{NewJob, Payload, Timestamp, TypeKey, TypeSettings};
+
+    use super::*;
+    use crate::options::Options;
+
+    fn attempt(job: i64, token: i64) -> RunningJob {
+        let (id, key) = (JobId::new(job).unwrap(), TypeKey::new("acme", "t").unwrap());
+        let new = NewJob::new(id, key, Payload::Inline(Bytes::new()), Timestamp(0));
+        let policy = Policy::of(None, &TypeSettings::default(), &Options::new("".into()));
+        RunningJob {
+            job: Arc::new(Job::queued(new)),
+            token: Token(token),
+            policy: Arc::new(policy),
+            live: Arc::default(),
+            lost: false,
+            started: false,
+        }
+    }
+
+    #[test]
+    fn what_happens_to_one_attempt_does_not_reach_another_of_the_same_job() {
+        let table = RunningTable::default();
+        let (old, new, other) = (attempt(1, 1), attempt(1, 2), attempt(2, 1));
+        for attempt in [&old, &new, &other] {
+            table.insert(attempt.clone());
+        }
+        let of_job = |id: JobId| table.of_job(id).iter().map(RunningJob::attempt_id).collect();
+        let attempts: Vec<AttemptId> = of_job(new.job.id);
+        assert_eq!(attempts, [old.attempt_id(), new.attempt_id()]);
+        table.set_lost(old.attempt_id());
+        assert!(table.get(old.attempt_id()).unwrap().lost);
+        table.set_started(old.attempt_id());
+        assert!(!table.get(new.attempt_id()).unwrap().started);
+        table.remove(old.attempt_id());
+        assert!(table.get(old.attempt_id()).is_none());
+        assert!(table.get(new.attempt_id()).is_some_and(|new| !new.lost));
     }
 }

@@ -9,7 +9,7 @@ use windlass_core::retry;
 use windlass_core::store::{
     self, Durability, GiveUp, LeaseRef, Overdue, Settled, Settlement, TypeStats,
 };
-use windlass_core::{Job, Log, Status};
+use windlass_core::{AttemptId, Job, Log, Status};
 
 use crate::dispatch::policy::Policy;
 use crate::event;
@@ -71,8 +71,8 @@ impl Reap {
         let shared = &self.shared;
         let Some(lease) = job.lease else { return Ok(None) };
         // It runs right here, and only its renewal is late: there is no dead owner to replace.
-        let ours = shared.running.get(job.id);
-        if ours.is_some_and(|running| running.token == lease.token && !running.lost) {
+        let ours = shared.running.get(AttemptId { job: job.id, token: lease.token });
+        if ours.is_some_and(|running| !running.lost) {
             return Ok(None);
         }
         if !shared.contact.may_break(lease.owner, Instant::now()) {

@@ -107,7 +107,7 @@ impl Service for Settle {
         match self.shared.store.job_settle(settlements, Durability::Relaxed).await {
             Ok(answers) => {
                 for (item, answer) in self.taken.drain(..).zip(answers) {
-                    self.shared.running.remove(item.job.id);
+                    self.shared.running.remove(item.settlement.lease.attempt_id());
                     conclude(&self.shared, &item.job, &item.settlement, answer, item.run);
                 }
                 self.backoff.reset();
@@ -130,6 +130,7 @@ pub(crate) fn conclude(
     answer: Settled,
     run: Duration,
 ) {
+    shared.job_waiters.wake(&job.id);
     if answer == Settled::Stale {
         event::returned(job, "lease lost");
         return;
@@ -144,7 +145,6 @@ pub(crate) fn conclude(
         }
         (None, _) => event::returned(job, "released"),
     }
-    shared.job_waiters.wake(&job.id);
     shared.announce_room(&job.key);
     if paused || is_in_family(job) {
         shared.look();

@@ -2,7 +2,9 @@
 //! a runner that does what the payload says: `200` ends with that status, `200 emit u` asks for a
 //! job of type `u` too, `200 emit u {"unique":"k"}` for one with these options, `200 data [1]` has
 //! that result, `200 result 0` the first of those that were set, `hang` runs until it is stopped or
-//! let go, `panic` is a defect of the runner itself. What jobs say of their progress is set before.
+//! let go, `deaf` is the same but goes on when its lease is lost, `deaf emit u` asks for a job of
+//! type `u` when it is let go, `panic` is a defect of the runner itself. What jobs say of their
+//! progress is set before.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -123,13 +125,21 @@ impl Drop for Daemon {
     }
 }
 
-type Hanging = HashMap<AttemptId, (Arc<Notify>, Option<Stop>)>;
+/// An attempt that hangs.
+struct Hangs {
+    notify: Arc<Notify>,
+    why: Option<Stop>,
+    /// It goes on when its lease is lost.
+    deaf: bool,
+}
 
 #[derive(Default)]
 pub struct FakeRunner {
-    hanging: Mutex<Hanging>,
+    hanging: Mutex<HashMap<AttemptId, Hangs>>,
     started: watch::Sender<Vec<JobId>>,
-    stopped: Mutex<Vec<(JobId, Stop)>>,
+    /// Attempts whose end was reported, and the report was taken.
+    ended: watch::Sender<Vec<AttemptId>>,
+    stopped: Mutex<Vec<(AttemptId, Stop)>>,
     progress: Mutex<Vec<(f64, String)>>,
     results: Mutex<Vec<String>>,
     /// Calls of the runner that panic, and how often they still do.
@@ -150,7 +160,27 @@ impl FakeRunner {
     }
 
     pub fn stopped(&self) -> Vec<(JobId, Stop)> {
+        self.attempts_stopped().into_iter().map(|(attempt, why)| (attempt.job, why)).collect()
+    }
+
+    pub fn attempts_stopped(&self) -> Vec<(AttemptId, Stop)> {
         self.stopped.lock().unwrap().clone()
+    }
+
+    /// The attempts of a job that hang, the oldest first.
+    pub fn attempts(&self, id: JobId) -> Vec<AttemptId> {
+        let hanging = self.hanging.lock().unwrap();
+        let mut attempts: Vec<_> = hanging.keys().copied().filter(|a| a.job == id).collect();
+        attempts.sort();
+        attempts
+    }
+
+    /// Lets an attempt that hangs end well; returns when its report has been taken.
+    pub async fn finish_attempt(&self, attempt: AttemptId) {
+        self.hanging.lock().unwrap().get(&attempt).expect("it hangs").notify.notify_one();
+        let mut ended = self.ended.subscribe();
+        let reported = ended.wait_for(|ended| ended.contains(&attempt));
+        in_time("the attempt ends", reported).await.unwrap();
     }
 
     /// Large ones, for jobs whose payload has no room for them.
@@ -181,13 +211,13 @@ impl FakeRunner {
     pub fn finish(&self, id: JobId) {
         let hanging = self.hanging.lock().unwrap();
         let attempt = hanging.iter().find(|(attempt, _)| attempt.job == id);
-        attempt.expect("it hangs").1.0.notify_one();
+        attempt.expect("it hangs").1.notify.notify_one();
     }
 
-    async fn say_progress(&self, id: JobId, reports: &dyn Reports) {
+    async fn say_progress(&self, attempt: AttemptId, reports: &dyn Reports) {
         let progress = self.progress.lock().unwrap().clone();
         for (percent, message) in progress {
-            reports.progress(id, percent, message).await;
+            reports.progress(attempt, percent, message).await;
         }
     }
 
@@ -222,34 +252,41 @@ impl FakeRunner {
         for Assignment { id, job, payload, .. } in batch.jobs {
             let Payload::Inline(payload) = payload else { panic!("no large payloads here") };
             let payload = String::from_utf8(payload.to_vec()).unwrap();
-            if payload == "hang" {
-                let report = self.hang(id, reports.as_ref()).await;
-                reports.ended(job.id, report).await;
+            if payload.starts_with("hang") || payload.starts_with("deaf") {
+                let report = self.hang(id, &payload, reports.as_ref()).await;
+                reports.ended(id, report).await;
+                self.ended.send_modify(|ended| ended.push(id));
                 continue;
             }
             if payload == "panic at once" {
                 panic!("as the payload says");
             }
-            reports.started(job.id).await;
+            reports.started(id).await;
             self.started.send_modify(|ids| ids.push(job.id));
             if payload == "panic" {
                 panic!("as the payload says");
             }
-            self.say_progress(job.id, reports.as_ref()).await;
+            self.say_progress(id, reports.as_ref()).await;
             let report = self.done(&payload);
-            reports.ended(job.id, report).await;
+            reports.ended(id, report).await;
         }
     }
 
-    async fn hang(&self, attempt: AttemptId, reports: &dyn Reports) -> Report {
+    async fn hang(&self, attempt: AttemptId, payload: &str, reports: &dyn Reports) -> Report {
         let (id, notify) = (attempt.job, Arc::new(Notify::new()));
-        self.hanging.lock().unwrap().insert(attempt, (notify.clone(), None));
-        reports.started(id).await;
+        let hanging =
+            Hangs { notify: notify.clone(), why: None, deaf: payload.starts_with("deaf") };
+        self.hanging.lock().unwrap().insert(attempt, hanging);
+        reports.started(attempt).await;
         self.started.send_modify(|ids| ids.push(id));
-        self.say_progress(id, reports).await;
+        self.say_progress(attempt, reports).await;
         notify.notified().await;
-        let (_, why) = self.hanging.lock().unwrap().remove(&attempt).unwrap();
-        report(why.map_or(Status::OK, |_| Status::ERROR), why, Vec::new())
+        let why = self.hanging.lock().unwrap().remove(&attempt).unwrap().why;
+        match (why, payload.split_once(' ')) {
+            (Some(_), _) => report(Status::ERROR, why, Vec::new()),
+            (None, None) => report(Status::OK, None, Vec::new()),
+            (None, Some((_, rest))) => self.done(&format!("200 {rest}")),
+        }
     }
 }
 
@@ -304,10 +341,12 @@ impl Runner for FakeRunner {
     }
 
     fn stop(&self, attempt: AttemptId, why: Stop) {
-        if let Some((notify, reason)) = self.hanging.lock().unwrap().get_mut(&attempt) {
-            self.stopped.lock().unwrap().push((attempt.job, why));
-            *reason = Some(why);
-            notify.notify_one();
+        let mut hanging = self.hanging.lock().unwrap();
+        let hears = |hangs: &&mut Hangs| !hangs.deaf || why != Stop::LeaseLost;
+        if let Some(hangs) = hanging.get_mut(&attempt).filter(hears) {
+            self.stopped.lock().unwrap().push((attempt, why));
+            hangs.why = Some(why);
+            hangs.notify.notify_one();
         }
     }
 

@@ -103,7 +103,7 @@ impl Contexts {
         while !waiting.is_empty() {
             if watch.shutdown() || tries == START_TRIES_MAX {
                 for assignment in waiting {
-                    reports.returned(assignment.job.id).await;
+                    reports.returned(assignment.id).await;
                 }
                 return;
             }
@@ -122,7 +122,7 @@ impl Contexts {
                 }
                 Err((Unready::Stopped(why), _)) => {
                     if let Some(assignment) = waiting.pop_front() {
-                        report_stopped(assignment.job.id, why, reports).await;
+                        report_stopped(assignment.id, why, reports).await;
                     }
                 }
                 Err((Unready::Broken { reason, .. }, output)) => {
@@ -151,7 +151,7 @@ impl Contexts {
         let portion =
             Portion::take(waiting, jobs_max, number, marked, pieces, &context.process.dir).await;
         for (id, reason) in portion.unreadable {
-            tracing::warn!(job = %id, %reason, "a job was not started and goes back");
+            tracing::warn!(job = %id.job, %reason, "a job was not started and goes back");
             reports.returned(id).await;
         }
         let mut after = After::Usable;
@@ -233,7 +233,7 @@ async fn drop_stopped(
     let why = waiting.front().and_then(|assignment| watch.taken(assignment.id));
     let stopped = why.and_then(|why| Some((waiting.pop_front()?, why)));
     if let Some((assignment, why)) = &stopped {
-        report_stopped(assignment.job.id, *why, reports).await;
+        report_stopped(assignment.id, *why, reports).await;
     }
     stopped.is_some()
 }
@@ -248,7 +248,7 @@ async fn fail_all(
 ) {
     let mut output = Some(output);
     for assignment in waiting {
-        let id = assignment.job.id;
+        let id = assignment.id;
         let mut flight = Flight::new(assignment, log_bytes_max);
         if let Some(output) = output.take() {
             flight.go_on_from(output);

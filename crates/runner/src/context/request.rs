@@ -9,7 +9,7 @@ use base64::prelude::BASE64_STANDARD;
 use tokio::io::AsyncWriteExt;
 use windlass_core::runner::{Assignment, Pieces};
 use windlass_core::time::format_time;
-use windlass_core::{JobId, Payload};
+use windlass_core::{AttemptId, Payload};
 
 use super::frame::encode;
 use super::message::{Request, RunJob, RunPayload};
@@ -26,7 +26,7 @@ pub(super) struct Portion {
     /// Large payloads; to be removed when the request is done.
     pub(super) files: Vec<PathBuf>,
     /// Jobs whose payload is out of reach, and why.
-    pub(super) unreadable: Vec<(JobId, String)>,
+    pub(super) unreadable: Vec<(AttemptId, String)>,
 }
 
 /// A payload that was put into a file.
@@ -58,7 +58,7 @@ impl Portion {
             let Some(assignment) = waiting.pop_front() else { break };
             match spill(&assignment, pieces, dir.path()).await {
                 Ok(spilled) => taken.push((assignment, spilled)),
-                Err(reason) => unreadable.push((assignment.job.id, reason)),
+                Err(reason) => unreadable.push((assignment.id, reason)),
             }
         }
         let jobs = taken.iter().map(|(assignment, spilled)| run_job(assignment, spilled.as_ref()));

@@ -192,7 +192,7 @@ impl<'a> Turn<'a> {
             (Kind::Progress, Phase::Jobs) => {
                 let message = answer.message.as_deref().unwrap_or_default().to_owned();
                 let percent = answer.percent.unwrap_or_default();
-                self.around.reports.progress(self.current_id().job, percent, message).await;
+                self.around.reports.progress(self.current_id(), percent, message).await;
             }
             (Kind::End, Phase::Jobs) if answer.job == Some(self.at) => {
                 if let Some(flight) = self.current() {
@@ -229,7 +229,7 @@ impl<'a> Turn<'a> {
             self.phase = Phase::Over;
             return;
         };
-        let (id, timeout) = (flight.assignment.job.id, flight.assignment.timeout);
+        let (id, timeout) = (flight.assignment.id, flight.assignment.timeout);
         self.since = Instant::now();
         self.limit = self.since + timeout;
         self.around.reports.started(id).await;
@@ -241,7 +241,7 @@ impl<'a> Turn<'a> {
     async fn skip(&mut self, id: AttemptId, why: Stop) {
         let Some(at) = self.ids.iter().position(|known| *known == id) else { return };
         if why != Stop::Shutdown && self.flights[at].take().is_some() {
-            report_stopped(id.job, why, self.around.reports).await;
+            report_stopped(id, why, self.around.reports).await;
         }
     }
 
@@ -264,7 +264,7 @@ impl<'a> Turn<'a> {
             if phase == Phase::AfterEach {
                 flight.undo(reason);
             } else if !flight.has_ended() {
-                self.around.reports.started(flight.assignment.job.id).await;
+                self.around.reports.started(flight.assignment.id).await;
                 flight.fail(reason, stopped, took);
             }
         }
@@ -305,7 +305,7 @@ impl<'a> Turn<'a> {
             }
             // An order to stop is about one job; the others run elsewhere.
             Phase::BeforeEach if stopped.is_some_and(|why| why != Stop::TimedOut) => {
-                let id = self.current_id().job;
+                let id = self.current_id();
                 self.around.reports.started(id).await;
                 if let Some(flight) = self.current() {
                     flight.fail(reason, stopped, took);
@@ -314,7 +314,7 @@ impl<'a> Turn<'a> {
             // No script runs between two batches: what an earlier job left in the context ended it.
             Phase::BeforeEach if !self.around.has_before_each => {
                 if self.around.is_fresh {
-                    let id = self.current_id().job;
+                    let id = self.current_id();
                     self.around.reports.started(id).await;
                     if let Some(flight) = self.current() {
                         flight.fail(reason, stopped, took);
@@ -401,7 +401,7 @@ impl<'a> Turn<'a> {
             let Some(flight) = slot.take() else { break };
             self.reported += 1;
             self.context.quiet_jobs = self.context.quiet_jobs.saturating_add(1);
-            let id = flight.assignment.job.id;
+            let id = flight.assignment.id;
             if let Some(report) = flight.report(share) {
                 self.around.reports.ended(id, report).await;
             }

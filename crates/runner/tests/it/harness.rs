@@ -184,20 +184,20 @@ struct Recorder(mpsc::UnboundedSender<Event>);
 
 #[async_trait]
 impl Reports for Recorder {
-    async fn started(&self, id: JobId) {
-        let _ = self.0.send(Event::Started(id));
+    async fn started(&self, attempt: AttemptId) {
+        let _ = self.0.send(Event::Started(attempt.job));
     }
 
-    async fn progress(&self, id: JobId, percent: f64, message: String) {
-        let _ = self.0.send(Event::Progress(id, percent, message));
+    async fn progress(&self, attempt: AttemptId, percent: f64, message: String) {
+        let _ = self.0.send(Event::Progress(attempt.job, percent, message));
     }
 
-    async fn ended(&self, id: JobId, report: Report) {
-        let _ = self.0.send(Event::Ended(id, report));
+    async fn ended(&self, attempt: AttemptId, report: Report) {
+        let _ = self.0.send(Event::Ended(attempt.job, report));
     }
 
-    async fn returned(&self, id: JobId) {
-        let _ = self.0.send(Event::Returned(id));
+    async fn returned(&self, attempt: AttemptId) {
+        let _ = self.0.send(Event::Returned(attempt.job));
     }
 }
 
@@ -265,7 +265,7 @@ pub(crate) fn job(payload: &[u8]) -> Assignment {
     let new = NewJob::new(id, key, payload.clone(), now);
     let job = Job { state: State::Running, attempt: 3, started_at: Some(now), ..Job::queued(new) };
     let id = AttemptId { job: job.id, token: Token(3) };
-    Assignment { id, job, payload, timeout: PATIENCE, live: Arc::default() }
+    Assignment { id, job: Arc::new(job), payload, timeout: PATIENCE, live: Arc::default() }
 }
 
 /// A newer claim of the same job.

@@ -132,11 +132,12 @@ async fn each_state_can_be_set_and_the_counters_follow() {
 #[tokio::test]
 async fn a_job_that_is_made_to_run_has_a_lease_that_never_ends() {
     let world = World::holding([job(1)]).await;
-    let before = claim(&world.store, 1).await[0].job.lease.unwrap();
+    let claimed = claim(&world.store, 1).await.remove(0).job;
+    let before = claimed.lease.unwrap();
     let text = "UPDATE jobs SET state = 'QUEUED' WHERE jobID = 1;
                 UPDATE jobs SET state = 'RUNNING' WHERE jobID = 1;";
     let moved = world.moved(text).await;
-    assert_eq!(moved.stopped, [id(1)]);
+    assert_eq!(moved.stopped, [claimed.attempt_id().unwrap()]);
     let lease = world.job(1).await.lease.unwrap();
     assert_eq!((lease.owner, lease.expires_at), (Sysid::new(1).unwrap(), NEVER));
     assert_ne!(lease.token, before.token);
@@ -198,9 +199,10 @@ async fn a_mocked_job_is_one_whose_data_says_so() {
 #[tokio::test]
 async fn a_deleted_job_is_gone() {
     let world = World::holding([job(1), job(2), named(3, "a"), named(4, "b")]).await;
-    claim(&world.store, 1).await;
+    let claimed = claim(&world.store, 1).await.remove(0).job;
     let moved = world.moved("DELETE FROM jobs WHERE jobID IN (1, 3)").await;
-    assert_eq!((moved.stopped, moved.touched), (vec![id(1)], vec![id(3)]));
+    let stopped = vec![claimed.attempt_id().unwrap()];
+    assert_eq!((moved.stopped, moved.touched), (stopped, vec![id(3)]));
     world.check("SELECT jobID FROM jobs ORDER BY 1", &["2", "4"]).await;
     assert_eq!(world.store.job_get(&tenant(), id(1)).await.unwrap(), None);
     let stats = world.stats("t").await;

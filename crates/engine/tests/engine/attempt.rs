@@ -1,0 +1,170 @@
+//! Attempts of one job are told apart: one that lost its lease touches no other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use windlass_core::memory::MemoryStore;
+use windlass_core::repeat::Repeat;
+use windlass_core::retry::Verdict;
+use windlass_core::runner::Stop;
+use windlass_core::store::prelude::*;
+use windlass_core::store::{Durability, LeaseRef, Settled, Settlement};
+use windlass_core::time::SystemClock;
+use windlass_core::{
+    AddOptions, AttemptId, Clock, Extra, JobId, Log, State, Status, TypeKey, TypeSettings,
+};
+use windlass_engine::api::AddJob;
+
+use crate::fake::{Daemon, handler, jobs, key};
+use crate::{ended, quick};
+
+/// Breaks the lease of an attempt, as a daemon does that holds its owner dead.
+async fn break_lease(store: &MemoryStore, key: &TypeKey, attempt: AttemptId) {
+    let now = SystemClock.now();
+    let AttemptId { job: id, token } = attempt;
+    let broken = Settlement {
+        lease: LeaseRef { tenant: key.tenant.clone(), id, token },
+        verdict: Verdict::Again { run_at: now },
+        ended: Some(Status::ERROR.into()),
+        now,
+        data: None,
+        progress: None,
+        log: Log::new(),
+        follow: None,
+        purge_at: now,
+        only_if_expired_at: None,
+    };
+    let settled = store.job_settle(vec![broken], Durability::Relaxed).await.unwrap();
+    assert_eq!(settled, [Settled::Done]);
+}
+
+/// An attempt that lost its lease without hearing of it, and the next one of the same job, which
+/// runs in the same daemon.
+async fn two_attempts(
+    store: &Arc<MemoryStore>,
+    daemon: &Daemon,
+    t: &TypeKey,
+    payload: &str,
+) -> (JobId, [AttemptId; 2]) {
+    let id = daemon.engine.add(t, jobs(&[payload]), None).await.unwrap().ids[0];
+    daemon.runner.started(id).await;
+    let first = daemon.runner.attempts(id)[0];
+    break_lease(store, t, first).await;
+    daemon.engine.set_picking(true);
+    daemon.runner.started_times(id, 2).await;
+    (id, daemon.runner.attempts(id).try_into().unwrap())
+}
+
+/// Settlements are stored in the order in which they come: when this returns, those before are.
+async fn settled(daemon: &Daemon, t: &TypeKey) {
+    let id = daemon.engine.add(t, jobs(&["200"]), None).await.unwrap().ids[0];
+    assert_eq!(ended(daemon, t, id).await, State::Finished);
+}
+
+/// The job runs under this attempt, and cancelling it stops this attempt.
+async fn runs_and_can_be_stopped(daemon: &Daemon, t: &TypeKey, attempt: AttemptId) {
+    let job = daemon.engine.job(&t.tenant, attempt.job).await.unwrap().job;
+    let token = job.lease.map(|lease| lease.token);
+    assert_eq!((job.state, token), (State::Running, Some(attempt.token)));
+    daemon.engine.job_cancel(&t.tenant, attempt.job).await.unwrap();
+    assert_eq!(ended(daemon, t, attempt.job).await, State::Cancelled);
+    assert!(daemon.runner.attempts_stopped().contains(&(attempt, Stop::Cancelled)));
+}
+
+#[tokio::test]
+async fn s0_50_the_end_of_an_attempt_that_lost_its_lease_does_not_end_the_next_one() {
+    let store = Arc::new(MemoryStore::new());
+    let daemon = Daemon::start_on(store.clone(), quick).await;
+    let t = key("acme", "t");
+    daemon.engine.handler_set(&t, handler()).await.unwrap();
+    let (_, [first, second]) = two_attempts(&store, &daemon, &t, "deaf").await;
+    daemon.runner.finish_attempt(first).await;
+    settled(&daemon, &t).await;
+    runs_and_can_be_stopped(&daemon, &t, second).await;
+}
+
+#[tokio::test]
+async fn s0_50_an_attempt_that_lost_its_lease_to_another_daemon_does_not_end_a_later_one() {
+    let store = Arc::new(MemoryStore::new());
+    let one = Daemon::start_on(store.clone(), quick).await;
+    let other = Daemon::start_on(store.clone(), quick).await;
+    let t = key("acme", "t");
+    one.engine.handler_set(&t, handler()).await.unwrap();
+    let mut attempts = Vec::new();
+    let id = one.engine.add(&t, jobs(&["deaf"]), None).await.unwrap().ids[0];
+    for (picks, waits, times) in [(&one, &other, 1), (&other, &one, 1), (&one, &other, 2)] {
+        waits.engine.set_picking(false);
+        if let Some(newest) = attempts.last() {
+            break_lease(&store, &t, *newest).await;
+        } else {
+            other.engine.set_picking(false);
+        }
+        picks.engine.set_picking(true);
+        picks.runner.started_times(id, times).await;
+        attempts.extend(picks.runner.attempts(id).last());
+    }
+    one.runner.finish_attempt(attempts[0]).await;
+    other.runner.finish_attempt(attempts[1]).await;
+    settled(&one, &t).await;
+    runs_and_can_be_stopped(&one, &t, attempts[2]).await;
+}
+
+/// Both attempts held a place of their type: each gives back its own.
+#[tokio::test]
+async fn every_attempt_gives_back_its_place_of_the_types_concurrency() {
+    let store = Arc::new(MemoryStore::new());
+    let daemon = Daemon::start_on(store.clone(), quick).await;
+    let t = key("acme", "t");
+    let settings = TypeSettings { concurrency: Some(2), ..TypeSettings::default() };
+    daemon.engine.type_settings_put(&t, settings).await.unwrap();
+    daemon.engine.handler_set(&t, handler()).await.unwrap();
+    for newest_first in [false, true] {
+        let (id, mut attempts) = two_attempts(&store, &daemon, &t, "deaf").await;
+        if newest_first {
+            attempts.reverse();
+        }
+        for attempt in attempts {
+            daemon.runner.finish_attempt(attempt).await;
+        }
+        assert_eq!(ended(&daemon, &t, id).await, State::Finished);
+    }
+    for _ in 0..2 {
+        let id = daemon.engine.add(&t, jobs(&["hang"]), None).await.unwrap().ids[0];
+        daemon.runner.started(id).await;
+    }
+}
+
+fn repeating(payload: &str) -> Vec<AddJob> {
+    let mut job = jobs(&[payload]);
+    let repeat = Repeat::parse("FINISHED, +0 SECONDS").unwrap();
+    let extra = Extra { repeat: Some(repeat.as_str().into()), ..Extra::default() };
+    job[0].options = AddOptions { extra, ..AddOptions::default() };
+    job
+}
+
+/// Each job is claimed again the moment it has ended, so that renewals often name a claim which is
+/// over by then. The jobs that wait make the store slow enough for that.
+#[tokio::test]
+async fn no_lease_of_a_daemon_that_renews_them_runs_out() {
+    const WAITING: usize = 2_000;
+    const RUNS: usize = 600;
+    let daemon = Daemon::start(|options| {
+        quick(options);
+        options.lease = Duration::from_millis(30);
+        options.reap_interval = Duration::from_millis(20);
+    })
+    .await;
+    let t = key("acme", "t");
+    daemon.engine.add(&key("acme", "waiting"), jobs(&["x"; WAITING]), None).await.unwrap();
+    daemon.engine.handler_set(&t, handler()).await.unwrap();
+    let mut ids = Vec::new();
+    for _ in 0..40 {
+        ids.extend(daemon.engine.add(&t, repeating("200"), None).await.unwrap().ids);
+    }
+    for id in ids {
+        daemon.runner.started_times(id, RUNS).await;
+    }
+    let metrics = daemon.engine.metrics_text().await;
+    let expired = metrics.lines().find(|line| line.starts_with("windlass_leases_expired_total"));
+    assert_eq!(expired, Some("windlass_leases_expired_total 0"));
+}
