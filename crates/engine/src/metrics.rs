@@ -134,9 +134,9 @@ impl Metrics {
         self.accept.observe(took.as_secs_f64());
     }
 
-    /// A job that entered with the end of another: nobody waited for it to be accepted.
-    pub fn followed(&self, key: &TypeKey) {
-        self.of(key).accepted.inc();
+    /// Jobs that entered with the end of another: nobody waited for them to be accepted.
+    pub fn followed(&self, key: &TypeKey, jobs: u64) {
+        self.of(key).accepted.inc_by(jobs);
     }
 
     pub fn started(&self, key: &TypeKey) {

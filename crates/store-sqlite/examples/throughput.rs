@@ -115,8 +115,9 @@ async fn cycles(
         let (owner, hold) = (grant.sysid, Hold::Beat(grant.boot));
         let claim = Claim { picks: vec![pick], owner, token, hold, now };
         let claimed = store.job_claim(claim).await.expect("a claim");
-        let settlements: Vec<_> = claimed.iter().map(|claimed| done(claimed, now)).collect();
-        settled += store.job_settle(settlements, durability).await.expect("settled").len();
+        let settlements = claimed.iter().map(|claimed| done(claimed, now)).collect();
+        let answer = store.job_settle(settlements, durability).await.expect("settled");
+        settled += answer.settled.len();
     }
     settled
 }
@@ -147,6 +148,7 @@ fn done(claimed: &Claimed, now: Timestamp) -> Settlement {
         data: None,
         progress: None,
         log: Log::new(),
+        adds: Vec::new(),
         follow: None,
         purge_at: now + Duration::from_secs(3600),
         only_if_expired_at: None,

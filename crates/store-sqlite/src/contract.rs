@@ -1,5 +1,7 @@
 //! The contract, area by area: what each call promises, and about how much work it is.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use rusqlite::Connection;
@@ -13,8 +15,8 @@ use windlass_core::store::{
     Add, Added, AttemptLog, Capabilities, Changed, ChangedLook, ChangedTypes, Changes, Claim,
     Claimed, Claims, Daemons, Decides, Durability, EndRequest, Error, GiveUp, Handlers,
     IdempotencyRecord, Insert, Insertion, Inserts, JournalId, LeaseRef, List, NamedLook,
-    NamedTypes, Page, Piece, Reads, Renew, Requeue, Revision, Settled, Settlement, Settles,
-    SqlAnswer, SqlAsk, SqlStore, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats,
+    NamedTypes, Page, Piece, Reads, Renew, Requeue, Revision, SettleAnswer, Settled, Settlement,
+    Settles, SqlAnswer, SqlAsk, SqlStore, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats,
     WaitingType, Waits,
 };
 use windlass_core::time::Timestamp;
@@ -177,13 +179,14 @@ impl Claims for SqliteStore {
 impl Settles for SqliteStore {
     async fn job_settle(
         &self,
-        settlements: Vec<Settlement>,
+        settlements: Arc<[Settlement]>,
         durability: Durability,
-    ) -> Result<Vec<Settled>, Error> {
+    ) -> Result<SettleAnswer, Error> {
         if let Some(newest) = settlements.iter().map(|settlement| settlement.now).max() {
             self.hear(newest);
         }
-        let jobs = settlements.len();
+        let entering = settlements.iter().map(|settlement| settlement.adds.len()).sum::<usize>();
+        let jobs = settlements.len() + entering;
         self.writer.write(durability, jobs, move |tx| settle::job_settle(tx, &settlements)).await
     }
 

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use windlass_core::edit::Moved;
-use windlass_core::family;
-use windlass_core::limit::ORPHAN_RETENTION;
+use windlass_core::family::{self, Unfit};
+use windlass_core::limit::{ORPHAN_RETENTION, PAYLOAD_INLINE_BYTES_MAX};
 use windlass_core::name::Tenant;
 use windlass_core::store::{
     Add, Added, EndRequest, IdempotencyRecord, Insert, Inserted, Insertion, JournalId, JournalMark,
@@ -69,19 +69,13 @@ pub(crate) fn job_add(tx: &mut Tx<'_>, add: &Add) -> Result<Added> {
         remove_unused_pieces(tx.conn, jobs)?;
         return Ok(Added::Known(record));
     }
-    // No job of the add is another one's parent, so all can be looked at before any enters.
-    let mut begun = Vec::with_capacity(jobs.len());
-    for job in jobs {
-        let mut job = Cow::Borrowed(job);
-        if let Some(parent) = job.parent {
-            let found = row::find_of(tx.conn, tenant, parent)?;
-            if let Err(unfit) = family::begin(job.to_mut(), found.as_ref().map(|row| &row.job)) {
-                remove_unused_pieces(tx.conn, jobs)?;
-                return Ok(Added::Unfit { parent, unfit });
-            }
+    let begun = match begin_all(tx.conn, jobs)? {
+        Ok(begun) => begun,
+        Err((parent, unfit)) => {
+            remove_unused_pieces(tx.conn, jobs)?;
+            return Ok(Added::Unfit { parent, unfit });
         }
-        begun.push(job);
-    }
+    };
     let (mut ids, mut moved) = (Vec::with_capacity(jobs.len()), Box::<Moved>::default());
     for job in begun {
         ids.push(match insert_one(tx, &job)? {
@@ -99,10 +93,31 @@ pub(crate) fn job_add(tx: &mut Tx<'_>, add: &Add) -> Result<Added> {
     Ok(Added::New { ids, moved })
 }
 
+/// How these jobs begin, or which parent is unfit. No job of an add is another one's parent, so all
+/// can be looked at before any enters.
+pub(crate) fn begin_all<'a>(
+    conn: &Connection,
+    jobs: &'a [NewJob],
+) -> Result<std::result::Result<Vec<Cow<'a, NewJob>>, (JobId, Unfit)>> {
+    let mut begun = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        let mut job = Cow::Borrowed(job);
+        if let Some(parent) = job.parent {
+            let found = row::find_of(conn, &job.key.tenant, parent)?;
+            if let Err(unfit) = family::begin(job.to_mut(), found.as_ref().map(|row| &row.job)) {
+                return Ok(Err((parent, unfit)));
+            }
+        }
+        begun.push(job);
+    }
+    Ok(Ok(begun))
+}
+
 /// Adds a job whose payload is inline even if it is too large for that.
 pub(crate) fn insert_split(tx: &mut Tx<'_>, new: &NewJob) -> Result<Inserted> {
-    let mut new = new.clone();
-    let pieces = new.split_payload();
+    let mut new = Cow::Borrowed(new);
+    let too_large = new.payload.len() > PAYLOAD_INLINE_BYTES_MAX as u64;
+    let pieces = if too_large { new.to_mut().split_payload() } else { Vec::new() };
     let inserted = insert_one(tx, &new)?;
     if inserted == Inserted::New {
         put_pieces(tx.conn, new.id, &pieces)?;

@@ -2,15 +2,16 @@
 //! results and logs are kept beside it.
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
-use windlass_core::State;
+use windlass_core::edit::Moved;
 use windlass_core::job::{Ended, Progress, Token};
 use windlass_core::limit::LOG_ATTEMPTS_MAX;
 use windlass_core::log::Log;
 use windlass_core::outcome::Json;
 use windlass_core::retry::Verdict;
 use windlass_core::state::{self, Ending, Event};
-use windlass_core::store::{LeaseRef, Settled, Settlement};
+use windlass_core::store::{Inserted, LeaseRef, SettleAnswer, Settled, Settlement};
 use windlass_core::time::Timestamp;
+use windlass_core::{NewJob, State};
 
 use crate::aside;
 use crate::claim;
@@ -69,18 +70,24 @@ pub(crate) struct End<'a> {
     pub(crate) unique: Option<&'a str>,
 }
 
-pub(crate) fn job_settle(tx: &mut Tx<'_>, settlements: &[Settlement]) -> Result<Vec<Settled>> {
+pub(crate) fn job_settle(tx: &mut Tx<'_>, settlements: &[Settlement]) -> Result<SettleAnswer> {
     let mut leased = tx.conn.prepare_cached(LEASED)?;
-    settlements.iter().map(|settlement| settle_one(tx, &mut leased, settlement)).collect()
+    let mut answer = SettleAnswer::default();
+    answer.settled.reserve_exact(settlements.len());
+    for settlement in settlements {
+        answer.settled.push(settle_one(tx, &mut leased, settlement, &mut answer.moved)?);
+    }
+    Ok(answer)
 }
 
 fn settle_one(
     tx: &mut Tx<'_>,
-    leased: &mut CachedStatement<'_>,
+    find: &mut CachedStatement<'_>,
     settlement: &Settlement,
+    moved: &mut Moved,
 ) -> Result<Settled> {
     let id = settlement.lease.id.get();
-    let Some(mut leased) = find_leased(leased, id)? else { return Ok(Settled::Stale) };
+    let Some(mut leased) = find_leased(find, id)? else { return Ok(Settled::Stale) };
     let broken_too_early = match settlement.only_if_expired_at {
         None => false,
         Some(at) => leased.expires_at.map_or_else(|| sysid::lease_until(tx.conn, id), Ok)? > at,
@@ -90,6 +97,13 @@ fn settle_one(
         || tx.types.key(tx.conn, leased.type_id)?.tenant != settlement.lease.tenant
     {
         return Ok(Settled::Stale);
+    }
+    match insert::begin_all(tx.conn, &settlement.adds)? {
+        Ok(begun) => begun.iter().try_for_each(|new| enter(tx, new, settlement.now, moved))?,
+        Err((parent, unfit)) => return Ok(Settled::Unfit { parent, unfit }),
+    }
+    if settlement.adds.iter().any(|new| new.parent == Some(settlement.lease.id)) {
+        leased.parts |= part::FAMILY;
     }
     let waits = waits_for_children(tx.conn, &leased, settlement)?;
     if !waits {
@@ -132,9 +146,17 @@ fn settle_one(
         }
     }
     if let Some(follow) = &settlement.follow {
-        insert::insert_split(tx, follow)?;
+        enter(tx, follow, settlement.now, moved)?;
     }
     Ok(Settled::Done)
+}
+
+/// Adds a job with the end of another.
+fn enter(tx: &mut Tx<'_>, new: &NewJob, now: Timestamp, moved: &mut Moved) -> Result<()> {
+    if insert::insert_split(tx, new)? == Inserted::New {
+        moved.note_entered(new, now);
+    }
+    Ok(())
 }
 
 /// Whether the attempt ended well and the job has children that have not ended.

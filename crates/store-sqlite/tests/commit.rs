@@ -98,11 +98,11 @@ async fn a_commit_is_synced_only_when_an_operation_promises_it() {
     let store = &*watched.store;
     store.job_insert(insert(vec![job(1), job(2)], Durability::Relaxed)).await.unwrap();
     let claimed = claim(store, 1).await;
-    store.job_settle(vec![done(&claimed[0])], Durability::Relaxed).await.unwrap();
+    store.job_settle([done(&claimed[0])].into(), Durability::Relaxed).await.unwrap();
     assert_eq!(watched.commits(), [false, false, false]);
 
     let claimed = claim(store, 1).await;
-    store.job_settle(vec![done(&claimed[0])], Durability::Synced).await.unwrap();
+    store.job_settle([done(&claimed[0])].into(), Durability::Synced).await.unwrap();
     store.job_insert(insert(vec![job(3)], Durability::Synced)).await.unwrap();
     let end = EndRequest { tenant: tenant(), id: id(3), now: NOW, purge_at: NOW };
     store.job_cancel(end).await.unwrap();

@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 use std::future::Future;
 
 use windlass_core::job::Boot;
-use windlass_core::store::{
-    Added, Changed, Claim, Durability, Inserted, Settled, SysidGrant, SysidReserve,
-};
+use windlass_core::store::{Added, Changed, Claim, Inserted, Settled, SysidGrant, SysidReserve};
 use windlass_core::{JobId, NewJob};
 
 use crate::Harness;
@@ -45,7 +43,7 @@ async fn take_all(store: Subject, owner: u16, finish: bool) -> Vec<JobId> {
         taken.extend(claimed.iter().map(|claimed| claimed.job.id));
         if finish {
             let ends: Vec<_> = claimed.iter().map(|c| settlement(c, FINISHED)).collect();
-            let settled = store.job_settle(ends, Durability::Relaxed).await.unwrap();
+            let settled = store.settle_all(ends).await.settled;
             assert!(settled.iter().all(|settled| *settled == Settled::Done));
         }
     }

@@ -58,6 +58,7 @@ fn broken(job: &Job, at: Timestamp, run_at: Timestamp) -> Settlement {
         data: None,
         progress: None,
         log: said("lease lost"),
+        adds: Vec::new(),
         follow: None,
         purge_at: at,
         only_if_expired_at: Some(at),

@@ -59,6 +59,7 @@ impl Subject {
             data: None,
             progress: None,
             log: said("back"),
+            adds: Vec::new(),
             follow: None,
             purge_at: NOW,
             only_if_expired_at: None,

@@ -15,8 +15,8 @@ use windlass_core::retry::Verdict;
 use windlass_core::state::Ending;
 use windlass_core::store::{
     Changed, ChangedLook, ChangedTypes, Claim, Claimed, Durability, EndRequest, GiveUp, Hold,
-    Insert, Inserted, JournalId, LeaseRef, List, Overdue, Page, Pick, Renew, Revision, Settled,
-    Settlement, TypeStats,
+    Insert, Inserted, JournalId, LeaseRef, List, Overdue, Page, Pick, Renew, Revision,
+    SettleAnswer, Settled, Settlement, TypeStats,
 };
 use windlass_core::{
     Job, JobId, NewJob, Payload, Priority, Status, Store, Sysid, Tenant, Timestamp, TypeKey,
@@ -120,6 +120,7 @@ pub(crate) fn settlement(claimed: &Claimed, verdict: Verdict) -> Settlement {
         data: None,
         progress: None,
         log: Log::new(),
+        adds: Vec::new(),
         follow: None,
         purge_at: now + Duration::from_secs(24 * 3600),
         only_if_expired_at: None,
@@ -244,9 +245,17 @@ impl Subject {
     }
 
     pub(crate) async fn settle(&self, settlement: Settlement) -> Settled {
-        let answers = self.job_settle(vec![settlement], Durability::Synced).await.unwrap();
-        assert_eq!(answers.len(), 1, "one answer to one settlement");
-        answers[0]
+        self.settle_all([settlement]).await.settled[0]
+    }
+
+    pub(crate) async fn settle_all(
+        &self,
+        settlements: impl Into<Arc<[Settlement]>>,
+    ) -> SettleAnswer {
+        let settlements = settlements.into();
+        let answer = self.job_settle(settlements.clone(), Durability::Synced).await.unwrap();
+        assert_eq!(answer.settled.len(), settlements.len(), "one answer to each settlement");
+        answer
     }
 
     /// Adds a job of a type that has no other due one, runs it and settles it.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use windlass_core::job::Token;
 use windlass_core::limit::{PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PIECE_BYTES};
-use windlass_core::store::{Durability, LeaseRef, Settled, Settlement};
+use windlass_core::store::{LeaseRef, Settled, Settlement};
 use windlass_core::{NewJob, Payload, State, TypeName};
 
 use crate::Harness;
@@ -82,8 +82,8 @@ pub async fn s0_62_each_verdict_of_a_batch_has_its_own(harness: &dyn Harness) {
     let mut stale = with(1, Some(follow(12)));
     stale.lease.token = Token(stale.lease.token.0 + 1);
     let verdicts = vec![with(0, Some(follow(11))), stale, with(2, None)];
-    let answers = store.job_settle(verdicts, Durability::Relaxed).await.unwrap();
-    assert_eq!(answers, [Settled::Done, Settled::Stale, Settled::Done]);
+    let answer = store.settle_all(verdicts).await;
+    assert_eq!(answer.settled, [Settled::Done, Settled::Stale, Settled::Done]);
     assert_eq!(store.get(11).await, queued(&follow(11)));
     assert_eq!(store.find(12).await, None);
 }

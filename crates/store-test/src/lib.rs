@@ -16,6 +16,7 @@ mod concurrency;
 mod count;
 mod decide;
 mod delete;
+mod emit;
 mod expire;
 mod family;
 mod fixture;

@@ -52,7 +52,7 @@ pub async fn a_closed_store_is_not_available(harness: &dyn Harness) {
     assert!(unavailable(store.job_insert(insert).await.err()));
     let claim = claim_of(vec![pick("t", 1)], NOW);
     assert!(unavailable(store.job_claim(claim).await.err()));
-    let ends = vec![settlement(&claimed, FINISHED)];
+    let ends = [settlement(&claimed, FINISHED)].into();
     assert!(unavailable(store.job_settle(ends, durability).await.err()));
     assert!(unavailable(store.job_get(&acme(), id(1)).await.err()));
     assert!(unavailable(store.job_list(everything_of(acme())).await.err()));

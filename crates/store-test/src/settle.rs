@@ -3,7 +3,7 @@
 use windlass_core::job::{Ended, Token};
 use windlass_core::retry::Verdict;
 use windlass_core::state::Ending;
-use windlass_core::store::{Claim, Durability, LeaseRef, List, Settled, Settlement};
+use windlass_core::store::{Claim, LeaseRef, List, Settled, Settlement};
 use windlass_core::{Code, Job, NewJob, State, Status};
 
 use crate::Harness;
@@ -88,9 +88,9 @@ pub async fn answers_come_in_the_order_of_the_settlements(harness: &dyn Harness)
     wrong.lease.token = Token(wrong.lease.token.0 + 1);
     let batch =
         vec![settlement(&claimed[2], FINISHED), wrong, settlement(&claimed[0], again(after(5)))];
-    let answers = store.job_settle(batch, Durability::Relaxed).await.unwrap();
+    let answers = store.settle_all(batch).await.settled;
     assert_eq!(answers, [Settled::Done, Settled::Stale, Settled::Done]);
-    assert_eq!(store.job_settle(Vec::new(), Durability::Relaxed).await.unwrap(), []);
+    assert_eq!(store.settle_all([]).await.settled, []);
 
     let mut states = Vec::new();
     for number in 1..=3 {
@@ -156,7 +156,7 @@ pub async fn the_second_settlement_of_a_batch_is_stale(harness: &dyn Harness) {
     store.add([job(1)]).await;
     let claimed = store.claim_one("t", NOW).await;
     let batch = vec![settlement(&claimed, FINISHED), settlement(&claimed, FAILED)];
-    let answers = store.job_settle(batch, Durability::Synced).await.unwrap();
+    let answers = store.settle_all(batch).await.settled;
     assert_eq!(answers, [Settled::Done, Settled::Stale]);
     assert_eq!(store.get(1).await.state, State::Finished);
 }

@@ -280,6 +280,22 @@ suite! { $
         s0_62_each_verdict_of_a_batch_has_its_own
         s0_62_a_large_result_becomes_a_payload_in_pieces
     }
+    emit {
+        s0_29_jobs_enter_in_order_with_the_end_of_the_attempt
+        jobs_enter_whatever_the_verdict_is
+        s0_50_nothing_enters_with_a_stale_verdict
+        a_second_verdict_of_the_same_attempt_adds_nothing
+        a_held_key_keeps_a_job_out_and_no_other
+        an_id_that_is_there_enters_once
+        a_child_begins_as_its_parent_lets_it
+        a_child_of_a_mocked_parent_is_mocked
+        an_attempt_that_asked_for_children_of_its_own_job_waits_for_them
+        children_of_an_attempt_that_did_not_end_well_stay_paused
+        jobs_enter_although_theirs_waits_for_older_children
+        an_unfit_parent_refuses_the_settlement_and_changes_nothing
+        large_payloads_are_split
+        the_most_jobs_of_one_attempt_enter_at_once
+    }
     idempotency {
         a_key_comes_back_with_its_ids
         a_key_lasts_for_its_time

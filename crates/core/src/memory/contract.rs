@@ -1,5 +1,7 @@
 //! The contract, area by area: each call takes the lock once.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 
@@ -14,8 +16,8 @@ use crate::store::{
     Add, Added, AttemptLog, Capabilities, Changed, ChangedLook, ChangedTypes, Changes, Claim,
     Claimed, Claims, Daemons, Decides, Durability, EndRequest, Error, GiveUp, Handlers,
     IdempotencyRecord, Insert, Insertion, Inserts, JournalId, LeaseRef, List, NamedLook,
-    NamedTypes, Page, Piece, Reads, Renew, Requeue, Revision, Settled, Settlement, Settles, Store,
-    SysidGrant, SysidRenew, SysidReserve, TypeStats, WaitingType, Waits,
+    NamedTypes, Page, Piece, Reads, Renew, Requeue, Revision, SettleAnswer, Settled, Settlement,
+    Settles, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, WaitingType, Waits,
 };
 use crate::time::Timestamp;
 
@@ -145,11 +147,10 @@ impl Claims for MemoryStore {
 impl Settles for MemoryStore {
     async fn job_settle(
         &self,
-        settlements: Vec<Settlement>,
+        settlements: Arc<[Settlement]>,
         durability: Durability,
-    ) -> Result<Vec<Settled>, Error> {
-        let mut state = self.open()?.durable(durability);
-        Ok(settlements.into_iter().map(|settlement| state.job_settle(settlement)).collect())
+    ) -> Result<SettleAnswer, Error> {
+        Ok(self.open()?.durable(durability).job_settle(&settlements))
     }
 
     async fn job_progress(

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::edit::Moved;
-use crate::family;
+use crate::family::{self, Unfit};
 use crate::id::JobId;
 use crate::job::{Job, NewJob};
 use crate::limit::ORPHAN_RETENTION;
@@ -47,12 +47,9 @@ impl State {
             self.remove_pieces(&jobs);
             return Added::Known(record);
         }
-        for job in &mut jobs {
-            let Some(parent) = job.parent else { continue };
-            if let Err(unfit) = family::begin(job, self.row(&tenant, parent).map(|row| &row.job)) {
-                self.remove_pieces(&jobs);
-                return Added::Unfit { parent, unfit };
-            }
+        if let Err((parent, unfit)) = self.begin_all(&mut jobs) {
+            self.remove_pieces(&jobs);
+            return Added::Unfit { parent, unfit };
         }
         let mut moved = Box::<Moved>::default();
         let mut enter = |new: NewJob| match self.insert_one(new.clone()) {
@@ -70,6 +67,16 @@ impl State {
         Added::New { ids, moved }
     }
 
+    /// How these jobs begin; says which parent is unfit.
+    pub(super) fn begin_all(&self, jobs: &mut [NewJob]) -> Result<(), (JobId, Unfit)> {
+        for job in jobs {
+            let Some(parent) = job.parent else { continue };
+            let found = self.row(&job.key.tenant, parent).map(|row| &row.job);
+            family::begin(job, found).map_err(|unfit| (parent, unfit))?;
+        }
+        Ok(())
+    }
+
     pub(super) fn idempotency_get(
         &self,
         tenant: &Tenant,
@@ -80,11 +87,12 @@ impl State {
         (record.expires_at > now).then(|| record.clone())
     }
 
-    /// Adds the job that follows one that ended well.
-    pub(super) fn insert_follow(&mut self, mut new: NewJob) {
+    /// Adds a job that enters with the end of another.
+    pub(super) fn enter_split(&mut self, mut new: NewJob, now: Timestamp, moved: &mut Moved) {
         let (id, pieces) = (new.id, new.split_payload());
-        if self.insert_one(new) == Inserted::New {
+        if self.insert_one(new.clone()) == Inserted::New {
             self.pieces.extend((0..).map(|index| (id, index)).zip(pieces));
+            moved.note_entered(&new, now);
         }
     }
 

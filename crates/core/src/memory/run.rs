@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use crate::edit::Moved;
 use crate::id::{JobId, Sysid};
 use crate::job::{Job, Lease, Priority, Progress};
 use crate::limit::LOG_ATTEMPTS_MAX;
@@ -9,7 +10,8 @@ use crate::log::Log;
 use crate::retry::Verdict;
 use crate::state::{self, Ending, Event, State as JobState};
 use crate::store::{
-    AttemptLog, Claim, Claimed, Error, Hold, LeaseRef, Pick, Renew, Settled, Settlement,
+    AttemptLog, Claim, Claimed, Error, Hold, LeaseRef, Pick, Renew, SettleAnswer, Settled,
+    Settlement,
 };
 use crate::time::Timestamp;
 
@@ -61,13 +63,28 @@ impl State {
         behind.filter_map(mine).take(limit).collect()
     }
 
-    pub(super) fn job_settle(&mut self, settlement: Settlement) -> Settled {
-        self.hear(settlement.now);
+    pub(super) fn job_settle(&mut self, settlements: &[Settlement]) -> SettleAnswer {
+        let mut answer = SettleAnswer::default();
+        for settlement in settlements {
+            self.hear(settlement.now);
+            let settled = self.settle_one(settlement.clone(), &mut answer.moved);
+            answer.settled.push(settled);
+        }
+        answer
+    }
+
+    fn settle_one(&mut self, settlement: Settlement, moved: &mut Moved) -> Settled {
         let Some(row) = self.leased(&settlement.lease) else { return Settled::Stale };
         let lease = row.job.lease.expect("a leased job");
         if settlement.only_if_expired_at.is_some_and(|at| lease.expires_at > at) {
             return Settled::Stale;
         }
+        let mut adds = settlement.adds;
+        if let Err((parent, unfit)) = self.begin_all(&mut adds) {
+            return Settled::Unfit { parent, unfit };
+        }
+        adds.into_iter().for_each(|new| self.enter_split(new, settlement.now, moved));
+        let row = self.leased(&settlement.lease).expect("a job that was just found");
         row.job.last = settlement.ended.or(row.job.last);
         row.result = settlement.data.or(row.result.take());
         row.progress = settlement.progress.or(row.progress.take());
@@ -101,7 +118,7 @@ impl State {
             }
         }
         if let Some(follow) = settlement.follow {
-            self.insert_follow(follow);
+            self.enter_split(follow, now, moved);
         }
         Settled::Done
     }

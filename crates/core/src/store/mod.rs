@@ -45,7 +45,7 @@ pub use insert::{
     JournalMark, Piece,
 };
 pub use read::{AttemptLog, List, Page, Reads, TypeStats};
-pub use settle::{Settled, Settlement, Settles};
+pub use settle::{SettleAnswer, Settled, Settlement, Settles};
 pub use sql::{SqlAnswer, SqlAsk, SqlStore};
 pub use waiting::{ChangedLook, ChangedTypes, NamedLook, NamedTypes, Revision, WaitingType, Waits};
 

@@ -1,8 +1,13 @@
 //! Attempts report how far they are, and how they ended.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use super::{Durability, Error, LeaseRef};
+use crate::edit::Moved;
+use crate::family::Unfit;
+use crate::id::JobId;
 use crate::job::{Ended, NewJob, Progress};
 use crate::log::Log;
 use crate::outcome::Json;
@@ -11,14 +16,15 @@ use crate::time::Timestamp;
 
 #[async_trait]
 pub trait Settles: Send + Sync {
-    /// Carries out verdicts on running jobs; an answer for each, in order. A stale one changes
-    /// nothing, and no job follows it. What ends, here and with the calls below, moves its parent
-    /// and its children as `family` says.
+    /// Carries out verdicts on running jobs, in order, each with the jobs that enter with it. One
+    /// that is stale, or refused for an unfit parent, changes nothing, and nothing enters with it.
+    /// What ends, here and with the calls below, moves its parent and its children as `family`
+    /// says. A batch is shared, so that a caller who has to try again copies nothing.
     async fn job_settle(
         &self,
-        settlements: Vec<Settlement>,
+        settlements: Arc<[Settlement]>,
         durability: Durability,
-    ) -> Result<Vec<Settled>, Error>;
+    ) -> Result<SettleAnswer, Error>;
 
     /// Notes how far running jobs have come; shown by `job_get` until the next claim or rerun. An
     /// answer for each, in order.
@@ -40,13 +46,28 @@ pub struct Settlement {
     pub progress: Option<Progress>,
     /// Becomes the log of this attempt; nothing is kept when empty.
     pub log: Log,
-    /// Enters the store in the same change, so that neither is there without the other. Its id is
-    /// new, and its payload is inline even if it is too large for that: the store splits it.
+    /// Jobs that the attempt asked for: they enter in this order, just before the verdict, also
+    /// when it pauses the job. One whose id is there already, or whose `unique` key is held, does
+    /// not enter. One that names a parent begins as `family::begin` says of that parent as it is
+    /// before the settlement, when its own job still runs; a parent that is unfit refuses the
+    /// settlement. Payloads are inline even if they are too large for that: the store splits them.
+    pub adds: Vec<NewJob>,
+    /// The job that follows this one: enters last, and not while the job is paused. Otherwise as
+    /// one of `adds` that has no parent and no key.
     pub follow: Option<NewJob>,
     /// When an ended job is removed.
     pub purge_at: Timestamp,
     /// Refuse unless the lease ran out at this time or before: breaks dead leases only.
     pub only_if_expired_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SettleAnswer {
+    /// One for each settlement, in order.
+    pub settled: Vec<Settled>,
+    /// The jobs that entered, and which of them are ready or come due; of what else moved it does
+    /// not tell.
+    pub moved: Moved,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,4 +78,10 @@ pub enum Settled {
     Paused,
     /// The lease is not (any more) the caller's; nothing changed.
     Stale,
+    /// One of `adds` names a parent that cannot have it; nothing changed, and the lease is still
+    /// the caller's.
+    Unfit {
+        parent: JobId,
+        unfit: Unfit,
+    },
 }

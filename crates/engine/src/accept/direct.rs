@@ -81,7 +81,7 @@ pub(crate) async fn parents_in_store(shared: &Shared, jobs: &[NewJob]) -> Result
 }
 
 /// Adds jobs whose parents, and payloads in pieces, the store has already.
-pub(crate) async fn enter(
+async fn enter(
     shared: &Shared,
     tenant: &Tenant,
     jobs: Vec<NewJob>,
@@ -155,7 +155,8 @@ pub(crate) fn new_job(
     }
 }
 
-fn unfit_parent(id: JobId, unfit: Unfit) -> Error {
+/// What whoever wanted this parent is told.
+pub(crate) fn unfit_parent(id: JobId, unfit: Unfit) -> Error {
     Error::Conflict(match unfit {
         Unfit::Missing => return Invalid::new("parent", format!("there is no job {id}")).into(),
         Unfit::NotOpen => {

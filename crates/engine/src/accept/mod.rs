@@ -13,13 +13,12 @@ pub(crate) mod direct;
 pub(crate) mod idempotency;
 pub(crate) mod pieces;
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use windlass_core::limit::{BATCH_JOBS_MAX, KEY_BYTES_MAX, PAYLOAD_INLINE_BYTES_MAX};
 use windlass_core::runner::Emitted;
 use windlass_core::store::{IdempotencyKey, IdempotencyRecord};
-use windlass_core::{AddOptions, Invalid, JobId, Payload, Tenant, Timestamp, TypeKey};
+use windlass_core::{AddOptions, Invalid, JobId, NewJob, Payload, Tenant, Timestamp, TypeKey};
 use windlass_journal::{AddPayload, Entry};
 
 use crate::api::{AddJob, Added};
@@ -139,39 +138,22 @@ fn repeated(record: &IdempotencyRecord, note: &IdempotencyKey) -> Result<Added, 
     Ok(Added { ids: record.ids.clone(), repeated: true })
 }
 
-/// Adds the jobs that an attempt asked for, in its tenant. An error says that they were not all
-/// taken, and the attempt is to be made again.
-pub(crate) async fn add_emitted(
+/// The jobs that an attempt asked for, in its tenant; they enter with its end. When this returns,
+/// the store knows the parents that they name.
+pub(crate) async fn emitted(
     shared: &Shared,
     tenant: &Tenant,
     emitted: Vec<Emitted>,
-) -> Result<(), Error> {
-    let began = Instant::now();
+) -> Result<Vec<NewJob>, Error> {
     let now = shared.now();
-    let mut numbers: HashMap<TypeKey, usize> = HashMap::new();
-    let (mut entries, mut decided) = (Vec::with_capacity(emitted.len()), Vec::new());
-    for Emitted { name, payload, options } in emitted {
+    let new = |Emitted { name, payload, options }: Emitted| {
+        let id = shared.journal.make_id().map_err(storage_error)?;
         let key = TypeKey { tenant: tenant.clone(), name };
-        *numbers.entry(key.clone()).or_default() += 1;
-        if goes_to_store(&options) {
-            let id = shared.journal.make_id().map_err(storage_error)?;
-            decided.push(direct::new_job(id, key, Payload::Inline(payload), options, now));
-        } else {
-            entries.push(entry(key, AddPayload::Inline(payload), options, now));
-        }
-    }
-    // These come first: if the others fail, an attempt that is made again finds its keys held.
-    if !decided.is_empty() {
-        direct::parents_in_store(shared, &decided).await?;
-        direct::enter(shared, tenant, decided, None, now).await?.added()?;
-    }
-    if !entries.is_empty() {
-        append(shared, entries, None).await?;
-    }
-    for (key, jobs) in numbers {
-        shared.metrics.accepted(&key, jobs, began.elapsed());
-    }
-    Ok(())
+        Ok(direct::new_job(id, key, Payload::Inline(payload), options, now))
+    };
+    let jobs = emitted.into_iter().map(new).collect::<Result<Vec<_>, Error>>()?;
+    direct::parents_in_store(shared, &jobs).await?;
+    Ok(jobs)
 }
 
 async fn append_jobs(

@@ -9,8 +9,8 @@ use windlass_core::job::Progress;
 use windlass_core::limit::{PROGRESS_BYTES_MAX, PULL_JOBS_MAX};
 use windlass_core::retry;
 use windlass_core::store::{
-    Claimed, Durability, Hold, LeaseRef, NamedLook, NamedTypes, Renew, Settled, Settlement,
-    WaitingType,
+    Claimed, Durability, Hold, LeaseRef, NamedLook, NamedTypes, Renew, SettleAnswer, Settled,
+    Settlement, WaitingType,
 };
 use windlass_core::{Invalid, Job, Log};
 
@@ -168,6 +168,7 @@ pub(crate) async fn finish(shared: &Shared, finish: PullFinish) -> Result<(), Er
         data: finish.data,
         progress: None,
         log,
+        adds: Vec::new(),
         follow,
         purge_at: policy.purge_at(now),
         only_if_expired_at: None,
@@ -203,20 +204,23 @@ pub(crate) async fn progress(
     let noted = shared.store.job_progress(vec![(lease.clone(), progress)]).await;
     match noted.map_err(store_error)?.first().copied().unwrap_or(Settled::Stale) {
         Settled::Done | Settled::Paused => Ok(()),
-        Settled::Stale => Err(lost_or_unknown(shared, &lease).await),
+        Settled::Stale | Settled::Unfit { .. } => Err(lost_or_unknown(shared, &lease).await),
     }
 }
 
 async fn settle_pulled(shared: &Shared, job: &Job, settlement: Settlement) -> Result<(), Error> {
-    let lease = settlement.lease.clone();
-    let settled = shared.store.job_settle(vec![settlement.clone()], Durability::Synced).await;
-    let answer = settled.map_err(store_error)?.into_iter().next().unwrap_or(Settled::Stale);
-    if answer == Settled::Stale {
-        return Err(lost_or_unknown(shared, &lease).await);
-    }
+    let settlements: Arc<[Settlement]> = [settlement].into();
+    let settled = shared.store.job_settle(settlements.clone(), Durability::Synced).await;
+    let SettleAnswer { settled, moved } = settled.map_err(store_error)?;
+    let (settlement, answer) = (&settlements[0], settled.first().copied());
+    let answer = answer.filter(|answer| *answer != Settled::Stale);
+    let Some(answer) = answer else {
+        return Err(lost_or_unknown(shared, &settlement.lease).await);
+    };
     let held = settlement.now.since(job.started_at.unwrap_or(settlement.now));
     shared.metrics.held(held);
-    settle::conclude(shared, job, &settlement, answer, held);
+    settle::conclude(shared, job, settlement, answer, held);
+    settle::tell_entered(shared, &moved);
     Ok(())
 }
 

@@ -13,12 +13,13 @@ use windlass_core::limit::RESULT_BYTES_MAX;
 use windlass_core::retry::{self, Verdict};
 use windlass_core::runner::{Assignment, Batch, Pieces, Report, Reports, Stop};
 use windlass_core::store::Settlement;
-use windlass_core::{AttemptId, Handler, Job, JobId, Log, Payload, Status, TypeKey};
+use windlass_core::{AttemptId, Handler, Job, JobId, Log, NewJob, Payload, Status, TypeKey};
 
 use crate::accept;
 use crate::claim::reserve::Slot;
 use crate::dispatch::progress::Progresses;
 use crate::dispatch::running::RunningJob;
+use crate::error::Error;
 use crate::event;
 use crate::lock::lock;
 use crate::settle::follow;
@@ -129,8 +130,9 @@ impl BatchReports {
         }
     }
 
-    /// Takes over what a job that ends leaves behind; an error says what cannot be taken.
-    async fn accept(&self, job: &Job, report: &mut Report) -> Result<(), String> {
+    /// The jobs that are to enter with the end of this attempt; an error says what of all that it
+    /// leaves behind cannot be taken.
+    async fn accept(&self, job: &Job, report: &mut Report) -> Result<Vec<NewJob>, String> {
         let bytes = report.data.as_ref().map_or(0, |data| data.as_str().len());
         if bytes > RESULT_BYTES_MAX {
             report.data = None;
@@ -140,10 +142,14 @@ impl BatchReports {
         }
         let emitted = std::mem::take(&mut report.emitted);
         if report.stopped.is_some() || !report.status.code().ends_job() || emitted.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        let added = accept::add_emitted(&self.shared, &job.key.tenant, emitted).await;
-        added.map_err(|error| format!("its new jobs were not accepted: {error}"))
+        accept::emitted(&self.shared, &job.key.tenant, emitted).await.map_err(not_accepted)
+    }
+
+    fn follow(&self, job: &Job, report: &Report) -> Result<Option<NewJob>, String> {
+        let follow = follow::job(&self.shared, job, report.status, report.data.as_ref());
+        follow.map_err(|error| format!("the job that follows was not made: {error}"))
     }
 
     async fn hand_back(&self, attempt: AttemptId) {
@@ -151,16 +157,12 @@ impl BatchReports {
         let now = self.shared.now();
         let stopping = !self.shared.picking.load(std::sync::atomic::Ordering::SeqCst);
         let run_at = if stopping { running.job.run_at.min(now) } else { now + RETURN_PAUSE };
-        let settlement = settle::release(running.lease(), run_at, now);
-        self.settle(running, settlement, Duration::ZERO).await;
+        self.settle(SettleItem::release(running, run_at, now)).await;
     }
 
-    async fn settle(&self, running: RunningJob, settlement: Settlement, run: Duration) {
-        let attempt = running.attempt_id();
-        let item = SettleItem::new(&self.shared.settle_room, running.job, settlement, run).await;
-        if self.shared.settle_queue.send(item).await.is_err() {
-            tracing::error!("an attempt ended after the engine; its lease will run out");
-        }
+    async fn settle(&self, item: SettleItem) {
+        let attempt = item.running.attempt_id();
+        settle::send(&self.shared, item).await;
         self.open().remove(&attempt);
     }
 }
@@ -184,25 +186,47 @@ impl Reports for BatchReports {
         let rest = self.progresses.end(attempt);
         let Some(running) = self.take(attempt) else { return };
         rest.note.iter().for_each(|note| report.log.note(note));
-        if let Err(why) = self.accept(&running.job, &mut report).await {
+        let (run, progress) = (report.run_time, rest.progress);
+        let entering = match self.accept(&running.job, &mut report).await {
+            Ok(adds) => self.follow(&running.job, &report).map(|follow| (adds, follow)),
+            Err(why) => Err(why),
+        };
+        let (adds, follow) = entering.unwrap_or_else(|why| {
             report.status = Status::ERROR;
             report.log.note(&why);
-        }
-        let run = report.run_time;
-        let follow = follow::job(&self.shared, &running.job, report.status, report.data.as_ref());
-        let follow = follow.unwrap_or_else(|error| {
-            report.status = Status::ERROR;
-            report.log.note(&format!("the job that follows was not made: {error}"));
-            None
+            (Vec::new(), None)
         });
-        let settlement =
-            Settlement { follow, progress: rest.progress, ..judge(&self.shared, &running, report) };
-        self.settle(running, settlement, run).await;
+        let said = report.log.len();
+        let judged = judge(&self.shared, &running, report);
+        let settlement = Settlement { adds, follow, progress, ..judged };
+        self.settle(SettleItem::new(running, settlement, said, run)).await;
     }
 
     async fn returned(&self, attempt: AttemptId) {
         self.hand_back(attempt).await;
     }
+}
+
+fn not_accepted(error: Error) -> String {
+    format!("its new jobs were not accepted: {error}")
+}
+
+/// The settlement of an attempt whose new jobs the store refused: it counts as an error, and none
+/// of them enters. `said` is how much of the log is not about the verdict.
+pub(crate) fn refused(
+    shared: &Shared,
+    running: &RunningJob,
+    settlement: &Settlement,
+    said: usize,
+    why: Error,
+) -> Settlement {
+    let Settlement { log, data, progress, .. } = settlement;
+    let mut log = Log::from_stored(log.as_stored()[..said].to_owned());
+    log.note(&not_accepted(why));
+    let (data, progress) = (data.clone(), progress.clone());
+    let (status, emitted, run_time) = (Status::ERROR, Vec::new(), Duration::ZERO);
+    let report = Report { status, stopped: None, data, log, emitted, run_time };
+    Settlement { progress, ..judge(shared, running, report) }
 }
 
 /// The report of an attempt that ended in a defect of the daemon.
@@ -235,6 +259,7 @@ fn judge(shared: &Shared, running: &RunningJob, report: Report) -> Settlement {
         data: report.data,
         progress: None,
         log,
+        adds: Vec::new(),
         follow: None,
         purge_at: policy.purge_at(now),
         only_if_expired_at: None,

@@ -295,12 +295,7 @@ impl Dispatch {
     async fn hand_back(&self, jobs: Vec<(RunningJob, Payload)>) {
         let now = self.shared.now();
         for (running, _) in jobs {
-            let settlement = settle::release(running.lease(), now, now);
-            let room = &self.shared.settle_room;
-            let item = SettleItem::new(room, running.job, settlement, Duration::ZERO).await;
-            if self.shared.settle_queue.send(item).await.is_err() {
-                return;
-            }
+            settle::send(&self.shared, SettleItem::release(running, now, now)).await;
         }
     }
 

@@ -118,10 +118,10 @@ impl Beat {
             return Ok(());
         }
         let now = shared.now();
-        let releases: Vec<_> =
-            orphans.into_iter().map(|lease| settle::release(lease, now, now)).collect();
-        let answers = shared.store.job_settle(releases, Durability::Relaxed).await?;
-        let given_back = answers.iter().filter(|answer| **answer == store::Settled::Done).count();
+        let releases = orphans.into_iter().map(|lease| settle::release(lease, now, now)).collect();
+        let answer = shared.store.job_settle(releases, Durability::Relaxed).await?;
+        let given_back =
+            answer.settled.iter().filter(|answer| **answer == store::Settled::Done).count();
         if given_back > 0 {
             tracing::warn!(jobs = given_back, "gave back jobs whose claim was never answered");
             shared.look();

@@ -54,8 +54,9 @@ impl Reap {
         if settlements.is_empty() {
             return Ok(false);
         }
-        let answers = shared.store.job_settle(settlements.clone(), Durability::Relaxed).await?;
-        for ((job, settlement), answer) in jobs.iter().zip(&settlements).zip(answers) {
+        let settlements: Arc<[Settlement]> = settlements.into();
+        let answer = shared.store.job_settle(settlements.clone(), Durability::Relaxed).await?;
+        for ((job, settlement), answer) in jobs.iter().zip(&*settlements).zip(answer.settled) {
             // Renewed, ended, or broken by another daemon in the meantime.
             if answer == Settled::Stale {
                 continue;
@@ -94,6 +95,7 @@ impl Reap {
             data: None,
             progress: None,
             log,
+            adds: Vec::new(),
             follow: None,
             purge_at: policy.purge_at(now),
             only_if_expired_at: Some(now),

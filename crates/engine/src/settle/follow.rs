@@ -1,10 +1,8 @@
 //! Follow: a job that ends well and names a type is followed by a job of that type, which gets its
 //! result. The store takes both in one change, so that there is exactly one for each such end.
 
-use windlass_core::edit::Moved;
 use windlass_core::{Job, Json, NewJob, Status};
 
-use crate::ask::decide;
 use crate::error::{Error, storage_error};
 use crate::shared::Shared;
 
@@ -18,12 +16,4 @@ pub(crate) fn job(
     let Some(name) = job.followed_by(status) else { return Ok(None) };
     let id = shared.journal.make_id().map_err(storage_error)?;
     Ok(Some(job.follow(name.clone(), id, data, shared.now())))
-}
-
-/// Tells of a job that entered with the end of another.
-pub(crate) fn entered(shared: &Shared, follow: &NewJob) {
-    shared.metrics.followed(&follow.key);
-    let mut moved = Moved::default();
-    moved.note_entered(follow, shared.now());
-    decide::tell(shared, &moved);
 }

@@ -1,8 +1,10 @@
-//! Settle: verdicts on ended attempts go into the store in batches, and everybody who cares hears
-//! of it. A job stays in the running table, and its lease is renewed, until its verdict is stored.
+//! Settle: verdicts on ended attempts go into the store in batches, each with the jobs that the
+//! attempt asked for, and everybody who cares hears of it. An attempt stays in the running table,
+//! and its lease is renewed, until its verdict is stored.
 
 pub(crate) mod follow;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,32 +12,67 @@ use async_trait::async_trait;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use windlass_core::edit::Moved;
 use windlass_core::retry::Verdict;
-use windlass_core::store::{Durability, LeaseRef, Settled, Settlement};
+use windlass_core::store::{Durability, LeaseRef, SettleAnswer, Settled, Settlement};
 use windlass_core::time::format_time;
-use windlass_core::{Job, Log, State, Timestamp};
+use windlass_core::{Job, Log, State, Timestamp, TypeKey};
 
+use crate::accept::direct;
+use crate::ask::decide;
+use crate::dispatch::batch;
+use crate::dispatch::running::RunningJob;
+use crate::error::Error;
 use crate::event;
 use crate::house::service::{Backoff, Next, Service};
 use crate::shared::Shared;
 
 /// Ended attempts that may wait for the store; beyond that, runners wait.
 pub(crate) const SETTLE_QUEUE_MAX: usize = 10_000;
-/// Results, logs and payloads of followers that may wait for the store; beyond that, runners wait.
+/// Results, logs and payloads that may wait for the store; beyond that, runners wait.
 const SETTLE_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Verdicts in one transaction.
 const SETTLE_BATCH_MAX: usize = 1000;
+/// Jobs that enter in one transaction, unless a single attempt asked for more (`EMITTED_MAX`).
+const SETTLE_BATCH_ADDS_MAX: usize = 2000;
+/// Bytes of one transaction, unless a single attempt left more behind.
+const SETTLE_BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Pauses while the store does not take anything.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// A verdict on a job that ran in this daemon.
+/// A verdict on an attempt that ran in this daemon.
 pub(crate) struct SettleItem {
-    pub job: Arc<Job>,
-    pub settlement: Settlement,
-    pub run: Duration,
+    pub running: RunningJob,
+    settlement: Settlement,
+    /// How much of the log is the attempt's own, and not about the verdict.
+    said: usize,
+    run: Duration,
     /// Held until the store has it.
-    _room: Option<OwnedSemaphorePermit>,
+    room: Option<OwnedSemaphorePermit>,
+}
+
+impl SettleItem {
+    pub(crate) fn new(
+        running: RunningJob,
+        settlement: Settlement,
+        said: usize,
+        run: Duration,
+    ) -> SettleItem {
+        SettleItem { running, settlement, said, run, room: None }
+    }
+
+    pub(crate) fn release(running: RunningJob, run_at: Timestamp, now: Timestamp) -> SettleItem {
+        let settlement = release(running.lease(), run_at, now);
+        SettleItem::new(running, settlement, 0, Duration::ZERO)
+    }
+
+    fn bytes(&self) -> usize {
+        let Settlement { data, log, adds, follow, .. } = &self.settlement;
+        let data = data.as_ref().map_or(0, |data| data.as_str().len());
+        let payloads = adds.iter().chain(follow).map(|new| new.payload.len()).sum::<u64>();
+        data + log.len() + usize::try_from(payloads).unwrap_or(usize::MAX)
+    }
 }
 
 /// The memory that verdicts may take while they wait for the store.
@@ -47,35 +84,70 @@ impl Room {
     }
 }
 
-impl SettleItem {
-    /// Waits until there is room for what the settlement carries.
-    pub(crate) async fn new(
-        room: &Room,
-        job: Arc<Job>,
-        settlement: Settlement,
-        run: Duration,
-    ) -> SettleItem {
-        let bytes = u32::try_from(bytes_of(&settlement)).unwrap_or(u32::MAX);
-        let bytes = bytes.min(SETTLE_BYTES_MAX as u32);
-        // Nobody closes it, so that there is room sooner or later.
-        let _room = Arc::clone(&room.0).acquire_many_owned(bytes).await.ok();
-        SettleItem { job, settlement, run, _room }
+/// Hands a verdict over; waits until there is room for what it carries.
+pub(crate) async fn send(shared: &Shared, mut item: SettleItem) {
+    let bytes = item.bytes().min(SETTLE_BYTES_MAX) as u32;
+    // Nobody closes it, so that there is room sooner or later.
+    item.room = Arc::clone(&shared.settle_room.0).acquire_many_owned(bytes).await.ok();
+    if shared.settle_queue.send(item).await.is_err() {
+        tracing::error!("an attempt ended after the engine; its lease will run out");
     }
-}
-
-fn bytes_of(settlement: &Settlement) -> u64 {
-    let data = settlement.data.as_ref().map_or(0, |data| data.as_str().len() as u64);
-    let follow = settlement.follow.as_ref().map_or(0, |follow| follow.payload.len());
-    data + follow + settlement.log.len() as u64
 }
 
 pub(crate) struct Settle {
     shared: Arc<Shared>,
     queue: mpsc::Receiver<SettleItem>,
     stop: CancellationToken,
-    /// Taken from the queue, not in the store yet.
+    /// Taken from the queue, in no batch yet.
     taken: Vec<SettleItem>,
+    /// On its way to the store; tried until that takes it.
+    batch: Option<Batch>,
     backoff: Backoff,
+}
+
+/// Verdicts of one transaction.
+struct Batch {
+    settlements: Arc<[Settlement]>,
+    /// What else is known of each attempt.
+    about: Vec<About>,
+}
+
+struct About {
+    running: RunningJob,
+    said: usize,
+    run: Duration,
+    room: Option<OwnedSemaphorePermit>,
+}
+
+impl Batch {
+    fn of(items: impl IntoIterator<Item = SettleItem>) -> Batch {
+        let split = |SettleItem { running, settlement, said, run, room }| {
+            (settlement, About { running, said, run, room })
+        };
+        let (settlements, about): (Vec<_>, _) = items.into_iter().map(split).unzip();
+        Batch { settlements: settlements.into(), about }
+    }
+}
+
+impl About {
+    /// What is settled instead when the store refused the jobs that the attempt asked for. Nothing
+    /// enters with it any more, so that it is not refused again.
+    fn refused(self, shared: &Shared, settlement: &Settlement, why: Error) -> SettleItem {
+        let About { running, said, run, room } = self;
+        let settlement = batch::refused(shared, &running, settlement, said, why);
+        SettleItem { running, settlement, said, run, room }
+    }
+}
+
+/// How many of these make a batch; one always does.
+fn batch_len(items: &[SettleItem]) -> usize {
+    let (mut adds, mut bytes) = (0, 0);
+    let fits = |(index, item): &(usize, &SettleItem)| {
+        adds += item.settlement.adds.len();
+        bytes += item.bytes();
+        *index == 0 || (adds <= SETTLE_BATCH_ADDS_MAX && bytes <= SETTLE_BATCH_BYTES_MAX)
+    };
+    items.iter().enumerate().take(SETTLE_BATCH_MAX).take_while(fits).count()
 }
 
 impl Settle {
@@ -85,7 +157,30 @@ impl Settle {
         stop: CancellationToken,
     ) -> Settle {
         let backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
-        Settle { shared, queue, stop, taken: Vec::new(), backoff }
+        Settle { shared, queue, stop, taken: Vec::new(), batch: None, backoff }
+    }
+
+    /// The store has taken the batch.
+    fn settled(&mut self, answer: SettleAnswer) {
+        let Some(Batch { settlements, about }) = self.batch.take() else { return };
+        let shared = &self.shared;
+        let mut over = Vec::with_capacity(about.len());
+        for ((settlement, about), answer) in settlements.iter().zip(about).zip(answer.settled) {
+            match answer {
+                Settled::Unfit { parent, unfit } => {
+                    let why = direct::unfit_parent(parent, unfit);
+                    self.taken.push(about.refused(shared, settlement, why));
+                }
+                answer => {
+                    shared.running.remove(about.running.attempt_id());
+                    over.push((settlement, about, answer));
+                }
+            }
+        }
+        for (settlement, About { running, run, .. }, answer) in over {
+            conclude(shared, &running.job, settlement, answer, run);
+        }
+        tell_entered(shared, &answer.moved);
     }
 }
 
@@ -96,26 +191,27 @@ impl Service for Settle {
     }
 
     async fn pass(&mut self) -> Next {
-        if self.taken.is_empty() {
+        if self.taken.is_empty() && self.batch.is_none() {
             tokio::select! {
                 () = self.stop.cancelled() => return Next::OnWake,
                 _ = self.queue.recv_many(&mut self.taken, SETTLE_BATCH_MAX) => {}
             }
         }
-        let settlements = self.taken.iter().map(|item| item.settlement.clone()).collect();
+        let batch = self.batch.get_or_insert_with(|| {
+            let len = batch_len(&self.taken);
+            Batch::of(self.taken.drain(..len))
+        });
         // A power cut may undo this and run the jobs again; it never loses one.
-        match self.shared.store.job_settle(settlements, Durability::Relaxed).await {
-            Ok(answers) => {
-                for (item, answer) in self.taken.drain(..).zip(answers) {
-                    self.shared.running.remove(item.settlement.lease.attempt_id());
-                    conclude(&self.shared, &item.job, &item.settlement, answer, item.run);
-                }
+        match self.shared.store.job_settle(batch.settlements.clone(), Durability::Relaxed).await {
+            Ok(answer) => {
+                self.settled(answer);
                 self.backoff.reset();
                 Next::Now
             }
             Err(error) => {
+                let waiting = batch.settlements.len();
                 let pause = self.backoff.pause();
-                tracing::warn!(%error, waiting = self.taken.len(), "results wait for the store");
+                tracing::warn!(%error, waiting, "results wait for the store");
                 Next::After(pause)
             }
         }
@@ -152,7 +248,6 @@ pub(crate) fn conclude(
     if paused {
         return;
     }
-    settlement.follow.iter().for_each(|next| follow::entered(shared, next));
     if let Verdict::Again { run_at } | Verdict::Release { run_at } | Verdict::Repeat { run_at } =
         settlement.verdict
     {
@@ -162,6 +257,16 @@ pub(crate) fn conclude(
             shared.announce_due(run_at);
         }
     }
+}
+
+/// Tells of jobs that entered with the ends of others.
+pub(crate) fn tell_entered(shared: &Shared, moved: &Moved) {
+    let mut numbers: HashMap<&TypeKey, u64> = HashMap::new();
+    for (_, key) in &moved.entered {
+        *numbers.entry(key).or_default() += 1;
+    }
+    numbers.into_iter().for_each(|(key, jobs)| shared.metrics.followed(key, jobs));
+    decide::tell(shared, moved);
 }
 
 /// Whether others may have moved with this job; only the store knows which.
@@ -179,6 +284,7 @@ pub(crate) fn release(lease: LeaseRef, run_at: Timestamp, now: Timestamp) -> Set
         data: None,
         progress: None,
         log: Log::new(),
+        adds: Vec::new(),
         follow: None,
         purge_at: now,
         only_if_expired_at: None,
@@ -198,5 +304,50 @@ fn what_next(verdict: Verdict) -> &'static str {
         Verdict::Again { .. } => "again",
         Verdict::Release { .. } => "released",
         Verdict::Repeat { .. } => "repeats",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use windlass_core::job::Token;
+    use windlass_core::{JobId, NewJob, Payload, TypeSettings};
+
+    use super::*;
+    use crate::dispatch::policy::Policy;
+    use crate::options::Options;
+
+    /// The verdict on an attempt that asked for so many jobs with so many bytes each.
+    fn item(adds: usize, bytes: usize) -> SettleItem {
+        let key = TypeKey::new("acme", "t").unwrap();
+        let payload = Payload::Inline(Bytes::from(vec![0; bytes]));
+        let new = NewJob::new(JobId::new(1).unwrap(), key, payload, Timestamp(0));
+        let policy = Policy::of(None, &TypeSettings::default(), &Options::new("".into()));
+        let running = RunningJob {
+            job: Arc::new(Job::queued(new.clone())),
+            token: Token(1),
+            policy: Arc::new(policy),
+            live: Arc::default(),
+            lost: false,
+            started: true,
+        };
+        let mut item = SettleItem::release(running, Timestamp(0), Timestamp(0));
+        item.settlement.adds = vec![new; adds];
+        item
+    }
+
+    #[test]
+    fn a_batch_is_bounded_by_verdicts_jobs_that_enter_and_bytes() {
+        let len = |items: &[(usize, usize)]| {
+            let items: Vec<_> = items.iter().map(|(adds, bytes)| item(*adds, *bytes)).collect();
+            batch_len(&items)
+        };
+        assert_eq!(len(&[]), 0);
+        assert_eq!(len(&[(0, 0); SETTLE_BATCH_MAX + 1]), SETTLE_BATCH_MAX);
+        let half = SETTLE_BATCH_ADDS_MAX / 2;
+        assert_eq!(len(&[(half, 0), (0, 0), (half, 0), (1, 0), (0, 0)]), 3);
+        assert_eq!(len(&[(SETTLE_BATCH_ADDS_MAX + 1, 0), (0, 0)]), 1, "one is always taken");
+        assert_eq!(len(&[(1, SETTLE_BATCH_BYTES_MAX), (0, 0), (1, 1)]), 2);
+        assert_eq!(len(&[(2, SETTLE_BATCH_BYTES_MAX), (1, 1)]), 1);
     }
 }

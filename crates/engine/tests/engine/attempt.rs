@@ -4,16 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_core::memory::MemoryStore;
-use windlass_core::repeat::Repeat;
 use windlass_core::retry::Verdict;
 use windlass_core::runner::Stop;
 use windlass_core::store::prelude::*;
-use windlass_core::store::{Durability, LeaseRef, Settled, Settlement};
+use windlass_core::store::{Durability, LeaseRef, List, Settled, Settlement};
 use windlass_core::time::SystemClock;
-use windlass_core::{
-    AddOptions, AttemptId, Clock, Extra, JobId, Log, State, Status, TypeKey, TypeSettings,
-};
-use windlass_engine::api::AddJob;
+use windlass_core::{AttemptId, Clock, JobId, Log, State, Status, TypeKey, TypeSettings};
 
 use crate::fake::{Daemon, handler, jobs, key};
 use crate::{ended, quick};
@@ -30,12 +26,13 @@ async fn break_lease(store: &MemoryStore, key: &TypeKey, attempt: AttemptId) {
         data: None,
         progress: None,
         log: Log::new(),
+        adds: Vec::new(),
         follow: None,
         purge_at: now,
         only_if_expired_at: None,
     };
-    let settled = store.job_settle(vec![broken], Durability::Relaxed).await.unwrap();
-    assert_eq!(settled, [Settled::Done]);
+    let answer = store.job_settle([broken].into(), Durability::Relaxed).await.unwrap();
+    assert_eq!(answer.settled, [Settled::Done]);
 }
 
 /// An attempt that lost its lease without hearing of it, and the next one of the same job, which
@@ -134,37 +131,32 @@ async fn every_attempt_gives_back_its_place_of_the_types_concurrency() {
     }
 }
 
-fn repeating(payload: &str) -> Vec<AddJob> {
-    let mut job = jobs(&[payload]);
-    let repeat = Repeat::parse("FINISHED, +0 SECONDS").unwrap();
-    let extra = Extra { repeat: Some(repeat.as_str().into()), ..Extra::default() };
-    job[0].options = AddOptions { extra, ..AddOptions::default() };
-    job
-}
-
-/// Each job is claimed again the moment it has ended, so that renewals often name a claim which is
-/// over by then. The jobs that wait make the store slow enough for that.
+/// Nobody renews here, so that the first attempt does not know that it lost its lease.
 #[tokio::test]
-async fn no_lease_of_a_daemon_that_renews_them_runs_out() {
-    const WAITING: usize = 2_000;
-    const RUNS: usize = 600;
-    let daemon = Daemon::start(|options| {
+async fn s0_50_jobs_that_an_attempt_asked_for_are_refused_with_its_end() {
+    let store = Arc::new(MemoryStore::new());
+    let daemon = Daemon::start_on(store.clone(), |options| {
         quick(options);
-        options.lease = Duration::from_millis(30);
-        options.reap_interval = Duration::from_millis(20);
+        options.lease = Duration::from_secs(3600);
     })
     .await;
     let t = key("acme", "t");
-    daemon.engine.add(&key("acme", "waiting"), jobs(&["x"; WAITING]), None).await.unwrap();
     daemon.engine.handler_set(&t, handler()).await.unwrap();
-    let mut ids = Vec::new();
-    for _ in 0..40 {
-        ids.extend(daemon.engine.add(&t, repeating("200"), None).await.unwrap().ids);
+    let asked = [r#"deaf emit plain"#, r#"deaf emit keyed {"unique":"k"}"#];
+    for payload in asked {
+        let (_, attempts) = two_attempts(&store, &daemon, &t, payload).await;
+        daemon.runner.finish_attempt(attempts[0]).await;
+        settled(&daemon, &t).await;
+        let name = payload.split(' ').nth(2).unwrap();
+        assert_eq!(count(&daemon, &key("acme", name)).await, 0, "{payload}: not by a stale one");
+        daemon.runner.finish_attempt(attempts[1]).await;
+        settled(&daemon, &t).await;
+        assert_eq!(count(&daemon, &key("acme", name)).await, 1, "{payload}");
     }
-    for id in ids {
-        daemon.runner.started_times(id, RUNS).await;
-    }
-    let metrics = daemon.engine.metrics_text().await;
-    let expired = metrics.lines().find(|line| line.starts_with("windlass_leases_expired_total"));
-    assert_eq!(expired, Some("windlass_leases_expired_total 0"));
+}
+
+async fn count(daemon: &Daemon, key: &TypeKey) -> usize {
+    let (tenant, name) = (key.tenant.clone(), Some(key.name.clone()));
+    let list = List { tenant, name, state: None, before: None, limit: 10 };
+    daemon.engine.job_list(list).await.unwrap().jobs.len()
 }

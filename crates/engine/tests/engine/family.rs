@@ -183,6 +183,78 @@ async fn a_child_may_have_a_unique_key_and_its_add_may_be_repeated() {
 }
 
 #[tokio::test]
+async fn an_unfit_parent_of_an_emitted_job_is_an_error_of_the_attempt_that_asked_for_it() {
+    let daemon = Daemon::start(quick).await;
+    let (t, u) = (key("acme", "t"), key("acme", "u"));
+    daemon.engine.handler_set(&t, handler()).await.unwrap();
+    let done = daemon.engine.add(&t, jobs(&["200"]), None).await.unwrap().ids[0];
+    assert_eq!(ended(&daemon, &t, done).await, State::Finished);
+    let cases = [
+        (JobId::new(7).unwrap(), "parent: there is no job 7".to_owned()),
+        (done, format!("job {done} neither runs nor waits for children")),
+    ];
+    for (parent, why) in cases {
+        let payload = format!(r#"200 emit u {{"parent":"{parent}"}}"#);
+        let id = daemon.engine.add(&t, jobs(&[&payload]), None).await.unwrap().ids[0];
+        assert_eq!(ended(&daemon, &t, id).await, State::Failed);
+        let job = daemon.engine.job(&t.tenant, id).await.unwrap().job;
+        assert_eq!((job.attempt, job.last.unwrap().code), (3, Code::Error));
+        let logs = daemon.engine.job_log(&t.tenant, id).await.unwrap();
+        let expected = format!("said 200\n[windlass] its new jobs were not accepted: {why}");
+        let as_expected = |log: &String| log.starts_with(&expected);
+        let logs: Vec<String> = logs.iter().map(|log| log.log.to_string()).collect();
+        assert!(logs.len() == 3 && logs.iter().all(as_expected), "{logs:?}");
+        assert!(logs[2].ends_with("[windlass] no attempts left\n"), "{logs:?}");
+    }
+    let types = daemon.engine.types(&t.tenant).await.unwrap();
+    assert!(types.iter().all(|of| of.key != u), "nothing entered");
+}
+
+/// The note about the next time belongs to the verdict that counts.
+#[tokio::test]
+async fn a_repeated_job_whose_new_jobs_are_refused_says_once_when_it_repeats() {
+    let daemon = Daemon::start(|options| {
+        quick(options);
+        options.retry.attempts = 1;
+    })
+    .await;
+    let t = key("acme", "t");
+    daemon.engine.handler_set(&t, handler()).await.unwrap();
+    let mut job = jobs(&[r#"200 emit u {"parent":"7"}"#]);
+    let repeat = Repeat::parse("FINISHED, +1 HOUR").unwrap();
+    job[0].options.extra.repeat = Some(repeat.as_str().into());
+    let id = daemon.engine.add(&t, job, None).await.unwrap().ids[0];
+    daemon.runner.started(id).await;
+    let refused = async {
+        loop {
+            let logs = daemon.engine.job_log(&t.tenant, id).await.unwrap();
+            match logs.into_iter().next() {
+                Some(log) => return log.log.to_string(),
+                None => tokio::task::yield_now().await,
+            }
+        }
+    };
+    let log = tokio::time::timeout(crate::PATIENCE, refused).await.unwrap();
+    assert!(log.contains("its new jobs were not accepted"), "{log}");
+    assert_eq!(log.matches("repeats at").count(), 1, "{log}");
+}
+
+#[tokio::test]
+async fn emitted_jobs_enter_although_their_job_waits_for_its_children() {
+    let (daemon, t, u, parent) = running_parent().await;
+    daemon.runner.finish(parent);
+    assert_eq!(ended(&daemon, &t, parent).await, State::Finished);
+    let parent = daemon.engine.add(&t, jobs(&["hang emit v"]), None).await.unwrap().ids[0];
+    daemon.runner.started(parent).await;
+    let child = daemon.engine.add(&u, children(&["hang"], parent), None).await.unwrap().ids[0];
+    daemon.runner.finish(parent);
+    daemon.runner.started(child).await;
+    assert_eq!(state(&daemon, &t, parent).await, State::Paused);
+    let types = daemon.engine.types(&t.tenant).await.unwrap();
+    assert!(types.iter().any(|of| of.key.name.as_str() == "v" && of.ready == 1), "{types:?}");
+}
+
+#[tokio::test]
 async fn a_handler_may_emit_children_of_its_own_job() {
     let (daemon, t, u, parent) = running_parent().await;
     let emitting = format!(r#"200 emit u {{"parent":"{parent}"}}"#);

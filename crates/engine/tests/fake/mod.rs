@@ -2,7 +2,7 @@
 //! a runner that does what the payload says: `200` ends with that status, `200 emit u` asks for a
 //! job of type `u` too, `200 emit u {"unique":"k"}` for one with these options, `200 data [1]` has
 //! that result, `200 result 0` the first of those that were set, `hang` runs until it is stopped or
-//! let go, `deaf` is the same but goes on when its lease is lost, `deaf emit u` asks for a job of
+//! let go, `deaf` is the same but goes on when its lease is lost, `hang emit u` asks for a job of
 //! type `u` when it is let go, `panic` is a defect of the runner itself. What jobs say of their
 //! progress is set before.
 

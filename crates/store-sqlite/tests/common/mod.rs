@@ -61,6 +61,7 @@ pub(crate) fn done(claimed: &Claimed) -> Settlement {
         data: None,
         progress: None,
         log: Log::new(),
+        adds: Vec::new(),
         follow: None,
         purge_at: NOW + Duration::from_secs(60),
         only_if_expired_at: None,

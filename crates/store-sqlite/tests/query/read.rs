@@ -96,7 +96,7 @@ async fn a_job_that_ended_is_there_only_as_a_child_or_failed() {
     let child = NewJob { parent: Some(id(1)), paused: true, ..named(3, "child") };
     let world = World::holding([job(1), job(2), child, named(4, "alone")]).await;
     let claimed = claim(&world.store, 1).await;
-    world.store.job_settle(vec![done(&claimed[0])], Durability::Relaxed).await.unwrap();
+    world.store.job_settle([done(&claimed[0])].into(), Durability::Relaxed).await.unwrap();
     for number in [3, 4] {
         let end = EndRequest { tenant: tenant(), id: id(number), now: NOW, purge_at: PURGE_AT };
         world.store.job_cancel(end).await.unwrap();

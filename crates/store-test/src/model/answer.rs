@@ -64,7 +64,8 @@ async fn of_change(store: &Subject, op: &Op) -> String {
             text(lost)
         }
         Op::Settle(settlements, durability) => {
-            text(store.job_settle(settlements.clone(), *durability).await)
+            let answer = store.job_settle(settlements.clone(), *durability).await;
+            text(answer.map(|answer| (answer.settled, plain_moved(answer.moved))))
         }
         Op::Progress(lease, progress) => {
             text(store.job_progress(vec![(lease.clone(), progress.clone())]).await)

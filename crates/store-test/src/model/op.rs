@@ -1,5 +1,7 @@
 //! The operations of the model test.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use windlass_core::handler::{HandlerSpec, TypeSettings};
@@ -25,7 +27,7 @@ pub(super) enum Op {
         claim: Claim,
     },
     Renew(Renew),
-    Settle(Vec<Settlement>, Durability),
+    Settle(Arc<[Settlement]>, Durability),
     Progress(LeaseRef, Progress),
     LeaseExpired(Timestamp, usize),
     Cancel(EndRequest),

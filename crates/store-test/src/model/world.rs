@@ -173,6 +173,14 @@ impl World {
         }
     }
 
+    /// A job that an attempt asks for; some name a parent, which may be unfit.
+    fn asked_for(&mut self) -> NewJob {
+        let parent = self.maybe(World::id);
+        let asked_for = NewJob { parent, ..self.new_job() };
+        self.id_newest = self.id_newest.max(Some(asked_for.id));
+        asked_for
+    }
+
     fn follow(&mut self) -> NewJob {
         let follow = NewJob { unique: None, ..self.new_job() };
         self.id_newest = self.id_newest.max(Some(follow.id));
@@ -223,12 +231,13 @@ impl World {
                 data: (!released && world.random.bool()).then(|| Json::string(&world.text())),
                 progress: world.maybe(World::progress),
                 log: if world.random.bool() { said(&world.text()) } else { Log::new() },
+                adds: world.maybe(|world| world.some(3, World::asked_for)).unwrap_or_default(),
                 follow: world.maybe(World::follow),
                 purge_at: world.later(),
                 only_if_expired_at: world.maybe(|world| world.now),
             }
         };
-        Op::Settle(self.some(4, settlement), self.durability())
+        Op::Settle(self.some(4, settlement).into(), self.durability())
     }
 
     fn change(&mut self) -> Op {
