@@ -160,3 +160,29 @@ async fn count(daemon: &Daemon, key: &TypeKey) -> usize {
     let list = List { tenant, name, state: None, before: None, limit: 10 };
     daemon.engine.job_list(list).await.unwrap().jobs.len()
 }
+
+/// Each job is claimed again the moment it has ended, so that renewals often name a claim which is
+/// over by then.
+#[tokio::test]
+async fn s0_14_no_lease_of_a_living_daemon_runs_out_while_its_jobs_repeat() {
+    const JOBS: usize = 100;
+    const RUNS: usize = 200;
+    let daemon = Daemon::start(|options| {
+        quick(options);
+        (options.slots, options.lease) = (JOBS, Duration::from_secs(1));
+        options.reap_interval = Duration::from_millis(20);
+    })
+    .await;
+    let t = key("acme", "t");
+    daemon.engine.handler_set(&t, handler()).await.unwrap();
+    let mut repeating = jobs(&["200"; JOBS]);
+    for job in &mut repeating {
+        job.options.extra.repeat = Some("FINISHED, +0 SECONDS".into());
+    }
+    for id in daemon.engine.add(&t, repeating, None).await.unwrap().ids {
+        daemon.runner.started_times(id, RUNS).await;
+    }
+    let metrics = daemon.engine.metrics_text().await;
+    let expired = metrics.lines().find(|line| line.starts_with("windlass_leases_expired_total"));
+    assert_eq!(expired, Some("windlass_leases_expired_total 0"));
+}
