@@ -42,8 +42,8 @@ impl Runner for Hanging {
 
     async fn run(&self, batch: Batch, reports: Arc<dyn Reports>) {
         for assignment in batch.jobs {
-            let job = assignment.job;
-            reports.started(job.id).await;
+            let (id, job) = (assignment.id, assignment.job);
+            reports.started(id).await;
             if job.key.tenant.as_str().starts_with("glut") {
                 std::future::pending::<()>().await;
             }
@@ -52,7 +52,7 @@ impl Runner for Hanging {
             let (data, log, emitted) = (None, Log::new(), Vec::new());
             let run_time = Duration::ZERO;
             let report = Report { status, stopped: None, data, log, emitted, run_time };
-            reports.ended(job.id, report).await;
+            reports.ended(id, report).await;
         }
     }
 

@@ -5,7 +5,6 @@
 
 mod common;
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,7 +17,9 @@ use windlass_core::edit::{Names, Put, Take, Taking, Whole};
 use windlass_core::job::Token;
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::store::prelude::*;
-use windlass_core::store::{Claim, Claimed, Durability, Hold, Pick};
+use windlass_core::store::{
+    ChangedLook, ChangedTypes, Claim, Claimed, Durability, Hold, Pick, Revision,
+};
 use windlass_core::{NewJob, State, Sysid, Timestamp, TypeKey};
 use windlass_store_sqlite::{Options, SqliteStore};
 
@@ -97,6 +98,13 @@ impl Glut {
         self.store.job_claim(claim).await.unwrap()
     }
 
+    /// All types that are open now.
+    async fn waiting(&self) -> ChangedTypes {
+        let since = Some(Revision::default());
+        let look = ChangedLook { since, handled: false, limit: 100, now: DUE };
+        self.store.type_changed(look).await.unwrap()
+    }
+
     /// The numbers of the jobs that were given.
     async fn take(&self, names: Names) -> Vec<i64> {
         let decide = |whole: &Whole| {
@@ -110,7 +118,8 @@ impl Glut {
             mocks: false,
             limit: 1,
             payload_bytes_max: u64::MAX,
-            room: HashMap::new(),
+            room: Arc::new(|_, _| u32::MAX),
+            after: None,
             now: DUE,
             decide: Arc::new(decide),
         };
@@ -205,12 +214,12 @@ async fn a_take_by_name_does_not_wait_for_all_that_came_due() {
 #[tokio::test]
 async fn a_look_at_what_waits_shows_what_is_ready_and_that_there_is_more() {
     let mut glut = Glut::new().await;
-    let waiting = glut.store.type_waiting(DUE).await.unwrap();
+    let waiting = glut.waiting().await;
     assert!(waiting.types.iter().any(|waiting| waiting.key == key("glut") && waiting.ready > 0));
     assert!(waiting.next_due_at.is_none_or(|at| at <= DUE));
     glut.store.type_stats(None).await.unwrap();
     glut.until_all_are_ready().await;
-    let waiting = glut.store.type_waiting(DUE).await.unwrap();
+    let waiting = glut.waiting().await;
     let ready: u64 = waiting.types.iter().map(|waiting| waiting.ready).sum();
     assert_eq!((ready, waiting.next_due_at), (GLUT as u64 + 2, None));
     glut.assert_in_pieces();

@@ -33,11 +33,8 @@ pub(super) async fn run(
     for job in left {
         shared.runner.stop(job.attempt_id(), Stop::LeaseLost);
         let settlement = failed(&shared, &job);
-        let room = &shared.settle_room;
-        let item = SettleItem::new(room, job.job, settlement, Duration::ZERO).await;
-        if shared.settle_queue.send(item).await.is_err() {
-            return;
-        }
+        let said = settlement.log.len();
+        settle::send(&shared, SettleItem::new(job, settlement, said, Duration::ZERO)).await;
     }
 }
 
