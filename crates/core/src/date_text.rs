@@ -1,12 +1,12 @@
 //! Points in time as Bedrock writes and compares them: texts in UTC, ordered byte by byte.
 
-use crate::calendar::{Civil, FIRST_S, LAST_S};
+use crate::calendar::{Civil, FIRST_S};
 use crate::time::Timestamp;
 
 /// 0000-01-01 00:00:00.000: no text of a time is smaller.
 pub const FIRST: Timestamp = Timestamp(FIRST_S * 1000);
-/// The first millisecond behind 9999: no time whose text is smaller ever comes.
-pub const NEVER: Timestamp = Timestamp((LAST_S + 1) * 1000);
+/// No time whose text is smaller ever comes.
+const NEVER: Timestamp = Timestamp::NEVER;
 
 /// `YYYY-MM-DD HH:MM:SS`; times that have no such text become the nearest that has one.
 pub fn seconds_text(at: Timestamp) -> String {

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::calendar::LAST_S;
 use crate::limit::DURATION_MAX;
 
 /// A point in time, in milliseconds since the Unix epoch.
@@ -12,6 +13,10 @@ use crate::limit::DURATION_MAX;
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
+    /// One millisecond behind the calendar: what is due then never is, and a lease until then has
+    /// no end.
+    pub const NEVER: Timestamp = Timestamp((LAST_S + 1) * 1000);
+
     pub fn ms(self) -> i64 {
         self.0
     }

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass_core::date_text::NEVER;
 use windlass_core::edit::{Ask, Decided, Decision, Names, Seen, Take, Took, Which};
 use windlass_core::job::Token;
 use windlass_core::memory::MemoryStore;
@@ -184,7 +183,7 @@ impl World {
         let waits = |job: &&Job| job.state == State::Paused && job.parent.is_none();
         let stuck: Vec<JobId> = left.iter().filter(waits).map(|job| job.id).collect();
         assert!(stuck.is_empty(), "seed {seed}: {stuck:?} wait for ever; said: {:?}", self.told);
-        assert!(left.iter().all(|job| job.run_at < NEVER), "seed {seed}");
+        assert!(left.iter().all(|job| job.run_at < Timestamp::NEVER), "seed {seed}");
     }
 }
 

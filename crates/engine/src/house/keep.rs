@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
-use windlass_core::date_text::NEVER;
+use windlass_core::Timestamp;
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::store::{LeaseRef, Renew};
 
@@ -81,7 +81,7 @@ pub(crate) async fn flush(shared: &Shared) {
 async fn renew(shared: &Shared, leases: &[LeaseRef]) -> bool {
     for leases in leases.chunks(BATCH_JOBS_MAX) {
         let (leases, now) = (leases.to_vec(), shared.now());
-        let renew = Renew { leases, now, hold: NEVER.since(now) };
+        let renew = Renew { leases, now, hold: Timestamp::NEVER.since(now) };
         if let Err(error) = shared.store.job_renew(renew).await {
             tracing::warn!(%error, "cannot keep workers' leases now");
             return false;

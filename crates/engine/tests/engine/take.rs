@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use windlass_core::date_text::NEVER;
 use windlass_core::edit::{Decide, Decision, Edit, Names, Put, Taking, Took, Which, Whole};
 use windlass_core::job::{Lease, Token};
 use windlass_core::runner::Stop;
@@ -66,7 +65,7 @@ async fn finish(engine: &Engine, id: JobId) {
     let decide: Decide = Arc::new(|_, seen| {
         let job = seen.job.as_ref().ok_or("no job")?.job.clone();
         let job = Job { state: State::Finished, lease: None, ..job };
-        let put = Put { job, payload: None, purge_at: Some(NEVER) };
+        let put = Put { job, payload: None, purge_at: Some(Timestamp::NEVER) };
         Ok(Decision { edits: vec![Edit::Put(Box::new(put))], id: None })
     });
     let tenant = key("acme", "t").tenant;
@@ -278,12 +277,12 @@ async fn leases_that_are_kept_never_run_out() {
     let expires_at = |whole: Whole| whole.job.lease.unwrap().expires_at;
     let taken = whole(&daemon.engine, id).await;
     let token = taken.job.lease.unwrap().token;
-    assert!(expires_at(taken) < NEVER);
+    assert!(expires_at(taken) < Timestamp::NEVER);
     let lease = LeaseRef { tenant: t.tenant.clone(), id, token };
     let lost = LeaseRef { token: Token(1), ..lease.clone() };
     daemon.engine.keep(vec![lease, lost]).await;
     let kept = async {
-        while expires_at(whole(&daemon.engine, id).await) < NEVER {
+        while expires_at(whole(&daemon.engine, id).await) < Timestamp::NEVER {
             tokio::task::yield_now().await;
         }
     };

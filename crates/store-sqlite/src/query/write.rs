@@ -7,7 +7,7 @@ use bytes::Bytes;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 use windlass_core::calendar::Civil;
-use windlass_core::date_text::{NEVER, due_at, millis_text};
+use windlass_core::date_text::{due_at, millis_text};
 use windlass_core::edit::{Edit, Moved, Put};
 use windlass_core::job::Ended;
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
@@ -160,7 +160,7 @@ fn set_state(job: &mut Job, state: &str, ask: &SqlAsk) -> Result<()> {
         }
         "RUNNING" => {
             let (owner, token) = (ask.owner, ask.token);
-            job.lease = Some(Lease { owner, token, expires_at: NEVER, on_beat: false });
+            job.lease = Some(Lease { owner, token, expires_at: Timestamp::NEVER, on_beat: false });
             job.started_at = job.started_at.or(Some(ask.now));
             job.attempt += 1;
             (State::Running, None)

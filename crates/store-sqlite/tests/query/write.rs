@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use windlass_core::date_text::NEVER;
 use windlass_core::edit::{Moved, Names, Put, Take, Taking};
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
 use windlass_core::store::prelude::*;
 use windlass_core::store::sql::{SqlAnswer, SqlAsk};
 use windlass_core::store::{Durability, Error};
-use windlass_core::{Extra, Job, JobId, NewJob, State, Store, Sysid, TypeKey};
+use windlass_core::{Extra, Job, JobId, NewJob, State, Store, Sysid, Timestamp, TypeKey};
 use windlass_store_sqlite::{Options, SqliteStore};
 
 use super::common::{NOW, assert_consistent, claim, id, insert, job, key, tenant};
@@ -139,7 +138,7 @@ async fn a_job_that_is_made_to_run_has_a_lease_that_never_ends() {
     let moved = world.moved(text).await;
     assert_eq!(moved.stopped, [claimed.attempt_id().unwrap()]);
     let lease = world.job(1).await.lease.unwrap();
-    assert_eq!((lease.owner, lease.expires_at), (Sysid::new(1).unwrap(), NEVER));
+    assert_eq!((lease.owner, lease.expires_at), (Sysid::new(1).unwrap(), Timestamp::NEVER));
     assert_ne!(lease.token, before.token);
     world.check("SELECT lastRun FROM jobs", &[NOW_TEXT]).await;
     assert!(claim(&world.store, 1).await.is_empty());
