@@ -1,6 +1,7 @@
 //! Points in time as Bedrock writes and compares them: texts in UTC, ordered byte by byte.
 
 use crate::calendar::{Civil, FIRST_S};
+use crate::job::Extra;
 use crate::time::Timestamp;
 
 /// 0000-01-01 00:00:00.000: no text of a time is smaller.
@@ -37,23 +38,23 @@ pub fn due_at(text: &str) -> Timestamp {
     Timestamp(from)
 }
 
-/// Orders jobs that are due in the same millisecond, smallest number first: by their texts, of
-/// which a job without one has that of its time, and then those that were lent behind the others.
-/// 0 for a job without a text that was not lent.
-pub fn tie(text: Option<&str>, run_at: Timestamp, lent: bool) -> i64 {
-    let before = text.map_or(0, |text| before(text, run_at));
-    before << 1 | i64::from(lent)
+/// Says of a job that is due at `run_at` that its `nextRun` is this text.
+pub fn set_next_run(extra: &mut Extra, text: &str, run_at: Timestamp) {
+    extra.next_run = Some(text.into());
+    extra.order_key = order_key(text, run_at);
 }
 
 /// Characters of a text that count, from where it leaves the texts of the times around it.
-const TIE_CHARS: usize = 9;
+const KEY_CHARS: usize = 9;
 /// Bits of one of them.
-const TIE_CHAR_BITS: u32 = 6;
+const KEY_CHAR_BITS: u32 = 6;
 
-/// How far a text is before that of its time: a negative number of 60 bits. The texts of all jobs
-/// that are due at `run_at` lie between those of that time and of the millisecond before, so the
-/// longer the beginning that a text shares with one of them, the closer it is to that one.
-fn before(text: &str, run_at: Timestamp) -> i64 {
+/// Orders jobs that are due in the same millisecond by their texts: how far a text is before that
+/// of its time, which a job without a text has, as a number of 60 bits that is not above 0. The
+/// texts of all jobs that are due at `run_at` lie between those of that time and of the millisecond
+/// before, so the longer the beginning that a text shares with one of them, the closer it is to
+/// that one.
+pub fn order_key(text: &str, run_at: Timestamp) -> i64 {
     let (last, own) = (millis_text(Timestamp(run_at.ms().saturating_sub(1))), millis_text(run_at));
     if text >= own.as_str() {
         return 0;
@@ -64,15 +65,15 @@ fn before(text: &str, run_at: Timestamp) -> i64 {
     } else {
         (to_own, last.len() + 1 + to_own)
     };
-    let rest = text.bytes().skip(shared).map(tie_char).chain(std::iter::repeat(0));
-    let number = rest.take(TIE_CHARS).fold(group as i64, |n, char| n << TIE_CHAR_BITS | char);
-    number - (1 << ((TIE_CHARS as u32 + 1) * TIE_CHAR_BITS))
+    let rest = text.bytes().skip(shared).map(key_char).chain(std::iter::repeat(0));
+    let number = rest.take(KEY_CHARS).fold(group as i64, |n, char| n << KEY_CHAR_BITS | char);
+    number - (1 << ((KEY_CHARS as u32 + 1) * KEY_CHAR_BITS))
 }
 
 /// Of a byte, what matters for the order of texts of times: controls are like a space, and small
 /// letters all alike. 0 is for the end of a text.
-fn tie_char(byte: u8) -> i64 {
-    let (first, most) = (b' ' - 1, (1 << TIE_CHAR_BITS) - 1);
+fn key_char(byte: u8) -> i64 {
+    let (first, most) = (b' ' - 1, (1 << KEY_CHAR_BITS) - 1);
     i64::from(byte.saturating_sub(first).clamp(1, most))
 }
 
@@ -174,23 +175,17 @@ mod tests {
         ] {
             let due: Vec<Timestamp> = texts.iter().map(|text| due_at(text)).collect();
             assert!(due.iter().all(|at| *at == due[0]), "{texts:?}");
-            let ties = texts
-                .iter()
-                .flat_map(|text| [false, true].map(|lent| tie(Some(text), due[0], lent)));
-            let ties: Vec<i64> = ties.collect();
-            assert!(ties.is_sorted_by(|a, b| a < b), "{texts:?} {ties:?}");
-            assert!(ties.iter().all(|number| *number <= 1));
+            let keys: Vec<i64> = texts.iter().map(|text| order_key(text, due[0])).collect();
+            assert!(keys.is_sorted_by(|a, b| a < b), "{texts:?} {keys:?}");
+            assert!(keys.iter().all(|key| (-(1 << 60)..=0).contains(key)), "{keys:?}");
         }
     }
 
     #[test]
     fn a_job_without_a_text_has_that_of_its_time() {
         for at in [FIRST, Timestamp(-1), Timestamp(0), Timestamp(1_582_979_696_078)] {
-            for lent in [false, true] {
-                assert_eq!(tie(None, at, lent), i64::from(lent));
-                assert_eq!(tie(Some(&millis_text(at)), at, lent), i64::from(lent));
-            }
-            assert!(tie(Some(&seconds_text(at)), at, true) < 0);
+            assert_eq!(order_key(&millis_text(at), at), 0);
+            assert!(order_key(&seconds_text(at), at) < 0);
         }
     }
 
@@ -198,7 +193,7 @@ mod tests {
     fn every_text_has_a_number_at_every_time() {
         let times = [i64::MIN, FIRST.ms(), 0, NEVER.ms(), i64::MAX].map(Timestamp);
         for text in ["", "0", "1970", "é", "tomorrow", "9999-12-31T", "\u{0}", "\u{10ffff}"] {
-            assert!(times.iter().all(|at| tie(Some(text), *at, true) <= 1), "{text}");
+            assert!(times.iter().all(|at| order_key(text, *at) <= 0), "{text}");
         }
     }
 

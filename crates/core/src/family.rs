@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use crate::date_text::seconds_text;
+use crate::calendar::Civil;
 use crate::edit::{ChildMove, Children, Edit, Put};
 use crate::job::{Extra, Job, NewJob};
 use crate::state::{self, Event, State};
@@ -50,15 +50,18 @@ pub fn wait_for_children(job: &Job, children: Children) -> Option<Vec<Edit>> {
     if !children.pending() {
         return None;
     }
-    // Due again the moment it is set free.
+    // Due again the moment it is set free, and before others of that millisecond, which have not
+    // had their turn yet. Its new time is a whole second to whoever is shown it.
     let run_at = job.started_at.unwrap_or(job.run_at);
+    let shown = Civil::from_timestamp(run_at).to_string();
     let paused = Job {
         state: State::Paused,
         attempt: 0,
         lease: None,
         run_at,
         extra: Extra {
-            next_run: Some(Arc::from(seconds_text(run_at))),
+            next_run: Some(Arc::from(shown)),
+            order_key: -1,
             lent: false,
             ..job.extra.clone()
         },

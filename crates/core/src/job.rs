@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::date_text;
 use crate::id::{JobId, Sysid};
 use crate::limit::{PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PIECE_BYTES, PRIORITY_DEFAULT, PRIORITY_MAX};
 use crate::name::{Invalid, TypeKey, TypeName};
@@ -71,6 +70,9 @@ pub struct Extra {
     /// The time of the next run in the words of whoever set it, where `run_at` would not give them
     /// back.
     pub next_run: Option<Arc<str>>,
+    /// Among equally urgent jobs that are due in the same millisecond the smallest goes first. 0
+    /// for nearly all; it goes with the time that it was set for.
+    pub order_key: i64,
     /// A worker has it, without a lease; it is queued in case that the worker never reports back.
     pub lent: bool,
     /// For workers that ask for mocked jobs, and nobody else.
@@ -82,10 +84,15 @@ impl Extra {
         *self == Extra::default()
     }
 
-    /// Which one goes first of jobs that are equally urgent and due in the same millisecond: the
-    /// smallest. Hardly any job has another one than 0; see `date_text::tie`.
-    pub fn tie(&self, run_at: Timestamp) -> i64 {
-        date_text::tie(self.next_run.as_deref(), run_at, self.lent)
+    /// The order of jobs that are equally urgent and due in the same millisecond, smallest first:
+    /// by `order_key`, and of equal ones those that were lent behind the others.
+    pub fn tie(&self) -> i64 {
+        self.order_key.saturating_mul(2).saturating_add(i64::from(self.lent))
+    }
+
+    /// The job gets a new time: what was said of the old one goes, and nobody has the job any more.
+    pub fn retime(&mut self) {
+        (self.next_run, self.order_key, self.lent) = (None, 0, false);
     }
 }
 

@@ -234,6 +234,7 @@ fn terms(attributes: &str) -> Option<Terms> {
             "repeat" => terms.extra.repeat = Some(unescaped(value)?.into()),
             "retry_after" => terms.extra.retry_after = Some(unescaped(value)?.into()),
             "next_run" => terms.extra.next_run = Some(unescaped(value)?.into()),
+            "order_key" => terms.extra.order_key = value.parse().ok()?,
             "mock" => terms.extra.mock = value == "1",
             _ => return None,
         }

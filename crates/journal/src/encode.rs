@@ -207,6 +207,9 @@ impl Frame {
         for (name, text) in texts.iter().filter_map(|(name, text)| Some((name, (*text)?))) {
             attributes.push(format!("{name}={}", utf8_percent_encode(text, ESCAPED)));
         }
+        if terms.extra.order_key != 0 {
+            attributes.push(format!("order_key={}", terms.extra.order_key));
+        }
         if terms.extra.mock {
             attributes.push("mock=1".into());
         }

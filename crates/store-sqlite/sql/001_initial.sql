@@ -120,12 +120,14 @@ CREATE TABLE extra (
     id          INTEGER PRIMARY KEY,
     repeat      TEXT,
     retry_after TEXT,
-    next_run    TEXT
+    next_run    TEXT,
+    order_key   INTEGER NOT NULL
 );
 
 -- What may run now, in the order in which it is claimed: rank is 1000 minus the priority, and among
 -- equally urgent jobs the one that has been due the longest goes first. `tie` is for those that are
--- due in the same millisecond; it is 0 for all but a few, and takes no space then.
+-- due in the same millisecond, twice their order key and one more if they are lent; it is 0 for all
+-- but a few, and takes no space then.
 CREATE TABLE ready (
     type_id INTEGER NOT NULL,
     rank    INTEGER NOT NULL,

@@ -161,7 +161,7 @@ pub(crate) fn leave(tx: &mut Tx<'_>, stored: &Stored) -> Result<()> {
 /// Where a queued job is.
 pub(crate) fn place(stored: &Stored) -> Place {
     let Job { id, priority, run_at, .. } = stored.job;
-    let (rank, tie) = (row::rank(priority, stored.parts), stored.job.extra.tie(run_at));
+    let (rank, tie) = (row::rank(priority, stored.parts), stored.job.extra.tie());
     Place { type_id: stored.type_id, rank, run_at, tie, id: id.get() }
 }
 

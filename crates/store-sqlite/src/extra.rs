@@ -1,4 +1,4 @@
-//! What only few jobs have: flags in `parts`, and a row of texts beside the job's own.
+//! What only few jobs have: flags in `parts`, and a row beside the job's own.
 
 use rusqlite::{Connection, params};
 use windlass_core::{Extra, State};
@@ -6,7 +6,7 @@ use windlass_core::{Extra, State};
 use crate::error::Result;
 use crate::row::part;
 
-/// What the flags say of a job in this state; its texts are not in it.
+/// What the flags say of a job in this state; what it has in the row is not in it.
 pub(crate) fn of_parts(parts: i64, state: State) -> Extra {
     let has = |part: i64| parts & part != 0;
     let lent = has(part::LENT) && state == State::Queued;
@@ -16,39 +16,38 @@ pub(crate) fn of_parts(parts: i64, state: State) -> Extra {
 /// The flags of a job with this.
 pub(crate) fn parts(extra: &Extra) -> i64 {
     let flag = |set: bool, part: i64| if set { part } else { 0 };
-    flag(extra.mock, part::MOCK)
-        | flag(extra.lent, part::LENT)
-        | flag(has_texts(extra), part::EXTRA)
+    flag(extra.mock, part::MOCK) | flag(extra.lent, part::LENT) | flag(has_row(extra), part::EXTRA)
 }
 
-fn has_texts(extra: &Extra) -> bool {
-    extra.repeat.is_some() || extra.retry_after.is_some() || extra.next_run.is_some()
+fn has_row(extra: &Extra) -> bool {
+    let Extra { repeat, retry_after, next_run, order_key, .. } = extra;
+    repeat.is_some() || retry_after.is_some() || next_run.is_some() || *order_key != 0
 }
 
-/// Adds the texts of a job that has some.
+/// Adds what a job has in the row.
 pub(crate) fn read(conn: &Connection, id: i64, extra: &mut Extra) -> Result<()> {
-    let find = "SELECT repeat, retry_after, next_run FROM extra WHERE id = ?1";
+    let find = "SELECT repeat, retry_after, next_run, order_key FROM extra WHERE id = ?1";
     let mut find = conn.prepare_cached(find)?;
-    (extra.repeat, extra.retry_after, extra.next_run) =
-        find.query_row([id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    (extra.repeat, extra.retry_after, extra.next_run, extra.order_key) =
+        find.query_row([id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
     Ok(())
 }
 
-/// Keeps the texts of a job that had these parts before.
+/// Keeps the row of a job that had these parts before.
 pub(crate) fn write(conn: &Connection, id: i64, extra: &Extra, parts: i64) -> Result<()> {
-    if has_texts(extra) {
-        let put = "INSERT OR REPLACE INTO extra (id, repeat, retry_after, next_run)
-                   VALUES (?1, ?2, ?3, ?4)";
-        let Extra { repeat, retry_after, next_run, .. } = extra;
-        conn.prepare_cached(put)?.execute(params![id, repeat, retry_after, next_run])?;
+    if has_row(extra) {
+        let put = "INSERT OR REPLACE INTO extra (id, repeat, retry_after, next_run, order_key)
+                   VALUES (?1, ?2, ?3, ?4, ?5)";
+        let Extra { repeat, retry_after, next_run, order_key, .. } = extra;
+        let values = params![id, repeat, retry_after, next_run, order_key];
+        conn.prepare_cached(put)?.execute(values)?;
     } else if parts & part::EXTRA != 0 {
         conn.prepare_cached("DELETE FROM extra WHERE id = ?1")?.execute([id])?;
     }
     Ok(())
 }
 
-/// A job gets a new time to run: the words for the old one go, and nobody has it any more.
-/// Answers with its parts as they are then.
+/// `Extra::retime` for a job with these parts; answers with its parts as they are then.
 pub(crate) fn retimed(conn: &Connection, id: i64, parts: i64) -> Result<i64> {
     let parts = parts & !part::LENT;
     if parts & part::EXTRA == 0 {
@@ -58,6 +57,7 @@ pub(crate) fn retimed(conn: &Connection, id: i64, parts: i64) -> Result<i64> {
     if conn.prepare_cached(drop)?.execute([id])? > 0 {
         return Ok(parts & !part::EXTRA);
     }
-    conn.prepare_cached("UPDATE extra SET next_run = NULL WHERE id = ?1")?.execute([id])?;
+    let clear = "UPDATE extra SET next_run = NULL, order_key = 0 WHERE id = ?1";
+    conn.prepare_cached(clear)?.execute([id])?;
     Ok(parts)
 }

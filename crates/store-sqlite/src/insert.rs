@@ -161,7 +161,7 @@ fn insert_one(tx: &mut Tx<'_>, new: &NewJob) -> Result<Inserted> {
         return Ok(Inserted::New);
     }
     let rank = row::rank(new.priority, extra::parts(&new.extra));
-    let (run_at, tie) = (new.run_at, new.extra.tie(new.run_at));
+    let (run_at, tie) = (new.run_at, new.extra.tie());
     queue::add(tx, Place { type_id, rank, run_at, tie, id }, new.created_at)?;
     Ok(Inserted::New)
 }

@@ -125,6 +125,7 @@ pub async fn a_put_job_is_what_it_says(harness: &dyn Harness) {
             repeat: Some("FINISHED, +1 DAY".into()),
             retry_after: Some("+5 SECONDS".into()),
             next_run: Some("tomorrow".into()),
+            order_key: -1 << 60,
             lent: true,
             mock: true,
         },

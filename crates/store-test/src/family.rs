@@ -5,7 +5,7 @@ use std::time::Duration;
 use windlass_core::retry::Verdict;
 use windlass_core::state::Ending;
 use windlass_core::store::{Changed, Claimed, Settled, Settlement};
-use windlass_core::{Job, Json, NewJob, State};
+use windlass_core::{Extra, Job, Json, NewJob, State};
 
 use crate::Harness;
 use crate::fixture::{
@@ -86,7 +86,7 @@ pub async fn a_parent_that_ended_well_waits_for_its_children(harness: &dyn Harne
         run_at: NOW,
         last: Some(windlass_core::Status::OK.into()),
         children: true,
-        extra: next_run("2027-01-15 08:00:00"),
+        extra: Extra { order_key: -1, ..next_run("2027-01-15 08:00:00") },
         ..parent.job.clone()
     };
     assert_eq!(seen, expected);
@@ -269,26 +269,27 @@ pub async fn words_for_an_old_time_go_with_it(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;
     let worded = async || {
-        store.alter(1, |job| job.extra.next_run = Some("then".into())).await;
+        let extra = Extra { order_key: -5, ..next_run("then") };
+        store.alter(1, |job| job.extra = extra).await;
         store.claim_one("t", NOW).await
     };
     for verdict in [again(NOW), release(NOW), Verdict::Repeat { run_at: NOW }] {
         let claimed = worded().await;
         assert_eq!(claimed.job.extra.next_run.as_deref(), Some("then"));
         end(&store, &claimed, verdict).await;
-        assert_eq!(store.get(1).await.extra.next_run, None, "{verdict:?}");
+        assert!(store.get(1).await.extra.is_none(), "{verdict:?}");
     }
     let claimed = worded().await;
     end(&store, &claimed, FINISHED).await;
     assert_eq!(store.get(1).await.extra.next_run.as_deref(), Some("then"), "the time is the same");
     store.rerun(1, NOW).await;
-    assert_eq!(store.get(1).await.extra.next_run, None);
+    assert!(store.get(1).await.extra.is_none());
 }
 
 pub async fn what_else_a_job_has_stays_through_its_attempts(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;
-    let extra = windlass_core::Extra {
+    let extra = Extra {
         repeat: Some("FINISHED, +1 DAY".into()),
         retry_after: Some("+1 HOUR".into()),
         ..next_run("then")
@@ -298,7 +299,7 @@ pub async fn what_else_a_job_has_stays_through_its_attempts(harness: &dyn Harnes
     let claimed = store.claim_one("t", NOW).await;
     assert_eq!(claimed.job.extra, extra);
     end(&store, &claimed, again(NOW)).await;
-    let kept = windlass_core::Extra { next_run: None, ..extra };
+    let kept = Extra { next_run: None, ..extra };
     assert_eq!(store.get(1).await.extra, kept);
     let listed = store.listed(crate::fixture::everything_of(acme())).await;
     assert_eq!(listed[0].extra, kept);

@@ -342,7 +342,7 @@ suite! { $
         a_taken_job_is_what_the_decision_made_of_it
         a_take_whose_decision_panics_takes_nothing
         the_order_is_priority_then_time_then_name_then_id
-        jobs_of_one_millisecond_go_by_their_texts_and_then_what_was_lent
+        jobs_of_one_millisecond_go_by_their_keys_and_then_what_was_lent
         one_after_the_other_gives_the_same_order
         a_glob_matches_the_whole_name
         a_list_has_no_patterns

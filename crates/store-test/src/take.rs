@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use windlass_core::date_text::{millis_text, seconds_text};
 use windlass_core::edit::{Edit, Put, Take, Taking, Whole};
 use windlass_core::store::{Error, GiveUp, Overdue};
 use windlass_core::{Extra, Job, NewJob, Payload, State, TypeKey, TypeSettings};
@@ -12,7 +11,7 @@ use crate::fixture::{
     FINISHED, NOW, Subject, after, give_up_expired, globex, id, job, job_of, key, priority,
     settlement,
 };
-use crate::kin::{any_of, glob, leased, leased_by, next_run, put, take, taken_numbers};
+use crate::kin::{any_of, glob, leased, leased_by, put, take, taken_numbers};
 
 fn urgent(name: &str, number: i64, urgency: i64) -> NewJob {
     NewJob { priority: priority(urgency), ..job_of(name, number) }
@@ -70,27 +69,27 @@ pub async fn the_order_is_priority_then_time_then_name_then_id(harness: &dyn Har
     assert_eq!(all, [4, 7, 6, 2, 9, 1, 3, 5, 8]);
 }
 
-pub async fn jobs_of_one_millisecond_go_by_their_texts_and_then_what_was_lent(
+pub async fn jobs_of_one_millisecond_go_by_their_keys_and_then_what_was_lent(
     harness: &dyn Harness,
 ) {
     let store = Subject::fresh(harness).await;
     let due = after(10);
-    let texts = [
-        ("a", 1, None),
-        ("b", 2, Some(millis_text(due))),
-        ("b", 3, None),
-        ("b", 4, Some(seconds_text(due))),
-        ("a", 5, Some(seconds_text(due))),
-        ("b", 6, Some(seconds_text(due)[..16].into())),
-        ("a", 7, Some(seconds_text(due)[..16].into())),
+    let keys = [
+        ("a", 1, 0),
+        ("b", 2, 0),
+        ("b", 3, 0),
+        ("b", 4, -1),
+        ("a", 5, -1),
+        ("b", 6, -1 << 60),
+        ("a", 7, -1 << 60),
     ];
     let order = [6, 7, 5, 4, 2, 3, 1];
     // Made ready by a promotion, by an edit, and by entering.
     let add = async |run_at, now| {
-        let jobs = texts.clone().map(|(name, number, text)| NewJob {
+        let jobs = keys.map(|(name, number, order_key)| NewJob {
             run_at,
             created_at: now,
-            extra: text.map_or_else(Extra::default, |text| next_run(&text)),
+            extra: Extra { order_key, ..Extra::default() },
             ..job_of(name, number)
         });
         store.add(jobs).await;

@@ -1,7 +1,7 @@
 //! Jobs are changed from outside, given up and cleared away.
 
 use crate::id::JobId;
-use crate::job::{Extra, Job};
+use crate::job::Job;
 use crate::limit::ORPHAN_PIECES_AGE;
 use crate::name::Tenant;
 use crate::state::{self, Event, State as JobState};
@@ -44,9 +44,9 @@ impl State {
             finished_at: None,
             expires_at: None,
             last: None,
-            extra: Extra { next_run: None, lent: false, ..before.extra.clone() },
             ..before.clone()
         };
+        row.job.extra.retime();
         row.result = None;
         row.progress = None;
         row.purge_at = None;

@@ -188,7 +188,7 @@ impl Row {
     fn again(&mut self, event: Event, run_at: Timestamp) {
         self.job.state = after(event);
         self.job.run_at = run_at;
-        self.job.extra.next_run = None;
+        self.job.extra.retime();
     }
 
     /// Keeps the log of the present attempt, and of a bounded number before it.
@@ -212,6 +212,6 @@ impl Row {
 impl Job {
     /// Whose is smaller goes first.
     pub(super) fn turn(&self) -> (Reverse<Priority>, Timestamp, i64) {
-        (Reverse(self.priority), self.run_at, self.extra.tie(self.run_at))
+        (Reverse(self.priority), self.run_at, self.extra.tie())
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use windlass_core::add::AddOptions;
 use windlass_core::calendar::Modifiers;
-use windlass_core::date_text::due_at;
+use windlass_core::date_text::{due_at, set_next_run};
 use windlass_core::edit::{Decision, Edit, Only, Put, Seen, Which, Whole};
 use windlass_core::family::{self, Unfit};
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
@@ -110,13 +110,16 @@ impl Wish {
 
     /// What is kept beside the job. A mocked job never repeats.
     fn extra(&self, repeat: Option<Repeat>, data: &str) -> Extra {
-        Extra {
+        let mut extra = Extra {
             repeat: repeat.filter(|_| !self.mock).map(|repeat| Arc::from(repeat.as_str())),
             retry_after: self.retry_after.as_ref().map(|after| Arc::from(after.as_str())),
-            next_run: self.first_run.as_deref().map(Arc::from),
-            lent: false,
             mock: data::is_mocked(data),
+            ..Extra::default()
+        };
+        if let Some(text) = &self.first_run {
+            set_next_run(&mut extra, text, due_at(text));
         }
+        extra
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use windlass_core::date_text::{seconds_text, set_next_run};
 use windlass_core::edit::{Decision, Edit, Put, Seen, Which};
 use windlass_core::family;
 use windlass_core::job::Ended;
@@ -40,11 +41,14 @@ pub(super) fn decision(
     Ok(Decision { edits, id: None })
 }
 
-/// A job that waits for its children keeps the data that its worker gave it.
+/// A job that waits for its children keeps the data that its worker gave it, and gets its new time
+/// as the protocol writes it.
 fn with_payload(mut edits: Vec<Edit>, reported: Put) -> Vec<Edit> {
     for edit in &mut edits {
         if let Edit::Put(put) = edit {
             put.payload.clone_from(&reported.payload);
+            let run_at = put.job.run_at;
+            set_next_run(&mut put.job.extra, &seconds_text(run_at), run_at);
         }
     }
     edits

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use windlass_core::calendar::{Civil, Modifiers};
-use windlass_core::date_text::{due_at, seconds_text};
+use windlass_core::date_text::{due_at, seconds_text, set_next_run};
 use windlass_core::edit::{Names, Put, Taken, Taking, Took, Whole};
 use windlass_core::job::Token;
 use windlass_core::limit::{BATCH_JOBS_MAX, WHOLE_BYTES_MAX};
@@ -170,7 +170,7 @@ impl HandOut {
         };
         let next_run = seconds_text(again_at);
         job.run_at = due_at(&next_run);
-        job.extra.next_run = Some(Arc::from(next_run));
+        set_next_run(&mut job.extra, &next_run, job.run_at);
         job.extra.lent = true;
         let counted = (!whole.job.key.name.as_str().starts_with(MANUAL))
             .then(|| data::bytes(counted(&whole.job, &text, count + 1)));

@@ -1,10 +1,9 @@
 //! A worker's report that it is through with a job: what `FinishJob` and `RetryJob` have in common.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_core::calendar::Civil;
-use windlass_core::date_text::seconds_text;
+use windlass_core::date_text::{seconds_text, set_next_run};
 use windlass_core::edit::{ChildMove, Edit, Put, Seen};
 use windlass_core::family;
 use windlass_core::repeat::{Bases, Repeat};
@@ -137,6 +136,6 @@ pub(super) fn queued(mut put: Put, at: Timestamp, text: &str) -> Put {
     put.job.run_at = at;
     put.job.due_at = at;
     put.job.finished_at = None;
-    put.job.extra.next_run = Some(Arc::from(text));
+    set_next_run(&mut put.job.extra, text, at);
     put
 }

@@ -2,9 +2,8 @@
 //! not reach the worker that was to get them.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use windlass_core::date_text::{due_at, seconds_text};
+use windlass_core::date_text::{due_at, seconds_text, set_next_run};
 use windlass_core::edit::{Decision, Edit, Put, Seen, Which, Whole};
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::{JobId, State, TypeName};
@@ -68,7 +67,7 @@ fn requeued(whole: &Whole, name: Option<&TypeName>, decrement: bool) -> Decision
     job.finished_at = None;
     job.run_at = due_at(&text);
     job.due_at = job.run_at;
-    job.extra.next_run = Some(Arc::from(text));
+    set_next_run(&mut job.extra, &text, job.run_at);
     job.extra.lent = false;
     if let Some(name) = name {
         job.key.name = name.clone();

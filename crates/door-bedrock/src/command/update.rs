@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use windlass_core::date_text::{due_at, seconds_text};
+use windlass_core::date_text::{due_at, seconds_text, set_next_run};
 use windlass_core::edit::{Decision, Edit, Put, Seen, Which};
 use windlass_core::repeat::{Bases, Repeat};
 use windlass_core::{Job, Priority, Timestamp};
@@ -42,7 +42,7 @@ fn decision(update: &Update, seen: &Seen, now: Timestamp) -> Result<Decision, Re
     if let Some(text) = update.next_run(&job, now) {
         job.run_at = due_at(&text);
         job.due_at = job.run_at;
-        job.extra.next_run = Some(Arc::from(text));
+        set_next_run(&mut job.extra, &text, job.run_at);
     }
     if update.clear_repeat {
         job.extra.repeat = None;

@@ -1,13 +1,11 @@
 //! What a statement wishes for becomes edits of the store: values are checked, and a wish that
 //! cannot be granted refuses the whole question.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 use windlass_core::calendar::Civil;
-use windlass_core::date_text::{due_at, millis_text};
+use windlass_core::date_text::{due_at, millis_text, set_next_run};
 use windlass_core::edit::{Edit, Moved, Put};
 use windlass_core::job::Ended;
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
@@ -111,7 +109,7 @@ fn put(
     }
     set_extra(&mut job.extra, values)?;
     if let Some(value) = &values[column::NEXT_RUN] {
-        (job.run_at, job.extra.next_run) = next_run(value)?;
+        job.run_at = next_run(&mut job.extra, value)?;
     }
     let data = values[column::DATA].as_ref().map(data).transpose()?;
     if let Some(data) = &data {
@@ -220,7 +218,7 @@ fn insert(tx: &mut Tx<'_>, ask: &SqlAsk, values: &Values, moved: &mut Moved) -> 
     set_extra(&mut extra, values)?;
     let mut run_at = ask.now;
     if let Some(value) = &values[column::NEXT_RUN] {
-        (run_at, extra.next_run) = next_run(value)?;
+        run_at = next_run(&mut extra, value)?;
     }
     let data = values[column::DATA].as_ref().map(data).transpose()?;
     let data = data.unwrap_or_else(|| "{}".to_owned());
@@ -273,14 +271,18 @@ fn set_extra(extra: &mut Extra, values: &Values) -> Result<()> {
     Ok(())
 }
 
-/// When a job is due that runs next at this text, and the text where the time would not give it.
-fn next_run(value: &Value) -> Result<(Timestamp, Option<Arc<str>>)> {
+/// When a job is due that runs next at this text, which it keeps where the time would not give it.
+fn next_run(extra: &mut Extra, value: &Value) -> Result<Timestamp> {
     let text = text(column::NEXT_RUN, value)?;
     if text.len() > NEXT_RUN_BYTES_MAX {
         return Err(refuse(format!("a nextRun has at most {NEXT_RUN_BYTES_MAX} bytes")));
     }
     let run_at = due_at(&text);
-    Ok((run_at, (millis_text(run_at) != text).then(|| text.into())))
+    (extra.next_run, extra.order_key) = (None, 0);
+    if millis_text(run_at) != text {
+        set_next_run(extra, &text, run_at);
+    }
+    Ok(run_at)
 }
 
 fn data(value: &Value) -> Result<String> {

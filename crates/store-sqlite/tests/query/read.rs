@@ -60,6 +60,7 @@ async fn what_only_few_jobs_have_is_shown() {
         repeat: Some("SCHEDULED, +1 DAY".into()),
         retry_after: Some("+5 minutes".into()),
         next_run: Some("2027-01-15 08:00:00".into()),
+        order_key: -1,
         lent: false,
         mock: true,
     };

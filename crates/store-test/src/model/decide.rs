@@ -136,7 +136,8 @@ impl Plan {
                 [put(as_state(State::Cancelled), *purge_at)].into_iter().chain(resumed).collect()
             }
             Plan::Requeue(_) => {
-                let extra = Extra { next_run: Some("created".into()), ..job.extra.clone() };
+                let next_run = Some("created".into());
+                let extra = Extra { next_run, order_key: -7, ..job.extra.clone() };
                 let run_at = job.created_at;
                 vec![put(Job { run_at, extra, ..as_state(State::Queued) }, None)]
             }

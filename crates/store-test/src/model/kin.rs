@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use windlass_core::date_text::millis_text;
 use windlass_core::edit::Names;
 use windlass_core::{Extra, JobId, NewJob, State, Tenant};
 
@@ -82,16 +81,11 @@ impl World {
         Extra {
             repeat: text(self),
             retry_after: text(self),
-            next_run: self.maybe(World::next_run).map(Into::into),
+            next_run: text(self),
+            order_key: self.maybe(|world| world.random.i64(-2..3)).unwrap_or_default(),
             lent: false,
             mock: self.random.u32(0..8) == 0,
         }
-    }
-
-    /// The text of now or a beginning of it: for most jobs one that is due with their time.
-    fn next_run(&mut self) -> String {
-        let text = millis_text(self.now);
-        text[..self.random.usize(0..=text.len())].into()
     }
 
     pub(super) fn take(&mut self) -> Op {
