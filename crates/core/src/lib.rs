@@ -13,14 +13,11 @@
 //! | `outcome` | status numbers and the four codes |
 //! | `retry` | when a failed attempt is tried again, and when it is not |
 //! | `calendar` | SQLite's date arithmetic |
-//! | `date_text` | times as Bedrock writes and compares them |
-//! | `repeat` | when a job runs again: Bedrock's grammar, or cron in a time zone |
-//! | `merge` | changes to JSON texts that keep what they do not touch |
+//! | `repeat` | when a job runs again: a base with date arithmetic, or cron in a time zone |
 //! | `handler` | how a type is run, and the settings of a type |
 //! | `record` | the text form in which stores keep handlers' options and types' settings |
 //! | `edit` | changes that a pure decision makes of what a store shows it |
 //! | `family` | parents and children: who waits for whom |
-//! | `sql` | questions in SQL, for stores that can answer them |
 //! | `glob` | the patterns with which workers name types |
 //! | `store`, `runner`, `launch` | the seams |
 //! | `memory` | the reference store, against which all others are compared |
@@ -33,7 +30,6 @@
 pub mod add;
 pub mod calendar;
 mod cron;
-pub mod date_text;
 pub mod edit;
 pub mod family;
 pub mod glob;
@@ -44,7 +40,6 @@ pub mod launch;
 pub mod limit;
 pub mod log;
 pub mod memory;
-pub mod merge;
 pub mod name;
 pub mod outcome;
 pub mod range;

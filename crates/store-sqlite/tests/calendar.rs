@@ -7,8 +7,8 @@
 use fastrand::Rng;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
+use windlass_bedrock_rules::merge::{json_get_top, json_remove_top, json_set_top, merge_patch};
 use windlass_core::calendar::{Civil, Modifier};
-use windlass_core::merge::{json_get_top, json_remove_top, json_set_top, merge_patch};
 
 const CASES: usize = 20_000;
 

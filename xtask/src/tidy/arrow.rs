@@ -3,17 +3,21 @@
 use super::SourceFile;
 
 /// Each crate's folder, and the crates of ours that its code may name (its tests may name more).
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("crates/core", &[]),
+    ("crates/bedrock-rules", &["windlass-core"]),
     ("crates/store-test", &["windlass-core"]),
-    ("crates/store-sqlite", &["windlass-core"]),
+    ("crates/store-sqlite", &["windlass-bedrock-rules", "windlass-core"]),
     ("crates/journal", &["windlass-core"]),
     ("crates/runner", &["windlass-core"]),
     ("crates/engine", &["windlass-core", "windlass-journal"]),
     ("crates/net", &[]),
     ("crates/program", &[]),
     ("crates/door-http", &["windlass-core", "windlass-engine", "windlass-net"]),
-    ("crates/door-bedrock", &["windlass-core", "windlass-engine", "windlass-net"]),
+    (
+        "crates/door-bedrock",
+        &["windlass-bedrock-rules", "windlass-core", "windlass-engine", "windlass-net"],
+    ),
     ("crates/door-jobd", &["windlass-core", "windlass-net", "windlass-program"]),
     ("crates/door-disbatch", &["windlass-core", "windlass-net", "windlass-program"]),
     ("crates/test-kit", &[]),

@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 
 const DAY_S: i64 = 86_400;
 /// 0000-01-01 00:00:00 and 9999-12-31 23:59:59, in seconds of the Unix epoch.
-pub(crate) const FIRST_S: i64 = -62_167_219_200;
+pub const FIRST_S: i64 = -62_167_219_200;
 pub(crate) const LAST_S: i64 = 253_402_300_799;
 
 /// A date and a time of day, as its text says it: the day may lie behind the end of its month

@@ -1,5 +1,5 @@
-//! Questions in SQL, for stores that can answer them: one table `jobs` with the columns of
-//! Bedrock's, which shows one tenant's jobs.
+//! Questions in SQL, for stores that can answer them: one table `jobs` shows one tenant's jobs. Its
+//! columns are for the store to choose; whoever asks has to know them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,21 +14,6 @@ use crate::name::Tenant;
 use crate::time::Timestamp;
 
 use super::Error;
-
-/// The columns of `jobs`, in order.
-pub const COLUMNS: [&str; 11] = [
-    "created",
-    "jobID",
-    "state",
-    "name",
-    "nextRun",
-    "lastRun",
-    "repeat",
-    "data",
-    "priority",
-    "parentJobID",
-    "retryAfter",
-];
 
 /// What a store is beside the contract that answers questions in SQL.
 #[async_trait]

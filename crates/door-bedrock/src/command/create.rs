@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
+use windlass_bedrock_rules::date_text::{due_at, set_next_run};
+use windlass_bedrock_rules::merge::merge_patch;
 use windlass_core::add::AddOptions;
 use windlass_core::calendar::Modifiers;
-use windlass_core::date_text::{due_at, set_next_run};
 use windlass_core::edit::{Decision, Edit, Only, Put, Seen, Which, Whole};
 use windlass_core::family::{self, Unfit};
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
-use windlass_core::merge::merge_patch;
 use windlass_core::repeat::Repeat;
 use windlass_core::{
     Extra, Job, JobId, NewJob, Payload, Priority, Tenant, Timestamp, TypeKey, TypeName,

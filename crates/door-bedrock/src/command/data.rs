@@ -5,14 +5,17 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
+use windlass_bedrock_rules::data::MOCK;
+pub(super) use windlass_bedrock_rules::data::is_mocked;
+use windlass_bedrock_rules::merge::{
+    is_object, json_get_top, json_remove_top, json_set_top, merge_patch,
+};
 use windlass_core::Payload;
-use windlass_core::merge::{is_object, json_get_top, json_remove_top, json_set_top, merge_patch};
 
 use crate::number::leading_integer;
 
 /// The data of a job that has none.
 pub(super) const EMPTY: &str = "{}";
-const MOCK: &str = "mockRequest";
 const RETRY_COUNT: &str = "retryAfterCount";
 const ORIGINAL_NEXT_RUN: &str = "originalNextRun";
 
@@ -33,10 +36,6 @@ pub(super) fn shown(payload: &Payload) -> Cow<'_, str> {
 /// Whether it may be the data of a new job: `{}`, or an object that is not empty.
 pub(super) fn is_acceptable(text: &str) -> bool {
     text == EMPTY || (is_object(text) && merge_patch("0", text).is_some_and(|text| text != EMPTY))
-}
-
-pub(super) fn is_mocked(text: &str) -> bool {
-    json_get_top(text, MOCK).is_some()
 }
 
 pub(super) fn with_mock(text: &str) -> String {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass_core::date_text::{seconds_text, set_next_run};
+use windlass_bedrock_rules::date_text::{seconds_text, set_next_run};
 use windlass_core::edit::{Decision, Edit, Put, Seen, Which};
 use windlass_core::family;
 use windlass_core::job::Ended;

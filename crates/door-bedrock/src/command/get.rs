@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use windlass_bedrock_rules::date_text::{due_at, seconds_text, set_next_run};
 use windlass_core::calendar::{Civil, Modifiers};
-use windlass_core::date_text::{due_at, seconds_text, set_next_run};
 use windlass_core::edit::{Names, Put, Taken, Taking, Took, Whole};
 use windlass_core::job::Token;
 use windlass_core::limit::{BATCH_JOBS_MAX, WHOLE_BYTES_MAX};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use windlass_bedrock_rules::date_text::{seconds_text, set_next_run};
 use windlass_core::calendar::Civil;
-use windlass_core::date_text::{seconds_text, set_next_run};
 use windlass_core::edit::{ChildMove, Edit, Put, Seen};
 use windlass_core::family;
 use windlass_core::repeat::{Bases, Repeat};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use windlass_core::date_text::{due_at, seconds_text, set_next_run};
+use windlass_bedrock_rules::date_text::{due_at, seconds_text, set_next_run};
 use windlass_core::edit::{Decision, Edit, Put, Seen, Which, Whole};
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::{JobId, State, TypeName};

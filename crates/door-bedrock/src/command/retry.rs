@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use windlass_core::date_text::{due_at, seconds_text};
+use windlass_bedrock_rules::date_text::{due_at, seconds_text};
 use windlass_core::edit::{Decision, Edit, Seen, Which};
 use windlass_core::{Priority, Timestamp, TypeName};
 

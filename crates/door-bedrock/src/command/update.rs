@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use windlass_core::date_text::{due_at, seconds_text, set_next_run};
+use windlass_bedrock_rules::date_text::{due_at, seconds_text, set_next_run};
 use windlass_core::edit::{Decision, Edit, Put, Seen, Which};
 use windlass_core::repeat::{Bases, Repeat};
 use windlass_core::{Job, Priority, Timestamp};

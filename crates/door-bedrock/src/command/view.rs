@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
+use windlass_bedrock_rules::date_text::{millis_text, seconds_text};
+use windlass_bedrock_rules::state;
 use windlass_core::calendar::Civil;
-use windlass_core::date_text::{millis_text, seconds_text};
 use windlass_core::edit::{Seen, Whole};
 use windlass_core::{Job, State};
 
@@ -21,18 +22,6 @@ pub(super) fn is_there(job: &Job) -> bool {
 pub(super) fn found(seen: &Seen) -> Result<&Whole, Refusal> {
     let there = seen.job.as_ref().filter(|whole| is_there(&whole.job));
     there.ok_or_else(|| "404 No job with this jobID".into())
-}
-
-fn state(job: &Job) -> &'static str {
-    match job.state {
-        State::Queued if job.extra.lent => "RUNQUEUED",
-        State::Queued => "QUEUED",
-        State::Running => "RUNNING",
-        State::Paused => "PAUSED",
-        State::Finished => "FINISHED",
-        State::Failed => "FAILED",
-        State::Cancelled => "CANCELLED",
-    }
 }
 
 /// When it runs next, in the words of whoever set it.
@@ -65,5 +54,5 @@ pub(super) fn given(whole: &Whole) -> Object {
 
 /// The ten keys of a job that is asked about.
 pub(super) fn queried(whole: &Whole) -> Object {
-    given(whole).text("state", state(&whole.job))
+    given(whole).text("state", state::word(whole.job.state, whole.job.extra.lent))
 }

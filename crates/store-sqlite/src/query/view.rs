@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::{Null, Value, ValueRef};
 use rusqlite::{Connection, Result};
-use windlass_core::date_text::{millis_text, seconds_text};
+use windlass_bedrock_rules::column::COLUMNS;
+use windlass_bedrock_rules::date_text::{millis_text, seconds_text};
 use windlass_core::name::Tenant;
-use windlass_core::store::sql::COLUMNS;
 use windlass_core::time::Timestamp;
 use windlass_core::{JobId, State};
 

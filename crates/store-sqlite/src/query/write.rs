@@ -4,14 +4,16 @@
 use bytes::Bytes;
 use rusqlite::Connection;
 use rusqlite::types::Value;
+use windlass_bedrock_rules::column::{self, COLUMNS};
+use windlass_bedrock_rules::data::is_mocked;
+use windlass_bedrock_rules::date_text::{due_at, millis_text, set_next_run};
+use windlass_bedrock_rules::state;
 use windlass_core::calendar::Civil;
-use windlass_core::date_text::{due_at, millis_text, set_next_run};
 use windlass_core::edit::{Edit, Moved, Put};
 use windlass_core::job::Ended;
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
-use windlass_core::merge::json_get_top;
 use windlass_core::store::Error;
-use windlass_core::store::sql::{COLUMNS, SqlAsk};
+use windlass_core::store::sql::SqlAsk;
 use windlass_core::{
     Extra, Job, JobId, Lease, Modifiers, NewJob, Payload, Priority, Repeat, State, Status,
     Timestamp, TypeKey, TypeName,
@@ -36,21 +38,6 @@ pub(super) struct Written {
     pub(super) changed: u64,
     pub(super) last_id: Option<JobId>,
     pub(super) moved: Moved,
-}
-
-/// Where each column stands in `COLUMNS`.
-mod column {
-    pub(super) const CREATED: usize = 0;
-    pub(super) const JOB_ID: usize = 1;
-    pub(super) const STATE: usize = 2;
-    pub(super) const NAME: usize = 3;
-    pub(super) const NEXT_RUN: usize = 4;
-    pub(super) const LAST_RUN: usize = 5;
-    pub(super) const REPEAT: usize = 6;
-    pub(super) const DATA: usize = 7;
-    pub(super) const PRIORITY: usize = 8;
-    pub(super) const PARENT: usize = 9;
-    pub(super) const RETRY_AFTER: usize = 10;
 }
 
 pub(super) fn carry_out(
@@ -122,8 +109,7 @@ fn put(
         job.started_at = time(column::LAST_RUN, value)?;
     }
     if let Some(value) = &values[column::STATE] {
-        let state = text(column::STATE, value)?;
-        set_state(&mut job, &state, ask)?;
+        set_state(&mut job, &text(column::STATE, value)?, ask)?;
     }
     if job.state == State::Running && job.started_at.is_none() {
         return Err(refuse("a job that is RUNNING has a lastRun"));
@@ -145,37 +131,31 @@ fn purge_at_now(conn: &Connection, id: JobId) -> Result<Option<Timestamp>> {
     Ok(find.query_row([id.get()], |row| row.get::<_, Option<i64>>(0))?.map(Timestamp))
 }
 
-fn set_state(job: &mut Job, state: &str, ask: &SqlAsk) -> Result<()> {
-    let (state, ended) = match state {
-        "QUEUED" | "RUNQUEUED" => {
-            job.extra.lent = state == "RUNQUEUED";
-            job.attempt = 0;
+fn set_state(job: &mut Job, word: &str, ask: &SqlAsk) -> Result<()> {
+    let Some((state, lent)) = state::read(word) else {
+        let words = "is none of QUEUED, RUNNING, RUNQUEUED, PAUSED, FINISHED, FAILED, CANCELLED";
+        return Err(refuse(format!("the state '{word}' {words}")));
+    };
+    match state {
+        State::Queued => {
+            (job.extra.lent, job.attempt) = (lent, 0);
             if job.state.is_ended() {
                 // As if it were new, so that an old limit does not end it at once.
                 (job.due_at, job.expires_at) = (job.run_at.max(ask.now), None);
             }
-            (State::Queued, None)
         }
-        "RUNNING" => {
-            let (owner, token) = (ask.owner, ask.token);
-            job.lease = Some(Lease { owner, token, expires_at: Timestamp::NEVER, on_beat: false });
+        State::Running => {
+            let (owner, token, expires_at) = (ask.owner, ask.token, Timestamp::NEVER);
+            job.lease = Some(Lease { owner, token, expires_at, on_beat: false });
             job.started_at = job.started_at.or(Some(ask.now));
             job.attempt += 1;
-            (State::Running, None)
         }
-        "PAUSED" => (State::Paused, None),
-        "FINISHED" => (State::Finished, Some(Status::OK)),
-        "FAILED" => (State::Failed, Some(Status::FAILED)),
-        "CANCELLED" => (State::Cancelled, None),
-        other => {
-            let words =
-                "is none of QUEUED, RUNNING, RUNQUEUED, PAUSED, FINISHED, FAILED, CANCELLED";
-            return Err(refuse(format!("the state '{other}' {words}")));
-        }
-    };
+        State::Finished => job.last = Some(Ended::from(Status::OK)),
+        State::Failed => job.last = Some(Ended::from(Status::FAILED)),
+        State::Paused | State::Cancelled => {}
+    }
     job.state = state;
     job.finished_at = state.is_ended().then_some(ask.now);
-    job.last = ended.map(Ended::from).or(job.last);
     Ok(())
 }
 
@@ -246,7 +226,7 @@ fn insert(tx: &mut Tx<'_>, ask: &SqlAsk, values: &Values, moved: &mut Moved) -> 
     };
     edit::carry_out(tx, &Edit::Insert(Box::new(new)), ask.now, moved)?;
     if !is_plain {
-        rest[column::STATE].get_or_insert_with(|| Value::Text("QUEUED".into()));
+        rest[column::STATE].get_or_insert_with(|| Value::Text(state::QUEUED.into()));
         let stored = find(tx.conn, ask, Some(id))?;
         put(tx, ask, stored, &rest, moved)?;
     }
@@ -291,10 +271,6 @@ fn data(value: &Value) -> Result<String> {
         return Err(refuse(format!("data has at most {PAYLOAD_INLINE_BYTES_MAX} bytes")));
     }
     Ok(data)
-}
-
-fn is_mocked(data: &str) -> bool {
-    json_get_top(data, "mockRequest").is_some()
 }
 
 fn type_name(value: &Value) -> Result<TypeName> {

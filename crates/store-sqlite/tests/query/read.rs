@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use windlass_bedrock_rules::column::COLUMNS;
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
 use windlass_core::store::prelude::*;
-use windlass_core::store::sql::{COLUMNS, SqlAnswer, SqlValue};
+use windlass_core::store::sql::{SqlAnswer, SqlValue};
 use windlass_core::store::{Durability, EndRequest};
 use windlass_core::{Extra, NewJob, Payload, Priority, Timestamp};
 

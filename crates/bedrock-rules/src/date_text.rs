@@ -1,8 +1,7 @@
 //! Points in time as Bedrock writes and compares them: texts in UTC, ordered byte by byte.
 
-use crate::calendar::{Civil, FIRST_S};
-use crate::job::Extra;
-use crate::time::Timestamp;
+use windlass_core::calendar::{Civil, FIRST_S};
+use windlass_core::{Extra, Timestamp};
 
 /// 0000-01-01 00:00:00.000: no text of a time is smaller.
 pub const FIRST: Timestamp = Timestamp(FIRST_S * 1000);
