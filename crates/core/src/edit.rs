@@ -2,6 +2,7 @@
 //! the edits that it answers with, in one change. So rules about several jobs at once live in pure
 //! functions, and every store can keep them without knowing them.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -45,9 +46,24 @@ pub struct Only {
     pub mock: bool,
 }
 
-/// Pure: it may be asked more than once. An error refuses the whole question with these words, as
-/// `Error::Conflict`, and nothing changes; a panic does so as `Error::Internal`.
-pub type Decide = Arc<dyn Fn(usize, &Seen) -> Result<Decision, String> + Send + Sync>;
+/// Pure: it may be asked more than once. A refusal refuses the whole question, as
+/// `Error::Refused`, and nothing changes; a panic does so as `Error::Internal`.
+pub type Decide = Arc<dyn Fn(usize, &Seen) -> Result<Decision, Refusal> + Send + Sync>;
+
+/// Why a decision says no, in the terms of whoever made it: stores and the engine pass it on
+/// unread.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{code} {text}")]
+pub struct Refusal {
+    pub code: u16,
+    pub text: Cow<'static, str>,
+}
+
+impl Refusal {
+    pub fn new(code: u16, text: impl Into<Cow<'static, str>>) -> Refusal {
+        Refusal { code, text: text.into() }
+    }
+}
 
 /// What a decision may look at.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -255,7 +271,7 @@ impl Ask {
     /// Takes decision number `index` on what the store shows. A store undoes the whole question
     /// when this is an error; a decision that panics is one, too.
     pub fn decision(&self, index: usize, seen: &Seen) -> Result<Decision, Error> {
-        Error::caught(A_DECISION, || (self.decide)(index, seen))?.map_err(Error::Conflict)
+        Error::caught(A_DECISION, || (self.decide)(index, seen))?.map_err(Error::Refused)
     }
 }
 

@@ -127,7 +127,9 @@ impl From<Error> for Failure {
         match error {
             Error::Invalid(invalid) => invalid.into(),
             Error::NotFound(_) => without_field(StatusCode::NOT_FOUND, "not_found"),
-            Error::Conflict(_) => without_field(StatusCode::CONFLICT, "conflict"),
+            Error::Conflict(_) | Error::Refused(_) => {
+                without_field(StatusCode::CONFLICT, "conflict")
+            }
             Error::Unavailable(_) => without_field(StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
             Error::Internal(detail) => {
                 tracing::error!(detail, "a request failed inside");

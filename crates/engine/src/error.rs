@@ -1,5 +1,6 @@
 //! What the engine answers when it cannot do what was asked, and how errors of its parts become that.
 
+use windlass_core::edit::Refusal;
 use windlass_core::{Invalid, store};
 
 /// Cut by what a door answers.
@@ -12,6 +13,9 @@ pub enum Error {
     NotFound(&'static str),
     #[error("{0}")]
     Conflict(String),
+    /// The decision that the caller brought along said no.
+    #[error(transparent)]
+    Refused(Refusal),
     #[error("{0}")]
     Unavailable(String),
     #[error("{0}")]
@@ -26,6 +30,7 @@ pub(crate) fn storage_error(error: windlass_journal::Error) -> Error {
 pub(crate) fn store_error(error: store::Error) -> Error {
     match error {
         store::Error::Conflict(why) => Error::Conflict(why),
+        store::Error::Refused(refusal) => Error::Refused(refusal),
         store::Error::Unavailable(_) => Error::Unavailable(error.to_string()),
         store::Error::Corrupt(_) | store::Error::Internal(_) => Error::Internal(error.to_string()),
     }

@@ -34,12 +34,12 @@ pub(crate) fn job_decide(tx: &mut Tx<'_>, ask: &Ask) -> Result<Decided> {
     Ok(decided)
 }
 
-fn refused(why: String) -> Failure {
+fn conflict(why: String) -> Failure {
     Failure::Store(Error::Conflict(why))
 }
 
 pub(crate) fn held_by(holder: JobId) -> Failure {
-    refused(format!("job {holder} holds the unique key"))
+    conflict(format!("job {holder} holds the unique key"))
 }
 
 fn seen(tx: &mut Tx<'_>, tenant: &Tenant, which: &Which) -> Result<Seen> {
@@ -146,7 +146,7 @@ pub(crate) fn carry_out(
         Edit::Insert(new) => enter(tx, new, now, moved),
         Edit::Put(change) => {
             let id = change.job.id;
-            let missing = || refused(format!("there is no job {id}"));
+            let missing = || conflict(format!("there is no job {id}"));
             let stored = row::find(tx.conn, id.get())?.ok_or_else(missing)?;
             put(tx, &stored, change, now, moved).map(drop)
         }
@@ -168,7 +168,7 @@ fn enter(tx: &mut Tx<'_>, new: &NewJob, now: Timestamp, moved: &mut Moved) -> Re
             Ok(())
         }
         Inserted::Duplicate | Inserted::Repeated => {
-            Err(refused(format!("there is a job {} already", new.id)))
+            Err(conflict(format!("there is a job {} already", new.id)))
         }
         Inserted::Held(holder) => Err(held_by(holder)),
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
-use windlass_core::edit::{Ask, Decision, Edit, Seen, Which};
+use windlass_core::edit::{Ask, Decision, Edit, Refusal, Seen, Which};
 use windlass_core::handler::{HandlerOptions, HandlerSpec, Lang};
 use windlass_core::store::prelude::*;
 use windlass_core::store::{Durability, EndRequest, Error, Inserted, Insertion};
@@ -192,7 +192,7 @@ async fn a_decision_that_refuses_half_way_leaves_nothing_among_its_neighbours() 
         let edits: Vec<Edit> = edits.into_iter().map(|new| Edit::Insert(Box::new(new))).collect();
         let decide = move |index: usize, _: &Seen| match index {
             0 => Ok(Decision { edits: edits.clone(), id: None }),
-            _ => Err("no".to_owned()),
+            _ => Err(Refusal::new(405, "no")),
         };
         let which = vec![Which::Job(id(1)), Which::Job(id(1))];
         let (tenant, durability, decide) = (tenant(), Durability::Relaxed, Arc::new(decide));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use windlass_core::edit::{ChildMove, Children, Decision, Edit, Only, Put, Which};
+use windlass_core::edit::{ChildMove, Children, Decision, Edit, Only, Put, Refusal, Which};
 use windlass_core::handler::TypeSettings;
 use windlass_core::job::{Ended, Progress};
 use windlass_core::limit::{PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PIECE_BYTES};
@@ -384,10 +384,11 @@ pub async fn a_refusal_undoes_all_before_it(harness: &dyn Harness) {
     let edits = first_edits.clone();
     let refusing = ask(three(), move |index, _| match index {
         0 => Ok(Decision { edits: edits.clone(), id: None }),
-        1 => Err("405 no".into()),
+        1 => Err(Refusal::new(405, "no")),
         _ => panic!("nobody asks after a refusal"),
     });
-    assert_eq!(store.refused(refusing).await, "405 no");
+    let refused = store.job_decide(refusing).await;
+    assert_eq!(refused, Err(Error::Refused(Refusal::new(405, "no"))));
     // An edit that cannot be carried out refuses as well.
     let twice = [first_edits, vec![insert(job(4))]].concat();
     store.refused(crate::kin::edits(twice)).await;
@@ -411,7 +412,7 @@ pub async fn a_refusal_does_not_reach_others(harness: &dyn Harness) {
         calls.spawn(async move {
             let which = vec![Which::Job(id(1)), Which::Job(id(2))];
             let refuse = ask(which, move |index, _| match index == 1 && number % 2 == 0 {
-                true => Err("no".into()),
+                true => Err(Refusal::new(405, "no")),
                 false if index == 0 => Ok(Decision { edits: vec![insert.clone()], id: None }),
                 false => Ok(Decision::default()),
             });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use windlass_core::edit::{
-    Ask, Decided, Decision, Edit, Names, Put, Seen, Take, Taking, Took, Which, Whole,
+    Ask, Decided, Decision, Edit, Names, Put, Refusal, Seen, Take, Taking, Took, Which, Whole,
 };
 use windlass_core::job::Token;
 use windlass_core::store::{Claimed, Durability, Error};
@@ -14,7 +14,7 @@ use crate::fixture::{LEASE, NOW, Subject, acme, id, job_of, sysid, token};
 /// A question about `acme`'s jobs, at `NOW`.
 pub(crate) fn ask(
     which: Vec<Which>,
-    decide: impl Fn(usize, &Seen) -> Result<Decision, String> + Send + Sync + 'static,
+    decide: impl Fn(usize, &Seen) -> Result<Decision, Refusal> + Send + Sync + 'static,
 ) -> Ask {
     let (tenant, durability, now) = (acme(), Durability::Relaxed, NOW);
     Ask { tenant, which, decide: Arc::new(decide), durability, now }
@@ -121,12 +121,10 @@ impl Subject {
         self.edit(vec![put(job)]).await
     }
 
-    /// Words with which edits are refused.
-    pub(crate) async fn refused(&self, ask: Ask) -> String {
-        match self.job_decide(ask).await {
-            Err(Error::Conflict(words)) => words,
-            other => panic!("it is not refused: {other:?}"),
-        }
+    /// These edits cannot be carried out.
+    pub(crate) async fn refused(&self, ask: Ask) {
+        let answer = self.job_decide(ask).await;
+        assert!(matches!(answer, Err(Error::Conflict(_))), "it is not refused: {answer:?}");
     }
 
     pub(crate) async fn take_of(&self, names: Names, limit: u32) -> Vec<i64> {

@@ -6,11 +6,16 @@ use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use crate::edit::Refusal;
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Refuse the request.
     #[error("{0}")]
     Conflict(String),
+    /// Tell whoever made the decision.
+    #[error(transparent)]
+    Refused(Refusal),
     /// Try again later.
     #[error("the store is not available: {0}")]
     Unavailable(#[source] Cause),

@@ -22,10 +22,10 @@ pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refu
 pub(super) fn decision(seen: &Seen, now: Timestamp) -> Result<Decision, Refusal> {
     let job = &view::found(seen)?.job;
     if seen.children.any() {
-        return Err("404 Invalid jobID - Cannot cancel a job with children".into());
+        return Err((404, "Invalid jobID - Cannot cancel a job with children").into());
     }
     if job.parent.is_none() {
-        return Err("404 Invalid jobID - Cannot cancel a job without a parent".into());
+        return Err((404, "Invalid jobID - Cannot cancel a job without a parent").into());
     }
     if matches!(job.state, State::Running | State::Finished | State::Paused) {
         return Ok(Decision::default());

@@ -53,5 +53,5 @@ pub(super) async fn clear(door: &Bedrock, call: Call) -> Result<Reply, Refusal> 
 }
 
 fn only_from_here(call: &Call) -> Result<(), Refusal> {
-    if call.peer == Ipv4Addr::LOCALHOST { Ok(()) } else { Err("401 Unauthorized".into()) }
+    if call.peer == Ipv4Addr::LOCALHOST { Ok(()) } else { Err((401, "Unauthorized").into()) }
 }

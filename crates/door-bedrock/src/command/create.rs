@@ -60,7 +60,7 @@ impl Wish {
         let job_priority = field("jobPriority").map(|text| value::priority(&text)).transpose()?;
         let data = field("data");
         if data.as_deref().is_some_and(|text| !data::is_acceptable(text)) {
-            return Err("402 Data is not a valid JSON Object".into());
+            return Err((402, "Data is not a valid JSON Object").into());
         }
         let retry_after = value::retry_after(&field("retryAfter").unwrap_or_default())?;
         let overwrite = field("overwrite").unwrap_or_default();
@@ -154,7 +154,7 @@ async fn add(door: &Bedrock, wish: Wish) -> Result<JobId, Refusal> {
     let key = TypeKey { tenant: door.tenant.clone(), name: wish.name };
     let job = AddJob { payload: AddPayload::Inline(data::bytes(data)), options };
     let added = door.engine.add(&key, vec![job], None).await?;
-    added.ids.first().copied().ok_or_else(|| "500 Unhandled Exception".into())
+    added.ids.first().copied().ok_or_else(|| (500, "Unhandled Exception").into())
 }
 
 async fn decide(door: &Bedrock, wish: Wish) -> Result<JobId, Refusal> {
@@ -162,7 +162,7 @@ async fn decide(door: &Bedrock, wish: Wish) -> Result<JobId, Refusal> {
     let which = vec![wish.which()];
     let create = move |_, seen: &Seen, now| decision(&wish, seen, &tenant, id, now);
     let decided = door.decide(which, create).await?;
-    decided.ids.first().copied().flatten().ok_or_else(|| "500 Unhandled Exception".into())
+    decided.ids.first().copied().flatten().ok_or_else(|| (500, "Unhandled Exception").into())
 }
 
 /// What becomes of a wish, in Bedrock's order of checks.
@@ -177,20 +177,23 @@ pub(super) fn decision(
         None => None,
         Some(_) => {
             let there = seen.parent.as_ref().filter(|parent| view::is_there(&parent.job));
-            Some(there.ok_or("404 parentJobID does not exist")?)
+            Some(there.ok_or((404, "parentJobID does not exist"))?)
         }
     };
     let fit = parent.map(|parent| family::child_is_paused(&parent.job)).transpose();
     if fit == Err(Unfit::NotOpen) {
-        let line = "405 Can only create child job when parent is RUNNING, RUNQUEUED or PAUSED";
+        let line = (405, "Can only create child job when parent is RUNNING, RUNQUEUED or PAUSED");
         return Err(line.into());
     }
     let existing = seen.job.as_ref().filter(|_| wish.unique);
     if let Some(existing) = existing {
         let owner = existing.job.parent.map(JobId::get);
         if owner.is_some() && owner != wish.parent {
-            let line = "404 Trying to create a child that already exists, but it is tied to a \
-                        different parent";
+            let line = (
+                404,
+                "Trying to create a child that already exists, but it is tied to a \
+                        different parent",
+            );
             return Err(line.into());
         }
         if data::text(&existing.payload).is_some_and(|text| text == wish.data()) {
@@ -199,9 +202,9 @@ pub(super) fn decision(
     }
     let repeat = wish.repeat()?;
     let priority = wish.priority()?;
-    let paused = fit.map_err(|_| Refusal::from("405 Cannot create grandchildren"))?;
+    let paused = fit.map_err(|_| Refusal::from((405, "Cannot create grandchildren")))?;
     if parent.is_some_and(|parent| parent.job.extra.mock != wish.mock) {
-        let line = "405 Parent and child jobs must have matching mockRequest setting";
+        let line = (405, "Parent and child jobs must have matching mockRequest setting");
         return Err(line.into());
     }
     if let Some(existing) = existing {

@@ -31,19 +31,19 @@ pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refu
 type Fields<'a> = BTreeMap<String, &'a RawValue>;
 
 fn parse(text: &str) -> Result<Vec<Fields<'_>>, Refusal> {
-    let elements: Vec<&RawValue> = serde_json::from_str(text).map_err(|_| "401 Invalid JSON")?;
+    let elements: Vec<&RawValue> = serde_json::from_str(text).map_err(|_| (401, "Invalid JSON"))?;
     if elements.is_empty() || elements.len() > BATCH_JOBS_MAX {
-        return Err("401 Invalid JSON".into());
+        return Err((401, "Invalid JSON").into());
     }
     let mut jobs = Vec::with_capacity(elements.len());
     for element in elements {
         let fields: Fields<'_> =
-            serde_json::from_str(element.get()).map_err(|_| "401 Invalid JSON")?;
+            serde_json::from_str(element.get()).map_err(|_| (401, "Invalid JSON"))?;
         if fields.is_empty() {
-            return Err("401 Invalid JSON".into());
+            return Err((401, "Invalid JSON").into());
         }
         if !element.get().contains("name") {
-            return Err("402 Missing name".into());
+            return Err((402, "Missing name").into());
         }
         jobs.push(fields);
     }
@@ -82,9 +82,9 @@ mod tests {
         let invalid =
             ["", "{}", "[]", "[{}]", "[1]", r#"[{"name":"a"}] x"#, r#"[{"name":"a"},{}]"#];
         for text in invalid {
-            assert_eq!(parse(text).unwrap_err(), "401 Invalid JSON".into(), "{text}");
+            assert_eq!(parse(text).unwrap_err(), (401, "Invalid JSON").into(), "{text}");
         }
-        assert_eq!(parse(r#"[{"data":{}}]"#).unwrap_err(), "402 Missing name".into());
+        assert_eq!(parse(r#"[{"data":{}}]"#).unwrap_err(), (402, "Missing name").into());
     }
 
     #[test]

@@ -18,9 +18,9 @@ pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refu
 pub(super) fn decision(seen: &Seen) -> Result<Decision, Refusal> {
     let job = &view::found(seen)?.job;
     match job.state {
-        State::Running => return Err("405 Can't delete a RUNNING job".into()),
+        State::Running => return Err((405, "Can't delete a RUNNING job").into()),
         State::Paused => {
-            return Err("405 Can't delete a parent jobs with children running".into());
+            return Err((405, "Can't delete a parent jobs with children running").into());
         }
         _ => {}
     }

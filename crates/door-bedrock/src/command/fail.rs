@@ -25,7 +25,7 @@ pub(super) fn decision(
 ) -> Result<Decision, Refusal> {
     let whole = view::found(seen)?;
     if !whole.job.is_out() {
-        return Err("405 Can only fail RUNNING or RUNQUEUED jobs".into());
+        return Err((405, "Can only fail RUNNING or RUNQUEUED jobs").into());
     }
     let mut job = failed(&whole.job, now);
     if let Some(data) = data {

@@ -68,7 +68,7 @@ fn ended(reported: Reported<'_>) -> Result<Vec<Edit>, Refusal> {
         return Ok(edits);
     }
     if seen.children.failed {
-        return Err("405 Failed to delete a job with outstanding children".into());
+        return Err((405, "Failed to delete a job with outstanding children").into());
     }
     // Whose parent is gone is nobody's child.
     put.job.parent = None;

@@ -36,7 +36,7 @@ const MANUAL: &str = "manual";
 pub(super) async fn one(door: &Bedrock, request: &Request, call: Call) -> Result<Reply, Refusal> {
     let names = value::names(request)?;
     if request.header("numResults").is_some() {
-        return Err("402 Cannot use numResults with GetJob; try GetJobs".into());
+        return Err((402, "Cannot use numResults with GetJob; try GetJobs").into());
     }
     let took = take(door, request, &call, names, 1).await?;
     let job = took.given.first().map(object).unwrap_or_default();
@@ -49,7 +49,7 @@ pub(super) async fn several(
     call: Call,
 ) -> Result<Reply, Refusal> {
     let names = value::names(request)?;
-    let results = filled(request, "numResults").ok_or("402 Missing numResults")?;
+    let results = filled(request, "numResults").ok_or((402, "Missing numResults"))?;
     let limit = leading_integer(results).clamp(1, BATCH_JOBS_MAX as i64);
     let took = take(door, request, &call, names, limit as u32).await?;
     let jobs = array(took.given.iter().map(|taken| object(taken).compose()));
@@ -99,7 +99,7 @@ async fn take(
         () = call.gone.cancelled(), if waits => Took::default(),
     };
     if took.given.is_empty() && took.kept == 0 {
-        return Err("404 No job found".into());
+        return Err((404, "No job found").into());
     }
     Ok(took)
 }

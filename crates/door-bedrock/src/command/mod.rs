@@ -22,14 +22,13 @@ mod update;
 mod value;
 mod view;
 
-use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use windlass_core::edit::{Decided, Decision, Seen, Which};
+use windlass_core::edit::{self, Decided, Decision, Seen, Which};
 use windlass_core::{Tenant, Timestamp};
 use windlass_engine::{Engine, Error};
 
@@ -113,15 +112,14 @@ impl Bedrock {
         Bedrock { engine, tenant, version, crashed: Arc::default() }
     }
 
-    /// Asks the store with a decision whose refusals are lines of the protocol.
+    /// Asks the store with a decision whose refusals are replies of the protocol.
     async fn decide<F>(&self, which: Vec<Which>, decide: F) -> Result<Decided, Refusal>
     where
         F: Fn(usize, &Seen, Timestamp) -> Result<Decision, Refusal> + Send + Sync + 'static,
     {
         let now = self.engine.now();
-        let decide = move |index: usize, seen: &Seen| {
-            decide(index, seen, now).map_err(|refusal| refusal.0.into_owned())
-        };
+        let decide =
+            move |index: usize, seen: &Seen| decide(index, seen, now).map_err(|refusal| refusal.0);
         Ok(self.engine.decide(&self.tenant, which, Arc::new(decide)).await?)
     }
 }
@@ -130,38 +128,31 @@ fn done() -> Result<Reply, Refusal> {
     Ok(Response::ok().into())
 }
 
-/// The first line of a reply that says no, such as `402 Missing name`.
+/// A reply that says no: its code and its words, such as `402 Missing name`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal(Cow<'static, str>);
+pub(crate) struct Refusal(edit::Refusal);
 
 impl Refusal {
     fn response(self) -> Response {
-        let Refusal(line) = self;
-        let coded = line.split_once(' ').and_then(|(code, text)| Some((code.parse().ok()?, text)));
-        match coded {
-            Some((code, text)) => Response::error(code, text.to_owned()),
-            None => Response::error(500, line),
-        }
+        Response::error(self.0.code, self.0.text)
     }
 }
 
-impl From<&'static str> for Refusal {
-    fn from(line: &'static str) -> Refusal {
-        Refusal(Cow::Borrowed(line))
+impl From<(u16, &'static str)> for Refusal {
+    fn from((code, text): (u16, &'static str)) -> Refusal {
+        Refusal(edit::Refusal::new(code, text))
     }
 }
 
 impl From<Error> for Refusal {
     fn from(error: Error) -> Refusal {
         match error {
-            Error::Conflict(line) if line.as_bytes().first().is_some_and(u8::is_ascii_digit) => {
-                Refusal(Cow::Owned(line))
-            }
-            Error::NotFound(_) => "404 No job with this jobID".into(),
-            Error::Unavailable(why) => Refusal(Cow::Owned(format!("503 {why}"))),
+            Error::Refused(refusal) => Refusal(refusal),
+            Error::NotFound(_) => (404, "No job with this jobID").into(),
+            Error::Unavailable(why) => Refusal(edit::Refusal::new(503, why)),
             Error::Invalid(_) | Error::Conflict(_) | Error::Internal(_) => {
                 tracing::error!(%error, "a command failed");
-                "500 Unhandled Exception".into()
+                (500, "Unhandled Exception").into()
             }
         }
     }

@@ -64,14 +64,14 @@ impl World {
         let ask = Ask {
             tenant: self.tenant.clone(),
             which: vec![which],
-            decide: Arc::new(move |_, seen| decide(seen, now).map_err(|no| no.0.into_owned())),
+            decide: Arc::new(move |_, seen| decide(seen, now).map_err(|no| no.0)),
             durability: Durability::Relaxed,
             now,
         };
         match self.store.job_decide(ask).await {
             Ok(decided) => Some(decided),
-            Err(Error::Conflict(line)) => {
-                self.told.push(line);
+            Err(Error::Refused(refusal)) => {
+                self.told.push(refusal.to_string());
                 None
             }
             Err(error) => panic!("{error}"),

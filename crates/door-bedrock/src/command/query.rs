@@ -20,10 +20,10 @@ const PATIENCE_MAX: Duration = Duration::from_secs(60);
 pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refusal> {
     let text = statement(request);
     if text.is_empty() || text.len() > SQL_BYTES_MAX {
-        return Err("402 Missing query".into());
+        return Err((402, "Missing query").into());
     }
     if !text.ends_with(';') {
-        return Err("502 Query Missing Semicolon".into());
+        return Err((502, "Query Missing Semicolon").into());
     }
     let nowhere = request.header("nowhere") == Some("true");
     let patience = request.header("processTimeout").and_then(|ms| ms.parse().ok());

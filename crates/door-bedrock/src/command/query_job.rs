@@ -11,6 +11,6 @@ pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refu
     let id = value::job_id(request)?;
     let whole = door.engine.whole(&door.tenant, id).await?;
     let there = |whole: &Whole| view::is_there(&whole.job);
-    let whole = whole.filter(there).ok_or("404 No job with this jobID")?;
+    let whole = whole.filter(there).ok_or((404, "No job with this jobID"))?;
     Ok(Response::json(view::queried(&whole)).into())
 }

@@ -45,20 +45,22 @@ impl Report {
         let whole = view::found(seen)?;
         let job = &whole.job;
         if !job.is_out() && !job.extra.mock {
-            return Err("405 Can only retry/finish RUNNING and RUNQUEUED jobs".into());
+            return Err((405, "Can only retry/finish RUNNING and RUNQUEUED jobs").into());
         }
         let parent = seen.parent.as_ref().map(|parent| &parent.job);
         let is_child = family::is_waited_for(parent);
         if is_child && parent.is_some_and(|parent| parent.state != State::Paused) {
-            return Err("405 Can only retry/finish child job when parent is PAUSED".into());
+            return Err((405, "Can only retry/finish child job when parent is PAUSED").into());
         }
         let given = self.data.as_deref();
         if given.is_some_and(|data| data::is_mocked(data) != job.extra.mock) {
-            return Err("500 Mock Mismatch".into());
+            return Err((500, "Mock Mismatch").into());
         }
         let old = data::text(&whole.payload);
         let text = match given {
-            Some(data) => data::reported(data).ok_or("502 Failed to update job retryAfterCount")?,
+            Some(data) => {
+                data::reported(data).ok_or((502, "Failed to update job retryAfterCount"))?
+            }
             None => data::without_retry_count(old.as_deref().unwrap_or_default()),
         };
         let ends_for_good = given.is_some_and(data::asks_for_deletion);

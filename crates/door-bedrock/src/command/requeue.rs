@@ -22,7 +22,7 @@ pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refu
     let name = filled(request, "name").map(value::type_name).transpose()?;
     let decrement = value::test(request, "decrementFailures");
     if which.len() > BATCH_JOBS_MAX {
-        return Err("402 Malformed jobIDs".into());
+        return Err((402, "Malformed jobIDs").into());
     }
     if which.is_empty() {
         return done();

@@ -79,10 +79,10 @@ impl Retry {
         }
         let delay = leading_integer(self.delay.as_deref().unwrap_or_default());
         if delay < 0 {
-            return Err("402 Must specify a non-negative delay when retrying".into());
+            return Err((402, "Must specify a non-negative delay when retrying").into());
         }
         if delay.to_string().len() > DELAY_DIGITS_MAX {
-            return Err("402 Malformed delay".into());
+            return Err((402, "Malformed delay").into());
         }
         let text = seconds_text(now + Duration::from_secs(delay.unsigned_abs()));
         Ok((due_at(&text), text))

@@ -22,10 +22,10 @@ pub(super) fn filled<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
 }
 
 pub(super) fn job_id(request: &Request) -> Result<JobId, Refusal> {
-    let text = filled(request, "jobID").ok_or("402 Missing jobID")?;
-    let number = canonical(text).ok_or("402 Malformed jobID")?;
+    let text = filled(request, "jobID").ok_or((402, "Missing jobID"))?;
+    let number = canonical(text).ok_or((402, "Malformed jobID"))?;
     // Any other number is fine, and nobody's.
-    JobId::new(number).ok_or_else(|| "404 No job with this jobID".into())
+    JobId::new(number).ok_or_else(|| (404, "No job with this jobID").into())
 }
 
 /// A number in the only way to write it.
@@ -36,27 +36,27 @@ fn canonical(text: &str) -> Option<i64> {
 /// The name of a job that is created or renamed.
 pub(super) fn type_name(text: &str) -> Result<TypeName, Refusal> {
     if text.is_empty() {
-        return Err("402 Missing name".into());
+        return Err((402, "Missing name").into());
     }
     if text.len() > NAME_BYTES_MAX {
-        return Err("402 Malformed name".into());
+        return Err((402, "Malformed name").into());
     }
-    TypeName::new(text).map_err(|_| "402 Malformed name".into())
+    TypeName::new(text).map_err(|_| (402, "Malformed name").into())
 }
 
 /// A pattern or a list of names.
 pub(super) fn names(request: &Request) -> Result<&str, Refusal> {
-    let names = filled(request, "name").ok_or("402 Missing name")?;
+    let names = filled(request, "name").ok_or((402, "Missing name"))?;
     if names.len() > NAMES_BYTES_MAX {
-        return Err("402 Malformed name".into());
+        return Err((402, "Malformed name").into());
     }
     Ok(names)
 }
 
 pub(super) fn update_data(request: &Request) -> Result<&str, Refusal> {
-    let data = filled(request, "data").ok_or("402 Missing data")?;
+    let data = filled(request, "data").ok_or((402, "Missing data"))?;
     if data.len() > DATA_BYTES_MAX {
-        return Err("402 Malformed data".into());
+        return Err((402, "Malformed data").into());
     }
     Ok(data)
 }
@@ -64,7 +64,7 @@ pub(super) fn update_data(request: &Request) -> Result<&str, Refusal> {
 pub(super) fn priority(text: &str) -> Result<Priority, Refusal> {
     let number = leading_integer(text);
     let known = Some(number).filter(|number| PRIORITIES.contains(number));
-    known.and_then(|n| Priority::new(n).ok()).ok_or_else(|| "402 Invalid priority value".into())
+    known.and_then(|n| Priority::new(n).ok()).ok_or_else(|| (402, "Invalid priority value").into())
 }
 
 pub(super) fn job_priority(request: &Request) -> Result<Option<Priority>, Refusal> {
@@ -76,14 +76,14 @@ pub(super) fn repeat(text: &str) -> Result<Option<Repeat>, Refusal> {
     if text.is_empty() {
         return Ok(None);
     }
-    Repeat::parse_bedrock(text).map(Some).map_err(|_| "402 Malformed repeat".into())
+    Repeat::parse_bedrock(text).map(Some).map_err(|_| (402, "Malformed repeat").into())
 }
 
 pub(super) fn retry_after(text: &str) -> Result<Option<Modifiers>, Refusal> {
     if text.is_empty() {
         return Ok(None);
     }
-    Modifiers::parse(text).map(Some).map_err(|_| "402 Malformed retryAfter".into())
+    Modifiers::parse(text).map(Some).map_err(|_| (402, "Malformed retryAfter").into())
 }
 
 /// `true` in any case, or a number that is not 0.
@@ -121,7 +121,7 @@ mod tests {
             assert!(priority(text).is_ok(), "{text}");
         }
         for text in ["1", "-1", "501", "1001"] {
-            assert_eq!(priority(text), Err("402 Invalid priority value".into()), "{text}");
+            assert_eq!(priority(text), Err((402, "Invalid priority value").into()), "{text}");
         }
     }
 }

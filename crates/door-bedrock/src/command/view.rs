@@ -21,7 +21,7 @@ pub(super) fn is_there(job: &Job) -> bool {
 /// The job that a command names.
 pub(super) fn found(seen: &Seen) -> Result<&Whole, Refusal> {
     let there = seen.job.as_ref().filter(|whole| is_there(&whole.job));
-    there.ok_or_else(|| "404 No job with this jobID".into())
+    there.ok_or_else(|| (404, "No job with this jobID").into())
 }
 
 /// When it runs next, in the words of whoever set it.

@@ -6,7 +6,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use windlass_core::edit::{Decide, Decision, Edit, Names, Put, Taking, Took, Which, Whole};
+use windlass_core::edit::{
+    Decide, Decision, Edit, Names, Put, Refusal, Taking, Took, Which, Whole,
+};
 use windlass_core::job::{Lease, Token};
 use windlass_core::runner::Stop;
 use windlass_core::store::LeaseRef;
@@ -63,7 +65,7 @@ async fn take_now(engine: &Engine, name: &str) -> Vec<JobId> {
 /// Ends a job, whoever has it.
 async fn finish(engine: &Engine, id: JobId) {
     let decide: Decide = Arc::new(|_, seen| {
-        let job = seen.job.as_ref().ok_or("no job")?.job.clone();
+        let job = seen.job.as_ref().ok_or(Refusal::new(404, "no job"))?.job.clone();
         let job = Job { state: State::Finished, lease: None, ..job };
         let put = Put { job, payload: None, purge_at: Some(Timestamp::NEVER) };
         Ok(Decision { edits: vec![Edit::Put(Box::new(put))], id: None })
@@ -310,12 +312,13 @@ async fn a_decision_sees_what_was_just_added_and_may_refuse_in_its_own_words() {
     let daemon = Daemon::start(|_| {}).await;
     let t: TypeKey = key("acme", "t");
     let id = daemon.engine.add(&t, jobs(&["x"]), None).await.unwrap().ids[0];
-    let refuse: Decide = Arc::new(|_, seen| Err(format!("it is {}", seen.job.is_some())));
+    let refuse: Decide =
+        Arc::new(|_, seen| Err(Refusal::new(404, format!("it is {}", seen.job.is_some()))));
     let refused = daemon.engine.decide(&t.tenant, vec![Which::Job(id)], refuse.clone()).await;
-    assert_eq!(refused, Err(Error::Conflict("it is true".into())));
+    assert_eq!(refused, Err(Error::Refused(Refusal::new(404, "it is true"))));
     let others = key("other", "t").tenant;
     let refused = daemon.engine.decide(&others, vec![Which::Job(id)], refuse).await;
-    assert_eq!(refused, Err(Error::Conflict("it is false".into())));
+    assert_eq!(refused, Err(Error::Refused(Refusal::new(404, "it is false"))));
     assert_eq!(daemon.engine.whole(&others, id).await.unwrap(), None);
     let no_sql = daemon.engine.query(&t.tenant, "SELECT 1;".into(), false, PATIENCE).await;
     assert!(matches!(no_sql, Err(Error::Conflict(_))), "{no_sql:?}");

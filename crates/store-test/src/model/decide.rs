@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use windlass_core::edit::{
-    Ask, ChildMove, Decision, Edit, Names, Only, Put, Seen, Take, Taking, Which, Whole,
+    Ask, ChildMove, Decision, Edit, Names, Only, Put, Refusal, Seen, Take, Taking, Which, Whole,
 };
 use windlass_core::job::Token;
 use windlass_core::store::Durability;
@@ -66,7 +66,9 @@ impl DecidePlan {
         Ask {
             tenant: self.tenant.clone(),
             which: plans.iter().map(Plan::which).collect(),
-            decide: Arc::new(move |index, seen| plans[index].decide(seen, now)),
+            decide: Arc::new(move |index, seen| {
+                plans[index].decide(seen, now).map_err(|why| Refusal::new(index as u16, why))
+            }),
             durability: self.durability,
             now,
         }
@@ -94,16 +96,16 @@ impl Plan {
         }
     }
 
-    fn decide(&self, seen: &Seen, now: Timestamp) -> Result<Decision, String> {
+    fn decide(&self, seen: &Seen, now: Timestamp) -> Result<Decision, &'static str> {
         let edits = match self {
             Plan::AddChild(new) => {
                 let parent = seen.parent.as_ref().ok_or("no parent")?;
                 let paused = family::child_is_paused(&parent.job).map_err(|_| "unfit")?;
                 vec![Edit::Insert(Box::new(NewJob { paused, ..new.clone() }))]
             }
-            Plan::AddOnly(_) if seen.job.is_some() => return Err("not the only one".into()),
+            Plan::AddOnly(_) if seen.job.is_some() => return Err("not the only one"),
             Plan::AddOnly(new) => vec![Edit::Insert(Box::new(new.clone()))],
-            Plan::Refuse => return Err("refused".into()),
+            Plan::Refuse => return Err("refused"),
             plan => plan.change(seen.job.as_ref().ok_or("no job")?, seen, now)?,
         };
         // What was seen is part of the answer, so that it is compared.
@@ -111,14 +113,19 @@ impl Plan {
         Ok(Decision { edits, id })
     }
 
-    fn change(&self, whole: &Whole, seen: &Seen, now: Timestamp) -> Result<Vec<Edit>, String> {
+    fn change(
+        &self,
+        whole: &Whole,
+        seen: &Seen,
+        now: Timestamp,
+    ) -> Result<Vec<Edit>, &'static str> {
         let job = &whole.job;
         let parent = seen.parent.as_ref().map(|whole| &whole.job);
         let wake = || parent.and_then(|parent| family::after_child(parent, seen.siblings));
         let as_state = |state| Job { state, lease: None, ..job.clone() };
         let is_out = job.state == State::Running || job.extra.lent;
         let edits = match self {
-            Plan::Finish(..) | Plan::Fail(..) if !is_out => return Err("nobody has it".into()),
+            Plan::Finish(..) | Plan::Fail(..) if !is_out => return Err("nobody has it"),
             Plan::Finish(_, purge_at) => match family::wait_for_children(job, seen.children) {
                 Some(edits) => edits,
                 None => {
@@ -130,7 +137,7 @@ impl Plan {
             Plan::CancelChild(_, purge_at) => {
                 let fit = matches!(job.state, State::Queued | State::Failed) && parent.is_some();
                 if !fit || seen.children.any() {
-                    return Err("not to be cancelled".into());
+                    return Err("not to be cancelled");
                 }
                 let resumed = parent.filter(|_| !seen.siblings.active).and_then(family::resume);
                 [put(as_state(State::Cancelled), *purge_at)].into_iter().chain(resumed).collect()
@@ -141,7 +148,7 @@ impl Plan {
                 let run_at = job.created_at;
                 vec![put(Job { run_at, extra, ..as_state(State::Queued) }, None)]
             }
-            Plan::Run(..) if job.state != State::Queued => return Err("not queued".into()),
+            Plan::Run(..) if job.state != State::Queued => return Err("not queued"),
             Plan::Run(_, owner, token) => vec![put(leased(whole, *owner, *token, now), None)],
             Plan::Alter(_, to) => vec![to.edit(job)],
             Plan::Delete(_) => [Edit::Delete(job.id)].into_iter().chain(wake()).collect(),
