@@ -9,7 +9,7 @@ use crate::range::Range;
 pub const TENANT_BYTES_MAX: usize = 64;
 /// Longest type name, in bytes.
 pub const TYPE_BYTES_MAX: usize = 255;
-/// Longest `unique` key and longest `Idempotency-Key`, in bytes.
+/// Longest `unique` key and longest idempotency key, in bytes.
 pub const KEY_BYTES_MAX: usize = 255;
 /// Most urgent priority; 0 is the least urgent.
 pub const PRIORITY_MAX: u16 = 1000;
@@ -60,7 +60,7 @@ pub const SYSID_MAX: u16 = 4095;
 pub const ID_BORROW_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 /// A clock this far behind the newest id was set back; no burst of ids runs as far ahead.
 pub const CLOCK_STEP_MIN: Duration = Duration::from_secs(60);
-/// How long an `Idempotency-Key` is remembered.
+/// How long an idempotency key is remembered.
 pub const IDEMPOTENCY_TTL: Duration = Duration::from_secs(24 * 3600);
 /// Longest duration that is accepted anywhere (ten years).
 pub const DURATION_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);

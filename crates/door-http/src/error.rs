@@ -120,14 +120,20 @@ impl From<Invalid> for Failure {
     }
 }
 
+/// In the words of this door, whose clients name the header.
+const KEY_REUSED: &str = "this Idempotency-Key was used within 24 hours for another type or body";
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
-        let message = error.to_string();
+        let message = match &error {
+            Error::KeyReused => KEY_REUSED.to_owned(),
+            error => error.to_string(),
+        };
         let without_field = |status, code| Failure { status, code, message, field: None };
         match error {
             Error::Invalid(invalid) => invalid.into(),
             Error::NotFound(_) => without_field(StatusCode::NOT_FOUND, "not_found"),
-            Error::Conflict(_) | Error::Refused(_) => {
+            Error::Conflict(_) | Error::KeyReused | Error::Refused(_) => {
                 without_field(StatusCode::CONFLICT, "conflict")
             }
             Error::Unavailable(_) => without_field(StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
@@ -169,6 +175,8 @@ mod tests {
         check(invalid("options.env"), 400, "invalid_value", Some("options.env"));
         check(Error::NotFound("job"), 404, "not_found", None);
         check(Error::Conflict("c".into()), 409, "conflict", None);
+        check(Error::KeyReused, 409, "conflict", None);
+        assert_eq!(Failure::from(Error::KeyReused).message, KEY_REUSED);
         check(Error::Unavailable("u".into()), 503, "unavailable", None);
         check(Error::Internal("secret".into()), 500, "internal", None);
     }

@@ -13,6 +13,9 @@ pub enum Error {
     NotFound(&'static str),
     #[error("{0}")]
     Conflict(String),
+    /// Of an add: its key was used for another one that is still remembered.
+    #[error("this key was used within 24 hours for another type or body")]
+    KeyReused,
     /// The decision that the caller brought along said no.
     #[error(transparent)]
     Refused(Refusal),

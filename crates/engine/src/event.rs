@@ -59,7 +59,7 @@ pub(crate) fn repeated(id: JobId, key: &TypeKey) {
         %id,
         tenant = %key.tenant,
         r#type = %key.name,
-        why = "another add had its Idempotency-Key first",
+        why = "another add had its idempotency key first",
     );
 }
 

@@ -31,8 +31,9 @@ pub struct Options {
     pub fairness: Fairness,
     /// Run jobs of these tenants only; all when `None`.
     pub tenants: Option<Vec<Tenant>>,
-    /// Jobs of this tenant wait for a worker as long as it takes, also when nobody handles them.
-    pub patient: Option<Tenant>,
+    /// Tenants whose jobs wait for a worker as long as it takes; those of others are given up when
+    /// nobody has handled them for too long.
+    pub keep_unhandled: Vec<Tenant>,
     /// Batches that run at once.
     pub slots: usize,
     /// Further slots that only tenants with fewer than `tenant_slots_min` running batches may use,
@@ -70,7 +71,7 @@ impl Options {
             sysid: None,
             fairness: Fairness::Tenant,
             tenants: None,
-            patient: None,
+            keep_unhandled: Vec::new(),
             slots: 16,
             slots_reserved: 16,
             tenant_slots_min: 2,

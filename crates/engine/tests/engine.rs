@@ -169,7 +169,7 @@ async fn the_same_idempotency_key_answers_with_the_first_ids_and_adds_nothing() 
     assert!(!first.repeated && again.repeated);
     assert_eq!(first.ids, again.ids);
     let other = daemon.engine.add(&t, jobs(&["3"]), with("3")).await;
-    assert!(matches!(other, Err(Error::Conflict(_))));
+    assert_eq!(other, Err(Error::KeyReused));
     let other_tenant = daemon.engine.add(&key("b", "t"), jobs(&["3"]), with("3")).await.unwrap();
     assert!(!other_tenant.repeated);
     assert_eq!(daemon.engine.types(&t.tenant).await.unwrap()[0].ready, 2);
@@ -324,7 +324,7 @@ async fn jobs_of_a_patient_tenant_wait_as_long_as_it_takes() {
     let (hasty, patient) = (key("hasty", "t"), key("patient", "t"));
     let adjust = |options: &mut Options| {
         options.retry = RetryPolicy { age: Duration::from_millis(1), ..RetryPolicy::default() };
-        options.patient = Some(patient.tenant.clone());
+        options.keep_unhandled = vec![patient.tenant.clone()];
     };
     // Started by somebody else, so that the first look finds both.
     let daemon = Daemon::start_on(store.clone(), |_| {}).await;

@@ -188,8 +188,13 @@ fn engine_options(config: &Config) -> windlass_engine::Options {
         sysid: config.sysid,
         fairness: config.scheduler.fairness,
         tenants: (!tenants.is_empty()).then(|| tenants.clone()),
-        // Whoever works with Bedrock expects his jobs to wait, however long his workers are away.
-        patient: config.bedrock.listen.map(|_| config.bedrock.tenant.clone()),
+        // Bedrock's jobs wait for their workers, however long these are away.
+        keep_unhandled: config
+            .bedrock
+            .listen
+            .map(|_| config.bedrock.tenant.clone())
+            .into_iter()
+            .collect(),
         slots: config.scheduler.slots,
         slots_reserved: config.scheduler.slots_reserved,
         tenant_slots_min: config.scheduler.tenant_slots_min,

@@ -92,7 +92,7 @@ async fn add_keyed(
     note: IdempotencyKey,
 ) -> Result<Added, Error> {
     if note.key.is_empty() || note.key.len() > KEY_BYTES_MAX {
-        return Err(Invalid::new("Idempotency-Key", "a key has 1 to 255 bytes").into());
+        return Err(Invalid::new("key", "a key has 1 to 255 bytes").into());
     }
     let now = shared.now();
     let deciding = match shared.idempotencies.find(&key.tenant, &note.key, now).await {
@@ -132,8 +132,7 @@ async fn add_keyed(
 
 fn repeated(record: &IdempotencyRecord, note: &IdempotencyKey) -> Result<Added, Error> {
     if record.fingerprint != note.fingerprint {
-        let why = "this Idempotency-Key was used within 24 hours for another type or body";
-        return Err(Error::Conflict(why.into()));
+        return Err(Error::KeyReused);
     }
     Ok(Added { ids: record.ids.clone(), repeated: true })
 }

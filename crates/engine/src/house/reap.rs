@@ -122,7 +122,7 @@ impl Reap {
         for stats in shared.store.type_stats(None).await? {
             let TypeStats { key, handler: false, suspended: false, .. } = &stats else { continue };
             let Some(oldest) = stats.oldest_ready_at else { continue };
-            if shared.options.patient.as_ref() == Some(&key.tenant) {
+            if shared.options.keep_unhandled.contains(&key.tenant) {
                 continue;
             }
             let settings = shared.store.type_settings_get(key).await?;
