@@ -39,7 +39,7 @@ pub fn due_at(text: &str) -> Timestamp {
 
 /// Says of a job that is due at `run_at` that its `nextRun` is this text.
 pub fn set_next_run(extra: &mut Extra, text: &str, run_at: Timestamp) {
-    extra.next_run = Some(text.into());
+    extra.run_at_text = Some(text.into());
     extra.order_key = order_key(text, run_at);
 }
 

@@ -70,8 +70,8 @@ impl Refusal {
 pub struct Seen {
     /// For `Which::New`: the job with the smallest id of that type and mockedness that has not
     /// ended, has failed, or is an ended child.
-    pub job: Option<Whole>,
-    pub parent: Option<Whole>,
+    pub job: Option<FullJob>,
+    pub parent: Option<FullJob>,
     /// Of the job.
     pub children: Children,
     /// The other children of the parent.
@@ -80,7 +80,7 @@ pub struct Seen {
 
 /// A job with its payload.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Whole {
+pub struct FullJob {
     pub job: Job,
     /// In one buffer up to `WHOLE_BYTES_MAX`.
     pub payload: Payload,
@@ -222,7 +222,7 @@ pub struct TakeCursor {
     pub name: String,
 }
 
-pub type TakeDecide = Arc<dyn Fn(&Whole) -> Taking + Send + Sync>;
+pub type TakeDecide = Arc<dyn Fn(&FullJob) -> Taking + Send + Sync>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Names {
@@ -256,10 +256,10 @@ pub struct Took {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Taken {
     /// As it was before.
-    pub before: Whole,
+    pub before: FullJob,
     /// As it is now.
     pub job: Job,
-    pub parent: Option<Whole>,
+    pub parent: Option<FullJob>,
     /// Its ended children, at most `CHILDREN_SHOWN_MAX` of each kind.
     pub finished: Vec<(JobId, Payload)>,
     pub cancelled: Vec<(JobId, Payload)>,
@@ -277,7 +277,7 @@ impl Ask {
 
 impl Take {
     /// What becomes of this job; as with `Ask::decision`, an error undoes the whole take.
-    pub fn taking(&self, before: &Whole) -> Result<Taking, Error> {
+    pub fn taking(&self, before: &FullJob) -> Result<Taking, Error> {
         Error::caught(A_DECISION, || (self.decide)(before))
     }
 }

@@ -60,7 +60,7 @@ pub fn wait_for_children(job: &Job, children: Children) -> Option<Vec<Edit>> {
         lease: None,
         run_at,
         extra: Extra {
-            next_run: Some(Arc::from(shown)),
+            run_at_text: Some(Arc::from(shown)),
             order_key: -1,
             lent: false,
             ..job.extra.clone()
@@ -195,7 +195,7 @@ mod tests {
         let Edit::Put(put) = &edits[0] else { panic!("the parent comes first") };
         assert_eq!((put.job.state, put.job.run_at), (State::Paused, Timestamp(5000)));
         assert_eq!((put.job.attempt, put.job.lease), (0, None));
-        assert_eq!(put.job.extra.next_run.as_deref(), Some("1970-01-01 00:00:05"));
+        assert_eq!(put.job.extra.run_at_text.as_deref(), Some("1970-01-01 00:00:05"));
         let free = Edit::Children { parent: job.id, from: State::Paused, to: ChildMove::Queue };
         assert_eq!(edits[1], free);
     }

@@ -64,12 +64,11 @@ pub struct NewJob {
 pub struct Extra {
     /// When it runs again by itself, in the form of `Repeat::as_str`.
     pub repeat: Option<Arc<str>>,
-    /// After which a job that was lent is to be handed out again, in the form of
-    /// `Modifiers::as_str`.
-    pub retry_after: Option<Arc<str>>,
-    /// The time of the next run in the words of whoever set it, where `run_at` would not give them
-    /// back.
-    pub next_run: Option<Arc<str>>,
+    /// What the door that the job came through keeps with it, in its own form; nobody else reads
+    /// it.
+    pub door_text: Option<Arc<str>>,
+    /// `run_at` in the words of a door, where the number would not give them back.
+    pub run_at_text: Option<Arc<str>>,
     /// Among equally urgent jobs that are due in the same millisecond the smallest goes first. 0
     /// for nearly all; it goes with the time that it was set for.
     pub order_key: i64,
@@ -92,7 +91,7 @@ impl Extra {
 
     /// The job gets a new time: what was said of the old one goes, and nobody has the job any more.
     pub fn retime(&mut self) {
-        (self.next_run, self.order_key, self.lent) = (None, 0, false);
+        (self.run_at_text, self.order_key, self.lent) = (None, 0, false);
     }
 }
 

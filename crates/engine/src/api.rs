@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_core::add::AddOptions;
-use windlass_core::edit::{Names, Taking, Whole};
+use windlass_core::edit::{FullJob, Names, Taking};
 use windlass_core::job::{Job, Payload, Priority};
 use windlass_core::log::Newest;
 use windlass_core::outcome::{Json, Status};
@@ -114,7 +114,7 @@ pub struct TakeWish {
     pub decide: TakeWishDecide,
 }
 
-pub type TakeWishDecide = Arc<dyn Fn(&Whole, Timestamp) -> Taking + Send + Sync>;
+pub type TakeWishDecide = Arc<dyn Fn(&FullJob, Timestamp) -> Taking + Send + Sync>;
 
 impl fmt::Debug for TakeWish {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

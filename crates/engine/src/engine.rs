@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use windlass_core::edit::{Decide, Decided, Took, Which, Whole};
+use windlass_core::edit::{Decide, Decided, FullJob, Took, Which};
 use windlass_core::job::Token;
 use windlass_core::store::sql::SqlAnswer;
 use windlass_core::store::{AttemptLog, LeaseRef, List, Page, TypeStats};
@@ -246,8 +246,8 @@ impl Engine {
     }
 
     /// A job with its payload, from the moment its add was answered.
-    pub async fn whole(&self, tenant: &Tenant, id: JobId) -> Result<Option<Whole>, Error> {
-        decide::whole(self.shared(), tenant, id).await
+    pub async fn full_job(&self, tenant: &Tenant, id: JobId) -> Result<Option<FullJob>, Error> {
+        decide::full_job(self.shared(), tenant, id).await
     }
 
     /// Asks the store in SQL, if it understands that; it sees everything that was added before.
@@ -255,10 +255,10 @@ impl Engine {
         &self,
         tenant: &Tenant,
         text: String,
-        nowhere: bool,
+        without_where: bool,
         patience: Duration,
     ) -> Result<SqlAnswer, Error> {
-        decide::query(self.shared(), tenant, text, nowhere, patience).await
+        decide::query(self.shared(), tenant, text, without_where, patience).await
     }
 
     /// A new id, for a job that a decision adds.

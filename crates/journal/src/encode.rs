@@ -201,8 +201,8 @@ impl Frame {
         let texts = [
             ("then", terms.then.as_ref().map(TypeName::as_str)),
             ("repeat", terms.extra.repeat.as_deref()),
-            ("retry_after", terms.extra.retry_after.as_deref()),
-            ("next_run", terms.extra.next_run.as_deref()),
+            ("door_text", terms.extra.door_text.as_deref()),
+            ("run_at_text", terms.extra.run_at_text.as_deref()),
         ];
         for (name, text) in texts.iter().filter_map(|(name, text)| Some((name, (*text)?))) {
             attributes.push(format!("{name}={}", utf8_percent_encode(text, ESCAPED)));

@@ -106,7 +106,7 @@ impl Entry {
             AddPayload::Inline(bytes) => bytes.len(),
             AddPayload::Spooled(_) => LINE_OVERHEAD_BYTES,
         };
-        let texts = [&self.extra.repeat, &self.extra.retry_after, &self.extra.next_run];
+        let texts = [&self.extra.repeat, &self.extra.door_text, &self.extra.run_at_text];
         let extra: usize = texts.into_iter().flatten().map(|text| text.len()).sum();
         payload
             + self.key.tenant.as_str().len()

@@ -119,8 +119,8 @@ CREATE INDEX aside_by_type ON aside (type_id, mock, state, id);
 CREATE TABLE extra (
     id          INTEGER PRIMARY KEY,
     repeat      TEXT,
-    retry_after TEXT,
-    next_run    TEXT,
+    door_text   TEXT,
+    run_at_text TEXT,
     order_key   INTEGER NOT NULL
 );
 

@@ -2,7 +2,7 @@
 //! carried out fails the whole operation, whose transaction is then undone.
 
 use rusqlite::{Connection, OptionalExtension};
-use windlass_core::edit::{Ask, ChildMove, Decided, Edit, Moved, Only, Seen, Which, Whole};
+use windlass_core::edit::{Ask, ChildMove, Decided, Edit, FullJob, Moved, Only, Seen, Which};
 use windlass_core::limit::WHOLE_BYTES_MAX;
 use windlass_core::name::{Tenant, TypeKey};
 use windlass_core::store::{Error, Inserted};
@@ -63,8 +63,8 @@ fn seen(tx: &mut Tx<'_>, tenant: &Tenant, which: &Which) -> Result<Seen> {
     if let Some(Stored { job, .. }) = job.as_ref().filter(|stored| stored.job.children) {
         seen.children = family::children(conn, job.id, None)?;
     }
-    seen.job = job.map(|job| whole(conn, &job)).transpose()?;
-    seen.parent = parent.map(|parent| whole(conn, &parent)).transpose()?;
+    seen.job = job.map(|job| full_job(conn, &job)).transpose()?;
+    seen.parent = parent.map(|parent| full_job(conn, &parent)).transpose()?;
     Ok(seen)
 }
 
@@ -105,7 +105,7 @@ fn in_the_way(tx: &mut Tx<'_>, tenant: &Tenant, only: &Only) -> Result<Option<St
 }
 
 /// The job with its payload.
-pub(crate) fn whole(conn: &Connection, stored: &Stored) -> Result<Whole> {
+pub(crate) fn full_job(conn: &Connection, stored: &Stored) -> Result<FullJob> {
     let Stored { job, type_id, .. } = stored;
     let find = "SELECT payload_bytes, parts, payload FROM job WHERE id = ?1";
     let mut find = conn.prepare_cached(find)?;
@@ -114,7 +114,7 @@ pub(crate) fn whole(conn: &Connection, stored: &Stored) -> Result<Whole> {
     let payload = claim::payload(conn, job.id.get(), rows.next()?.ok_or_else(missing)?, 0)?;
     let payload = in_one(conn, job.id, payload)?;
     let retention = type_row::settings_of(conn, *type_id)?.retention;
-    Ok(Whole { job: job.clone(), payload, retention })
+    Ok(FullJob { job: job.clone(), payload, retention })
 }
 
 /// Brings a payload together that lies in pieces, unless it is too large for that.

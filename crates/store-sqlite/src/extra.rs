@@ -20,15 +20,15 @@ pub(crate) fn parts(extra: &Extra) -> i64 {
 }
 
 fn has_row(extra: &Extra) -> bool {
-    let Extra { repeat, retry_after, next_run, order_key, .. } = extra;
-    repeat.is_some() || retry_after.is_some() || next_run.is_some() || *order_key != 0
+    let Extra { repeat, door_text, run_at_text, order_key, .. } = extra;
+    repeat.is_some() || door_text.is_some() || run_at_text.is_some() || *order_key != 0
 }
 
 /// Adds what a job has in the row.
 pub(crate) fn read(conn: &Connection, id: i64, extra: &mut Extra) -> Result<()> {
-    let find = "SELECT repeat, retry_after, next_run, order_key FROM extra WHERE id = ?1";
+    let find = "SELECT repeat, door_text, run_at_text, order_key FROM extra WHERE id = ?1";
     let mut find = conn.prepare_cached(find)?;
-    (extra.repeat, extra.retry_after, extra.next_run, extra.order_key) =
+    (extra.repeat, extra.door_text, extra.run_at_text, extra.order_key) =
         find.query_row([id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
     Ok(())
 }
@@ -36,10 +36,10 @@ pub(crate) fn read(conn: &Connection, id: i64, extra: &mut Extra) -> Result<()> 
 /// Keeps the row of a job that had these parts before.
 pub(crate) fn write(conn: &Connection, id: i64, extra: &Extra, parts: i64) -> Result<()> {
     if has_row(extra) {
-        let put = "INSERT OR REPLACE INTO extra (id, repeat, retry_after, next_run, order_key)
+        let put = "INSERT OR REPLACE INTO extra (id, repeat, door_text, run_at_text, order_key)
                    VALUES (?1, ?2, ?3, ?4, ?5)";
-        let Extra { repeat, retry_after, next_run, order_key, .. } = extra;
-        let values = params![id, repeat, retry_after, next_run, order_key];
+        let Extra { repeat, door_text, run_at_text, order_key, .. } = extra;
+        let values = params![id, repeat, door_text, run_at_text, order_key];
         conn.prepare_cached(put)?.execute(values)?;
     } else if parts & part::EXTRA != 0 {
         conn.prepare_cached("DELETE FROM extra WHERE id = ?1")?.execute([id])?;
@@ -53,11 +53,11 @@ pub(crate) fn retimed(conn: &Connection, id: i64, parts: i64) -> Result<i64> {
     if parts & part::EXTRA == 0 {
         return Ok(parts);
     }
-    let drop = "DELETE FROM extra WHERE id = ?1 AND repeat IS NULL AND retry_after IS NULL";
+    let drop = "DELETE FROM extra WHERE id = ?1 AND repeat IS NULL AND door_text IS NULL";
     if conn.prepare_cached(drop)?.execute([id])? > 0 {
         return Ok(parts & !part::EXTRA);
     }
-    let clear = "UPDATE extra SET next_run = NULL, order_key = 0 WHERE id = ?1";
+    let clear = "UPDATE extra SET run_at_text = NULL, order_key = 0 WHERE id = ?1";
     conn.prepare_cached(clear)?.execute([id])?;
     Ok(parts)
 }

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::family;
 use crate::insert;
 use crate::row::{self, Stored, part};
-use crate::settle::{self, End, Said};
+use crate::settle::{self, End, LogEntry};
 use crate::tx::{Counter, Tx};
 
 /// Queued jobs that one search for unhandled ones looks at.
@@ -88,7 +88,7 @@ fn unhandled(
 fn end(tx: &mut Tx<'_>, stored: Stored, state: State, give_up: &GiveUp) -> Result<Job> {
     change::leave(tx, &stored)?;
     let Stored { job, type_id, token, parts } = stored;
-    let log = Said { attempt: job.attempt, ended_at: give_up.now, log: &give_up.log };
+    let log = LogEntry { attempt: job.attempt, ended_at: give_up.now, log: &give_up.log };
     let parts = log.put(tx.conn, job.id.get(), parts)?;
     settle::end(
         tx,

@@ -192,7 +192,7 @@ pub(crate) fn mark_parent(tx: &mut Tx<'_>, tenant: &Tenant, parent: JobId) -> Re
 /// False when the id is there already.
 fn add(conn: &Connection, type_id: i64, new: &NewJob) -> Result<bool> {
     let id = new.id.get();
-    let Lying { part, in_row, beside } = Lying::of(&new.payload);
+    let PayloadPlace { part, in_row, beside } = PayloadPlace::of(&new.payload);
     let child = if new.parent.is_some() { part::CHILD } else { 0 };
     let parts = part | extra::parts(&new.extra) | child;
     let state = if new.paused { State::Paused } else { State::Queued };
@@ -225,15 +225,15 @@ fn add(conn: &Connection, type_id: i64, new: &NewJob) -> Result<bool> {
 }
 
 /// Where a payload lies: in the job's row, beside it, or in pieces.
-pub(crate) struct Lying<'a> {
+pub(crate) struct PayloadPlace<'a> {
     /// What it adds to the job's parts.
     pub(crate) part: i64,
     pub(crate) in_row: Option<&'a Bytes>,
     pub(crate) beside: Option<&'a Bytes>,
 }
 
-impl<'a> Lying<'a> {
-    pub(crate) fn of(payload: &'a Payload) -> Lying<'a> {
+impl<'a> PayloadPlace<'a> {
+    pub(crate) fn of(payload: &'a Payload) -> PayloadPlace<'a> {
         let (part, in_row, beside) = match payload {
             Payload::Inline(bytes) if bytes.len() <= PAYLOAD_ROW_BYTES_MAX => {
                 (0, Some(bytes), None)
@@ -241,7 +241,7 @@ impl<'a> Lying<'a> {
             Payload::Inline(bytes) => (part::PAYLOAD, None, Some(bytes)),
             Payload::Pieces { .. } => (part::PIECES, None, None),
         };
-        Lying { part, in_row, beside }
+        PayloadPlace { part, in_row, beside }
     }
 }
 

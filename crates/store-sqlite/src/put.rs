@@ -13,7 +13,7 @@ use crate::claim;
 use crate::edit;
 use crate::error::Result;
 use crate::extra;
-use crate::insert::{self, Lying};
+use crate::insert::{self, PayloadPlace};
 use crate::queue;
 use crate::row::{self, Stored, part};
 use crate::tx::{Counter, Tx};
@@ -80,7 +80,7 @@ fn put_payload(conn: &Connection, id: JobId, payload: Bytes, parts: i64) -> Resu
     let places = part::PAYLOAD | part::PIECES;
     change::remove_parts(conn, id.get(), parts & places)?;
     let (payload, pieces) = Payload::Inline(payload).split();
-    let Lying { part, in_row, beside } = Lying::of(&payload);
+    let PayloadPlace { part, in_row, beside } = PayloadPlace::of(&payload);
     insert::put_pieces(conn, id, &pieces)?;
     insert::put_beside(conn, id.get(), beside)?;
     let set = "UPDATE job SET payload = ?2 WHERE id = ?1";

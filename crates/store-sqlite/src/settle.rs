@@ -117,7 +117,7 @@ fn settle_one(
         put_progress(tx.conn, &settlement.lease, progress)?;
         leased.parts |= part::PROGRESS;
     }
-    let log = Said { attempt: leased.attempt, ended_at: settlement.now, log: &settlement.log };
+    let log = LogEntry { attempt: leased.attempt, ended_at: settlement.now, log: &settlement.log };
     leased.parts = log.put(tx.conn, id, leased.parts)?;
     if waits {
         // It has not come to its end: what follows it has to wait too.
@@ -272,13 +272,13 @@ fn put_result(conn: &Connection, id: i64, data: &Json) -> Result<()> {
 }
 
 /// What an attempt said.
-pub(crate) struct Said<'a> {
+pub(crate) struct LogEntry<'a> {
     pub(crate) attempt: u32,
     pub(crate) ended_at: Timestamp,
     pub(crate) log: &'a Log,
 }
 
-impl Said<'_> {
+impl LogEntry<'_> {
     /// Keeps it and a bounded number before it; answers with the job's parts as they are then.
     pub(crate) fn put(&self, conn: &Connection, id: i64, parts: i64) -> Result<i64> {
         if self.log.is_empty() {

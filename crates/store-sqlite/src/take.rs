@@ -36,7 +36,7 @@ pub(crate) fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<Took>> {
 fn take_one(tx: &mut Tx<'_>, id: i64, take: &Take, took: &mut Took) -> Result<()> {
     let missing = || Failure::corrupt(format!("job {id} is ready but not there"));
     let stored = row::find(tx.conn, id)?.ok_or_else(missing)?;
-    let before = edit::whole(tx.conn, &stored)?;
+    let before = edit::full_job(tx.conn, &stored)?;
     let taking = take.taking(&before)?;
     let job = put::put(tx, &stored, &taking.put, take.now, &mut took.moved)?;
     if !taking.give {
@@ -44,7 +44,7 @@ fn take_one(tx: &mut Tx<'_>, id: i64, take: &Take, took: &mut Took) -> Result<()
         return Ok(());
     }
     let parent = family::parent(tx.conn, &job)?;
-    let parent = parent.map(|parent| edit::whole(tx.conn, &parent)).transpose()?;
+    let parent = parent.map(|parent| edit::full_job(tx.conn, &parent)).transpose()?;
     let finished = ended_children(tx.conn, &job, State::Finished)?;
     let cancelled = ended_children(tx.conn, &job, State::Cancelled)?;
     took.given.push(Taken { before, job, parent, finished, cancelled });

@@ -49,7 +49,7 @@ pub async fn a_decision_sees_the_lease_and_how_long_jobs_are_kept(harness: &dyn 
     store.type_settings_put(&key("t"), settings).await.unwrap();
     store.add([job(1)]).await;
     let claimed = store.claim_one("t", NOW).await;
-    let whole = store.whole(1).await;
+    let whole = store.full_job(1).await;
     assert_eq!(whole.job.lease, claimed.job.lease);
     assert_eq!(whole.retention, retention);
 }
@@ -91,7 +91,7 @@ pub async fn the_only_one_is_the_oldest_that_counts(harness: &dyn Harness) {
     store.alter(4, |job| job.state = State::Failed).await;
     assert_eq!((only(false).await, only(true).await), (Some(4), Some(10)));
     store.alter(4, |job| job.state = State::Finished).await;
-    let running = leased(&store.whole(5).await, NOW);
+    let running = leased(&store.full_job(5).await, NOW);
     store.edit(vec![put(running)]).await;
     assert_eq!(only(false).await, Some(5), "it runs");
     store.alter(5, |job| job.state = State::Paused).await;
@@ -123,8 +123,8 @@ pub async fn a_put_job_is_what_it_says(harness: &dyn Harness) {
         parent: Some(id(2)),
         extra: Extra {
             repeat: Some("FINISHED, +1 DAY".into()),
-            retry_after: Some("+5 SECONDS".into()),
-            next_run: Some("tomorrow".into()),
+            door_text: Some("+5 SECONDS".into()),
+            run_at_text: Some("tomorrow".into()),
             order_key: -1 << 60,
             lent: true,
             mock: true,
@@ -144,7 +144,7 @@ pub async fn a_put_job_is_what_it_says(harness: &dyn Harness) {
 pub async fn what_does_not_go_with_a_state_is_gone(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;
-    let running = leased(&store.whole(1).await, NOW);
+    let running = leased(&store.full_job(1).await, NOW);
     let odd = Job { finished_at: Some(NOW), ..running.clone() };
     store.edit(vec![put(Job { extra: Extra { lent: true, ..Extra::default() }, ..odd })]).await;
     assert_eq!(store.get(1).await, running);
@@ -170,7 +170,7 @@ pub async fn a_put_job_moves_between_queue_lease_and_end(harness: &dyn Harness) 
     store.alter(1, |job| (job.state, job.run_at) = (State::Queued, after(9))).await;
     assert_eq!(numbers().await, [0, 1, 0, 0, 0]);
     assert_eq!(store.waiting(NOW).await.next_due_at, Some(after(9)));
-    let running = leased(&store.whole(1).await, NOW);
+    let running = leased(&store.full_job(1).await, NOW);
     store.edit(vec![put(running)]).await;
     assert_eq!(numbers().await, [0, 0, 1, 0, 0]);
     assert!(store.claim("t", 1, after(3600)).await.is_empty());
@@ -189,7 +189,7 @@ pub async fn a_lease_that_was_put_is_a_lease(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;
     let claimed = store.claim_one("t", NOW).await;
-    let job = leased(&store.whole(1).await, NOW);
+    let job = leased(&store.full_job(1).await, NOW);
     assert!(job.lease.unwrap().token > lease_ref(&claimed).token);
     let decided = store.edit(vec![put(job.clone())]).await;
     assert_eq!(decided.moved.stopped, [lease_ref(&claimed).attempt_id()]);
@@ -222,7 +222,7 @@ pub async fn result_log_and_progress_stay(harness: &dyn Harness) {
     assert_eq!(store.get(1).await.progress, Some(progress));
     assert_eq!(store.job_result(&acme(), id(1)).await.unwrap(), data);
     assert_eq!(store.job_log(&acme(), id(1)).await.unwrap().unwrap().len(), 1);
-    let running = leased(&store.whole(1).await, NOW);
+    let running = leased(&store.full_job(1).await, NOW);
     store.edit(vec![put(running)]).await;
     assert_eq!(store.get(1).await.progress, None, "of the attempt before");
 }
@@ -245,7 +245,7 @@ pub async fn a_put_payload_replaces_the_old_one_at_every_size(harness: &dyn Harn
         } else {
             assert_eq!((kept, piece), (Some(Payload::Inline(payload.clone())), None));
         }
-        assert_eq!(store.whole(1).await.payload, Payload::Inline(payload), "it is shown whole");
+        assert_eq!(store.full_job(1).await.payload, Payload::Inline(payload), "it is shown whole");
         store.alter(1, |job| job.attempt += 1).await;
         assert_eq!(store.get(1).await.payload_bytes, bytes as u64, "no new one, no change");
     }
@@ -299,7 +299,7 @@ pub async fn an_insert_enters_with_its_parent_marked(harness: &dyn Harness) {
 
 pub async fn a_delete_removes_all_that_belongs_to_a_job(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    let extra = Extra { next_run: Some("soon".into()), ..Extra::default() };
+    let extra = Extra { run_at_text: Some("soon".into()), ..Extra::default() };
     store.add([job(1), NewJob { extra, unique: Some("k".into()), ..job(2) }]).await;
     let claimed = store.claim("t", 1, NOW).await.remove(0);
     let decided = store.edit([1, 2, 9].map(|number| Edit::Delete(id(number))).into()).await;
@@ -321,7 +321,7 @@ pub async fn children_are_moved_in_bulk(harness: &dyn Harness) {
     let later = after(30);
     store.alter(3, |job| job.run_at = later).await;
     store.alter(4, |job| job.state = State::Finished).await;
-    let running = Job { state: State::Running, ..leased(&store.whole(6).await, NOW) };
+    let running = Job { state: State::Running, ..leased(&store.full_job(6).await, NOW) };
     store.edit(vec![put(running)]).await;
     let all = |from, to| Edit::Children { parent: id(1), from, to };
     let decided = store.edit(vec![all(State::Paused, ChildMove::Queue)]).await;
@@ -455,7 +455,7 @@ pub async fn what_moved_is_told(harness: &dyn Harness) {
     assert_eq!((sooner.ready, sooner.due), ([(key("t"), 1)].into(), None));
     let renamed = store.alter(1, |job| job.key = key("other")).await.moved;
     assert_eq!(renamed.ready, [(key("other"), 1)].into());
-    let running = leased(&store.whole(2).await, NOW);
+    let running = leased(&store.full_job(2).await, NOW);
     let moved = store.edit(vec![put(running.clone())]).await.moved;
     assert_eq!((moved.ready, moved.stopped.len()), ([].into(), 0));
     let renewed = windlass_core::Lease { expires_at: after(99), ..running.lease.unwrap() };

@@ -158,7 +158,7 @@ pub async fn a_child_of_a_mocked_parent_is_mocked(harness: &dyn Harness) {
     let (store, claimed) = running(harness).await;
     let extra = Extra { mock: true, ..Extra::default() };
     store.add([NewJob { extra, ..job_of("mocked", 2) }]).await;
-    let mocked = store.whole(2).await;
+    let mocked = store.full_job(2).await;
     store.edit(vec![crate::kin::put(crate::kin::leased(&mocked, NOW))]).await;
     let end = asking(&claimed, vec![child_of(3, 2)]);
     assert_eq!(store.settle(end).await, Settled::Done);

@@ -12,7 +12,7 @@ use crate::fixture::{
     FAILED, FINISHED, NOW, Subject, acme, after, again, claimed_numbers, give_up_expired, id, job,
     job_of, release, said, settlement,
 };
-use crate::kin::{child, insert, next_run, put};
+use crate::kin::{child, insert, put, run_at_text};
 
 const QUEUED: State = State::Queued;
 const PAUSED: State = State::Paused;
@@ -86,7 +86,7 @@ pub async fn a_parent_that_ended_well_waits_for_its_children(harness: &dyn Harne
         run_at: NOW,
         last: Some(windlass_core::Status::OK.into()),
         children: true,
-        extra: Extra { order_key: -1, ..next_run("2027-01-15 08:00:00") },
+        extra: Extra { order_key: -1, ..run_at_text("2027-01-15 08:00:00") },
         ..parent.job.clone()
     };
     assert_eq!(seen, expected);
@@ -269,19 +269,23 @@ pub async fn words_for_an_old_time_go_with_it(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;
     let worded = async || {
-        let extra = Extra { order_key: -5, ..next_run("then") };
+        let extra = Extra { order_key: -5, ..run_at_text("then") };
         store.alter(1, |job| job.extra = extra).await;
         store.claim_one("t", NOW).await
     };
     for verdict in [again(NOW), release(NOW), Verdict::Repeat { run_at: NOW }] {
         let claimed = worded().await;
-        assert_eq!(claimed.job.extra.next_run.as_deref(), Some("then"));
+        assert_eq!(claimed.job.extra.run_at_text.as_deref(), Some("then"));
         end(&store, &claimed, verdict).await;
         assert!(store.get(1).await.extra.is_none(), "{verdict:?}");
     }
     let claimed = worded().await;
     end(&store, &claimed, FINISHED).await;
-    assert_eq!(store.get(1).await.extra.next_run.as_deref(), Some("then"), "the time is the same");
+    assert_eq!(
+        store.get(1).await.extra.run_at_text.as_deref(),
+        Some("then"),
+        "the time is the same"
+    );
     store.rerun(1, NOW).await;
     assert!(store.get(1).await.extra.is_none());
 }
@@ -291,15 +295,15 @@ pub async fn what_else_a_job_has_stays_through_its_attempts(harness: &dyn Harnes
     store.add([job(1)]).await;
     let extra = Extra {
         repeat: Some("FINISHED, +1 DAY".into()),
-        retry_after: Some("+1 HOUR".into()),
-        ..next_run("then")
+        door_text: Some("+1 HOUR".into()),
+        ..run_at_text("then")
     };
     let with = Job { extra: extra.clone(), ..store.get(1).await };
     store.edit(vec![put(with)]).await;
     let claimed = store.claim_one("t", NOW).await;
     assert_eq!(claimed.job.extra, extra);
     end(&store, &claimed, again(NOW)).await;
-    let kept = Extra { next_run: None, ..extra };
+    let kept = Extra { run_at_text: None, ..extra };
     assert_eq!(store.get(1).await.extra, kept);
     let listed = store.listed(crate::fixture::everything_of(acme())).await;
     assert_eq!(listed[0].extra, kept);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use windlass_core::edit::{
-    Ask, Decided, Decision, Edit, Names, Put, Refusal, Seen, Take, Taking, Took, Which, Whole,
+    Ask, Decided, Decision, Edit, FullJob, Names, Put, Refusal, Seen, Take, Taking, Took, Which,
 };
 use windlass_core::job::Token;
 use windlass_core::store::{Claimed, Durability, Error};
@@ -40,11 +40,11 @@ pub(crate) fn child(number: i64, parent: i64) -> NewJob {
 }
 
 /// The job under a lease of daemon 7 in boot 1.
-pub(crate) fn leased(whole: &Whole, now: Timestamp) -> Job {
+pub(crate) fn leased(whole: &FullJob, now: Timestamp) -> Job {
     leased_by(token(), whole, now)
 }
 
-pub(crate) fn leased_by(token: Token, whole: &Whole, now: Timestamp) -> Job {
+pub(crate) fn leased_by(token: Token, whole: &FullJob, now: Timestamp) -> Job {
     Job {
         state: State::Running,
         attempt: whole.job.attempt + 1,
@@ -58,7 +58,7 @@ pub(crate) fn leased_by(token: Token, whole: &Whole, now: Timestamp) -> Job {
 pub(crate) fn take(names: Names, limit: u32, now: Timestamp) -> Take {
     // A decision may be asked more than once, so the token is not its own.
     let token = token();
-    let decide = move |whole: &Whole| {
+    let decide = move |whole: &FullJob| {
         let put = Put { job: leased_by(token, whole, now), payload: None, purge_at: None };
         Taking { put, give: true }
     };
@@ -88,8 +88,8 @@ pub(crate) fn taken_numbers(took: &Took) -> Vec<i64> {
     took.given.iter().map(|taken| taken.job.id.get()).collect()
 }
 
-pub(crate) fn next_run(text: &str) -> Extra {
-    Extra { next_run: Some(text.into()), ..Extra::default() }
+pub(crate) fn run_at_text(text: &str) -> Extra {
+    Extra { run_at_text: Some(text.into()), ..Extra::default() }
 }
 
 impl Subject {
@@ -110,7 +110,7 @@ impl Subject {
         seen.lock().unwrap().clone()
     }
 
-    pub(crate) async fn whole(&self, number: i64) -> Whole {
+    pub(crate) async fn full_job(&self, number: i64) -> FullJob {
         self.seen(Which::Job(id(number))).await.job.expect("the job is there")
     }
 

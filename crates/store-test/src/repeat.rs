@@ -84,7 +84,7 @@ pub async fn a_parent_repeats_when_its_children_have_ended(harness: &dyn Harness
     let parent = store.claim_one("parent", NOW).await;
     store.settle(settlement(&parent, repeat(60))).await;
     let seen = store.get(1).await;
-    assert_eq!((seen.state, seen.run_at, seen.extra.next_run), (State::Queued, after(60), None));
+    assert_eq!((seen.state, seen.run_at, seen.extra.run_at_text), (State::Queued, after(60), None));
 }
 
 pub async fn a_cancelled_one_does_not_repeat(harness: &dyn Harness) {

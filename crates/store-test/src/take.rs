@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use windlass_core::edit::{Edit, Put, Take, Taking, Whole};
+use windlass_core::edit::{Edit, FullJob, Put, Take, Taking};
 use windlass_core::store::{Error, GiveUp, Overdue};
 use windlass_core::{Extra, Job, NewJob, Payload, State, TypeKey, TypeSettings};
 
@@ -20,7 +20,7 @@ fn urgent(name: &str, number: i64, urgency: i64) -> NewJob {
 pub async fn a_taken_job_is_what_the_decision_made_of_it(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;
-    let before = store.whole(1).await;
+    let before = store.full_job(1).await;
     let took = store.job_take(take(glob("t"), 5, NOW)).await.unwrap();
     assert_eq!((took.given.len(), took.kept), (1, 0));
     assert_eq!(took.given[0].before, before);
@@ -35,7 +35,7 @@ pub async fn a_taken_job_is_what_the_decision_made_of_it(harness: &dyn Harness) 
 pub async fn a_take_whose_decision_panics_takes_nothing(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1), job(2)]).await;
-    let decide = |whole: &Whole| match whole.job.id.get() {
+    let decide = |whole: &FullJob| match whole.job.id.get() {
         1 => Taking {
             put: Put { job: leased(whole, NOW), payload: None, purge_at: None },
             give: true,
@@ -170,7 +170,7 @@ pub async fn no_more_than_the_limit_are_asked_for(harness: &dyn Harness) {
     store.add((1..=10).map(job)).await;
     // Every second one is kept back, as failed.
     let every_second = |limit| {
-        let decide = move |whole: &Whole| {
+        let decide = move |whole: &FullJob| {
             let give = whole.job.id.get() % 2 == 0;
             let failed = Job { state: State::Failed, ..whole.job.clone() };
             let job = if give { leased(whole, NOW) } else { failed };
@@ -191,7 +191,7 @@ pub async fn a_job_that_is_lent_is_queued_for_later(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;
     let lend = |now, until| {
-        let decide = move |whole: &Whole| {
+        let decide = move |whole: &FullJob| {
             let extra = Extra { lent: true, ..whole.job.extra.clone() };
             let job = Job { run_at: until, started_at: Some(now), extra, ..whole.job.clone() };
             Taking { put: Put { job, payload: None, purge_at: None }, give: true }
@@ -290,7 +290,7 @@ pub async fn a_job_comes_with_its_parent_or_its_ended_children(harness: &dyn Har
     store.settle(settlement(&claimed, FINISHED)).await;
     let took = store.job_take(take(glob("child"), 9, NOW)).await.unwrap();
     assert_eq!(taken_numbers(&took), [2, 3, 4, 5]);
-    let parent = store.whole(1).await;
+    let parent = store.full_job(1).await;
     assert!(took.given.iter().all(|taken| taken.parent.as_ref() == Some(&parent)));
     assert!(took.given.iter().all(|taken| taken.finished.is_empty()));
 
@@ -353,7 +353,7 @@ pub async fn takers_never_take_the_same_job(harness: &dyn Harness) {
 pub async fn a_decision_that_cannot_be_carried_out_takes_nothing(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1), job(2)]).await;
-    let decide = |whole: &Whole| {
+    let decide = |whole: &FullJob| {
         let lease = leased(whole, NOW).lease.filter(|_| whole.job.id == id(1));
         let job = Job { lease, ..leased(whole, NOW) };
         Taking { put: Put { job, payload: None, purge_at: None }, give: true }

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 
-use crate::edit::{Ask, ChildMove, Children, Decided, Edit, Moved, Only, Put, Seen, Which, Whole};
+use crate::edit::{
+    Ask, ChildMove, Children, Decided, Edit, FullJob, Moved, Only, Put, Seen, Which,
+};
 use crate::id::JobId;
 use crate::job::{Job, NewJob, Payload};
 use crate::limit::WHOLE_BYTES_MAX;
@@ -71,8 +73,8 @@ impl State {
         };
         let (of_job, of_parent) = (job.map(|row| &row.job), parent.map(|row| &row.job));
         Seen {
-            job: job.map(|row| self.whole(row)),
-            parent: parent.map(|row| self.whole(row)),
+            job: job.map(|row| self.full_job(row)),
+            parent: parent.map(|row| self.full_job(row)),
             children: of_job.map(|job| self.children(job)).unwrap_or_default(),
             siblings: self.siblings(of_parent, of_job.map(|job| job.id)),
         }
@@ -89,10 +91,10 @@ impl State {
         self.jobs.values().find(|row| is(&row.job))
     }
 
-    pub(super) fn whole(&self, row: &Row) -> Whole {
+    pub(super) fn full_job(&self, row: &Row) -> FullJob {
         let retention = self.types.get(&row.job.key).and_then(|of| of.settings.retention);
         let (job, payload) = (row.job.clone(), self.in_one(row));
-        Whole { job, payload, retention }
+        FullJob { job, payload, retention }
     }
 
     /// The payload in one buffer, unless it is too large for that.

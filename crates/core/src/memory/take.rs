@@ -42,7 +42,7 @@ impl State {
         changes: &mut Changes,
         took: &mut Took,
     ) -> Result<(), Error> {
-        let before = self.whole(&self.jobs[&id]);
+        let before = self.full_job(&self.jobs[&id]);
         let taking = take.taking(&before)?;
         let job = self.put(&taking.put, take.now, changes)?;
         let of_type = self.type_row(&before.job.key);
@@ -51,7 +51,7 @@ impl State {
             took.kept += 1;
             return Ok(());
         }
-        let parent = self.parent(&job).map(|row| self.whole(row));
+        let parent = self.parent(&job).map(|row| self.full_job(row));
         let finished = self.ended_children(&job, JobState::Finished);
         let cancelled = self.ended_children(&job, JobState::Cancelled);
         took.given.push(Taken { before, job, parent, finished, cancelled });

@@ -27,7 +27,7 @@ pub struct SqlAsk {
     /// One or more statements.
     pub text: String,
     /// An UPDATE or DELETE may go without a WHERE.
-    pub nowhere: bool,
+    pub without_where: bool,
     pub now: Timestamp,
     /// How long it may take.
     pub patience: Duration,

@@ -7,7 +7,7 @@ use windlass_bedrock_rules::date_text::{due_at, set_next_run};
 use windlass_bedrock_rules::merge::merge_patch;
 use windlass_core::add::AddOptions;
 use windlass_core::calendar::Modifiers;
-use windlass_core::edit::{Decision, Edit, Only, Put, Seen, Which, Whole};
+use windlass_core::edit::{Decision, Edit, FullJob, Only, Put, Seen, Which};
 use windlass_core::family::{self, Unfit};
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
 use windlass_core::repeat::Repeat;
@@ -112,7 +112,7 @@ impl Wish {
     fn extra(&self, repeat: Option<Repeat>, data: &str) -> Extra {
         let mut extra = Extra {
             repeat: repeat.filter(|_| !self.mock).map(|repeat| Arc::from(repeat.as_str())),
-            retry_after: self.retry_after.as_ref().map(|after| Arc::from(after.as_str())),
+            door_text: self.retry_after.as_ref().map(|after| Arc::from(after.as_str())),
             mock: data::is_mocked(data),
             ..Extra::default()
         };
@@ -132,7 +132,7 @@ pub(super) async fn match_parents(door: &Bedrock, wishes: &mut [Wish]) -> Result
     parents.sort_unstable();
     parents.dedup();
     for id in parents {
-        let Some(parent) = door.engine.whole(&door.tenant, id).await? else { continue };
+        let Some(parent) = door.engine.full_job(&door.tenant, id).await? else { continue };
         if wishes.iter().any(|wish| wish.mock != parent.job.extra.mock) {
             wishes.iter_mut().for_each(|wish| wish.mock = parent.job.extra.mock);
             return Ok(());
@@ -226,7 +226,7 @@ pub(super) fn decision(
 /// The job that was there first gets what the new one would have brought.
 fn overwritten(
     wish: &Wish,
-    existing: &Whole,
+    existing: &FullJob,
     repeat: Option<Repeat>,
     priority: Priority,
 ) -> Decision {

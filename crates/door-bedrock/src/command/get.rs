@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use windlass_bedrock_rules::date_text::{due_at, seconds_text, set_next_run};
 use windlass_core::calendar::{Civil, Modifiers};
-use windlass_core::edit::{Names, Put, Taken, Taking, Took, Whole};
+use windlass_core::edit::{FullJob, Names, Put, Taken, Taking, Took};
 use windlass_core::job::Token;
 use windlass_core::limit::{BATCH_JOBS_MAX, WHOLE_BYTES_MAX};
 use windlass_core::repeat::{Bases, Repeat};
@@ -143,7 +143,7 @@ pub(super) struct HandOut {
 }
 
 impl HandOut {
-    pub(super) fn decide(&self, whole: &Whole, crashed: bool, now: Timestamp) -> Taking {
+    pub(super) fn decide(&self, whole: &FullJob, crashed: bool, now: Timestamp) -> Taking {
         if crashed {
             return give_up(&whole.job, now, false);
         }
@@ -152,7 +152,7 @@ impl HandOut {
             attempt: whole.job.attempt.saturating_add(1),
             ..whole.job.clone()
         };
-        let Some(retry_after) = whole.job.extra.retry_after.as_deref() else {
+        let Some(retry_after) = whole.job.extra.door_text.as_deref() else {
             let (owner, token) = (self.owner, self.token);
             let expires_at = now + DELIVERY_LEASE;
             job.state = State::Running;

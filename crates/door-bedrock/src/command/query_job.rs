@@ -1,6 +1,6 @@
 //! `QueryJob`: one job as it is now.
 
-use windlass_core::edit::Whole;
+use windlass_core::edit::FullJob;
 
 use crate::execute::Reply;
 use crate::wire::{Request, Response};
@@ -9,8 +9,8 @@ use super::{Bedrock, Refusal, value, view};
 
 pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refusal> {
     let id = value::job_id(request)?;
-    let whole = door.engine.whole(&door.tenant, id).await?;
-    let there = |whole: &Whole| view::is_there(&whole.job);
+    let whole = door.engine.full_job(&door.tenant, id).await?;
+    let there = |whole: &FullJob| view::is_there(&whole.job);
     let whole = whole.filter(there).ok_or((404, "No job with this jobID"))?;
     Ok(Response::json(view::queried(&whole)).into())
 }

@@ -129,7 +129,7 @@ impl Reported<'_> {
 }
 
 fn is_lent_by_rule(job: &Job) -> bool {
-    job.extra.retry_after.is_some()
+    job.extra.door_text.is_some()
 }
 
 /// The job in the queue, for a time with its words.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use windlass_bedrock_rules::date_text::{due_at, seconds_text, set_next_run};
-use windlass_core::edit::{Decision, Edit, Put, Seen, Which, Whole};
+use windlass_core::edit::{Decision, Edit, FullJob, Put, Seen, Which};
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::{JobId, State, TypeName};
 
@@ -42,7 +42,7 @@ pub(super) async fn undelivered(door: &Bedrock, given: Vec<Given>) {
     let which = given.iter().map(|job| Which::Job(job.id)).collect();
     let count = given.len();
     let take_back = move |index: usize, seen: &Seen, _| {
-        let same = |whole: &&Whole| {
+        let same = |whole: &&FullJob| {
             let (now, then) = (&whole.job, &given[index]);
             now.is_out()
                 && now.started_at == then.started_at
@@ -59,7 +59,7 @@ pub(super) async fn undelivered(door: &Bedrock, given: Vec<Given>) {
     }
 }
 
-fn requeued(whole: &Whole, name: Option<&TypeName>, decrement: bool) -> Decision {
+fn requeued(whole: &FullJob, name: Option<&TypeName>, decrement: bool) -> Decision {
     let mut job = whole.job.clone();
     let text = seconds_text(job.created_at);
     job.state = State::Queued;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use windlass_bedrock_rules::date_text::{millis_text, seconds_text};
 use windlass_bedrock_rules::state;
 use windlass_core::calendar::Civil;
-use windlass_core::edit::{Seen, Whole};
+use windlass_core::edit::{FullJob, Seen};
 use windlass_core::{Job, State};
 
 use crate::wire::json::Object;
@@ -19,14 +19,14 @@ pub(super) fn is_there(job: &Job) -> bool {
 }
 
 /// The job that a command names.
-pub(super) fn found(seen: &Seen) -> Result<&Whole, Refusal> {
+pub(super) fn found(seen: &Seen) -> Result<&FullJob, Refusal> {
     let there = seen.job.as_ref().filter(|whole| is_there(&whole.job));
     there.ok_or_else(|| (404, "No job with this jobID").into())
 }
 
 /// When it runs next, in the words of whoever set it.
 pub(super) fn next_run(job: &Job) -> Cow<'_, str> {
-    match &job.extra.next_run {
+    match &job.extra.run_at_text {
         Some(text) => Cow::Borrowed(text),
         None => Cow::Owned(millis_text(job.run_at)),
     }
@@ -38,7 +38,7 @@ pub(super) fn scheduled(job: &Job) -> Option<Civil> {
 }
 
 /// The nine keys of a job that is handed out.
-pub(super) fn given(whole: &Whole) -> Object {
+pub(super) fn given(whole: &FullJob) -> Object {
     let job = &whole.job;
     Object::new()
         .text("created", &seconds_text(job.created_at))
@@ -49,10 +49,10 @@ pub(super) fn given(whole: &Whole) -> Object {
         .text("nextRun", &next_run(job))
         .number("priority", i64::from(job.priority.get()))
         .text("repeat", job.extra.repeat.as_deref().unwrap_or_default())
-        .text("retryAfter", job.extra.retry_after.as_deref().unwrap_or_default())
+        .text("retryAfter", job.extra.door_text.as_deref().unwrap_or_default())
 }
 
 /// The ten keys of a job that is asked about.
-pub(super) fn queried(whole: &Whole) -> Object {
+pub(super) fn queried(whole: &FullJob) -> Object {
     given(whole).text("state", state::word(whole.job.state, whole.job.extra.lent))
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use windlass_core::edit::{Ask, Decide, Decided, Decision, Moved, Seen, Which, Whole};
+use windlass_core::edit::{Ask, Decide, Decided, Decision, FullJob, Moved, Seen, Which};
 use windlass_core::runner::Stop;
 use windlass_core::store::Durability;
 use windlass_core::store::sql::{SqlAnswer, SqlAsk};
@@ -43,13 +43,13 @@ pub(crate) async fn decide(
 }
 
 /// One job as it is, whether it is in the store yet or not.
-pub(crate) async fn whole(
+pub(crate) async fn full_job(
     shared: &Shared,
     tenant: &Tenant,
     id: JobId,
-) -> Result<Option<Whole>, Error> {
+) -> Result<Option<FullJob>, Error> {
     in_store(shared, id).await?;
-    let seen: Arc<Mutex<Option<Whole>>> = Arc::default();
+    let seen: Arc<Mutex<Option<FullJob>>> = Arc::default();
     let decide: Decide = {
         let seen = seen.clone();
         Arc::new(move |_, shown: &Seen| {
@@ -69,7 +69,7 @@ pub(crate) async fn query(
     shared: &Arc<Shared>,
     tenant: &Tenant,
     text: String,
-    nowhere: bool,
+    without_where: bool,
     patience: Duration,
 ) -> Result<SqlAnswer, Error> {
     let (shared, tenant) = (shared.clone(), tenant.clone());
@@ -83,7 +83,7 @@ pub(crate) async fn query(
         let ask = SqlAsk {
             tenant,
             text,
-            nowhere,
+            without_where,
             now,
             patience,
             owner: shared.grant.sysid,

@@ -145,7 +145,7 @@ async fn hand_back(shared: Arc<Shared>, took: Took) {
 
 fn as_before(taken: &Taken, seen: &Seen) -> Decision {
     let before = &taken.before;
-    let still_his = |now: &&windlass_core::edit::Whole| {
+    let still_his = |now: &&windlass_core::edit::FullJob| {
         let same = now.job.state == taken.job.state && now.job.run_at == taken.job.run_at;
         same && now.job.lease.map(|lease| lease.token) == taken.job.lease.map(|lease| lease.token)
     };

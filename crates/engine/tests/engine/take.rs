@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use windlass_core::edit::{
-    Decide, Decision, Edit, Names, Put, Refusal, Taking, Took, Which, Whole,
+    Decide, Decision, Edit, FullJob, Names, Put, Refusal, Taking, Took, Which,
 };
 use windlass_core::job::{Lease, Token};
 use windlass_core::runner::Stop;
@@ -31,7 +31,7 @@ pub(crate) fn glob(text: &str) -> Names {
 /// A wish for one job, which then runs under a lease.
 pub(crate) async fn wish(engine: &Engine, names: Names, wait: Duration) -> TakeWish {
     let (owner, token) = engine.claimant().await.unwrap();
-    let decide = move |whole: &Whole, now: Timestamp| {
+    let decide = move |whole: &FullJob, now: Timestamp| {
         let job = Job {
             state: State::Running,
             lease: Some(Lease { owner, token, expires_at: now + LEASE, on_beat: false }),
@@ -74,8 +74,8 @@ async fn finish(engine: &Engine, id: JobId) {
     engine.decide(&tenant, vec![Which::Job(id)], decide).await.unwrap();
 }
 
-async fn whole(engine: &Engine, id: JobId) -> Whole {
-    engine.whole(&key("acme", "t").tenant, id).await.unwrap().unwrap()
+async fn full_job(engine: &Engine, id: JobId) -> FullJob {
+    engine.full_job(&key("acme", "t").tenant, id).await.unwrap().unwrap()
 }
 
 fn with(options: AddOptions) -> Vec<AddJob> {
@@ -142,7 +142,7 @@ async fn a_worker_that_went_away_leaves_its_job_as_it_was() {
     let gates = Mutex::new(Some((reached, gate)));
     let plain = wish(&daemon.engine, glob("t"), PATIENCE).await;
     let decide = plain.decide.clone();
-    let halting = move |whole: &Whole, now| {
+    let halting = move |whole: &FullJob, now| {
         if let Some((reached, gate)) = gates.lock().unwrap().take() {
             reached.send(()).unwrap();
             gate.recv().unwrap();
@@ -163,7 +163,7 @@ async fn a_worker_that_went_away_leaves_its_job_as_it_was() {
     let before = &took.given[0].before;
     assert_eq!((before.job.id, before.job.state, before.job.attempt), (id, State::Queued, 0));
     assert_eq!(before.payload, Payload::Inline("x".into()));
-    let now = whole(&daemon.engine, id).await;
+    let now = full_job(&daemon.engine, id).await;
     assert_eq!((now.job.state, now.payload), (State::Running, Payload::Inline("taken".into())));
     assert_eq!(now.job.lease, took.given[0].job.lease, "the first one's is gone");
 }
@@ -276,15 +276,15 @@ async fn leases_that_are_kept_never_run_out() {
     let t = key("acme", "t");
     let id = daemon.engine.add(&t, jobs(&["x"]), None).await.unwrap().ids[0];
     assert_eq!(take_now(&daemon.engine, "t").await, [id]);
-    let expires_at = |whole: Whole| whole.job.lease.unwrap().expires_at;
-    let taken = whole(&daemon.engine, id).await;
+    let expires_at = |whole: FullJob| whole.job.lease.unwrap().expires_at;
+    let taken = full_job(&daemon.engine, id).await;
     let token = taken.job.lease.unwrap().token;
     assert!(expires_at(taken) < Timestamp::NEVER);
     let lease = LeaseRef { tenant: t.tenant.clone(), id, token };
     let lost = LeaseRef { token: Token(1), ..lease.clone() };
     daemon.engine.keep(vec![lease, lost]).await;
     let kept = async {
-        while expires_at(whole(&daemon.engine, id).await) < Timestamp::NEVER {
+        while expires_at(full_job(&daemon.engine, id).await) < Timestamp::NEVER {
             tokio::task::yield_now().await;
         }
     };
@@ -319,7 +319,7 @@ async fn a_decision_sees_what_was_just_added_and_may_refuse_in_its_own_words() {
     let others = key("other", "t").tenant;
     let refused = daemon.engine.decide(&others, vec![Which::Job(id)], refuse).await;
     assert_eq!(refused, Err(Error::Refused(Refusal::new(404, "it is false"))));
-    assert_eq!(daemon.engine.whole(&others, id).await.unwrap(), None);
+    assert_eq!(daemon.engine.full_job(&others, id).await.unwrap(), None);
     let no_sql = daemon.engine.query(&t.tenant, "SELECT 1;".into(), false, PATIENCE).await;
     assert!(matches!(no_sql, Err(Error::Conflict(_))), "{no_sql:?}");
 }

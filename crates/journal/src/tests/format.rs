@@ -120,8 +120,8 @@ fn random_entry(luck: &mut fastrand::Rng) -> Entry {
             luck.bool().then(|| ["HOURLY", "a, b%\n=ä"][luck.usize(..2)].into())
         };
         made.extra.repeat = text(luck);
-        made.extra.retry_after = text(luck);
-        made.extra.next_run = text(luck);
+        made.extra.door_text = text(luck);
+        made.extra.run_at_text = text(luck);
         made.extra.order_key = if luck.bool() { luck.i64(..) } else { 0 };
         made.extra.mock = luck.bool();
         made.timeout = luck.bool().then(|| Duration::from_millis(luck.u64(..)));

@@ -216,7 +216,7 @@ impl<'a> Question<'a> {
             return refuse("not authorized", 0);
         }
         let writes = noted.writes && prepared.is_explain() == 0;
-        if writes && noted.needs_where && !statement.has_where && !self.ask.nowhere {
+        if writes && noted.needs_where && !statement.has_where && !self.ask.without_where {
             return Err(Stop::Aborted);
         }
         Ok(writes)

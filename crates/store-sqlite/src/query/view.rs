@@ -173,7 +173,7 @@ fn views(tenant: &Tenant, secret: &str) -> String {
                 WHEN {cancelled} THEN 'CANCELLED' END,
                 t.name,
                 CASE WHEN j.parts & {EXTRA} THEN
-                    coalesce((SELECT x.next_run FROM main.extra x WHERE x.id = j.id),
+                    coalesce((SELECT x.run_at_text FROM main.extra x WHERE x.id = j.id),
                              windlass_millis(j.run_at))
                 ELSE windlass_millis(j.run_at) END,
                 windlass_seconds(
@@ -192,7 +192,7 @@ fn views(tenant: &Tenant, secret: &str) -> String {
                 j.priority,
                 CAST(coalesce(j.parent_id, 0) AS INTEGER),
                 CASE WHEN j.parts & {EXTRA} THEN
-                    coalesce((SELECT x.retry_after FROM main.extra x WHERE x.id = j.id), '')
+                    coalesce((SELECT x.door_text FROM main.extra x WHERE x.id = j.id), '')
                 ELSE '' END
            FROM main.job j JOIN main.type t ON t.id = j.type_id
           WHERE t.tenant = '{tenant}'

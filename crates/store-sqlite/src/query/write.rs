@@ -243,7 +243,7 @@ fn set_extra(extra: &mut Extra, values: &Values) -> Result<()> {
     }
     if let Some(value) = &values[column::RETRY_AFTER] {
         let modifiers = text(column::RETRY_AFTER, value)?;
-        extra.retry_after = match modifiers.as_str() {
+        extra.door_text = match modifiers.as_str() {
             "" => None,
             modifiers => Some(Modifiers::parse(modifiers).map_err(refuse)?.as_str().into()),
         };
@@ -258,7 +258,7 @@ fn next_run(extra: &mut Extra, value: &Value) -> Result<Timestamp> {
         return Err(refuse(format!("a nextRun has at most {NEXT_RUN_BYTES_MAX} bytes")));
     }
     let run_at = due_at(&text);
-    (extra.next_run, extra.order_key) = (None, 0);
+    (extra.run_at_text, extra.order_key) = (None, 0);
     if millis_text(run_at) != text {
         set_next_run(extra, &text, run_at);
     }

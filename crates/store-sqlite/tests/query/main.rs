@@ -67,7 +67,7 @@ impl World {
         SqlAsk {
             tenant: common::tenant(),
             text: text.into(),
-            nowhere: false,
+            without_where: false,
             now: NOW,
             patience: Duration::from_secs(60),
             owner: Sysid::new(1).unwrap(),

@@ -59,8 +59,8 @@ async fn every_millisecond_is_shown_as_it_is() {
 async fn what_only_few_jobs_have_is_shown() {
     let extra = Extra {
         repeat: Some("SCHEDULED, +1 DAY".into()),
-        retry_after: Some("+5 minutes".into()),
-        next_run: Some("2027-01-15 08:00:00".into()),
+        door_text: Some("+5 minutes".into()),
+        run_at_text: Some("2027-01-15 08:00:00".into()),
         order_key: -1,
         lent: false,
         mock: true,

@@ -58,7 +58,7 @@ impl World {
 
 #[tokio::test]
 async fn only_what_is_set_changes() {
-    let extra = Extra { next_run: Some("2027-01-15 08:00:00".into()), ..Extra::default() };
+    let extra = Extra { run_at_text: Some("2027-01-15 08:00:00".into()), ..Extra::default() };
     let first = NewJob { extra, created_at: NOW + Duration::from_millis(7), ..job(1) };
     let world = World::holding([first, job(2)]).await;
     let before = world.job(1).await;
@@ -331,7 +331,7 @@ async fn a_write_without_a_where_needs_leave() {
     }
     world.check("SELECT COUNT(*), MIN(priority) FROM jobs", &["2|500"]).await;
     assert_eq!(world.changes("delete\nfrom jobs\nwhere\njobID=1").await, 1);
-    let ask = SqlAsk { nowhere: true, ..world.ask("DELETE FROM jobs") };
+    let ask = SqlAsk { without_where: true, ..world.ask("DELETE FROM jobs") };
     assert!(matches!(world.asked(ask).await, Ok(SqlAnswer::Wrote { changed: 1, .. })));
     world.close().await;
 }

@@ -152,7 +152,7 @@ async fn a_question_that_changes_jobs_promises_nothing_either() {
     let ask = |text: &str| SqlAsk {
         tenant: tenant(),
         text: text.into(),
-        nowhere: false,
+        without_where: false,
         now: NOW,
         patience: Duration::from_secs(60),
         owner: Sysid::new(1).unwrap(),

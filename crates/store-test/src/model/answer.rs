@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use windlass_core::edit::{Moved, Taken, Took, Whole};
+use windlass_core::edit::{FullJob, Moved, Taken, Took};
 use windlass_core::store::{
     Added, Changed, ChangedTypes, Claimed, Durability, Error, Insert, LeaseRef, Piece, Revision,
     WaitingType,
@@ -163,8 +163,8 @@ fn plain_claimed(claimed: Claimed) -> Claimed {
     Claimed { job: plain(claimed.job), left: 0, ..claimed }
 }
 
-fn plain_whole(whole: Whole) -> Whole {
-    Whole { job: plain(whole.job), ..whole }
+fn plain_whole(whole: FullJob) -> FullJob {
+    FullJob { job: plain(whole.job), ..whole }
 }
 
 fn plain_took(took: Took) -> impl Debug {

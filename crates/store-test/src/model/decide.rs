@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use windlass_core::edit::{
-    Ask, ChildMove, Decision, Edit, Names, Only, Put, Refusal, Seen, Take, Taking, Which, Whole,
+    Ask, ChildMove, Decision, Edit, FullJob, Names, Only, Put, Refusal, Seen, Take, Taking, Which,
 };
 use windlass_core::job::Token;
 use windlass_core::store::Durability;
@@ -115,7 +115,7 @@ impl Plan {
 
     fn change(
         &self,
-        whole: &Whole,
+        whole: &FullJob,
         seen: &Seen,
         now: Timestamp,
     ) -> Result<Vec<Edit>, &'static str> {
@@ -143,8 +143,8 @@ impl Plan {
                 [put(as_state(State::Cancelled), *purge_at)].into_iter().chain(resumed).collect()
             }
             Plan::Requeue(_) => {
-                let next_run = Some("created".into());
-                let extra = Extra { next_run, order_key: -7, ..job.extra.clone() };
+                let run_at_text = Some("created".into());
+                let extra = Extra { run_at_text, order_key: -7, ..job.extra.clone() };
                 let run_at = job.created_at;
                 vec![put(Job { run_at, extra, ..as_state(State::Queued) }, None)]
             }
@@ -167,7 +167,7 @@ fn put(job: Job, purge_at: Option<Timestamp>) -> Edit {
     Edit::Put(Box::new(Put { job, payload: None, purge_at }))
 }
 
-fn leased(whole: &Whole, owner: Sysid, token: Token, now: Timestamp) -> Job {
+fn leased(whole: &FullJob, owner: Sysid, token: Token, now: Timestamp) -> Job {
     Job {
         state: State::Running,
         attempt: whole.job.attempt + 1,
@@ -227,7 +227,7 @@ impl TakePlan {
         }
     }
 
-    fn decide(&self, whole: &Whole) -> Taking {
+    fn decide(&self, whole: &FullJob) -> Taking {
         let give = whole.job.id.get() % self.keep != 0;
         let job = match self.lend.filter(|_| give) {
             _ if !give => Job { state: State::Failed, ..whole.job.clone() },

@@ -80,8 +80,8 @@ impl World {
         let text = |world: &mut World| world.maybe(World::text).map(Into::into);
         Extra {
             repeat: text(self),
-            retry_after: text(self),
-            next_run: text(self),
+            door_text: text(self),
+            run_at_text: text(self),
             order_key: self.maybe(|world| world.random.i64(-2..3)).unwrap_or_default(),
             lent: false,
             mock: self.random.u32(0..8) == 0,
