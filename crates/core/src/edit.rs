@@ -43,7 +43,7 @@ pub enum Which {
 #[derive(Debug, Clone)]
 pub struct Only {
     pub name: TypeName,
-    pub mock: bool,
+    pub hidden: bool,
 }
 
 /// Pure: it may be asked more than once. A refusal refuses the whole question, as
@@ -68,7 +68,7 @@ impl Refusal {
 /// What a decision may look at.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Seen {
-    /// For `Which::New`: the job with the smallest id of that type and mockedness that has not
+    /// For `Which::New`: the job with the smallest id of that type, hidden or not, that has not
     /// ended, has failed, or is an ended child.
     pub job: Option<FullJob>,
     pub parent: Option<FullJob>,
@@ -196,8 +196,8 @@ pub struct Take {
     pub names: Names,
     /// Only this one.
     pub priority: Option<Priority>,
-    /// Mocked jobs too.
-    pub mocks: bool,
+    /// Hidden jobs too.
+    pub hidden: bool,
     /// 1 to `BATCH_JOBS_MAX`.
     pub limit: u32,
     /// Jobs with more payload are passed over.
@@ -346,7 +346,7 @@ impl Moved {
         if before.is_out() && !after.is_out() {
             self.back.push((before.clone(), after.clone()));
         }
-        let place = |job: &Job| (job.state, job.run_at, job.extra.mock, job.key.clone());
+        let place = |job: &Job| (job.state, job.run_at, job.extra.hidden, job.key.clone());
         if after.state == State::Queued && place(before) != place(after) {
             self.note_queued(&after.key, after.run_at, now);
         }

@@ -40,7 +40,7 @@ pub fn child_is_paused(parent: &Job) -> Result<bool, Unfit> {
 pub fn begin(new: &mut NewJob, parent: Option<&Job>) -> Result<(), Unfit> {
     let parent = parent.ok_or(Unfit::Missing)?;
     new.paused = child_is_paused(parent)?;
-    new.extra.mock |= parent.extra.mock;
+    new.extra.hidden |= parent.extra.hidden;
     Ok(())
 }
 
@@ -175,12 +175,12 @@ mod tests {
         };
         let begun = |parent: Option<&Job>| {
             let mut new = new();
-            begin(&mut new, parent).map(|()| (new.paused, new.extra.mock))
+            begin(&mut new, parent).map(|()| (new.paused, new.extra.hidden))
         };
-        let mut mocked = parent(State::Paused);
-        mocked.extra.mock = true;
+        let mut hidden = parent(State::Paused);
+        hidden.extra.hidden = true;
         assert_eq!(begun(Some(&parent(State::Running))), Ok((true, false)));
-        assert_eq!(begun(Some(&mocked)), Ok((false, true)));
+        assert_eq!(begun(Some(&hidden)), Ok((false, true)));
         assert_eq!(begun(Some(&parent(State::Failed))), Err(Unfit::NotOpen));
         assert_eq!(begun(None), Err(Unfit::Missing));
     }

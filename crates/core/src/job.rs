@@ -74,8 +74,8 @@ pub struct Extra {
     pub order_key: i64,
     /// A worker has it, without a lease; it is queued in case that the worker never reports back.
     pub lent: bool,
-    /// For workers that ask for mocked jobs, and nobody else.
-    pub mock: bool,
+    /// Only workers that ask for hidden jobs get it: no claim and no count of ready jobs sees it.
+    pub hidden: bool,
 }
 
 impl Extra {

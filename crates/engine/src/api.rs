@@ -102,8 +102,8 @@ pub struct TakeWish {
     pub names: Names,
     /// Only this one.
     pub priority: Option<Priority>,
-    /// Mocked jobs too.
-    pub mocks: bool,
+    /// Hidden jobs too.
+    pub hidden: bool,
     /// 1 to `BATCH_JOBS_MAX`.
     pub limit: u32,
     /// Jobs with more payload are passed over.
@@ -118,12 +118,12 @@ pub type TakeWishDecide = Arc<dyn Fn(&FullJob, Timestamp) -> Taking + Send + Syn
 
 impl fmt::Debug for TakeWish {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TakeWish { tenant, names, priority, mocks, limit, wait, .. } = self;
+        let TakeWish { tenant, names, priority, hidden, limit, wait, .. } = self;
         f.debug_struct("TakeWish")
             .field("tenant", tenant)
             .field("names", names)
             .field("priority", priority)
-            .field("mocks", mocks)
+            .field("hidden", hidden)
             .field("limit", limit)
             .field("wait", wait)
             .finish_non_exhaustive()

@@ -235,7 +235,7 @@ fn terms(attributes: &str) -> Option<Terms> {
             "door_text" => terms.extra.door_text = Some(unescaped(value)?.into()),
             "run_at_text" => terms.extra.run_at_text = Some(unescaped(value)?.into()),
             "order_key" => terms.extra.order_key = value.parse().ok()?,
-            "mock" => terms.extra.mock = value == "1",
+            "hidden" => terms.extra.hidden = value == "1",
             _ => return None,
         }
     }

@@ -210,8 +210,8 @@ impl Frame {
         if terms.extra.order_key != 0 {
             attributes.push(format!("order_key={}", terms.extra.order_key));
         }
-        if terms.extra.mock {
-            attributes.push("mock=1".into());
+        if terms.extra.hidden {
+            attributes.push("hidden=1".into());
         }
         let space = if attributes.is_empty() { "" } else { " " };
         self.push_text(&format!("#:Options{space}{}\n", attributes.join(",")));

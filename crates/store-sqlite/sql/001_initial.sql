@@ -71,7 +71,7 @@ CREATE INDEX type_head ON type (tenant, head_rank, head_run_at, head_tie, name)
  WHERE head_rank IS NOT NULL AND suspended = 0;
 
 -- `parts` says what the job has in other tables, so that nothing is looked for in vain: 1 payload,
--- 2 piece, 4 result, 8 log, 16 progress, 32 has or had children, 64 mocked, 128 lent (queued, and
+-- 2 piece, 4 result, 8 log, 16 progress, 32 has or had children, 64 hidden, 128 lent (queued, and
 -- with a worker), 256 has a row in `extra`, 512 has a parent. `then_name` is the type, of the same
 -- tenant, whose job gets the result of this one. The payload stays last, so that the other columns
 -- are read without it.
@@ -104,17 +104,17 @@ CREATE INDEX job_by_type ON job (type_id, state, id);
 CREATE INDEX job_expiry ON job (expires_at) WHERE expires_at IS NOT NULL AND state < 3;
 CREATE INDEX job_purge ON job (purge_at) WHERE purge_at IS NOT NULL;
 
--- Children and mocked jobs, with the state in their rows, to be found by parent and by type. They
+-- Children and hidden jobs, with the state in their rows, to be found by parent and by type. They
 -- are few; no index of `job` is for them, so that they cost the other jobs nothing.
 CREATE TABLE aside (
     id        INTEGER PRIMARY KEY,
     type_id   INTEGER NOT NULL,
-    mock      INTEGER NOT NULL,
+    hidden      INTEGER NOT NULL,
     state     INTEGER NOT NULL,
     parent_id INTEGER
 );
 CREATE INDEX aside_by_parent ON aside (parent_id, state) WHERE parent_id IS NOT NULL;
-CREATE INDEX aside_by_type ON aside (type_id, mock, state, id);
+CREATE INDEX aside_by_type ON aside (type_id, hidden, state, id);
 
 CREATE TABLE extra (
     id          INTEGER PRIMARY KEY,
@@ -137,9 +137,9 @@ CREATE TABLE ready (
     PRIMARY KEY (type_id, rank, run_at, tie, id)
 ) WITHOUT ROWID;
 
--- Mocked jobs that may run now: claims never see them. Those that wait for their time are in
+-- Hidden jobs that may run now: claims never see them. Those that wait for their time are in
 -- `deferred`, with a rank that is larger by 10000.
-CREATE TABLE ready_mock (
+CREATE TABLE ready_hidden (
     type_id INTEGER NOT NULL,
     rank    INTEGER NOT NULL,
     run_at  INTEGER NOT NULL,

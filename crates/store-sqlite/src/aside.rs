@@ -1,4 +1,4 @@
-//! Children and mocked jobs are few, and looked for by parent or by type: each has a row for that
+//! Children and hidden jobs are few, and looked for by parent or by type: each has a row for that
 //! beside its own, so that the other jobs need no index for it.
 
 use rusqlite::{Connection, params};
@@ -7,7 +7,7 @@ use windlass_core::{JobId, State};
 use crate::error::Result;
 use crate::row::{self, part};
 
-const ASIDE: i64 = part::CHILD | part::MOCK;
+const ASIDE: i64 = part::CHILD | part::HIDDEN;
 
 /// A job as far as it is looked for here. The parts say whether it is.
 pub(crate) struct Aside {
@@ -23,12 +23,12 @@ impl Aside {
     /// Keeps it for a job that had these parts before.
     pub(crate) fn write(&self, conn: &Connection, parts_before: i64) -> Result<()> {
         if self.parts & ASIDE != 0 {
-            let put = "INSERT OR REPLACE INTO aside (id, type_id, mock, state, parent_id)
+            let put = "INSERT OR REPLACE INTO aside (id, type_id, hidden, state, parent_id)
                        VALUES (?1, ?2, ?3, ?4, ?5)";
             let Aside { id, type_id, parts, .. } = self;
-            let (mock, state) = (parts & part::MOCK != 0, row::state_number(self.state));
+            let (hidden, state) = (parts & part::HIDDEN != 0, row::state_number(self.state));
             let parent = self.parent.map(JobId::get);
-            conn.prepare_cached(put)?.execute(params![id, type_id, mock, state, parent])?;
+            conn.prepare_cached(put)?.execute(params![id, type_id, hidden, state, parent])?;
         } else if parts_before & ASIDE != 0 {
             remove(conn, self.id, parts_before)?;
         }

@@ -72,12 +72,12 @@ pub(crate) const FIRST: &str = "
     SELECT id FROM job INDEXED BY job_by_type
      WHERE type_id = ?1 AND state = ?2 AND parts & 64 = 0 ORDER BY id LIMIT 1";
 pub(crate) const FIRST_CHILD: &str = "
-    SELECT id FROM aside WHERE type_id = ?1 AND mock = 0 AND state = ?2 ORDER BY id LIMIT 1";
-pub(crate) const FIRST_MOCK: &str = "
-    SELECT id FROM aside WHERE type_id = ?1 AND mock = 1 AND state = ?2 ORDER BY id LIMIT 1";
-pub(crate) const FIRST_MOCK_CHILD: &str = "
+    SELECT id FROM aside WHERE type_id = ?1 AND hidden = 0 AND state = ?2 ORDER BY id LIMIT 1";
+pub(crate) const FIRST_HIDDEN: &str = "
+    SELECT id FROM aside WHERE type_id = ?1 AND hidden = 1 AND state = ?2 ORDER BY id LIMIT 1";
+pub(crate) const FIRST_HIDDEN_CHILD: &str = "
     SELECT id FROM aside INDEXED BY aside_by_type
-     WHERE type_id = ?1 AND mock = 1 AND state = ?2 AND parent_id IS NOT NULL
+     WHERE type_id = ?1 AND hidden = 1 AND state = ?2 AND parent_id IS NOT NULL
      ORDER BY id LIMIT 1";
 
 /// The job with the smallest id that counts where there is to be only one of its type.
@@ -85,7 +85,7 @@ fn in_the_way(tx: &mut Tx<'_>, tenant: &Tenant, only: &Only) -> Result<Option<St
     let key = TypeKey { tenant: tenant.clone(), name: only.name.clone() };
     let Some(type_id) = tx.types.find(tx.conn, &key)? else { return Ok(None) };
     let (any, child) =
-        if only.mock { (FIRST_MOCK, FIRST_MOCK_CHILD) } else { (FIRST, FIRST_CHILD) };
+        if only.hidden { (FIRST_HIDDEN, FIRST_HIDDEN_CHILD) } else { (FIRST, FIRST_CHILD) };
     let ways = [
         // Running jobs have the rows of queued ones.
         (any, State::Queued),

@@ -10,13 +10,15 @@ use crate::row::part;
 pub(crate) fn of_parts(parts: i64, state: State) -> Extra {
     let has = |part: i64| parts & part != 0;
     let lent = has(part::LENT) && state == State::Queued;
-    Extra { lent, mock: has(part::MOCK), ..Extra::default() }
+    Extra { lent, hidden: has(part::HIDDEN), ..Extra::default() }
 }
 
 /// The flags of a job with this.
 pub(crate) fn parts(extra: &Extra) -> i64 {
     let flag = |set: bool, part: i64| if set { part } else { 0 };
-    flag(extra.mock, part::MOCK) | flag(extra.lent, part::LENT) | flag(has_row(extra), part::EXTRA)
+    flag(extra.hidden, part::HIDDEN)
+        | flag(extra.lent, part::LENT)
+        | flag(has_row(extra), part::EXTRA)
 }
 
 fn has_row(extra: &Extra) -> bool {

@@ -47,8 +47,8 @@ fn a_take_walks_the_fronts_of_all_queues_and_then_the_queues() {
     check(search::NAMED_FROM, "(tenant=? AND name>?)");
     let place = "USING PRIMARY KEY (type_id=? AND (rank,run_at,tie,id)>(?,?,?,?))";
     check(search::NEXT, &format!("r {place}"));
-    check(search::NEXT_MOCK, &format!("r {place}"));
-    check(search::NEXT_MOCKED_TYPE, "ready_mock USING PRIMARY KEY (type_id>?)");
+    check(search::NEXT_HIDDEN, &format!("r {place}"));
+    check(search::NEXT_HIDDEN_TYPE, "ready_hidden USING PRIMARY KEY (type_id>?)");
     check(tx::FRONT, "ready USING PRIMARY KEY (type_id=?)");
     check(queue::REMOVE_READY, "(type_id=? AND rank=? AND run_at=? AND tie=? AND id=?)");
 }
@@ -64,9 +64,9 @@ fn families_are_found_by_their_parent() {
 #[test]
 fn the_only_one_of_a_type_is_found_by_indexes_of_those_that_count() {
     check(edit::FIRST, "job_by_type (type_id=? AND state=?)");
-    check(edit::FIRST_CHILD, "COVERING INDEX aside_by_type (type_id=? AND mock=? AND state=?)");
-    check(edit::FIRST_MOCK, "COVERING INDEX aside_by_type (type_id=? AND mock=? AND state=?)");
-    check(edit::FIRST_MOCK_CHILD, "aside_by_type (type_id=? AND mock=? AND state=?)");
+    check(edit::FIRST_CHILD, "COVERING INDEX aside_by_type (type_id=? AND hidden=? AND state=?)");
+    check(edit::FIRST_HIDDEN, "COVERING INDEX aside_by_type (type_id=? AND hidden=? AND state=?)");
+    check(edit::FIRST_HIDDEN_CHILD, "aside_by_type (type_id=? AND hidden=? AND state=?)");
 }
 
 #[test]

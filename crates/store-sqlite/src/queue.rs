@@ -1,11 +1,11 @@
-//! The tables of what waits: `ready` may run now, `ready_mock` too if somebody asks for mocked
+//! The tables of what waits: `ready` may run now, `ready_hidden` too if somebody asks for hidden
 //! jobs, `deferred` waits for its time. A queued job without a lease is in exactly one of them.
 
 use rusqlite::{Connection, OptionalExtension};
 use windlass_core::time::Timestamp;
 
 use crate::error::Result;
-use crate::row::MOCK_RANK;
+use crate::row::HIDDEN_RANK;
 use crate::tx::{Counter, Tx};
 
 /// Deferred jobs that become ready in one transaction: about as much as others are made to wait
@@ -16,7 +16,7 @@ const PROMOTE_JOBS_MAX: usize = 5_000;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) type_id: i64,
-    /// From `MOCK_RANK` on, the job is a mocked one.
+    /// From `HIDDEN_RANK` on, the job is a hidden one.
     pub(crate) rank: i64,
     pub(crate) run_at: Timestamp,
     /// Among those of the same time; see `Extra::tie`.
@@ -26,8 +26,8 @@ pub(crate) struct Place {
 
 const ADD_READY: &str =
     "INSERT INTO ready (type_id, rank, run_at, tie, id) VALUES (?1, ?2, ?3, ?4, ?5)";
-const ADD_READY_MOCK: &str =
-    "INSERT INTO ready_mock (type_id, rank, run_at, tie, id) VALUES (?1, ?2, ?3, ?4, ?5)";
+const ADD_READY_HIDDEN: &str =
+    "INSERT INTO ready_hidden (type_id, rank, run_at, tie, id) VALUES (?1, ?2, ?3, ?4, ?5)";
 const ADD_DEFERRED: &str =
     "INSERT INTO deferred (run_at, id, type_id, rank, tie) VALUES (?1, ?2, ?3, ?4, ?5)";
 
@@ -39,9 +39,9 @@ pub(crate) const REMOVE_DUE: &str = "DELETE FROM deferred WHERE (run_at, id) <= 
 /// Puts a queued job where it belongs at `now`.
 pub(crate) fn add(tx: &mut Tx<'_>, place: Place, now: Timestamp) -> Result<()> {
     let Place { type_id, rank, run_at, tie, id } = place;
-    if run_at <= now && rank >= MOCK_RANK {
-        let mut add = tx.conn.prepare_cached(ADD_READY_MOCK)?;
-        add.execute([type_id, rank - MOCK_RANK, run_at.ms(), tie, id])?;
+    if run_at <= now && rank >= HIDDEN_RANK {
+        let mut add = tx.conn.prepare_cached(ADD_READY_HIDDEN)?;
+        add.execute([type_id, rank - HIDDEN_RANK, run_at.ms(), tie, id])?;
         // They are not ready for whoever looks at the numbers.
         tx.count(type_id, Counter::Deferred, 1);
     } else if run_at <= now {
@@ -59,15 +59,15 @@ pub(crate) fn add(tx: &mut Tx<'_>, place: Place, now: Timestamp) -> Result<()> {
 pub(crate) const REMOVE_READY: &str = "
     DELETE FROM ready
      WHERE type_id = ?1 AND rank = ?2 AND run_at = ?3 AND tie = ?4 AND id = ?5";
-const REMOVE_READY_MOCK: &str = "
-    DELETE FROM ready_mock
+const REMOVE_READY_HIDDEN: &str = "
+    DELETE FROM ready_hidden
      WHERE type_id = ?1 AND rank = ?2 AND run_at = ?3 AND tie = ?4 AND id = ?5";
 
 /// Takes a queued job away, wherever it is.
 pub(crate) fn remove(tx: &mut Tx<'_>, place: Place) -> Result<()> {
     let Place { type_id, rank, run_at, tie, id } = place;
-    let (table, rank, counter) = match rank.checked_sub(MOCK_RANK).filter(|rank| *rank >= 0) {
-        Some(rank) => (REMOVE_READY_MOCK, rank, Counter::Deferred),
+    let (table, rank, counter) = match rank.checked_sub(HIDDEN_RANK).filter(|rank| *rank >= 0) {
+        Some(rank) => (REMOVE_READY_HIDDEN, rank, Counter::Deferred),
         None => (REMOVE_READY, rank, Counter::Ready),
     };
     let removed = tx.conn.prepare_cached(table)?.execute([type_id, rank, run_at.ms(), tie, id])?;

@@ -22,7 +22,7 @@ pub(crate) mod part {
     pub(crate) const PROGRESS: i64 = 16;
     /// Other jobs name, or have named, it as their parent.
     pub(crate) const FAMILY: i64 = 32;
-    pub(crate) const MOCK: i64 = 64;
+    pub(crate) const HIDDEN: i64 = 64;
     /// Outdated while the job has a lease.
     pub(crate) const LENT: i64 = 128;
     pub(crate) const EXTRA: i64 = 256;
@@ -132,14 +132,14 @@ fn stored(row: &Row<'_>) -> Result<Stored> {
     Ok(Stored { job, type_id: row.get(C::type_id as usize)?, token, parts })
 }
 
-/// Small ranks come first. Mocked jobs have theirs apart.
+/// Small ranks come first. Hidden jobs have theirs apart.
 pub(crate) fn rank(priority: Priority, parts: i64) -> i64 {
-    let mock = if parts & part::MOCK != 0 { MOCK_RANK } else { 0 };
-    i64::from(PRIORITY_MAX - priority.get()) + mock
+    let hidden = if parts & part::HIDDEN != 0 { HIDDEN_RANK } else { 0 };
+    i64::from(PRIORITY_MAX - priority.get()) + hidden
 }
 
-/// Added to the rank of a mocked job; above all others.
-pub(crate) const MOCK_RANK: i64 = 10_000;
+/// Added to the rank of a hidden job; above all others.
+pub(crate) const HIDDEN_RANK: i64 = 10_000;
 
 /// The number of a state in a row.
 pub(crate) fn state_number(state: State) -> i64 {

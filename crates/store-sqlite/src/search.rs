@@ -38,11 +38,11 @@ pub(crate) struct Found {
     pub(crate) next: Option<TakeCursor>,
 }
 
-/// The queue of a type, or that of its mocked jobs.
+/// The queue of a type, or that of its hidden jobs.
 struct Source {
     type_id: i64,
     name: Arc<str>,
-    mock: bool,
+    hidden: bool,
     /// Behind which place it goes on: rank, time, tie, id.
     behind: [i64; 4],
 }
@@ -73,13 +73,13 @@ pub(crate) const NEXT: &str = "
       FROM ready r CROSS JOIN job j ON j.id = r.id
      WHERE r.type_id = ?1 AND (r.rank, r.run_at, r.tie, r.id) > (?2, ?3, ?4, ?5)
      ORDER BY r.rank, r.run_at, r.tie, r.id LIMIT 1";
-pub(crate) const NEXT_MOCK: &str = "
+pub(crate) const NEXT_HIDDEN: &str = "
     SELECT r.rank, r.run_at, r.tie, r.id, j.payload_bytes
-      FROM ready_mock r CROSS JOIN job j ON j.id = r.id
+      FROM ready_hidden r CROSS JOIN job j ON j.id = r.id
      WHERE r.type_id = ?1 AND (r.rank, r.run_at, r.tie, r.id) > (?2, ?3, ?4, ?5)
      ORDER BY r.rank, r.run_at, r.tie, r.id LIMIT 1";
-pub(crate) const NEXT_MOCKED_TYPE: &str = "
-    SELECT type_id FROM ready_mock WHERE type_id > ?1 ORDER BY type_id LIMIT 1";
+pub(crate) const NEXT_HIDDEN_TYPE: &str = "
+    SELECT type_id FROM ready_hidden WHERE type_id > ?1 ORDER BY type_id LIMIT 1";
 pub(crate) const FRONTS: &str = "
     SELECT id, name, head_rank, head_run_at, head_tie FROM type INDEXED BY type_head
      WHERE tenant = ?1 AND head_rank IS NOT NULL AND suspended = 0
@@ -110,8 +110,8 @@ impl<'a> Search<'a> {
                     let name = TypeName::new(&pattern.prefix()).ok();
                     search.open_named(tx, name.as_slice())?;
                 } else {
-                    if take.mocks {
-                        search.open_mocked(tx, &pattern)?;
+                    if take.hidden {
+                        search.open_hidden(tx, &pattern)?;
                     }
                     search.pattern = Some(pattern);
                 }
@@ -126,16 +126,16 @@ impl<'a> Search<'a> {
             let key = TypeKey { tenant: self.take.tenant.clone(), name: name.clone() };
             let Some(type_id) = tx.types.find(self.conn, &key)? else { continue };
             self.open(type_id, name.as_str(), false)?;
-            if self.take.mocks {
+            if self.take.hidden {
                 self.open(type_id, name.as_str(), true)?;
             }
         }
         Ok(())
     }
 
-    /// Types with mocked jobs are few, those of other tenants included.
-    fn open_mocked(&mut self, tx: &mut Tx<'_>, pattern: &Pattern) -> Result<()> {
-        let mut next = self.conn.prepare_cached(NEXT_MOCKED_TYPE)?;
+    /// Types with hidden jobs are few, those of other tenants included.
+    fn open_hidden(&mut self, tx: &mut Tx<'_>, pattern: &Pattern) -> Result<()> {
+        let mut next = self.conn.prepare_cached(NEXT_HIDDEN_TYPE)?;
         let mut last = i64::MIN;
         while let Some(type_id) = next.query_row([last], |row| row.get(0)).optional()? {
             last = type_id;
@@ -148,7 +148,7 @@ impl<'a> Search<'a> {
     }
 
     /// Adds a queue to the search; false when its type gives nothing now.
-    fn open(&mut self, type_id: i64, name: &str, mock: bool) -> Result<bool> {
+    fn open(&mut self, type_id: i64, name: &str, hidden: bool) -> Result<bool> {
         let name: Arc<str> = Arc::from(name);
         let Some(of_type) = claim::unless_suspended(self.conn, type_id)? else { return Ok(false) };
         let room = of_type.room(0);
@@ -162,7 +162,7 @@ impl<'a> Search<'a> {
             return Ok(false);
         }
         let behind = [self.rank.unwrap_or(i64::MIN), i64::MIN, i64::MIN, i64::MIN];
-        self.sources.push(Source { type_id, name, mock, behind });
+        self.sources.push(Source { type_id, name, hidden, behind });
         self.advance(self.sources.len() - 1)?;
         Ok(true)
     }
@@ -180,11 +180,11 @@ impl<'a> Search<'a> {
 
     /// Finds what is next in a queue.
     fn advance(&mut self, source: usize) -> Result<()> {
-        let Source { type_id, name, mock, behind } = &mut self.sources[source];
+        let Source { type_id, name, hidden, behind } = &mut self.sources[source];
         if self.room.get(name) == Some(&0) {
             return Ok(());
         }
-        let mut find = self.conn.prepare_cached(if *mock { NEXT_MOCK } else { NEXT })?;
+        let mut find = self.conn.prepare_cached(if *hidden { NEXT_HIDDEN } else { NEXT })?;
         let columns = |row: &Row<'_>| {
             Ok(([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?], row.get::<_, i64>(4)?))
         };
@@ -279,7 +279,7 @@ impl<'a> Search<'a> {
         if prefix.is_empty() {
             return Ok(false);
         }
-        let opened = self.sources.iter().filter(|source| !source.mock);
+        let opened = self.sources.iter().filter(|source| !source.hidden);
         let opened: HashSet<i64> = opened.map(|source| source.type_id).collect();
         let mut named = self.conn.prepare_cached(NAMED_FROM)?;
         let mut rows = named.query(params![self.take.tenant.as_str(), prefix])?;

@@ -115,7 +115,7 @@ impl Glut {
             tenant: tenant(),
             names,
             priority: None,
-            mocks: false,
+            hidden: false,
             limit: 1,
             payload_bytes_max: u64::MAX,
             room: Arc::new(|_, _| u32::MAX),

@@ -111,8 +111,8 @@ pub async fn the_holder_of_a_unique_key_stands_for_a_child_too(harness: &dyn Har
 
 pub async fn a_child_begins_as_its_parent_lets_it(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    let mock = Extra { mock: true, ..Extra::default() };
-    store.add([job_of("parent", 1), NewJob { paused: true, extra: mock, ..job(2) }]).await;
+    let hidden = Extra { hidden: true, ..Extra::default() };
+    store.add([job_of("parent", 1), NewJob { paused: true, extra: hidden, ..job(2) }]).await;
     let running = store.claim_one("parent", NOW).await;
     let child = |number, parent| NewJob { parent: Some(id(parent)), ..job_of("child", number) };
     let added = store.job_add(add_of([child(3, 1), child(4, 2), job(5)], None)).await.unwrap();
@@ -120,9 +120,9 @@ pub async fn a_child_begins_as_its_parent_lets_it(harness: &dyn Harness) {
     assert_eq!(ids, [id(3), id(4), id(5)]);
     assert_eq!(moved.ready.get(&key("t")), Some(&1));
 
-    let (paused, mocked) = (store.get(3).await, store.get(4).await);
+    let (paused, hidden) = (store.get(3).await, store.get(4).await);
     assert_eq!((paused.state, paused.parent), (State::Paused, Some(id(1))));
-    assert_eq!((mocked.state, mocked.extra.mock), (State::Queued, true));
+    assert_eq!((hidden.state, hidden.extra.hidden), (State::Queued, true));
     assert!(store.get(1).await.children && store.get(2).await.children);
     store.settle(settlement(&running, FINISHED)).await;
     assert_eq!(store.get(3).await.state, State::Queued, "its parent waits for it");

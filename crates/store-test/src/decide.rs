@@ -58,7 +58,7 @@ pub async fn a_decision_sees_only_jobs_of_its_tenant(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let theirs = TypeKey { tenant: globex(), ..key("t") };
     store.add([NewJob { key: theirs.clone(), ..job(1) }]).await;
-    let of_one = Some(Only { name: theirs.name.clone(), mock: false });
+    let of_one = Some(Only { name: theirs.name.clone(), hidden: false });
     for which in
         [Which::Job(id(1)), Which::Job(id(9)), Which::New { only: of_one, parent: Some(id(1)) }]
     {
@@ -72,16 +72,16 @@ pub async fn a_decision_sees_only_jobs_of_its_tenant(harness: &dyn Harness) {
 
 pub async fn the_only_one_is_the_oldest_that_counts(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    let only = async |mock: bool| {
-        let only = Some(Only { name: TypeName::new("t").unwrap(), mock });
+    let only = async |hidden: bool| {
+        let only = Some(Only { name: TypeName::new("t").unwrap(), hidden });
         let seen = store.seen(Which::New { only, parent: None }).await;
         seen.job.map(|whole| whole.job.id.get())
     };
     assert_eq!(only(false).await, None);
-    let mock = Extra { mock: true, ..Extra::default() };
+    let hidden = Extra { hidden: true, ..Extra::default() };
     store.add((2..=8).map(job)).await;
-    store.add([NewJob { extra: mock.clone(), ..job(1) }, job_of("other", 9)]).await;
-    store.add([NewJob { extra: mock, ..job(10) }]).await;
+    store.add([NewJob { extra: hidden.clone(), ..job(1) }, job_of("other", 9)]).await;
+    store.add([NewJob { extra: hidden, ..job(10) }]).await;
     assert_eq!((only(false).await, only(true).await), (Some(2), Some(1)));
 
     // Ended ones without a parent do not count, failed ones do.
@@ -127,7 +127,7 @@ pub async fn a_put_job_is_what_it_says(harness: &dyn Harness) {
             run_at_text: Some("tomorrow".into()),
             order_key: -1 << 60,
             lent: true,
-            mock: true,
+            hidden: true,
         },
         ..store.get(1).await
     };
@@ -353,7 +353,7 @@ pub async fn an_ended_job_without_a_time_to_go_stays(harness: &dyn Harness) {
 
 pub async fn later_decisions_see_what_earlier_ones_changed(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    let only = || Some(Only { name: TypeName::new("t").unwrap(), mock: false });
+    let only = || Some(Only { name: TypeName::new("t").unwrap(), hidden: false });
     let which = (0..3).map(|_| Which::New { only: only(), parent: None }).collect();
     let decided = ask(which, |index, seen| {
         let found = seen.job.as_ref().map(|whole| whole.job.id);

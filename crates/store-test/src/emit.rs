@@ -154,15 +154,15 @@ pub async fn a_child_begins_as_its_parent_lets_it(harness: &dyn Harness) {
     assert_eq!(store.get(12).await.parent, Some(id(2)));
 }
 
-pub async fn a_child_of_a_mocked_parent_is_mocked(harness: &dyn Harness) {
+pub async fn a_child_of_a_hidden_parent_is_hidden(harness: &dyn Harness) {
     let (store, claimed) = running(harness).await;
-    let extra = Extra { mock: true, ..Extra::default() };
-    store.add([NewJob { extra, ..job_of("mocked", 2) }]).await;
-    let mocked = store.full_job(2).await;
-    store.edit(vec![crate::kin::put(crate::kin::leased(&mocked, NOW))]).await;
+    let extra = Extra { hidden: true, ..Extra::default() };
+    store.add([NewJob { extra, ..job_of("hidden", 2) }]).await;
+    let hidden = store.full_job(2).await;
+    store.edit(vec![crate::kin::put(crate::kin::leased(&hidden, NOW))]).await;
     let end = asking(&claimed, vec![child_of(3, 2)]);
     assert_eq!(store.settle(end).await, Settled::Done);
-    assert!(store.get(3).await.extra.mock);
+    assert!(store.get(3).await.extra.hidden);
 }
 
 pub async fn an_attempt_that_asked_for_children_of_its_own_job_waits_for_them(

@@ -66,7 +66,7 @@ pub(crate) fn take(names: Names, limit: u32, now: Timestamp) -> Take {
         tenant: acme(),
         names,
         priority: None,
-        mocks: false,
+        hidden: false,
         limit,
         payload_bytes_max: u64::MAX,
         room: Arc::new(|_, _| u32::MAX),

@@ -102,12 +102,12 @@ pub async fn s0_62_a_job_that_followed_is_still_there(harness: &dyn Harness) {
     assert_eq!(store.listed(everything_of(acme())).await, before);
 }
 
-pub async fn families_mocks_and_texts_are_still_there(harness: &dyn Harness) {
+pub async fn families_hidden_jobs_and_texts_are_still_there(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let parent = store.parent_with([2, 3]).await;
     store.settle(settlement(&parent, FINISHED)).await;
     store.cancel(3, NOW).await;
-    let extra = Extra { mock: true, ..crate::kin::run_at_text("tomorrow") };
+    let extra = Extra { hidden: true, ..crate::kin::run_at_text("tomorrow") };
     store.add([NewJob { extra, ..job(4) }, job(5)]).await;
     store.alter(5, |job| (job.extra.lent, job.run_at) = (true, after(9))).await;
     let before = store.listed(everything_of(acme())).await;

@@ -288,7 +288,7 @@ suite! { $
         a_held_key_keeps_a_job_out_and_no_other
         an_id_that_is_there_enters_once
         a_child_begins_as_its_parent_lets_it
-        a_child_of_a_mocked_parent_is_mocked
+        a_child_of_a_hidden_parent_is_hidden
         an_attempt_that_asked_for_children_of_its_own_job_waits_for_them
         children_of_an_attempt_that_did_not_end_well_stay_paused
         jobs_enter_although_theirs_waits_for_older_children
@@ -389,13 +389,13 @@ suite! { $
         a_parent_repeats_when_its_children_have_ended
         a_cancelled_one_does_not_repeat
     }
-    mock {
-        a_mocked_job_is_not_claimed
-        a_mocked_job_counts_as_deferred
+    hidden {
+        a_hidden_job_is_not_claimed
+        a_hidden_job_counts_as_deferred
         a_take_that_asks_for_them_gets_them_in_their_place
         named_types_give_theirs_too
-        a_mocked_job_stays_mocked
-        a_mocked_job_that_nobody_wants_is_given_up
+        a_hidden_job_stays_hidden
+        a_hidden_job_that_nobody_wants_is_given_up
     }
     tenant {
         jobs_of_another_tenant_cannot_be_read
@@ -431,7 +431,7 @@ suite! { $
         a_running_job_is_still_its_owners
         what_belongs_to_a_job_is_still_there
         s0_62_a_job_that_followed_is_still_there
-        families_mocks_and_texts_are_still_there
+        families_hidden_jobs_and_texts_are_still_there
         s0_45_handlers_and_settings_are_still_there
         s0_58_numbers_boots_and_marks_are_still_there
         s0_50_boot_numbers_go_on_growing

@@ -238,48 +238,48 @@ pub async fn large_payloads_are_passed_over(harness: &dyn Harness) {
 
 pub async fn a_type_with_a_rate_gives_no_more_than_the_caller_has_room_for(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    let mock = Extra { mock: true, ..Extra::default() };
+    let hidden = Extra { hidden: true, ..Extra::default() };
     store.add((1..=3).map(|n| job_of("a", n))).await;
     store.add((4..=6).map(|n| job_of("b", n))).await;
-    store.add([NewJob { extra: mock, ..urgent("a", 7, 100) }]).await;
+    store.add([NewJob { extra: hidden, ..urgent("a", 7, 100) }]).await;
     for name in ["a", "b"] {
         let settings = TypeSettings { rate: Some(1.0), ..TypeSettings::default() };
         store.type_settings_put(&key(name), settings).await.unwrap();
     }
     let with_room = |a, b| {
         let room = move |key: &TypeKey, _: &_| if key.name.as_str() == "a" { a } else { b };
-        Take { room: Arc::new(room), mocks: true, ..take(glob("*"), 9, NOW) }
+        Take { room: Arc::new(room), hidden: true, ..take(glob("*"), 9, NOW) }
     };
     let taken = async |take| taken_numbers(&store.job_take(take).await.unwrap());
     assert_eq!(taken(with_room(0, 1)).await, [4]);
     assert_eq!(taken(with_room(2, 0)).await, [1, 2]);
-    assert_eq!(taken(with_room(1, 0)).await, [3], "its mocked one has to wait");
+    assert_eq!(taken(with_room(1, 0)).await, [3], "its hidden one has to wait");
     assert_eq!(taken(with_room(1, 1)).await, [5, 7]);
 }
 
 pub async fn suspended_types_give_nothing(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    let mock = Extra { mock: true, ..Extra::default() };
-    store.add([job_of("a", 1), job_of("b", 2), NewJob { extra: mock, ..job_of("a", 3) }]).await;
+    let hidden = Extra { hidden: true, ..Extra::default() };
+    store.add([job_of("a", 1), job_of("b", 2), NewJob { extra: hidden, ..job_of("a", 3) }]).await;
     store.type_suspend(&key("a"), true).await.unwrap();
-    let mocks = |names| Take { mocks: true, ..take(names, 9, NOW) };
-    assert_eq!(taken_numbers(&store.job_take(mocks(glob("*"))).await.unwrap()), [2]);
+    let hidden = |names| Take { hidden: true, ..take(names, 9, NOW) };
+    assert_eq!(taken_numbers(&store.job_take(hidden(glob("*"))).await.unwrap()), [2]);
     for names in [glob("a"), glob("a*"), any_of(&["a", "b"])] {
-        assert!(store.job_take(mocks(names)).await.unwrap().given.is_empty());
+        assert!(store.job_take(hidden(names)).await.unwrap().given.is_empty());
     }
     store.type_suspend(&key("a"), false).await.unwrap();
-    assert_eq!(taken_numbers(&store.job_take(mocks(glob("?"))).await.unwrap()), [1, 3]);
+    assert_eq!(taken_numbers(&store.job_take(hidden(glob("?"))).await.unwrap()), [1, 3]);
 }
 
 pub async fn tenants_take_their_own(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    let mock = Extra { mock: true, ..Extra::default() };
+    let hidden = Extra { hidden: true, ..Extra::default() };
     let theirs = || TypeKey { tenant: globex(), ..key("t") };
     store.add([NewJob { key: theirs(), ..job(1) }, job(2)]).await;
-    store.add([NewJob { key: theirs(), extra: mock, ..job(3) }]).await;
-    let mocks = Take { mocks: true, ..take(glob("*"), 9, NOW) };
-    assert_eq!(taken_numbers(&store.job_take(mocks.clone()).await.unwrap()), [2]);
-    let took = store.job_take(Take { tenant: globex(), ..mocks }).await.unwrap();
+    store.add([NewJob { key: theirs(), extra: hidden, ..job(3) }]).await;
+    let hidden = Take { hidden: true, ..take(glob("*"), 9, NOW) };
+    assert_eq!(taken_numbers(&store.job_take(hidden.clone()).await.unwrap()), [2]);
+    let took = store.job_take(Take { tenant: globex(), ..hidden }).await.unwrap();
     assert_eq!(taken_numbers(&took), [1, 3]);
     assert_eq!(took.given[0].job.key, theirs());
 }

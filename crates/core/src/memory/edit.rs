@@ -84,7 +84,7 @@ impl State {
         let is = |job: &Job| {
             job.key.tenant == *tenant
                 && job.key.name == only.name
-                && job.extra.mock == only.mock
+                && job.extra.hidden == only.hidden
                 && (!matches!(job.state, JobState::Finished | JobState::Cancelled)
                     || job.parent.is_some())
         };

@@ -56,7 +56,7 @@ impl State {
 
     fn count(&self, job: &Job, stats: &mut TypeStats) {
         match job.state {
-            JobState::Queued if job.run_at <= self.heard && !job.extra.mock => {
+            JobState::Queued if job.run_at <= self.heard && !job.extra.hidden => {
                 stats.ready += 1;
                 let oldest = stats.oldest_ready_at.unwrap_or(job.run_at);
                 stats.oldest_ready_at = Some(oldest.min(job.run_at));

@@ -95,7 +95,7 @@ impl State {
             && job.key.tenant == take.tenant
             && (job.state, job.run_at <= take.now) == (JobState::Queued, true)
             && take.priority.is_none_or(|priority| job.priority == priority)
-            && (take.mocks || !job.extra.mock)
+            && (take.hidden || !job.extra.hidden)
             && job.payload_bytes <= take.payload_bytes_max
             && self.types.get(&job.key).is_none_or(|of_type| !of_type.suspended)
     }

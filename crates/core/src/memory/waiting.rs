@@ -178,6 +178,6 @@ impl Job {
 
     /// A claim may take it.
     pub(super) fn is_ready(&self, now: Timestamp) -> bool {
-        self.is_queued() && self.run_at <= now && !self.extra.mock
+        self.is_queued() && self.run_at <= now && !self.extra.hidden
     }
 }

@@ -16,7 +16,7 @@ pub trait Claims: Send + Sync {
     /// Takes due jobs under new leases: for each pick up to `limit`, most urgent first, then due
     /// the longest (among those of one millisecond by `Extra::tie`), then the oldest id; with a
     /// `floor`, its first job is the first of the most urgent priority that is not above the
-    /// floor. The attempt grows, and the token is the claim's. Suspended types and mocked jobs are
+    /// floor. The attempt grows, and the token is the claim's. Suspended types and hidden jobs are
     /// passed over. A type with a `concurrency` gives no more than leaves so many of its jobs
     /// running, whoever runs them. A job goes to one caller only. Payloads come along unless they
     /// are in pieces. A store that makes very many due jobs ready step by step chooses among those

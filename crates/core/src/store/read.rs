@@ -67,7 +67,7 @@ pub struct TypeStats {
     pub handler: bool,
     pub suspended: bool,
     pub ready: u64,
-    /// Mocked jobs are among them, also those whose time has come.
+    /// Hidden jobs are among them, also those whose time has come.
     pub deferred: u64,
     pub running: u64,
     pub paused: u64,

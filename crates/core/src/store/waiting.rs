@@ -1,7 +1,7 @@
 //! Which types can give a job, asked for in bounded pages.
 //!
 //! A type is **open** when a claim would get a job of it: it has jobs that may run now (due, not
-//! leased, not mocked), it is not suspended, and fewer of its jobs run than its `concurrency`
+//! leased, not hidden), it is not suspended, and fewer of its jobs run than its `concurrency`
 //! allows. Each time a type opens, and each time the handler, the settings or the suspension of an
 //! open type change, it gets a new **revision**, larger than all before it. So a daemon asks only
 //! for what changed since it last asked, and pays nothing for the types that did not.

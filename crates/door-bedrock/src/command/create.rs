@@ -87,7 +87,7 @@ impl Wish {
 
     /// What the store has to show before this can be decided.
     pub(super) fn which(&self) -> Which {
-        let only = Only { name: self.name.clone(), mock: self.mock };
+        let only = Only { name: self.name.clone(), hidden: self.mock };
         Which::New { only: self.unique.then_some(only), parent: self.parent.and_then(JobId::new) }
     }
 
@@ -113,7 +113,7 @@ impl Wish {
         let mut extra = Extra {
             repeat: repeat.filter(|_| !self.mock).map(|repeat| Arc::from(repeat.as_str())),
             door_text: self.retry_after.as_ref().map(|after| Arc::from(after.as_str())),
-            mock: data::is_mocked(data),
+            hidden: data::is_mocked(data),
             ..Extra::default()
         };
         if let Some(text) = &self.first_run {
@@ -133,8 +133,8 @@ pub(super) async fn match_parents(door: &Bedrock, wishes: &mut [Wish]) -> Result
     parents.dedup();
     for id in parents {
         let Some(parent) = door.engine.full_job(&door.tenant, id).await? else { continue };
-        if wishes.iter().any(|wish| wish.mock != parent.job.extra.mock) {
-            wishes.iter_mut().for_each(|wish| wish.mock = parent.job.extra.mock);
+        if wishes.iter().any(|wish| wish.mock != parent.job.extra.hidden) {
+            wishes.iter_mut().for_each(|wish| wish.mock = parent.job.extra.hidden);
             return Ok(());
         }
     }
@@ -203,7 +203,7 @@ pub(super) fn decision(
     let repeat = wish.repeat()?;
     let priority = wish.priority()?;
     let paused = fit.map_err(|_| Refusal::from((405, "Cannot create grandchildren")))?;
-    if parent.is_some_and(|parent| parent.job.extra.mock != wish.mock) {
+    if parent.is_some_and(|parent| parent.job.extra.hidden != wish.mock) {
         let line = (405, "Parent and child jobs must have matching mockRequest setting");
         return Err(line.into());
     }
@@ -237,8 +237,8 @@ fn overwritten(
     let merge = |old: &str| merge_patch(old, &wish.data()).unwrap_or_else(|| wish.data());
     let merged = data::text(&existing.payload).map(|old| merge(&old));
     let repeat = repeat.filter(|_| !wish.mock).map(|repeat| Arc::from(repeat.as_str()));
-    let mock = merged.as_deref().map_or(existing.job.extra.mock, data::is_mocked);
-    let extra = Extra { repeat, mock, ..existing.job.extra.clone() };
+    let mock = merged.as_deref().map_or(existing.job.extra.hidden, data::is_mocked);
+    let extra = Extra { repeat, hidden: mock, ..existing.job.extra.clone() };
     let job = Job { priority, extra, ..existing.job.clone() };
     let put = Put { job, payload: merged.map(data::bytes), purge_at: None };
     Decision { edits: vec![Edit::Put(Box::new(put))], id }

@@ -29,7 +29,7 @@ pub(super) fn decision(
     }
     let mut job = failed(&whole.job, now);
     if let Some(data) = data {
-        job.extra.mock = data::is_mocked(data);
+        job.extra.hidden = data::is_mocked(data);
     }
     // Nobody but an operator removes it.
     let put = Put { job, payload: data.map(data::bytes), purge_at: None };

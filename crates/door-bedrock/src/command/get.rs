@@ -85,7 +85,7 @@ async fn take(
         tenant: door.tenant.clone(),
         names: parse_names(names),
         priority,
-        mocks: ["mockRequest", "getMockedJobs"].iter().any(|name| request.header(name).is_some()),
+        hidden: ["mockRequest", "getMockedJobs"].iter().any(|name| request.header(name).is_some()),
         limit,
         payload_bytes_max: WHOLE_BYTES_MAX,
         wait: if waits { wait } else { Duration::ZERO },

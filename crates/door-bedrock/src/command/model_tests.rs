@@ -105,7 +105,7 @@ impl World {
             tenant: self.tenant.clone(),
             names: Names::Glob("*".into()),
             priority: None,
-            mocks: false,
+            hidden: false,
             limit,
             payload_bytes_max: u64::MAX,
             room: std::sync::Arc::new(|_, _| u32::MAX),

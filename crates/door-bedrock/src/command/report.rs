@@ -44,7 +44,7 @@ impl Report {
     ) -> Result<Reported<'a>, Refusal> {
         let whole = view::found(seen)?;
         let job = &whole.job;
-        if !job.is_out() && !job.extra.mock {
+        if !job.is_out() && !job.extra.hidden {
             return Err((405, "Can only retry/finish RUNNING and RUNQUEUED jobs").into());
         }
         let parent = seen.parent.as_ref().map(|parent| &parent.job);
@@ -53,7 +53,7 @@ impl Report {
             return Err((405, "Can only retry/finish child job when parent is PAUSED").into());
         }
         let given = self.data.as_deref();
-        if given.is_some_and(|data| data::is_mocked(data) != job.extra.mock) {
+        if given.is_some_and(|data| data::is_mocked(data) != job.extra.hidden) {
             return Err((500, "Mock Mismatch").into());
         }
         let old = data::text(&whole.payload);

@@ -38,7 +38,7 @@ pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refu
 
 fn decision(update: &Update, seen: &Seen, now: Timestamp) -> Result<Decision, Refusal> {
     let mut job = view::found(seen)?.job.clone();
-    let data = data::updated(&update.data, job.extra.mock);
+    let data = data::updated(&update.data, job.extra.hidden);
     if let Some(text) = update.next_run(&job, now) {
         job.run_at = due_at(&text);
         job.due_at = job.run_at;
@@ -50,7 +50,7 @@ fn decision(update: &Update, seen: &Seen, now: Timestamp) -> Result<Decision, Re
         job.extra.repeat = Some(Arc::from(repeat.as_str()));
     }
     job.priority = update.priority.unwrap_or(job.priority);
-    job.extra.mock = data::is_mocked(&data);
+    job.extra.hidden = data::is_mocked(&data);
     let put = Put { job, payload: Some(data::bytes(data)), purge_at: None };
     Ok(Decision { edits: vec![Edit::Put(Box::new(put))], id: None })
 }

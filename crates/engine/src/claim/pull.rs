@@ -41,7 +41,7 @@ pub(crate) async fn claim(shared: Arc<Shared>, wish: PullClaim) -> Result<Vec<Pu
         tenant: wish.tenant.clone(),
         names: wish.types.iter().map(|text| Pattern::of(text)).collect(),
         priority: None,
-        mocks: false,
+        hidden: false,
     };
     let (wait, wish) = (wish.wait, Arc::new(wish));
     let attempt = move |shared| claim_now(shared, wish.clone());

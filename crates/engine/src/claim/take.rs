@@ -34,7 +34,7 @@ pub(crate) async fn take(shared: Arc<Shared>, wish: TakeWish) -> Result<Took, Er
         tenant: wish.tenant.clone(),
         names: Pattern::of_names(&wish.names),
         priority: wish.priority,
-        mocks: wish.mocks,
+        hidden: wish.hidden,
     };
     let (wait, wish) = (wish.wait, Arc::new(wish));
     let attempt = move |shared| take_now(shared, wish.clone());
@@ -54,7 +54,7 @@ async fn take_now(shared: Arc<Shared>, wish: Arc<TakeWish>) -> Result<Option<Too
             tenant: wish.tenant.clone(),
             names: wish.names.clone(),
             priority: wish.priority,
-            mocks: wish.mocks,
+            hidden: wish.hidden,
             limit: wish.limit,
             payload_bytes_max: wish.payload_bytes_max,
             room: {

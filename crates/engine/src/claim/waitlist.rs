@@ -2,7 +2,7 @@
 //! who want it are woken, in the order in which they came, and nobody else: thousands may wait,
 //! and they cost nothing while they do.
 //!
-//! Whoever interest only one priority, or mocked jobs too, stands in a line of his own, because nobody
+//! Whoever interest only one priority, or hidden jobs too, stands in a line of his own, because nobody
 //! says what kind of job became ready: of each line the first ones are woken.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -18,7 +18,7 @@ use crate::lock::lock;
 /// Grows with every waiter: the smaller one came first.
 type Ticket = u64;
 
-/// The only priority that somebody interest, and whether he interest mocked jobs too.
+/// The only priority that somebody interest, and whether he interest hidden jobs too.
 type Line = (Option<Priority>, bool);
 
 /// Those who want the same names.
@@ -33,8 +33,8 @@ pub(crate) struct Interest {
     pub tenant: Tenant,
     pub names: Vec<Pattern>,
     pub priority: Option<Priority>,
-    /// Mocked jobs too.
-    pub mocks: bool,
+    /// Hidden jobs too.
+    pub hidden: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -50,7 +50,7 @@ struct Table {
     /// Those who may be woken. Somebody who was woken and has not noticed it yet is not here.
     names: HashMap<TypeKey, Lines>,
     globs: HashMap<Tenant, HashMap<String, Lines>>,
-    mocks: BTreeSet<Ticket>,
+    hidden: BTreeSet<Ticket>,
 }
 
 struct Waiter {
@@ -63,7 +63,7 @@ struct Waiter {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Call {
     Ready(TypeKey),
-    Mocked,
+    Hidden,
 }
 
 impl Pattern {
@@ -114,12 +114,12 @@ impl Waitlist {
         }
     }
 
-    /// A mocked job may have come due, of which a look at the store says nothing: wakes all who
-    /// want such ones. They are few, because only tests have mocked jobs.
-    pub(crate) fn wake_mocked(&self) {
+    /// A hidden job may have come due, of which a look at the store says nothing: wakes all who
+    /// want such ones. They are few, because hidden jobs are for tests.
+    pub(crate) fn wake_hidden(&self) {
         let mut table = self.table();
-        let standing = table.mocks.clone();
-        standing.into_iter().for_each(|ticket| table.call(ticket, Call::Mocked));
+        let standing = table.hidden.clone();
+        standing.into_iter().for_each(|ticket| table.call(ticket, Call::Hidden));
     }
 }
 
@@ -174,8 +174,8 @@ impl Table {
             };
             lines.entry(interest.line()).or_default().insert(ticket);
         }
-        if interest.mocks {
-            self.mocks.insert(ticket);
+        if interest.hidden {
+            self.hidden.insert(ticket);
         }
     }
 
@@ -199,7 +199,7 @@ impl Table {
                 }
             }
         }
-        self.mocks.remove(&ticket);
+        self.hidden.remove(&ticket);
     }
 }
 
@@ -209,7 +209,7 @@ impl Interest {
     }
 
     fn line(&self) -> Line {
-        (self.priority, self.mocks)
+        (self.priority, self.hidden)
     }
 
     /// True when nobody is left.
@@ -264,7 +264,7 @@ impl Drop for Entry<'_> {
         let Some(waiter) = table.waiters.remove(&self.ticket) else { return };
         table.leave(self.ticket, &waiter.interest);
         // What he was woken for and did not look at is for the next in his line. All who want
-        // mocked jobs were woken anyway.
+        // hidden jobs were woken anyway.
         for call in [self.pending.take(), waiter.call].into_iter().flatten() {
             if let Call::Ready(key) = call {
                 table.wake_line(&key, waiter.interest.line(), 1);

@@ -125,7 +125,7 @@ impl Dispatch {
         next_due_at.into_iter().for_each(|at| shared.announce_due(at));
         shared.waitlist.wake(ready.iter().map(|(key, jobs)| (key, *jobs)));
         if due {
-            shared.waitlist.wake_mocked();
+            shared.waitlist.wake_hidden();
         }
         if more {
             shared.look_wanted.store(true, Ordering::SeqCst);

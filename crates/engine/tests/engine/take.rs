@@ -46,7 +46,7 @@ pub(crate) async fn wish(engine: &Engine, names: Names, wait: Duration) -> TakeW
         tenant: key("acme", "t").tenant,
         names,
         priority: None,
-        mocks: false,
+        hidden: false,
         limit: 1,
         payload_bytes_max: u64::MAX,
         wait,
@@ -207,19 +207,19 @@ async fn a_worker_that_wants_one_priority_does_not_keep_others_from_theirs() {
 }
 
 #[tokio::test]
-async fn mocked_jobs_wake_only_those_who_want_them() {
+async fn hidden_jobs_wake_only_those_who_want_them() {
     let daemon = Daemon::start(|_| {}).await;
     let t = key("acme", "t");
-    let waiting = async |mocks| {
+    let waiting = async |hidden| {
         let engine = daemon.engine.clone();
-        let wish = TakeWish { mocks, ..wish(&engine, glob("t"), PATIENCE).await };
+        let wish = TakeWish { hidden, ..wish(&engine, glob("t"), PATIENCE).await };
         tokio::spawn(async move { engine.take(wish).await.unwrap() })
     };
-    let (plain, mocked) = (waiting(false).await, waiting(true).await);
-    let extra = Extra { mock: true, ..Extra::default() };
+    let (plain, hidden) = (waiting(false).await, waiting(true).await);
+    let extra = Extra { hidden: true, ..Extra::default() };
     let options = AddOptions { extra, ..AddOptions::default() };
-    let mock = daemon.engine.add(&t, with(options), None).await.unwrap();
-    assert_eq!(ids(&mocked.await.unwrap()), mock.ids);
+    let added = daemon.engine.add(&t, with(options), None).await.unwrap();
+    assert_eq!(ids(&hidden.await.unwrap()), added.ids);
     let added = daemon.engine.add(&t, jobs(&["x"]), None).await.unwrap();
     assert_eq!(ids(&plain.await.unwrap()), added.ids);
 }

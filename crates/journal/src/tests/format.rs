@@ -123,7 +123,7 @@ fn random_entry(luck: &mut fastrand::Rng) -> Entry {
         made.extra.door_text = text(luck);
         made.extra.run_at_text = text(luck);
         made.extra.order_key = if luck.bool() { luck.i64(..) } else { 0 };
-        made.extra.mock = luck.bool();
+        made.extra.hidden = luck.bool();
         made.timeout = luck.bool().then(|| Duration::from_millis(luck.u64(..)));
     }
     made

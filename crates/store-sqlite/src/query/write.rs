@@ -100,7 +100,7 @@ fn put(
     }
     let data = values[column::DATA].as_ref().map(data).transpose()?;
     if let Some(data) = &data {
-        job.extra.mock = is_mocked(data);
+        job.extra.hidden = is_mocked(data);
     }
     if let Some(value) = &values[column::PARENT] {
         job.parent = parent(tx.conn, ask, value, &stored.job)?;
@@ -202,7 +202,7 @@ fn insert(tx: &mut Tx<'_>, ask: &SqlAsk, values: &Values, moved: &mut Moved) -> 
     }
     let data = values[column::DATA].as_ref().map(data).transpose()?;
     let data = data.unwrap_or_else(|| "{}".to_owned());
-    extra.mock = is_mocked(&data);
+    extra.hidden = is_mocked(&data);
     let parent = match &values[column::PARENT] {
         None => None,
         Some(value) => find_parent(tx.conn, ask, value)?,

@@ -74,7 +74,7 @@ const CHECKS: [&str; 8] = [
         SELECT count(*) FROM type t
          WHERE ready     <> (SELECT count(*) FROM ready r WHERE r.type_id = t.id)
             OR deferred  <> (SELECT count(*) FROM deferred d WHERE d.type_id = t.id)
-                          + (SELECT count(*) FROM ready_mock m WHERE m.type_id = t.id)
+                          + (SELECT count(*) FROM ready_hidden m WHERE m.type_id = t.id)
             OR running   <> (SELECT count(*) FROM lease l WHERE l.type_id = t.id)
             OR paused    <> (SELECT count(*) FROM job j WHERE j.type_id = t.id AND state = 2)
             OR finished  <> (SELECT count(*) FROM job j WHERE j.type_id = t.id AND state = 3)
@@ -91,7 +91,7 @@ const CHECKS: [&str; 8] = [
                                  WHERE r.id = j.id AND NOT j.parts & 64
                                    AND (type_id, rank, run_at)
                                      = (j.type_id, 1000 - j.priority, j.run_at))
-                             + (SELECT count(*) FROM ready_mock m
+                             + (SELECT count(*) FROM ready_hidden m
                                  WHERE m.id = j.id AND j.parts & 64
                                    AND (type_id, rank, run_at)
                                      = (j.type_id, 1000 - j.priority, j.run_at))
@@ -102,7 +102,7 @@ const CHECKS: [&str; 8] = [
                              + (SELECT count(*) FROM lease l WHERE l.id = j.id))",
     "
         SELECT count(*) FROM (SELECT id FROM ready UNION ALL SELECT id FROM deferred
-                              UNION ALL SELECT id FROM ready_mock
+                              UNION ALL SELECT id FROM ready_hidden
                               UNION ALL SELECT id FROM lease)
          WHERE id NOT IN (SELECT id FROM job)",
     "
@@ -124,7 +124,7 @@ const CHECKS: [&str; 8] = [
             OR (j.parts & 576 <> 0) <> (SELECT count(*) FROM aside a WHERE a.id = j.id)
             OR EXISTS (SELECT 1 FROM aside a
                         WHERE a.id = j.id
-                          AND (a.type_id, a.mock, a.state, coalesce(a.parent_id, 0))
+                          AND (a.type_id, a.hidden, a.state, coalesce(a.parent_id, 0))
                            <> (j.type_id, j.parts & 64 <> 0, j.state, coalesce(j.parent_id, 0)))",
 ];
 

@@ -63,7 +63,7 @@ async fn what_only_few_jobs_have_is_shown() {
         run_at_text: Some("2027-01-15 08:00:00".into()),
         order_key: -1,
         lent: false,
-        mock: true,
+        hidden: true,
     };
     let jobs = [NewJob { extra, ..named(1, "a") }, named(2, "a")];
     let world = World::holding(jobs).await;

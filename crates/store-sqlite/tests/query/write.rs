@@ -35,7 +35,7 @@ impl World {
             tenant: tenant(),
             names: Names::Glob("*".into()),
             priority: None,
-            mocks,
+            hidden: mocks,
             limit: 10,
             payload_bytes_max: u64::MAX,
             room: Arc::new(|_, _| u32::MAX),

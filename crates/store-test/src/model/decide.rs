@@ -80,7 +80,7 @@ impl Plan {
         match self {
             Plan::AddChild(new) => Which::New { only: None, parent: new.parent },
             Plan::AddOnly(new) => {
-                let only = Only { name: new.key.name.clone(), mock: new.extra.mock };
+                let only = Only { name: new.key.name.clone(), hidden: new.extra.hidden };
                 Which::New { only: Some(only), parent: None }
             }
             Plan::Refuse => Which::New { only: None, parent: None },
@@ -194,7 +194,7 @@ pub(super) struct TakePlan {
     pub(super) tenant: Tenant,
     pub(super) names: Names,
     pub(super) priority: Option<Priority>,
-    pub(super) mocks: bool,
+    pub(super) hidden: bool,
     pub(super) limit: u32,
     pub(super) payload_bytes_max: u64,
     pub(super) room: Vec<(TypeName, u32)>,
@@ -214,7 +214,7 @@ impl TakePlan {
             tenant: self.tenant.clone(),
             names: self.names.clone(),
             priority: self.priority,
-            mocks: self.mocks,
+            hidden: self.hidden,
             limit: self.limit,
             payload_bytes_max: self.payload_bytes_max,
             room: {

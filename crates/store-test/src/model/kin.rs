@@ -84,7 +84,7 @@ impl World {
             run_at_text: text(self),
             order_key: self.maybe(|world| world.random.i64(-2..3)).unwrap_or_default(),
             lent: false,
-            mock: self.random.u32(0..8) == 0,
+            hidden: self.random.u32(0..8) == 0,
         }
     }
 
@@ -99,7 +99,7 @@ impl World {
             tenant: self.tenant(),
             names,
             priority: self.maybe(World::priority),
-            mocks: self.random.bool(),
+            hidden: self.random.bool(),
             limit: self.random.u32(1..6),
             payload_bytes_max: if self.random.bool() { u64::MAX } else { 2048 },
             room: room.unwrap_or_default(),

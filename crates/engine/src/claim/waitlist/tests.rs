@@ -11,7 +11,7 @@ fn key(name: &str) -> TypeKey {
 
 fn interest(names: &[&str]) -> Interest {
     let names = names.iter().map(|text| Pattern::of(text)).collect();
-    Interest { tenant: key("t").tenant, names, priority: None, mocks: false }
+    Interest { tenant: key("t").tenant, names, priority: None, hidden: false }
 }
 
 /// Which of these have been called, without waiting.
@@ -26,7 +26,7 @@ fn woken(places: &mut [Entry<'_>]) -> Vec<usize> {
 
 fn nobody_is_left(waitlist: &Waitlist) -> bool {
     let table = waitlist.table();
-    table.names.is_empty() && table.globs.is_empty() && table.mocks.is_empty()
+    table.names.is_empty() && table.globs.is_empty() && table.hidden.is_empty()
 }
 
 #[test]
@@ -95,20 +95,20 @@ fn whoever_wants_one_priority_takes_no_wake_from_others() {
 }
 
 #[test]
-fn whoever_wants_mocked_jobs_too_takes_no_wake_from_others() {
+fn whoever_wants_hidden_jobs_too_takes_no_wake_from_others() {
     let waitlist = Waitlist::default();
     let other = TypeKey::new("other", "t").unwrap();
     let mut places = vec![
-        waitlist.enter(Interest { mocks: true, ..interest(&["t"]) }),
+        waitlist.enter(Interest { hidden: true, ..interest(&["t"]) }),
         waitlist.enter(interest(&["t"])),
         waitlist.enter(interest(&["t"])),
-        waitlist.enter(Interest { mocks: true, ..interest(&["u"]) }),
-        waitlist.enter(Interest { mocks: true, tenant: other.tenant.clone(), ..interest(&["t"]) }),
+        waitlist.enter(Interest { hidden: true, ..interest(&["u"]) }),
+        waitlist.enter(Interest { hidden: true, tenant: other.tenant.clone(), ..interest(&["t"]) }),
     ];
     waitlist.wake([(&key("t"), 1)]);
     assert_eq!(woken(&mut places), [0, 1]);
     waitlist.wake([(&other, 1)]);
     assert_eq!(woken(&mut places), [4], "a tenant's own");
-    waitlist.wake_mocked();
+    waitlist.wake_hidden();
     assert_eq!(woken(&mut places), [0, 3, 4]);
 }

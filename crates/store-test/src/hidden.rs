@@ -1,4 +1,4 @@
-//! Mocked jobs: there for takes that ask for them, and for nobody else.
+//! Hidden jobs: there for takes that ask for them, and for nobody else.
 
 use windlass_core::edit::Take;
 use windlass_core::store::{Changed, GiveUp, Overdue, TypeStats};
@@ -11,17 +11,17 @@ use crate::fixture::{
 };
 use crate::kin::{any_of, glob, take, taken_numbers};
 
-fn mocked(new: NewJob) -> NewJob {
-    NewJob { extra: Extra { mock: true, ..Extra::default() }, ..new }
+fn hidden(new: NewJob) -> NewJob {
+    NewJob { extra: Extra { hidden: true, ..Extra::default() }, ..new }
 }
 
-fn with_mocks(limit: u32, at: u64) -> Take {
-    Take { mocks: true, ..take(glob("*"), limit, after(at)) }
+fn with_hidden(limit: u32, at: u64) -> Take {
+    Take { hidden: true, ..take(glob("*"), limit, after(at)) }
 }
 
-pub async fn a_mocked_job_is_not_claimed(harness: &dyn Harness) {
+pub async fn a_hidden_job_is_not_claimed(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    store.add([mocked(job(1)), job(2), mocked(job_of("other", 3))]).await;
+    store.add([hidden(job(1)), job(2), hidden(job_of("other", 3))]).await;
     let waiting = store.waiting(NOW).await;
     assert_eq!((waiting.types.len(), waiting.types[0].ready), (1, 1));
     assert_eq!(waiting.next_due_at, None);
@@ -30,10 +30,10 @@ pub async fn a_mocked_job_is_not_claimed(harness: &dyn Harness) {
     assert!(store.take_of(glob("*"), 9).await.is_empty());
 }
 
-pub async fn a_mocked_job_counts_as_deferred(harness: &dyn Harness) {
+pub async fn a_hidden_job_counts_as_deferred(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    let later = NewJob { run_at: after(60), ..mocked(job(2)) };
-    store.add([mocked(job(1)), later]).await;
+    let later = NewJob { run_at: after(60), ..hidden(job(2)) };
+    store.add([hidden(job(1)), later]).await;
     let numbers = |stats: TypeStats| (stats.ready, stats.deferred, stats.oldest_ready_at);
     assert_eq!(numbers(store.stats("t", NOW).await.unwrap()), (0, 2, None));
     assert_eq!(store.waiting(NOW).await.next_due_at, Some(after(60)));
@@ -46,26 +46,26 @@ pub async fn a_mocked_job_counts_as_deferred(harness: &dyn Harness) {
 pub async fn a_take_that_asks_for_them_gets_them_in_their_place(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let urgent = |new: NewJob, urgency| NewJob { priority: priority(urgency), ..new };
-    let early = NewJob { run_at: NOW - std::time::Duration::from_secs(1), ..mocked(job(5)) };
+    let early = NewJob { run_at: NOW - std::time::Duration::from_secs(1), ..hidden(job(5)) };
     store
         .add([
             job(1),
-            mocked(job(2)),
-            urgent(mocked(job_of("a", 3)), 900),
+            hidden(job(2)),
+            urgent(hidden(job_of("a", 3)), 900),
             urgent(job_of("a", 4), 900),
             early,
-            NewJob { run_at: after(9), ..mocked(job_of("later", 6)) },
+            NewJob { run_at: after(9), ..hidden(job_of("later", 6)) },
         ])
         .await;
-    let took = store.job_take(with_mocks(9, 0)).await.unwrap();
+    let took = store.job_take(with_hidden(9, 0)).await.unwrap();
     assert_eq!(taken_numbers(&took), [3, 4, 5, 1, 2]);
-    assert_eq!(taken_numbers(&store.job_take(with_mocks(9, 9)).await.unwrap()), [6]);
+    assert_eq!(taken_numbers(&store.job_take(with_hidden(9, 9)).await.unwrap()), [6]);
 }
 
 pub async fn named_types_give_theirs_too(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    store.add([mocked(job_of("a", 1)), mocked(job_of("b", 2)), mocked(job_of("c", 3))]).await;
-    let named = |names| Take { mocks: true, ..take(names, 9, NOW) };
+    store.add([hidden(job_of("a", 1)), hidden(job_of("b", 2)), hidden(job_of("c", 3))]).await;
+    let named = |names| Take { hidden: true, ..take(names, 9, NOW) };
     let took = store.job_take(named(any_of(&["c", "a"]))).await.unwrap();
     assert_eq!(taken_numbers(&took), [1, 3]);
     let of_500 = Take { priority: Some(priority(500)), ..named(glob("b")) };
@@ -74,10 +74,10 @@ pub async fn named_types_give_theirs_too(harness: &dyn Harness) {
     assert_eq!(taken_numbers(&store.job_take(of_500).await.unwrap()), [2]);
 }
 
-pub async fn a_mocked_job_stays_mocked(harness: &dyn Harness) {
+pub async fn a_hidden_job_stays_hidden(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    store.add([mocked(job(1))]).await;
-    let taken = store.job_take(with_mocks(1, 0)).await.unwrap().given.remove(0);
+    store.add([hidden(job(1))]).await;
+    let taken = store.job_take(with_hidden(1, 0)).await.unwrap().given.remove(0);
     let claimed = windlass_core::store::Claimed {
         job: taken.job,
         payload: taken.before.payload,
@@ -85,22 +85,22 @@ pub async fn a_mocked_job_stays_mocked(harness: &dyn Harness) {
         left: 0,
     };
     store.settle(settlement(&claimed, again(NOW))).await;
-    assert!(store.get(1).await.extra.mock);
+    assert!(store.get(1).await.extra.hidden);
     assert!(store.claim("t", 9, NOW).await.is_empty());
-    let taken = store.job_take(with_mocks(1, 0)).await.unwrap().given.remove(0);
+    let taken = store.job_take(with_hidden(1, 0)).await.unwrap().given.remove(0);
     let claimed = windlass_core::store::Claimed { job: taken.job, ..claimed };
     store.settle(settlement(&claimed, FINISHED)).await;
     store.rerun(1, NOW).await;
     assert!(store.claim("t", 9, NOW).await.is_empty());
-    store.alter(1, |job| job.extra.mock = false).await;
+    store.alter(1, |job| job.extra.hidden = false).await;
     assert_eq!(store.claim("t", 9, NOW).await.len(), 1);
-    store.alter(1, |job| (job.extra.mock, job.state) = (true, State::Queued)).await;
+    store.alter(1, |job| (job.extra.hidden, job.state) = (true, State::Queued)).await;
     assert!(store.claim("t", 9, NOW).await.is_empty());
 }
 
-pub async fn a_mocked_job_that_nobody_wants_is_given_up(harness: &dyn Harness) {
+pub async fn a_hidden_job_that_nobody_wants_is_given_up(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    store.add([mocked(job(1)), NewJob { expires_at: Some(after(9)), ..mocked(job(2)) }]).await;
+    store.add([hidden(job(1)), NewJob { expires_at: Some(after(9)), ..hidden(job(2)) }]).await;
     assert_eq!(store.job_give_up(give_up_expired(after(9))).await.unwrap().len(), 1);
     let which = Overdue::Unhandled { key: key("t"), due_until: after(9) };
     let give_up = GiveUp { which, ..give_up_expired(after(60)) };
