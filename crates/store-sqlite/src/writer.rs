@@ -11,8 +11,8 @@
 //! in the log are durable already. The rule needs a commit that writes: a synced group that changed
 //! nothing (a flush, or a replayed insert of duplicates) therefore writes a row of its own. A power
 //! cut leaves the commits up to some point, and never a part of one: frames carry checksums, and
-//! recovery stops at the last whole commit. All of this holds as long as no sync has failed; `doubt`
-//! says what follows when one has.
+//! recovery stops at the last whole commit. All of this holds as long as no sync has failed;
+//! `doubt` says what follows when one has.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -225,8 +225,8 @@ async fn a_type_whose_creation_was_undone_is_made_again() {
     assert_eq!((handler.id, handler.key), (id(1001), new_type));
 }
 
-/// A defect of a decision is one caller's trouble: the others of its group, and all that come later,
-/// are served.
+/// A defect of a decision is one caller's trouble: the others of its group, and all that come
+/// later, are served.
 #[tokio::test]
 async fn a_decision_that_panics_does_not_close_the_writer() {
     const NEIGHBOURS: i64 = 20;

@@ -81,8 +81,8 @@ fn store(path: &Path, busy_timeout: Duration) -> SqliteStore {
     SqliteStore::open(options).unwrap()
 }
 
-/// What a daemon does that wants to write: it takes the turnstile, and then waits for SQLite's lock.
-/// From then on, the other one begins no further transaction.
+/// What a daemon does that wants to write: it takes the turnstile, and then waits for SQLite's
+/// lock. From then on, the other one begins no further transaction.
 #[tokio::test]
 async fn whoever_waits_is_next_though_another_daemon_writes_back_to_back() {
     const ROUNDS: usize = 30;
