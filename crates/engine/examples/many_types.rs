@@ -1,7 +1,7 @@
-//! What very many waiting types cost: `cargo run --release --example many_types -- [types] [tenants]`.
-//! One job each waits in a SQLite store; the daemon starts on it, a new type of another tenant gets
-//! its first job, and workers claim by name and by pattern. First for ten types, then for as many
-//! as were asked for, without handlers and with them.
+//! What very many waiting types cost: `cargo run --release --example many_types -- [types]
+//! [tenants]`. One job each waits in a SQLite store; the daemon starts on it, a new type of another
+//! tenant gets its first job, and workers claim by name and by pattern. First for ten types, then
+//! for as many as were asked for, without handlers and with them.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "an example prints and may panic")]
 

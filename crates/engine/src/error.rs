@@ -1,4 +1,5 @@
-//! What the engine answers when it cannot do what was asked, and how errors of its parts become that.
+//! What the engine answers when it cannot do what was asked, and how errors of its parts become
+//! that.
 
 use windlass_core::edit::Refusal;
 use windlass_core::{Invalid, store};

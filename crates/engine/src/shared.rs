@@ -61,8 +61,8 @@ pub(crate) struct Shared {
     pub cursors: Cursors,
     /// Leases that are to last for ever.
     pub kept: Kept,
-    /// Somebody got less than there is, because of the limit of a type: the end of a job is a reason
-    /// to look at the store.
+    /// Somebody got less than there is, because of the limit of a type: the end of a job is a
+    /// reason to look at the store.
     pub room_wanted: AtomicBool,
     pub settle_queue: mpsc::Sender<SettleItem>,
     pub settle_room: Room,

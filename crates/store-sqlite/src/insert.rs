@@ -93,12 +93,12 @@ pub(crate) fn job_add(tx: &mut Tx<'_>, add: &Add) -> Result<Added> {
     Ok(Added::New { ids, moved })
 }
 
-/// How these jobs begin, or which parent is unfit. No job of an add is another one's parent, so all
+/// Jobs as they begin, or the parent that is unfit.
+type Begun<'a> = std::result::Result<Vec<Cow<'a, NewJob>>, (JobId, Unfit)>;
+
+/// How these jobs begin. No job of an add is another one's parent, so all
 /// can be looked at before any enters.
-pub(crate) fn begin_all<'a>(
-    conn: &Connection,
-    jobs: &'a [NewJob],
-) -> Result<std::result::Result<Vec<Cow<'a, NewJob>>, (JobId, Unfit)>> {
+pub(crate) fn begin_all<'a>(conn: &Connection, jobs: &'a [NewJob]) -> Result<Begun<'a>> {
     let mut begun = Vec::with_capacity(jobs.len());
     for job in jobs {
         let mut job = Cow::Borrowed(job);

@@ -1,4 +1,5 @@
-//! Changes from outside an attempt, and housekeeping. What a client asked for is durable when the call returns.
+//! Changes from outside an attempt, and housekeeping. What a client asked for is durable when the
+//! call returns.
 
 use async_trait::async_trait;
 

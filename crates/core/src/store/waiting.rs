@@ -89,8 +89,8 @@ pub struct NamedTypes {
     /// Behind which name the search goes on: a store looks at a bounded number of types in one
     /// call, whether they match or not. `None` when it has come to the end.
     pub next: Option<TypeName>,
-    /// A type that was asked for has jobs, and its `concurrency` keeps them; or that may be, because
-    /// the tenant has very many types with a limit.
+    /// A type that was asked for has jobs, and its `concurrency` keeps them; or that may be,
+    /// because the tenant has very many types with a limit.
     pub full: bool,
 }
 

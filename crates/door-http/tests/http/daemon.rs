@@ -155,8 +155,8 @@ impl Runner for FakeRunner {
     }
 
     async fn run(&self, batch: Batch, reports: Arc<dyn Reports>) {
-        for Assignment { id, job, payload, .. } in batch.jobs {
-            reports.started(job.id).await;
+        for Assignment { id, payload, .. } in batch.jobs {
+            reports.started(id).await;
             let text = match &payload {
                 Payload::Inline(bytes) => String::from_utf8_lossy(bytes).into_owned(),
                 Payload::Pieces { bytes } => format!("{bytes} bytes in pieces"),
@@ -170,7 +170,7 @@ impl Runner for FakeRunner {
             let emitted = Vec::new();
             let run_time = Duration::ZERO;
             let report = Report { status, stopped, data, log, emitted, run_time };
-            reports.ended(job.id, report).await;
+            reports.ended(id, report).await;
         }
     }
 

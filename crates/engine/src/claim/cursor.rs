@@ -1,5 +1,5 @@
-//! Where workers that name very many types go on. Each claim looks at a page of the types that match;
-//! the next one with the same patterns begins behind it, so that every type has its turn.
+//! Where workers that name very many types go on. Each claim looks at a page of the types that
+//! match; the next one with the same patterns begins behind it, so that every type has its turn.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,5 +1,5 @@
-//! Claim: how waiting jobs are taken under leases. There is one way for all: the dispatcher, workers
-//! that pull, and doors whose decision says what becomes of each job.
+//! Claim: how waiting jobs are taken under leases. There is one way for all: the dispatcher,
+//! workers that pull, and doors whose decision says what becomes of each job.
 //!
 //! ```text
 //!   dispatcher ── picks of the scheduler ─┐
@@ -7,11 +7,11 @@
 //!   take ──────── names and a decision ─────► Reservation ─► job_take  ─► answered, or given back
 //! ```
 //!
-//! **Limits.** A type's `concurrency` is counted in one place, the store, within the claim itself: so
-//! it holds for claims of all kinds at once, of this daemon and of others. A type's `rate` is counted
-//! by the scheduler: a claim reserves its starts before it asks the store. A `Reservation` holds what
-//! a claim may use of a type (starts, and a slot for a batch); what is not used goes back when it is
-//! dropped, whatever happened to the claim.
+//! **Limits.** A type's `concurrency` is counted in one place, the store, within the claim itself:
+//! so it holds for claims of all kinds at once, of this daemon and of others. A type's `rate` is
+//! counted by the scheduler: a claim reserves its starts before it asks the store. A `Reservation`
+//! holds what a claim may use of a type (starts, and a slot for a batch); what is not used goes
+//! back when it is dropped, whatever happened to the claim.
 //!
 //! **What a claim sees.** Every job whose add was answered before: the claim waits until our own
 //! journal is in the store that far, and then asks the store, not the scheduler's estimates.
@@ -40,8 +40,8 @@ use reserve::{Reservation, Slot};
 /// What one reservation got: its jobs, and its slot if it had one.
 pub(crate) type Filled = (Vec<Claimed>, Option<Slot>);
 
-/// Claims what was reserved, in one call of the store; each reservation gets what it reserved, or as
-/// much as there is.
+/// Claims what was reserved, in one call of the store; each reservation gets what it reserved, or
+/// as much as there is.
 pub(crate) async fn claim(
     shared: &Shared,
     reservations: Vec<Reservation>,

@@ -2,8 +2,8 @@
 //! who want it are woken, in the order in which they came, and nobody else: thousands may wait,
 //! and they cost nothing while they do.
 //!
-//! Whoever interest only one priority, or hidden jobs too, stands in a line of his own, because nobody
-//! says what kind of job became ready: of each line the first ones are woken.
+//! Workers that want only one priority, or hidden jobs too, stand in lines of their own, because
+//! an announcement does not say what kind of job became ready: the first of each line are woken.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -1,5 +1,5 @@
-//! Caught: a batch whose own code panics. Its slot is free all the same, and the attempts of its jobs
-//! have failed.
+//! Caught: a batch whose own code panics. Its slot is free all the same, and the attempts of its
+//! jobs have failed.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

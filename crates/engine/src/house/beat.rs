@@ -1,6 +1,6 @@
-//! The beat: one write keeps this daemon's number, and with it every job that it runs. Then what the
-//! store thinks we hold is compared with what we run: an attempt that the store does not know is
-//! lost and is stopped, and a claim whose answer never came is given back.
+//! The beat: one write keeps this daemon's number, and with it every job that it runs. Then what
+//! the store thinks we hold is compared with what we run: an attempt that the store does not know
+//! is lost and is stopped, and a claim whose answer never came is given back.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -16,13 +16,13 @@
 //! of and this daemon has a handler for; all others cost it nothing. A draw, an add and an end take
 //! constant time. A look at the store is one page of what changed since the last one.
 //!
-//! **Who gets a turn.** A tenant whose types do not all fit is marked as having `more` of them. Such
-//! a tenant's types take turns: one that has been picked as often as its weight says leaves the
-//! window, and the tenant's next types, in the order in which the store keeps them, come in its
-//! place. So a type that is ready waits for at most as many picks of its tenant as the weights of the
-//! tenant's ready types add up to. Each tenant keeps at least one type in the window while it has a
-//! place there; there are places for `TENANTS_MAX`, and beyond them tenants come in, in the order of
-//! their names, as others run out of jobs.
+//! **Who gets a turn.** A tenant whose types do not all fit is marked as having `more` of them.
+//! Such a tenant's types take turns: one that has been picked as often as its weight says leaves
+//! the window, and the tenant's next types, in the order in which the store keeps them, come in its
+//! place. So a type that is ready waits for at most as many picks of its tenant as the weights of
+//! the tenant's ready types add up to. Each tenant keeps at least one type in the window while it
+//! has a place there; there are places for `TENANTS_MAX`, and beyond them tenants come in, in the
+//! order of their names, as others run out of jobs.
 //!
 //! **Numbers are estimates.** Adds raise them at once, claims lower them and say how many more a
 //! claim would get, so that a type is never taken for empty that is not. Too high costs an empty
@@ -174,8 +174,8 @@ impl Scheduler {
         Some((Pick { limit: limit.max(1), floor: self.next_floor(rng), key }, handler))
     }
 
-    /// Reserves `wanted` jobs of a type for a claim: they are not waiting for anybody else here, and
-    /// count for its rate. With a handler, a slot for a batch of that version is taken too.
+    /// Reserves `wanted` jobs of a type for a claim: they are not waiting for anybody else here,
+    /// and count for its rate. With a handler, a slot for a batch of that version is taken too.
     pub(crate) fn reserve(
         &mut self,
         key: &TypeKey,

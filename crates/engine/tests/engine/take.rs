@@ -192,12 +192,14 @@ async fn whoever_waits_longer_than_he_wants_gets_nothing() {
 async fn a_worker_that_wants_one_priority_does_not_keep_others_from_theirs() {
     let daemon = Daemon::start(|_| {}).await;
     let urgent = Priority::new(1000).ok();
-    let waiting = async |priority| {
+    let waiting = |priority| {
         let engine = daemon.engine.clone();
-        let wish = TakeWish { priority, ..wish(&engine, glob("t"), PATIENCE).await };
-        tokio::spawn(async move { engine.take(wish).await.unwrap() })
+        tokio::spawn(async move {
+            let wish = TakeWish { priority, ..wish(&engine, glob("t"), PATIENCE).await };
+            engine.take(wish).await.unwrap()
+        })
     };
-    let (picky, other) = (waiting(urgent).await, waiting(None).await);
+    let (picky, other) = (waiting(urgent), waiting(None));
     let t = key("acme", "t");
     let ordinary = daemon.engine.add(&t, jobs(&["x"]), None).await.unwrap();
     assert_eq!(ids(&other.await.unwrap()), ordinary.ids);
@@ -210,12 +212,14 @@ async fn a_worker_that_wants_one_priority_does_not_keep_others_from_theirs() {
 async fn hidden_jobs_wake_only_those_who_want_them() {
     let daemon = Daemon::start(|_| {}).await;
     let t = key("acme", "t");
-    let waiting = async |hidden| {
+    let waiting = |hidden| {
         let engine = daemon.engine.clone();
-        let wish = TakeWish { hidden, ..wish(&engine, glob("t"), PATIENCE).await };
-        tokio::spawn(async move { engine.take(wish).await.unwrap() })
+        tokio::spawn(async move {
+            let wish = TakeWish { hidden, ..wish(&engine, glob("t"), PATIENCE).await };
+            engine.take(wish).await.unwrap()
+        })
     };
-    let (plain, hidden) = (waiting(false).await, waiting(true).await);
+    let (plain, hidden) = (waiting(false), waiting(true));
     let extra = Extra { hidden: true, ..Extra::default() };
     let options = AddOptions { extra, ..AddOptions::default() };
     let added = daemon.engine.add(&t, with(options), None).await.unwrap();
