@@ -1,26 +1,22 @@
 //! The engine: a job's whole way, behind one handle that doors talk to.
 //!
 //! ```text
-//!   add ─► accept ─► journal ─► ingest ─► store ─► dispatch ─► batch ─► runner
-//!                                           ▲                    │
-//!                                           └───── settle ◄──────┘
+//!   add ─► accept ─► journal ─► ingest ─► store ─► claim ─► dispatch ─► runner
+//!                                           ▲                   │
+//!                                           └──── settle ◄──────┘
 //! ```
 //! | module | what it does |
 //! |---|---|
 //! | `engine` | the handle: every verb, nothing else |
-//! | `accept`, `child`, `idempotency` | jobs come in and are durable before anybody is told so |
-//! | `ingest`, `adopt` | from the journal (our own, or a dead daemon's) into the store |
+//! | `accept` | jobs come in and are durable before the answer |
+//! | `ingest` | from the journal (our own, or a dead daemon's) into the store |
 //! | `schedule` | which type is next: pure |
-//! | `dispatch`, `batch` | claim, hand over to the runner, turn reports into verdicts |
-//! | `settle`, `follow` | verdicts into the store, with the jobs that follow |
-//! | `progress` | how far running jobs have come |
-//! | `pull` | workers outside take jobs under leases that they renew, and report |
-//! | `take`, `decide` | doors take and change jobs by pure decisions of their own |
-//! | `waitlist`, `wait` | workers that wait for jobs by name, or go away while they do |
-//! | `beat`, `keep`, `reap`, `purge`, `clock` | what keeps the house in order |
-//! | `read`, `list`, `change` | everything else that doors ask for |
-//! | `start` | how the parts come up and go down |
-//! | `service`, `health` | the one shape of everything in the background; what went wrong there |
+//! | `claim` | jobs are taken under leases: by the dispatcher, by workers, by doors |
+//! | `dispatch` | batches go to the runner; its reports become verdicts |
+//! | `settle` | verdicts into the store, with the jobs that attempts asked for |
+//! | `house` | what runs in the background so that nothing is lost, stuck or kept for ever |
+//! | `ask` | everything else that doors want to know or to change |
+//! | `shared`, `start` | what the parts share; how they come up and go down |
 //!
 //! The engine knows core's traits and the journal, never a concrete store or runner.
 
