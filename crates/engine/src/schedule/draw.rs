@@ -29,12 +29,32 @@ impl Scheduler {
     }
 
     /// A shared slot is for everybody; a reserved one is for tenants that have next to nothing.
-    fn draw_tenant(&self, rng: &mut fastrand::Rng) -> Option<Tenant> {
+    fn draw_tenant(&mut self, rng: &mut fastrand::Rng) -> Option<Tenant> {
+        self.newcomer_next = !self.newcomer_next;
+        let newcomer = if self.newcomer_next { None } else { self.next_newcomer() };
+        if newcomer.is_some() {
+            return newcomer;
+        }
         if self.batches_running < self.slots.shared {
             return self.open.draw(rng).cloned();
         }
         let reserved = self.batches_running < self.slots.shared + self.slots.reserved;
         self.needy.draw(rng).filter(|_| reserved).cloned()
+    }
+
+    /// The next one that still has something to run, if there is a slot for it.
+    fn next_newcomer(&mut self) -> Option<Tenant> {
+        let shared = self.batches_running < self.slots.shared;
+        if !shared && self.batches_running >= self.slots.shared + self.slots.reserved {
+            return None;
+        }
+        while let Some(tenant) = self.newcomers.pop_front() {
+            let among = if shared { &self.open } else { &self.needy };
+            if among.contains(&tenant) {
+                return Some(tenant);
+            }
+        }
+        None
     }
 
     fn draw_type_of(&self, tenant: &Tenant, rng: &mut fastrand::Rng) -> Option<TypeKey> {

@@ -12,6 +12,9 @@
 //! type: the most urgent job, then what is due the longest. Now and then a pick has a floor, which
 //! gives less urgent jobs their turn.
 //!
+//! A tenant that had nothing to do does not wait behind thousands of others for its first pick:
+//! every second pick goes to such newcomers, once each, in the order in which they came.
+//!
 //! **What it costs.** The scheduler keeps a bounded window of the types that a claim would get jobs
 //! of and this daemon has a handler for; all others cost it nothing. A draw, an add and an end take
 //! constant time. A look at the store is one page of what changed since the last one.
@@ -71,6 +74,12 @@ pub(crate) struct Scheduler {
     /// than the minimum. They weigh alike, or as much as their types, as the fairness says.
     open: WeightedSet<Tenant>,
     needy: WeightedSet<Tenant>,
+    /// Tenants that had nothing to do and have since: they have every second pick, in the order in
+    /// which they came, each one.
+    newcomers: VecDeque<Tenant>,
+    newcomer_next: bool,
+    /// Tenants that come now are newcomers; those that a round through the store brings are not.
+    welcoming: bool,
     /// Types in the window.
     waiting: usize,
     /// Idle types, the longest idle first; an entry may be outdated.
@@ -142,6 +151,9 @@ impl Scheduler {
             tenants: HashMap::new(),
             open: WeightedSet::default(),
             needy: WeightedSet::default(),
+            newcomers: VecDeque::new(),
+            newcomer_next: true,
+            welcoming: true,
             waiting: 0,
             idle: VecDeque::new(),
             idle_number: 0,

@@ -380,3 +380,21 @@ fn idle_types_are_forgotten_when_there_are_too_many() {
     assert!(scheduler.note(&key("a", "t29999"), 1), "the newest are remembered");
     assert!(scheduler.tenants.len() <= 1);
 }
+
+#[test]
+fn a_tenant_with_a_first_job_does_not_wait_behind_thousands_of_others() {
+    let mut scheduler = scheduler(Fairness::Tenant, vec![]);
+    let glut = (0..5000).map(|n| waiting(&format!("glut{n:04}"), "t", 1000));
+    scheduler.look_begins();
+    scheduler.told_first(glut.collect(), 4);
+    let mut rng = fastrand::Rng::with_seed(3);
+    for round in 0..3 {
+        look(&mut scheduler, vec![waiting("new", "t", 1)]);
+        let mut picks = (0..2).map(|_| scheduler.select(&HashSet::new(), &mut rng).unwrap().0.key);
+        let t =
+            picks.find(|picked| *picked == key("new", "t")).expect("one of two picks is for it");
+        assert!(picks.all(|picked| picked != t), "round {round}: it has one");
+        let reserved = scheduler.reserve(&t, &TypeSettings::default(), None, 1, NOW);
+        scheduler.answered(&t, reserved, 1, 0, NOW);
+    }
+}

@@ -42,6 +42,10 @@ impl<T: Clone + Eq + Hash> WeightedSet<T> {
         self.places.is_empty()
     }
 
+    pub(crate) fn contains(&self, member: &T) -> bool {
+        self.places.contains_key(member)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.places.len()
     }

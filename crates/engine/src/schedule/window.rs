@@ -15,6 +15,8 @@ const WINDOW_TYPES_MAX: usize = 50_000;
 const TENANT_TYPES_MAX: usize = 256;
 /// Tenants with a place in the window.
 const TENANTS_MAX: usize = 100_000;
+/// Newcomers among them that have their first pick to come.
+const NEWCOMERS_MAX: usize = 10_000;
 /// Idle types that are remembered, with their handlers and settings, for their next job.
 const IDLE_TYPES_MAX: usize = 20_000;
 /// A tenant that has more types gets them when so few are left to pick.
@@ -59,9 +61,11 @@ impl Scheduler {
 
     /// A page of tenants, each with up to `each` of its first types.
     pub(crate) fn told_first(&mut self, types: Vec<WaitingType>, each: usize) {
+        self.welcoming = false;
         for of_tenant in types.chunk_by(|a, b| a.key.tenant == b.key.tenant) {
             self.told_of_tenant(&of_tenant[0].key.tenant, Revision::default(), of_tenant, each);
         }
+        self.welcoming = true;
     }
 
     /// Next types of the tenants that were short of them.
@@ -127,6 +131,10 @@ impl Scheduler {
         let open = entry.filter(|entry| self.is_open(key, entry)).map(Entry::weight);
         let waiting = entry.is_some_and(|entry| entry.ready > 0);
         let idle = entry.is_some_and(|entry| entry.ready == 0 && entry.batches_running.is_empty());
+        let new = self.welcoming && open.is_some() && !self.tenants.contains_key(&key.tenant);
+        if new && self.newcomers.len() < NEWCOMERS_MAX {
+            self.newcomers.push_back(key.tenant.clone());
+        }
         let tenant = self.tenants.entry(key.tenant.clone()).or_default();
         tenant.dry = false;
         if waiting {
