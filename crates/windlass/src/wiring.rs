@@ -156,16 +156,25 @@ pub(crate) fn runner_options(
         log_bytes_max: config.job.log_bytes_max,
         path,
         isolation: isolation_options(config)?,
-        contexts: windlass_runner::Bounds {
-            contexts_max: config.contexts.max,
-            tenant_contexts_max: config.contexts.tenant_max,
-            // Every reserved slot finds its context.
-            contexts_reserved: config.scheduler.slots_reserved,
-            tenant_contexts_min: config.scheduler.tenant_slots_min,
-        },
+        contexts: context_bounds(config),
         cores: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
         clock: Arc::new(SystemClock),
     })
+}
+
+/// The reserved contexts are among `contexts.max`, which bounds the processes of the machine: as
+/// many as there are reserved slots, and at most this part of all.
+const CONTEXTS_RESERVED_PART: usize = 4;
+
+fn context_bounds(config: &Config) -> windlass_runner::Bounds {
+    let max = config.contexts.max;
+    let contexts_reserved = config.scheduler.slots_reserved.min(max / CONTEXTS_RESERVED_PART);
+    windlass_runner::Bounds {
+        contexts_max: max - contexts_reserved,
+        tenant_contexts_max: config.contexts.tenant_max,
+        contexts_reserved,
+        tenant_contexts_min: config.scheduler.tenant_slots_min,
+    }
 }
 
 /// Handlers never see the data directory, or a store that lies elsewhere.

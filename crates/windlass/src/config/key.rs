@@ -149,8 +149,8 @@ pub(crate) const KEYS: &[Key] = &[
         .computed("4 for each core, at least 8")
         .help("Batches of jobs that run at once."),
     Key::new("scheduler.slots_reserved", whole(0, SLOTS_MAX), "16").help(
-        "Further slots, and contexts beyond contexts.max, only for tenants that have less \
-             than tenant_slots_min of them.",
+        "Further slots, and as many of contexts.max (at most a quarter of it), only for \
+             tenants that have less than tenant_slots_min of them.",
     ),
     Key::new("scheduler.tenant_slots_min", whole(1, SLOTS_MAX), "2")
         .help("Below so many running batches or contexts a tenant may use the reserved ones."),
