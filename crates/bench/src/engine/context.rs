@@ -22,7 +22,7 @@ const BOUNDS: Bounds = Bounds {
     tenant_contexts_min: 1,
 };
 /// A context that is not replaced while it is measured.
-const CONTEXT_JOBS: u32 = 100_000_000;
+const CONTEXT_JOBS: u32 = 1_000_000;
 
 /// A handler that does next to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
