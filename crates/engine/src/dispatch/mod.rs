@@ -51,6 +51,8 @@ pub(crate) struct Dispatch {
     poll_at: Instant,
     /// No look before this moment, so that many waiting types do not eat the daemon's time.
     look_from: Instant,
+    /// The same for bringing in types that wait in the store. What changed does not wait for it.
+    feed_from: Instant,
     /// Up to which revision changes have been seen.
     seen: Option<Revision>,
     /// A round through all tenants of the store is under way, and has come so far.
@@ -62,7 +64,16 @@ impl Dispatch {
         let poll = Backoff::new(shared.options.poll_min, shared.options.poll_max);
         let now = Instant::now();
         let (seen, round) = (None, None);
-        Dispatch { shared, batches, poll, poll_at: now, look_from: now, seen, round }
+        Dispatch {
+            shared,
+            batches,
+            poll,
+            poll_at: now,
+            look_from: now,
+            feed_from: now,
+            seen,
+            round,
+        }
     }
 
     /// Looks at the store for what waits, when there is a reason to: one page of each kind.
@@ -72,28 +83,25 @@ impl Dispatch {
         let due = shared.next_due.borrow().is_some_and(|at| at <= shared.now());
         let wanted = shared.look_wanted.load(Ordering::SeqCst);
         let changed = due || wanted || began >= self.poll_at;
-        if began < self.look_from || !(changed || self.feed_wanted()) {
-            return;
-        }
         let mut looked = Ok(());
-        if changed {
+        if changed && began >= self.look_from {
             looked = self.look_for_changes(due).await;
             if looked.is_ok() && (due || wanted) {
                 self.poll.reset();
             }
+            self.look_from = Instant::now() + began.elapsed() * LOOK_SHARE;
+            self.poll_at = Instant::now() + self.poll.pause();
         }
-        if looked.is_ok() {
+        let began = Instant::now();
+        if looked.is_ok() && began >= self.feed_from && self.feed_wanted() {
             looked = self.feed().await;
+            self.feed_from = Instant::now() + began.elapsed() * LOOK_SHARE;
         }
         if let Err(error) = looked {
             tracing::warn!(%error, "cannot see what waits");
             self.shared.look_wanted.store(true, Ordering::SeqCst);
             self.look_from = began + CLAIM_PAUSE;
-            return;
-        }
-        self.look_from = Instant::now() + began.elapsed() * LOOK_SHARE;
-        if changed {
-            self.poll_at = Instant::now() + self.poll.pause();
+            self.feed_from = self.look_from;
         }
     }
 
@@ -135,7 +143,7 @@ impl Dispatch {
 
     /// Whether there are types in the store that have a place here.
     fn feed_wanted(&self) -> bool {
-        self.round.is_some() || self.shared.scheduler().is_short()
+        self.round.is_some() || self.shared.scheduler().wants_types()
     }
 
     /// Brings types into the window that wait in the store: a page of a round through all tenants,
@@ -307,12 +315,13 @@ impl Dispatch {
         let due = shared.next_due.borrow().map(|at| at.since(now));
         let instant = Instant::now();
         let look = self.look_from.saturating_duration_since(instant);
-        let wanted = shared.look_wanted.load(Ordering::SeqCst) || self.feed_wanted();
-        let looking = wanted.then_some(look);
+        let looking = shared.look_wanted.load(Ordering::SeqCst).then_some(look);
+        let feed = self.feed_from.saturating_duration_since(instant);
+        let feeding = self.feed_wanted().then_some(feed);
         let poll = self.poll_at.saturating_duration_since(instant);
         let poll = (!shared.store.capabilities().wakes).then_some(poll);
         let due = due.map(|due| due.max(look));
-        [rested, due, looking, poll].into_iter().flatten().min().unwrap_or(Duration::MAX)
+        [rested, due, looking, feeding, poll].into_iter().flatten().min().unwrap_or(Duration::MAX)
     }
 }
 

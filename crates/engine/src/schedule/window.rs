@@ -104,8 +104,10 @@ impl Scheduler {
         of.iter().for_each(|(tenant, _)| self.place_tenant(tenant));
     }
 
-    pub(crate) fn is_short(&self) -> bool {
-        !self.short.is_empty()
+    /// Whether types of the store have a place here: of tenants that are short of them, or of tenants
+    /// that were turned away.
+    pub(crate) fn wants_types(&self) -> bool {
+        !self.short.is_empty() || (self.beyond && self.tenants.len() < TENANTS_MAX / 2)
     }
 
     /// True once when tenants had to be turned away, and there are places for some of them now.
