@@ -62,11 +62,15 @@ pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<Vec<Cla
         let limit = limit.min(usize::try_from(room).unwrap_or(usize::MAX));
         let ids = take(tx, type_id, pick.floor, limit, claim.now)?;
         if ids.is_empty() {
+            tx.told_closed(type_id);
             continue;
         }
         tx.claimed(type_id, ids.len(), claim.now);
         let ready = of_type.ready + tx.pending(type_id, Counter::Ready);
         let left = ready.min(room.saturating_sub(ids.len() as i64)).max(0) as u64;
+        if left == 0 {
+            tx.told_closed(type_id);
+        }
         for id in ids {
             claimed.push(starter.start(id, type_id, pick, of_type.handler, left)?);
         }

@@ -45,6 +45,8 @@ struct Delta {
     /// What is ready was touched.
     front: bool,
     claimed_at: Option<Timestamp>,
+    /// A claim was answered that there is nothing more to get.
+    told_closed: bool,
 }
 
 impl Counter {
@@ -83,6 +85,8 @@ const OPEN_OR_CLOSE: &str = "
      WHERE id = ?1
        AND (open_rev IS NULL) = (ready > 0 AND suspended = 0
                                  AND (running_max IS NULL OR running < running_max))";
+/// It closed and opened within the transaction.
+const REOPEN: &str = "UPDATE type SET open_rev = ?2 WHERE id = ?1 AND open_rev IS NOT NULL";
 const RENEW: &str = "
     UPDATE type
        SET open_rev = CASE WHEN ready > 0 AND suspended = 0
@@ -113,6 +117,12 @@ impl<'w> Tx<'w> {
         self.count(type_id, Counter::Ready, -(jobs as i64));
         self.count(type_id, Counter::Running, jobs as i64);
         self.asked(type_id, now);
+    }
+
+    /// A claim is answered that there is nothing more to get of this type. If there is after all when
+    /// the transaction ends, whoever claimed has to hear of it.
+    pub(crate) fn told_closed(&mut self, type_id: i64) {
+        self.counts.entry(type_id).or_default().told_closed = true;
     }
 
     /// Somebody looks after the jobs of this type.
@@ -164,14 +174,16 @@ impl<'w> Tx<'w> {
         let mut revision = self.revision()?;
         let mut apply = conn.prepare_cached(APPLY)?;
         let mut open_or_close = conn.prepare_cached(OPEN_OR_CLOSE)?;
-        for (type_id, Delta { counts: c, front, claimed_at }) in self.counts.drain() {
+        let mut reopen = conn.prepare_cached(REOPEN)?;
+        for (type_id, Delta { counts: c, front, claimed_at, told_closed }) in self.counts.drain() {
             let claimed_at = claimed_at.map(Timestamp::ms);
             apply
                 .execute(params![type_id, c[0], c[1], c[2], c[3], c[4], c[5], c[6], claimed_at])?;
             if front {
                 apply_front(conn, type_id)?;
             }
-            if open_or_close.execute([type_id, revision + 1])? > 0 {
+            let ids = [type_id, revision + 1];
+            if open_or_close.execute(ids)? > 0 || told_closed && reopen.execute(ids)? > 0 {
                 revision += 1;
                 (self.revision, self.revision_written) = (Some(revision), false);
             }

@@ -201,3 +201,40 @@ fn waiting(row: &Row<'_>) -> Result<WaitingType> {
         revision: Revision(row.get(5)?),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use windlass_core::time::Timestamp;
+
+    use super::*;
+    use crate::open::{self, Options};
+    use crate::tx::{Counter, Tx};
+    use crate::type_row::TypeCache;
+
+    /// Others share the transaction of a claim, and it is answered before they have their turn.
+    #[test]
+    fn a_type_that_closes_and_opens_in_one_transaction_has_a_new_revision() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let conn = open::writer(&Options::new(directory.path().join("jobs.db"))).unwrap();
+        let mut types = TypeCache::default();
+        let mut tx = Tx::new(&conn, &mut types);
+        let key = TypeKey::new("acme", "t").unwrap();
+        let type_id = tx.types.ensure(tx.conn, &key).unwrap();
+        tx.count(type_id, Counter::Ready, 5);
+        tx.apply_counts().unwrap();
+        let look =
+            |since| ChangedLook { since: Some(since), handled: false, limit: 9, now: Timestamp(0) };
+        let open = changed(&conn, &look(Revision(0))).unwrap();
+        assert_eq!(open.types.len(), 1);
+        tx.claimed(type_id, 5, Timestamp(0));
+        tx.told_closed(type_id);
+        tx.count(type_id, Counter::Ready, 1);
+        tx.apply_counts().unwrap();
+        let again = changed(&conn, &look(open.up_to)).unwrap();
+        assert_eq!(again.types.len(), 1, "whoever claimed has to hear of it");
+        tx.claimed(type_id, 1, Timestamp(0));
+        tx.told_closed(type_id);
+        tx.apply_counts().unwrap();
+        assert!(changed(&conn, &look(Revision(0))).unwrap().types.is_empty());
+    }
+}

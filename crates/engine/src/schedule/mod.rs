@@ -242,6 +242,7 @@ impl Scheduler {
         self.rates.give_back(key, reserved.jobs.saturating_sub(used), now);
         if let Some(entry) = self.types.get_mut(key).filter(|entry| !entry.served) {
             entry.ready += u64::from(reserved.jobs.saturating_sub(used));
+            entry.may_have_more();
         }
         self.place(key);
     }
@@ -250,6 +251,7 @@ impl Scheduler {
     pub(crate) fn taken(&mut self, key: &TypeKey, jobs: u64) {
         if let Some(entry) = self.types.get_mut(key) {
             entry.ready = entry.ready.saturating_sub(jobs);
+            entry.may_have_more();
             self.place(key);
         }
     }
@@ -376,6 +378,14 @@ impl Entry {
         }
         if handler.is_none() {
             self.ready = 0;
+        }
+    }
+
+    /// Nobody said that there is nothing more: other daemons add jobs too, and no look tells of
+    /// them while the type is open. Only a claim finds out.
+    fn may_have_more(&mut self) {
+        if self.handler.is_some() && !self.served {
+            self.ready = self.ready.max(1);
         }
     }
 

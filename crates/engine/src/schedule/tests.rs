@@ -398,3 +398,17 @@ fn a_tenant_with_a_first_job_does_not_wait_behind_thousands_of_others() {
         scheduler.answered(&t, reserved, 1, 0, NOW);
     }
 }
+
+#[test]
+fn a_type_is_not_taken_for_empty_before_a_claim_says_so() {
+    let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 1)]);
+    let t = key("a", "t");
+    scheduler.taken(&t, 1);
+    assert_eq!(ready(&scheduler, &t), 1, "another daemon may have added jobs");
+    let reserved = scheduler.reserve(&t, &TypeSettings::default(), None, 1, NOW);
+    scheduler.give_back(&t, reserved, 1, NOW);
+    assert_eq!(ready(&scheduler, &t), 1);
+    let reserved = scheduler.reserve(&t, &TypeSettings::default(), None, 1, NOW);
+    scheduler.answered(&t, reserved, 0, 0, NOW);
+    assert_eq!(ready(&scheduler, &t), 0);
+}
