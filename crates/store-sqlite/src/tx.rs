@@ -119,8 +119,8 @@ impl<'w> Tx<'w> {
         self.asked(type_id, now);
     }
 
-    /// A claim is answered that there is nothing more to get of this type. If there is after all when
-    /// the transaction ends, whoever claimed has to hear of it.
+    /// A claim is answered that there is nothing more to get of this type. If there is after all
+    /// when the transaction ends, whoever claimed has to hear of it.
     pub(crate) fn told_closed(&mut self, type_id: i64) {
         self.counts.entry(type_id).or_default().told_closed = true;
     }

@@ -104,8 +104,8 @@ impl Scheduler {
         of.iter().for_each(|(tenant, _)| self.place_tenant(tenant));
     }
 
-    /// Whether types of the store have a place here: of tenants that are short of them, or of tenants
-    /// that were turned away.
+    /// Whether types of the store have a place here: of tenants that are short of them, or of
+    /// tenants that were turned away.
     pub(crate) fn wants_types(&self) -> bool {
         !self.short.is_empty() || (self.beyond && self.tenants.len() < TENANTS_MAX / 2)
     }
