@@ -12,6 +12,7 @@
 //! such locks, a writer goes past it.
 
 use std::fs::{File, TryLockError};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::doubt::beside;
@@ -21,6 +22,8 @@ use crate::open::Options;
 const TURN_PAUSE: Duration = Duration::from_millis(1);
 
 pub(crate) struct Turnstile {
+    path: PathBuf,
+    /// SQLite makes the file with the first read or write, which may come after the start.
     log: Option<File>,
     patience: Duration,
     /// Somebody kept it for longer than that: it is not waited for until it has been free again.
@@ -30,11 +33,9 @@ pub(crate) struct Turnstile {
 impl Turnstile {
     /// Before a file that this process has open.
     pub(crate) fn open(options: &Options) -> Turnstile {
-        let log = beside(&options.path, "-wal");
-        let log = File::open(&log).inspect_err(|error| {
-            tracing::warn!(file = %log.display(), %error, "daemons on this file take no turns");
-        });
-        Turnstile { log: log.ok(), patience: options.busy_timeout, stuck: false }
+        let path = beside(&options.path, "-wal");
+        let log = File::open(&path).ok();
+        Turnstile { path, log, patience: options.busy_timeout, stuck: false }
     }
 
     /// Takes SQLite's lock when it is this process's turn.
@@ -49,6 +50,9 @@ impl Turnstile {
     }
 
     fn wait(&mut self) -> bool {
+        if self.log.is_none() {
+            self.log = File::open(&self.path).ok();
+        }
         let Some(log) = &self.log else { return false };
         let mut since = None;
         loop {
@@ -68,5 +72,24 @@ impl Turnstile {
             }
             std::thread::sleep(TURN_PAUSE);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_taken_from_the_moment_the_log_is_there() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let path = directory.path().join("jobs.db");
+        let mut turnstile = Turnstile::open(&Options::new(&path));
+        turnstile.pass(|| ());
+        let log = beside(&path, "-wal");
+        std::fs::write(&log, "").unwrap();
+        let other = File::open(&log).unwrap();
+        let is_held = || matches!(other.try_lock(), Err(TryLockError::WouldBlock));
+        assert!(turnstile.pass(is_held), "the next to come waits behind it");
+        assert!(other.try_lock().is_ok(), "and it lets go");
     }
 }
