@@ -50,8 +50,7 @@ pub struct Only {
 /// `Error::Refused`, and nothing changes; a panic does so as `Error::Internal`.
 pub type Decide = Arc<dyn Fn(usize, &Seen) -> Result<Decision, Refusal> + Send + Sync>;
 
-/// Why a decision says no, in the terms of whoever made it: stores and the engine pass it on
-/// unread.
+/// Why a decision says no, in its door's own terms: stores and the engine pass it on unread.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code} {text}")]
 pub struct Refusal {

@@ -51,7 +51,7 @@ pub fn wait_for_children(job: &Job, children: Children) -> Option<Vec<Edit>> {
         return None;
     }
     // Due again the moment it is set free, and before others of that millisecond, which have not
-    // had their turn yet. Its new time is a whole second to whoever is shown it.
+    // had their turn yet. Its new time is shown as a whole second.
     let run_at = job.started_at.unwrap_or(job.run_at);
     let shown = Civil::from_timestamp(run_at).to_string();
     let paused = Job {

@@ -64,8 +64,7 @@ pub struct NewJob {
 pub struct Extra {
     /// When it runs again by itself, in the form of `Repeat::as_str`.
     pub repeat: Option<Arc<str>>,
-    /// What the door that the job came through keeps with it, in its own form; nobody else reads
-    /// it.
+    /// What the door that the job came through keeps with it, in a form that only it reads.
     pub door_text: Option<Arc<str>>,
     /// `run_at` in the words of a door, where the number would not give them back.
     pub run_at_text: Option<Arc<str>>,
@@ -89,7 +88,7 @@ impl Extra {
         self.order_key.saturating_mul(2).saturating_add(i64::from(self.lent))
     }
 
-    /// The job gets a new time: what was said of the old one goes, and nobody has the job any more.
+    /// The job gets a new time: the words for the old one go, and it is no longer lent.
     pub fn retime(&mut self) {
         (self.run_at_text, self.order_key, self.lent) = (None, 0, false);
     }

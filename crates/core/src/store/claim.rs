@@ -18,7 +18,7 @@ pub trait Claims: Send + Sync {
     /// `floor`, its first job is the first of the most urgent priority that is not above the
     /// floor. The attempt grows, and the token is the claim's. Suspended types and hidden jobs are
     /// passed over. A type with a `concurrency` gives no more than leaves so many of its jobs
-    /// running, whoever runs them. A job goes to one caller only. Payloads come along unless they
+    /// running, on any daemon. A job goes to one caller only. Payloads come along unless they
     /// are in pieces. A store that makes very many due jobs ready step by step chooses among those
     /// that are ready, and answers with nothing only when none of the picks has a job that is due.
     /// `Error::Conflict`, and nothing is taken, for a claim on the beat of a number that is not

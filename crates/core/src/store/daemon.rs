@@ -32,8 +32,8 @@ pub trait Daemons: Send + Sync {
     /// Every sysid whose lease is later than `now`.
     async fn sysid_list(&self, now: Timestamp) -> Result<Vec<Sysid>, Error>;
 
-    /// The newest job id that this store knows of, whoever made it, ended and purged ones included
-    /// as far as their daemon noted them.
+    /// The newest job id that this store knows of, from any daemon, including ended and purged
+    /// jobs as far as their daemon noted them.
     async fn id_newest(&self) -> Result<Option<JobId>, Error>;
 }
 

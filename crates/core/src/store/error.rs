@@ -13,7 +13,7 @@ pub enum Error {
     /// Refuse the request.
     #[error("{0}")]
     Conflict(String),
-    /// Tell whoever made the decision.
+    /// Pass it on to the door that decided.
     #[error(transparent)]
     Refused(Refusal),
     /// Try again later.

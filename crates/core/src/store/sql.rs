@@ -1,5 +1,5 @@
 //! Questions in SQL, for stores that can answer them: one table `jobs` shows one tenant's jobs. Its
-//! columns are for the store to choose; whoever asks has to know them.
+//! columns are for the store to choose; the caller has to know them.
 
 use std::fmt;
 use std::sync::Arc;

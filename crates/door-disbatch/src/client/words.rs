@@ -243,8 +243,7 @@ pub(super) struct Read {
     pub(super) form: Form,
 }
 
-/// Reads the words that follow the program's name. Help, and what is no command at all, is told at
-/// once.
+/// Reads the words that follow the program's name. Help and unknown commands are answered at once.
 pub(super) fn read(
     called: &'static str,
     words: &[String],

@@ -155,7 +155,7 @@ pub(crate) fn new_job(
     }
 }
 
-/// What whoever wanted this parent is told.
+/// The error for an add whose parent cannot have it.
 pub(crate) fn unfit_parent(id: JobId, unfit: Unfit) -> Error {
     Error::Conflict(match unfit {
         Unfit::Missing => return Invalid::new("parent", format!("there is no job {id}")).into(),

@@ -1,4 +1,4 @@
-//! Accept: jobs come in and are durable before anybody is told so.
+//! Accept: jobs come in and are durable before the add is answered.
 //!
 //! ```text
 //! add ─► check ─┬─ plain ───────────► journal: one fdatasync for all adds that wait
