@@ -27,7 +27,6 @@ pub struct Ask {
     pub which: Vec<Which>,
     pub decide: Decide,
     pub durability: Durability,
-    pub now: Timestamp,
 }
 
 #[derive(Debug, Clone)]
@@ -205,7 +204,6 @@ pub struct Take {
     pub room: RateRoom,
     /// Where an earlier one ended that found nothing.
     pub after: Option<TakeCursor>,
-    pub now: Timestamp,
     /// Asked for each job in turn, until `limit` were asked for.
     pub decide: TakeDecide,
 }
@@ -336,7 +334,7 @@ impl Moved {
     pub fn note_entered(&mut self, new: &NewJob, now: Timestamp) {
         self.entered.push((new.id, new.key.clone()));
         if !new.paused {
-            self.note_queued(&new.key, new.run_at, now);
+            self.note_queued(&new.key, new.run_at, new.is_due(now));
         }
     }
 
@@ -347,7 +345,7 @@ impl Moved {
         }
         let place = |job: &Job| (job.state, job.run_at, job.extra.hidden, job.key.clone());
         if after.state == State::Queued && place(before) != place(after) {
-            self.note_queued(&after.key, after.run_at, now);
+            self.note_queued(&after.key, after.run_at, after.run_at <= now);
         }
     }
 
@@ -363,8 +361,8 @@ impl Moved {
         self.touched.dedup();
     }
 
-    fn note_queued(&mut self, key: &TypeKey, run_at: Timestamp, now: Timestamp) {
-        if run_at <= now {
+    fn note_queued(&mut self, key: &TypeKey, run_at: Timestamp, due: bool) {
+        if due {
             *self.ready.entry(key.clone()).or_default() += 1;
         } else {
             self.due = Some(self.due.map_or(run_at, |due| due.min(run_at)));

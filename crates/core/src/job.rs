@@ -114,6 +114,12 @@ impl NewJob {
         }
     }
 
+    /// Whether a store whose clock shows `now` may run it at once. The clock of whoever created it
+    /// may be ahead, or the store's may have been set back since.
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        self.run_at <= now.max(self.created_at)
+    }
+
     /// When the job is first to run: a time that has passed means now.
     pub fn due_at(&self) -> Timestamp {
         self.run_at.max(self.created_at)
@@ -228,6 +234,14 @@ impl Job {
             then: new.then,
             extra: new.extra,
         }
+    }
+
+    /// It is queued and waits for a while, not for a time of day: for its next attempt, or for the
+    /// worker that it is lent to.
+    pub fn waits_a_while(&self) -> bool {
+        let Extra { repeat, run_at_text, lent, .. } = &self.extra;
+        let retries = self.attempt > 0 && repeat.is_none() && run_at_text.is_none();
+        self.state == State::Queued && (*lent || retries)
     }
 
     /// A worker has it, under a lease or lent.

@@ -47,9 +47,12 @@ pub const PAGE_JOBS_MAX: usize = 1000;
 pub const PULL_JOBS_MAX: u32 = 1000;
 /// Ended children of one kind that are shown with their parent when it is handed out.
 pub const CHILDREN_SHOWN_MAX: usize = 100_000;
-/// How long jobs are kept that were cancelled because their parent was removed, or because another
-/// add had their idempotency key.
+/// How long jobs are kept that were cancelled because their parent was removed.
 pub const ORPHAN_RETENTION: Duration = Duration::from_secs(3 * 24 * 3600);
+/// How long jobs are kept that were cancelled because another add had their idempotency key: longer
+/// than whoever sent it may repeat it.
+pub const REPEATED_RETENTION: Duration =
+    Duration::from_secs(IDEMPOTENCY_TTL.as_secs() + ORPHAN_RETENTION.as_secs());
 /// How long pieces of a payload wait for their job, which normally comes at once; longer ones were
 /// left behind by a crash.
 pub const ORPHAN_PIECES_AGE: Duration = Duration::from_secs(24 * 3600);

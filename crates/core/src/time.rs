@@ -3,7 +3,7 @@
 use std::ops::{Add, Sub};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::calendar::LAST_S;
 use crate::limit::DURATION_MAX;
@@ -19,6 +19,11 @@ impl Timestamp {
 
     pub fn ms(self) -> i64 {
         self.0
+    }
+
+    /// So many milliseconds later, or earlier when they are negative; `NEVER` stays what it is.
+    pub fn shifted(self, by_ms: i64) -> Timestamp {
+        if self == Timestamp::NEVER { self } else { Timestamp(self.0.saturating_add(by_ms)) }
     }
 
     /// How long after `earlier` this is; zero when it is not after it.
@@ -46,16 +51,60 @@ pub trait Clock: Send + Sync + 'static {
     /// The wall clock, which may be set at any moment, in either direction.
     fn now(&self) -> Timestamp;
 
-    /// How long it is since a moment that stays the same: it never goes back and is never set.
+    /// How long it is since a moment that stays the same: it never goes back and is never set. All
+    /// processes of a machine count from the same moment, as long as it runs.
     fn steady(&self) -> Duration;
+
+    /// Tells the runs of a machine apart: steady times of two runs cannot be compared.
+    fn machine_run(&self) -> i64;
+}
+
+/// Both clocks at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    pub wall: Timestamp,
+    pub steady: Duration,
+}
+
+/// How often both clocks are read until nothing came in between.
+const MOMENT_TRIES: usize = 5;
+/// Two readings of the steady clock around one of the wall clock that are further apart than this
+/// belong to different moments: the process was stopped between them.
+const MOMENT_MAX: Duration = Duration::from_millis(100);
+/// The wall clock was set if it moved by this or more beside the steady one. A clock that is being
+/// corrected slowly stays far below it.
+const STEP_MIN_MS: i64 = 1000;
+
+impl Moment {
+    pub fn now(clock: &dyn Clock) -> Moment {
+        let mut moment = Moment { wall: clock.now(), steady: clock.steady() };
+        for _ in 0..MOMENT_TRIES {
+            let before = clock.steady();
+            moment = Moment { wall: clock.now(), steady: before };
+            if clock.steady().saturating_sub(before) <= MOMENT_MAX {
+                break;
+            }
+        }
+        moment
+    }
+
+    /// How far the wall clock is ahead of the steady one, in milliseconds. Only setting the wall
+    /// clock changes it.
+    pub fn offset(self) -> i64 {
+        self.wall.0 - self.steady.as_millis() as i64
+    }
+
+    /// By how many milliseconds the wall clock was set since the clocks were this far apart;
+    /// negative when it was set back.
+    pub fn step(self, offset: i64) -> Option<i64> {
+        let step = self.offset() - offset;
+        (step.abs() >= STEP_MIN_MS).then_some(step)
+    }
 }
 
 /// The machine's clocks.
 #[derive(Debug, Default)]
 pub struct SystemClock;
-
-/// From when `SystemClock` counts steady time.
-static STEADY_SINCE: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
@@ -64,7 +113,19 @@ impl Clock for SystemClock {
     }
 
     fn steady(&self) -> Duration {
-        STEADY_SINCE.elapsed()
+        // It counts on while the machine sleeps, as the wall clock does.
+        let since_start = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        Duration::try_from(since_start).unwrap_or_default()
+    }
+
+    fn machine_run(&self) -> i64 {
+        static RUN: LazyLock<i64> = LazyLock::new(|| {
+            let id = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+            let digits = id.iter().filter_map(|byte| char::from(*byte).to_digit(16));
+            // Half of the digits are enough.
+            digits.take(15).fold(0, |id, digit| id << 4 | i64::from(digit))
+        });
+        *RUN
     }
 }
 
@@ -73,11 +134,16 @@ impl Clock for SystemClock {
 pub struct ManualClock {
     now: AtomicI64,
     steady_ms: AtomicU64,
+    machine_run: AtomicI64,
 }
 
 impl ManualClock {
     pub fn at(now: Timestamp) -> ManualClock {
-        ManualClock { now: AtomicI64::new(now.0), steady_ms: AtomicU64::new(0) }
+        ManualClock {
+            now: AtomicI64::new(now.0),
+            steady_ms: AtomicU64::new(0),
+            machine_run: AtomicI64::new(1),
+        }
     }
 
     /// Sets the wall clock, in either direction; no time passes.
@@ -90,6 +156,17 @@ impl ManualClock {
         self.steady_ms.fetch_add(by.as_millis() as u64, Ordering::SeqCst);
         self.set(self.now() + by);
     }
+
+    /// Time passes until the wall clock shows this.
+    pub fn advance_to(&self, now: Timestamp) {
+        self.advance(now.since(self.now()));
+    }
+
+    /// The machine starts again: steady time begins anew.
+    pub fn restart_machine(&self) {
+        self.machine_run.fetch_add(1, Ordering::SeqCst);
+        self.steady_ms.store(0, Ordering::SeqCst);
+    }
 }
 
 impl Clock for ManualClock {
@@ -99,6 +176,10 @@ impl Clock for ManualClock {
 
     fn steady(&self) -> Duration {
         Duration::from_millis(self.steady_ms.load(Ordering::SeqCst))
+    }
+
+    fn machine_run(&self) -> i64 {
+        self.machine_run.load(Ordering::SeqCst)
     }
 }
 
@@ -160,6 +241,22 @@ mod tests {
             assert_eq!(format_duration(parse_duration(text).unwrap()), text);
         }
         assert_eq!(format_duration(parse_duration("60s").unwrap()), "1m");
+    }
+
+    #[test]
+    fn the_clock_was_set_when_it_moved_beside_the_time_that_passed() {
+        let clock = ManualClock::at(Timestamp(1_800_000_000_000));
+        let offset = Moment::now(&clock).offset();
+        let step = || Moment::now(&clock).step(offset);
+        clock.advance(Duration::from_secs(3600));
+        assert_eq!(step(), None, "time passed");
+        for (by, expected) in [(999, None), (-999, None), (1000, Some(1000)), (-1000, Some(-1000))]
+        {
+            let was = clock.now();
+            clock.set(was.shifted(by));
+            assert_eq!(step(), expected, "{by}");
+            clock.set(was);
+        }
     }
 
     #[test]

@@ -93,7 +93,7 @@ async fn fill(store: &SqliteStore, types: i64, tenants: i64, handled: bool) {
         if handled {
             let puts = jobs.iter().map(|job| {
                 let version = JobId::new(types + job.id.get()).unwrap();
-                store.handler_put(version, &job.key, spec(), now)
+                store.handler_put(version, &job.key, spec())
             });
             futures_util::future::try_join_all(puts).await.unwrap();
         }

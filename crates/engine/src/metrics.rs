@@ -1,6 +1,7 @@
 //! What the daemon counts and measures. One registry, no globals; doors only print it.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -56,6 +57,7 @@ pub struct Metrics {
     service_failures: Family<ServiceLabels, Counter>,
     journals_left: Gauge,
     clock_steps: Family<StepLabels, Counter>,
+    store_clock_offset: Gauge<f64, AtomicU64>,
     lease: Histogram,
     accept: Histogram,
     journal_sync: Histogram,
@@ -82,6 +84,7 @@ impl Default for Metrics {
             service_failures: Family::default(),
             journals_left: Gauge::default(),
             clock_steps: Family::default(),
+            store_clock_offset: Gauge::default(),
             lease: long(),
             accept: short(),
             journal_sync: short(),
@@ -111,6 +114,8 @@ impl Metrics {
         r.register("journals_left", help, self.journals_left.clone());
         let help = "Steps of the wall clock, by direction";
         r.register("clock_steps", help, self.clock_steps.clone());
+        let help = "How far the store's clock is ahead of this daemon's";
+        r.register("store_clock_offset_seconds", help, self.store_clock_offset.clone());
         let help = "How long jobs were held under a lease";
         r.register_with_unit("lease", help, Unit::Seconds, self.lease.clone());
         let help = "Time of an add, until its jobs were durable";
@@ -180,6 +185,10 @@ impl Metrics {
 
     pub fn journals_left(&self, journals: usize) {
         self.journals_left.set(journals as i64);
+    }
+
+    pub fn store_clock_offset(&self, ms: i64) {
+        self.store_clock_offset.set(ms as f64 / 1000.0);
     }
 
     pub fn clock_stepped(&self, direction: &'static str) {

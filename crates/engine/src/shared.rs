@@ -9,7 +9,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use windlass_core::job::Token;
 use windlass_core::store::{self, JournalId, SysidGrant};
-use windlass_core::{Clock, JobId, Runner, Store, Sysid, Timestamp, TypeKey};
+use windlass_core::{JobId, Runner, Store, Sysid, Timestamp, TypeKey};
 use windlass_journal::Journal;
 
 use crate::accept::idempotency::Idempotencies;
@@ -19,6 +19,7 @@ use crate::claim::token::Tokens;
 use crate::claim::waitlist::Waitlist;
 use crate::dispatch::catalogue::Catalogue;
 use crate::dispatch::running::RunningTable;
+use crate::house::clock::DaemonClock;
 use crate::house::contact::Contact;
 use crate::house::health::Health;
 use crate::house::keep::Kept;
@@ -38,7 +39,7 @@ pub(crate) const FRESH_CHANGE: Duration = Duration::from_secs(5);
 pub(crate) struct Shared {
     pub store: Arc<dyn Store>,
     pub runner: Arc<dyn Runner>,
-    pub clock: Arc<dyn Clock>,
+    pub clock: DaemonClock,
     pub journal: Journal,
     pub options: Options,
     pub metrics: Arc<Metrics>,
@@ -109,7 +110,7 @@ impl Shared {
             started_at: parts.clock.now(),
             store: parts.store,
             runner: parts.runner,
-            clock: parts.clock,
+            clock: DaemonClock::new(parts.clock),
             appended: AtomicI64::new(backlog_newest.or(position).map_or(0, JobId::get)),
             backlog_newest,
             journal,
@@ -144,9 +145,10 @@ impl Shared {
 
     /// A token for one claim.
     pub(crate) async fn token(&self) -> Result<Token, store::Error> {
-        self.tokens.next(self.store.as_ref(), self.now()).await
+        self.tokens.next(self.store.as_ref()).await
     }
 
+    /// The store's time, as far as we know it.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }

@@ -60,8 +60,7 @@ pub(crate) async fn start(
     options: Options,
     metrics: Arc<Metrics>,
 ) -> Result<Running, Error> {
-    let now = parts.clock.now();
-    let reserve = SysidReserve { wanted: options.sysid, now, lease: options.lease };
+    let reserve = SysidReserve { wanted: options.sysid, lease: options.lease };
     let grant = parts.store.sysid_reserve(reserve).await.map_err(store_error)?;
     match open_journal(&parts, &options, &metrics, grant.sysid).await {
         Ok(opened) => {
@@ -153,7 +152,7 @@ fn spawn_services(
     beginning.spawn(dispatch, shared.dispatch_wake.clone(), stop_beginning.clone());
     beginning.spawn(Reap::new(shared.clone()), quiet(), stop_beginning.clone());
     beginning.spawn(Purge { shared: shared.clone() }, quiet(), stop_beginning.clone());
-    let clock = ClockWatch::new(shared.clock.clone(), shared.metrics.clone());
+    let clock = ClockWatch::new(shared.clock.machine(), shared.metrics.clone());
     beginning.spawn(clock, quiet(), stop_beginning.clone());
     let adopted = watch::Sender::new(false);
     let looked = adopted.clone();

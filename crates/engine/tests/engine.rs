@@ -10,6 +10,8 @@ mod attempt;
 mod beat;
 #[path = "engine/claim.rs"]
 mod claim;
+#[path = "engine/clock.rs"]
+mod clock;
 mod fake;
 #[path = "engine/family.rs"]
 mod family;
@@ -126,7 +128,7 @@ async fn s0_29_emitted_jobs_enter_when_their_job_is_done_and_not_when_it_runs_ag
 
 #[tokio::test]
 async fn s0_21_adds_go_on_while_the_store_is_away_and_run_when_it_is_back() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(MemoryStore::default());
     let daemon = Daemon::start_on(store.clone(), |_| {}).await;
     let t = key("acme", "t");
     daemon.engine.handler_set(&t, handler()).await.unwrap();
@@ -177,7 +179,7 @@ async fn the_same_idempotency_key_answers_with_the_first_ids_and_adds_nothing() 
 
 #[tokio::test]
 async fn an_idempotency_key_is_known_after_a_restart_on_the_same_data() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(MemoryStore::default());
     let daemon = Daemon::start_on(store.clone(), |_| {}).await;
     let t = key("acme", "t");
     let note = || Some(IdempotencyKey { key: "k".into(), fingerprint: 7 });
@@ -190,7 +192,7 @@ async fn an_idempotency_key_is_known_after_a_restart_on_the_same_data() {
 
 #[tokio::test]
 async fn s0_23_what_a_dead_daemon_accepted_is_taken_over_from_its_journal() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(MemoryStore::default());
     let daemon = Daemon::start_on(store.clone(), |_| {}).await;
     let t = key("acme", "t");
     daemon.engine.handler_set(&t, handler()).await.unwrap();
@@ -300,7 +302,7 @@ async fn s0_15_the_lease_of_a_silent_worker_is_broken_and_the_job_runs_again() {
 
 #[tokio::test]
 async fn s0_46_a_types_own_age_limit_counts_for_jobs_that_nobody_handles() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(MemoryStore::default());
     let daemon = Daemon::start_on(store.clone(), |_| {}).await;
     let (short, default) = (key("acme", "short"), key("acme", "default"));
     let retry = RetryPolicy { age: Duration::from_millis(1), ..RetryPolicy::default() };
@@ -320,7 +322,7 @@ async fn s0_46_a_types_own_age_limit_counts_for_jobs_that_nobody_handles() {
 /// Both jobs are too old; only one of them is looked for.
 #[tokio::test]
 async fn jobs_of_a_patient_tenant_wait_as_long_as_it_takes() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(MemoryStore::default());
     let (hasty, patient) = (key("hasty", "t"), key("patient", "t"));
     let adjust = |options: &mut Options| {
         options.retry = RetryPolicy { age: Duration::from_millis(1), ..RetryPolicy::default() };
@@ -367,11 +369,12 @@ async fn shutdown_stops_hanging_jobs_and_comes_to_an_end() {
 
 #[tokio::test]
 async fn s0_58_a_daemon_whose_sysid_was_taken_stops_taking_jobs_and_says_so() {
-    let store = Arc::new(MemoryStore::new());
+    let clock = Arc::new(fake::SettableClock::default());
+    let store = Arc::new(MemoryStore::new(clock.clone()));
     let lease = Duration::from_millis(30);
     let daemon = Daemon::start_on(store.clone(), |options| options.lease = lease).await;
     let status = daemon.engine.status().await;
-    fake::steal_sysid(store.as_ref(), status.sysid).await;
+    fake::steal_sysid(store.as_ref(), &clock, status.sysid).await;
     let why = tokio::time::timeout(PATIENCE, daemon.engine.failed()).await.unwrap();
     assert!(why.contains(&status.sysid.to_string()), "{why}");
     assert!(!daemon.engine.status().await.picking);

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use windlass_core::job::Token;
 use windlass_core::store::{ChangedLook, Claim, Durability, Hold, Insert, Pick};
+use windlass_core::time::ManualClock;
 use windlass_core::{JobId, NewJob, Payload, Store, Sysid, Timestamp, TypeKey};
 use windlass_store_sqlite::{Options, SqliteStore};
 
@@ -32,7 +33,9 @@ async fn main() {
     let directory = arguments.next().map_or_else(std::env::temp_dir, PathBuf::from);
     let jobs: i64 = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(1_000_000);
     let directory = tempfile::TempDir::new_in(&directory).expect("a directory to write to");
-    let options = Options::new(directory.path().join("jobs.db"));
+    let clock = Arc::new(ManualClock::at(BEFORE));
+    let path = directory.path().join("jobs.db");
+    let options = Options { clock: clock.clone(), ..Options::new(path) };
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(options).expect("a new store"));
     for first in (0..jobs).step_by(LOAD_BATCH as usize) {
         let batch = first..(first + LOAD_BATCH).min(jobs);
@@ -41,13 +44,14 @@ async fn main() {
     }
     add(&*store, (0..OTHERS).map(|n| job(jobs + 1 + n, "other", BEFORE)).collect()).await;
 
+    clock.advance_to(DUE);
     let began = Instant::now();
     let all_ready = Arc::new(AtomicBool::new(false));
     let look = {
         let (store, all_ready) = (store.clone(), all_ready.clone());
         tokio::spawn(async move {
             loop {
-                let look = ChangedLook { since: None, handled: false, limit: 1, now: DUE };
+                let look = ChangedLook { since: None, handled: false, limit: 1 };
                 let waiting = store.type_changed(look).await.expect("a look");
                 if waiting.next_due_at.is_none() {
                     all_ready.store(true, Ordering::Relaxed);
@@ -64,7 +68,6 @@ async fn main() {
             owner: Sysid::new(1).expect("a good number"),
             token: Token(TOKEN.fetch_add(1, Ordering::Relaxed)),
             hold: Hold::For(Duration::from_secs(10)),
-            now: DUE,
         };
         assert_eq!(store.job_claim(claim).await.expect("a claim").len(), 1);
         waits.push(asked.elapsed());

@@ -20,7 +20,7 @@ use windlass_core::store::{
     SysidReserve,
 };
 use windlass_core::time::{Clock, SystemClock};
-use windlass_core::{Log, NewJob, Payload, Status, Store, Sysid, Timestamp, TypeKey};
+use windlass_core::{Log, NewJob, Payload, Status, Store, Sysid, TypeKey};
 use windlass_store_sqlite::{Options, SqliteStore};
 
 const TYPES: usize = 100;
@@ -55,8 +55,7 @@ async fn measure(path: PathBuf, waiting: usize, durability: Durability) {
         sum.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
     }));
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(options).expect("a new store"));
-    let now = SystemClock.now();
-    let reserve = SysidReserve { wanted: None, now, lease: Duration::from_secs(3600) };
+    let reserve = SysidReserve { wanted: None, lease: Duration::from_secs(3600) };
     let grant = store.sysid_reserve(reserve).await.expect("a sysid");
     let keys: Vec<TypeKey> = (0..TYPES)
         .map(|number| TypeKey::new("acme", &format!("type-{number}")).expect("a good name"))
@@ -109,13 +108,12 @@ async fn cycles(
         let key = &keys[(round * CALLERS + caller) % TYPES];
         let jobs = (0..BATCH).map(|_| job(&mut ids, key)).collect();
         insert(store, jobs, Durability::Relaxed).await;
-        let now = SystemClock.now();
         let pick = Pick { key: key.clone(), limit: BATCH as u32, floor: None };
         let token = grant.boot.token((round * CALLERS + caller) as i64);
         let (owner, hold) = (grant.sysid, Hold::Beat(grant.boot));
-        let claim = Claim { picks: vec![pick], owner, token, hold, now };
+        let claim = Claim { picks: vec![pick], owner, token, hold };
         let claimed = store.job_claim(claim).await.expect("a claim");
-        let settlements = claimed.iter().map(|claimed| done(claimed, now)).collect();
+        let settlements = claimed.iter().map(done).collect();
         let answer = store.job_settle(settlements, durability).await.expect("settled");
         settled += answer.settled.len();
     }
@@ -134,7 +132,7 @@ fn job(ids: &mut IdGenerator, key: &TypeKey) -> NewJob {
     NewJob::new(ids.next(now).expect("an id"), key.clone(), payload, now)
 }
 
-fn done(claimed: &Claimed, now: Timestamp) -> Settlement {
+fn done(claimed: &Claimed) -> Settlement {
     let lease = claimed.job.lease.expect("a claimed job has a lease");
     Settlement {
         lease: LeaseRef {
@@ -144,14 +142,13 @@ fn done(claimed: &Claimed, now: Timestamp) -> Settlement {
         },
         verdict: Verdict::End(Ending::Finished),
         ended: Some(Ended::from(Status::OK)),
-        now,
         data: None,
         progress: None,
         log: Log::new(),
         adds: Vec::new(),
         follow: None,
-        purge_at: now + Duration::from_secs(3600),
-        only_if_expired_at: None,
+        keep: Duration::from_secs(3600),
+        only_if_expired: false,
     }
 }
 

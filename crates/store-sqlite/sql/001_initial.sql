@@ -4,11 +4,14 @@
 
 -- Counters of the store itself. `boot` numbers the starts of daemons; `synced` is written by a
 -- synced commit that has nothing else to write; `revision` numbers the changes of what waits.
+-- `clock_offset` is how far the wall clock is ahead of the clock that the machine counts from its
+-- start, in the run of the machine that `machine_run` names.
 CREATE TABLE meta (
     name  TEXT PRIMARY KEY,
     value INTEGER NOT NULL
 ) WITHOUT ROWID;
-INSERT INTO meta (name, value) VALUES ('boot', 0), ('synced', 0), ('revision', 0);
+INSERT INTO meta (name, value)
+VALUES ('boot', 0), ('synced', 0), ('revision', 0), ('machine_run', 0), ('clock_offset', 0);
 
 CREATE TABLE sysid (
     sysid      INTEGER PRIMARY KEY,

@@ -5,7 +5,6 @@ use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::name::Tenant;
 use windlass_core::state::{self, Event};
 use windlass_core::store::{Changed, EndRequest, Requeue};
-use windlass_core::time::Timestamp;
 use windlass_core::{Job, JobId, State};
 
 use crate::aside;
@@ -26,6 +25,7 @@ pub(crate) fn job_cancel(tx: &mut Tx<'_>, request: &EndRequest) -> Result<Change
         return Ok(Changed::Refused(stored.job.state));
     };
     leave(tx, &stored)?;
+    let now = tx.now;
     settle::end(
         tx,
         &End {
@@ -35,8 +35,8 @@ pub(crate) fn job_cancel(tx: &mut Tx<'_>, request: &EndRequest) -> Result<Change
             attempt: stored.job.attempt,
             token: stored.token,
             started_at: stored.job.started_at,
-            finished_at: request.now,
-            purge_at: request.purge_at,
+            finished_at: now,
+            purge_at: now + request.keep,
             ended: None,
             parts: stored.parts,
             unique: stored.job.unique.as_deref(),
@@ -45,15 +45,10 @@ pub(crate) fn job_cancel(tx: &mut Tx<'_>, request: &EndRequest) -> Result<Change
     Ok(Changed::Done(Box::new(stored.job)))
 }
 
-pub(crate) fn job_rerun(
-    tx: &mut Tx<'_>,
-    tenant: &Tenant,
-    id: JobId,
-    now: Timestamp,
-) -> Result<Changed> {
+pub(crate) fn job_rerun(tx: &mut Tx<'_>, tenant: &Tenant, id: JobId) -> Result<Changed> {
     match row::find_of(tx.conn, tenant, id)? {
         None => Ok(Changed::NotFound),
-        Some(stored) => rerun(tx, stored, now),
+        Some(stored) => rerun(tx, stored),
     }
 }
 
@@ -64,7 +59,8 @@ const RERUN: &str = "
            purge_at = NULL, parts = ?4
      WHERE id = ?1";
 
-fn rerun(tx: &mut Tx<'_>, stored: Stored, now: Timestamp) -> Result<Changed> {
+fn rerun(tx: &mut Tx<'_>, stored: Stored) -> Result<Changed> {
+    let now = tx.now;
     let Stored { job, type_id, parts, .. } = &stored;
     let id = job.id.get();
     let Some(state) = state::next(job.state, Event::Rerun) else {
@@ -83,7 +79,7 @@ fn rerun(tx: &mut Tx<'_>, stored: Stored, now: Timestamp) -> Result<Changed> {
     update.execute(params![id, row::state_number(state), now.ms(), parts])?;
     aside::set_state(tx.conn, id, parts, state)?;
     tx.count(*type_id, Counter::of_state(job.state), -1);
-    queue::add(tx, Place { run_at: now, tie: 0, ..place(&stored) }, now)?;
+    queue::add(tx, Place { run_at: now, tie: 0, ..place(&stored) }, true)?;
     Ok(Changed::Done(Box::new(stored.job)))
 }
 
@@ -106,23 +102,18 @@ pub(crate) fn job_requeue(tx: &mut Tx<'_>, requeue: &Requeue) -> Result<u64> {
             break;
         }
         let Some(stored) = row::find(tx.conn, id)? else { continue };
-        queued += u64::from(matches!(rerun(tx, stored, requeue.now)?, Changed::Done(_)));
+        queued += u64::from(matches!(rerun(tx, stored)?, Changed::Done(_)));
     }
     Ok(queued)
 }
 
-pub(crate) fn job_delete(
-    tx: &mut Tx<'_>,
-    tenant: &Tenant,
-    id: JobId,
-    now: Timestamp,
-) -> Result<Changed> {
+pub(crate) fn job_delete(tx: &mut Tx<'_>, tenant: &Tenant, id: JobId) -> Result<Changed> {
     let Some(stored) = row::find_of(tx.conn, tenant, id)? else { return Ok(Changed::NotFound) };
     if state::next(stored.job.state, Event::Delete).is_none() {
         return Ok(Changed::Refused(stored.job.state));
     }
     erase(tx, &stored)?;
-    family::after_removal(tx, &stored.job, now.max(stored.job.created_at))?;
+    family::after_removal(tx, &stored.job)?;
     Ok(Changed::Done(Box::new(stored.job)))
 }
 

@@ -12,7 +12,7 @@ use windlass_core::{HandlerId, Job, JobId, Lease, Payload, Priority, State, Sysi
 
 use crate::error::{Failure, Result};
 use crate::extra;
-use crate::queue::{self, Place};
+use crate::queue;
 use crate::row::{self, part};
 use crate::sysid;
 use crate::tx::{Counter, Tx};
@@ -36,11 +36,12 @@ pub(crate) const JOB: &str = "
 /// `None` when nothing that is asked for is ready, and some of it may be among the jobs that are
 /// still to become so: then the caller tries again.
 pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<Vec<Claimed>>> {
-    let more_due = queue::promote(tx, claim.now)?;
+    let more_due = queue::promote(tx)?;
+    let now = tx.now;
     let conn = tx.conn;
     let (owner, token) = (claim.owner, claim.token);
     let lease = match claim.hold {
-        Hold::For(hold) => Lease { owner, token, expires_at: claim.now + hold, on_beat: false },
+        Hold::For(hold) => Lease { owner, token, expires_at: now + hold, on_beat: false },
         Hold::Beat(boot) => {
             let expires_at = sysid::beat_until(conn, owner, boot)?;
             Lease { owner, token, expires_at, on_beat: true }
@@ -49,7 +50,7 @@ pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<Vec<Cla
     let mut starter = Starter {
         conn,
         lease,
-        now: claim.now,
+        now,
         job: conn.prepare_cached(JOB)?,
         add_lease: conn.prepare_cached(ADD_LEASE)?,
     };
@@ -60,12 +61,12 @@ pub(crate) fn job_claim(tx: &mut Tx<'_>, claim: &Claim) -> Result<Option<Vec<Cla
         let Some(of_type) = unless_suspended(conn, type_id)? else { continue };
         let room = of_type.room(tx.pending(type_id, Counter::Running));
         let limit = limit.min(usize::try_from(room).unwrap_or(usize::MAX));
-        let ids = take(tx, type_id, pick.floor, limit, claim.now)?;
+        let ids = take(tx, type_id, pick.floor, limit)?;
         if ids.is_empty() {
             tx.told_closed(type_id);
             continue;
         }
-        tx.claimed(type_id, ids.len(), claim.now);
+        tx.claimed(type_id, ids.len(), now);
         let ready = of_type.ready + tx.pending(type_id, Counter::Ready);
         let left = ready.min(room.saturating_sub(ids.len() as i64)).max(0) as u64;
         if left == 0 {
@@ -97,7 +98,8 @@ fn is_any_deferred(tx: &mut Tx<'_>, claim: &Claim) -> Result<bool> {
 
 /// Prolongs leases; answers with those that are lost.
 pub(crate) fn job_renew(tx: &mut Tx<'_>, by: &Renew) -> Result<Vec<LeaseRef>> {
-    let expires_at = (by.now + by.hold).ms();
+    let now = tx.now;
+    let expires_at = by.hold.map_or(Timestamp::NEVER, |hold| now + hold).ms();
     let renew = "UPDATE lease SET expires_at = ?2 WHERE id = ?1";
     let mut renew = tx.conn.prepare_cached(renew)?;
     let mut lost = Vec::new();
@@ -157,61 +159,36 @@ pub(crate) fn unless_suspended(conn: &Connection, type_id: i64) -> Result<Option
     Ok(Some(Claimable { handler, ready, running, running_max, settled: row.get(5)? }))
 }
 
-/// Looks at the front that one claim makes in one type, where all that it finds is not yet due.
-const ROUNDS_MAX: usize = 100;
-
 /// Takes up to `limit` ready jobs of a type out of the table, in the order of the claim.
-fn take(
-    tx: &mut Tx<'_>,
-    type_id: i64,
-    floor: Option<Priority>,
-    limit: usize,
-    now: Timestamp,
-) -> Result<Vec<i64>> {
+fn take(tx: &mut Tx<'_>, type_id: i64, floor: Option<Priority>, limit: usize) -> Result<Vec<i64>> {
     let mut ids = Vec::with_capacity(limit);
     if let Some(floor) = floor {
-        take_from(tx, type_id, row::rank(floor, 0), limit.min(1), now, &mut ids)?;
+        take_from(tx.conn, type_id, row::rank(floor, 0), limit.min(1), &mut ids)?;
     }
-    take_from(tx, type_id, 0, limit, now, &mut ids)?;
+    take_from(tx.conn, type_id, 0, limit, &mut ids)?;
     Ok(ids)
 }
 
-/// Adds ids of ready jobs from this rank on, until there are `limit`. A job that is not due yet by
-/// this caller's clock, because the clock of whoever made it ready is ahead, is deferred again.
+/// Adds ids of ready jobs from this rank on, until there are `limit`.
 fn take_from(
-    tx: &mut Tx<'_>,
+    conn: &Connection,
     type_id: i64,
     rank_min: i64,
     limit: usize,
-    now: Timestamp,
     ids: &mut Vec<i64>,
 ) -> Result<()> {
-    let conn = tx.conn;
     let mut front = conn.prepare_cached(FRONT)?;
-    for _ in 0..ROUNDS_MAX {
-        let wanted = limit - ids.len();
-        let places = front
-            .query_map([type_id, rank_min], |row| {
-                let (rank, run_at) = (row.get(0)?, Timestamp(row.get(1)?));
-                Ok(Place { type_id, rank, run_at, tie: row.get(2)?, id: row.get(3)? })
-            })?
-            .take(wanted)
-            .collect::<rusqlite::Result<Vec<_>>>()?;
-        let Some(last) = places.last() else { return Ok(()) };
-        let Place { rank, run_at, tie, id, .. } = *last;
-        let mut take = conn.prepare_cached(TAKE_FRONT)?;
-        take.execute([type_id, rank_min, rank, run_at.ms(), tie, id])?;
-        for place in &places {
-            if place.run_at <= now {
-                ids.push(place.id);
-            } else {
-                queue::add(tx, *place, now)?;
-                tx.count(type_id, Counter::Ready, -1);
-            }
-        }
-        if places.len() < wanted || ids.len() == limit {
-            return Ok(());
-        }
+    let mut rows = front.query([type_id, rank_min])?;
+    let mut last = None;
+    while ids.len() < limit {
+        let Some(row) = rows.next()? else { break };
+        let place: [i64; 4] = [row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?];
+        ids.push(place[3]);
+        last = Some(place);
+    }
+    drop(rows);
+    if let Some([rank, run_at, tie, id]) = last {
+        conn.prepare_cached(TAKE_FRONT)?.execute([type_id, rank_min, rank, run_at, tie, id])?;
     }
     Ok(())
 }

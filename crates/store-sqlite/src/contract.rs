@@ -38,28 +38,23 @@ const PIECE_WEIGHS_JOBS: usize = 500;
 #[async_trait]
 impl Daemons for SqliteStore {
     async fn sysid_reserve(&self, reserve: SysidReserve) -> Result<SysidGrant, Error> {
-        self.hear(reserve.now);
         self.writer.write(SYNCED, 1, move |tx| sysid::reserve(tx, &reserve)).await
     }
 
-    async fn sysid_renew(&self, renew: SysidRenew) -> Result<(), Error> {
-        self.hear(renew.now);
+    async fn sysid_renew(&self, renew: SysidRenew) -> Result<Timestamp, Error> {
         self.writer.write(RELAXED, 1, move |tx| sysid::renew(tx, &renew)).await
     }
 
-    async fn boot_next(&self, now: Timestamp) -> Result<Boot, Error> {
-        self.hear(now);
-        self.writer.write(SYNCED, 1, move |tx| sysid::boot_next(tx, now)).await
+    async fn boot_next(&self) -> Result<Boot, Error> {
+        self.writer.write(SYNCED, 1, sysid::boot_next).await
     }
 
     async fn sysid_release(&self, sysid: Sysid, boot: Boot) -> Result<(), Error> {
-        let heard = self.heard();
-        self.writer.write(RELAXED, 1, move |tx| sysid::release(tx, sysid, boot, heard)).await
+        self.writer.write(RELAXED, 1, move |tx| sysid::release(tx, sysid, boot)).await
     }
 
-    async fn sysid_list(&self, now: Timestamp) -> Result<Vec<Sysid>, Error> {
-        self.hear(now);
-        self.readers.read(move |conn| sysid::list(conn, now)).await
+    async fn sysid_list(&self) -> Result<Vec<Sysid>, Error> {
+        self.read_at(sysid::list).await
     }
 
     async fn id_newest(&self) -> Result<Option<JobId>, Error> {
@@ -70,15 +65,11 @@ impl Daemons for SqliteStore {
 #[async_trait]
 impl Inserts for SqliteStore {
     async fn job_insert(&self, insert: Insert) -> Result<Insertion, Error> {
-        if let Some(newest) = insert.jobs.iter().map(|job| job.created_at).max() {
-            self.hear(newest);
-        }
         let (durability, jobs) = (insert.durability, insert.jobs.len());
         self.writer.write(durability, jobs, move |tx| insert::job_insert(tx, &insert)).await
     }
 
     async fn job_add(&self, add: Add) -> Result<Added, Error> {
-        self.hear(add.now);
         let jobs = add.jobs.len();
         self.writer.write(SYNCED, jobs, move |tx| insert::job_add(tx, &add)).await
     }
@@ -89,13 +80,13 @@ impl Inserts for SqliteStore {
 
     async fn payload_put(&self, pieces: Vec<Piece>) -> Result<(), Error> {
         let weight = PIECE_WEIGHS_JOBS * pieces.len();
-        let heard = self.heard();
         let put = move |tx: &mut Tx<'_>| {
             let mut last = None;
             for piece in &pieces {
                 insert::payload_put(tx.conn, piece.id, piece.index, &piece.bytes)?;
                 if last.replace(piece.id) != Some(piece.id) {
-                    insert::pieces_wait(tx.conn, piece.id, heard)?;
+                    let now = tx.now;
+                    insert::pieces_wait(tx.conn, piece.id, now)?;
                 }
             }
             Ok(())
@@ -107,19 +98,16 @@ impl Inserts for SqliteStore {
         &self,
         tenant: &Tenant,
         key: &str,
-        now: Timestamp,
     ) -> Result<Option<IdempotencyRecord>, Error> {
-        self.hear(now);
         let (tenant, key) = (tenant.clone(), key.to_owned());
-        self.readers.read(move |conn| insert::idempotency_get(conn, &tenant, &key, now)).await
+        self.read_at(move |conn, now| insert::idempotency_get(conn, &tenant, &key, now)).await
     }
 }
 
 #[async_trait]
 impl Waits for SqliteStore {
     async fn type_changed(&self, look: ChangedLook) -> Result<ChangedTypes, Error> {
-        self.hear(look.now);
-        self.read_promoted(look.now, move |conn| waiting::changed(conn, &look)).await
+        self.read_promoted(move |conn| waiting::changed(conn, &look)).await
     }
 
     async fn type_first(
@@ -141,21 +129,18 @@ impl Waits for SqliteStore {
     }
 
     async fn type_named(&self, look: NamedLook) -> Result<NamedTypes, Error> {
-        self.hear(look.now);
-        self.read_promoted(look.now, move |conn| waiting::named(conn, &look)).await
+        self.read_promoted(move |conn| waiting::named(conn, &look)).await
     }
 }
 
 #[async_trait]
 impl Claims for SqliteStore {
     async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error> {
-        self.hear(claim.now);
         let jobs = claim.picks.iter().map(|pick| pick.limit as usize).sum();
         self.write_when_ready(jobs, move |tx| claim::job_claim(tx, &claim)).await
     }
 
     async fn job_renew(&self, renew: Renew) -> Result<Vec<LeaseRef>, Error> {
-        self.hear(renew.now);
         let jobs = renew.leases.len();
         self.writer.write(RELAXED, jobs, move |tx| claim::job_renew(tx, &renew)).await
     }
@@ -169,9 +154,8 @@ impl Claims for SqliteStore {
         self.readers.read(move |conn| claim::mine(conn, owner, after, limit)).await
     }
 
-    async fn lease_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<Job>, Error> {
-        self.hear(now);
-        self.readers.read(move |conn| read::lease_expired(conn, now, limit)).await
+    async fn lease_expired(&self, limit: usize) -> Result<Vec<Job>, Error> {
+        self.read_at(move |conn, now| read::lease_expired(conn, now, limit)).await
     }
 }
 
@@ -182,9 +166,6 @@ impl Settles for SqliteStore {
         settlements: Arc<[Settlement]>,
         durability: Durability,
     ) -> Result<SettleAnswer, Error> {
-        if let Some(newest) = settlements.iter().map(|settlement| settlement.now).max() {
-            self.hear(newest);
-        }
         let entering = settlements.iter().map(|settlement| settlement.adds.len()).sum::<usize>();
         let jobs = settlements.len() + entering;
         self.writer.write(durability, jobs, move |tx| settle::job_settle(tx, &settlements)).await
@@ -194,9 +175,6 @@ impl Settles for SqliteStore {
         &self,
         progress: Vec<(LeaseRef, Progress)>,
     ) -> Result<Vec<Settled>, Error> {
-        if let Some(newest) = progress.iter().map(|(_, progress)| progress.at).max() {
-            self.hear(newest);
-        }
         let jobs = progress.len();
         let note = move |tx: &mut Tx<'_>| {
             let each = progress.iter();
@@ -209,54 +187,42 @@ impl Settles for SqliteStore {
 #[async_trait]
 impl Changes for SqliteStore {
     async fn job_cancel(&self, end: EndRequest) -> Result<Changed, Error> {
-        self.hear(end.now);
         self.writer.write(SYNCED, 1, move |tx| change::job_cancel(tx, &end)).await
     }
 
-    async fn job_rerun(
-        &self,
-        tenant: &Tenant,
-        id: JobId,
-        now: Timestamp,
-    ) -> Result<Changed, Error> {
-        self.hear(now);
+    async fn job_rerun(&self, tenant: &Tenant, id: JobId) -> Result<Changed, Error> {
         let tenant = tenant.clone();
-        self.writer.write(SYNCED, 1, move |tx| change::job_rerun(tx, &tenant, id, now)).await
+        self.writer.write(SYNCED, 1, move |tx| change::job_rerun(tx, &tenant, id)).await
     }
 
     async fn job_requeue(&self, requeue: Requeue) -> Result<u64, Error> {
-        self.hear(requeue.now);
         let jobs = requeue.limit;
         self.writer.write(SYNCED, jobs, move |tx| change::job_requeue(tx, &requeue)).await
     }
 
     async fn job_delete(&self, tenant: &Tenant, id: JobId) -> Result<Changed, Error> {
-        let (tenant, now) = (tenant.clone(), self.heard());
-        self.writer.write(SYNCED, 1, move |tx| change::job_delete(tx, &tenant, id, now)).await
+        let tenant = tenant.clone();
+        self.writer.write(SYNCED, 1, move |tx| change::job_delete(tx, &tenant, id)).await
     }
 
     async fn job_give_up(&self, give_up: GiveUp) -> Result<Vec<Job>, Error> {
-        self.hear(give_up.now);
         let jobs = give_up.limit;
         self.writer.write(RELAXED, jobs, move |tx| housekeeping::job_give_up(tx, &give_up)).await
     }
 
-    async fn job_purge(&self, now: Timestamp, limit: usize) -> Result<u64, Error> {
-        self.hear(now);
-        self.writer.write(RELAXED, limit, move |tx| housekeeping::job_purge(tx, now, limit)).await
+    async fn job_purge(&self, limit: usize) -> Result<u64, Error> {
+        self.writer.write(RELAXED, limit, move |tx| housekeeping::job_purge(tx, limit)).await
     }
 }
 
 #[async_trait]
 impl Decides for SqliteStore {
     async fn job_decide(&self, ask: Ask) -> Result<Decided, Error> {
-        self.hear(ask.now);
         let (durability, jobs) = (ask.durability, ask.which.len());
         self.writer.write(durability, jobs, move |tx| edit::job_decide(tx, &ask)).await
     }
 
     async fn job_take(&self, take: Take) -> Result<Took, Error> {
-        self.hear(take.now);
         let jobs = take.limit as usize;
         self.write_when_ready(jobs, move |tx| take::job_take(tx, &take)).await
     }
@@ -292,11 +258,10 @@ impl Reads for SqliteStore {
         self.readers.read(move |conn| read::job_list(conn, &list)).await
     }
 
-    /// What is ready is judged by the newest time that any call has named.
     async fn type_stats(&self, tenant: Option<&Tenant>) -> Result<Vec<TypeStats>, Error> {
         let tenant = tenant.cloned();
         let stats = move |conn: &Connection| type_row::stats(conn, tenant.as_ref());
-        self.read_promoted(self.heard(), stats).await
+        self.read_promoted(stats).await
     }
 }
 
@@ -307,11 +272,9 @@ impl Handlers for SqliteStore {
         id: HandlerId,
         key: &TypeKey,
         spec: HandlerSpec,
-        now: Timestamp,
     ) -> Result<(), Error> {
-        self.hear(now);
         let key = key.clone();
-        self.writer.write(SYNCED, 1, move |tx| handler::put(tx, id, &key, &spec, now)).await
+        self.writer.write(SYNCED, 1, move |tx| handler::put(tx, id, &key, &spec)).await
     }
 
     async fn handler_get(
@@ -390,7 +353,6 @@ impl Store for SqliteStore {
 #[async_trait]
 impl SqlStore for SqliteStore {
     async fn query(&self, ask: SqlAsk) -> Result<SqlAnswer, Error> {
-        self.hear(ask.now);
         let answer = self.questions.ask(ask).await?;
         if let SqlAnswer::Wrote { .. } = &answer {
             self.flush().await?;

@@ -6,7 +6,6 @@ use windlass_core::edit::{Ask, ChildMove, Decided, Edit, FullJob, Moved, Only, S
 use windlass_core::limit::WHOLE_BYTES_MAX;
 use windlass_core::name::{Tenant, TypeKey};
 use windlass_core::store::{Error, Inserted};
-use windlass_core::time::Timestamp;
 use windlass_core::{JobId, NewJob, Payload, State};
 
 use crate::change;
@@ -26,7 +25,7 @@ pub(crate) fn job_decide(tx: &mut Tx<'_>, ask: &Ask) -> Result<Decided> {
         let seen = seen(tx, &ask.tenant, which)?;
         let decision = ask.decision(index, &seen)?;
         for edit in &decision.edits {
-            carry_out(tx, edit, ask.now, &mut decided.moved)?;
+            carry_out(tx, edit, &mut decided.moved)?;
         }
         decided.ids.push(decision.id);
     }
@@ -135,20 +134,15 @@ pub(crate) fn in_one(conn: &Connection, id: JobId, payload: Payload) -> Result<P
     Ok(Payload::Inline(whole.into()))
 }
 
-/// Carries out one edit at `now`, and notes what others have to hear of it.
-pub(crate) fn carry_out(
-    tx: &mut Tx<'_>,
-    edit: &Edit,
-    now: Timestamp,
-    moved: &mut Moved,
-) -> Result<()> {
+/// Carries out one edit, and notes what others have to hear of it.
+pub(crate) fn carry_out(tx: &mut Tx<'_>, edit: &Edit, moved: &mut Moved) -> Result<()> {
     match edit {
-        Edit::Insert(new) => enter(tx, new, now, moved),
+        Edit::Insert(new) => enter(tx, new, moved),
         Edit::Put(change) => {
             let id = change.job.id;
             let missing = || conflict(format!("there is no job {id}"));
             let stored = row::find(tx.conn, id.get())?.ok_or_else(missing)?;
-            put(tx, &stored, change, now, moved).map(drop)
+            put(tx, &stored, change, moved).map(drop)
         }
         Edit::Delete(id) => {
             if let Some(stored) = row::find(tx.conn, id.get())? {
@@ -157,14 +151,14 @@ pub(crate) fn carry_out(
             }
             Ok(())
         }
-        Edit::Children { parent, from, to } => move_children(tx, *parent, *from, *to, now, moved),
+        Edit::Children { parent, from, to } => move_children(tx, *parent, *from, *to, moved),
     }
 }
 
-fn enter(tx: &mut Tx<'_>, new: &NewJob, now: Timestamp, moved: &mut Moved) -> Result<()> {
+fn enter(tx: &mut Tx<'_>, new: &NewJob, moved: &mut Moved) -> Result<()> {
     match insert::insert_split(tx, new)? {
         Inserted::New => {
-            moved.note_entered(new, now);
+            moved.note_entered(new, tx.now);
             Ok(())
         }
         Inserted::Duplicate | Inserted::Repeated => {
@@ -182,14 +176,14 @@ fn move_children(
     parent: JobId,
     from: State,
     to: ChildMove,
-    now: Timestamp,
     moved: &mut Moved,
 ) -> Result<()> {
     let in_row = if from == State::Running { State::Queued } else { from };
     for id in change::ids(tx.conn, CHILDREN, [parent.get(), row::state_number(in_row)])? {
         let Some(stored) = row::find(tx.conn, id)? else { continue };
         if stored.job.state == from {
-            put(tx, &stored, &to.put(&stored.job, now), now, moved)?;
+            let change = to.put(&stored.job, tx.now);
+            put(tx, &stored, &change, moved)?;
         }
     }
     Ok(())

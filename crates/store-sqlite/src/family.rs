@@ -62,27 +62,22 @@ pub(crate) fn pause(tx: &mut Tx<'_>, by: &Settlement, parts: i64) -> Result<()> 
     let Some(stored) = row::find(tx.conn, id)? else { return Ok(()) };
     let children = children(tx.conn, stored.job.id, None)?;
     let edits = family::wait_for_children(&stored.job, children);
-    carry_out(tx, edits.unwrap_or_default(), by.now)
+    carry_out(tx, edits.unwrap_or_default())
 }
 
 /// The job with this id has just ended.
-pub(crate) fn after_end(
-    tx: &mut Tx<'_>,
-    id: i64,
-    now: Timestamp,
-    purge_at: Timestamp,
-) -> Result<()> {
+pub(crate) fn after_end(tx: &mut Tx<'_>, id: i64, purge_at: Timestamp) -> Result<()> {
     let Some(Stored { job, .. }) = row::find(tx.conn, id)? else { return Ok(()) };
     let (parent, siblings) = waiting(tx.conn, &job)?;
     let edits = family::after_end(&job, parent.as_ref(), siblings, purge_at);
-    carry_out(tx, edits, now)
+    carry_out(tx, edits)
 }
 
 /// This job was just removed.
-pub(crate) fn after_removal(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<()> {
+pub(crate) fn after_removal(tx: &mut Tx<'_>, job: &Job) -> Result<()> {
     let (parent, siblings) = waiting(tx.conn, job)?;
-    let purge_at = now + ORPHAN_RETENTION;
-    carry_out(tx, family::after_removal(job, parent.as_ref(), siblings, purge_at), now)
+    let purge_at = tx.now + ORPHAN_RETENTION;
+    carry_out(tx, family::after_removal(job, parent.as_ref(), siblings, purge_at))
 }
 
 /// The parent of a job, and its other children.
@@ -92,7 +87,7 @@ fn waiting(conn: &Connection, job: &Job) -> Result<(Option<Job>, Children)> {
     Ok((Some(parent.job), siblings))
 }
 
-fn carry_out(tx: &mut Tx<'_>, edits: Vec<Edit>, now: Timestamp) -> Result<()> {
+fn carry_out(tx: &mut Tx<'_>, edits: Vec<Edit>) -> Result<()> {
     let mut moved = Moved::default();
-    edits.iter().try_for_each(|edit| edit::carry_out(tx, edit, now, &mut moved))
+    edits.iter().try_for_each(|edit| edit::carry_out(tx, edit, &mut moved))
 }

@@ -22,19 +22,13 @@ const PUT: &str = "
            after_each = excluded.after_each, eid = excluded.eid, options = excluded.options
      WHERE type_id = excluded.type_id";
 
-pub(crate) fn put(
-    tx: &mut Tx<'_>,
-    id: HandlerId,
-    key: &TypeKey,
-    spec: &HandlerSpec,
-    now: Timestamp,
-) -> Result<()> {
+pub(crate) fn put(tx: &mut Tx<'_>, id: HandlerId, key: &TypeKey, spec: &HandlerSpec) -> Result<()> {
     let conn = tx.conn;
     let type_id = tx.types.ensure(conn, key)?;
     let put = conn.prepare_cached(PUT)?.execute(params![
         id.get(),
         type_id,
-        now.ms(),
+        tx.now.ms(),
         spec.lang.as_str(),
         spec.body,
         spec.before,

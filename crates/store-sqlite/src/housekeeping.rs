@@ -36,10 +36,10 @@ pub(crate) const OUTDATED: &str = "
      WHERE purge_at IS NOT NULL AND purge_at <= ?1 ORDER BY purge_at LIMIT ?2";
 
 pub(crate) fn job_give_up(tx: &mut Tx<'_>, give_up: &GiveUp) -> Result<Vec<Job>> {
-    let limit = give_up.limit.min(BATCH_JOBS_MAX);
+    let (limit, now) = (give_up.limit.min(BATCH_JOBS_MAX), tx.now);
     let ids = match &give_up.which {
-        Overdue::Expired => change::ids(tx.conn, EXPIRED, [give_up.now.ms(), limit as i64])?,
-        Overdue::Unhandled { key, due_until } => unhandled(tx, key, *due_until, limit)?,
+        Overdue::Expired => change::ids(tx.conn, EXPIRED, [now.ms(), limit as i64])?,
+        Overdue::Unhandled { key, due_for } => unhandled(tx, key, now - *due_for, limit)?,
     };
     let mut given_up = Vec::with_capacity(ids.len());
     for id in ids {
@@ -87,8 +87,9 @@ fn unhandled(
 
 fn end(tx: &mut Tx<'_>, stored: Stored, state: State, give_up: &GiveUp) -> Result<Job> {
     change::leave(tx, &stored)?;
+    let now = tx.now;
     let Stored { job, type_id, token, parts } = stored;
-    let log = LogEntry { attempt: job.attempt, ended_at: give_up.now, log: &give_up.log };
+    let log = LogEntry { attempt: job.attempt, ended_at: now, log: &give_up.log };
     let parts = log.put(tx.conn, job.id.get(), parts)?;
     settle::end(
         tx,
@@ -99,19 +100,19 @@ fn end(tx: &mut Tx<'_>, stored: Stored, state: State, give_up: &GiveUp) -> Resul
             attempt: job.attempt,
             token,
             started_at: job.started_at,
-            finished_at: give_up.now,
-            purge_at: give_up.purge_at,
+            finished_at: now,
+            purge_at: now + give_up.keep,
             ended: Some(give_up.ended),
             parts,
             unique: job.unique.as_deref(),
         },
     )?;
     let extra = Extra { lent: false, ..job.extra.clone() };
-    Ok(Job { state, last: Some(give_up.ended), finished_at: Some(give_up.now), extra, ..job })
+    Ok(Job { state, last: Some(give_up.ended), finished_at: Some(now), extra, ..job })
 }
 
-pub(crate) fn job_purge(tx: &mut Tx<'_>, now: Timestamp, limit: usize) -> Result<u64> {
-    let conn = tx.conn;
+pub(crate) fn job_purge(tx: &mut Tx<'_>, limit: usize) -> Result<u64> {
+    let (conn, now) = (tx.conn, tx.now);
     let mut outdated = conn.prepare_cached(OUTDATED)?;
     let rows = outdated
         .query_map(params![now.ms(), limit.min(BATCH_JOBS_MAX) as i64], |row| {
@@ -124,7 +125,7 @@ pub(crate) fn job_purge(tx: &mut Tx<'_>, now: Timestamp, limit: usize) -> Result
         change::remove(conn, *id, *parts)?;
         tx.count(*type_id, Counter::of_state(row::state(*state)?), -1);
         if let Some(stored) = stored {
-            family::after_removal(tx, &stored.job, now)?;
+            family::after_removal(tx, &stored.job)?;
         }
     }
     purge_keys(tx, now)?;

@@ -1,13 +1,13 @@
 //! Jobs come in, with the idempotency keys, the journal mark and the pieces that belong to them.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use windlass_core::edit::Moved;
 use windlass_core::family::{self, Unfit};
-use windlass_core::limit::{ORPHAN_RETENTION, PAYLOAD_INLINE_BYTES_MAX};
+use windlass_core::limit::{PAYLOAD_INLINE_BYTES_MAX, REPEATED_RETENTION};
 use windlass_core::name::Tenant;
 use windlass_core::store::{
     Add, Added, EndRequest, IdempotencyRecord, Insert, Inserted, Insertion, JournalId, JournalMark,
@@ -40,31 +40,29 @@ pub(crate) fn job_insert(tx: &mut Tx<'_>, insert: &Insert) -> Result<Insertion> 
         }
         move_mark(tx.conn, mark)?;
     }
-    // Jobs of adds whose keys others had first, and how long they are kept.
-    let mut repeats: HashMap<JobId, Timestamp> = HashMap::new();
+    // Jobs of adds whose keys others had first.
+    let mut repeats: HashSet<JobId> = HashSet::new();
     for record in &insert.keys {
         match idempotency_of(tx.conn, &record.tenant, &record.key)? {
-            Some(known) if record.is_repeat_of(&known) => {
-                let purge_at = record.expires_at + ORPHAN_RETENTION;
-                repeats.extend(record.ids.iter().map(|id| (*id, purge_at)));
-            }
+            Some(known) if record.is_repeat_of(&known) => repeats.extend(&record.ids),
             _ => remember(tx.conn, record)?,
         }
     }
     let mut answers = Vec::with_capacity(insert.jobs.len());
     for job in &insert.jobs {
-        answers.push(match repeats.get(&job.id) {
-            None => insert_one(tx, job)?,
-            Some(purge_at) => insert_cancelled(tx, job, *purge_at)?,
+        answers.push(match repeats.contains(&job.id) {
+            false => insert_one(tx, job)?,
+            true => insert_cancelled(tx, job)?,
         });
     }
     Ok(Insertion::Done(answers))
 }
 
 pub(crate) fn job_add(tx: &mut Tx<'_>, add: &Add) -> Result<Added> {
-    let Add { tenant, jobs, key, now } = add;
+    let Add { tenant, jobs, key } = add;
+    let now = tx.now;
     if let Some(key) = key
-        && let Some(record) = idempotency_get(tx.conn, tenant, &key.key, *now)?
+        && let Some(record) = idempotency_get(tx.conn, tenant, &key.key, now)?
     {
         remove_unused_pieces(tx.conn, jobs)?;
         return Ok(Added::Known(record));
@@ -81,14 +79,14 @@ pub(crate) fn job_add(tx: &mut Tx<'_>, add: &Add) -> Result<Added> {
         ids.push(match insert_one(tx, &job)? {
             Inserted::Held(holder) => holder,
             Inserted::New => {
-                moved.note_entered(&job, *now);
+                moved.note_entered(&job, now);
                 job.id
             }
             Inserted::Duplicate | Inserted::Repeated => job.id,
         });
     }
     if let Some(key) = key {
-        remember(tx.conn, &IdempotencyRecord::new(tenant, key, ids.clone(), *now))?;
+        remember(tx.conn, &IdempotencyRecord::new(tenant, key, ids.clone(), now))?;
     }
     Ok(Added::New { ids, moved })
 }
@@ -162,17 +160,18 @@ fn insert_one(tx: &mut Tx<'_>, new: &NewJob) -> Result<Inserted> {
     }
     let rank = row::rank(new.priority, extra::parts(&new.extra));
     let (run_at, tie) = (new.run_at, new.extra.tie());
-    queue::add(tx, Place { type_id, rank, run_at, tie, id }, new.created_at)?;
+    let due = new.is_due(tx.now);
+    queue::add(tx, Place { type_id, rank, run_at, tie, id }, due)?;
     Ok(Inserted::New)
 }
 
-fn insert_cancelled(tx: &mut Tx<'_>, new: &NewJob, purge_at: Timestamp) -> Result<Inserted> {
+fn insert_cancelled(tx: &mut Tx<'_>, new: &NewJob) -> Result<Inserted> {
     let inserted = insert_one(tx, new)?;
     if inserted != Inserted::New {
         return Ok(inserted);
     }
-    let (tenant, now) = (new.key.tenant.clone(), new.created_at);
-    change::job_cancel(tx, &EndRequest { tenant, id: new.id, now, purge_at })?;
+    let (tenant, keep) = (new.key.tenant.clone(), REPEATED_RETENTION);
+    change::job_cancel(tx, &EndRequest { tenant, id: new.id, keep })?;
     Ok(Inserted::Repeated)
 }
 
@@ -363,10 +362,10 @@ pub(crate) fn remove_pieces(conn: &Connection, id: i64) -> Result<()> {
     pieces_wait_no_more(conn, id)
 }
 
-/// Notes that pieces of this payload came before their job. `heard` is about now.
-pub(crate) fn pieces_wait(conn: &Connection, id: JobId, heard: Timestamp) -> Result<()> {
+/// Notes that pieces of this payload came before their job.
+pub(crate) fn pieces_wait(conn: &Connection, id: JobId, now: Timestamp) -> Result<()> {
     let put = "INSERT OR REPLACE INTO piece_waiting (id, put_at) VALUES (?1, ?2)";
-    conn.prepare_cached(put)?.execute([id.get(), heard.ms()])?;
+    conn.prepare_cached(put)?.execute([id.get(), now.ms()])?;
     Ok(())
 }
 

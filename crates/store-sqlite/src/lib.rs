@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `open`, `migration` | whose file it is, its layout, how connections are set up |
 //! | `writer`, `tx` | the thread that writes, group commit, what is durable when |
+//! | `clock` | what time it is, also when the clock is set |
 //! | `turn` | who of several processes writes next |
 //! | `doubt` | a disk that did not take what was written to it |
 //! | `reader` | the connections that read |
@@ -29,6 +30,7 @@
 mod aside;
 mod change;
 mod claim;
+mod clock;
 mod contract;
 mod doubt;
 mod edit;
@@ -59,11 +61,10 @@ mod waiting;
 mod writer;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use rusqlite::Connection;
 use windlass_core::store::{Durability, Error};
-use windlass_core::time::Timestamp;
+use windlass_core::time::{Clock, Timestamp};
 
 pub use crate::open::{OnCommit, Options};
 
@@ -79,8 +80,7 @@ pub struct SqliteStore {
     readers: Readers,
     questions: Questions,
     doubt: Arc<Doubt>,
-    /// The newest time that a caller has named: about now, without reading a clock.
-    heard: AtomicI64,
+    clock: Arc<dyn Clock>,
 }
 
 impl SqliteStore {
@@ -92,17 +92,20 @@ impl SqliteStore {
         let conn = open::writer(&options).map_err(translated)?;
         let doubt = Arc::new(Doubt::new(&options.path));
         let writer = Writer::start(conn, doubt.clone(), &options).map_err(translated)?;
-        let heard = AtomicI64::new(i64::MIN);
+        let clock = options.clock.clone();
         let questions = Questions::new(options.clone(), doubt.clone());
-        Ok(SqliteStore { writer, readers: Readers::new(options), questions, doubt, heard })
+        Ok(SqliteStore { writer, readers: Readers::new(options), questions, doubt, clock })
     }
 
-    fn hear(&self, now: Timestamp) {
-        self.heard.fetch_max(now.ms(), Ordering::Relaxed);
-    }
-
-    fn heard(&self) -> Timestamp {
-        Timestamp(self.heard.load(Ordering::Relaxed))
+    /// Reads what depends on the time.
+    async fn read_at<T, F>(&self, read: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection, Timestamp) -> error::Result<T> + Send + 'static,
+    {
+        let clock = self.clock.clone();
+        let read = move |conn: &Connection| read(conn, clock::read(conn, clock.as_ref())?);
+        self.readers.read(read).await
     }
 
     /// Tries an operation until it has an answer: before each time a bounded number of due jobs
@@ -123,23 +126,23 @@ impl SqliteStore {
         }
     }
 
-    /// Reads when jobs that are due at `now` are ready, or the first of them where there are very
+    /// Reads when jobs that are due are ready, or the first of them where there are very
     /// many; mostly there are none, and there is nothing to write.
-    async fn read_promoted<T, F>(&self, now: Timestamp, read: F) -> Result<T, Error>
+    async fn read_promoted<T, F>(&self, read: F) -> Result<T, Error>
     where
         T: Send + 'static,
         F: Fn(&Connection) -> error::Result<T> + Clone + Send + 'static,
     {
-        let unless_due = read.clone();
+        let (unless_due, clock) = (read.clone(), self.clock.clone());
         let answer = self.readers.read(move |conn| {
+            let now = clock::read(conn, clock.as_ref())?;
             let due = queue::next_due_at(conn)?.is_some_and(|at| at <= now);
             if due { Ok(None) } else { unless_due(conn).map(Some) }
         });
         if let Some(answer) = answer.await? {
             return Ok(answer);
         }
-        let promote = move |tx: &mut Tx<'_>| queue::promote(tx, now);
-        self.writer.write(Durability::Relaxed, 0, promote).await?;
+        self.writer.write(Durability::Relaxed, 0, queue::promote).await?;
         self.readers.read(read).await
     }
 }

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
+use windlass_core::time::{Clock, SystemClock};
 
+use crate::clock;
 use crate::doubt;
 use crate::error::{Failure, Result};
 use crate::migration;
@@ -27,6 +29,8 @@ pub struct Options {
     /// Reads that run at the same time, each on its own connection; at least one.
     pub readers: usize,
     pub on_commit: Option<OnCommit>,
+    /// The machine's; every daemon that opens the file must have the same.
+    pub clock: Arc<dyn Clock>,
 }
 
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -53,6 +57,7 @@ impl Options {
             cache_bytes: CACHE_BYTES,
             readers: READERS,
             on_commit: None,
+            clock: Arc::new(SystemClock),
         }
     }
 }
@@ -64,6 +69,7 @@ pub(crate) fn writer(options: &Options) -> Result<Connection> {
     let mut connection = connect(options, OpenFlags::SQLITE_OPEN_CREATE)?;
     migration::migrate(&mut connection, &options.path)?;
     switch_to_wal(&connection, options.busy_timeout)?;
+    clock::open(&connection, options.clock.as_ref())?;
     connection.pragma_update(None, "journal_size_limit", LOG_FILE_BYTES_MAX)?;
     set_cache(&connection, options.cache_bytes)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;

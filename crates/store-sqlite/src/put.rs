@@ -23,10 +23,9 @@ pub(crate) fn put(
     tx: &mut Tx<'_>,
     stored: &Stored,
     change: &Put,
-    now: Timestamp,
     moved: &mut Moved,
 ) -> Result<Job> {
-    let conn = tx.conn;
+    let (conn, now) = (tx.conn, tx.now);
     let id = stored.job.id;
     let job = change.tidied(&stored.job, now)?;
     let type_id = tx.types.ensure(conn, &job.key)?;
@@ -137,7 +136,7 @@ fn arrive(tx: &mut Tx<'_>, stored: &Stored, now: Timestamp) -> Result<()> {
     let Stored { job, type_id, .. } = stored;
     let (id, type_id) = (job.id.get(), *type_id);
     match (job.state, job.lease) {
-        (State::Queued, _) => queue::add(tx, change::place(stored), now),
+        (State::Queued, _) => queue::add(tx, change::place(stored), job.run_at <= now),
         (State::Running, Some(lease)) => {
             let started_at = job.started_at.unwrap_or(now);
             claim::add_lease(tx.conn, id, type_id, &lease, job.attempt, started_at)?;

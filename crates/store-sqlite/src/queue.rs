@@ -36,15 +36,15 @@ pub(crate) const DUE: &str = "
      WHERE run_at <= ?1 ORDER BY run_at, id";
 pub(crate) const REMOVE_DUE: &str = "DELETE FROM deferred WHERE (run_at, id) <= (?1, ?2)";
 
-/// Puts a queued job where it belongs at `now`.
-pub(crate) fn add(tx: &mut Tx<'_>, place: Place, now: Timestamp) -> Result<()> {
+/// Puts a queued job where it belongs.
+pub(crate) fn add(tx: &mut Tx<'_>, place: Place, due: bool) -> Result<()> {
     let Place { type_id, rank, run_at, tie, id } = place;
-    if run_at <= now && rank >= HIDDEN_RANK {
+    if due && rank >= HIDDEN_RANK {
         let mut add = tx.conn.prepare_cached(ADD_READY_HIDDEN)?;
         add.execute([type_id, rank - HIDDEN_RANK, run_at.ms(), tie, id])?;
         // They are not ready for whoever looks at the numbers.
         tx.count(type_id, Counter::Deferred, 1);
-    } else if run_at <= now {
+    } else if due {
         let mut add = tx.conn.prepare_cached(ADD_READY)?;
         add.execute([type_id, rank, run_at.ms(), tie, id])?;
         tx.count(type_id, Counter::Ready, 1);
@@ -88,20 +88,19 @@ pub(crate) fn next_due_at(conn: &Connection) -> Result<Option<Timestamp>> {
     Ok(first.query_row([], |row| row.get(0)).optional()?.map(Timestamp))
 }
 
-/// Makes jobs ready that are due at `now`, those that are due the longest first: at most
+/// Makes jobs ready that are due, those that are due the longest first: at most
 /// `PROMOTE_JOBS_MAX` in one transaction, whoever asks. Whether there are more; the writer makes
 /// them ready when nobody waits for it, and whoever needs them now tries again in another
 /// transaction.
-pub(crate) fn promote(tx: &mut Tx<'_>, now: Timestamp) -> Result<bool> {
+pub(crate) fn promote(tx: &mut Tx<'_>) -> Result<bool> {
+    let now = tx.now;
     if next_due_at(tx.conn)?.is_none_or(|at| at > now) {
         return Ok(false);
     }
     let room = PROMOTE_JOBS_MAX - tx.promoted;
     tx.promoted += promote_some(tx, now, room)?;
     let more = tx.promoted == PROMOTE_JOBS_MAX && next_due_at(tx.conn)?.is_some_and(|at| at <= now);
-    if more {
-        tx.due_left = tx.due_left.max(Some(now));
-    }
+    tx.due_left |= more;
     Ok(more)
 }
 
@@ -118,7 +117,7 @@ fn promote_some(tx: &mut Tx<'_>, now: Timestamp, limit: usize) -> Result<usize> 
     let Some(last) = places.last() else { return Ok(0) };
     conn.prepare_cached(REMOVE_DUE)?.execute([last.run_at.ms(), last.id])?;
     for place in &places {
-        add(tx, *place, now)?;
+        add(tx, *place, true)?;
         tx.count(place.type_id, Counter::Deferred, -1);
     }
     Ok(places.len())

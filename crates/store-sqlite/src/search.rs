@@ -197,15 +197,10 @@ impl<'a> Search<'a> {
                 return Ok(());
             }
             self.looks -= 1;
-            if run_at > self.take.now.ms() {
-                // The clock of whoever made it ready is ahead; and so it is for all behind it.
-                *behind = [rank, i64::MAX, i64::MAX, i64::MAX];
-            } else {
-                *behind = place;
-                if bytes as u64 <= self.take.payload_bytes_max {
-                    self.nexts.push(Reverse((rank, run_at, tie, name.clone(), id, source)));
-                    return Ok(());
-                }
+            *behind = place;
+            if bytes as u64 <= self.take.payload_bytes_max {
+                self.nexts.push(Reverse((rank, run_at, tie, name.clone(), id, source)));
+                return Ok(());
             }
         }
         Ok(())

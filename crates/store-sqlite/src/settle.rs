@@ -88,10 +88,9 @@ fn settle_one(
 ) -> Result<Settled> {
     let id = settlement.lease.id.get();
     let Some(mut leased) = find_leased(find, id)? else { return Ok(Settled::Stale) };
-    let broken_too_early = match settlement.only_if_expired_at {
-        None => false,
-        Some(at) => leased.expires_at.map_or_else(|| sysid::lease_until(tx.conn, id), Ok)? > at,
-    };
+    let now = tx.now;
+    let broken_too_early = settlement.only_if_expired
+        && leased.expires_at.map_or_else(|| sysid::lease_until(tx.conn, id), Ok)? > now;
     if leased.token != settlement.lease.token
         || broken_too_early
         || tx.types.key(tx.conn, leased.type_id)?.tenant != settlement.lease.tenant
@@ -99,7 +98,7 @@ fn settle_one(
         return Ok(Settled::Stale);
     }
     match insert::begin_all(tx.conn, &settlement.adds)? {
-        Ok(begun) => begun.iter().try_for_each(|new| enter(tx, new, settlement.now, moved))?,
+        Ok(begun) => begun.iter().try_for_each(|new| enter(tx, new, moved))?,
         Err((parent, unfit)) => return Ok(Settled::Unfit { parent, unfit }),
     }
     if settlement.adds.iter().any(|new| new.parent == Some(settlement.lease.id)) {
@@ -117,7 +116,7 @@ fn settle_one(
         put_progress(tx.conn, &settlement.lease, progress)?;
         leased.parts |= part::PROGRESS;
     }
-    let log = LogEntry { attempt: leased.attempt, ended_at: settlement.now, log: &settlement.log };
+    let log = LogEntry { attempt: leased.attempt, ended_at: now, log: &settlement.log };
     leased.parts = log.put(tx.conn, id, leased.parts)?;
     if waits {
         // It has not come to its end: what follows it has to wait too.
@@ -128,7 +127,7 @@ fn settle_one(
         Verdict::End(ending) => {
             let state = after(Event::End(ending));
             let unique = leased.unique.as_deref();
-            end(tx, &leased.ending(settlement, state, unique))?;
+            end(tx, &leased.ending(settlement, state, unique, now))?;
         }
         Verdict::Again { run_at } => {
             after(Event::Again);
@@ -146,15 +145,15 @@ fn settle_one(
         }
     }
     if let Some(follow) = &settlement.follow {
-        enter(tx, follow, settlement.now, moved)?;
+        enter(tx, follow, moved)?;
     }
     Ok(Settled::Done)
 }
 
 /// Adds a job with the end of another.
-fn enter(tx: &mut Tx<'_>, new: &NewJob, now: Timestamp, moved: &mut Moved) -> Result<()> {
+fn enter(tx: &mut Tx<'_>, new: &NewJob, moved: &mut Moved) -> Result<()> {
     if insert::insert_split(tx, new)? == Inserted::New {
-        moved.note_entered(new, now);
+        moved.note_entered(new, tx.now);
     }
     Ok(())
 }
@@ -189,7 +188,13 @@ fn after(event: Event) -> State {
 }
 
 impl Leased {
-    fn ending<'a>(&self, by: &Settlement, state: State, unique: Option<&'a str>) -> End<'a> {
+    fn ending<'a>(
+        &self,
+        by: &Settlement,
+        state: State,
+        unique: Option<&'a str>,
+        now: Timestamp,
+    ) -> End<'a> {
         End {
             id: by.lease.id.get(),
             type_id: self.type_id,
@@ -197,8 +202,8 @@ impl Leased {
             attempt: self.attempt,
             token: Some(self.token),
             started_at: Some(self.started_at),
-            finished_at: by.now,
-            purge_at: by.purge_at,
+            finished_at: now,
+            purge_at: now + by.keep,
             ended: by.ended,
             parts: self.parts,
             unique,
@@ -228,7 +233,7 @@ pub(crate) fn end(tx: &mut Tx<'_>, end: &End<'_>) -> Result<()> {
     }
     aside::set_state(tx.conn, end.id, end.parts, end.state)?;
     if end.parts & (part::FAMILY | part::CHILD) != 0 {
-        family::after_end(tx, end.id, end.finished_at, end.purge_at)?;
+        family::after_end(tx, end.id, end.purge_at)?;
     }
     Ok(())
 }
@@ -254,7 +259,8 @@ fn queue_again(
         parts,
     ])?;
     let place = Place { type_id: leased.type_id, rank: leased.rank, run_at, tie: 0, id };
-    queue::add(tx, place, settlement.now)
+    let due = run_at <= tx.now;
+    queue::add(tx, place, due)
 }
 
 /// Takes the lease away; what becomes of the job is for the caller to write.

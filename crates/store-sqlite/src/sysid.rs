@@ -13,14 +13,14 @@ use crate::row;
 use crate::tx::Tx;
 
 pub(crate) fn reserve(tx: &mut Tx<'_>, reserve: &SysidReserve) -> Result<SysidGrant> {
-    let conn = tx.conn;
+    let (conn, now) = (tx.conn, tx.now);
     let sysid = match reserve.wanted {
-        Some(wanted) if is_free(conn, wanted, reserve.now)? => wanted,
+        Some(wanted) if is_free(conn, wanted, now)? => wanted,
         Some(wanted) => return Err(conflict(format!("sysid {wanted} is taken"))),
-        None => freest(conn, reserve.now)?
+        None => freest(conn, now)?
             .ok_or_else(|| conflict(format!("all {SYSID_MAX} sysids of this store are taken")))?,
     };
-    let boot = boot_next(tx, reserve.now)?;
+    let boot = boot_next(tx)?;
     // The last owner's leases have run out with it, and stay so.
     let end = "
         UPDATE lease SET expires_at = (SELECT expires_at FROM sysid WHERE sysid = ?1)
@@ -30,30 +30,29 @@ pub(crate) fn reserve(tx: &mut Tx<'_>, reserve: &SysidReserve) -> Result<SysidGr
         INSERT INTO sysid (sysid, boot, expires_at, released) VALUES (?1, ?2, ?3, 0)
         ON CONFLICT (sysid) DO UPDATE
            SET boot = excluded.boot, expires_at = excluded.expires_at, released = 0";
-    conn.prepare_cached(take)?.execute(params![
-        sysid.get(),
-        boot.0,
-        (reserve.now + reserve.lease).ms()
-    ])?;
+    let until = (now + reserve.lease).ms();
+    conn.prepare_cached(take)?.execute(params![sysid.get(), boot.0, until])?;
     Ok(SysidGrant { sysid, boot })
 }
 
-pub(crate) fn renew(tx: &mut Tx<'_>, renew: &SysidRenew) -> Result<()> {
+pub(crate) fn renew(tx: &mut Tx<'_>, renew: &SysidRenew) -> Result<Timestamp> {
     let SysidGrant { sysid, boot } = renew.grant;
     let prolong = "
         UPDATE sysid
            SET expires_at = ?3, released = 0,
                id_newest = nullif(max(coalesce(id_newest, 0), coalesce(?4, 0)), 0)
          WHERE sysid = ?1 AND boot = ?2";
-    let id_newest = renew.id_newest.map(JobId::get);
-    let values = params![sysid.get(), boot.0, (renew.now + renew.lease).ms(), id_newest];
+    let now = tx.now;
+    let (id_newest, until) = (renew.id_newest.map(JobId::get), now + renew.lease);
+    let values = params![sysid.get(), boot.0, until.ms(), id_newest];
     match tx.conn.prepare_cached(prolong)?.execute(values)? {
         0 => Err(not_yours(sysid)),
-        _ => Ok(()),
+        _ => Ok(now),
     }
 }
 
-pub(crate) fn boot_next(tx: &mut Tx<'_>, now: Timestamp) -> Result<Boot> {
+pub(crate) fn boot_next(tx: &mut Tx<'_>) -> Result<Boot> {
+    let now = tx.now;
     let last = "SELECT value FROM meta WHERE name = 'boot'";
     let last = Boot(tx.conn.prepare_cached(last)?.query_row([], |row| row.get(0))?);
     let boot = Boot::after(last, now);
@@ -77,10 +76,11 @@ pub(crate) fn lease_until(conn: &Connection, id: i64) -> Result<Timestamp> {
 }
 
 /// `heard` is the newest time that a caller has named, and so about now.
-pub(crate) fn release(tx: &mut Tx<'_>, sysid: Sysid, boot: Boot, heard: Timestamp) -> Result<()> {
+pub(crate) fn release(tx: &mut Tx<'_>, sysid: Sysid, boot: Boot) -> Result<()> {
+    let now = tx.now;
     let release = "UPDATE sysid SET released = 1, expires_at = min(expires_at, ?3)
                    WHERE sysid = ?1 AND boot = ?2";
-    tx.conn.prepare_cached(release)?.execute(params![sysid.get(), boot.0, heard.ms()])?;
+    tx.conn.prepare_cached(release)?.execute(params![sysid.get(), boot.0, now.ms()])?;
     Ok(())
 }
 

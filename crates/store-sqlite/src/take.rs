@@ -18,15 +18,16 @@ use crate::tx::Tx;
 /// `None` when nothing that is asked for is ready, and some of it may be among the jobs that are
 /// still to become so: then the caller tries again.
 pub(crate) fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<Took>> {
-    let more_due = queue::promote(tx, take.now)?;
+    let more_due = queue::promote(tx)?;
     tx.apply_counts()?;
+    let now = tx.now;
     let Found { wanted, full, next } = Search::new(tx, take)?.run()?;
     if wanted.is_empty() && more_due {
         return Ok(None);
     }
     let mut took = Took { full, next, ..Took::default() };
     for (id, type_id) in wanted {
-        tx.asked(type_id, take.now);
+        tx.asked(type_id, now);
         take_one(tx, id, take, &mut took)?;
     }
     took.moved.tidy();
@@ -38,7 +39,7 @@ fn take_one(tx: &mut Tx<'_>, id: i64, take: &Take, took: &mut Took) -> Result<()
     let stored = row::find(tx.conn, id)?.ok_or_else(missing)?;
     let before = edit::full_job(tx.conn, &stored)?;
     let taking = take.taking(&before)?;
-    let job = put::put(tx, &stored, &taking.put, take.now, &mut took.moved)?;
+    let job = put::put(tx, &stored, &taking.put, &mut took.moved)?;
     if !taking.give {
         took.kept += 1;
         return Ok(());

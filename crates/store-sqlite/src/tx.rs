@@ -6,8 +6,9 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use windlass_core::State;
-use windlass_core::time::Timestamp;
+use windlass_core::time::{Clock, Timestamp};
 
+use crate::clock;
 use crate::error::Result;
 use crate::type_row::TypeCache;
 
@@ -15,10 +16,12 @@ use crate::type_row::TypeCache;
 pub(crate) struct Tx<'w> {
     pub(crate) conn: &'w Connection,
     pub(crate) types: &'w mut TypeCache,
+    /// The store's time, which stands still in a transaction.
+    pub(crate) now: Timestamp,
     /// Deferred jobs that this transaction has made ready.
     pub(crate) promoted: usize,
-    /// More jobs are due at this time than it could make ready.
-    pub(crate) due_left: Option<Timestamp>,
+    /// More jobs are due than it could make ready.
+    pub(crate) due_left: bool,
     counts: HashMap<i64, Delta>,
     /// The newest revision, and whether the store has it; read when it is first needed.
     revision: Option<i64>,
@@ -95,16 +98,27 @@ const RENEW: &str = "
 pub(crate) const REVISION: &str = "SELECT value FROM meta WHERE name = 'revision'";
 
 impl<'w> Tx<'w> {
-    pub(crate) fn new(conn: &'w Connection, types: &'w mut TypeCache) -> Tx<'w> {
-        Tx {
+    /// The transaction has begun on the connection, and has the file's lock.
+    pub(crate) fn begin(
+        conn: &'w Connection,
+        types: &'w mut TypeCache,
+        clock: &dyn Clock,
+    ) -> Result<Tx<'w>> {
+        let (now, step) = clock::look(conn, clock)?;
+        let mut tx = Tx {
             conn,
             types,
+            now: now.wall,
             promoted: 0,
-            due_left: None,
+            due_left: false,
             counts: HashMap::new(),
             revision: None,
             revision_written: true,
+        };
+        if let Some(step) = step {
+            clock::follow(&mut tx, now, step)?;
         }
+        Ok(tx)
     }
 
     pub(crate) fn count(&mut self, type_id: i64, counter: Counter, jobs: i64) {

@@ -204,7 +204,7 @@ fn waiting(row: &Row<'_>) -> Result<WaitingType> {
 
 #[cfg(test)]
 mod tests {
-    use windlass_core::time::Timestamp;
+    use windlass_core::time::{SystemClock, Timestamp};
 
     use super::*;
     use crate::open::{self, Options};
@@ -217,13 +217,12 @@ mod tests {
         let directory = tempfile::TempDir::new().unwrap();
         let conn = open::writer(&Options::new(directory.path().join("jobs.db"))).unwrap();
         let mut types = TypeCache::default();
-        let mut tx = Tx::new(&conn, &mut types);
+        let mut tx = Tx::begin(&conn, &mut types, &SystemClock).unwrap();
         let key = TypeKey::new("acme", "t").unwrap();
         let type_id = tx.types.ensure(tx.conn, &key).unwrap();
         tx.count(type_id, Counter::Ready, 5);
         tx.apply_counts().unwrap();
-        let look =
-            |since| ChangedLook { since: Some(since), handled: false, limit: 9, now: Timestamp(0) };
+        let look = |since| ChangedLook { since: Some(since), handled: false, limit: 9 };
         let open = changed(&conn, &look(Revision(0))).unwrap();
         assert_eq!(open.types.len(), 1);
         tx.claimed(type_id, 5, Timestamp(0));

@@ -24,7 +24,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::hooks::Wal;
 use tokio::sync::{mpsc, oneshot, watch};
 use windlass_core::store::{Durability, Error};
-use windlass_core::time::Timestamp;
+use windlass_core::time::Clock;
 
 use crate::doubt::Doubt;
 use crate::error::{Failure, Result, closed};
@@ -118,10 +118,11 @@ impl Writer {
             path: options.path.clone(),
             on_commit: options.on_commit.clone(),
             types: TypeCache::default(),
+            clock: options.clock.clone(),
             synchronous: None,
             turnstile: Turnstile::open(options),
             doubt,
-            due_left: None,
+            due_left: false,
             log_pages,
         };
         std::thread::Builder::new()
@@ -167,12 +168,13 @@ struct Thread {
     path: PathBuf,
     on_commit: Option<OnCommit>,
     types: TypeCache,
+    clock: Arc<dyn Clock>,
     /// As the pragma stands; `None` when that is not known.
     synchronous: Option<Durability>,
     turnstile: Turnstile,
     doubt: Arc<Doubt>,
-    /// More jobs are due at this time than the last transactions could make ready.
-    due_left: Option<Timestamp>,
+    /// More jobs are due than the last transactions could make ready.
+    due_left: bool,
     /// Pages in the write-ahead log as the newest commit left it; 0 when there was none since the
     /// last checkpoint.
     log_pages: Arc<AtomicI32>,
@@ -189,8 +191,8 @@ enum Ran {
 }
 
 /// Makes due jobs ready for whoever comes next; nobody waits for its answer.
-fn promotion(now: Timestamp) -> Box<dyn Command> {
-    let run = move |tx: &mut Tx<'_>| queue::promote(tx, now);
+fn promotion() -> Box<dyn Command> {
+    let run = queue::promote as fn(&mut Tx<'_>) -> Result<bool>;
     let (durability, (reply, _)) = (Durability::Relaxed, oneshot::channel());
     Box::new(Operation { durability, jobs: 0, run, value: None, reply })
 }
@@ -219,15 +221,13 @@ impl Thread {
     fn next_group(&mut self, inbox: &mut mpsc::Receiver<Message>) -> Option<Group> {
         let mut group = Group::new();
         let mut jobs = 0;
-        let mut message = match self.due_left.take() {
-            None => inbox.blocking_recv()?,
-            Some(now) => match inbox.try_recv() {
-                Ok(message) => {
-                    self.due_left = Some(now);
-                    message
-                }
-                Err(_) => return Some(vec![promotion(now)]),
-            },
+        let mut message = match inbox.try_recv() {
+            Ok(message) => message,
+            Err(_) if self.due_left => {
+                self.due_left = false;
+                return Some(vec![promotion()]);
+            }
+            Err(_) => inbox.blocking_recv()?,
         };
         loop {
             match message {
@@ -307,7 +307,8 @@ impl Thread {
         let conn = &self.conn;
         let translated = |failure: Failure| failure.translate(&self.path);
         let changes_before = conn.total_changes();
-        let mut tx = Tx::new(conn, &mut self.types);
+        let begun = Tx::begin(conn, &mut self.types, self.clock.as_ref());
+        let mut tx = begun.map_err(translated)?;
         let mut answers = Vec::with_capacity(group.len());
         for command in group.iter_mut() {
             let before = conn.total_changes();
@@ -326,7 +327,7 @@ impl Thread {
             written.map_err(|error| translated(error.into()))?;
         }
         let wrote = conn.total_changes() != changes_before;
-        self.due_left = self.due_left.max(due_left);
+        self.due_left |= due_left;
         Ok((answers, wrote))
     }
 

@@ -18,9 +18,9 @@ use windlass_core::handler::{HandlerOptions, HandlerSpec, Lang};
 use windlass_core::store::prelude::*;
 use windlass_core::store::{Durability, EndRequest, Error, Inserted, Insertion};
 use windlass_core::{NewJob, Priority, Store, TypeKey};
-use windlass_store_sqlite::{Options, SqliteStore};
+use windlass_store_sqlite::SqliteStore;
 
-use common::{NOW, assert_consistent, claim, done, id, insert, job, key, tenant};
+use common::{assert_consistent, claim, done, id, insert, job, key, tenant};
 
 /// A store that writes down which of its commits were synced.
 struct Watched {
@@ -36,7 +36,7 @@ impl Watched {
         let path = directory.path().join("jobs.db");
         let synced = Arc::new(Mutex::new(Vec::new()));
         let noted = synced.clone();
-        let mut options = Options::new(&path);
+        let mut options = common::options(&path);
         options.busy_timeout = busy_timeout;
         options.on_commit = Some(Arc::new(move |_, synced| noted.lock().unwrap().push(synced)));
         let store = Arc::new(SqliteStore::open(options).unwrap());
@@ -104,7 +104,7 @@ async fn a_commit_is_synced_only_when_an_operation_promises_it() {
     let claimed = claim(store, 1).await;
     store.job_settle([done(&claimed[0])].into(), Durability::Synced).await.unwrap();
     store.job_insert(insert(vec![job(3)], Durability::Synced)).await.unwrap();
-    let end = EndRequest { tenant: tenant(), id: id(3), now: NOW, purge_at: NOW };
+    let end = EndRequest { tenant: tenant(), id: id(3), keep: Duration::ZERO };
     store.job_cancel(end).await.unwrap();
     store.type_suspend(&key(), true).await.unwrap();
     assert_eq!(watched.commits(), [false, true, true, true, true]);
@@ -147,7 +147,7 @@ async fn another_processs_transaction_makes_writes_unavailable_until_it_ends() {
 async fn an_operation_that_fails_half_way_does_not_spoil_its_neighbours() {
     const NEIGHBOURS: i64 = 20;
     let watched = Watched::new(PATIENT);
-    watched.store.handler_put(id(1000), &key(), spec(), NOW).await.unwrap();
+    watched.store.handler_put(id(1000), &key(), spec()).await.unwrap();
     let other = watched.locked_by_another();
     let mut neighbours = JoinSet::new();
     for number in 1..=NEIGHBOURS {
@@ -159,8 +159,7 @@ async fn an_operation_that_fails_half_way_does_not_spoil_its_neighbours() {
     let store = watched.store.clone();
     // It makes its type first, and then finds that the id is another type's.
     let new_type = TypeKey::new("acme", "new").unwrap();
-    let failing =
-        tokio::spawn(async move { store.handler_put(id(1000), &new_type, spec(), NOW).await });
+    let failing = tokio::spawn(async move { store.handler_put(id(1000), &new_type, spec()).await });
     tokio::task::yield_now().await;
     other.execute_batch("ROLLBACK").unwrap();
     neighbours.join_all().await;
@@ -196,7 +195,7 @@ async fn a_decision_that_refuses_half_way_leaves_nothing_among_its_neighbours() 
         };
         let which = vec![Which::Job(id(1)), Which::Job(id(1))];
         let (tenant, durability, decide) = (tenant(), Durability::Relaxed, Arc::new(decide));
-        let ask = Ask { tenant, which, decide, durability, now: NOW };
+        let ask = Ask { tenant, which, decide, durability };
         calls.spawn(async move { store.job_decide(ask).await.is_ok() });
     }
     tokio::task::yield_now().await;
@@ -216,11 +215,11 @@ async fn a_decision_that_refuses_half_way_leaves_nothing_among_its_neighbours() 
 async fn a_type_whose_creation_was_undone_is_made_again() {
     let watched = Watched::new(PATIENT);
     let store = &*watched.store;
-    store.handler_put(id(1000), &key(), spec(), NOW).await.unwrap();
+    store.handler_put(id(1000), &key(), spec()).await.unwrap();
     let new_type = TypeKey::new("acme", "new").unwrap();
-    let failed = store.handler_put(id(1000), &new_type, spec(), NOW).await;
+    let failed = store.handler_put(id(1000), &new_type, spec()).await;
     assert!(matches!(failed, Err(Error::Conflict(_))));
-    store.handler_put(id(1001), &new_type, spec(), NOW).await.unwrap();
+    store.handler_put(id(1001), &new_type, spec()).await.unwrap();
     let handler = store.handler_get(&new_type, None).await.unwrap().unwrap();
     assert_eq!((handler.id, handler.key), (id(1001), new_type));
 }
@@ -245,7 +244,7 @@ async fn a_decision_that_panics_does_not_close_the_writer() {
     };
     let which = vec![Which::Job(id(1)), Which::Job(id(1))];
     let (tenant, durability, decide) = (tenant(), Durability::Relaxed, Arc::new(decide));
-    let ask = Ask { tenant, which, decide, durability, now: NOW };
+    let ask = Ask { tenant, which, decide, durability };
     let store = watched.store.clone();
     let panicking = tokio::spawn(async move { store.job_decide(ask).await });
     tokio::task::yield_now().await;
@@ -264,7 +263,7 @@ async fn a_decision_that_panics_does_not_close_the_writer() {
 #[tokio::test]
 async fn a_watcher_of_commits_that_panics_does_not_close_the_writer() {
     let directory = TempDir::new().unwrap();
-    let mut options = Options::new(directory.path().join("jobs.db"));
+    let mut options = common::options(directory.path().join("jobs.db"));
     options.on_commit = Some(Arc::new(|_, _| panic!("a defect")));
     let store = SqliteStore::open(options).unwrap();
     for number in 1..=2 {

@@ -13,11 +13,13 @@ use async_trait::async_trait;
 use tempfile::TempDir;
 
 use windlass_core::Store;
+use windlass_core::time::ManualClock;
 use windlass_store_sqlite::{Options, SqliteStore};
 use windlass_store_test::Harness;
 
 /// Each store has a file of its own; a second daemon opens the same file.
 struct Sqlite {
+    clock: Arc<ManualClock>,
     directory: TempDir,
     files: Mutex<usize>,
     /// Length of the newest file's log after its last synced commit.
@@ -27,7 +29,8 @@ struct Sqlite {
 impl Sqlite {
     fn new() -> Sqlite {
         let (directory, synced_bytes) = (TempDir::new().unwrap(), Arc::default());
-        Sqlite { directory, files: Mutex::new(0), synced_bytes }
+        let clock = windlass_store_test::clock();
+        Sqlite { clock, directory, files: Mutex::new(0), synced_bytes }
     }
 
     fn newest(&self) -> PathBuf {
@@ -44,7 +47,14 @@ impl Sqlite {
             }
         };
         let on_commit = Some(Arc::new(on_commit) as windlass_store_sqlite::OnCommit);
-        Arc::new(SqliteStore::open(Options { on_commit, ..Options::new(path) }).unwrap())
+        Arc::new(
+            SqliteStore::open(Options {
+                on_commit,
+                clock: self.clock.clone(),
+                ..Options::new(path)
+            })
+            .unwrap(),
+        )
     }
 }
 
@@ -55,6 +65,10 @@ fn log_of(path: &Path) -> PathBuf {
 
 #[async_trait]
 impl Harness for Sqlite {
+    fn clock(&self) -> Arc<ManualClock> {
+        self.clock.clone()
+    }
+
     async fn fresh(&self) -> Arc<dyn Store> {
         *self.files.lock().unwrap() += 1;
         self.open()

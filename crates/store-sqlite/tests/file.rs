@@ -17,13 +17,14 @@ use windlass_core::edit::{Ask, Decision, Edit, Seen, Which};
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
 use windlass_core::store::prelude::*;
 use windlass_core::store::{Durability, Error, Inserted, SysidReserve};
-use windlass_core::{NewJob, Payload, Store};
+use windlass_core::time::ManualClock;
+use windlass_core::{NewJob, Payload, Store, Sysid};
 use windlass_store_sqlite::{Options, SqliteStore};
 
 use common::{NOW, assert_consistent, claim, done, id, insert, job, tenant};
 
 fn open(path: &Path) -> Result<SqliteStore, Error> {
-    SqliteStore::open(Options::new(path))
+    SqliteStore::open(common::options(path))
 }
 
 fn refused(path: &Path) -> Error {
@@ -141,7 +142,7 @@ async fn s0_19_twenty_daemons_that_start_at_once_have_twenty_sysids() {
         let store = daemon.await.unwrap();
         let lease = Duration::from_secs(10);
         grants.push(tokio::spawn(async move {
-            store.sysid_reserve(SysidReserve { wanted: None, now: NOW, lease }).await.unwrap()
+            store.sysid_reserve(SysidReserve { wanted: None, lease }).await.unwrap()
         }));
     }
     let mut taken = Vec::new();
@@ -268,7 +269,6 @@ async fn a_payload_that_lacks_a_piece_is_shown_to_no_decision() {
             Ok(Decision { edits: vec![Edit::Delete(id(1))], id: None })
         }),
         durability: Durability::Synced,
-        now: NOW,
     };
     let other = Connection::open(&path).unwrap();
     other.execute("DELETE FROM piece WHERE position = 1", []).unwrap();
@@ -285,5 +285,32 @@ async fn a_payload_that_lacks_a_piece_is_shown_to_no_decision() {
         .unwrap();
     store.job_decide(ask()).await.unwrap();
     assert_eq!(store.job_get(&tenant(), id(1)).await.unwrap(), None);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn after_a_restart_of_the_machine_with_a_clock_that_is_behind_no_lease_lasts_longer() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("jobs.db");
+    let clock = Arc::new(ManualClock::at(NOW));
+    let open = || {
+        let options = Options { clock: clock.clone(), ..Options::new(&path) };
+        SqliteStore::open(options).unwrap()
+    };
+    let store = open();
+    let lease = Duration::from_secs(10);
+    let wanted = Some(Sysid::new(7).unwrap());
+    store.sysid_reserve(SysidReserve { wanted, lease }).await.unwrap();
+    store.job_insert(insert(vec![job(1)], Durability::Synced)).await.unwrap();
+    assert_eq!(claim(&store, 1).await.len(), 1);
+    store.close().await;
+
+    clock.restart_machine();
+    clock.set(NOW - Duration::from_secs(3600));
+    let store = open();
+    assert_eq!(store.sysid_list().await.unwrap(), [], "its daemon is gone");
+    assert_eq!(store.lease_expired(9).await.unwrap(), [], "a worker may still have it");
+    clock.advance(lease);
+    assert_eq!(store.lease_expired(9).await.unwrap().len(), 1);
     store.close().await;
 }

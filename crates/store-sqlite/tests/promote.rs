@@ -20,6 +20,7 @@ use windlass_core::store::prelude::*;
 use windlass_core::store::{
     ChangedLook, ChangedTypes, Claim, Claimed, Durability, Hold, Pick, Revision,
 };
+use windlass_core::time::ManualClock;
 use windlass_core::{NewJob, State, Sysid, Timestamp, TypeKey};
 use windlass_store_sqlite::{Options, SqliteStore};
 
@@ -64,7 +65,8 @@ impl Glut {
         let (tell, left) = watch::channel(i64::MAX);
         let (noted, look) = (commits.clone(), Mutex::new(None::<Connection>));
         let file = path.clone();
-        let mut options = Options::new(&path);
+        let clock = Arc::new(ManualClock::at(NOW));
+        let mut options = Options { clock: clock.clone(), ..Options::new(&path) };
         options.on_commit = Some(Arc::new(move |_, _| {
             let mut look = look.lock().unwrap();
             let conn = look.get_or_insert_with(|| Connection::open(&file).unwrap());
@@ -83,6 +85,7 @@ impl Glut {
         let others =
             vec![deferred(GLUT + 1, "last"), NewJob { key: key("other"), ..job(GLUT + 2) }];
         store.job_insert(insert(others, Durability::Relaxed)).await.unwrap();
+        clock.advance_to(DUE);
         commits.lock().unwrap().clear();
         Glut { store, commits, left, path, _directory: directory }
     }
@@ -93,7 +96,6 @@ impl Glut {
             owner: Sysid::new(1).unwrap(),
             token: Token(TOKEN.fetch_add(1, Ordering::Relaxed)),
             hold: Hold::For(Duration::from_secs(10)),
-            now: DUE,
         };
         self.store.job_claim(claim).await.unwrap()
     }
@@ -101,7 +103,7 @@ impl Glut {
     /// All types that are open now.
     async fn waiting(&self) -> ChangedTypes {
         let since = Some(Revision::default());
-        let look = ChangedLook { since, handled: false, limit: 100, now: DUE };
+        let look = ChangedLook { since, handled: false, limit: 100 };
         self.store.type_changed(look).await.unwrap()
     }
 
@@ -120,7 +122,6 @@ impl Glut {
             payload_bytes_max: u64::MAX,
             room: Arc::new(|_, _| u32::MAX),
             after: None,
-            now: DUE,
             decide: Arc::new(decide),
         };
         let took = self.store.job_take(take).await.unwrap();

@@ -16,9 +16,9 @@ use rusqlite::{Connection, OptionalExtension};
 use tempfile::TempDir;
 use windlass_core::store::prelude::*;
 use windlass_core::store::{Durability, Piece, SysidRenew, SysidReserve};
-use windlass_store_sqlite::{Options, SqliteStore};
+use windlass_store_sqlite::SqliteStore;
 
-use common::{NOW, id, insert, job};
+use common::{id, insert, job};
 
 /// The child of the test below, named by this variable; without it this is no test at all.
 const HOG_FILE: &str = "WINDLASS_TEST_HOG_FILE";
@@ -34,7 +34,7 @@ const HOG_TRANSACTIONS_MAX: i64 = 2_000;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child_that_writes_back_to_back() {
     let Some(path) = std::env::var_os(HOG_FILE) else { return };
-    let mut options = Options::new(path);
+    let mut options = common::options(path);
     options.busy_timeout = Duration::from_secs(60);
     let store = Arc::new(SqliteStore::open(options).unwrap());
     let next = Arc::new(AtomicI64::new(1));
@@ -76,7 +76,7 @@ fn transactions(look: &Connection) -> i64 {
 }
 
 fn store(path: &Path, busy_timeout: Duration) -> SqliteStore {
-    let mut options = Options::new(path);
+    let mut options = common::options(path);
     options.busy_timeout = busy_timeout;
     SqliteStore::open(options).unwrap()
 }
@@ -92,7 +92,7 @@ async fn whoever_waits_is_next_though_another_daemon_writes_back_to_back() {
     let path = directory.path().join("jobs.db");
     let store = store(&path, Duration::from_secs(60));
     let lease = Duration::from_secs(10);
-    let grant = store.sysid_reserve(SysidReserve { wanted: None, now: NOW, lease }).await.unwrap();
+    let grant = store.sysid_reserve(SysidReserve { wanted: None, lease }).await.unwrap();
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child_that_writes_back_to_back"])
         .env(HOG_FILE, &path)
@@ -116,7 +116,7 @@ async fn whoever_waits_is_next_though_another_daemon_writes_back_to_back() {
         turns.push(transactions(&look) - before);
         turnstile.unlock().unwrap();
         waiting.execute_batch("ROLLBACK").unwrap();
-        store.sysid_renew(SysidRenew { grant, now: NOW, lease, id_newest: None }).await.unwrap();
+        store.sysid_renew(SysidRenew { grant, lease, id_newest: None }).await.unwrap();
     }
     turns.sort();
     let most = turns[ROUNDS - 1];

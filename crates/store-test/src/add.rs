@@ -5,7 +5,7 @@ use bytes::Bytes;
 use windlass_core::family::Unfit;
 use windlass_core::limit::IDEMPOTENCY_TTL;
 use windlass_core::store::{Add, Added, IdempotencyKey, IdempotencyRecord, Piece};
-use windlass_core::{Extra, JobId, NewJob, Payload, State, Timestamp};
+use windlass_core::{Extra, JobId, NewJob, Payload, State};
 
 use crate::Harness;
 use crate::fixture::{
@@ -18,7 +18,7 @@ pub(crate) fn keyed(text: &str) -> Option<IdempotencyKey> {
 }
 
 pub(crate) fn add_of(jobs: impl IntoIterator<Item = NewJob>, key: Option<IdempotencyKey>) -> Add {
-    Add { tenant: acme(), jobs: jobs.into_iter().collect(), key, now: NOW }
+    Add { tenant: acme(), jobs: jobs.into_iter().collect(), key }
 }
 
 /// What an add with this key, made at `NOW`, leaves behind.
@@ -54,7 +54,7 @@ pub async fn an_add_with_a_key_that_is_known_adds_nothing(harness: &dyn Harness)
     let store = Subject::fresh(harness).await;
     assert_eq!(new_ids(&store, add_of([job(1), job(2)], keyed("k"))).await, [id(1), id(2)]);
     let known = record("k", &[1, 2]);
-    assert_eq!(store.idempotency_get(&acme(), "k", NOW).await.unwrap(), Some(known.clone()));
+    assert_eq!(store.at(NOW).idempotency_get(&acme(), "k").await.unwrap(), Some(known.clone()));
 
     // Whether what they say is the same is the caller's matter.
     for fingerprint in [1, u64::MAX - 1] {
@@ -74,12 +74,12 @@ pub async fn an_add_with_a_key_that_is_known_adds_nothing(harness: &dyn Harness)
 pub async fn an_outdated_key_can_be_used_anew(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     new_ids(&store, add_of([job(1)], keyed("k"))).await;
-    let anew = |now: Timestamp| Add { now, ..add_of([job(2)], keyed("k")) };
+    let anew = || add_of([job(2)], keyed("k"));
     let last = NOW + IDEMPOTENCY_TTL - std::time::Duration::from_millis(1);
-    assert!(matches!(store.job_add(anew(last)).await.unwrap(), Added::Known(_)));
+    assert!(matches!(store.at(last).job_add(anew()).await.unwrap(), Added::Known(_)));
     let now = NOW + IDEMPOTENCY_TTL;
-    assert_eq!(new_ids(&store, anew(now)).await, [id(2)]);
-    let known = store.idempotency_get(&acme(), "k", now).await.unwrap();
+    assert_eq!(new_ids(store.at(now), anew()).await, [id(2)]);
+    let known = store.at(now).idempotency_get(&acme(), "k").await.unwrap();
     assert_eq!(known.map(|record| record.ids), Some(vec![id(2)]));
 }
 
@@ -142,7 +142,7 @@ pub async fn an_unfit_parent_refuses_the_whole_add(harness: &dyn Harness) {
         assert_eq!(store.job_add(add).await.unwrap(), refused);
     }
     assert_eq!(present(&store).await, [4, 2, 1]);
-    assert_eq!(store.idempotency_get(&acme(), "k", NOW).await.unwrap(), None);
+    assert_eq!(store.at(NOW).idempotency_get(&acme(), "k").await.unwrap(), None);
 }
 
 pub async fn pieces_of_jobs_that_do_not_enter_are_removed(harness: &dyn Harness) {
@@ -174,7 +174,8 @@ pub async fn an_add_is_durable_with_its_key(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     new_ids(&store, add_of([job(1)], keyed("k"))).await;
     store.add([job(2)]).await;
-    let Some(store) = harness.undo_relaxed(store.0).await.map(Subject) else { return };
+    let Some(store) = harness.undo_relaxed(store.store).await else { return };
+    let store = Subject::of(harness, store);
     assert_eq!(present(&store).await, [1]);
     let again = store.job_add(add_of([job(3)], keyed("k"))).await.unwrap();
     assert_eq!(again, Added::Known(record("k", &[1])));

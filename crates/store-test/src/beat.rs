@@ -22,18 +22,18 @@ async fn with_daemon(harness: &dyn Harness) -> (Subject, SysidGrant) {
 }
 
 async fn granted(store: &Subject, number: u16, now: Timestamp) -> SysidGrant {
-    let reserve = SysidReserve { wanted: Some(sysid(number)), now, lease: LEASE };
-    store.sysid_reserve(reserve).await.unwrap()
+    let reserve = SysidReserve { wanted: Some(sysid(number)), lease: LEASE };
+    store.at(now).sysid_reserve(reserve).await.unwrap()
 }
 
 async fn beat(store: &Subject, grant: SysidGrant, now: Timestamp) {
-    let renew = SysidRenew { grant, now, lease: LEASE, id_newest: None };
-    store.sysid_renew(renew).await.unwrap();
+    let renew = SysidRenew { grant, lease: LEASE, id_newest: None };
+    store.at(now).sysid_renew(renew).await.unwrap();
 }
 
 fn on_beat(grant: SysidGrant, limit: u32) -> Claim {
     let (owner, hold) = (grant.sysid, Hold::Beat(grant.boot));
-    Claim { owner, hold, ..claim_of(vec![pick("t", limit)], NOW) }
+    Claim { owner, hold, ..claim_of(vec![pick("t", limit)]) }
 }
 
 async fn claim(store: &Subject, grant: SysidGrant, limit: u32) -> Vec<Claimed> {
@@ -45,7 +45,7 @@ async fn expires_at(store: &Subject, number: i64) -> Timestamp {
 }
 
 async fn expired(store: &Subject, now: Timestamp) -> Vec<i64> {
-    numbers(&store.lease_expired(now, 100).await.unwrap())
+    numbers(&store.at(now).lease_expired(100).await.unwrap())
 }
 
 pub async fn a_lease_on_the_beat_lasts_as_long_as_its_owners_number(harness: &dyn Harness) {
@@ -113,9 +113,9 @@ pub async fn a_lease_on_the_beat_is_broken_only_when_the_number_has_run_out(harn
     let claimed = claim(&store, grant, 1).await.remove(0);
     beat(&store, grant, after(5)).await;
     let breaking =
-        |at| Settlement { only_if_expired_at: Some(at), ..settlement(&claimed, again(after(20))) };
-    assert_eq!(store.settle(breaking(after(14))).await, Settled::Stale);
-    assert_eq!(store.settle(breaking(after(15))).await, Settled::Done);
+        || Settlement { only_if_expired: true, ..settlement(&claimed, again(after(20))) };
+    assert_eq!(store.at(after(14)).settle(breaking()).await, Settled::Stale);
+    assert_eq!(store.at(after(15)).settle(breaking()).await, Settled::Done);
     assert_eq!(store.get(1).await.lease, None);
 }
 

@@ -20,9 +20,8 @@ pub async fn s0_13_a_claimed_job_has_an_owner_and_a_time_out(harness: &dyn Harne
         owner: sysid(4095),
         token: Token(3),
         hold: Hold::For(LEASE),
-        now: after(2),
     };
-    let claimed = store.job_claim(claim).await.unwrap();
+    let claimed = store.at(after(2)).job_claim(claim).await.unwrap();
 
     let running = Job {
         state: State::Running,
@@ -82,11 +81,11 @@ pub async fn skips_suspended_types(harness: &dyn Harness) {
     store.add([job(1), job_of("other", 2)]).await;
     store.type_suspend(&key("t"), true).await.unwrap();
     let both = || vec![pick("t", 10), pick("other", 10)];
-    let claimed = store.job_claim(claim_of(both(), NOW)).await.unwrap();
+    let claimed = store.at(NOW).job_claim(claim_of(both())).await.unwrap();
     assert_eq!(claimed_numbers(&claimed), [2]);
 
     store.type_suspend(&key("t"), false).await.unwrap();
-    let claimed = store.job_claim(claim_of(both(), NOW)).await.unwrap();
+    let claimed = store.at(NOW).job_claim(claim_of(both())).await.unwrap();
     assert_eq!(claimed_numbers(&claimed), [1]);
 }
 
@@ -94,14 +93,15 @@ pub async fn each_pick_gets_its_own(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job_of("a", 1), job_of("b", 2), job_of("a", 3), job_of("b", 4)]).await;
     let picks = vec![pick("b", 1), pick("none", 5), pick("a", 5)];
-    let claimed = store.job_claim(claim_of(picks, NOW)).await.unwrap();
+    let claimed = store.at(NOW).job_claim(claim_of(picks)).await.unwrap();
     assert_eq!(claimed_numbers(&claimed), [2, 1, 3]);
 }
 
 pub async fn a_type_may_be_picked_twice(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add((1..=4).map(job)).await;
-    let claimed = store.job_claim(claim_of(vec![pick("t", 1), pick("t", 2)], NOW)).await.unwrap();
+    let claimed =
+        store.at(NOW).job_claim(claim_of(vec![pick("t", 1), pick("t", 2)])).await.unwrap();
     assert_eq!(claimed_numbers(&claimed), [1, 2, 3]);
 }
 
@@ -144,25 +144,25 @@ fn floored(limit: u32, floor: i64) -> Vec<Pick> {
 
 pub async fn a_floor_gives_the_less_urgent_the_first_turn(harness: &dyn Harness) {
     let store = store_with_urgencies(harness).await;
-    let claimed = store.job_claim(claim_of(floored(1, 500), NOW)).await.unwrap();
+    let claimed = store.at(NOW).job_claim(claim_of(floored(1, 500))).await.unwrap();
     assert_eq!(claimed_numbers(&claimed), [2], "the oldest of the most urgent under the floor");
-    let claimed = store.job_claim(claim_of(floored(3, 200), NOW)).await.unwrap();
+    let claimed = store.at(NOW).job_claim(claim_of(floored(3, 200))).await.unwrap();
     assert_eq!(claimed_numbers(&claimed), [1, 4, 5], "only the first job is below its turn");
 }
 
 pub async fn a_floor_counts_its_own_priority_in(harness: &dyn Harness) {
     let store = store_with_urgencies(harness).await;
-    let claimed = store.job_claim(claim_of(floored(1, 300), NOW)).await.unwrap();
+    let claimed = store.at(NOW).job_claim(claim_of(floored(1, 300))).await.unwrap();
     assert_eq!(claimed_numbers(&claimed), [2]);
-    let claimed = store.job_claim(claim_of(floored(1, 299), NOW)).await.unwrap();
+    let claimed = store.at(NOW).job_claim(claim_of(floored(1, 299))).await.unwrap();
     assert_eq!(claimed_numbers(&claimed), [1]);
-    let claimed = store.job_claim(claim_of(floored(1, 1000), NOW)).await.unwrap();
+    let claimed = store.at(NOW).job_claim(claim_of(floored(1, 1000))).await.unwrap();
     assert_eq!(claimed_numbers(&claimed), [4]);
 }
 
 pub async fn a_floor_that_nothing_is_under_changes_nothing(harness: &dyn Harness) {
     let store = store_with_urgencies(harness).await;
-    let claimed = store.job_claim(claim_of(floored(3, 99), NOW)).await.unwrap();
+    let claimed = store.at(NOW).job_claim(claim_of(floored(3, 99))).await.unwrap();
     assert_eq!(claimed_numbers(&claimed), [4, 5, 2]);
 }
 
@@ -171,14 +171,14 @@ pub async fn a_floor_skips_what_is_not_due(harness: &dyn Harness) {
     let deferred = NewJob { run_at: after(60), priority: priority(300), ..job(1) };
     let low = NewJob { priority: priority(100), ..job(2) };
     store.add([deferred, low, job(3)]).await;
-    let claimed = store.job_claim(claim_of(floored(5, 400), NOW)).await.unwrap();
+    let claimed = store.at(NOW).job_claim(claim_of(floored(5, 400))).await.unwrap();
     assert_eq!(claimed_numbers(&claimed), [2, 3]);
 }
 
 pub async fn every_claim_has_the_token_that_its_caller_brought(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1), job(2)]).await;
-    let by = |token| Claim { token, ..claim_of(vec![pick("t", 2)], NOW) };
+    let by = |token| Claim { token, ..claim_of(vec![pick("t", 2)]) };
     // Smaller than the last one, too: which claim is the newest is known by equality alone.
     for number in [900, 30, 7_000_000_000_000_000] {
         let claimed = store.job_claim(by(Token(number))).await.unwrap();
@@ -193,9 +193,9 @@ pub async fn every_claim_has_the_token_that_its_caller_brought(harness: &dyn Har
 pub async fn the_handler_in_force_comes_along(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add((1..=3).map(job)).await;
-    store.handler_put(id(100), &key("t"), handler_spec(), NOW).await.unwrap();
+    store.at(NOW).handler_put(id(100), &key("t"), handler_spec()).await.unwrap();
     assert_eq!(store.claim("t", 1, NOW).await[0].handler, Some(id(100)));
-    store.handler_put(id(101), &key("t"), handler_spec(), NOW).await.unwrap();
+    store.at(NOW).handler_put(id(101), &key("t"), handler_spec()).await.unwrap();
     assert_eq!(store.claim("t", 1, NOW).await[0].handler, Some(id(101)));
     store.handler_delete(&key("t")).await.unwrap();
     assert_eq!(store.claim("t", 1, NOW).await[0].handler, None);
@@ -210,7 +210,7 @@ pub async fn types_of_the_same_name_are_apart(harness: &dyn Harness) {
 
     store.type_suspend(&theirs, false).await.unwrap();
     let pick = Pick { key: theirs.clone(), limit: 10, floor: None };
-    let claimed = store.job_claim(claim_of(vec![pick], NOW)).await.unwrap();
+    let claimed = store.at(NOW).job_claim(claim_of(vec![pick])).await.unwrap();
     assert_eq!(claimed_numbers(&claimed), [2]);
     assert_eq!(claimed[0].job.key, theirs);
     assert_eq!(store.job_get(&acme(), id(2)).await.unwrap(), None);

@@ -35,7 +35,7 @@ async fn take_all(store: Subject, owner: u16, finish: bool) -> Vec<JobId> {
     let mut taken = Vec::new();
     for _ in 0..JOBS {
         let picks = vec![pick("a", 7), pick("b", 7)];
-        let claim = Claim { owner: sysid(owner), ..claim_of(picks, NOW) };
+        let claim = Claim { owner: sysid(owner), ..claim_of(picks) };
         let claimed = store.job_claim(claim).await.unwrap();
         if claimed.is_empty() {
             break;
@@ -79,7 +79,7 @@ pub async fn s0_19_twenty_daemons_at_once_get_twenty_numbers(harness: &dyn Harne
     let store = Subject::fresh(harness).await;
     let grants: Vec<SysidGrant> = at_once(20, |_| {
         let store = store.clone();
-        let reserve = SysidReserve { wanted: None, now: NOW, lease: LEASE };
+        let reserve = SysidReserve { wanted: None, lease: LEASE };
         async move { store.sysid_reserve(reserve).await.unwrap() }
     })
     .await;
@@ -92,7 +92,7 @@ pub async fn s0_19_one_of_many_gets_the_number_they_all_want(harness: &dyn Harne
     let store = Subject::fresh(harness).await;
     let answers = at_once(TAKERS, |_| {
         let store = store.clone();
-        let reserve = SysidReserve { wanted: Some(sysid(7)), now: NOW, lease: LEASE };
+        let reserve = SysidReserve { wanted: Some(sysid(7)), lease: LEASE };
         async move { store.sysid_reserve(reserve).await.is_ok() }
     })
     .await;
@@ -172,7 +172,7 @@ pub async fn tokens_stay_distinct_when_a_job_goes_round(harness: &dyn Harness) {
         async move {
             let mut tokens = Vec::new();
             for _ in 0..50 {
-                let claim = Claim { owner: sysid(owner), ..claim_of(vec![pick("t", 1)], NOW) };
+                let claim = Claim { owner: sysid(owner), ..claim_of(vec![pick("t", 1)]) };
                 for claimed in store.job_claim(claim).await.unwrap() {
                     tokens.push(claimed.job.lease.expect("a lease").token);
                     let back = store.settle(settlement(&claimed, release(NOW))).await;

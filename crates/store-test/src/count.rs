@@ -84,7 +84,7 @@ pub async fn a_waiting_type_comes_with_handler_and_settings(harness: &dyn Harnes
     store.add([job(1)]).await;
     let settings = TypeSettings { weight: Some(7), rate: Some(2.5), ..TypeSettings::default() };
     store.type_settings_put(&key("t"), settings.clone()).await.unwrap();
-    store.handler_put(id(100), &key("t"), handler_spec(), NOW).await.unwrap();
+    store.at(NOW).handler_put(id(100), &key("t"), handler_spec()).await.unwrap();
     let waiting = store.waiting(NOW).await;
     let (handler, revision) = (Some(id(100)), waiting.types[0].revision);
     let expected = WaitingType { key: key("t"), ready: 1, handler, settings, revision };
@@ -139,10 +139,10 @@ pub async fn giving_up_and_purging_are_counted(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let expiring = |number| NewJob { expires_at: Some(after(5)), ..job(number) };
     store.add([expiring(1), NewJob { run_at: after(99), ..expiring(2) }, job(3)]).await;
-    store.job_give_up(give_up_expired(after(5))).await.unwrap();
+    store.at(after(5)).job_give_up(give_up_expired()).await.unwrap();
     let expected = TypeStats { failed: 2, ..ready(1) };
     assert_eq!(store.stats("t", after(5)).await, Some(expected));
-    store.job_purge(after(366 * 24 * 3600), 100).await.unwrap();
+    store.at(after(366 * 24 * 3600)).job_purge(100).await.unwrap();
     assert_eq!(store.stats("t", after(5)).await.map(|stats| stats.failed), Some(0));
 }
 
@@ -180,7 +180,7 @@ pub async fn the_oldest_ready_job_is_the_one_due_the_longest(harness: &dyn Harne
 pub async fn every_type_with_a_job_a_handler_or_settings_is_counted(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job_of("job", 1)]).await;
-    store.handler_put(id(100), &key("handler"), handler_spec(), NOW).await.unwrap();
+    store.at(NOW).handler_put(id(100), &key("handler"), handler_spec()).await.unwrap();
     store.type_settings_put(&key("settings"), TypeSettings::default()).await.unwrap();
     let mut stats = store.type_stats(None).await.unwrap();
     stats.sort_by(|a, b| a.key.cmp(&b.key));
@@ -195,8 +195,8 @@ pub async fn every_type_with_a_job_a_handler_or_settings_is_counted(harness: &dy
 pub async fn the_numbers_of_all_tenants_leave_out_types_that_have_nothing(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.ran(job_of("purged", 1), FINISHED).await;
-    store.job_purge(after(366 * 24 * 3600), 9).await.unwrap();
-    store.handler_put(id(100), &key("deleted"), handler_spec(), NOW).await.unwrap();
+    store.at(after(366 * 24 * 3600)).job_purge(9).await.unwrap();
+    store.at(NOW).handler_put(id(100), &key("deleted"), handler_spec()).await.unwrap();
     store.handler_delete(&key("deleted")).await.unwrap();
     store.type_suspend(&key("suspended"), true).await.unwrap();
     store.type_suspend(&key("resumed"), true).await.unwrap();

@@ -196,7 +196,7 @@ pub async fn a_lease_that_was_put_is_a_lease(harness: &dyn Harness) {
     assert_eq!(store.settle(settlement(&claimed, FINISHED)).await, Settled::Stale);
     let claimed = windlass_core::store::Claimed { job: job.clone(), ..claimed };
     assert_eq!(store.renew(vec![lease_ref(&claimed)], after(99)).await, []);
-    assert_eq!(store.lease_expired(after(99), 9).await.unwrap().len(), 1);
+    assert_eq!(store.at(after(99)).lease_expired(9).await.unwrap().len(), 1);
     assert_eq!(store.settle(settlement(&claimed, FINISHED)).await, Settled::Done);
     let ended = store.get(1).await;
     assert_eq!((ended.state, ended.attempt), (State::Finished, job.attempt));
@@ -337,18 +337,18 @@ pub async fn children_are_moved_in_bulk(harness: &dyn Harness) {
     assert_eq!(store.get(2).await.finished_at, Some(NOW));
     store.edit(vec![all(State::Finished, ChildMove::Detach { purge_at: after(40) })]).await;
     assert_eq!((store.get(4).await.parent, store.get(2).await.parent), (None, Some(id(1))));
-    assert_eq!(store.job_purge(after(40), 9).await.unwrap(), 1);
-    assert_eq!(store.job_purge(after(50), 9).await.unwrap(), 3);
+    assert_eq!(store.at(after(40)).job_purge(9).await.unwrap(), 1);
+    assert_eq!(store.at(after(50)).job_purge(9).await.unwrap(), 3);
 }
 
 pub async fn an_ended_job_without_a_time_to_go_stays(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.ran(job(1), FINISHED).await;
     store.alter(1, |job| job.attempt = 9).await;
-    assert_eq!(store.job_purge(after(366 * 24 * 3600), 9).await.unwrap(), 0);
+    assert_eq!(store.at(after(366 * 24 * 3600)).job_purge(9).await.unwrap(), 0);
     let change = Put { job: store.get(1).await, payload: None, purge_at: Some(after(9)) };
     store.edit(vec![Edit::Put(Box::new(change))]).await;
-    assert_eq!(store.job_purge(after(9), 9).await.unwrap(), 1);
+    assert_eq!(store.at(after(9)).job_purge(9).await.unwrap(), 1);
 }
 
 pub async fn later_decisions_see_what_earlier_ones_changed(harness: &dyn Harness) {

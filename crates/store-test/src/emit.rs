@@ -88,7 +88,7 @@ pub async fn s0_50_nothing_enters_with_a_stale_verdict(harness: &dyn Harness) {
     let of_another = Settlement { lease, ..end.clone() };
     let of_another_tenant = LeaseRef { tenant: globex(), ..end.lease.clone() };
     let of_another_tenant = Settlement { lease: of_another_tenant, ..end.clone() };
-    let too_early = Settlement { only_if_expired_at: Some(NOW), ..end.clone() };
+    let too_early = Settlement { only_if_expired: true, ..end.clone() };
     let stale = [of_another, of_another_tenant, too_early];
     let answer = store.settle_all(stale).await;
     assert_eq!(answer.settled, [Settled::Stale; 3]);

@@ -9,8 +9,8 @@ use windlass_core::{Extra, Job, Json, NewJob, State};
 
 use crate::Harness;
 use crate::fixture::{
-    FAILED, FINISHED, NOW, Subject, acme, after, again, claimed_numbers, give_up_expired, id, job,
-    job_of, release, said, settlement,
+    DAY, FAILED, FINISHED, NOW, Subject, acme, after, again, claimed_numbers, give_up_expired, id,
+    job, job_of, release, said, settlement,
 };
 use crate::kin::{child, insert, put, run_at_text};
 
@@ -55,14 +55,13 @@ impl Subject {
             lease,
             verdict: release(NOW),
             ended: None,
-            now: NOW,
             data: None,
             progress: None,
             log: said("back"),
             adds: Vec::new(),
             follow: None,
-            purge_at: NOW,
-            only_if_expired_at: None,
+            keep: DAY,
+            only_if_expired: false,
         };
         assert_eq!(self.settle(back).await, Settled::Done);
         self.claim_one("parent", NOW).await.job
@@ -138,7 +137,7 @@ pub async fn a_given_up_child_wakes_nobody(harness: &dyn Harness) {
     let parent = store.parent_with([]).await;
     store.edit(vec![insert(NewJob { expires_at: Some(after(5)), ..child(2, 1) })]).await;
     end(&store, &parent, FINISHED).await;
-    assert_eq!(store.job_give_up(give_up_expired(after(5))).await.unwrap().len(), 1);
+    assert_eq!(store.at(after(5)).job_give_up(give_up_expired()).await.unwrap().len(), 1);
     assert_eq!(store.states([1, 2]).await, [PAUSED, State::Failed]);
     assert!(matches!(store.delete(2).await, Changed::Done(_)));
     assert_eq!(store.state(1).await, QUEUED);
@@ -148,7 +147,7 @@ pub async fn who_waits_may_expire(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.parent_with([]).await;
     store.edit(vec![insert(NewJob { expires_at: Some(after(5)), ..child(2, 1) })]).await;
-    let given_up = store.job_give_up(give_up_expired(after(5))).await.unwrap();
+    let given_up = store.at(after(5)).job_give_up(give_up_expired()).await.unwrap();
     assert_eq!(given_up.len(), 1);
     assert_eq!((given_up[0].id, given_up[0].state), (id(2), State::Failed));
 }
@@ -171,7 +170,7 @@ pub async fn a_removed_child_wakes_its_parent(harness: &dyn Harness) {
     end(&store, &child, FAILED).await;
     assert_eq!(store.state(1).await, PAUSED);
     let kept = Duration::from_secs(24 * 3600);
-    assert_eq!(store.job_purge(after(1) + kept, 9).await.unwrap(), 1);
+    assert_eq!(store.at(after(1) + kept).job_purge(9).await.unwrap(), 1);
     assert_eq!(store.state(1).await, QUEUED);
 }
 
@@ -235,12 +234,12 @@ pub async fn a_removed_parent_leaves_no_child_paused(harness: &dyn Harness) {
 pub async fn a_purged_parent_leaves_no_child_paused(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let parent = store.parent_with([2]).await;
-    let ended = Settlement { purge_at: after(9), ..settlement(&parent, FAILED) };
+    let ended = Settlement { keep: after(9).since(store.now()), ..settlement(&parent, FAILED) };
     assert_eq!(store.settle(ended).await, Settled::Done);
-    assert_eq!(store.job_purge(after(9), 9).await.unwrap(), 1);
+    assert_eq!(store.at(after(9)).job_purge(9).await.unwrap(), 1);
     assert_eq!(store.state(2).await, CANCELLED);
     assert_eq!(store.get(2).await.finished_at, Some(after(9)));
-    assert_eq!(store.job_purge(after(366 * 24 * 3600), 9).await.unwrap(), 1);
+    assert_eq!(store.at(after(366 * 24 * 3600)).job_purge(9).await.unwrap(), 1);
 }
 
 pub async fn only_a_paused_parent_is_woken(harness: &dyn Harness) {

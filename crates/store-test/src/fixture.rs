@@ -18,8 +18,9 @@ use windlass_core::store::{
     Insert, Inserted, JournalId, LeaseRef, List, Overdue, Page, Pick, Renew, Revision,
     SettleAnswer, Settled, Settlement, TypeStats,
 };
+use windlass_core::time::ManualClock;
 use windlass_core::{
-    Job, JobId, NewJob, Payload, Priority, Status, Store, Sysid, Tenant, Timestamp, TypeKey,
+    Clock, Job, JobId, NewJob, Payload, Priority, Status, Store, Sysid, Tenant, Timestamp, TypeKey,
     TypeName,
 };
 
@@ -29,6 +30,8 @@ use crate::Harness;
 pub(crate) const NOW: Timestamp = Timestamp(1_800_000_000_000);
 /// How long a claim by the shorter words lasts.
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
+/// How long ended jobs are kept.
+pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Pages that a walk through a listing asks for before it gives up.
 const PAGES_MAX: usize = 10_000;
 
@@ -94,8 +97,8 @@ pub(crate) fn token() -> Token {
 }
 
 /// A claim by daemon 7 for a worker.
-pub(crate) fn claim_of(picks: Vec<Pick>, now: Timestamp) -> Claim {
-    Claim { picks, owner: sysid(7), token: token(), hold: Hold::For(LEASE), now }
+pub(crate) fn claim_of(picks: Vec<Pick>) -> Claim {
+    Claim { picks, owner: sysid(7), token: token(), hold: Hold::For(LEASE) }
 }
 
 pub(crate) fn lease_ref(claimed: &Claimed) -> LeaseRef {
@@ -103,7 +106,7 @@ pub(crate) fn lease_ref(claimed: &Claimed) -> LeaseRef {
     LeaseRef { tenant: claimed.job.key.tenant.clone(), id: claimed.job.id, token }
 }
 
-/// The verdict on a claimed job, one second after its start, with the status that goes with it.
+/// The verdict on a claimed job, with the status that goes with it.
 pub(crate) fn settlement(claimed: &Claimed, verdict: Verdict) -> Settlement {
     let status = match verdict {
         Verdict::End(Ending::Finished) | Verdict::Repeat { .. } => Some(Status::OK),
@@ -111,19 +114,17 @@ pub(crate) fn settlement(claimed: &Claimed, verdict: Verdict) -> Settlement {
         Verdict::Again { .. } => Some(Status::RETRY),
         Verdict::End(Ending::Cancelled) | Verdict::Release { .. } => None,
     };
-    let now = claimed.job.started_at.expect("a claimed job has started") + Duration::from_secs(1);
     Settlement {
         lease: lease_ref(claimed),
         verdict,
         ended: status.map(Ended::from),
-        now,
         data: None,
         progress: None,
         log: Log::new(),
         adds: Vec::new(),
         follow: None,
-        purge_at: now + Duration::from_secs(24 * 3600),
-        only_if_expired_at: None,
+        keep: DAY,
+        only_if_expired: false,
     }
 }
 
@@ -146,13 +147,12 @@ pub(crate) fn said(text: &str) -> Log {
 }
 
 /// Gives up what has expired, as an error that says so.
-pub(crate) fn give_up_expired(now: Timestamp) -> GiveUp {
+pub(crate) fn give_up_expired() -> GiveUp {
     GiveUp {
         which: Overdue::Expired,
         ended: Ended::from(Status::ERROR),
         log: said("expired"),
-        now,
-        purge_at: now + Duration::from_secs(24 * 3600),
+        keep: DAY,
         limit: 100,
     }
 }
@@ -185,18 +185,40 @@ pub(crate) fn claimed_numbers(claimed: &[Claimed]) -> Vec<i64> {
 
 /// A store under test. All verbs of the store are there as well.
 #[derive(Clone)]
-pub(crate) struct Subject(pub(crate) Arc<dyn Store>);
+pub(crate) struct Subject {
+    pub(crate) store: Arc<dyn Store>,
+    clock: Arc<ManualClock>,
+}
 
 impl Deref for Subject {
     type Target = dyn Store;
     fn deref(&self) -> &Self::Target {
-        &*self.0
+        &*self.store
     }
 }
 
 impl Subject {
     pub(crate) async fn fresh(harness: &dyn Harness) -> Subject {
-        Subject(harness.fresh().await)
+        Subject::of(harness, harness.fresh().await)
+    }
+
+    pub(crate) fn of(harness: &dyn Harness, store: Arc<dyn Store>) -> Subject {
+        Subject { store, clock: harness.clock() }
+    }
+
+    /// The store when it is this time; time never goes back.
+    pub(crate) fn at(&self, now: Timestamp) -> &Subject {
+        self.clock.advance_to(now);
+        self
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Somebody sets the wall clock; no time passes.
+    pub(crate) fn set_clock(&self, now: Timestamp) {
+        self.clock.set(now);
     }
 
     pub(crate) async fn insert(&self, jobs: impl IntoIterator<Item = NewJob>) -> Vec<Inserted> {
@@ -223,12 +245,12 @@ impl Subject {
         limit: usize,
         now: Timestamp,
     ) -> ChangedTypes {
-        let look = ChangedLook { since: Some(since), handled: false, limit, now };
-        self.type_changed(look).await.unwrap()
+        let look = ChangedLook { since: Some(since), handled: false, limit };
+        self.at(now).type_changed(look).await.unwrap()
     }
 
     pub(crate) async fn claim(&self, name: &str, limit: u32, now: Timestamp) -> Vec<Claimed> {
-        self.job_claim(claim_of(vec![pick(name, limit)], now)).await.unwrap()
+        self.at(now).job_claim(claim_of(vec![pick(name, limit)])).await.unwrap()
     }
 
     /// Claims the one job that the type has to give.
@@ -240,7 +262,7 @@ impl Subject {
 
     /// Renews leases until this time; answers with those that are lost.
     pub(crate) async fn renew(&self, leases: Vec<LeaseRef>, until: Timestamp) -> Vec<LeaseRef> {
-        let renew = Renew { leases, now: NOW, hold: until.since(NOW) };
+        let renew = Renew { leases, hold: Some(until.since(self.now())) };
         self.job_renew(renew).await.unwrap()
     }
 
@@ -258,23 +280,23 @@ impl Subject {
         answer
     }
 
-    /// Adds a job of a type that has no other due one, runs it and settles it.
+    /// Adds a job of a type that has no other due one, runs it and settles it a second later.
     pub(crate) async fn ran(&self, new: NewJob, verdict: Verdict) -> Claimed {
         let (name, run_at) = (new.key.name.as_str().to_owned(), new.run_at);
         self.add([new]).await;
-        let claimed = self.claim_one(&name, run_at).await;
+        let claimed = self.claim_one(&name, run_at.max(self.now())).await;
+        self.clock.advance(Duration::from_secs(1));
         assert_ne!(self.settle(settlement(&claimed, verdict)).await, Settled::Stale);
         claimed
     }
 
     pub(crate) async fn cancel(&self, number: i64, now: Timestamp) -> Changed {
-        let purge_at = now + Duration::from_secs(24 * 3600);
-        let end = EndRequest { tenant: acme(), id: id(number), now, purge_at };
-        self.job_cancel(end).await.unwrap()
+        let end = EndRequest { tenant: acme(), id: id(number), keep: DAY };
+        self.at(now).job_cancel(end).await.unwrap()
     }
 
     pub(crate) async fn rerun(&self, number: i64, now: Timestamp) -> Changed {
-        self.job_rerun(&acme(), id(number), now).await.unwrap()
+        self.at(now).job_rerun(&acme(), id(number)).await.unwrap()
     }
 
     pub(crate) async fn delete(&self, number: i64) -> Changed {
@@ -313,11 +335,9 @@ impl Subject {
         self.pages(list).await.into_iter().flat_map(|page| page.jobs).collect()
     }
 
-    /// The numbers of one of `acme`'s types at this time, which the store hears of first, because
-    /// `type_stats` is asked without one.
+    /// The numbers of one of `acme`'s types at this time.
     pub(crate) async fn stats(&self, name: &str, now: Timestamp) -> Option<TypeStats> {
-        self.waiting(now).await;
-        let mut stats = self.type_stats(Some(&acme())).await.unwrap();
+        let mut stats = self.at(now).type_stats(Some(&acme())).await.unwrap();
         stats.retain(|stats| stats.key == key(name));
         assert!(stats.len() <= 1, "a type is counted once");
         stats.pop()

@@ -62,7 +62,7 @@ pub async fn s0_62_nothing_follows_a_stale_verdict(harness: &dyn Harness) {
     let end = Settlement { follow: Some(follow(2)), ..settlement(&claimed, FINISHED) };
     let lease = LeaseRef { token: Token(end.lease.token.0 + 1), ..end.lease.clone() };
     let of_another = Settlement { lease, ..end.clone() };
-    let too_early = Settlement { only_if_expired_at: Some(NOW), ..end.clone() };
+    let too_early = Settlement { only_if_expired: true, ..end.clone() };
     for stale in [of_another, too_early] {
         assert_eq!(store.settle(stale).await, Settled::Stale);
         assert_eq!(store.find(2).await, None);

@@ -39,7 +39,7 @@ pub async fn s0_53_every_field_of_a_handler_comes_back(harness: &dyn Harness) {
         },
     };
     for (spec, number) in [(full, 100), (handler_spec(), 101)] {
-        store.handler_put(id(number), &key("t"), spec.clone(), after(5)).await.unwrap();
+        store.at(after(5)).handler_put(id(number), &key("t"), spec.clone()).await.unwrap();
         let expected = Handler { id: id(number), key: key("t"), created_at: after(5), spec };
         assert_eq!(store.handler_get(&key("t"), None).await.unwrap(), Some(expected));
     }
@@ -49,7 +49,7 @@ pub async fn every_language_comes_back(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     for (lang, number) in Lang::ALL.into_iter().zip(100..) {
         let spec = HandlerSpec { lang, ..handler_spec() };
-        store.handler_put(id(number), &key("t"), spec, NOW).await.unwrap();
+        store.at(NOW).handler_put(id(number), &key("t"), spec).await.unwrap();
         let handler = store.handler_get(&key("t"), None).await.unwrap();
         assert_eq!(handler.map(|handler| handler.spec.lang), Some(lang));
     }
@@ -59,7 +59,7 @@ pub async fn s0_38_the_newest_version_is_in_force(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     assert_eq!(store.handler_get(&key("t"), None).await.unwrap(), None);
     for number in 100..=102 {
-        store.handler_put(id(number), &key("t"), body(&number.to_string()), NOW).await.unwrap();
+        store.at(NOW).handler_put(id(number), &key("t"), body(&number.to_string())).await.unwrap();
     }
     let in_force = store.handler_get(&key("t"), None).await.unwrap().expect("a handler");
     assert_eq!((in_force.id, in_force.spec.body.as_str()), (id(102), "102"));
@@ -74,7 +74,7 @@ pub async fn s0_37_a_deleted_handler_is_not_in_force(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;
     assert!(!store.handler_delete(&key("t")).await.unwrap(), "it had none");
-    store.handler_put(id(100), &key("t"), body("old"), NOW).await.unwrap();
+    store.at(NOW).handler_put(id(100), &key("t"), body("old")).await.unwrap();
     assert!(store.handler_delete(&key("t")).await.unwrap());
     assert!(!store.handler_delete(&key("t")).await.unwrap());
     assert_eq!(store.handler_get(&key("t"), None).await.unwrap(), None);
@@ -83,7 +83,7 @@ pub async fn s0_37_a_deleted_handler_is_not_in_force(harness: &dyn Harness) {
     assert_eq!(version.expect("the version can still be asked for").spec.body, "old");
     assert_eq!(store.claim("t", 10, NOW).await.len(), 1, "its jobs wait and can be pulled");
 
-    store.handler_put(id(101), &key("t"), body("new"), NOW).await.unwrap();
+    store.at(NOW).handler_put(id(101), &key("t"), body("new")).await.unwrap();
     let in_force = store.handler_get(&key("t"), None).await.unwrap();
     assert_eq!(in_force.map(|handler| handler.id), Some(id(101)));
 }
@@ -92,9 +92,9 @@ pub async fn the_newest_versions_are_kept(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let count = HANDLER_VERSIONS_MAX as i64 + 5;
     for number in 1..=count {
-        store.handler_put(id(number), &key("t"), handler_spec(), NOW).await.unwrap();
+        store.at(NOW).handler_put(id(number), &key("t"), handler_spec()).await.unwrap();
     }
-    store.handler_put(id(1000), &key("other"), handler_spec(), NOW).await.unwrap();
+    store.at(NOW).handler_put(id(1000), &key("other"), handler_spec()).await.unwrap();
     for number in 1..=count {
         let version = store.handler_get(&key("t"), Some(id(number))).await.unwrap();
         assert_eq!(version.is_some(), number > 5, "version {number}");
@@ -104,9 +104,9 @@ pub async fn the_newest_versions_are_kept(harness: &dyn Harness) {
 pub async fn a_list_shows_what_is_in_force_by_name(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let theirs = TypeKey { tenant: globex(), ..key("a") };
-    store.handler_put(id(1), &theirs, handler_spec(), NOW).await.unwrap();
+    store.at(NOW).handler_put(id(1), &theirs, handler_spec()).await.unwrap();
     for (number, name) in [(2, "b"), (3, "a"), (4, "c"), (5, "b"), (6, "B")] {
-        store.handler_put(id(number), &key(name), handler_spec(), NOW).await.unwrap();
+        store.at(NOW).handler_put(id(number), &key(name), handler_spec()).await.unwrap();
     }
     store.handler_delete(&key("c")).await.unwrap();
     let list = store.handler_list(&acme()).await.unwrap();
@@ -116,8 +116,8 @@ pub async fn a_list_shows_what_is_in_force_by_name(harness: &dyn Harness) {
 
 pub async fn a_version_belongs_to_its_type(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    store.handler_put(id(100), &key("t"), handler_spec(), NOW).await.unwrap();
-    store.handler_put(id(101), &key("other"), handler_spec(), NOW).await.unwrap();
+    store.at(NOW).handler_put(id(100), &key("t"), handler_spec()).await.unwrap();
+    store.at(NOW).handler_put(id(101), &key("other"), handler_spec()).await.unwrap();
     let theirs = TypeKey { tenant: globex(), ..key("t") };
     assert_eq!(store.handler_get(&key("other"), Some(id(100))).await.unwrap(), None);
     assert_eq!(store.handler_get(&theirs, Some(id(100))).await.unwrap(), None);
@@ -129,7 +129,7 @@ pub async fn a_version_belongs_to_its_type(harness: &dyn Harness) {
 pub async fn the_largest_source_comes_back(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let spec = body(&"x".repeat(HANDLER_BYTES_MAX));
-    store.handler_put(id(100), &key("t"), spec.clone(), NOW).await.unwrap();
+    store.at(NOW).handler_put(id(100), &key("t"), spec.clone()).await.unwrap();
     let handler = store.handler_get(&key("t"), None).await.unwrap().expect("a handler");
     assert!(handler.spec == spec);
 }

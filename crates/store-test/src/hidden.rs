@@ -1,5 +1,7 @@
 //! Hidden jobs: there for takes that ask for them, and for nobody else.
 
+use std::time::Duration;
+
 use windlass_core::edit::Take;
 use windlass_core::store::{Changed, GiveUp, Overdue, TypeStats};
 use windlass_core::{Extra, NewJob, State};
@@ -59,7 +61,7 @@ pub async fn a_take_that_asks_for_them_gets_them_in_their_place(harness: &dyn Ha
         .await;
     let took = store.job_take(with_hidden(9, 0)).await.unwrap();
     assert_eq!(taken_numbers(&took), [3, 4, 5, 1, 2]);
-    assert_eq!(taken_numbers(&store.job_take(with_hidden(9, 9)).await.unwrap()), [6]);
+    assert_eq!(taken_numbers(&store.at(after(9)).job_take(with_hidden(9, 9)).await.unwrap()), [6]);
 }
 
 pub async fn named_types_give_theirs_too(harness: &dyn Harness) {
@@ -101,10 +103,10 @@ pub async fn a_hidden_job_stays_hidden(harness: &dyn Harness) {
 pub async fn a_hidden_job_that_nobody_wants_is_given_up(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([hidden(job(1)), NewJob { expires_at: Some(after(9)), ..hidden(job(2)) }]).await;
-    assert_eq!(store.job_give_up(give_up_expired(after(9))).await.unwrap().len(), 1);
-    let which = Overdue::Unhandled { key: key("t"), due_until: after(9) };
-    let give_up = GiveUp { which, ..give_up_expired(after(60)) };
-    assert_eq!(store.job_give_up(give_up).await.unwrap().len(), 1);
+    assert_eq!(store.at(after(9)).job_give_up(give_up_expired()).await.unwrap().len(), 1);
+    let which = Overdue::Unhandled { key: key("t"), due_for: Duration::from_secs(51) };
+    let give_up = GiveUp { which, ..give_up_expired() };
+    assert_eq!(store.at(after(60)).job_give_up(give_up).await.unwrap().len(), 1);
     let stats = store.stats("t", after(60)).await.unwrap();
     assert_eq!((stats.failed, stats.deferred), (2, 0));
 }

@@ -1,6 +1,6 @@
 //! A repeated add with the same key is answered as the first.
 
-use windlass_core::limit::{IDEMPOTENCY_TTL, ORPHAN_RETENTION};
+use windlass_core::limit::{IDEMPOTENCY_TTL, REPEATED_RETENTION};
 use windlass_core::store::{Durability, IdempotencyRecord, Insert, Inserted};
 use windlass_core::{NewJob, State, Timestamp};
 
@@ -23,7 +23,7 @@ async fn insert(store: &Subject, jobs: Vec<NewJob>, keys: Vec<IdempotencyRecord>
 }
 
 async fn get(store: &Subject, key: &str, now: Timestamp) -> Option<IdempotencyRecord> {
-    store.idempotency_get(&acme(), key, now).await.unwrap()
+    store.at(now).idempotency_get(&acme(), key).await.unwrap()
 }
 
 pub async fn a_key_comes_back_with_its_ids(harness: &dyn Harness) {
@@ -39,7 +39,7 @@ pub async fn a_key_lasts_for_its_time(harness: &dyn Harness) {
     insert(&store, vec![job(1)], vec![record("k", &[1], after(60))]).await;
     assert!(get(&store, "k", after(59)).await.is_some());
     assert_eq!(get(&store, "k", after(61)).await, None);
-    assert_eq!(store.job_purge(after(61), 10).await.unwrap(), 0, "no job went");
+    assert_eq!(store.at(after(61)).job_purge(10).await.unwrap(), 0, "no job went");
     assert_eq!(get(&store, "k", NOW).await, None, "an outdated key is cleared away");
 }
 
@@ -47,7 +47,7 @@ pub async fn a_purge_keeps_keys_that_last(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let keys = vec![record("short", &[1], after(10)), record("long", &[1], after(99))];
     insert(&store, vec![job(1)], keys).await;
-    store.job_purge(after(20), 10).await.unwrap();
+    store.at(after(20)).job_purge(10).await.unwrap();
     assert!(get(&store, "long", after(20)).await.is_some());
 }
 
@@ -85,9 +85,9 @@ pub async fn a_repeat_that_was_accepted_enters_as_cancelled(harness: &dyn Harnes
     assert_eq!(claimed_numbers(&store.claim("t", 9, after(99)).await), [1, 2, 5]);
     assert!(store.claim("other", 9, after(99)).await.is_empty());
 
-    store.job_purge(after(99), 9).await.unwrap();
+    store.at(after(99)).job_purge(9).await.unwrap();
     assert!(store.find(3).await.is_some(), "it can be seen for some time");
-    store.job_purge(after(99) + ORPHAN_RETENTION, 9).await.unwrap();
+    store.at(NOW + REPEATED_RETENTION).job_purge(9).await.unwrap();
     assert_eq!(store.find(3).await, None);
 }
 
@@ -127,6 +127,6 @@ pub async fn keys_belong_to_one_tenant_and_are_taken_to_the_letter(harness: &dyn
     for record in records {
         assert_eq!(get(&store, &record.key.clone(), NOW).await, Some(record));
     }
-    assert_eq!(store.idempotency_get(&globex(), "k", NOW).await.unwrap(), Some(theirs));
-    assert_eq!(store.idempotency_get(&globex(), "K", NOW).await.unwrap(), None);
+    assert_eq!(store.at(NOW).idempotency_get(&globex(), "k").await.unwrap(), Some(theirs));
+    assert_eq!(store.at(NOW).idempotency_get(&globex(), "K").await.unwrap(), None);
 }

@@ -68,7 +68,8 @@ pub async fn a_store_that_forgot_says_where_it_is(harness: &dyn Harness) {
         |jobs, marks| Insert { durability: Durability::Relaxed, ..marked(jobs, 7, marks) };
     insert(&store, marked([1], 7, [None, Some(1)])).await;
     insert(&store, relaxed(2..=3, [Some(1), Some(3)])).await;
-    let Some(store) = harness.undo_relaxed(store.0).await.map(Subject) else { return };
+    let Some(store) = harness.undo_relaxed(store.store).await else { return };
+    let store = Subject::of(harness, store);
     assert_eq!(store.find(3).await, None);
     let next = || relaxed(4..=4, [Some(3), Some(4)]);
     assert_eq!(store.job_insert(next()).await.unwrap(), Insertion::Behind(Some(id(1))));
@@ -84,7 +85,8 @@ pub async fn a_flush_keeps_what_was_relaxed(harness: &dyn Harness) {
     insert(&store, relaxed(1..=2, [None, Some(2)])).await;
     store.flush().await.unwrap();
     insert(&store, relaxed(3..=3, [Some(2), Some(3)])).await;
-    let Some(store) = harness.undo_relaxed(store.0).await.map(Subject) else { return };
+    let Some(store) = harness.undo_relaxed(store.store).await else { return };
+    let store = Subject::of(harness, store);
     assert_eq!(position(&store, 7).await, Some(id(2)));
     assert_eq!((store.find(2).await.is_some(), store.find(3).await), (true, None));
 }
@@ -116,7 +118,7 @@ pub async fn a_mark_outlives_its_jobs(harness: &dyn Harness) {
     insert(&store, marked([], 7, [None, Some(2)])).await;
     store.ran(job(1), FINISHED).await;
     store.add([job(2)]).await;
-    assert_eq!(store.job_purge(after(366 * 24 * 3600), 10).await.unwrap(), 1);
+    assert_eq!(store.at(after(366 * 24 * 3600)).job_purge(10).await.unwrap(), 1);
     assert!(matches!(store.delete(2).await, Changed::Done(_)));
     assert_eq!(position(&store, 7).await, Some(id(2)));
 }

@@ -11,13 +11,13 @@ use windlass_core::{Extra, Job, Lease, NewJob, State, Timestamp, TypeName};
 
 use crate::fixture::{LEASE, NOW, Subject, acme, id, job_of, sysid, token};
 
-/// A question about `acme`'s jobs, at `NOW`.
+/// A question about `acme`'s jobs.
 pub(crate) fn ask(
     which: Vec<Which>,
     decide: impl Fn(usize, &Seen) -> Result<Decision, Refusal> + Send + Sync + 'static,
 ) -> Ask {
-    let (tenant, durability, now) = (acme(), Durability::Relaxed, NOW);
-    Ask { tenant, which, decide: Arc::new(decide), durability, now }
+    let (tenant, durability) = (acme(), Durability::Relaxed);
+    Ask { tenant, which, decide: Arc::new(decide), durability }
 }
 
 /// A question whose answer does not depend on what is seen.
@@ -54,7 +54,7 @@ pub(crate) fn leased_by(token: Token, whole: &FullJob, now: Timestamp) -> Job {
     }
 }
 
-/// Takes up to `limit` of `acme`'s due jobs with these names under leases.
+/// Takes up to `limit` of `acme`'s due jobs with these names under leases that begin at `now`.
 pub(crate) fn take(names: Names, limit: u32, now: Timestamp) -> Take {
     // A decision may be asked more than once, so the token is not its own.
     let token = token();
@@ -71,7 +71,6 @@ pub(crate) fn take(names: Names, limit: u32, now: Timestamp) -> Take {
         payload_bytes_max: u64::MAX,
         room: Arc::new(|_, _| u32::MAX),
         after: None,
-        now,
         decide: Arc::new(decide),
     }
 }

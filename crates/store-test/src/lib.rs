@@ -2,8 +2,8 @@
 //! `windlass_core::store`, and a seeded model test that compares a store with the reference store.
 //!
 //! A store's test file gives a [`Harness`] and one line, `windlass_store_test::conformance!(..)`,
-//! which makes one named test of every case below, in a module per area. Time is passed to every
-//! call of a store, so no case needs a clock, and none sleeps.
+//! which makes one named test of every case below, in a module per area. Stores go by a clock that
+//! the cases move, so none sleeps.
 
 // Everything in this crate is a test, although the compiler cannot see it.
 #![allow(clippy::unwrap_used)]
@@ -12,6 +12,7 @@ mod add;
 mod beat;
 mod cancel;
 mod claim;
+mod clock;
 mod concurrency;
 mod count;
 mod decide;
@@ -53,12 +54,21 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use windlass_core::Store;
+use windlass_core::time::ManualClock;
 
 pub use suite::case;
+
+/// The clock of a harness.
+pub fn clock() -> Arc<ManualClock> {
+    Arc::new(ManualClock::at(fixture::NOW))
+}
 
 /// Makes the stores that the cases run on.
 #[async_trait]
 pub trait Harness: Send + Sync {
+    /// What its stores go by; made by `clock()`.
+    fn clock(&self) -> Arc<ManualClock>;
+
     /// A new, empty store.
     async fn fresh(&self) -> Arc<dyn Store>;
 

@@ -50,14 +50,14 @@ pub async fn a_closed_store_is_not_available(harness: &dyn Harness) {
     let (jobs, keys, durability) = (vec![job(2)], Vec::new(), Durability::Synced);
     let insert = Insert { jobs, keys, mark: None, durability };
     assert!(unavailable(store.job_insert(insert).await.err()));
-    let claim = claim_of(vec![pick("t", 1)], NOW);
+    let claim = claim_of(vec![pick("t", 1)]);
     assert!(unavailable(store.job_claim(claim).await.err()));
     let ends = [settlement(&claimed, FINISHED)].into();
     assert!(unavailable(store.job_settle(ends, durability).await.err()));
     assert!(unavailable(store.job_get(&acme(), id(1)).await.err()));
     assert!(unavailable(store.job_list(everything_of(acme())).await.err()));
     assert!(unavailable(store.type_first(None, 1, 1).await.err()));
-    let put = store.handler_put(id(100), &key("t"), handler_spec(), NOW).await;
+    let put = store.at(NOW).handler_put(id(100), &key("t"), handler_spec()).await;
     assert!(unavailable(put.err()));
     assert!(unavailable(store.ping().await.err()));
     assert!(unavailable(store.flush().await.err()));

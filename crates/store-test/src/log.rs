@@ -26,7 +26,8 @@ pub async fn every_attempt_has_its_log(harness: &dyn Harness) {
     let texts = [mixed, Log::new(), said("third \u{1F600}")];
     for (log, second) in texts.clone().into_iter().zip([10, 20, 30]) {
         let claimed = store.claim_one("t", after(second)).await;
-        store.settle(Settlement { log, ..settlement(&claimed, again(after(second))) }).await;
+        let end = Settlement { log, ..settlement(&claimed, again(after(second))) };
+        store.at(after(second + 1)).settle(end).await;
     }
     let [first, _, third] = texts;
     let log = |attempt, ended_at, log| AttemptLog { attempt, ended_at, log };

@@ -20,7 +20,7 @@ use crate::fixture::{
 };
 
 async fn reopened(harness: &dyn Harness, store: Subject) -> Option<Subject> {
-    harness.reopen(store.0).await.map(Subject)
+    harness.reopen(store.store).await.map(|store| Subject::of(harness, store))
 }
 
 pub async fn jobs_in_every_state_are_still_there(harness: &dyn Harness) {
@@ -48,7 +48,7 @@ pub async fn jobs_in_every_state_are_still_there(harness: &dyn Harness) {
     assert_eq!(store.insert([NewJob { id: id(7), ..full }]).await, [Inserted::Held(id(5))]);
     assert_eq!(store.insert([job(1)]).await, [Inserted::Duplicate]);
     assert_eq!(store.claim("a", 10, after(60)).await.len(), 2);
-    assert_eq!(store.job_purge(after(366 * 24 * 3600), 10).await.unwrap(), 3);
+    assert_eq!(store.at(after(366 * 24 * 3600)).job_purge(10).await.unwrap(), 3);
 }
 
 pub async fn a_running_job_is_still_its_owners(harness: &dyn Harness) {
@@ -60,7 +60,7 @@ pub async fn a_running_job_is_still_its_owners(harness: &dyn Harness) {
     let Some(store) = reopened(harness, store).await else { return };
     assert_eq!(store.get(1).await.lease, claimed.job.lease);
     assert_eq!(store.get(1).await.progress, Some(progress));
-    assert_eq!(store.lease_expired(NOW + LEASE, 10).await.unwrap().len(), 1);
+    assert_eq!(store.at(NOW + LEASE).lease_expired(10).await.unwrap().len(), 1);
     assert_eq!(store.renew(vec![lease_ref(&claimed)], after(60)).await, []);
     assert_eq!(store.settle(settlement(&claimed, FINISHED)).await, Settled::Done);
 }
@@ -124,8 +124,8 @@ pub async fn families_hidden_jobs_and_texts_are_still_there(harness: &dyn Harnes
 pub async fn s0_45_handlers_and_settings_are_still_there(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let settings = TypeSettings { rate: Some(1.5), ..TypeSettings::default() };
-    store.handler_put(id(100), &key("t"), handler_spec(), NOW).await.unwrap();
-    store.handler_put(id(101), &key("t"), handler_spec(), after(1)).await.unwrap();
+    store.at(NOW).handler_put(id(100), &key("t"), handler_spec()).await.unwrap();
+    store.at(after(1)).handler_put(id(101), &key("t"), handler_spec()).await.unwrap();
     store.type_settings_put(&key("t"), settings.clone()).await.unwrap();
     store.type_suspend(&key("t"), true).await.unwrap();
     let before = store.handler_list(&acme()).await.unwrap();
@@ -138,10 +138,10 @@ pub async fn s0_45_handlers_and_settings_are_still_there(harness: &dyn Harness) 
 
 pub async fn s0_58_numbers_boots_and_marks_are_still_there(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    let reserve = |wanted| SysidReserve { wanted, now: NOW, lease: LEASE };
+    let reserve = |wanted| SysidReserve { wanted, lease: LEASE };
     let grant = store.sysid_reserve(reserve(Some(sysid(7)))).await.unwrap();
-    let noting = SysidRenew { grant, now: after(10), lease: LEASE, id_newest: Some(id(90)) };
-    store.sysid_renew(noting).await.unwrap();
+    let noting = SysidRenew { grant, lease: LEASE, id_newest: Some(id(90)) };
+    store.at(after(10)).sysid_renew(noting).await.unwrap();
     let mark = Some(JournalMark { journal: journal(7), from: None, position: id(5) });
     let record = IdempotencyRecord {
         tenant: acme(),
@@ -154,17 +154,17 @@ pub async fn s0_58_numbers_boots_and_marks_are_still_there(harness: &dyn Harness
     store.job_insert(Insert { jobs, keys, mark, durability }).await.unwrap();
 
     let Some(store) = reopened(harness, store).await else { return };
-    assert_eq!(store.sysid_list(after(19)).await.unwrap(), [sysid(7)]);
+    assert_eq!(store.at(after(19)).sysid_list().await.unwrap(), [sysid(7)]);
     assert!(store.sysid_reserve(reserve(Some(sysid(7)))).await.is_err());
     assert!(store.sysid_reserve(reserve(None)).await.unwrap().boot > grant.boot);
     assert_eq!(store.journal_position(journal(7)).await.unwrap(), Some(id(5)));
     assert_eq!(store.id_newest().await.unwrap(), Some(id(90)));
-    assert_eq!(store.idempotency_get(&acme(), "k", NOW).await.unwrap(), Some(record));
+    assert_eq!(store.at(NOW).idempotency_get(&acme(), "k").await.unwrap(), Some(record));
 }
 
 pub async fn s0_50_boot_numbers_go_on_growing(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    let before = store.boot_next(NOW).await.unwrap();
+    let before = store.at(NOW).boot_next().await.unwrap();
     let Some(store) = reopened(harness, store).await else { return };
-    assert_eq!(store.boot_next(NOW).await.unwrap(), Boot(before.0 + 1));
+    assert_eq!(store.at(NOW).boot_next().await.unwrap(), Boot(before.0 + 1));
 }

@@ -22,7 +22,7 @@ pub async fn s0_14_a_renewed_lease_ends_later(harness: &dyn Harness) {
     let lease = claimed[0].job.lease.map(|lease| Lease { expires_at: after(60), ..lease });
     assert_eq!(store.get(1).await, Job { lease, ..claimed[0].job.clone() });
     assert_eq!(store.get(2).await, claimed[1].job, "the other lease is as it was");
-    let expired = store.lease_expired(NOW + LEASE, 10).await.unwrap();
+    let expired = store.at(NOW + LEASE).lease_expired(10).await.unwrap();
     assert_eq!(expired.iter().map(|job| job.id).collect::<Vec<_>>(), [id(2)]);
 }
 
@@ -31,9 +31,9 @@ pub async fn a_lease_that_ran_out_is_renewed_while_nobody_broke_it(harness: &dyn
     store.add([job(1)]).await;
     let claimed = store.claim_one("t", NOW).await;
     let late = NOW + LEASE * 3;
-    assert_eq!(store.lease_expired(late, 10).await.unwrap().len(), 1);
+    assert_eq!(store.at(late).lease_expired(10).await.unwrap().len(), 1);
     assert_eq!(store.renew(vec![lease_ref(&claimed)], late + LEASE).await, []);
-    assert_eq!(store.lease_expired(late, 10).await.unwrap(), []);
+    assert_eq!(store.at(late).lease_expired(10).await.unwrap(), []);
 }
 
 pub async fn s0_50_only_the_owner_renews(harness: &dyn Harness) {
@@ -89,7 +89,8 @@ pub async fn the_lease_before_the_present_one_is_lost(harness: &dyn Harness) {
     store.add([job(1)]).await;
     let before = store.claim_one("t", NOW).await;
     store.settle(settlement(&before, release(NOW))).await;
-    let present = store.job_claim(claim_of(vec![pick("t", 1)], after(1))).await.unwrap().remove(0);
+    let present =
+        store.at(after(1)).job_claim(claim_of(vec![pick("t", 1)])).await.unwrap().remove(0);
     let stale = lease_ref(&before);
     assert_eq!(store.renew(vec![stale.clone()], after(60)).await, [stale]);
     assert_eq!(store.get(1).await, present.job);
@@ -102,8 +103,8 @@ pub async fn many_leases_are_renewed_at_once(harness: &dyn Harness) {
     let until = NOW + LEASE + Duration::from_millis(1);
     let leases = claimed.iter().map(lease_ref).collect();
     assert_eq!(store.renew(leases, until).await, []);
-    assert_eq!(store.lease_expired(NOW + LEASE, 1000).await.unwrap(), []);
-    assert_eq!(store.lease_expired(until, 1000).await.unwrap().len(), 500);
+    assert_eq!(store.at(NOW + LEASE).lease_expired(1000).await.unwrap(), []);
+    assert_eq!(store.at(until).lease_expired(1000).await.unwrap().len(), 500);
     assert_eq!(store.renew(Vec::new(), until).await, []);
     assert_eq!(store.job_get(&acme(), id(500)).await.unwrap().unwrap().attempt, 1);
 }

@@ -53,7 +53,7 @@ pub async fn a_job_repeats_after_attempts_that_failed(harness: &dyn Harness) {
     let seen = store.get(1).await;
     assert_eq!((seen.state, seen.attempt, seen.last), (State::Queued, 0, failed));
     assert_eq!(seen.finished_at, None);
-    assert_eq!(store.job_purge(after(366 * 24 * 3600), 9).await.unwrap(), 0);
+    assert_eq!(store.at(after(366 * 24 * 3600)).job_purge(9).await.unwrap(), 0);
 }
 
 pub async fn a_repeated_job_keeps_its_unique_key(harness: &dyn Harness) {

@@ -37,8 +37,8 @@ pub async fn every_ended_job_can_be_rerun(harness: &dyn Harness) {
     store.add([job(3)]).await;
     store.cancel(3, NOW).await;
     for number in 1..=3 {
+        assert!(store.claim("t", 10, after(8)).await.is_empty(), "it has ended");
         assert!(matches!(store.rerun(number, after(9)).await, Changed::Done(_)));
-        assert!(store.claim("t", 10, after(8)).await.is_empty(), "not before its new time");
         assert_eq!(store.claim_one("t", after(9)).await.job.id, id(number));
     }
 }
@@ -62,7 +62,8 @@ pub async fn a_rerun_forgets_the_result_and_keeps_the_logs(harness: &dyn Harness
     for (text, now) in [("first", after(0)), ("second", after(60))] {
         let claimed = store.claim_one("t", now).await;
         let (data, log) = with(text);
-        store.settle(Settlement { data, log, ..settlement(&claimed, FINISHED) }).await;
+        let end = Settlement { data, log, ..settlement(&claimed, FINISHED) };
+        store.at(now + Duration::from_secs(1)).settle(end).await;
         assert!(matches!(store.rerun(1, now + Duration::from_secs(60)).await, Changed::Done(_)));
         assert_eq!(store.job_result(&acme(), id(1)).await.unwrap(), None);
     }
@@ -75,7 +76,7 @@ pub async fn a_rerun_job_is_not_purged(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.ran(job(1), FINISHED).await;
     store.rerun(1, after(60)).await;
-    assert_eq!(store.job_purge(after(366 * 24 * 3600), 10).await.unwrap(), 0);
+    assert_eq!(store.at(after(366 * 24 * 3600)).job_purge(10).await.unwrap(), 0);
     assert_eq!(store.get(1).await.state, State::Queued);
 }
 
@@ -94,7 +95,7 @@ pub async fn a_rerun_takes_its_unique_key_back_or_is_held(harness: &dyn Harness)
 }
 
 fn requeue(state: State, limit: usize) -> Requeue {
-    Requeue { key: key("t"), state, limit, now: after(60) }
+    Requeue { key: key("t"), state, limit }
 }
 
 pub async fn s2_33_finished_jobs_of_a_type_are_queued_again_in_bulk(harness: &dyn Harness) {
@@ -104,12 +105,12 @@ pub async fn s2_33_finished_jobs_of_a_type_are_queued_again_in_bulk(harness: &dy
     for claimed in &claimed {
         store.settle(settlement(claimed, FINISHED)).await;
     }
-    assert_eq!(store.job_requeue(requeue(State::Finished, 100)).await.unwrap(), 100);
+    assert_eq!(store.at(after(60)).job_requeue(requeue(State::Finished, 100)).await.unwrap(), 100);
     let again = store.claim("t", 1000, after(60)).await;
     assert_eq!(claimed_numbers(&again), (1..=100).collect::<Vec<_>>(), "the oldest");
     assert!(again.iter().all(|claimed| claimed.job.attempt == 1));
-    assert_eq!(store.job_requeue(requeue(State::Finished, 100)).await.unwrap(), 50);
-    assert_eq!(store.job_requeue(requeue(State::Finished, 100)).await.unwrap(), 0);
+    assert_eq!(store.at(after(60)).job_requeue(requeue(State::Finished, 100)).await.unwrap(), 50);
+    assert_eq!(store.at(after(60)).job_requeue(requeue(State::Finished, 100)).await.unwrap(), 0);
 }
 
 pub async fn a_requeue_keeps_to_its_type_and_state(harness: &dyn Harness) {
@@ -120,9 +121,9 @@ pub async fn a_requeue_keeps_to_its_type_and_state(harness: &dyn Harness) {
     store.ran(job(4), again(after(999))).await;
     store.add([NewJob { key: TypeKey { tenant: globex(), ..key("t") }, ..job(5) }, job(6)]).await;
     store.cancel(6, NOW).await;
-    assert_eq!(store.job_requeue(requeue(State::Failed, 100)).await.unwrap(), 1);
+    assert_eq!(store.at(after(60)).job_requeue(requeue(State::Failed, 100)).await.unwrap(), 1);
     assert_eq!(claimed_numbers(&store.claim("t", 10, after(60)).await), [2]);
-    assert_eq!(store.job_requeue(requeue(State::Cancelled, 100)).await.unwrap(), 1);
+    assert_eq!(store.at(after(60)).job_requeue(requeue(State::Cancelled, 100)).await.unwrap(), 1);
     assert_eq!(claimed_numbers(&store.claim("t", 10, after(60)).await), [6]);
     assert_eq!(store.get(3).await.state, State::Failed);
 }
@@ -133,7 +134,7 @@ pub async fn a_held_job_does_not_keep_others_from_the_queue(harness: &dyn Harnes
     store.ran(unique(1), FAILED).await;
     store.ran(unique(2), FAILED).await;
     store.ran(job(3), FAILED).await;
-    assert_eq!(store.job_requeue(requeue(State::Failed, 2)).await.unwrap(), 2);
+    assert_eq!(store.at(after(60)).job_requeue(requeue(State::Failed, 2)).await.unwrap(), 2);
     assert_eq!(claimed_numbers(&store.claim("t", 10, after(60)).await), [1, 3]);
     assert_eq!(store.get(2).await.state, State::Failed);
 }
@@ -143,7 +144,7 @@ pub async fn a_released_job_is_not_touched_by_a_requeue(harness: &dyn Harness) {
     store.ran(job(1), release(after(999))).await;
     let before = store.get(1).await;
     for state in [State::Finished, State::Failed, State::Cancelled] {
-        assert_eq!(store.job_requeue(requeue(state, 10)).await.unwrap(), 0);
+        assert_eq!(store.at(after(60)).job_requeue(requeue(state, 10)).await.unwrap(), 0);
     }
     assert_eq!(store.get(1).await, before);
 }

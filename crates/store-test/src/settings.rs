@@ -51,7 +51,7 @@ pub async fn numbers_out_of_range_are_read_as_the_nearest_within(harness: &dyn H
     spec.options.contexts = Some(u32::MAX);
     spec.options.retry = Some(retry);
     spec.options.limits.memory = Some(1);
-    store.handler_put(id(100), &key("t"), spec.clone(), NOW).await.unwrap();
+    store.at(NOW).handler_put(id(100), &key("t"), spec.clone()).await.unwrap();
     let read = store.handler_get(&key("t"), None).await.unwrap().expect("it was put").spec.options;
     assert_eq!(read.check(), Ok(()));
     assert_eq!(read, spec.options.clamped());
@@ -106,7 +106,7 @@ pub async fn suspension_settings_and_handler_leave_each_other_alone(harness: &dy
     let store = Subject::fresh(harness).await;
     store.type_suspend(&key("t"), true).await.unwrap();
     store.type_settings_put(&key("t"), full()).await.unwrap();
-    store.handler_put(id(100), &key("t"), handler_spec(), NOW).await.unwrap();
+    store.at(NOW).handler_put(id(100), &key("t"), handler_spec()).await.unwrap();
     let stats = store.stats("t", NOW).await.expect("the type is there");
     assert!(stats.suspended && stats.handler);
     assert_eq!(store.type_settings_get(&key("t")).await.unwrap(), full());

@@ -18,8 +18,8 @@ pub async fn s0_16_a_finished_job_is_kept_with_its_true_finish_time_and_never_ru
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;
     let claimed = store.claim_one("t", after(3)).await;
-    let end = Settlement { now: after(8), ..settlement(&claimed, FINISHED) };
-    assert_eq!(store.settle(end).await, Settled::Done);
+    let end = settlement(&claimed, FINISHED);
+    assert_eq!(store.at(after(8)).settle(end).await, Settled::Done);
 
     let archive = List { state: Some(State::Finished), ..everything_of(acme()) };
     let expected = Job {
@@ -74,7 +74,7 @@ pub async fn s2_36_a_job_may_end_in_each_of_the_endings(harness: &dyn Harness) {
         store.ran(job(number), Verdict::End(ending)).await;
         let seen = store.get(number).await;
         assert_eq!(seen.state, ending.state());
-        assert_eq!((seen.lease, seen.finished_at), (None, Some(after(1))));
+        assert_eq!((seen.lease, seen.finished_at), (None, Some(store.now())));
         let alike = List { state: Some(ending.state()), ..everything_of(acme()) };
         assert_eq!(numbers(&store.listed(alike).await), [number]);
     }
@@ -121,13 +121,9 @@ pub async fn s0_50_a_late_owner_cannot_settle_what_another_runs(harness: &dyn Ha
     store.add([job(1)]).await;
     let late = store.claim_one("t", NOW).await;
     let broken_at = NOW + LEASE;
-    let broken = Settlement {
-        now: broken_at,
-        only_if_expired_at: Some(broken_at),
-        ..settlement(&late, again(broken_at))
-    };
-    assert_eq!(store.settle(broken).await, Settled::Done);
-    let other = Claim { owner: sysid(8), ..claim_of(vec![pick("t", 1)], broken_at) };
+    let broken = Settlement { only_if_expired: true, ..settlement(&late, again(broken_at)) };
+    assert_eq!(store.at(broken_at).settle(broken).await, Settled::Done);
+    let other = Claim { owner: sysid(8), ..claim_of(vec![pick("t", 1)]) };
     let present = store.job_claim(other).await.unwrap().remove(0);
 
     for verdict in [FINISHED, FAILED, again(broken_at), release(broken_at)] {
@@ -145,8 +141,8 @@ pub async fn a_job_is_settled_once(harness: &dyn Harness) {
     let claimed = store.claim_one("t", NOW).await;
     assert_eq!(store.settle(settlement(&claimed, FINISHED)).await, Settled::Done);
     let before = store.get(1).await;
-    let repeated = Settlement { now: after(99), ..settlement(&claimed, FINISHED) };
-    assert_eq!(store.settle(repeated).await, Settled::Stale);
+    let repeated = settlement(&claimed, FINISHED);
+    assert_eq!(store.at(after(99)).settle(repeated).await, Settled::Stale);
     assert_eq!(store.settle(settlement(&claimed, again(NOW))).await, Settled::Stale);
     assert_eq!(store.get(1).await, before);
 }
@@ -179,7 +175,7 @@ pub async fn a_lease_that_ran_out_unbroken_still_settles(harness: &dyn Harness) 
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;
     let claimed = store.claim_one("t", NOW).await;
-    let late = Settlement { now: NOW + LEASE * 5, ..settlement(&claimed, FINISHED) };
-    assert_eq!(store.settle(late).await, Settled::Done);
+    let late = settlement(&claimed, FINISHED);
+    assert_eq!(store.at(NOW + LEASE * 5).settle(late).await, Settled::Done);
     assert_eq!(store.get(1).await.finished_at, Some(NOW + LEASE * 5));
 }

@@ -24,7 +24,7 @@ const BETWEEN_ADDS: Duration = Duration::from_millis(100);
 async fn two(harness: &dyn Harness) -> Option<(Subject, Subject)> {
     let first = Subject::fresh(harness).await;
     let second = harness.second().await?;
-    Some((first, Subject(second)))
+    Some((first, Subject::of(harness, second)))
 }
 
 pub async fn each_sees_what_the_other_did(harness: &dyn Harness) {
@@ -45,7 +45,7 @@ pub async fn each_sees_what_the_other_did(harness: &dyn Harness) {
 pub async fn handlers_and_settings_are_common(harness: &dyn Harness) {
     let Some((first, second)) = two(harness).await else { return };
     let settings = TypeSettings { weight: Some(9), ..TypeSettings::default() };
-    first.handler_put(id(100), &key("t"), handler_spec(), NOW).await.unwrap();
+    first.at(NOW).handler_put(id(100), &key("t"), handler_spec()).await.unwrap();
     first.type_settings_put(&key("t"), settings.clone()).await.unwrap();
     let in_force = second.handler_get(&key("t"), None).await.unwrap();
     assert_eq!(in_force.map(|handler| handler.id), Some(id(100)));
@@ -56,20 +56,20 @@ pub async fn handlers_and_settings_are_common(harness: &dyn Harness) {
     assert!(first.waiting(NOW).await.types.is_empty());
 
     second.type_suspend(&key("t"), false).await.unwrap();
-    second.handler_put(id(101), &key("t"), handler_spec(), NOW).await.unwrap();
+    second.at(NOW).handler_put(id(101), &key("t"), handler_spec()).await.unwrap();
     assert_eq!(first.waiting(NOW).await.types[0].handler, Some(id(101)));
     assert_eq!(first.claim_one("t", NOW).await.handler, Some(id(101)));
 }
 
 pub async fn s0_19_numbers_and_boots_are_common(harness: &dyn Harness) {
     let Some((first, second)) = two(harness).await else { return };
-    let reserve = |wanted| SysidReserve { wanted, now: NOW, lease: LEASE };
+    let reserve = |wanted| SysidReserve { wanted, lease: LEASE };
     let one = first.sysid_reserve(reserve(Some(sysid(7)))).await.unwrap();
     let taken = second.sysid_reserve(reserve(Some(sysid(7)))).await;
     assert!(matches!(taken, Err(Error::Conflict(_))), "{taken:?}");
     let two = second.sysid_reserve(reserve(None)).await.unwrap();
     assert!(two.sysid != one.sysid && two.boot > one.boot);
-    assert_eq!(first.sysid_list(NOW).await.unwrap().len(), 2);
+    assert_eq!(first.at(NOW).sysid_list().await.unwrap().len(), 2);
 }
 
 pub async fn marks_and_ids_are_common(harness: &dyn Harness) {
@@ -134,7 +134,7 @@ pub async fn s0_48_they_never_claim_the_same_job(harness: &dyn Harness) {
     let take_all = |store: Subject, owner: u16| async move {
         let mut taken: Vec<JobId> = Vec::new();
         for _ in 0..JOBS {
-            let claim = Claim { owner: sysid(owner), ..claim_of(vec![pick("t", 5)], NOW) };
+            let claim = Claim { owner: sysid(owner), ..claim_of(vec![pick("t", 5)]) };
             let claimed = store.job_claim(claim).await.unwrap();
             if claimed.is_empty() {
                 break;

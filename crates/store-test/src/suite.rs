@@ -115,6 +115,17 @@ suite! { $
         s2_36_a_released_job_goes_back_to_its_place
         a_released_job_is_otherwise_as_it_was
     }
+    clock {
+        a_ready_job_stays_ready
+        a_job_created_ahead_of_the_clock_is_ready_unless_it_is_to_wait
+        a_lease_lasts_as_long_as_it_was_to
+        a_lease_without_an_end_has_none_afterwards
+        a_daemons_number_and_its_leases_last_as_long_as_they_were_to
+        a_lease_is_not_broken_because_the_clock_was_set
+        a_retry_waits_as_long_as_it_was_to
+        a_lent_job_stays_lent_as_long_as_it_was_to
+        a_job_that_is_to_run_at_a_time_of_day_waits_for_it
+    }
     settle {
         s0_16_a_finished_job_is_kept_with_its_true_finish_time_and_never_runs_again
         s0_49_an_archived_job_keeps_how_it_ended

@@ -12,24 +12,24 @@ use crate::fixture::{LEASE, NOW, Subject, after, id, job, sysid};
 /// Reservations that are under way at once when a case takes many.
 const AT_ONCE: usize = 65;
 
-fn reserve(wanted: Option<u16>, now: Timestamp) -> SysidReserve {
-    SysidReserve { wanted: wanted.map(sysid), now, lease: LEASE }
+fn reserve(wanted: Option<u16>) -> SysidReserve {
+    SysidReserve { wanted: wanted.map(sysid), lease: LEASE }
 }
 
 async fn granted(store: &Subject, wanted: Option<u16>, now: Timestamp) -> SysidGrant {
-    store.sysid_reserve(reserve(wanted, now)).await.unwrap()
+    store.at(now).sysid_reserve(reserve(wanted)).await.unwrap()
 }
 
 async fn refused(store: &Subject, wanted: Option<u16>, now: Timestamp) -> bool {
-    matches!(store.sysid_reserve(reserve(wanted, now)).await, Err(Error::Conflict(_)))
+    matches!(store.at(now).sysid_reserve(reserve(wanted)).await, Err(Error::Conflict(_)))
 }
 
-fn renewal(grant: SysidGrant, until: Timestamp) -> SysidRenew {
-    SysidRenew { grant, now: NOW, lease: until.since(NOW), id_newest: None }
+fn renewal(store: &Subject, grant: SysidGrant, until: Timestamp) -> SysidRenew {
+    SysidRenew { grant, lease: until.since(store.now()), id_newest: None }
 }
 
 async fn listed(store: &Subject, now: Timestamp) -> Vec<Sysid> {
-    let mut sysids = store.sysid_list(now).await.unwrap();
+    let mut sysids = store.at(now).sysid_list().await.unwrap();
     sysids.sort();
     sysids
 }
@@ -76,7 +76,7 @@ pub async fn s0_58_a_dead_daemons_number_is_free_after_its_lease(harness: &dyn H
     assert_eq!(listed(&store, after(10)).await, []);
     let next = granted(&store, Some(7), after(10)).await;
     assert_ne!(next.boot, dead.boot);
-    let renewed = store.sysid_renew(renewal(dead, after(99))).await;
+    let renewed = store.sysid_renew(renewal(&store, dead, after(99))).await;
     assert!(matches!(renewed, Err(Error::Conflict(_))), "{renewed:?}");
     assert_eq!(listed(&store, after(50)).await, [], "a refused renewal prolongs nothing");
 }
@@ -84,7 +84,7 @@ pub async fn s0_58_a_dead_daemons_number_is_free_after_its_lease(harness: &dyn H
 pub async fn s0_58_a_renewed_number_stays_taken(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let grant = granted(&store, Some(7), NOW).await;
-    store.sysid_renew(renewal(grant, after(30))).await.unwrap();
+    store.sysid_renew(renewal(&store, grant, after(30))).await.unwrap();
     assert!(refused(&store, Some(7), after(29)).await);
     assert_eq!(listed(&store, after(29)).await, [sysid(7)]);
 }
@@ -93,7 +93,7 @@ pub async fn a_lease_that_ran_out_is_renewed_if_nobody_took_the_number(harness: 
     let store = Subject::fresh(harness).await;
     let grant = granted(&store, Some(7), NOW).await;
     assert_eq!(listed(&store, after(20)).await, []);
-    store.sysid_renew(renewal(grant, after(30))).await.unwrap();
+    store.sysid_renew(renewal(&store, grant, after(30))).await.unwrap();
     assert_eq!(listed(&store, after(20)).await, [sysid(7)]);
 }
 
@@ -126,7 +126,7 @@ async fn take_all(store: &Subject) {
     for some in wanted.chunks(AT_ONCE) {
         let calls = some.iter().map(|wanted| {
             let store = store.clone();
-            let mut reserve = reserve(Some(*wanted), NOW);
+            let mut reserve = reserve(Some(*wanted));
             if *wanted == 77 {
                 reserve.lease = LEASE - std::time::Duration::from_secs(1);
             }
@@ -154,7 +154,7 @@ pub async fn the_newest_id_is_known_without_its_job(harness: &dyn Harness) {
     assert_eq!(store.id_newest().await.unwrap(), Some(id(5)));
 
     let grant = granted(&store, Some(7), NOW).await;
-    let noting = |newest| SysidRenew { id_newest: newest, ..renewal(grant, after(30)) };
+    let noting = |newest| SysidRenew { id_newest: newest, ..renewal(&store, grant, after(30)) };
     store.sysid_renew(noting(Some(id(90)))).await.unwrap();
     assert_eq!(store.id_newest().await.unwrap(), Some(id(90)));
     for older in [Some(id(80)), None] {

@@ -1,6 +1,7 @@
 //! Due jobs by name: the right ones, in the right order, and what becomes of them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use windlass_core::edit::{Edit, FullJob, Put, Take, Taking};
 use windlass_core::store::{Error, GiveUp, Overdue};
@@ -65,7 +66,8 @@ pub async fn the_order_is_priority_then_time_then_name_then_id(harness: &dyn Har
             urgent("a", 9, 500),
         ])
         .await;
-    let all = taken_numbers(&store.job_take(take(glob("*"), 100, after(9))).await.unwrap());
+    let all =
+        taken_numbers(&store.at(after(9)).job_take(take(glob("*"), 100, after(9))).await.unwrap());
     assert_eq!(all, [4, 7, 6, 2, 9, 1, 3, 5, 8]);
 }
 
@@ -99,12 +101,12 @@ pub async fn jobs_of_one_millisecond_go_by_their_keys_and_then_what_was_lent(
     };
     let remove = async || store.edit(order.map(|n| Edit::Delete(id(n))).into()).await;
     add(due, NOW).await;
-    let all = store.job_take(take(glob("*"), 9, due)).await.unwrap();
+    let all = store.at(due).job_take(take(glob("*"), 9, due)).await.unwrap();
     assert_eq!(taken_numbers(&all), order);
     remove().await;
     add(due, due).await;
     for number in order {
-        let one = store.job_take(take(glob("?"), 1, due)).await.unwrap();
+        let one = store.at(due).job_take(take(glob("?"), 1, due)).await.unwrap();
         assert_eq!(taken_numbers(&one), [number]);
     }
     remove().await;
@@ -184,7 +186,7 @@ pub async fn no_more_than_the_limit_are_asked_for(harness: &dyn Harness) {
     assert_eq!(store.state(6).await, State::Queued);
     let took = store.job_take(every_second(1)).await.unwrap();
     assert_eq!((taken_numbers(&took), took.kept), (vec![6], 0));
-    assert_eq!(store.job_purge(after(9), 9).await.unwrap(), 3);
+    assert_eq!(store.at(after(9)).job_purge(9).await.unwrap(), 3);
 }
 
 pub async fn a_job_that_is_lent_is_queued_for_later(harness: &dyn Harness) {
@@ -201,8 +203,8 @@ pub async fn a_job_that_is_lent_is_queued_for_later(harness: &dyn Harness) {
     let took = store.job_take(lend(NOW, after(5))).await.unwrap();
     assert_eq!((taken_numbers(&took), took.moved.due), (vec![1], Some(after(5))));
     assert!(store.get(1).await.extra.lent);
-    assert!(store.job_take(lend(after(4), after(9))).await.unwrap().given.is_empty());
-    assert_eq!(store.job_take(lend(after(5), after(9))).await.unwrap().given.len(), 1);
+    assert!(store.at(after(4)).job_take(lend(after(4), after(9))).await.unwrap().given.is_empty());
+    assert_eq!(store.at(after(5)).job_take(lend(after(5), after(9))).await.unwrap().given.len(), 1);
     // Whoever claims it has it then.
     let claimed = store.claim_one("t", after(9)).await;
     assert!(!claimed.job.extra.lent && !store.get(1).await.extra.lent);
@@ -319,13 +321,13 @@ pub async fn few_names_are_found_among_very_many(harness: &dyn Harness) {
 pub async fn whoever_takes_looks_after_a_type(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1), job(2)]).await;
-    store.job_take(take(glob("*"), 1, after(10))).await.unwrap();
+    store.at(after(10)).job_take(take(glob("*"), 1, after(10))).await.unwrap();
     let unhandled = |seconds| GiveUp {
-        which: Overdue::Unhandled { key: key("t"), due_until: after(seconds) },
-        ..give_up_expired(after(3600))
+        which: Overdue::Unhandled { key: key("t"), due_for: Duration::from_secs(seconds) },
+        ..give_up_expired()
     };
-    assert_eq!(store.job_give_up(unhandled(9)).await.unwrap(), []);
-    assert_eq!(store.job_give_up(unhandled(20)).await.unwrap().len(), 1);
+    assert_eq!(store.at(after(30)).job_give_up(unhandled(21)).await.unwrap(), []);
+    assert_eq!(store.job_give_up(unhandled(10)).await.unwrap().len(), 1);
 }
 
 pub async fn takers_never_take_the_same_job(harness: &dyn Harness) {

@@ -1,5 +1,7 @@
 //! Nothing of one tenant is ever visible to another, nor can be changed by it, with any verb.
 
+use std::time::Duration;
+
 use windlass_core::handler::TypeSettings;
 use windlass_core::job::Progress;
 use windlass_core::store::{
@@ -62,14 +64,14 @@ pub async fn jobs_of_another_tenant_cannot_be_read(harness: &dyn Harness) {
 
 pub async fn jobs_of_another_tenant_cannot_be_settled(harness: &dyn Harness) {
     let (store, running) = acme_at_work(harness).await;
-    let before = seen_by_acme(&store).await;
+    let before = seen_by_acme(store.at(after(1800))).await;
     let stolen = LeaseRef { tenant: globex(), ..lease_ref(&running) };
     for verdict in [FINISHED, FAILED, again(NOW), release(NOW)] {
-        for only_if_expired_at in [None, Some(after(3600))] {
+        for only_if_expired in [false, true] {
             let lease = stolen.clone();
             let log = said("stolen");
             let end = settlement(&running, verdict);
-            let end = Settlement { lease, only_if_expired_at, log, ..end };
+            let end = Settlement { lease, only_if_expired, log, ..end };
             assert_eq!(store.settle(end).await, Settled::Stale);
         }
     }
@@ -86,18 +88,18 @@ pub async fn jobs_of_another_tenant_cannot_be_changed(harness: &dyn Harness) {
     let before = seen_by_acme(&store).await;
     for number in 1..=4 {
         let id = id(number);
-        let end = EndRequest { tenant: globex(), id, now: NOW, purge_at: NOW };
+        let end = EndRequest { tenant: globex(), id, keep: Duration::ZERO };
         assert_eq!(store.job_cancel(end).await.unwrap(), Changed::NotFound);
-        assert_eq!(store.job_rerun(&globex(), id, NOW).await.unwrap(), Changed::NotFound);
+        assert_eq!(store.at(NOW).job_rerun(&globex(), id).await.unwrap(), Changed::NotFound);
         assert_eq!(store.job_delete(&globex(), id).await.unwrap(), Changed::NotFound);
     }
     for name in ["t", "running", "ended"] {
         for state in State::ALL {
-            let requeue = Requeue { key: theirs(name), state, limit: 100, now: NOW };
+            let requeue = Requeue { key: theirs(name), state, limit: 100 };
             assert_eq!(store.job_requeue(requeue).await.unwrap(), 0);
         }
-        let which = Overdue::Unhandled { key: theirs(name), due_until: after(3600) };
-        let give_up = GiveUp { which, ..give_up_expired(NOW) };
+        let which = Overdue::Unhandled { key: theirs(name), due_for: Duration::ZERO };
+        let give_up = GiveUp { which, ..give_up_expired() };
         assert_eq!(store.job_give_up(give_up).await.unwrap(), []);
     }
     assert_eq!(seen_by_acme(&store).await, before);
@@ -108,14 +110,14 @@ pub async fn jobs_of_another_tenant_cannot_be_claimed(harness: &dyn Harness) {
     let before = seen_by_acme(&store).await;
     let picks =
         ["t", "running", "ended"].map(|name| Pick { key: theirs(name), limit: 100, floor: None });
-    assert_eq!(store.job_claim(claim_of(picks.to_vec(), after(3600))).await.unwrap(), []);
+    assert_eq!(store.at(after(3600)).job_claim(claim_of(picks.to_vec())).await.unwrap(), []);
     assert_eq!(seen_by_acme(&store).await, before);
 }
 
 pub async fn handlers_and_settings_of_another_tenant_are_out_of_reach(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let settings = TypeSettings { weight: Some(5), ..TypeSettings::default() };
-    store.handler_put(id(100), &key("t"), handler_spec(), NOW).await.unwrap();
+    store.at(NOW).handler_put(id(100), &key("t"), handler_spec()).await.unwrap();
     store.type_settings_put(&key("t"), settings.clone()).await.unwrap();
     assert_eq!(store.handler_get(&theirs("t"), None).await.unwrap(), None);
     assert_eq!(store.handler_get(&theirs("t"), Some(id(100))).await.unwrap(), None);
@@ -123,7 +125,7 @@ pub async fn handlers_and_settings_of_another_tenant_are_out_of_reach(harness: &
     assert!(!store.handler_delete(&theirs("t")).await.unwrap());
     assert_eq!(store.type_settings_get(&theirs("t")).await.unwrap(), TypeSettings::default());
 
-    store.handler_put(id(101), &theirs("t"), handler_spec(), NOW).await.unwrap();
+    store.at(NOW).handler_put(id(101), &theirs("t"), handler_spec()).await.unwrap();
     store.type_settings_put(&theirs("t"), TypeSettings::default()).await.unwrap();
     store.type_suspend(&theirs("t"), true).await.unwrap();
     assert!(store.handler_delete(&theirs("t")).await.unwrap());

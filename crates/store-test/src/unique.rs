@@ -49,7 +49,7 @@ pub async fn every_ending_frees_the_key(harness: &dyn Harness) {
     store.add([unique(3, "k")]).await;
     store.cancel(3, NOW).await;
     store.add([NewJob { expires_at: Some(after(1)), ..unique(4, "k") }]).await;
-    assert_eq!(store.job_give_up(give_up_expired(after(1))).await.unwrap().len(), 1);
+    assert_eq!(store.at(after(1)).job_give_up(give_up_expired()).await.unwrap().len(), 1);
     store.add([unique(5, "k")]).await;
     assert!(matches!(store.delete(5).await, Changed::Done(_)));
     store.add([unique(6, "k")]).await;

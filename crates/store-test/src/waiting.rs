@@ -19,7 +19,7 @@ fn theirs(name: &str) -> TypeKey {
 }
 
 async fn handle(store: &Subject, number: i64, key: &TypeKey) {
-    store.handler_put(id(number), key, handler_spec(), NOW).await.unwrap();
+    store.at(NOW).handler_put(id(number), key, handler_spec()).await.unwrap();
 }
 
 fn most(concurrency: u32) -> TypeSettings {
@@ -28,7 +28,7 @@ fn most(concurrency: u32) -> TypeSettings {
 
 pub async fn what_changed_is_told_in_pages_in_the_order_of_the_changes(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    let look = ChangedLook { since: None, handled: false, limit: 9, now: NOW };
+    let look = ChangedLook { since: None, handled: false, limit: 9 };
     let none = store.type_changed(look).await.unwrap();
     assert_eq!((none.types.len(), none.more), (0, false));
     for (number, name) in (1..).zip(["c", "a", "b"]) {
@@ -82,7 +82,7 @@ pub async fn types_without_a_handler_are_left_out_when_nobody_asks_for_them(harn
     let store = Subject::fresh(harness).await;
     store.add([job_of("bare", 1), job_of("handled", 2), job_of("bare too", 3)]).await;
     handle(&store, 100, &key("handled")).await;
-    let look = ChangedLook { since: Some(Revision::default()), handled: true, limit: 1, now: NOW };
+    let look = ChangedLook { since: Some(Revision::default()), handled: true, limit: 1 };
     let changed = store.type_changed(look).await.unwrap();
     assert_eq!((names(&changed.types), changed.more), (vec!["handled"], false));
     assert_eq!(names(&store.type_first(None, 9, 9).await.unwrap()), ["handled"]);
@@ -123,7 +123,7 @@ pub async fn the_next_types_of_a_tenant_come_behind_a_revision(harness: &dyn Har
 fn named(names: &[&str], after: Option<&str>, limit: usize) -> NamedLook {
     let names = names.iter().map(|name| (*name).to_owned()).collect();
     let after = after.map(|after| TypeName::new(after).unwrap());
-    NamedLook { tenant: acme(), names, after, limit, now: NOW }
+    NamedLook { tenant: acme(), names, after, limit }
 }
 
 pub async fn types_are_found_by_name_and_by_pattern(harness: &dyn Harness) {
@@ -149,8 +149,12 @@ pub async fn types_are_found_by_name_and_by_pattern(harness: &dyn Harness) {
         assert_eq!(names(&found.types), expected, "{patterns:?}");
         assert_eq!((found.next, found.full), (None, false));
     }
-    let due = NamedLook { now: after(9), ..named(&["later"], None, 9) };
-    assert_eq!(store.type_named(due).await.unwrap().types.len(), 1, "it is due by then");
+    let due = named(&["later"], None, 9);
+    assert_eq!(
+        store.at(after(9)).type_named(due).await.unwrap().types.len(),
+        1,
+        "it is due by then"
+    );
 }
 
 pub async fn a_search_by_pattern_goes_on_where_it_ended(harness: &dyn Harness) {
@@ -220,7 +224,7 @@ pub async fn a_claim_says_how_many_more_there_are(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add((1..=9).map(job)).await;
     let left = async |limit| {
-        let claimed = store.job_claim(claim_of(vec![pick("t", limit)], NOW)).await.unwrap();
+        let claimed = store.at(NOW).job_claim(claim_of(vec![pick("t", limit)])).await.unwrap();
         claimed.iter().map(|claimed| claimed.left).collect::<Vec<_>>()
     };
     assert_eq!(left(2).await, [7, 7]);

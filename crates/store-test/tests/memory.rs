@@ -6,15 +6,20 @@ use async_trait::async_trait;
 
 use windlass_core::Store;
 use windlass_core::memory::MemoryStore;
+use windlass_core::time::ManualClock;
 use windlass_store_test::Harness;
 
 /// Two daemons in one process share the store itself; nothing outlives it.
-#[derive(Default)]
 struct Memory {
+    clock: Arc<ManualClock>,
     newest: Mutex<Option<Arc<MemoryStore>>>,
 }
 
 impl Memory {
+    fn new() -> Memory {
+        Memory { clock: windlass_store_test::clock(), newest: Mutex::default() }
+    }
+
     fn newest(&self) -> MutexGuard<'_, Option<Arc<MemoryStore>>> {
         self.newest.lock().expect("no case panics while it holds the lock")
     }
@@ -22,8 +27,12 @@ impl Memory {
 
 #[async_trait]
 impl Harness for Memory {
+    fn clock(&self) -> Arc<ManualClock> {
+        self.clock.clone()
+    }
+
     async fn fresh(&self) -> Arc<dyn Store> {
-        let store = Arc::new(MemoryStore::undoable(true));
+        let store = Arc::new(MemoryStore::undoable(true, self.clock.clone()));
         *self.newest() = Some(store.clone());
         store
     }
@@ -42,4 +51,4 @@ impl Harness for Memory {
     }
 }
 
-windlass_store_test::conformance!(Memory::default());
+windlass_store_test::conformance!(Memory::new());

@@ -12,19 +12,22 @@ use super::State;
 
 impl State {
     pub(super) fn job_cancel(&mut self, end: &EndRequest) -> Changed {
+        let now = self.now;
         let Some(row) = self.row_mut(&end.tenant, end.id) else { return Changed::NotFound };
         let before = row.job.clone();
         let Some(next) = state::next(before.state, Event::Cancel) else {
             return Changed::Refused(before.state);
         };
         row.job.state = next;
-        row.ended(end.now, end.purge_at);
+        let purge_at = now + end.keep;
+        row.ended(now, purge_at);
         self.touch(&before.key);
-        self.after_end(end.id, end.now, end.purge_at);
+        self.after_end(end.id, purge_at);
         Changed::Done(Box::new(before))
     }
 
-    pub(super) fn job_rerun(&mut self, tenant: &Tenant, id: JobId, now: Timestamp) -> Changed {
+    pub(super) fn job_rerun(&mut self, tenant: &Tenant, id: JobId) -> Changed {
+        let now = self.now;
         let Some(row) = self.row(tenant, id) else { return Changed::NotFound };
         let before = row.job.clone();
         let Some(next) = state::next(before.state, Event::Rerun) else {
@@ -50,6 +53,7 @@ impl State {
         row.result = None;
         row.progress = None;
         row.purge_at = None;
+        row.requeue(now);
         self.touch(&before.key);
         Changed::Done(Box::new(before))
     }
@@ -64,7 +68,7 @@ impl State {
             if queued == requeue.limit as u64 {
                 break;
             }
-            let changed = self.job_rerun(&requeue.key.tenant, id, requeue.now);
+            let changed = self.job_rerun(&requeue.key.tenant, id);
             queued += u64::from(matches!(changed, Changed::Done(_)));
         }
         queued
@@ -76,7 +80,7 @@ impl State {
         if state::next(before.state, Event::Delete).is_none() {
             return Changed::Refused(before.state);
         }
-        self.remove_from_family(&before, self.heard);
+        self.remove_from_family(&before);
         Changed::Done(Box::new(before))
     }
 
@@ -88,34 +92,35 @@ impl State {
             .map(|job| job.id)
             .take(give_up.limit)
             .collect();
-        let mut given_up = Vec::new();
+        let (mut given_up, now) = (Vec::new(), self.now);
         for id in overdue {
             let row = self.jobs.get_mut(&id).expect("a job that was just found");
             row.job.state =
                 state::next(row.job.state, Event::GiveUp).expect("only jobs that wait are overdue");
             row.job.last = Some(give_up.ended);
-            row.log(give_up.now, give_up.log.clone());
-            row.ended(give_up.now, give_up.purge_at);
+            row.log(now, give_up.log.clone());
+            row.ended(now, now + give_up.keep);
             given_up.push(row.job.clone());
         }
         given_up
     }
 
-    pub(super) fn job_purge(&mut self, now: Timestamp, limit: usize) -> u64 {
+    pub(super) fn job_purge(&mut self, limit: usize) -> u64 {
+        let now = self.now;
         self.keys.retain(|_, record| record.expires_at > now);
-        self.purge_pieces(now);
+        self.purge_pieces();
         let over = |purge_at: Option<Timestamp>| purge_at.is_some_and(|at| at <= now);
         let rows = self.jobs.values().filter(|row| over(row.purge_at));
         let old: Vec<Job> = rows.map(|row| row.job.clone()).take(limit).collect();
         for job in &old {
-            self.remove_from_family(job, now);
+            self.remove_from_family(job);
         }
         old.len() as u64
     }
 
     /// Removes pieces whose job never came.
-    fn purge_pieces(&mut self, now: Timestamp) {
-        let put_until = now - ORPHAN_PIECES_AGE;
+    fn purge_pieces(&mut self) {
+        let put_until = self.now - ORPHAN_PIECES_AGE;
         let waiting = self.pieces_waiting.iter().filter(|(_, put_at)| **put_at <= put_until);
         for id in waiting.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.pieces_waiting.remove(&id);
@@ -127,13 +132,14 @@ impl State {
 
     fn is_overdue(&self, job: &Job, give_up: &GiveUp) -> bool {
         match &give_up.which {
-            Overdue::Expired => job.expires_at.is_some_and(|at| at <= give_up.now),
-            Overdue::Unhandled { key, due_until } => {
+            Overdue::Expired => job.expires_at.is_some_and(|at| at <= self.now),
+            Overdue::Unhandled { key, due_for } => {
+                let due_until = self.now - *due_for;
                 let unattended = self.types.get(key).is_some_and(|row| {
-                    row.in_force.is_none() && row.claimed_at.is_none_or(|at| at < *due_until)
+                    row.in_force.is_none() && row.claimed_at.is_none_or(|at| at < due_until)
                 });
                 let queued = job.state == JobState::Queued && job.key == *key;
-                queued && job.due_at <= *due_until && unattended
+                queued && job.due_at <= due_until && unattended
             }
         }
     }

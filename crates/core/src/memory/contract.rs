@@ -26,11 +26,11 @@ use super::{MemoryStore, Row};
 #[async_trait]
 impl Daemons for MemoryStore {
     async fn sysid_reserve(&self, reserve: SysidReserve) -> Result<SysidGrant, Error> {
-        self.open_at(reserve.now)?.synced().sysid_reserve(reserve)
+        self.open()?.synced().sysid_reserve(reserve)
     }
 
-    async fn sysid_renew(&self, renew: SysidRenew) -> Result<(), Error> {
-        self.open_at(renew.now)?.sysid_renew(renew)
+    async fn sysid_renew(&self, renew: SysidRenew) -> Result<Timestamp, Error> {
+        self.open()?.sysid_renew(renew)
     }
 
     async fn sysid_release(&self, sysid: Sysid, boot: Boot) -> Result<(), Error> {
@@ -38,12 +38,12 @@ impl Daemons for MemoryStore {
         Ok(())
     }
 
-    async fn boot_next(&self, now: Timestamp) -> Result<Boot, Error> {
-        Ok(self.open_at(now)?.synced().boot_next(now))
+    async fn boot_next(&self) -> Result<Boot, Error> {
+        Ok(self.open()?.synced().boot_next())
     }
 
-    async fn sysid_list(&self, now: Timestamp) -> Result<Vec<Sysid>, Error> {
-        Ok(self.open_at(now)?.sysid_list(now))
+    async fn sysid_list(&self) -> Result<Vec<Sysid>, Error> {
+        Ok(self.open()?.sysid_list())
     }
 
     async fn id_newest(&self) -> Result<Option<JobId>, Error> {
@@ -63,7 +63,7 @@ impl Inserts for MemoryStore {
     }
 
     async fn job_add(&self, add: Add) -> Result<Added, Error> {
-        Ok(self.open_at(add.now)?.synced().job_add(add))
+        Ok(self.open()?.synced().job_add(add))
     }
 
     async fn journal_position(&self, journal: JournalId) -> Result<Option<JobId>, Error> {
@@ -73,8 +73,8 @@ impl Inserts for MemoryStore {
     async fn payload_put(&self, pieces: Vec<Piece>) -> Result<(), Error> {
         let mut state = self.open()?;
         for Piece { id, index, bytes } in pieces {
-            let heard = state.heard;
-            state.pieces_waiting.insert(id, heard);
+            let now = state.now;
+            state.pieces_waiting.insert(id, now);
             state.pieces.insert((id, index), bytes);
         }
         Ok(())
@@ -84,9 +84,8 @@ impl Inserts for MemoryStore {
         &self,
         tenant: &Tenant,
         key: &str,
-        now: Timestamp,
     ) -> Result<Option<IdempotencyRecord>, Error> {
-        Ok(self.open_at(now)?.idempotency_get(tenant, key, now))
+        Ok(self.open()?.idempotency_get(tenant, key))
     }
 }
 
@@ -94,7 +93,7 @@ impl Inserts for MemoryStore {
 impl Waits for MemoryStore {
     async fn type_changed(&self, look: ChangedLook) -> Result<ChangedTypes, Error> {
         self.looks_released().await;
-        Ok(self.open_at(look.now)?.type_changed(&look))
+        Ok(self.open()?.type_changed(&look))
     }
 
     async fn type_first(
@@ -115,18 +114,18 @@ impl Waits for MemoryStore {
     }
 
     async fn type_named(&self, look: NamedLook) -> Result<NamedTypes, Error> {
-        Ok(self.open_at(look.now)?.type_named(&look))
+        Ok(self.open()?.type_named(&look))
     }
 }
 
 #[async_trait]
 impl Claims for MemoryStore {
     async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error> {
-        self.open_at(claim.now)?.job_claim(&claim)
+        self.open()?.job_claim(&claim)
     }
 
     async fn job_renew(&self, renew: Renew) -> Result<Vec<LeaseRef>, Error> {
-        Ok(self.open_at(renew.now)?.job_renew(renew))
+        Ok(self.open()?.job_renew(renew))
     }
 
     async fn lease_mine(
@@ -138,8 +137,8 @@ impl Claims for MemoryStore {
         Ok(self.open()?.lease_mine(owner, after, limit))
     }
 
-    async fn lease_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<Job>, Error> {
-        Ok(self.open_at(now)?.lease_expired(now, limit))
+    async fn lease_expired(&self, limit: usize) -> Result<Vec<Job>, Error> {
+        Ok(self.open()?.lease_expired(limit))
     }
 }
 
@@ -158,10 +157,7 @@ impl Settles for MemoryStore {
         progress: Vec<(LeaseRef, Progress)>,
     ) -> Result<Vec<Settled>, Error> {
         let mut state = self.open()?;
-        let note = |(lease, progress): (LeaseRef, Progress)| {
-            state.hear(progress.at);
-            state.job_progress(&lease, progress)
-        };
+        let note = |(lease, progress)| state.job_progress(&lease, progress);
         Ok(progress.into_iter().map(note).collect())
     }
 }
@@ -169,20 +165,15 @@ impl Settles for MemoryStore {
 #[async_trait]
 impl Changes for MemoryStore {
     async fn job_cancel(&self, end: EndRequest) -> Result<Changed, Error> {
-        Ok(self.open_at(end.now)?.synced().job_cancel(&end))
+        Ok(self.open()?.synced().job_cancel(&end))
     }
 
-    async fn job_rerun(
-        &self,
-        tenant: &Tenant,
-        id: JobId,
-        now: Timestamp,
-    ) -> Result<Changed, Error> {
-        Ok(self.open_at(now)?.synced().job_rerun(tenant, id, now))
+    async fn job_rerun(&self, tenant: &Tenant, id: JobId) -> Result<Changed, Error> {
+        Ok(self.open()?.synced().job_rerun(tenant, id))
     }
 
     async fn job_requeue(&self, requeue: Requeue) -> Result<u64, Error> {
-        Ok(self.open_at(requeue.now)?.synced().job_requeue(&requeue))
+        Ok(self.open()?.synced().job_requeue(&requeue))
     }
 
     async fn job_delete(&self, tenant: &Tenant, id: JobId) -> Result<Changed, Error> {
@@ -190,22 +181,22 @@ impl Changes for MemoryStore {
     }
 
     async fn job_give_up(&self, give_up: GiveUp) -> Result<Vec<Job>, Error> {
-        Ok(self.open_at(give_up.now)?.job_give_up(&give_up))
+        Ok(self.open()?.job_give_up(&give_up))
     }
 
-    async fn job_purge(&self, now: Timestamp, limit: usize) -> Result<u64, Error> {
-        Ok(self.open_at(now)?.job_purge(now, limit))
+    async fn job_purge(&self, limit: usize) -> Result<u64, Error> {
+        Ok(self.open()?.job_purge(limit))
     }
 }
 
 #[async_trait]
 impl Decides for MemoryStore {
     async fn job_decide(&self, ask: Ask) -> Result<Decided, Error> {
-        self.open_at(ask.now)?.durable(ask.durability).job_decide(&ask)
+        self.open()?.durable(ask.durability).job_decide(&ask)
     }
 
     async fn job_take(&self, take: Take) -> Result<Took, Error> {
-        self.open_at(take.now)?.job_take(&take)
+        self.open()?.job_take(&take)
     }
 }
 
@@ -249,10 +240,10 @@ impl Handlers for MemoryStore {
         id: HandlerId,
         key: &TypeKey,
         spec: HandlerSpec,
-        now: Timestamp,
     ) -> Result<(), Error> {
-        let handler = Handler { id, key: key.clone(), created_at: now, spec };
-        self.open_at(now)?.synced().handler_put(handler);
+        let mut state = self.open()?.synced();
+        let handler = Handler { id, key: key.clone(), created_at: state.now, spec };
+        state.handler_put(handler);
         Ok(())
     }
 

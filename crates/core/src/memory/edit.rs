@@ -11,7 +11,6 @@ use crate::limit::WHOLE_BYTES_MAX;
 use crate::name::{Tenant, TypeKey};
 use crate::state::State as JobState;
 use crate::store::{Error, Inserted};
-use crate::time::Timestamp;
 
 use super::{Row, State};
 
@@ -55,7 +54,7 @@ impl State {
         let seen = self.seen(&ask.tenant, which);
         let decision = ask.decision(index, &seen)?;
         for edit in &decision.edits {
-            self.carry_out(edit, ask.now, changes)?;
+            self.carry_out(edit, changes)?;
         }
         Ok(decision.id)
     }
@@ -108,15 +107,10 @@ impl State {
         }
     }
 
-    pub(super) fn carry_out(
-        &mut self,
-        edit: &Edit,
-        now: Timestamp,
-        changes: &mut Changes,
-    ) -> Result<(), Error> {
+    pub(super) fn carry_out(&mut self, edit: &Edit, changes: &mut Changes) -> Result<(), Error> {
         match edit {
-            Edit::Insert(new) => self.enter((**new).clone(), now, changes),
-            Edit::Put(put) => self.put(put, now, changes).map(drop),
+            Edit::Insert(new) => self.enter((**new).clone(), changes),
+            Edit::Put(put) => self.put(put, changes).map(drop),
             Edit::Delete(id) => {
                 self.note(*id, changes);
                 if let Some(row) = self.jobs.get(id) {
@@ -125,18 +119,11 @@ impl State {
                 }
                 Ok(())
             }
-            Edit::Children { parent, from, to } => {
-                self.move_children(*parent, *from, *to, now, changes)
-            }
+            Edit::Children { parent, from, to } => self.move_children(*parent, *from, *to, changes),
         }
     }
 
-    fn enter(
-        &mut self,
-        mut new: NewJob,
-        now: Timestamp,
-        changes: &mut Changes,
-    ) -> Result<(), Error> {
+    fn enter(&mut self, mut new: NewJob, changes: &mut Changes) -> Result<(), Error> {
         self.note(new.id, changes);
         new.parent.into_iter().for_each(|parent| self.note(parent, changes));
         self.note_type(&new.key, changes);
@@ -144,7 +131,7 @@ impl State {
         match self.insert_one(new.clone()) {
             Inserted::New => {
                 self.pieces.extend((0..).map(|index| (id, index)).zip(pieces));
-                changes.moved.note_entered(&new, now);
+                changes.moved.note_entered(&new, self.now);
                 Ok(())
             }
             Inserted::Duplicate | Inserted::Repeated => {
@@ -155,12 +142,8 @@ impl State {
     }
 
     /// Answers with the job as it is then.
-    pub(super) fn put(
-        &mut self,
-        put: &Put,
-        now: Timestamp,
-        changes: &mut Changes,
-    ) -> Result<Job, Error> {
+    pub(super) fn put(&mut self, put: &Put, changes: &mut Changes) -> Result<Job, Error> {
+        let now = self.now;
         let id = put.job.id;
         let Some(row) = self.jobs.get(&id) else {
             return Err(Error::Conflict(format!("there is no job {id}")));
@@ -192,6 +175,7 @@ impl State {
         }
         row.purge_at = put.purge_at.filter(|_| job.state.is_ended());
         row.job = job.clone();
+        row.requeue(now);
         Ok(job)
     }
 
@@ -207,13 +191,12 @@ impl State {
         parent: JobId,
         from: JobState,
         to: ChildMove,
-        now: Timestamp,
         changes: &mut Changes,
     ) -> Result<(), Error> {
         let wanted = |job: &&Job| job.parent == Some(parent) && job.state == from;
         let jobs = self.jobs.values().map(|row| &row.job);
-        let puts: Vec<Put> = jobs.filter(wanted).map(|child| to.put(child, now)).collect();
-        puts.iter().try_for_each(|put| self.put(put, now, changes).map(drop))
+        let puts: Vec<Put> = jobs.filter(wanted).map(|child| to.put(child, self.now)).collect();
+        puts.iter().try_for_each(|put| self.put(put, changes).map(drop))
     }
 
     /// Keeps a job as it is now, should the changes be undone.

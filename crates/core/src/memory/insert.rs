@@ -1,12 +1,12 @@
 //! Jobs come in, with the idempotency keys and the journal mark that belong to them.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use crate::edit::Moved;
 use crate::family::{self, Unfit};
 use crate::id::JobId;
 use crate::job::{Job, NewJob};
-use crate::limit::ORPHAN_RETENTION;
+use crate::limit::REPEATED_RETENTION;
 use crate::name::Tenant;
 use crate::store::{Add, Added, EndRequest, IdempotencyRecord, Insert, Inserted, Insertion};
 use crate::time::Timestamp;
@@ -22,27 +22,27 @@ impl State {
             }
             self.marks.insert(mark.journal, mark.position);
         }
-        // Jobs of adds whose keys others had first, and how long they are kept.
-        let mut repeats: HashMap<JobId, Timestamp> = HashMap::new();
+        // Jobs of adds whose keys others had first.
+        let mut repeats: HashSet<JobId> = HashSet::new();
         for record in insert.keys {
             match self.keys.get(&(record.tenant.clone(), record.key.clone())) {
                 Some(known) if record.is_repeat_of(known) => {
-                    let purge_at = record.expires_at + ORPHAN_RETENTION;
-                    repeats.extend(record.ids.into_iter().map(|id| (id, purge_at)));
+                    repeats.extend(record.ids);
                 }
                 _ => self.remember(record),
             }
         }
-        let insert_one = |new: NewJob| match repeats.get(&new.id) {
-            None => self.insert_one(new),
-            Some(purge_at) => self.insert_cancelled(new, *purge_at),
+        let insert_one = |new: NewJob| match repeats.contains(&new.id) {
+            false => self.insert_one(new),
+            true => self.insert_cancelled(new),
         };
         Insertion::Done(insert.jobs.into_iter().map(insert_one).collect())
     }
 
     pub(super) fn job_add(&mut self, add: Add) -> Added {
-        let Add { tenant, mut jobs, key, now } = add;
-        let known = key.as_ref().and_then(|key| self.idempotency_get(&tenant, &key.key, now));
+        let Add { tenant, mut jobs, key } = add;
+        let now = self.now;
+        let known = key.as_ref().and_then(|key| self.idempotency_get(&tenant, &key.key));
         if let Some(record) = known {
             self.remove_pieces(&jobs);
             return Added::Known(record);
@@ -77,22 +77,17 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn idempotency_get(
-        &self,
-        tenant: &Tenant,
-        key: &str,
-        now: Timestamp,
-    ) -> Option<IdempotencyRecord> {
+    pub(super) fn idempotency_get(&self, tenant: &Tenant, key: &str) -> Option<IdempotencyRecord> {
         let record = self.keys.get(&(tenant.clone(), key.to_owned()))?;
-        (record.expires_at > now).then(|| record.clone())
+        (record.expires_at > self.now).then(|| record.clone())
     }
 
     /// Adds a job that enters with the end of another.
-    pub(super) fn enter_split(&mut self, mut new: NewJob, now: Timestamp, moved: &mut Moved) {
+    pub(super) fn enter_split(&mut self, mut new: NewJob, moved: &mut Moved) {
         let (id, pieces) = (new.id, new.split_payload());
         if self.insert_one(new.clone()) == Inserted::New {
             self.pieces.extend((0..).map(|index| (id, index)).zip(pieces));
-            moved.note_entered(&new, now);
+            moved.note_entered(&new, self.now);
         }
     }
 
@@ -105,18 +100,18 @@ impl State {
             self.remove(new.id);
             return Inserted::Held(holder);
         }
-        self.hear(new.created_at);
         self.touch(&new.key);
         self.mark_parent(&new.key.tenant, new.parent);
-        self.jobs.insert(new.id, Row::queued(new));
+        let row = Row::queued(new, self.now);
+        self.jobs.insert(row.job.id, row);
         Inserted::New
     }
 
-    fn insert_cancelled(&mut self, new: NewJob, purge_at: Timestamp) -> Inserted {
-        let (tenant, id, now) = (new.key.tenant.clone(), new.id, new.created_at);
+    fn insert_cancelled(&mut self, new: NewJob) -> Inserted {
+        let (tenant, id, keep) = (new.key.tenant.clone(), new.id, REPEATED_RETENTION);
         match self.insert_one(new) {
             Inserted::New => {
-                self.job_cancel(&EndRequest { tenant, id, now, purge_at });
+                self.job_cancel(&EndRequest { tenant, id, keep });
                 Inserted::Repeated
             }
             other => other,
@@ -150,8 +145,9 @@ impl State {
 }
 
 impl Row {
-    fn queued(new: NewJob) -> Row {
+    fn queued(new: NewJob, now: Timestamp) -> Row {
         Row {
+            due: !new.paused && new.is_due(now),
             payload: new.payload.clone(),
             job: Job::queued(new),
             progress: None,

@@ -3,14 +3,12 @@
 //! to be obviously right and not to be fast. Tests of the engine run on it too.
 //!
 //! Where the contract leaves something open, this store does the following.
-//! - `type_stats` is asked without a time: what is ready is judged by the newest time that any
-//!   call has named.
 //! - A release takes the attempt back and leaves `started_at` as it is.
 //! - A rerun forgets `started_at` and how the last attempt ended; tokens go on growing.
 //! - "Oldest" among ended jobs means the smallest id.
-//! - A job that is removed without a time is removed at the newest time that any call has named.
 
 mod change;
+mod clock;
 mod contract;
 mod edit;
 mod family;
@@ -24,7 +22,7 @@ mod undo;
 mod waiting;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 use bytes::Bytes;
@@ -35,19 +33,27 @@ use crate::job::{Boot, Job, Payload, Progress, Token};
 use crate::name::{Tenant, TypeKey};
 use crate::outcome::Json;
 use crate::store::{AttemptLog, Error, IdempotencyRecord, JournalId, Revision};
-use crate::time::Timestamp;
+use crate::time::{Clock, Moment, SystemClock, Timestamp};
 
 use undo::Open;
 
 /// A store that lives as long as the process. Share it in an `Arc` to stand for several daemons.
-#[derive(Debug, Default)]
 pub struct MemoryStore {
+    clock: Arc<dyn Clock>,
     state: Mutex<State>,
 }
 
+impl Default for MemoryStore {
+    fn default() -> MemoryStore {
+        MemoryStore::new(Arc::new(SystemClock))
+    }
+}
+
 impl MemoryStore {
-    pub fn new() -> MemoryStore {
-        MemoryStore::default()
+    pub fn new(clock: Arc<dyn Clock>) -> MemoryStore {
+        let now = Moment::now(clock.as_ref());
+        let state = State { now: now.wall, offset: now.offset(), ..State::default() };
+        MemoryStore { clock, state: Mutex::new(state) }
     }
 
     /// A test aid: while a store is not available, every call answers `Error::Unavailable`.
@@ -90,21 +96,17 @@ impl MemoryStore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state for one call that names no time.
+    /// The state for one call, at the store's time.
     fn open(&self) -> Result<Open<'_>, Error> {
-        let state = self.locked();
+        let mut state = self.locked();
         match (state.closed, state.away) {
             (true, _) => Err(Error::Unavailable("it is closed".into())),
             (_, true) => Err(Error::Unavailable("it is switched off".into())),
-            _ => Ok(Open::new(state)),
+            _ => {
+                state.tick(Moment::now(self.clock.as_ref()));
+                Ok(Open::new(state))
+            }
         }
-    }
-
-    /// The state for one call that happens at `now`.
-    fn open_at(&self, now: Timestamp) -> Result<Open<'_>, Error> {
-        let mut state = self.open()?;
-        state.hear(now);
-        Ok(state)
     }
 }
 
@@ -121,12 +123,11 @@ struct State {
     boot_newest: Boot,
     /// Of the newest change of what waits.
     revision: i64,
-    /// Up to when jobs that came due have been noticed.
-    due_until: Timestamp,
     /// Types that were told of in looks for open types.
     told: u64,
-    /// The newest time that any call has named.
-    heard: Timestamp,
+    /// The time of the present call, and how far the wall clock was ahead of the steady one then.
+    now: Timestamp,
+    offset: i64,
     away: bool,
     /// Inserts that still panic.
     panics: usize,
@@ -151,6 +152,8 @@ struct Row {
     logs: Vec<AttemptLog>,
     /// Only an ended job has it.
     purge_at: Option<Timestamp>,
+    /// Its time has come while it was queued; stays when the clock is set back.
+    due: bool,
 }
 
 /// One type, from the first time it is named by a write until for ever.
@@ -167,10 +170,6 @@ struct TypeRow {
 }
 
 impl State {
-    fn hear(&mut self, now: Timestamp) {
-        self.heard = self.heard.max(now);
-    }
-
     fn type_row(&mut self, key: &TypeKey) -> &mut TypeRow {
         self.types.entry(key.clone()).or_default()
     }
@@ -221,7 +220,7 @@ mod tests {
 
     #[test]
     fn it_can_be_switched_off_and_on() {
-        let store = MemoryStore::new();
+        let store = MemoryStore::default();
         store.set_available(false);
         assert!(matches!(ready(store.ping()), Err(Error::Unavailable(_))));
         store.set_available(true);
@@ -230,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_closed_store_stays_closed() {
-        let store = MemoryStore::new();
+        let store = MemoryStore::default();
         ready(store.close());
         store.set_available(true);
         assert!(matches!(ready(store.ping()), Err(Error::Unavailable(_))));

@@ -7,7 +7,7 @@ use crate::name::{Tenant, TypeKey};
 use crate::state::State as JobState;
 use crate::store::{List, Page, TypeStats};
 
-use super::State;
+use super::{Row, State};
 
 impl State {
     pub(super) fn job_list(&self, list: &List) -> Page {
@@ -45,7 +45,7 @@ impl State {
         }
         for row in self.jobs.values() {
             let of_type = stats.get_mut(&row.job.key).expect("a job's type is always there");
-            self.count(&row.job, of_type);
+            count(row, of_type);
         }
         let asked_for = |stats: &TypeStats| match tenant {
             Some(tenant) => stats.key.tenant == *tenant,
@@ -53,20 +53,21 @@ impl State {
         };
         stats.into_values().filter(asked_for).collect()
     }
+}
 
-    fn count(&self, job: &Job, stats: &mut TypeStats) {
-        match job.state {
-            JobState::Queued if job.run_at <= self.heard && !job.extra.hidden => {
-                stats.ready += 1;
-                let oldest = stats.oldest_ready_at.unwrap_or(job.run_at);
-                stats.oldest_ready_at = Some(oldest.min(job.run_at));
-            }
-            JobState::Queued => stats.deferred += 1,
-            JobState::Running => stats.running += 1,
-            JobState::Paused => stats.paused += 1,
-            JobState::Finished => stats.finished += 1,
-            JobState::Failed => stats.failed += 1,
-            JobState::Cancelled => stats.cancelled += 1,
+fn count(row: &Row, stats: &mut TypeStats) {
+    let job = &row.job;
+    match job.state {
+        JobState::Queued if row.is_ready() => {
+            stats.ready += 1;
+            let oldest = stats.oldest_ready_at.unwrap_or(job.run_at);
+            stats.oldest_ready_at = Some(oldest.min(job.run_at));
         }
+        JobState::Queued => stats.deferred += 1,
+        JobState::Running => stats.running += 1,
+        JobState::Paused => stats.paused += 1,
+        JobState::Finished => stats.finished += 1,
+        JobState::Failed => stats.failed += 1,
+        JobState::Cancelled => stats.cancelled += 1,
     }
 }

@@ -21,23 +21,23 @@ impl State {
     pub(super) fn job_claim(&mut self, claim: &Claim) -> Result<Vec<Claimed>, Error> {
         let (owner, token) = (claim.owner, claim.token);
         let lease = match claim.hold {
-            Hold::For(hold) => Lease { owner, token, expires_at: claim.now + hold, on_beat: false },
+            Hold::For(hold) => Lease { owner, token, expires_at: self.now + hold, on_beat: false },
             Hold::Beat(boot) => {
                 Lease { owner, token, expires_at: self.beat_until(owner, boot)?, on_beat: true }
             }
         };
         let mut claimed = Vec::new();
         for pick in &claim.picks {
-            let (ids, left) = self.picked(pick, claim.now);
+            let (ids, left) = self.picked(pick);
             for id in ids {
-                claimed.push(Claimed { left, ..self.take(id, lease, claim.now) });
+                claimed.push(Claimed { left, ..self.take(id, lease) });
             }
         }
         Ok(claimed)
     }
 
     pub(super) fn job_renew(&mut self, renew: Renew) -> Vec<LeaseRef> {
-        let expires_at = renew.now + renew.hold;
+        let expires_at = renew.hold.map_or(Timestamp::NEVER, |hold| self.now + hold);
         let mut lost = Vec::new();
         for lease in renew.leases {
             match self.leased(&lease).and_then(|row| row.job.lease.as_mut()) {
@@ -66,7 +66,6 @@ impl State {
     pub(super) fn job_settle(&mut self, settlements: &[Settlement]) -> SettleAnswer {
         let mut answer = SettleAnswer::default();
         for settlement in settlements {
-            self.hear(settlement.now);
             let settled = self.settle_one(settlement.clone(), &mut answer.moved);
             answer.settled.push(settled);
         }
@@ -74,28 +73,29 @@ impl State {
     }
 
     fn settle_one(&mut self, settlement: Settlement, moved: &mut Moved) -> Settled {
+        let now = self.now;
         let Some(row) = self.leased(&settlement.lease) else { return Settled::Stale };
         let lease = row.job.lease.expect("a leased job");
-        if settlement.only_if_expired_at.is_some_and(|at| lease.expires_at > at) {
+        if settlement.only_if_expired && lease.expires_at > now {
             return Settled::Stale;
         }
         let mut adds = settlement.adds;
         if let Err((parent, unfit)) = self.begin_all(&mut adds) {
             return Settled::Unfit { parent, unfit };
         }
-        adds.into_iter().for_each(|new| self.enter_split(new, settlement.now, moved));
+        adds.into_iter().for_each(|new| self.enter_split(new, moved));
         let row = self.leased(&settlement.lease).expect("a job that was just found");
         row.job.last = settlement.ended.or(row.job.last);
         row.result = settlement.data.or(row.result.take());
         row.progress = settlement.progress.or(row.progress.take());
-        row.log(settlement.now, settlement.log);
-        let (id, now, purge_at) = (row.job.id, settlement.now, settlement.purge_at);
+        row.log(now, settlement.log);
+        let (id, purge_at) = (row.job.id, now + settlement.keep);
         let key = row.job.key.clone();
         self.touch(&key);
         let well =
             matches!(settlement.verdict, Verdict::End(Ending::Finished) | Verdict::Repeat { .. });
         // It has not come to its end: what follows it has to wait too.
-        if well && self.waits_for_children(id, now) {
+        if well && self.waits_for_children(id) {
             return Settled::Paused;
         }
         let row = self.jobs.get_mut(&id).expect("a job that was just found");
@@ -104,21 +104,21 @@ impl State {
             Verdict::End(ending) => {
                 row.job.state = after(Event::End(ending));
                 row.ended(now, purge_at);
-                self.after_end(id, now, purge_at);
+                self.after_end(id, purge_at);
             }
-            Verdict::Again { run_at } => row.again(Event::Again, run_at),
+            Verdict::Again { run_at } => row.again(Event::Again, run_at, now),
             Verdict::Repeat { run_at } => {
-                row.again(Event::Again, run_at);
+                row.again(Event::Again, run_at, now);
                 row.job.due_at = run_at;
                 row.job.attempt = 0;
             }
             Verdict::Release { run_at } => {
-                row.again(Event::Release, run_at);
+                row.again(Event::Release, run_at, now);
                 row.job.attempt -= 1;
             }
         }
         if let Some(follow) = settlement.follow {
-            self.enter_split(follow, now, moved);
+            self.enter_split(follow, moved);
         }
         Settled::Done
     }
@@ -129,24 +129,23 @@ impl State {
         Settled::Done
     }
 
-    pub(super) fn lease_expired(&self, now: Timestamp, limit: usize) -> Vec<Job> {
+    pub(super) fn lease_expired(&self, limit: usize) -> Vec<Job> {
         let expiry = |job: &Job| job.lease.map(|lease| lease.expires_at);
         let jobs = self.jobs.values().map(|row| &row.job);
         let mut expired: Vec<Job> =
-            jobs.filter(|job| expiry(job).is_some_and(|at| at <= now)).cloned().collect();
+            jobs.filter(|job| expiry(job).is_some_and(|at| at <= self.now)).cloned().collect();
         expired.sort_by_key(expiry);
         expired.truncate(limit);
         expired
     }
 
     /// The jobs that a pick gets, in the order in which it gets them, and how many it leaves.
-    fn picked(&self, pick: &Pick, now: Timestamp) -> (Vec<JobId>, u64) {
+    fn picked(&self, pick: &Pick) -> (Vec<JobId>, u64) {
         if self.types.get(&pick.key).is_none_or(|row| row.suspended) {
             return (Vec::new(), 0);
         }
-        let jobs = self.jobs.values().map(|row| &row.job);
-        let mut due: Vec<&Job> =
-            jobs.filter(|job| job.key == pick.key && job.is_ready(now)).collect();
+        let ready = self.jobs.values().filter(|row| row.is_ready()).map(|row| &row.job);
+        let mut due: Vec<&Job> = ready.filter(|job| job.key == pick.key).collect();
         due.sort_by_key(|job| (job.turn(), job.id));
         let under = |job: &&Job| pick.floor.is_some_and(|floor| job.priority <= floor);
         if let Some(first) = due.iter().position(under) {
@@ -157,7 +156,8 @@ impl State {
         (due.iter().map(|job| job.id).take(taken as usize).collect(), may_run - taken)
     }
 
-    fn take(&mut self, id: JobId, lease: Lease, now: Timestamp) -> Claimed {
+    fn take(&mut self, id: JobId, lease: Lease) -> Claimed {
+        let now = self.now;
         let row = self.jobs.get_mut(&id).expect("a job that was just found");
         row.token_newest = Some(lease.token);
         row.job.state =
@@ -185,10 +185,11 @@ fn after(event: Event) -> JobState {
 }
 
 impl Row {
-    fn again(&mut self, event: Event, run_at: Timestamp) {
+    fn again(&mut self, event: Event, run_at: Timestamp, now: Timestamp) {
         self.job.state = after(event);
         self.job.run_at = run_at;
         self.job.extra.retime();
+        self.requeue(now);
     }
 
     /// Keeps the log of the present attempt, and of a bounded number before it.

@@ -18,39 +18,47 @@ pub(super) struct SysidRow {
     id_newest: Option<JobId>,
 }
 
+impl SysidRow {
+    /// The clock was set.
+    pub(super) fn shift(&mut self, step: i64) {
+        self.until = self.until.map(|until| until.shifted(step));
+        self.free_since = self.free_since.shifted(step);
+    }
+}
+
 impl State {
     pub(super) fn sysid_reserve(&mut self, reserve: SysidReserve) -> Result<SysidGrant, Error> {
         let sysid = match reserve.wanted {
-            Some(wanted) if self.is_free(wanted, reserve.now) => wanted,
+            Some(wanted) if self.is_free(wanted) => wanted,
             Some(wanted) => return Err(Error::Conflict(format!("sysid {wanted} is taken"))),
-            None => self.freest(reserve.now).ok_or_else(|| {
+            None => self.freest().ok_or_else(|| {
                 Error::Conflict(format!("all {SYSID_MAX} sysids of this store are taken"))
             })?,
         };
-        let boot = self.boot_next(reserve.now);
+        let boot = self.boot_next();
         // The last owner's leases have run out with it, and stay so.
         self.on_beat_of(sysid).for_each(|lease| lease.on_beat = false);
         let id_newest = self.sysids.get(&sysid).and_then(|row| row.id_newest);
-        let until = reserve.now + reserve.lease;
+        let until = self.now + reserve.lease;
         let row = SysidRow { boot, until: Some(until), free_since: until, id_newest };
         self.sysids.insert(sysid, row);
         Ok(SysidGrant { sysid, boot })
     }
 
-    pub(super) fn boot_next(&mut self, now: Timestamp) -> Boot {
-        self.boot_newest = Boot::after(self.boot_newest, now);
+    pub(super) fn boot_next(&mut self) -> Boot {
+        self.boot_newest = Boot::after(self.boot_newest, self.now);
         self.boot_newest
     }
 
-    pub(super) fn sysid_renew(&mut self, renew: SysidRenew) -> Result<(), Error> {
+    pub(super) fn sysid_renew(&mut self, renew: SysidRenew) -> Result<Timestamp, Error> {
         let SysidGrant { sysid, boot } = renew.grant;
+        let until = self.now + renew.lease;
         let row = self.sysids.get_mut(&sysid).filter(|row| row.boot == boot);
         let row = row.ok_or_else(|| not_yours(sysid))?;
-        let until = renew.now + renew.lease;
         (row.until, row.free_since) = (Some(until), until);
         row.id_newest = row.id_newest.max(renew.id_newest);
         self.on_beat_of(sysid).for_each(|lease| lease.expires_at = until);
-        Ok(())
+        Ok(self.now)
     }
 
     /// How long leases on the beat of this number last, if it is that boot's.
@@ -65,17 +73,17 @@ impl State {
     }
 
     pub(super) fn sysid_release(&mut self, sysid: Sysid, boot: Boot) {
-        let heard = self.heard;
+        let now = self.now;
         if let Some(row) = self.sysids.get_mut(&sysid).filter(|row| row.boot == boot) {
             row.until = None;
-            row.free_since = row.free_since.min(heard);
+            row.free_since = row.free_since.min(now);
             let ended_at = row.free_since;
             self.on_beat_of(sysid).for_each(|lease| lease.expires_at = ended_at);
         }
     }
 
-    pub(super) fn sysid_list(&self, now: Timestamp) -> Vec<Sysid> {
-        self.sysids.keys().copied().filter(|sysid| !self.is_free(*sysid, now)).collect()
+    pub(super) fn sysid_list(&self) -> Vec<Sysid> {
+        self.sysids.keys().copied().filter(|sysid| !self.is_free(*sysid)).collect()
     }
 
     pub(super) fn id_newest(&self) -> Option<JobId> {
@@ -83,13 +91,13 @@ impl State {
         self.jobs.keys().copied().chain(self.marks.values().copied()).chain(noted).max()
     }
 
-    fn is_free(&self, sysid: Sysid, now: Timestamp) -> bool {
-        self.sysids.get(&sysid).and_then(|row| row.until).is_none_or(|until| until <= now)
+    fn is_free(&self, sysid: Sysid) -> bool {
+        self.sysids.get(&sysid).and_then(|row| row.until).is_none_or(|until| until <= self.now)
     }
 
     /// A number that was never used, or the one that has been free the longest.
-    fn freest(&self, now: Timestamp) -> Option<Sysid> {
-        let free = (1..=SYSID_MAX).filter_map(Sysid::new).filter(|sysid| self.is_free(*sysid, now));
+    fn freest(&self) -> Option<Sysid> {
+        let free = (1..=SYSID_MAX).filter_map(Sysid::new).filter(|sysid| self.is_free(*sysid));
         free.min_by_key(|sysid| self.sysids.get(sysid).map(|row| row.free_since))
     }
 }

@@ -44,9 +44,10 @@ impl State {
     ) -> Result<(), Error> {
         let before = self.full_job(&self.jobs[&id]);
         let taking = take.taking(&before)?;
-        let job = self.put(&taking.put, take.now, changes)?;
+        let job = self.put(&taking.put, changes)?;
+        let now = self.now;
         let of_type = self.type_row(&before.job.key);
-        of_type.claimed_at = of_type.claimed_at.max(Some(take.now));
+        of_type.claimed_at = of_type.claimed_at.max(Some(now));
         if !taking.give {
             took.kept += 1;
             return Ok(());
@@ -93,7 +94,7 @@ impl State {
         };
         named
             && job.key.tenant == take.tenant
-            && (job.state, job.run_at <= take.now) == (JobState::Queued, true)
+            && row.is_due()
             && take.priority.is_none_or(|priority| job.priority == priority)
             && (take.hidden || !job.extra.hidden)
             && job.payload_bytes <= take.payload_bytes_max

@@ -2,20 +2,21 @@
 //! while its clients live on.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 
 use crate::store::Durability;
+use crate::time::Clock;
 
 use super::{MemoryStore, State};
 
 impl MemoryStore {
     /// A store that can `undo_relaxed`. `forgets` is the capability that it declares.
-    pub fn undoable(forgets: bool) -> MemoryStore {
-        let store = MemoryStore::default();
+    pub fn undoable(forgets: bool, clock: Arc<dyn Clock>) -> MemoryStore {
+        let store = MemoryStore::new(clock);
         {
             let mut state = store.locked();
             state.forgets = forgets;
-            state.synced = Some(Box::default());
+            state.keep();
         }
         store
     }
@@ -24,10 +25,9 @@ impl MemoryStore {
     pub fn undo_relaxed(&self) {
         let mut state = self.locked();
         let synced = state.synced.take().expect("the store was made to undo changes");
-        let State { forgets, away, closed, heard, revision, told, looks_held, .. } = *state;
+        let State { forgets, away, closed, revision, told, looks_held, .. } = *state;
         let held = std::mem::take(&mut state.held);
-        *state =
-            State { forgets, away, closed, heard, revision, told, looks_held, held, ..*synced };
+        *state = State { forgets, away, closed, revision, told, looks_held, held, ..*synced };
         // What waits may be another by now, and revisions never come again.
         let keys: Vec<_> = state.types.keys().cloned().collect();
         keys.iter().for_each(|key| state.touch(key));

@@ -8,25 +8,23 @@ use crate::job::Job;
 use crate::name::{Tenant, TypeKey};
 use crate::state::State as JobState;
 use crate::store::{ChangedLook, ChangedTypes, NamedLook, NamedTypes, Revision, WaitingType};
-use crate::time::Timestamp;
 
 use super::{State, TypeRow};
 
 impl State {
     pub(super) fn type_changed(&mut self, look: &ChangedLook) -> ChangedTypes {
-        self.note_due(look.now);
         let newest = Revision(self.revision);
         let changed = |key: &TypeKey, row: &TypeRow| {
             look.since.is_some_and(|since| row.revision > since)
                 && (!look.handled || self.is_handled(key))
         };
-        let mut types = self.open(look.now, changed);
+        let mut types = self.open(changed);
         let more = types.len() > look.limit;
         types.truncate(look.limit);
         let up_to = types.last().filter(|_| more).map_or(newest, |last| last.revision);
         self.told += types.len() as u64;
-        let queued = self.jobs.values().map(|row| &row.job).filter(|job| job.is_queued());
-        let next_due_at = queued.map(|job| job.run_at).filter(|at| *at > look.now).min();
+        let waiting = self.jobs.values().filter(|row| row.job.is_queued() && !row.due);
+        let next_due_at = waiting.map(|row| row.job.run_at).min();
         ChangedTypes { types, up_to, more, next_due_at }
     }
 
@@ -40,7 +38,7 @@ impl State {
             after.is_none_or(|after| key.tenant > *after) && self.is_handled(key)
         };
         let mut by_tenant: BTreeMap<Tenant, Vec<WaitingType>> = BTreeMap::new();
-        for waiting in self.open(self.heard, wanted) {
+        for waiting in self.open(wanted) {
             let of_tenant = by_tenant.entry(waiting.key.tenant.clone()).or_default();
             if of_tenant.len() < each {
                 of_tenant.push(waiting);
@@ -63,7 +61,7 @@ impl State {
             let wanted = |key: &TypeKey, row: &TypeRow| {
                 key.tenant == *tenant && row.revision > *after && self.is_handled(key)
             };
-            page.extend(self.open(self.heard, wanted).into_iter().take(each));
+            page.extend(self.open(wanted).into_iter().take(each));
         }
         self.told += page.len() as u64;
         page
@@ -75,14 +73,14 @@ impl State {
         let named = |key: &TypeKey| {
             key.tenant == look.tenant && names.iter().any(|name| *name == key.name.as_str())
         };
-        let mut types = self.open(look.now, |key, _| named(key));
+        let mut types = self.open(|key, _| named(key));
         let matches = |key: &TypeKey, _: &TypeRow| {
             key.tenant == look.tenant
                 && look.after.as_ref().is_none_or(|after| key.name > *after)
                 && !named(key)
                 && globs.iter().any(|pattern| glob::matches(pattern, key.name.as_str()))
         };
-        let mut found = self.open(look.now, matches);
+        let mut found = self.open(matches);
         found.sort_by(|a, b| a.key.name.cmp(&b.key.name));
         let room = look.limit.saturating_sub(types.len());
         let next = (found.len() > room).then(|| {
@@ -95,7 +93,7 @@ impl State {
                 && look.names.iter().any(|text| glob::matches(text, key.name.as_str()))
         };
         let mut limited = self.types.iter().filter(|(_, row)| row.settings.concurrency.is_some());
-        let full = limited.any(|(key, row)| asked(key) && self.is_full(key, row, look.now));
+        let full = limited.any(|(key, row)| asked(key) && self.is_full(key, row));
         self.told += types.len() as u64;
         NamedTypes { types, next: next.flatten(), full }
     }
@@ -117,41 +115,26 @@ impl State {
         })
     }
 
-    /// Types whose jobs came due since the last look are changed types.
-    fn note_due(&mut self, now: Timestamp) {
-        let from = self.due_until;
-        let due = |job: &&Job| job.is_queued() && job.run_at > from && job.run_at <= now;
-        let jobs = self.jobs.values().map(|row| &row.job);
-        let keys: Vec<TypeKey> = jobs.filter(due).map(|job| job.key.clone()).collect();
-        keys.iter().for_each(|key| self.touch(key));
-        self.due_until = self.due_until.max(now);
-    }
-
     fn is_handled(&self, key: &TypeKey) -> bool {
         self.types.get(key).is_some_and(|row| row.in_force.is_some())
     }
 
-    fn is_full(&self, key: &TypeKey, row: &TypeRow, now: Timestamp) -> bool {
-        let ready = |job: &Job| job.key == *key && job.is_ready(now);
+    fn is_full(&self, key: &TypeKey, row: &TypeRow) -> bool {
         row.settings.concurrency.is_some()
-            && self.jobs.values().any(|row| ready(&row.job))
+            && self.jobs.values().any(|row| row.job.key == *key && row.is_ready())
             && self.room(key) == 0
     }
 
     /// The open ones of these types, by revision.
-    fn open(
-        &self,
-        now: Timestamp,
-        wanted: impl Fn(&TypeKey, &TypeRow) -> bool,
-    ) -> Vec<WaitingType> {
+    fn open(&self, wanted: impl Fn(&TypeKey, &TypeRow) -> bool) -> Vec<WaitingType> {
         let types = self.types.iter().filter(|(key, row)| !row.suspended && wanted(key, row));
         let mut ready: BTreeMap<&TypeKey, (u64, &TypeRow)> =
             types.map(|(key, row)| (key, (0, row))).collect();
         if ready.is_empty() {
             return Vec::new();
         }
-        for job in self.jobs.values().map(|row| &row.job).filter(|job| job.is_ready(now)) {
-            if let Some((ready, _)) = ready.get_mut(&job.key) {
+        for row in self.jobs.values().filter(|row| row.is_ready()) {
+            if let Some((ready, _)) = ready.get_mut(&row.job.key) {
                 *ready += 1;
             }
         }
@@ -168,16 +151,5 @@ impl State {
         let mut open: Vec<WaitingType> = open.collect();
         open.sort_by_key(|waiting| waiting.revision);
         open
-    }
-}
-
-impl Job {
-    pub(super) fn is_queued(&self) -> bool {
-        self.state == JobState::Queued
-    }
-
-    /// A claim may take it.
-    pub(super) fn is_ready(&self, now: Timestamp) -> bool {
-        self.is_queued() && self.run_at <= now && !self.extra.hidden
     }
 }

@@ -1,6 +1,8 @@
 //! Changes from outside an attempt, and housekeeping. What a client asked for is durable when the
 //! call returns.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use super::Error;
@@ -9,7 +11,6 @@ use crate::job::{Ended, Job};
 use crate::log::Log;
 use crate::name::{Tenant, TypeKey};
 use crate::state::State;
-use crate::time::Timestamp;
 
 #[async_trait]
 pub trait Changes: Send + Sync {
@@ -18,8 +19,7 @@ pub trait Changes: Send + Sync {
 
     /// Queues an ended job again, as if it were new: attempt 0, due now, no expiry. Its old result
     /// goes, its logs stay. `Changed::Held` if its unique key is held by another.
-    async fn job_rerun(&self, tenant: &Tenant, id: JobId, now: Timestamp)
-    -> Result<Changed, Error>;
+    async fn job_rerun(&self, tenant: &Tenant, id: JobId) -> Result<Changed, Error>;
 
     /// `job_rerun` for the oldest ended jobs of one type and state; how many were queued.
     async fn job_requeue(&self, requeue: Requeue) -> Result<u64, Error>;
@@ -33,9 +33,8 @@ pub trait Changes: Send + Sync {
 
     /// Removes ended jobs whose time to be kept is over, and outdated idempotency keys; at most
     /// `limit` jobs. How many jobs went. Pieces of payloads go, a bounded number at a time, whose
-    /// job has not come for `ORPHAN_PIECES_AGE`, counted from the newest time that any call had
-    /// named when they were put.
-    async fn job_purge(&self, now: Timestamp, limit: usize) -> Result<u64, Error>;
+    /// job has not come for `ORPHAN_PIECES_AGE`.
+    async fn job_purge(&self, limit: usize) -> Result<u64, Error>;
 }
 
 /// An ending from outside.
@@ -43,8 +42,8 @@ pub trait Changes: Send + Sync {
 pub struct EndRequest {
     pub tenant: Tenant,
     pub id: JobId,
-    pub now: Timestamp,
-    pub purge_at: Timestamp,
+    /// How long the ended job is kept.
+    pub keep: Duration,
 }
 
 /// What became of a request to change one job.
@@ -65,7 +64,6 @@ pub struct Requeue {
     /// An ended one.
     pub state: State,
     pub limit: usize,
-    pub now: Timestamp,
 }
 
 #[derive(Debug, Clone)]
@@ -73,16 +71,16 @@ pub struct GiveUp {
     pub which: Overdue,
     pub ended: Ended,
     pub log: Log,
-    pub now: Timestamp,
-    pub purge_at: Timestamp,
+    /// How long the ended jobs are kept.
+    pub keep: Duration,
     pub limit: usize,
 }
 
 #[derive(Debug, Clone)]
 pub enum Overdue {
-    /// Queued and paused jobs whose `expires_at` is not after `now`.
+    /// Queued and paused jobs whose `expires_at` has come.
     Expired,
-    /// Queued jobs of this type that were first due at this time or before, if the type has no
-    /// handler and nobody has claimed any of it since.
-    Unhandled { key: TypeKey, due_until: Timestamp },
+    /// Queued jobs of this type that were first due so long ago, if the type has no handler and
+    /// nobody has claimed any of it since.
+    Unhandled { key: TypeKey, due_for: Duration },
 }

@@ -9,7 +9,6 @@ use crate::handler::HandlerId;
 use crate::id::{JobId, Sysid};
 use crate::job::{AttemptId, Boot, Job, Payload, Priority, Token};
 use crate::name::{Tenant, TypeKey};
-use crate::time::Timestamp;
 
 #[async_trait]
 pub trait Claims: Send + Sync {
@@ -40,9 +39,9 @@ pub trait Claims: Send + Sync {
         limit: usize,
     ) -> Result<Vec<LeaseRef>, Error>;
 
-    /// Running jobs whose lease has run out at `now`, at most `limit`, oldest expiry first.
-    /// Changes nothing: the caller settles them with `only_if_expired_at`.
-    async fn lease_expired(&self, now: Timestamp, limit: usize) -> Result<Vec<Job>, Error>;
+    /// Running jobs whose lease has run out, at most `limit`, oldest expiry first. Changes nothing:
+    /// the caller settles them with `only_if_expired`.
+    async fn lease_expired(&self, limit: usize) -> Result<Vec<Job>, Error>;
 }
 
 #[derive(Debug, Clone)]
@@ -52,7 +51,6 @@ pub struct Claim {
     /// Never used for another claim.
     pub token: Token,
     pub hold: Hold,
-    pub now: Timestamp,
 }
 
 /// How long a claim holds.
@@ -68,8 +66,8 @@ pub enum Hold {
 #[derive(Debug, Clone)]
 pub struct Renew {
     pub leases: Vec<LeaseRef>,
-    pub now: Timestamp,
-    pub hold: Duration,
+    /// How long from now on; `None` is for ever.
+    pub hold: Option<Duration>,
 }
 
 #[derive(Debug, Clone)]

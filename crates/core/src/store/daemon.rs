@@ -20,17 +20,18 @@ pub trait Daemons: Send + Sync {
     /// The beat: prolongs the number by one lease, also one that has run out if it was not given
     /// to another daemon, with all leases that last as long as it (`Hold::Beat`), and notes the
     /// newest id that the daemon has made. `Error::Conflict` when the number is another's now.
-    async fn sysid_renew(&self, renew: SysidRenew) -> Result<(), Error>;
+    /// Answers with the store's time, so that a daemon whose clock is not right can correct for it.
+    async fn sysid_renew(&self, renew: SysidRenew) -> Result<Timestamp, Error>;
 
     /// Frees the number at once; leases on its beat have run out then. Harmless when it is
     /// another's by now.
     async fn sysid_release(&self, sysid: Sysid, boot: Boot) -> Result<(), Error>;
 
     /// A further boot number, by `Boot::after`, for the tokens of a daemon's next claims. Durable.
-    async fn boot_next(&self, now: Timestamp) -> Result<Boot, Error>;
+    async fn boot_next(&self) -> Result<Boot, Error>;
 
-    /// Every sysid whose lease is later than `now`.
-    async fn sysid_list(&self, now: Timestamp) -> Result<Vec<Sysid>, Error>;
+    /// Every sysid whose lease has not run out.
+    async fn sysid_list(&self) -> Result<Vec<Sysid>, Error>;
 
     /// The newest job id that this store knows of, from any daemon, including ended and purged
     /// jobs as far as their daemon noted them.
@@ -40,7 +41,6 @@ pub trait Daemons: Send + Sync {
 #[derive(Debug, Clone)]
 pub struct SysidReserve {
     pub wanted: Option<Sysid>,
-    pub now: Timestamp,
     pub lease: Duration,
 }
 
@@ -53,7 +53,6 @@ pub struct SysidGrant {
 #[derive(Debug, Clone)]
 pub struct SysidRenew {
     pub grant: SysidGrant,
-    pub now: Timestamp,
     pub lease: Duration,
     pub id_newest: Option<JobId>,
 }

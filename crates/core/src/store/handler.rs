@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use super::Error;
 use crate::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
 use crate::name::{Tenant, TypeKey};
-use crate::time::Timestamp;
 
 #[async_trait]
 pub trait Handlers: Send + Sync {
@@ -16,7 +15,6 @@ pub trait Handlers: Send + Sync {
         id: HandlerId,
         key: &TypeKey,
         spec: HandlerSpec,
-        now: Timestamp,
     ) -> Result<(), Error>;
 
     /// The version in force, or the one asked for (also after the handler was deleted).

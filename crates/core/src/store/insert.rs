@@ -50,7 +50,6 @@ pub trait Inserts: Send + Sync {
         &self,
         tenant: &Tenant,
         key: &str,
-        now: Timestamp,
     ) -> Result<Option<IdempotencyRecord>, Error>;
 }
 
@@ -61,7 +60,6 @@ pub struct Add {
     /// At most `BATCH_JOBS_MAX`.
     pub jobs: Vec<NewJob>,
     pub key: Option<IdempotencyKey>,
-    pub now: Timestamp,
 }
 
 /// What became of an add.

@@ -1,9 +1,18 @@
 //! The seam to the shared repository of jobs. Verbs of the domain, batches in and batches out;
 //! every call is one atomic change or one consistent read.
 //!
-//! A store decides nothing: verdicts, delays and times come from the caller, and `state::next` says
-//! which changes are allowed. A call that a job's state does not allow changes nothing and says so
-//! in its answer. What a store can do beyond the contract it declares in `Capabilities`.
+//! A store decides nothing: verdicts and delays come from the caller, and `state::next` says which
+//! changes are allowed. A call that a job's state does not allow changes nothing and says so in its
+//! answer. What a store can do beyond the contract it declares in `Capabilities`.
+//!
+//! **Time is the store's.** Whether a job is due, a lease has run out or a key is outdated is judged
+//! by the store's own clock; no call names what time it is. Leases and retentions are durations. A
+//! time in a call is data: when a job was created, and when it is to run.
+//!
+//! The store's clock follows the wall clock. Where that is set, forward or back (`Moment::step`),
+//! leases keep what was left of them, jobs that wait for another attempt wait for what was left of
+//! that, and a job that is ready stays so. A job that was created ahead of the store's clock and
+//! asked for no delay is ready at once.
 //!
 //! Tenants are separate: where a call names a tenant, jobs of others do not exist for it.
 //!

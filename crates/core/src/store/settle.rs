@@ -1,6 +1,7 @@
 //! Attempts report how far they are, and how they ended.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -12,7 +13,6 @@ use crate::job::{Ended, NewJob, Progress};
 use crate::log::Log;
 use crate::outcome::Json;
 use crate::retry::Verdict;
-use crate::time::Timestamp;
 
 #[async_trait]
 pub trait Settles: Send + Sync {
@@ -40,7 +40,6 @@ pub struct Settlement {
     pub verdict: Verdict,
     /// How the attempt ended; `None` for a release.
     pub ended: Option<Ended>,
-    pub now: Timestamp,
     pub data: Option<Json>,
     /// The newest word of the attempt on how far it came, if the store may not have it yet.
     pub progress: Option<Progress>,
@@ -55,10 +54,10 @@ pub struct Settlement {
     /// The job that follows this one: enters last, and not while the job is paused. Otherwise as
     /// one of `adds` that has no parent and no key.
     pub follow: Option<NewJob>,
-    /// When an ended job is removed.
-    pub purge_at: Timestamp,
-    /// Refuse unless the lease ran out at this time or before: breaks dead leases only.
-    pub only_if_expired_at: Option<Timestamp>,
+    /// How long an ended job is kept.
+    pub keep: Duration,
+    /// Refuse unless the lease has run out: breaks dead leases only.
+    pub only_if_expired: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]

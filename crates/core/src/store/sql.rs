@@ -11,7 +11,6 @@ use crate::edit::Moved;
 use crate::id::{JobId, Sysid};
 use crate::job::Token;
 use crate::name::Tenant;
-use crate::time::Timestamp;
 
 use super::Error;
 
@@ -28,14 +27,13 @@ pub struct SqlAsk {
     pub text: String,
     /// An UPDATE or DELETE may go without a WHERE.
     pub without_where: bool,
-    pub now: Timestamp,
     /// How long it may take.
     pub patience: Duration,
     /// Whose leases are put on jobs that are made to run.
     pub owner: Sysid,
     pub token: Token,
-    /// When ended jobs are removed.
-    pub purge_at: Timestamp,
+    /// How long ended jobs are kept.
+    pub keep: Duration,
     /// Ids for jobs that are inserted.
     pub ids: Arc<dyn Fn() -> Option<JobId> + Send + Sync>,
 }

@@ -19,7 +19,7 @@ use crate::time::Timestamp;
 pub trait Waits: Send + Sync {
     /// Types that are open and whose revision is above `since`, by revision, at most `limit`.
     /// Without `since`, no types: only where the revisions and the clock stand. Everything that is
-    /// due at `now` is ready by then. Where very many jobs come due at once, a store may make them
+    /// due is ready by then. Where very many jobs come due at once, a store may make them
     /// ready step by step, those that are due the longest first; then `next_due_at` has passed, and
     /// the caller looks again.
     async fn type_changed(&self, look: ChangedLook) -> Result<ChangedTypes, Error>;
@@ -57,7 +57,6 @@ pub struct ChangedLook {
     /// Only types with a handler.
     pub handled: bool,
     pub limit: usize,
-    pub now: Timestamp,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -79,7 +78,6 @@ pub struct NamedLook {
     /// Types that match other globs are looked for behind this one, in the order of names.
     pub after: Option<TypeName>,
     pub limit: usize,
-    pub now: Timestamp,
 }
 
 #[derive(Debug, Clone, PartialEq)]

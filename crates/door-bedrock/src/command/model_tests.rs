@@ -10,6 +10,7 @@ use windlass_core::job::Token;
 use windlass_core::memory::MemoryStore;
 use windlass_core::store::prelude::*;
 use windlass_core::store::{Durability, Error, List};
+use windlass_core::time::{Clock, ManualClock};
 use windlass_core::{Job, JobId, State, Sysid, Tenant, Timestamp};
 
 use super::create::{self, Wish};
@@ -24,6 +25,7 @@ const ROUNDS_MAX: usize = 20;
 
 struct World {
     store: MemoryStore,
+    clock: Arc<ManualClock>,
     tenant: Tenant,
     luck: fastrand::Rng,
     now: Timestamp,
@@ -33,14 +35,22 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> World {
+        let now = Timestamp(1_800_000_000_000);
+        let clock = Arc::new(ManualClock::at(now));
         World {
-            store: MemoryStore::new(),
+            store: MemoryStore::new(clock.clone()),
+            clock,
             tenant: Tenant::new("default").unwrap(),
             luck: fastrand::Rng::with_seed(seed),
-            now: Timestamp(1_800_000_000_000),
+            now,
             ids: 0,
             told: Vec::new(),
         }
+    }
+
+    fn pass(&mut self, seconds: u64) {
+        self.clock.advance(Duration::from_secs(seconds));
+        self.now = self.clock.now();
     }
 
     async fn jobs(&self) -> Vec<Job> {
@@ -66,7 +76,6 @@ impl World {
             which: vec![which],
             decide: Arc::new(move |_, seen| decide(seen, now).map_err(|no| no.0)),
             durability: Durability::Relaxed,
-            now,
         };
         match self.store.job_decide(ask).await {
             Ok(decided) => Some(decided),
@@ -110,7 +119,6 @@ impl World {
             payload_bytes_max: u64::MAX,
             room: std::sync::Arc::new(|_, _| u32::MAX),
             after: None,
-            now,
             decide: Arc::new(move |whole| hand_out.decide(whole, false, now)),
         };
         self.store.job_take(take).await.unwrap()
@@ -124,7 +132,8 @@ impl World {
     }
 
     async fn step(&mut self) {
-        self.now = self.now + Duration::from_secs(self.luck.u64(..90));
+        let seconds = self.luck.u64(..90);
+        self.pass(seconds);
         let jobs = self.jobs().await;
         let Some(job) = self.luck.choice(&jobs).cloned() else { return self.create(None).await };
         let which = Which::Job(job.id);
@@ -165,7 +174,7 @@ impl World {
     /// Everybody does what is left to do: failed jobs are queued again, what is due is finished.
     async fn bring_to_an_end(&mut self, seed: u64) {
         for _ in 0..ROUNDS_MAX {
-            self.now = self.now + Duration::from_secs(3600);
+            self.pass(3600);
             for job in self.jobs().await.iter().filter(|job| job.state == State::Failed) {
                 let requeue = |seen: &Seen, _: Timestamp| Ok(requeue::decision(seen, None, false));
                 self.decide(Which::Job(job.id), requeue).await;

@@ -46,7 +46,7 @@ impl Daemon {
 
     pub async fn start_with(adjust: impl FnOnce(&mut Options)) -> Daemon {
         let data = tempfile::tempdir().unwrap();
-        let store = Arc::new(MemoryStore::new());
+        let store = Arc::new(MemoryStore::default());
         let runner = Arc::new(FakeRunner::default());
         let clock = Arc::new(SystemClock);
         let parts = Parts { store: store.clone(), runner: runner.clone(), clock };

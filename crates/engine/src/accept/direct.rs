@@ -61,7 +61,7 @@ pub(crate) async fn add(
     if !spools.is_empty() {
         // Much is not written in vain.
         if let Some(note) = note
-            && let known @ Direct::Known(_) = look_up(shared, &key.tenant, note, now).await
+            && let known @ Direct::Known(_) = look_up(shared, &key.tenant, note).await
         {
             return Ok(known);
         }
@@ -69,7 +69,7 @@ pub(crate) async fn add(
             return Ok(Direct::Undecided(away));
         }
     }
-    enter(shared, &key.tenant, new, note, now).await
+    enter(shared, &key.tenant, new, note).await
 }
 
 /// A parent that was just added may still be in the journal.
@@ -86,9 +86,8 @@ async fn enter(
     tenant: &Tenant,
     jobs: Vec<NewJob>,
     note: Option<&IdempotencyKey>,
-    now: Timestamp,
 ) -> Result<Direct, Error> {
-    let add = Add { tenant: tenant.clone(), jobs, key: note.cloned(), now };
+    let add = Add { tenant: tenant.clone(), jobs, key: note.cloned() };
     let added = match shared.store.job_add(add).await {
         Err(away @ store::Error::Unavailable(_)) => {
             return Ok(Direct::Undecided(store_error(away)));
@@ -106,13 +105,8 @@ async fn enter(
 }
 
 /// Whether the store knows a key; never `New`.
-pub(crate) async fn look_up(
-    shared: &Shared,
-    tenant: &Tenant,
-    note: &IdempotencyKey,
-    now: Timestamp,
-) -> Direct {
-    let asked = shared.store.idempotency_get(tenant, &note.key, now);
+pub(crate) async fn look_up(shared: &Shared, tenant: &Tenant, note: &IdempotencyKey) -> Direct {
+    let asked = shared.store.idempotency_get(tenant, &note.key);
     match tokio::time::timeout(KEY_PATIENCE, asked).await {
         Ok(Ok(Some(record))) => Direct::Known(record),
         Ok(Ok(None)) => Direct::Undecided(Error::Unavailable("nothing was added yet".into())),

@@ -105,7 +105,7 @@ async fn add_keyed(
     let fits = jobs.len() <= BATCH_JOBS_MAX;
     let decided = match fits {
         true => direct::add(shared, key, jobs.clone(), Some(&note)).await?,
-        false => direct::look_up(shared, &key.tenant, &note, now).await,
+        false => direct::look_up(shared, &key.tenant, &note).await,
     };
     let ids = match decided {
         Direct::New(ids) => ids,

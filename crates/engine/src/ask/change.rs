@@ -39,8 +39,7 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
         }
     }
     let policy = reap::policy_of(shared, &job).await.map_err(store_error)?;
-    let now = shared.now();
-    let end = EndRequest { tenant: tenant.clone(), id, now, purge_at: policy.purge_at(now) };
+    let end = EndRequest { tenant: tenant.clone(), id, keep: policy.retention };
     // What is claimed later belongs to a run that somebody asked for after this.
     let attempts = shared.running.of_job(id);
     changed(shared.store.job_cancel(end).await.map_err(store_error)?, "cancelled")?;
@@ -72,8 +71,7 @@ async fn until_stopped(shared: &Shared, attempt: AttemptId) {
 
 pub(crate) async fn retry(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<(), Error> {
     in_store(shared, id).await?;
-    let now = shared.now();
-    let answer = shared.store.job_rerun(tenant, id, now).await.map_err(store_error)?;
+    let answer = shared.store.job_rerun(tenant, id).await.map_err(store_error)?;
     let job = changed(answer, "retried")?;
     shared.announce([(job.key, 1)]);
     Ok(())
@@ -109,7 +107,7 @@ pub(crate) async fn requeue(
         let reason = format!("a requeue takes 1 to {BATCH_JOBS_MAX} jobs");
         return Err(Invalid::new("limit", reason).into());
     }
-    let requeue = Requeue { key: key.clone(), state, limit, now: shared.now() };
+    let requeue = Requeue { key: key.clone(), state, limit };
     let requeued = shared.store.job_requeue(requeue).await.map_err(store_error)?;
     if requeued > 0 {
         shared.announce([(key.clone(), requeued)]);
@@ -131,7 +129,7 @@ pub(crate) async fn handler_set(
     // Before anybody can pick a job for it, so that the first one finds it getting ready.
     shared.runner.prepare(Arc::clone(&handler));
     let spec = handler.spec.clone();
-    shared.store.handler_put(id, key, spec, created_at).await.map_err(store_error)?;
+    shared.store.handler_put(id, key, spec).await.map_err(store_error)?;
     shared.catalogue.add(Arc::clone(&handler));
     let batches_max = shared.runner.batches_max(&handler);
     let mut scheduler = shared.scheduler();

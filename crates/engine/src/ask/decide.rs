@@ -32,8 +32,7 @@ pub(crate) async fn decide(
         if let Some(newest) = needed(&shared, &which) {
             in_store(&shared, newest).await?;
         }
-        let (durability, now) = (Durability::Synced, shared.now());
-        let ask = Ask { tenant, which, decide, durability, now };
+        let ask = Ask { tenant, which, decide, durability: Durability::Synced };
         let decided = shared.store.job_decide(ask).await.map_err(store_error)?;
         count(&shared, &decided.moved, began.elapsed());
         tell(&shared, &decided.moved);
@@ -57,8 +56,8 @@ pub(crate) async fn full_job(
             Ok(Decision::default())
         })
     };
-    let (which, now) = (vec![Which::Job(id)], shared.now());
-    let ask = Ask { tenant: tenant.clone(), which, decide, durability: Durability::Relaxed, now };
+    let (tenant, which) = (tenant.clone(), vec![Which::Job(id)]);
+    let ask = Ask { tenant, which, decide, durability: Durability::Relaxed };
     shared.store.job_decide(ask).await.map_err(store_error)?;
     let whole = lock(&seen).take();
     Ok(whole)
@@ -79,16 +78,14 @@ pub(crate) async fn query(
             in_store(&shared, newest).await?;
         }
         let journal = shared.journal.clone();
-        let now = shared.now();
         let ask = SqlAsk {
             tenant,
             text,
             without_where,
-            now,
             patience,
             owner: shared.grant.sysid,
             token: shared.token().await.map_err(store_error)?,
-            purge_at: now + shared.options.retention,
+            keep: shared.options.retention,
             ids: Arc::new(move || journal.make_id().ok()),
         };
         let Some(sql) = shared.store.sql() else {

@@ -48,8 +48,8 @@ pub(crate) async fn claim(
     token: Token,
     hold: Hold,
 ) -> Result<Vec<Filled>, Error> {
-    let (picks, owner, now) = (picks(&reservations), shared.grant.sysid, shared.now());
-    let claim = Claim { picks, owner, token, hold, now };
+    let (picks, owner) = (picks(&reservations), shared.grant.sysid);
+    let claim = Claim { picks, owner, token, hold };
     let mut left: HashMap<TypeKey, u64> = HashMap::new();
     let mut by_type: HashMap<TypeKey, Vec<Claimed>> = HashMap::new();
     for job in shared.store.job_claim(claim).await? {

@@ -106,7 +106,6 @@ async fn types(shared: &Shared, wish: &PullClaim) -> Result<Vec<WaitingType>, Er
             names: wish.types.clone(),
             after: after.take(),
             limit: wish.limit.max(TYPES_MAX) as usize,
-            now: shared.now(),
         };
         let found = shared.store.type_named(look).await.map_err(store_error)?;
         let NamedTypes { types, next, full } = found;
@@ -132,7 +131,7 @@ async fn hand_back(shared: Arc<Shared>, claimed: Vec<Claimed>) {
     let releases = claimed.iter().filter_map(|claimed| {
         let job = &claimed.job;
         let (tenant, token) = (job.key.tenant.clone(), job.lease?.token);
-        Some(settle::release(LeaseRef { tenant, id: job.id, token }, now, now))
+        Some(settle::release(LeaseRef { tenant, id: job.id, token }, now))
     });
     match shared.store.job_settle(releases.collect(), Durability::Relaxed).await {
         Ok(_) => shared.announce(claimed.into_iter().map(|claimed| (claimed.job.key, 1))),
@@ -141,7 +140,7 @@ async fn hand_back(shared: Arc<Shared>, claimed: Vec<Claimed>) {
 }
 
 pub(crate) async fn renew(shared: &Shared, lease: LeaseRef, by: Duration) -> Result<(), Error> {
-    let renew = Renew { leases: vec![lease.clone()], now: shared.now(), hold: by };
+    let renew = Renew { leases: vec![lease.clone()], hold: Some(by) };
     let lost = shared.store.job_renew(renew).await.map_err(store_error)?;
     if lost.is_empty() { Ok(()) } else { Err(lost_or_unknown(shared, &lease).await) }
 }
@@ -164,14 +163,13 @@ pub(crate) async fn finish(shared: &Shared, finish: PullFinish) -> Result<(), Er
         lease: finish.lease,
         verdict,
         ended: Some(finish.status.into()),
-        now,
         data: finish.data,
         progress: None,
         log,
         adds: Vec::new(),
         follow,
-        purge_at: policy.purge_at(now),
-        only_if_expired_at: None,
+        keep: policy.retention,
+        only_if_expired: false,
     };
     settle_pulled(shared, &job, settlement).await
 }
@@ -182,9 +180,8 @@ pub(crate) async fn release(
     lease: LeaseRef,
     delay: Duration,
 ) -> Result<(), Error> {
-    let now = shared.now();
     let job = job_of(shared, &lease).await?;
-    settle_pulled(shared, &job, settle::release(lease, now + delay, now)).await
+    settle_pulled(shared, &job, settle::release(lease, shared.now() + delay)).await
 }
 
 pub(crate) async fn progress(
@@ -217,7 +214,8 @@ async fn settle_pulled(shared: &Shared, job: &Job, settlement: Settlement) -> Re
     let Some(answer) = answer else {
         return Err(lost_or_unknown(shared, &settlement.lease).await);
     };
-    let held = settlement.now.since(job.started_at.unwrap_or(settlement.now));
+    let now = shared.now();
+    let held = now.since(job.started_at.unwrap_or(now));
     shared.metrics.held(held);
     settle::conclude(shared, job, settlement, answer, held);
     settle::tell_entered(shared, &moved);

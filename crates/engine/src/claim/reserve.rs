@@ -41,7 +41,7 @@ impl Reservation {
         handler: HandlerId,
     ) -> Reservation {
         let settings = scheduler.settings(&pick.key).unwrap_or_default();
-        let now = shared.now();
+        let now = shared.clock.steady();
         let reserved = scheduler.reserve(&pick.key, &settings, Some(handler), pick.limit, now);
         let slot = Slot { shared: shared.clone(), key: pick.key.clone(), handler };
         Reservation {
@@ -68,7 +68,7 @@ impl Reservation {
         settings: &TypeSettings,
         wanted: u32,
     ) -> Reservation {
-        let now = shared.now();
+        let now = shared.clock.steady();
         let reserved = shared.scheduler().reserve(key, settings, None, wanted, now);
         Reservation {
             shared: shared.clone(),
@@ -96,7 +96,7 @@ impl Reservation {
     /// something to run in it.
     pub(crate) fn answered(mut self, got: u32, left: u64) -> Option<Slot> {
         if let Some(reserved) = self.reserved.take() {
-            let now = self.shared.now();
+            let now = self.shared.clock.steady();
             self.shared.scheduler().answered(&self.key, reserved, got, left, now);
         }
         self.slot.take().filter(|_| got > 0)
@@ -109,7 +109,7 @@ impl Reservation {
 
     fn release(&mut self, used: u32) {
         if let Some(reserved) = self.reserved.take() {
-            let now = self.shared.now();
+            let now = self.shared.clock.steady();
             self.shared.scheduler().give_back(&self.key, reserved, used, now);
         }
     }

@@ -62,7 +62,6 @@ async fn take_now(shared: Arc<Shared>, wish: Arc<TakeWish>) -> Result<Option<Too
                 Arc::new(move |key, settings| rates.room(key, settings))
             },
             after: after.take(),
-            now: shared.now(),
             decide: decide_at(&wish, &shared),
         };
         let took = shared.store.job_take(take).await.map_err(store_error)?;
@@ -134,8 +133,7 @@ async fn hand_back(shared: Arc<Shared>, took: Took) {
     let tenant = first.before.job.key.tenant.clone();
     let which = given.iter().map(|taken| Which::Job(taken.job.id)).collect();
     let decide: Decide = Arc::new(move |index, seen| Ok(as_before(&given[index], seen)));
-    let (durability, now) = (Durability::Relaxed, shared.now());
-    let ask = Ask { tenant, which, decide, durability, now };
+    let ask = Ask { tenant, which, decide, durability: Durability::Relaxed };
     match shared.store.job_decide(ask).await {
         // Nobody was told that they started.
         Ok(decided) => decide::tell(&shared, &Moved { back: Vec::new(), ..decided.moved }),

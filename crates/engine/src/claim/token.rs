@@ -10,9 +10,9 @@
 use std::collections::HashSet;
 use std::sync::Mutex;
 
+use windlass_core::Store;
 use windlass_core::job::{Boot, TOKENS_PER_BOOT, Token};
 use windlass_core::store::Error;
-use windlass_core::{Store, Timestamp};
 
 use crate::lock::lock;
 
@@ -27,10 +27,10 @@ impl Tokens {
     }
 
     /// A token that no other claim has.
-    pub(crate) async fn next(&self, store: &dyn Store, now: Timestamp) -> Result<Token, Error> {
+    pub(crate) async fn next(&self, store: &dyn Store) -> Result<Token, Error> {
         let mut next = self.next.lock().await;
         if next.1 == TOKENS_PER_BOOT {
-            *next = (store.boot_next(now).await?, 0);
+            *next = (store.boot_next().await?, 0);
         }
         let token = next.0.token(next.1);
         next.1 += 1;
@@ -38,12 +38,12 @@ impl Tokens {
     }
 
     /// With each beat: the next claims have larger tokens than all that any daemon made before.
-    pub(crate) async fn refresh(&self, store: &dyn Store, now: Timestamp) -> Result<(), Error> {
+    pub(crate) async fn refresh(&self, store: &dyn Store) -> Result<(), Error> {
         if self.next.lock().await.1 == 0 {
             return Ok(());
         }
         // Claims go on meanwhile: this waits for a sync.
-        let boot = store.boot_next(now).await?;
+        let boot = store.boot_next().await?;
         let mut next = self.next.lock().await;
         *next = (*next).max((boot, 0));
         Ok(())
@@ -79,31 +79,29 @@ mod tests {
 
     use super::*;
 
-    const NOW: Timestamp = Timestamp(1_800_000_000_000);
-
     #[tokio::test]
     async fn a_used_up_boot_number_is_followed_by_another_one() {
-        let store = MemoryStore::new();
+        let store = MemoryStore::default();
         let tokens = Tokens::new(Boot(5));
         tokens.next.lock().await.1 = TOKENS_PER_BOOT - 1;
-        assert_eq!(tokens.next(&store, NOW).await, Ok(Boot(5).token(TOKENS_PER_BOOT - 1)));
-        let Ok(next) = tokens.next(&store, NOW).await else { panic!("the store answers") };
+        assert_eq!(tokens.next(&store).await, Ok(Boot(5).token(TOKENS_PER_BOOT - 1)));
+        let Ok(next) = tokens.next(&store).await else { panic!("the store answers") };
         assert!(next > Boot(5).token(TOKENS_PER_BOOT - 1));
 
         tokens.next.lock().await.1 = TOKENS_PER_BOOT;
         store.set_available(false);
-        assert!(tokens.next(&store, NOW).await.is_err());
+        assert!(tokens.next(&store).await.is_err());
     }
 
     #[tokio::test]
     async fn after_a_beat_tokens_are_larger_than_those_of_others_before_it() {
-        let store = MemoryStore::new();
-        let ours = Tokens::new(store.boot_next(NOW).await.unwrap());
-        let theirs = Tokens::new(store.boot_next(NOW).await.unwrap());
-        let before = theirs.next(&store, NOW).await.unwrap();
-        assert!(ours.next(&store, NOW).await.unwrap() < before);
-        ours.refresh(&store, NOW).await.unwrap();
-        assert!(ours.next(&store, NOW).await.unwrap() > before);
+        let store = MemoryStore::default();
+        let ours = Tokens::new(store.boot_next().await.unwrap());
+        let theirs = Tokens::new(store.boot_next().await.unwrap());
+        let before = theirs.next(&store).await.unwrap();
+        assert!(ours.next(&store).await.unwrap() < before);
+        ours.refresh(&store).await.unwrap();
+        assert!(ours.next(&store).await.unwrap() > before);
     }
 
     #[test]

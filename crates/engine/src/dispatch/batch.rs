@@ -157,7 +157,7 @@ impl BatchReports {
         let now = self.shared.now();
         let stopping = !self.shared.picking.load(std::sync::atomic::Ordering::SeqCst);
         let run_at = if stopping { running.job.run_at.min(now) } else { now + RETURN_PAUSE };
-        self.settle(SettleItem::release(running, run_at, now)).await;
+        self.settle(SettleItem::release(running, run_at)).await;
     }
 
     async fn settle(&self, item: SettleItem) {
@@ -255,14 +255,13 @@ fn judge(shared: &Shared, running: &RunningJob, report: Report) -> Settlement {
         lease: running.lease(),
         verdict,
         ended: (!released).then(|| report.status.into()),
-        now,
         data: report.data,
         progress: None,
         log,
         adds: Vec::new(),
         follow: None,
-        purge_at: policy.purge_at(now),
-        only_if_expired_at: None,
+        keep: policy.retention,
+        only_if_expired: false,
     }
 }
 

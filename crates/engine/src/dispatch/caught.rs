@@ -51,7 +51,7 @@ fn failed(shared: &Shared, running: &RunningJob) -> Settlement {
         verdict,
         ended: Some(Status::ERROR.into()),
         log,
-        purge_at: policy.purge_at(now),
-        ..settle::release(running.lease(), now, now)
+        keep: policy.retention,
+        ..settle::release(running.lease(), now)
     }
 }

@@ -115,7 +115,6 @@ impl Dispatch {
             since: self.seen,
             handled: !unknown && shared.waitlist.is_empty(),
             limit: LOOK_TYPES_MAX,
-            now: shared.now(),
         };
         let ChangedTypes { types, up_to, more, next_due_at } =
             shared.store.type_changed(look).await?;
@@ -181,7 +180,7 @@ impl Dispatch {
 
     /// Tells waiting workers of types that are not over their rate any more.
     fn wake_rested(&self) {
-        let rested = self.shared.scheduler().take_rested(self.shared.now());
+        let rested = self.shared.scheduler().take_rested(self.shared.clock.steady());
         self.shared.waitlist.wake(rested.iter().map(|(key, jobs)| (key, u64::from(*jobs))));
     }
 
@@ -303,7 +302,7 @@ impl Dispatch {
     async fn hand_back(&self, jobs: Vec<(RunningJob, Payload)>) {
         let now = self.shared.now();
         for (running, _) in jobs {
-            settle::send(&self.shared, SettleItem::release(running, now, now)).await;
+            settle::send(&self.shared, SettleItem::release(running, now)).await;
         }
     }
 
@@ -311,7 +310,8 @@ impl Dispatch {
     fn pause(&self) -> Duration {
         let shared = &self.shared;
         let now = shared.now();
-        let rested = shared.scheduler().next_rested_at().map(|at| at.since(now));
+        let rested = shared.scheduler().next_rested_at();
+        let rested = rested.map(|at| at.saturating_sub(shared.clock.steady()));
         let due = shared.next_due.borrow().map(|at| at.since(now));
         let instant = Instant::now();
         let look = self.look_from.saturating_duration_since(instant);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass_core::{Handler, Job, RetryPolicy, Timestamp, TypeSettings};
+use windlass_core::{Handler, Job, RetryPolicy, TypeSettings};
 
 use crate::options::Options;
 
@@ -37,10 +37,6 @@ impl Policy {
     pub(crate) fn timeout_of(&self, job: &Job) -> Duration {
         job.timeout.unwrap_or(self.timeout)
     }
-
-    pub(crate) fn purge_at(&self, now: Timestamp) -> Timestamp {
-        now + self.retention
-    }
 }
 
 #[cfg(test)]
@@ -74,7 +70,7 @@ mod tests {
         let handler = Handler {
             id: HandlerId::new(1).unwrap(),
             key: TypeKey::new("a", "t").unwrap(),
-            created_at: Timestamp(0),
+            created_at: windlass_core::Timestamp(0),
             spec,
         };
         assert_eq!(Policy::of(Some(&handler), &settings, &options).timeout, seconds(3));

@@ -36,7 +36,7 @@ impl Service for Beat {
     async fn pass(&mut self) -> Next {
         if self.beat().await {
             let shared = &self.shared;
-            if let Err(error) = shared.tokens.refresh(shared.store.as_ref(), shared.now()).await {
+            if let Err(error) = shared.tokens.refresh(shared.store.as_ref()).await {
                 tracing::warn!(%error, "cannot take a new boot number now");
             }
             if let Err(error) = self.compare().await {
@@ -56,14 +56,15 @@ impl Beat {
         let shared = &self.shared;
         let renew = SysidRenew {
             grant: shared.grant,
-            now: shared.now(),
             lease: shared.options.lease,
             id_newest: shared.journal.id_newest(),
         };
+        let before = shared.clock.wall();
         let beaten = shared.store.sysid_renew(renew).await;
         let failed_before = std::mem::replace(&mut self.failed, beaten.is_err());
         match beaten {
-            Ok(()) => {
+            Ok(store_time) => {
+                shared.clock.follow(before, store_time, &shared.metrics);
                 if shared.contact.beat(failed_before, Instant::now()) {
                     tracing::warn!("contact with the store was lost for a while and is back");
                 }
@@ -118,7 +119,7 @@ impl Beat {
             return Ok(());
         }
         let now = shared.now();
-        let releases = orphans.into_iter().map(|lease| settle::release(lease, now, now)).collect();
+        let releases = orphans.into_iter().map(|lease| settle::release(lease, now)).collect();
         let answer = shared.store.job_settle(releases, Durability::Relaxed).await?;
         let given_back =
             answer.settled.iter().filter(|answer| **answer == store::Settled::Done).count();

@@ -1,39 +1,76 @@
-//! Clock: notices when the wall clock is set, or jumps, while the daemon runs.
-//!
-//! It is compared with a clock that only ever goes forward. Nothing depends on what is found: it
-//! is logged and counted, so that whoever wonders about early or late jobs finds the cause. A
-//! machine that slept looks like a clock that was set forward, and to jobs it is the same.
+//! Clocks. `DaemonClock` is what the engine goes by: the machine's clock, corrected by how far the
+//! store's is ahead. `ClockWatch` notices when the machine's wall clock is set while the daemon
+//! runs; it is logged and counted, so that an operator who wonders about early or late jobs finds
+//! the cause. What follows from it is the store's matter.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use windlass_core::time::{Clock, Timestamp, format_duration};
+use windlass_core::time::{Clock, Moment, Timestamp, format_duration};
 
 use crate::house::service::{Next, Service};
 use crate::metrics::Metrics;
 
 /// How often the clocks are compared.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
-/// A difference of this or more between two looks is a step. A clock that is being corrected
-/// slowly stays far below it.
-const STEP_MIN: Duration = Duration::from_secs(1);
-/// Two looks at the steady clock around one at the wall clock that are further apart than this say
-/// nothing: the process was stopped between them.
-const LOOK_MAX: Duration = Duration::from_millis(100);
+/// A difference between our clock and the store's that an operator should hear of.
+const OFFSET_WARN_MS: u64 = 1000;
+
+pub(crate) struct DaemonClock {
+    machine: Arc<dyn Clock>,
+    /// How far the store's clock is ahead, in milliseconds.
+    offset: AtomicI64,
+}
+
+impl DaemonClock {
+    pub(crate) fn new(machine: Arc<dyn Clock>) -> DaemonClock {
+        DaemonClock { machine, offset: AtomicI64::new(0) }
+    }
+
+    /// The store's time, as far as we know it.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.wall().shifted(self.offset.load(Ordering::Relaxed))
+    }
+
+    /// The machine's wall clock.
+    pub(crate) fn wall(&self) -> Timestamp {
+        self.machine.now()
+    }
+
+    /// See `Clock::steady`.
+    pub(crate) fn steady(&self) -> Duration {
+        self.machine.steady()
+    }
+
+    pub(crate) fn machine(&self) -> Arc<dyn Clock> {
+        self.machine.clone()
+    }
+
+    /// It was `store_time` at the store at some moment between `before`, by our wall clock, and
+    /// now. The offset changes no more than it must to fit that: a slow answer does not move it.
+    pub(crate) fn follow(&self, before: Timestamp, store_time: Timestamp, metrics: &Metrics) {
+        let (at_most, at_least) = (store_time.0 - before.0, store_time.0 - self.wall().0);
+        // A wall clock that was set meanwhile tells nothing.
+        if at_least > at_most {
+            return;
+        }
+        let was = self.offset.load(Ordering::Relaxed);
+        let offset = was.clamp(at_least, at_most);
+        self.offset.store(offset, Ordering::Relaxed);
+        metrics.store_clock_offset(offset);
+        if offset.abs_diff(was) >= OFFSET_WARN_MS {
+            tracing::warn!(offset_ms = offset, "the store's clock and ours differ");
+        }
+    }
+}
 
 pub(crate) struct ClockWatch {
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
-    last: Option<Look>,
-}
-
-/// Both clocks at one moment.
-#[derive(Debug, Clone, Copy)]
-struct Look {
-    wall: Timestamp,
-    steady: Duration,
+    offset: i64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,8 +90,8 @@ impl Direction {
 
 impl ClockWatch {
     pub(crate) fn new(clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> ClockWatch {
-        let last = look(clock.as_ref());
-        ClockWatch { clock, metrics, last }
+        let offset = Moment::now(clock.as_ref()).offset();
+        ClockWatch { clock, metrics, offset }
     }
 }
 
@@ -65,33 +102,16 @@ impl Service for ClockWatch {
     }
 
     async fn pass(&mut self) -> Next {
-        if let Some(now) = look(self.clock.as_ref()) {
-            let step = self.last.and_then(|last| step_between(last, now));
-            if let Some((direction, by)) = step {
-                let (direction, by) = (direction.as_str(), format_duration(by));
-                tracing::warn!(direction, by, "the clock was set, or the machine slept");
-                self.metrics.clock_stepped(direction);
-            }
-            self.last = Some(now);
+        let moment = Moment::now(self.clock.as_ref());
+        if let Some(step) = moment.step(self.offset) {
+            self.offset = moment.offset();
+            let direction = if step > 0 { Direction::Forward } else { Direction::Back }.as_str();
+            let by = format_duration(Duration::from_millis(step.unsigned_abs()));
+            tracing::warn!(direction, by, "the clock was set");
+            self.metrics.clock_stepped(direction);
         }
         Next::After(LOOK_INTERVAL)
     }
-}
-
-fn look(clock: &dyn Clock) -> Option<Look> {
-    let steady = clock.steady();
-    let wall = clock.now();
-    (clock.steady().saturating_sub(steady) <= LOOK_MAX).then_some(Look { wall, steady })
-}
-
-/// How far the wall clock has moved beside the time that has passed, if that is a step.
-fn step_between(last: Look, now: Look) -> Option<(Direction, Duration)> {
-    let passed = now.steady.saturating_sub(last.steady);
-    let expected = last.wall + passed;
-    let (forward, back) = (now.wall.since(expected), expected.since(now.wall));
-    let (direction, by) =
-        if back.is_zero() { (Direction::Forward, forward) } else { (Direction::Back, back) };
-    (by >= STEP_MIN).then_some((direction, by))
 }
 
 #[cfg(test)]
@@ -139,14 +159,24 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_corrected_slowly_makes_no_step() {
-        let at =
-            |wall, steady| Look { wall: Timestamp(wall), steady: Duration::from_millis(steady) };
-        assert_eq!(step_between(at(0, 0), at(500, 500)), None);
-        assert_eq!(step_between(at(0, 0), at(550, 500)), None);
-        assert_eq!(step_between(at(0, 0), at(-499, 500)), None);
+    fn the_offset_to_the_store_follows_what_its_answers_allow() {
+        let machine = Arc::new(ManualClock::at(Timestamp(1_800_000_000_000)));
+        let (clock, metrics) = (DaemonClock::new(machine.clone()), Metrics::default());
         let second = Duration::from_secs(1);
-        assert_eq!(step_between(at(0, 0), at(-500, 500)), Some((Direction::Back, second)));
-        assert_eq!(step_between(at(0, 0), at(1500, 500)), Some((Direction::Forward, second)));
+        let answer = |ahead: i64, after: Duration| {
+            let (before, store_time) = (clock.wall(), clock.wall().shifted(ahead));
+            machine.advance(after);
+            clock.follow(before, store_time, &metrics);
+            clock.now().0 - clock.wall().0
+        };
+        assert_eq!(answer(0, Duration::ZERO), 0);
+        assert_eq!(answer(5000, Duration::ZERO), 5000, "ahead");
+        assert_eq!(answer(5000, second), 5000, "a slow answer says the same, less exactly");
+        assert_eq!(answer(6000, second * 3), 5000, "and may be anywhere in between");
+        assert_eq!(answer(-60_000, second), -60_000, "behind");
+        let before = clock.wall();
+        machine.set(before - second * 3600);
+        clock.follow(before, before, &metrics);
+        assert_eq!(clock.now().0 - clock.wall().0, -60_000, "our clock was set meanwhile");
     }
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
-use windlass_core::Timestamp;
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::store::{LeaseRef, Renew};
 
@@ -80,8 +79,7 @@ pub(crate) async fn flush(shared: &Shared) {
 /// False when the store did not take them all.
 async fn renew(shared: &Shared, leases: &[LeaseRef]) -> bool {
     for leases in leases.chunks(BATCH_JOBS_MAX) {
-        let (leases, now) = (leases.to_vec(), shared.now());
-        let renew = Renew { leases, now, hold: Timestamp::NEVER.since(now) };
+        let renew = Renew { leases: leases.to_vec(), hold: None };
         if let Err(error) = shared.store.job_renew(renew).await {
             tracing::warn!(%error, "cannot keep workers' leases now");
             return false;

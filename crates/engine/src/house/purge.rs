@@ -21,8 +21,7 @@ impl Service for Purge {
     }
 
     async fn pass(&mut self) -> Next {
-        let now = self.shared.now();
-        match self.shared.store.job_purge(now, PURGE_BATCH_MAX).await {
+        match self.shared.store.job_purge(PURGE_BATCH_MAX).await {
             Ok(purged) if purged as usize == PURGE_BATCH_MAX => Next::Now,
             Ok(_) => Next::After(self.shared.options.purge_interval),
             Err(error) => {

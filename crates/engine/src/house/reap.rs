@@ -37,8 +37,7 @@ impl Reap {
     /// Breaks leases that ran out. True when there may be more.
     async fn break_leases(&self) -> Result<bool, store::Error> {
         let shared = &self.shared;
-        let now = shared.now();
-        let expired = shared.store.lease_expired(now, REAP_BATCH_MAX).await?;
+        let expired = shared.store.lease_expired(REAP_BATCH_MAX).await?;
         if expired.is_empty() {
             return Ok(false);
         }
@@ -54,6 +53,7 @@ impl Reap {
         if settlements.is_empty() {
             return Ok(false);
         }
+        let now = shared.now();
         let settlements: Arc<[Settlement]> = settlements.into();
         let answer = shared.store.job_settle(settlements.clone(), Durability::Relaxed).await?;
         for ((job, settlement), answer) in jobs.iter().zip(&*settlements).zip(answer.settled) {
@@ -91,14 +91,13 @@ impl Reap {
             lease: LeaseRef { tenant: job.key.tenant.clone(), id: job.id, token: lease.token },
             verdict,
             ended: Some(Status::ERROR.into()),
-            now,
             data: None,
             progress: None,
             log,
             adds: Vec::new(),
             follow: None,
-            purge_at: policy.purge_at(now),
-            only_if_expired_at: Some(now),
+            keep: policy.retention,
+            only_if_expired: true,
         }))
     }
 
@@ -127,11 +126,10 @@ impl Reap {
             }
             let settings = shared.store.type_settings_get(key).await?;
             let policy = Policy::of(None, &settings, &shared.options);
-            let due_until = now - policy.retry.age;
-            if oldest > due_until {
+            if now.since(oldest) < policy.retry.age {
                 continue;
             }
-            let which = Overdue::Unhandled { key: key.clone(), due_until };
+            let which = Overdue::Unhandled { key: key.clone(), due_for: policy.retry.age };
             let why = "no handler and no worker took it in time";
             while self.give_up(which.clone(), why, policy.retention).await? == REAP_BATCH_MAX {}
         }
@@ -145,16 +143,9 @@ impl Reap {
         retention: Duration,
     ) -> Result<usize, store::Error> {
         let shared = &self.shared;
-        let now = shared.now();
         let ended = Status::ERROR.into();
-        let give_up = GiveUp {
-            which,
-            ended,
-            log: Log::of_note(why),
-            now,
-            purge_at: now + retention,
-            limit: REAP_BATCH_MAX,
-        };
+        let give_up =
+            GiveUp { which, ended, log: Log::of_note(why), keep: retention, limit: REAP_BATCH_MAX };
         let jobs = shared.store.job_give_up(give_up).await?;
         for job in &jobs {
             shared.metrics.ended(&job.key, ended.code, false);

@@ -84,7 +84,7 @@ impl Adopt {
         let position =
             shared.store.journal_position(shared.journal_id(sysid)).await.map_err(store_error)?;
         let options = journal_options(&shared.options, &shared.metrics, sysid);
-        let clock = shared.clock.clone();
+        let clock = shared.clock.machine();
         let adopting =
             tokio::task::spawn_blocking(move || Journal::adopt(options, clock, position));
         let adopted = adopting.await.map_err(|error| Error::Internal(error.to_string()))?;

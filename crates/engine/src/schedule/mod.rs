@@ -38,10 +38,11 @@ mod window;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use windlass_core::limit::PRIORITY_MAX;
 use windlass_core::store::{Pick, Revision};
-use windlass_core::{HandlerId, Priority, Tenant, Timestamp, TypeKey, TypeName, TypeSettings};
+use windlass_core::{HandlerId, Priority, Tenant, TypeKey, TypeName, TypeSettings};
 
 use crate::options::Fairness;
 use rate::Rates;
@@ -194,7 +195,7 @@ impl Scheduler {
         settings: &TypeSettings,
         handler: Option<HandlerId>,
         wanted: u32,
-        now: Timestamp,
+        now: Duration,
     ) -> Reserved {
         let jobs = self.rates.reserve(key, settings, wanted, now);
         let mut reserved = Reserved { jobs, noted: 0 };
@@ -221,7 +222,7 @@ impl Scheduler {
         reserved: Reserved,
         got: u32,
         left: u64,
-        now: Timestamp,
+        now: Duration,
     ) {
         self.rates.give_back(key, reserved.jobs.saturating_sub(got), now);
         if let Some(entry) = self.types.get_mut(key).filter(|entry| !entry.served) {
@@ -237,7 +238,7 @@ impl Scheduler {
         key: &TypeKey,
         reserved: Reserved,
         used: u32,
-        now: Timestamp,
+        now: Duration,
     ) {
         self.rates.give_back(key, reserved.jobs.saturating_sub(used), now);
         if let Some(entry) = self.types.get_mut(key).filter(|entry| !entry.served) {
@@ -274,12 +275,12 @@ impl Scheduler {
     }
 
     /// When the next type that is over its rate may be picked again.
-    pub(crate) fn next_rested_at(&self) -> Option<Timestamp> {
+    pub(crate) fn next_rested_at(&self) -> Option<Duration> {
         self.rates.next_end()
     }
 
     /// Types that were over their rate and are not any more, with what each may start now.
-    pub(crate) fn take_rested(&mut self, now: Timestamp) -> Vec<(TypeKey, u32)> {
+    pub(crate) fn take_rested(&mut self, now: Duration) -> Vec<(TypeKey, u32)> {
         let rested = self.rates.take_rested(now);
         rested.iter().for_each(|(key, _)| self.place(key));
         rested

@@ -1,10 +1,11 @@
 //! Rates of types: a type that has started what its rate allows rests. Counted for all kinds of
-//! claims of this daemon together, and in memory only while a type rests.
+//! claims of this daemon together, and in memory only while a type rests. Times are those of the
+//! steady clock: a rest lasts as long as it is to, also when the wall clock is set.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use windlass_core::{Timestamp, TypeKey, TypeSettings};
+use windlass_core::{TypeKey, TypeSettings};
 
 /// The longest rest after one claim, however small the rate.
 const REST_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -13,12 +14,12 @@ const REST_MAX: Duration = Duration::from_secs(24 * 3600);
 pub(crate) struct Rates {
     rests: HashMap<TypeKey, Rest>,
     /// The same, by when they end.
-    ends: BTreeSet<(Timestamp, TypeKey)>,
+    ends: BTreeSet<(Duration, TypeKey)>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Rest {
-    until: Timestamp,
+    until: Duration,
     rate: f64,
 }
 
@@ -33,7 +34,7 @@ impl Rates {
         key: &TypeKey,
         settings: &TypeSettings,
         wanted: u32,
-        now: Timestamp,
+        now: Duration,
     ) -> u32 {
         let Some(rate) = settings.rate else { return wanted };
         if wanted == 0 || self.rests.get(key).is_some_and(|rest| rest.until > now) {
@@ -45,9 +46,9 @@ impl Rates {
     }
 
     /// Starts that were reserved and not used.
-    pub(crate) fn give_back(&mut self, key: &TypeKey, jobs: u32, now: Timestamp) {
+    pub(crate) fn give_back(&mut self, key: &TypeKey, jobs: u32, now: Duration) {
         if let Some(Rest { until, rate }) = self.rests.get(key).copied().filter(|_| jobs > 0) {
-            let until = until - time_of(jobs, rate);
+            let until = until.saturating_sub(time_of(jobs, rate));
             self.set(key, (until > now).then_some(Rest { until, rate }));
         }
     }
@@ -57,12 +58,12 @@ impl Rates {
         self.set(key, None);
     }
 
-    pub(crate) fn next_end(&self) -> Option<Timestamp> {
+    pub(crate) fn next_end(&self) -> Option<Duration> {
         self.ends.first().map(|(at, _)| *at)
     }
 
     /// Types whose rest is over, each with what it may start now.
-    pub(crate) fn take_rested(&mut self, now: Timestamp) -> Vec<(TypeKey, u32)> {
+    pub(crate) fn take_rested(&mut self, now: Duration) -> Vec<(TypeKey, u32)> {
         let mut rested = Vec::new();
         while let Some((at, key)) = self.ends.first().cloned().filter(|(at, _)| *at <= now) {
             self.ends.remove(&(at, key.clone()));
@@ -104,7 +105,7 @@ fn time_of(jobs: u32, rate: f64) -> Duration {
 mod tests {
     use super::*;
 
-    const NOW: Timestamp = Timestamp(1_800_000_000_000);
+    const NOW: Duration = Duration::from_secs(3600);
 
     #[test]
     fn a_type_rests_for_what_it_started_and_not_for_what_it_gave_back() {

@@ -6,7 +6,7 @@ use windlass_core::store::WaitingType;
 
 use super::*;
 
-const NOW: Timestamp = Timestamp(1_800_000_000_000);
+const NOW: Duration = Duration::from_secs(3600);
 
 fn key(tenant: &str, name: &str) -> TypeKey {
     TypeKey::new(tenant, name).unwrap()

@@ -62,8 +62,8 @@ impl SettleItem {
         SettleItem { running, settlement, said, run, room: None }
     }
 
-    pub(crate) fn release(running: RunningJob, run_at: Timestamp, now: Timestamp) -> SettleItem {
-        let settlement = release(running.lease(), run_at, now);
+    pub(crate) fn release(running: RunningJob, run_at: Timestamp) -> SettleItem {
+        let settlement = release(running.lease(), run_at);
         SettleItem::new(running, settlement, 0, Duration::ZERO)
     }
 
@@ -275,19 +275,18 @@ pub(crate) fn is_in_family(job: &Job) -> bool {
 }
 
 /// A release: the attempt does not count, and leaves no log.
-pub(crate) fn release(lease: LeaseRef, run_at: Timestamp, now: Timestamp) -> Settlement {
+pub(crate) fn release(lease: LeaseRef, run_at: Timestamp) -> Settlement {
     Settlement {
         lease,
         verdict: Verdict::Release { run_at },
         ended: None,
-        now,
         data: None,
         progress: None,
         log: Log::new(),
         adds: Vec::new(),
         follow: None,
-        purge_at: now,
-        only_if_expired_at: None,
+        keep: Duration::ZERO,
+        only_if_expired: false,
     }
 }
 
@@ -331,7 +330,7 @@ mod tests {
             lost: false,
             started: true,
         };
-        let mut item = SettleItem::release(running, Timestamp(0), Timestamp(0));
+        let mut item = SettleItem::release(running, Timestamp(0));
         item.settlement.adds = vec![new; adds];
         item
     }

@@ -46,7 +46,7 @@ async fn dead_journal(store: &Arc<MemoryStore>, number: u16) -> (TempDir, Vec<Jo
 
 #[tokio::test]
 async fn a_journal_that_cannot_be_read_keeps_no_other_from_being_taken_over() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(MemoryStore::default());
     let t = key("acme", "t");
     let data = tempfile::tempdir().unwrap();
     let mut good = Vec::new();
@@ -88,7 +88,7 @@ async fn a_journal_that_cannot_be_read_keeps_no_other_from_being_taken_over() {
 
 #[tokio::test]
 async fn a_journal_that_was_left_is_taken_over_when_it_is_put_right() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(MemoryStore::default());
     let (data, ids) = dead_journal(&store, DAMAGED).await;
     let journal = data.path().join(format!("journal/{DAMAGED}"));
     damage(&journal);

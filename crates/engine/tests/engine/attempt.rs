@@ -16,20 +16,18 @@ use crate::{ended, quick};
 
 /// Breaks the lease of an attempt, as a daemon does that holds its owner dead.
 async fn break_lease(store: &MemoryStore, key: &TypeKey, attempt: AttemptId) {
-    let now = SystemClock.now();
     let AttemptId { job: id, token } = attempt;
     let broken = Settlement {
         lease: LeaseRef { tenant: key.tenant.clone(), id, token },
-        verdict: Verdict::Again { run_at: now },
+        verdict: Verdict::Again { run_at: SystemClock.now() },
         ended: Some(Status::ERROR.into()),
-        now,
         data: None,
         progress: None,
         log: Log::new(),
         adds: Vec::new(),
         follow: None,
-        purge_at: now,
-        only_if_expired_at: None,
+        keep: Duration::ZERO,
+        only_if_expired: false,
     };
     let answer = store.job_settle([broken].into(), Durability::Relaxed).await.unwrap();
     assert_eq!(answer.settled, [Settled::Done]);
@@ -70,7 +68,7 @@ async fn runs_and_can_be_stopped(daemon: &Daemon, t: &TypeKey, attempt: AttemptI
 
 #[tokio::test]
 async fn s0_50_the_end_of_an_attempt_that_lost_its_lease_does_not_end_the_next_one() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(MemoryStore::default());
     let daemon = Daemon::start_on(store.clone(), quick).await;
     let t = key("acme", "t");
     daemon.engine.handler_set(&t, handler()).await.unwrap();
@@ -82,7 +80,7 @@ async fn s0_50_the_end_of_an_attempt_that_lost_its_lease_does_not_end_the_next_o
 
 #[tokio::test]
 async fn s0_50_an_attempt_that_lost_its_lease_to_another_daemon_does_not_end_a_later_one() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(MemoryStore::default());
     let one = Daemon::start_on(store.clone(), quick).await;
     let other = Daemon::start_on(store.clone(), quick).await;
     let t = key("acme", "t");
@@ -109,7 +107,7 @@ async fn s0_50_an_attempt_that_lost_its_lease_to_another_daemon_does_not_end_a_l
 /// Both attempts held a place of their type: each gives back its own.
 #[tokio::test]
 async fn every_attempt_gives_back_its_place_of_the_types_concurrency() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(MemoryStore::default());
     let daemon = Daemon::start_on(store.clone(), quick).await;
     let t = key("acme", "t");
     let settings = TypeSettings { concurrency: Some(2), ..TypeSettings::default() };
@@ -134,7 +132,7 @@ async fn every_attempt_gives_back_its_place_of_the_types_concurrency() {
 /// Nobody renews here, so that the first attempt does not know that it lost its lease.
 #[tokio::test]
 async fn s0_50_jobs_that_an_attempt_asked_for_are_refused_with_its_end() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(MemoryStore::default());
     let daemon = Daemon::start_on(store.clone(), |options| {
         quick(options);
         options.lease = Duration::from_secs(3600);

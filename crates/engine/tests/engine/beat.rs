@@ -2,33 +2,30 @@
 
 use std::sync::Arc;
 
+use windlass_core::State;
 use windlass_core::job::{Boot, Token};
 use windlass_core::memory::MemoryStore;
 use windlass_core::runner::Stop;
 use windlass_core::store::prelude::*;
 use windlass_core::store::{Claim, EndRequest, Hold, Pick};
-use windlass_core::time::SystemClock;
-use windlass_core::{Clock, State};
 
 use crate::fake::{Daemon, handler, jobs, key};
 use crate::{PATIENCE, ended};
 
 #[tokio::test]
 async fn a_job_whose_claim_was_never_answered_is_given_back() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(MemoryStore::default());
     let daemon = Daemon::start_on(store.clone(), |_| {}).await;
     let t = key("acme", "t");
     let id = daemon.engine.add(&t, jobs(&["200"]), None).await.unwrap().ids[0];
     // A claim of this daemon that the store carried out, and nobody heard of.
-    let now = SystemClock.now();
-    let boot = Boot(store.boot_next(now).await.unwrap().0 - 1);
+    let boot = Boot(store.boot_next().await.unwrap().0 - 1);
     let sysid = daemon.engine.status().await.sysid;
     let claim = || Claim {
         picks: vec![Pick { key: t.clone(), limit: 1, floor: None }],
         owner: sysid,
         token: Token(1),
         hold: Hold::Beat(boot),
-        now: SystemClock.now(),
     };
     let claimed = async {
         while store.job_claim(claim()).await.unwrap().is_empty() {
@@ -43,15 +40,14 @@ async fn a_job_whose_claim_was_never_answered_is_given_back() {
 
 #[tokio::test]
 async fn an_attempt_that_the_store_does_not_know_any_more_is_stopped() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(MemoryStore::default());
     let daemon = Daemon::start_on(store.clone(), |_| {}).await;
     let t = key("acme", "t");
     daemon.engine.handler_set(&t, handler()).await.unwrap();
     let id = daemon.engine.add(&t, jobs(&["hang"]), None).await.unwrap().ids[0];
     daemon.runner.started(id).await;
     // Another daemon cancels it.
-    let now = SystemClock.now();
-    let end = EndRequest { tenant: t.tenant.clone(), id, now, purge_at: now + PATIENCE };
+    let end = EndRequest { tenant: t.tenant.clone(), id, keep: PATIENCE };
     store.job_cancel(end).await.unwrap();
     let stopped = async {
         while daemon.runner.stopped() != [(id, Stop::LeaseLost)] {

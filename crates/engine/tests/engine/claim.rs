@@ -68,7 +68,7 @@ async fn pulls_takes_and_runs_together_do_not_pass_a_types_concurrency() {
 /// The dispatcher does not hear of the new types before the claim is answered.
 #[tokio::test]
 async fn a_claim_sees_every_add_that_was_answered_before_it() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(MemoryStore::default());
     let daemon = Daemon::start_on(store.clone(), |_| {}).await;
     let (known, new, other) = (key("acme", "known"), key("acme", "new"), key("acme", "other"));
     daemon.engine.add(&known, jobs(&["x"]), None).await.unwrap();

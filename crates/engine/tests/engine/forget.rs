@@ -33,7 +33,7 @@ async fn claimed(daemon: &Daemon, key: &TypeKey, count: usize) -> HashSet<JobId>
 async fn what_a_store_forgot_is_inserted_again_with_the_next_batch() {
     const ROUNDS: usize = 5;
     const JOBS: usize = 7;
-    let store = Arc::new(MemoryStore::undoable(false));
+    let store = Arc::new(MemoryStore::undoable(false, Arc::new(windlass_core::time::SystemClock)));
     let daemon = Daemon::start_on(store.clone(), |_| {}).await;
     let t = key("acme", "t");
     let mut ids = HashSet::new();
@@ -53,7 +53,7 @@ async fn what_a_store_forgot_is_inserted_again_with_the_next_batch() {
 #[tokio::test]
 async fn a_store_that_forgets_loses_nothing_that_was_accepted() {
     const JOBS: usize = 7;
-    let store = Arc::new(MemoryStore::undoable(true));
+    let store = Arc::new(MemoryStore::undoable(true, Arc::new(windlass_core::time::SystemClock)));
     let daemon = Daemon::start_on(store.clone(), |_| {}).await;
     let t = key("acme", "t");
     let ids: HashSet<JobId> = added(&daemon, &t, JOBS).await.into_iter().collect();
@@ -64,7 +64,7 @@ async fn a_store_that_forgets_loses_nothing_that_was_accepted() {
 #[tokio::test]
 async fn a_journal_that_is_taken_over_is_removed_only_when_the_store_keeps_it() {
     const JOBS: usize = 50;
-    let store = Arc::new(MemoryStore::undoable(false));
+    let store = Arc::new(MemoryStore::undoable(false, Arc::new(windlass_core::time::SystemClock)));
     let daemon = Daemon::start_on(store.clone(), |_| {}).await;
     let t = key("acme", "t");
     let ids: HashSet<JobId> = added(&daemon, &t, JOBS).await.into_iter().collect();

@@ -26,7 +26,7 @@ async fn glut(store: &MemoryStore, types: i64, handled: bool) {
         if handled {
             for job in &jobs {
                 let version = JobId::new(types + job.id.get()).unwrap();
-                store.handler_put(version, &job.key, handler(), now).await.unwrap();
+                store.handler_put(version, &job.key, handler()).await.unwrap();
             }
         }
         let insert = Insert { jobs, keys: Vec::new(), mark: None, durability: Durability::Relaxed };
@@ -43,7 +43,7 @@ async fn first_job_runs(daemon: &Daemon, t: &TypeKey) {
 
 #[tokio::test]
 async fn types_without_a_handler_cost_the_dispatcher_nothing() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(MemoryStore::default());
     glut(&store, 20_000, false).await;
     let daemon = Daemon::start_on(store.clone(), |_| {}).await;
     first_job_runs(&daemon, &key("acme", "t")).await;
@@ -54,7 +54,7 @@ async fn types_without_a_handler_cost_the_dispatcher_nothing() {
 /// All slots are taken by jobs of the glut that hang.
 #[tokio::test]
 async fn another_tenants_first_job_starts_while_a_glut_of_types_waits() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(MemoryStore::default());
     glut(&store, 5_000, true).await;
     let daemon = Daemon::start_on(store.clone(), |_| {}).await;
     first_job_runs(&daemon, &key("acme", "t")).await;
@@ -64,7 +64,7 @@ async fn another_tenants_first_job_starts_while_a_glut_of_types_waits() {
 
 #[tokio::test]
 async fn a_claim_by_name_reads_the_types_that_it_names() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(MemoryStore::default());
     glut(&store, 5_000, false).await;
     let daemon = Daemon::start_on(store.clone(), |_| {}).await;
     let pull = |types: &[&str], limit| PullClaim {

@@ -48,7 +48,7 @@ fn counts(store: &MemoryStore, key: &TypeKey) -> (u64, u64) {
 #[tokio::test]
 async fn keys_sent_to_two_daemons_at_once_add_once() {
     const KEYS: usize = 50;
-    let (store, t) = (Arc::new(MemoryStore::new()), key("acme", "t"));
+    let (store, t) = (Arc::new(MemoryStore::default()), key("acme", "t"));
     let daemons = two(&store).await;
     for number in 0..KEYS {
         let text = format!("key {number}");
@@ -63,7 +63,7 @@ async fn keys_sent_to_two_daemons_at_once_add_once() {
 
 #[tokio::test]
 async fn a_key_remembers_the_holder_of_a_unique_key_also_after_a_restart() {
-    let (store, t) = (Arc::new(MemoryStore::new()), key("acme", "t"));
+    let (store, t) = (Arc::new(MemoryStore::default()), key("acme", "t"));
     let daemon = Daemon::start_on(store.clone(), |_| {}).await;
     let holder = daemon.engine.add(&t, unique(), None).await.unwrap().ids;
     let first = daemon.engine.add(&t, unique(), note("k")).await.unwrap();
@@ -79,7 +79,7 @@ async fn a_key_remembers_the_holder_of_a_unique_key_also_after_a_restart() {
 /// Each daemon takes the add while it cannot ask the store; the store lets one of them run.
 #[tokio::test]
 async fn a_key_that_two_daemons_took_while_the_store_was_away_runs_once() {
-    let (store, t) = (Arc::new(MemoryStore::new()), key("acme", "t"));
+    let (store, t) = (Arc::new(MemoryStore::default()), key("acme", "t"));
     let daemons = two(&store).await;
     store.set_available(false);
     let mut added = Vec::new();
@@ -108,7 +108,7 @@ async fn a_key_that_two_daemons_took_while_the_store_was_away_runs_once() {
 #[tokio::test]
 async fn a_large_add_is_one_add_too() {
     const JOBS: usize = 10_001;
-    let (store, t) = (Arc::new(MemoryStore::new()), key("acme", "t"));
+    let (store, t) = (Arc::new(MemoryStore::default()), key("acme", "t"));
     let daemons = two(&store).await;
     let many = jobs(&vec!["x"; JOBS]);
     let first = daemons[0].engine.add(&t, many.clone(), note("up")).await.unwrap();
@@ -129,7 +129,7 @@ async fn a_large_add_is_one_add_too() {
 
 #[tokio::test]
 async fn a_large_payload_may_have_a_key() {
-    let (store, t) = (Arc::new(MemoryStore::new()), key("acme", "t"));
+    let (store, t) = (Arc::new(MemoryStore::default()), key("acme", "t"));
     let daemons = two(&store).await;
     let payload = Bytes::from(vec![b'x'; 3 * 1024 * 1024]);
     let send = async |daemon: &Daemon, text: &str| {
@@ -161,7 +161,7 @@ async fn a_large_payload_may_have_a_key() {
 
 #[tokio::test]
 async fn an_add_that_only_the_store_can_decide_waits_for_it_with_a_key_as_without() {
-    let (store, t) = (Arc::new(MemoryStore::new()), key("acme", "t"));
+    let (store, t) = (Arc::new(MemoryStore::default()), key("acme", "t"));
     let daemon = Daemon::start_on(store.clone(), |_| {}).await;
     store.set_available(false);
     for note in [None, note("k")] {

@@ -100,7 +100,7 @@ async fn s0_62_a_worker_that_finishes_a_job_lets_one_follow() {
 /// The verdict waits for the store, and with it the job that follows.
 #[tokio::test]
 async fn s0_62_a_store_that_was_away_gets_both_or_neither() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(MemoryStore::default());
     let daemon = Daemon::start_on(store.clone(), quick).await;
     let (t, u) = (key("acme", "t"), key("acme", "u"));
     daemon.engine.handler_set(&t, handler()).await.unwrap();

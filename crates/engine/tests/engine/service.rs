@@ -33,7 +33,7 @@ async fn a_rate_next_to_nothing_is_refused_with_its_range() {
 /// An older version took such a rate, and it is still in the store.
 #[tokio::test]
 async fn a_stored_rate_next_to_nothing_stops_no_other_tenant() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(MemoryStore::default());
     let (slow, other) = (key("acme", "slow"), key("globex", "t"));
     store.type_settings_put(&slow, rate(1e-20)).await.unwrap();
     let daemon = Daemon::start_on(store, quick).await;
@@ -102,7 +102,7 @@ async fn a_batch_that_panics_gives_its_slot_back() {
 /// would stand behind it, and the next start would not read it.
 #[tokio::test]
 async fn jobs_that_were_being_ingested_in_a_panic_are_not_overtaken() {
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(MemoryStore::default());
     let daemon = Daemon::start_on(store.clone(), quick).await;
     let t = key("acme", "t");
     daemon.engine.handler_set(&t, handler()).await.unwrap();

@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -27,7 +28,7 @@ use windlass_core::store::prelude::*;
 use windlass_core::time::SystemClock;
 use windlass_core::{
     AddOptions, AttemptId, Clock, Handler, HandlerId, Invalid, JobId, Json, Payload, Runner,
-    Status, Sysid, TypeKey, TypeName,
+    Status, Sysid, Timestamp, TypeKey, TypeName,
 };
 use windlass_engine::api::{AddJob, AddPayload};
 use windlass_engine::metrics::Metrics;
@@ -58,11 +59,55 @@ pub fn handler() -> HandlerSpec {
     }
 }
 
-/// Takes a sysid away from its owner, as a daemon would that found its lease run out.
-pub async fn steal_sysid(store: &MemoryStore, sysid: Sysid) {
-    let now = SystemClock.now() + Duration::from_secs(3600);
-    let lease = Duration::from_secs(3600);
-    store.sysid_reserve(SysidReserve { wanted: Some(sysid), now, lease }).await.unwrap();
+/// Takes a sysid away from its owner, as a daemon would that found its lease run out. `clock` is
+/// the store's.
+pub async fn steal_sysid(store: &MemoryStore, clock: &SettableClock, sysid: Sysid) {
+    let (wanted, lease) = (Some(sysid), Duration::from_secs(3600));
+    // Its owner may beat in between.
+    for _ in 0..STEAL_TRIES {
+        clock.pass(lease);
+        if store.sysid_reserve(SysidReserve { wanted, lease }).await.is_ok() {
+            return;
+        }
+    }
+    panic!("its owner is always faster");
+}
+
+const STEAL_TRIES: usize = 100;
+
+/// The machine's clock, which somebody may set, and which may run ahead of it.
+#[derive(Default)]
+pub struct SettableClock {
+    set_by_ms: AtomicI64,
+    passed_ms: AtomicI64,
+}
+
+impl SettableClock {
+    /// Sets the wall clock, forward or back; no time passes.
+    pub fn set_by(&self, ms: i64) {
+        self.set_by_ms.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    /// So much time passes at once.
+    pub fn pass(&self, time: Duration) {
+        self.passed_ms.fetch_add(time.as_millis() as i64, Ordering::SeqCst);
+    }
+}
+
+impl Clock for SettableClock {
+    fn now(&self) -> Timestamp {
+        let passed = self.passed_ms.load(Ordering::SeqCst);
+        SystemClock.now().shifted(passed + self.set_by_ms.load(Ordering::SeqCst))
+    }
+
+    fn steady(&self) -> Duration {
+        let passed = self.passed_ms.load(Ordering::SeqCst);
+        SystemClock.steady() + Duration::from_millis(passed as u64)
+    }
+
+    fn machine_run(&self) -> i64 {
+        SystemClock.machine_run()
+    }
 }
 
 pub struct Daemon {
@@ -74,7 +119,7 @@ pub struct Daemon {
 
 impl Daemon {
     pub async fn start(adjust: impl FnOnce(&mut Options)) -> Daemon {
-        Daemon::start_on(Arc::new(MemoryStore::new()), adjust).await
+        Daemon::start_on(Arc::new(MemoryStore::default()), adjust).await
     }
 
     pub async fn start_on(store: Arc<MemoryStore>, adjust: impl FnOnce(&mut Options)) -> Daemon {
@@ -86,8 +131,23 @@ impl Daemon {
         store: Arc<MemoryStore>,
         adjust: impl FnOnce(&mut Options),
     ) -> Daemon {
+        Daemon::start_with(data, store, Arc::new(SystemClock), adjust).await
+    }
+
+    /// On a machine with this clock, on which the store is too.
+    pub async fn start_by(clock: Arc<SettableClock>, adjust: impl FnOnce(&mut Options)) -> Daemon {
+        let store = Arc::new(MemoryStore::new(clock.clone()));
+        Daemon::start_with(tempfile::tempdir().unwrap(), store, clock, adjust).await
+    }
+
+    async fn start_with(
+        data: TempDir,
+        store: Arc<MemoryStore>,
+        clock: Arc<dyn Clock>,
+        adjust: impl FnOnce(&mut Options),
+    ) -> Daemon {
         let runner = Arc::new(FakeRunner::default());
-        let parts = Parts { store, runner: runner.clone(), clock: Arc::new(SystemClock) };
+        let parts = Parts { store, runner: runner.clone(), clock };
         let mut options = Options::new(data.path().to_owned());
         options.lease = Duration::from_millis(500);
         adjust(&mut options);

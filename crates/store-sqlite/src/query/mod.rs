@@ -288,7 +288,7 @@ impl<'a> Question<'a> {
         }
         let carry_out = || {
             let mut types = TypeCache::default();
-            let mut tx = Tx::new(&self.conn, &mut types);
+            let mut tx = Tx::begin(&self.conn, &mut types, self.options.clock.as_ref())?;
             write::carry_out(&mut tx, self.ask, &wishes, &mut done.written)?;
             tx.apply_counts()
         };

@@ -51,7 +51,7 @@ pub(super) fn carry_out(
             Wish::Delete(id) => {
                 let stored = find(tx.conn, ask, *id)?;
                 let edit = Edit::Delete(stored.job.id);
-                edit::carry_out(tx, &edit, ask.now, &mut written.moved)?;
+                edit::carry_out(tx, &edit, &mut written.moved)?;
             }
             Wish::Put(id, values) => {
                 let stored = find(tx.conn, ask, *id)?;
@@ -109,21 +109,22 @@ fn put(
         job.started_at = time(column::LAST_RUN, value)?;
     }
     if let Some(value) = &values[column::STATE] {
-        set_state(&mut job, &text(column::STATE, value)?, ask)?;
+        set_state(&mut job, &text(column::STATE, value)?, ask, tx.now)?;
     }
     if job.state == State::Running && job.started_at.is_none() {
         return Err(refuse("a job that is RUNNING has a lastRun"));
     }
     let moves = values[column::STATE].is_some() || values[column::PARENT].is_some();
-    let purge_at = if moves { purge_at(&job, ask) } else { purge_at_now(tx.conn, job.id)? };
+    let purge_at =
+        if moves { purge_at(&job, tx.now + ask.keep) } else { purge_at_now(tx.conn, job.id)? };
     let put = Put { job, payload: data.map(Bytes::from), purge_at };
-    edit::carry_out(tx, &Edit::Put(Box::new(put)), ask.now, moved)
+    edit::carry_out(tx, &Edit::Put(Box::new(put)), moved)
 }
 
 /// Failed jobs wait for somebody to look at them, and ended children for their parents.
-fn purge_at(job: &Job, ask: &SqlAsk) -> Option<Timestamp> {
+fn purge_at(job: &Job, purge_at: Timestamp) -> Option<Timestamp> {
     let gone = matches!(job.state, State::Finished | State::Cancelled) && job.parent.is_none();
-    gone.then_some(ask.purge_at)
+    gone.then_some(purge_at)
 }
 
 fn purge_at_now(conn: &Connection, id: JobId) -> Result<Option<Timestamp>> {
@@ -131,7 +132,7 @@ fn purge_at_now(conn: &Connection, id: JobId) -> Result<Option<Timestamp>> {
     Ok(find.query_row([id.get()], |row| row.get::<_, Option<i64>>(0))?.map(Timestamp))
 }
 
-fn set_state(job: &mut Job, word: &str, ask: &SqlAsk) -> Result<()> {
+fn set_state(job: &mut Job, word: &str, ask: &SqlAsk, now: Timestamp) -> Result<()> {
     let Some((state, lent)) = state::read(word) else {
         let words = "is none of QUEUED, RUNNING, RUNQUEUED, PAUSED, FINISHED, FAILED, CANCELLED";
         return Err(refuse(format!("the state '{word}' {words}")));
@@ -141,13 +142,13 @@ fn set_state(job: &mut Job, word: &str, ask: &SqlAsk) -> Result<()> {
             (job.extra.lent, job.attempt) = (lent, 0);
             if job.state.is_ended() {
                 // As if it were new, so that an old limit does not end it at once.
-                (job.due_at, job.expires_at) = (job.run_at.max(ask.now), None);
+                (job.due_at, job.expires_at) = (job.run_at.max(now), None);
             }
         }
         State::Running => {
             let (owner, token, expires_at) = (ask.owner, ask.token, Timestamp::NEVER);
             job.lease = Some(Lease { owner, token, expires_at, on_beat: false });
-            job.started_at = job.started_at.or(Some(ask.now));
+            job.started_at = job.started_at.or(Some(now));
             job.attempt += 1;
         }
         State::Finished => job.last = Some(Ended::from(Status::OK)),
@@ -155,7 +156,7 @@ fn set_state(job: &mut Job, word: &str, ask: &SqlAsk) -> Result<()> {
         State::Paused | State::Cancelled => {}
     }
     job.state = state;
-    job.finished_at = state.is_ended().then_some(ask.now);
+    job.finished_at = state.is_ended().then_some(now);
     Ok(())
 }
 
@@ -196,7 +197,8 @@ fn insert(tx: &mut Tx<'_>, ask: &SqlAsk, values: &Values, moved: &mut Moved) -> 
     let key = TypeKey { tenant: ask.tenant.clone(), name: type_name(name)? };
     let mut extra = Extra::default();
     set_extra(&mut extra, values)?;
-    let mut run_at = ask.now;
+    let now = tx.now;
+    let mut run_at = now;
     if let Some(value) = &values[column::NEXT_RUN] {
         run_at = next_run(&mut extra, value)?;
     }
@@ -222,9 +224,9 @@ fn insert(tx: &mut Tx<'_>, ask: &SqlAsk, values: &Values, moved: &mut Moved) -> 
         parent,
         paused: !is_plain,
         extra,
-        ..NewJob::new(id, key, Payload::Inline(data.into()), ask.now)
+        ..NewJob::new(id, key, Payload::Inline(data.into()), now)
     };
-    edit::carry_out(tx, &Edit::Insert(Box::new(new)), ask.now, moved)?;
+    edit::carry_out(tx, &Edit::Insert(Box::new(new)), moved)?;
     if !is_plain {
         rest[column::STATE].get_or_insert_with(|| Value::Text(state::QUEUED.into()));
         let stored = find(tx.conn, ask, Some(id))?;

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, dead_code)]
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,11 +14,18 @@ use windlass_core::job::Token;
 use windlass_core::retry::Verdict;
 use windlass_core::state::Ending;
 use windlass_core::store::{Claim, Claimed, Durability, Hold, Insert, LeaseRef, Pick, Settlement};
+use windlass_core::time::ManualClock;
 use windlass_core::{
     JobId, Log, NewJob, Payload, Status, Store, Sysid, Tenant, Timestamp, TypeKey,
 };
+use windlass_store_sqlite::Options;
 
 pub(crate) const NOW: Timestamp = Timestamp(1_800_000_000_000);
+
+/// How to open a store whose clock stands at `NOW`.
+pub(crate) fn options(path: impl Into<std::path::PathBuf>) -> Options {
+    Options { clock: Arc::new(ManualClock::at(NOW)), ..Options::new(path) }
+}
 
 pub(crate) fn tenant() -> Tenant {
     Tenant::new("acme").unwrap()
@@ -46,7 +54,6 @@ pub(crate) async fn claim(store: &dyn Store, limit: u32) -> Vec<Claimed> {
         owner: Sysid::new(1).unwrap(),
         token: Token(1),
         hold: Hold::For(Duration::from_secs(10)),
-        now: NOW,
     };
     store.job_claim(claim).await.unwrap()
 }
@@ -57,14 +64,13 @@ pub(crate) fn done(claimed: &Claimed) -> Settlement {
         lease: LeaseRef { tenant: tenant(), id: claimed.job.id, token: lease.token },
         verdict: Verdict::End(Ending::Finished),
         ended: Some(Status::OK.into()),
-        now: NOW,
         data: None,
         progress: None,
         log: Log::new(),
         adds: Vec::new(),
         follow: None,
-        purge_at: NOW + Duration::from_secs(60),
-        only_if_expired_at: None,
+        keep: Duration::from_secs(60),
+        only_if_expired: false,
     }
 }
 

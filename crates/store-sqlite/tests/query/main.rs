@@ -20,20 +20,22 @@ use windlass_core::job::Token;
 use windlass_core::store::prelude::*;
 use windlass_core::store::sql::{SqlAnswer, SqlAsk, SqlValue};
 use windlass_core::store::{Durability, Error, TypeStats};
-use windlass_core::{JobId, NewJob, Payload, Sysid, Tenant, Timestamp, TypeKey};
+use windlass_core::time::ManualClock;
+use windlass_core::{JobId, NewJob, Payload, Sysid, Tenant, TypeKey};
 use windlass_store_sqlite::{Options, SqliteStore};
 
 use common::{NOW, insert, job};
 
 /// `NOW`, as texts say it.
 const NOW_TEXT: &str = "2027-01-15 08:00:00";
-const PURGE_AT: Timestamp = Timestamp(NOW.0 + 3_600_000);
+const KEEP: Duration = Duration::from_secs(3600);
 /// The first id that an INSERT gets.
 const FIRST_ID: i64 = 1000;
 
 /// A store that is asked in SQL.
 struct World {
     store: SqliteStore,
+    clock: Arc<ManualClock>,
     path: PathBuf,
     ids: Arc<AtomicI64>,
     _directory: TempDir,
@@ -47,11 +49,12 @@ impl World {
     fn with(set: impl FnOnce(&mut Options)) -> World {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("jobs.db");
-        let mut options = Options::new(&path);
+        let clock = Arc::new(ManualClock::at(NOW));
+        let mut options = Options { clock: clock.clone(), ..Options::new(&path) };
         set(&mut options);
         let store = SqliteStore::open(options).unwrap();
         let ids = Arc::new(AtomicI64::new(FIRST_ID));
-        World { store, path, ids, _directory: directory }
+        World { store, clock, path, ids, _directory: directory }
     }
 
     /// The jobs that are added by now.
@@ -68,11 +71,10 @@ impl World {
             tenant: common::tenant(),
             text: text.into(),
             without_where: false,
-            now: NOW,
             patience: Duration::from_secs(60),
             owner: Sysid::new(1).unwrap(),
             token: Token(2),
-            purge_at: PURGE_AT,
+            keep: KEEP,
             ids: Arc::new(move || JobId::new(ids.fetch_add(1, Ordering::Relaxed))),
         }
     }

@@ -10,7 +10,7 @@ use windlass_core::store::{Durability, EndRequest};
 use windlass_core::{Extra, NewJob, Payload, Priority, Timestamp};
 
 use super::common::{NOW, claim, done, id, insert, job, tenant};
-use super::{NOW_TEXT, PURGE_AT, World, named, with_data};
+use super::{KEEP, NOW_TEXT, World, named, with_data};
 
 #[tokio::test]
 async fn all_columns_are_there_in_bedrocks_order() {
@@ -100,7 +100,7 @@ async fn a_job_that_ended_is_there_only_as_a_child_or_failed() {
     let claimed = claim(&world.store, 1).await;
     world.store.job_settle([done(&claimed[0])].into(), Durability::Relaxed).await.unwrap();
     for number in [3, 4] {
-        let end = EndRequest { tenant: tenant(), id: id(number), now: NOW, purge_at: PURGE_AT };
+        let end = EndRequest { tenant: tenant(), id: id(number), keep: KEEP };
         world.store.job_cancel(end).await.unwrap();
     }
     world.check("SELECT jobID, state FROM jobs WHERE name = 'alone'", &[]).await;

@@ -11,10 +11,10 @@ use windlass_core::store::prelude::*;
 use windlass_core::store::sql::{SqlAnswer, SqlAsk};
 use windlass_core::store::{Durability, Error};
 use windlass_core::{Extra, Job, JobId, NewJob, State, Store, Sysid, Timestamp, TypeKey};
-use windlass_store_sqlite::{Options, SqliteStore};
+use windlass_store_sqlite::SqliteStore;
 
 use super::common::{NOW, assert_consistent, claim, id, insert, job, key, tenant};
-use super::{FIRST_ID, NOW_TEXT, PURGE_AT, World, named, with_data};
+use super::{FIRST_ID, KEEP, NOW_TEXT, World, named, with_data};
 
 impl World {
     async fn job(&self, number: i64) -> Job {
@@ -40,7 +40,6 @@ impl World {
             payload_bytes_max: u64::MAX,
             room: Arc::new(|_, _| u32::MAX),
             after: None,
-            now: NOW,
             decide: Arc::new(|whole| {
                 let job = Job { state: State::Failed, ..whole.job.clone() };
                 Taking { put: Put { job, payload: None, purge_at: None }, give: true }
@@ -153,7 +152,8 @@ async fn a_job_that_ends_without_a_parent_is_no_longer_there() {
         assert_eq!(world.changes(&text).await, 2);
         world.check("SELECT jobID, state FROM jobs", &[&format!("2|{state}")]).await;
         assert!(world.job(1).await.state.is_ended());
-        assert_eq!(world.store.job_purge(PURGE_AT, 10).await.unwrap(), 1, "not the child");
+        world.clock.advance(KEEP);
+        assert_eq!(world.store.job_purge(10).await.unwrap(), 1, "not the child");
         world.close().await;
     }
 }
@@ -359,7 +359,8 @@ async fn an_ended_job_that_is_queued_again_has_its_time_before_it() {
     assert_eq!(world.changes("UPDATE jobs SET state = 'FAILED' WHERE jobID = 1").await, 1);
     let now = NOW + Duration::from_secs(3600);
     let again = "UPDATE jobs SET state = 'QUEUED' WHERE jobID = 1";
-    world.asked(SqlAsk { now, ..world.ask(again) }).await.unwrap();
+    world.clock.advance_to(now);
+    world.asked(world.ask(again)).await.unwrap();
     let job = world.job(1).await;
     assert_eq!((job.due_at, job.expires_at, job.attempt), (now, None, 0));
     world.close().await;
@@ -394,9 +395,9 @@ async fn writes_are_synced_and_there_when_the_file_is_opened_again() {
     let before = world.rows("SELECT * FROM jobs").await;
     world.store.close().await;
     assert_consistent(&world.path);
-    let store = SqliteStore::open(Options::new(&world.path)).unwrap();
-    let World { path, ids, _directory, .. } = world;
-    let world = World { store, path, ids, _directory };
+    let store = SqliteStore::open(super::common::options(&world.path)).unwrap();
+    let World { clock, path, ids, _directory, .. } = world;
+    let world = World { store, clock, path, ids, _directory };
     assert_eq!(world.rows("SELECT * FROM jobs").await, before);
     world.close().await;
 }

@@ -17,9 +17,9 @@ use windlass_core::job::Token;
 use windlass_core::store::prelude::*;
 use windlass_core::store::{Durability, Error, SqlAnswer, SqlAsk};
 use windlass_core::{NewJob, Payload, Store, Sysid};
-use windlass_store_sqlite::{Options, SqliteStore};
+use windlass_store_sqlite::SqliteStore;
 
-use common::{NOW, assert_consistent, claim, id, insert, job, tenant};
+use common::{assert_consistent, claim, id, insert, job, tenant};
 
 struct File {
     path: PathBuf,
@@ -35,7 +35,7 @@ impl File {
     }
 
     fn open(&self) -> Result<SqliteStore, Error> {
-        SqliteStore::open(Options::new(&self.path))
+        SqliteStore::open(common::options(&self.path))
     }
 
     fn log(&self) -> PathBuf {
@@ -153,11 +153,10 @@ async fn a_question_that_changes_jobs_promises_nothing_either() {
         tenant: tenant(),
         text: text.into(),
         without_where: false,
-        now: NOW,
         patience: Duration::from_secs(60),
         owner: Sysid::new(1).unwrap(),
         token: Token(1),
-        purge_at: NOW,
+        keep: Duration::ZERO,
         ids: Arc::new(|| None),
     };
     let change = "UPDATE jobs SET priority = 600 WHERE jobID = 1";

@@ -70,27 +70,18 @@ async fn of_change(store: &Subject, op: &Op) -> String {
         Op::Progress(lease, progress) => {
             text(store.job_progress(vec![(lease.clone(), progress.clone())]).await)
         }
-        Op::LeaseExpired(now, limit) => {
-            text(store.lease_expired(*now, *limit).await.map(by_expiry))
-        }
+        Op::LeaseExpired(limit) => text(store.lease_expired(*limit).await.map(by_expiry)),
         Op::Cancel(end) => text(store.job_cancel(end.clone()).await.map(plain_changed)),
-        Op::Rerun(tenant, id, now) => {
-            text(store.job_rerun(tenant, *id, *now).await.map(plain_changed))
-        }
+        Op::Rerun(tenant, id) => text(store.job_rerun(tenant, *id).await.map(plain_changed)),
         Op::Requeue(requeue) => text(store.job_requeue(requeue.clone()).await),
-        Op::Delete(tenant, id, now) => {
-            store.waiting(*now).await;
-            text(store.job_delete(tenant, *id).await.map(plain_changed))
-        }
+        Op::Delete(tenant, id) => text(store.job_delete(tenant, *id).await.map(plain_changed)),
         Op::Decide(plan) => {
             let decided = store.job_decide(plan.ask()).await;
             text(decided.map(|decided| (decided.ids, plain_moved(decided.moved))))
         }
         Op::GiveUp(give_up) => text(store.job_give_up(give_up.clone()).await.map(by_id)),
-        Op::Purge(now, limit) => text(store.job_purge(*now, *limit).await),
-        Op::HandlerPut(id, key, spec, now) => {
-            text(store.handler_put(*id, key, spec.clone(), *now).await)
-        }
+        Op::Purge(limit) => text(store.job_purge(*limit).await),
+        Op::HandlerPut(id, key, spec) => text(store.handler_put(*id, key, spec.clone()).await),
         Op::HandlerDelete(key) => text(store.handler_delete(key).await),
         Op::Suspend(key, suspended) => text(store.type_suspend(key, *suspended).await),
         Op::SettingsPut(key, settings) => {
@@ -118,10 +109,9 @@ async fn of_read(store: &Subject, read: &Read) -> String {
             let jobs: Vec<Job> = store.listed(list.clone()).await.into_iter().map(plain).collect();
             format!("{jobs:?}")
         }
-        Read::Waiting(now) => format!("{:?}", by_key(store.waiting(*now).await)),
-        Read::Stats(tenant, now) => {
+        Read::Waiting => format!("{:?}", by_key(store.waiting(store.now()).await)),
+        Read::Stats(tenant) => {
             // What is ready is judged at a time that the store was told before.
-            store.waiting(*now).await;
             let mut stats = store.type_stats(tenant.as_ref()).await.unwrap();
             stats.sort_by(|a, b| a.key.cmp(&b.key));
             format!("{stats:?}")
@@ -129,11 +119,11 @@ async fn of_read(store: &Subject, read: &Read) -> String {
         Read::Handler(key, version) => text(store.handler_get(key, *version).await),
         Read::Handlers(tenant) => text(store.handler_list(tenant).await),
         Read::Settings(key) => text(store.type_settings_get(key).await),
-        Read::Idempotency(tenant, key, now) => text(store.idempotency_get(tenant, key, *now).await),
+        Read::Idempotency(tenant, key) => text(store.idempotency_get(tenant, key).await),
         Read::Journal(journal) => text(store.journal_position(*journal).await),
         Read::LeaseMine(owner, after) => text(store.lease_mine(*owner, *after, 3).await),
-        Read::Sysids(now) => {
-            let mut sysids = store.sysid_list(*now).await.unwrap();
+        Read::Sysids => {
+            let mut sysids = store.sysid_list().await.unwrap();
             sysids.sort();
             format!("{sysids:?}")
         }

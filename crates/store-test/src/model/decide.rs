@@ -70,7 +70,6 @@ impl DecidePlan {
                 plans[index].decide(seen, now).map_err(|why| Refusal::new(index as u16, why))
             }),
             durability: self.durability,
-            now,
         }
     }
 }
@@ -222,7 +221,6 @@ impl TakePlan {
                 Arc::new(move |key, _| room.get(&key.name).copied().unwrap_or(u32::MAX))
             },
             after: None,
-            now: self.now,
             decide: Arc::new(move |whole| plan.decide(whole)),
         }
     }

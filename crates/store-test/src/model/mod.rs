@@ -61,11 +61,11 @@ pub async fn seeds_16_to_20(harness: &dyn Harness) {
 pub async fn run(harness: &dyn Harness, seed: u64, steps: u32) {
     let mut handles = vec![Subject::fresh(harness).await];
     if seed % 2 == 1 {
-        handles.extend(harness.second().await.map(Subject));
+        handles.extend(harness.second().await.map(|store| Subject::of(harness, store)));
     }
     let mut model = Model {
-        world: World::new(seed),
-        reference: Subject(Arc::new(MemoryStore::new())),
+        world: World::new(seed, harness.clock()),
+        reference: Subject::of(harness, Arc::new(MemoryStore::new(harness.clock()))),
         handles,
         grants: Vec::new(),
         trace: Trace { seed, step: 0, ops: Vec::new() },
@@ -104,9 +104,9 @@ impl Model {
                 let claim = Claim { owner: sysid, hold: Hold::Beat(boot), ..claim };
                 self.compare(&Op::Claim(claim)).await;
             }
-            Op::SysidRenew { nth, now, id_newest } => {
+            Op::SysidRenew { nth, id_newest } => {
                 let Some((by_reference, by_subject)) = self.grant(nth) else { return };
-                let renew = |grant| SysidRenew { grant, now, lease: LEASE, id_newest };
+                let renew = |grant| SysidRenew { grant, lease: LEASE, id_newest };
                 let expected = self.reference.sysid_renew(renew(by_reference)).await.is_ok();
                 let seen = self.subject().sysid_renew(renew(by_subject)).await.is_ok();
                 assert_eq!(seen, expected, "renewed {by_subject:?}");
@@ -118,6 +118,14 @@ impl Model {
                 self.subject().sysid_release(by_subject.sysid, by_subject.boot).await.unwrap();
                 // Whether a number that was given back can be renewed is not laid down.
                 self.grants.retain(|(granted, _)| *granted != by_reference);
+            }
+            Op::SetClock(by_ms) => {
+                // When a store notices that a job is due, or that the clock was set, is its own
+                // matter: a look and a write make sure of both.
+                self.compare(&Op::Read(op::Read::Waiting)).await;
+                self.world.set_clock(by_ms);
+                let expected = self.reference.boot_next().await;
+                assert_eq!(self.subject().boot_next().await, expected);
             }
             op => self.compare(&op).await,
         }
@@ -156,9 +164,9 @@ impl Model {
 
     /// A store that does not outlive a close goes on as it is.
     async fn reopen(&mut self, harness: &dyn Harness) {
-        if let Some(reopened) = harness.reopen(self.handles[0].0.clone()).await {
+        if let Some(reopened) = harness.reopen(self.handles[0].store.clone()).await {
             self.trace.note("opened again".into());
-            self.handles[0] = Subject(reopened);
+            self.handles[0] = Subject::of(harness, reopened);
         }
     }
 

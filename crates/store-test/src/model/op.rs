@@ -10,7 +10,7 @@ use windlass_core::store::{
     Add, Claim, Durability, EndRequest, GiveUp, Insert, JournalId, LeaseRef, List, Renew, Requeue,
     Settlement, SysidReserve,
 };
-use windlass_core::{HandlerId, JobId, NewJob, Sysid, Tenant, Timestamp, TypeKey};
+use windlass_core::{HandlerId, JobId, NewJob, Sysid, Tenant, TypeKey};
 
 use super::decide::{DecidePlan, TakePlan};
 
@@ -29,30 +29,30 @@ pub(super) enum Op {
     Renew(Renew),
     Settle(Arc<[Settlement]>, Durability),
     Progress(LeaseRef, Progress),
-    LeaseExpired(Timestamp, usize),
+    LeaseExpired(usize),
     Cancel(EndRequest),
-    Rerun(Tenant, JobId, Timestamp),
+    Rerun(Tenant, JobId),
     Requeue(Requeue),
-    /// It names no time, so the store hears this one first.
-    Delete(Tenant, JobId, Timestamp),
+    Delete(Tenant, JobId),
     Decide(DecidePlan),
     Take(TakePlan),
     GiveUp(GiveUp),
-    Purge(Timestamp, usize),
-    HandlerPut(HandlerId, TypeKey, HandlerSpec, Timestamp),
+    Purge(usize),
+    HandlerPut(HandlerId, TypeKey, HandlerSpec),
     HandlerDelete(TypeKey),
     Suspend(TypeKey, bool),
     SettingsPut(TypeKey, TypeSettings),
     SysidReserve(SysidReserve),
     SysidRenew {
         nth: usize,
-        now: Timestamp,
         id_newest: Option<JobId>,
     },
     SysidRelease {
         nth: usize,
     },
     Flush,
+    /// By so many milliseconds, forward or back.
+    SetClock(i64),
     Read(Read),
 }
 
@@ -61,13 +61,13 @@ pub(super) enum Read {
     Job(Tenant, JobId),
     Piece(JobId, u32),
     List(List),
-    Waiting(Timestamp),
-    Stats(Option<Tenant>, Timestamp),
+    Waiting,
+    Stats(Option<Tenant>),
     Handler(TypeKey, Option<HandlerId>),
     Handlers(Tenant),
     Settings(TypeKey),
-    Idempotency(Tenant, String, Timestamp),
+    Idempotency(Tenant, String),
     Journal(JournalId),
-    Sysids(Timestamp),
+    Sysids,
     LeaseMine(Sysid, Option<JobId>),
 }

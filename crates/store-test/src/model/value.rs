@@ -55,7 +55,11 @@ impl World {
     }
 
     pub(super) fn later(&mut self) -> Timestamp {
-        self.now + Duration::from_secs(self.random.u64(1..600))
+        self.now + self.a_while()
+    }
+
+    pub(super) fn a_while(&mut self) -> Duration {
+        Duration::from_secs(self.random.u64(1..600))
     }
 
     /// A lease that was granted at some time, now and then with something wrong about it.

@@ -1,5 +1,6 @@
 //! The small world in which the operations happen, and what happens next in it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,11 +14,12 @@ use windlass_core::store::{
     Add, Claim, EndRequest, GiveUp, Hold, IdempotencyKey, IdempotencyRecord, Insert, JournalMark,
     LeaseRef, List, Overdue, Pick, Renew, Requeue, Settlement, SysidReserve,
 };
+use windlass_core::time::{Clock, ManualClock};
 use windlass_core::{JobId, Json, Log, NewJob, Payload, Timestamp, TypeKey};
 
 use super::op::{Op, Read};
 use super::value::{IDS_MAX, SYSIDS_MAX, keys, tenants};
-use crate::fixture::{LEASE, NOW, Subject, handler_spec, id, journal, said, sysid};
+use crate::fixture::{LEASE, Subject, handler_spec, id, journal, said, sysid};
 
 /// Handlers have ids from here on, one after the other.
 const HANDLER_IDS_FROM: i64 = 1000;
@@ -28,6 +30,7 @@ const NO_LIMIT: usize = 1000;
 
 pub(super) struct World {
     pub(super) now: Timestamp,
+    clock: Arc<ManualClock>,
     /// The newest id that anybody has made or noted.
     pub(super) id_newest: Option<JobId>,
     pub(super) random: Rng,
@@ -37,16 +40,26 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(seed: u64) -> World {
+    pub(super) fn new(seed: u64, clock: Arc<ManualClock>) -> World {
         let (random, leases) = (Rng::with_seed(seed), Vec::new());
-        World { now: NOW, id_newest: None, random, leases, handlers_made: 0, claims: 0 }
+        World {
+            now: clock.now(),
+            clock,
+            id_newest: None,
+            random,
+            leases,
+            handlers_made: 0,
+            claims: 0,
+        }
     }
 
     /// Lets some time pass and says what happens then. The reference is only looked at, where an
     /// operation needs to know something to be well defined.
     pub(super) async fn next(&mut self, reference: &Subject) -> Op {
-        self.now = self.now + self.pause();
-        match self.random.u32(0..130) {
+        let pause = self.pause();
+        self.clock.advance(pause);
+        self.now = self.clock.now();
+        match self.random.u32(0..132) {
             0..13 => self.insert(reference).await,
             13..18 => self.add(),
             18..21 => self.insert_large(reference).await,
@@ -55,10 +68,11 @@ impl World {
             36..54 => self.settle(),
             54..58 => Op::Renew(self.renew()),
             58..60 => Op::Progress(self.lease(), self.progress()),
-            60..62 => Op::LeaseExpired(self.now, NO_LIMIT),
+            60..62 => Op::LeaseExpired(NO_LIMIT),
             62..85 => self.change(),
             85..89 => self.sysid_op(),
             89 => Op::Flush,
+            130..132 => Op::SetClock(self.random.i64(-4000..4000) * 1000),
             90..112 => self.decide(reference).await,
             112..120 => self.take(),
             _ => self.read(),
@@ -68,6 +82,12 @@ impl World {
     /// One of so many, counted from 0.
     pub(super) fn choose(&mut self, count: usize) -> usize {
         self.random.usize(0..count)
+    }
+
+    /// Somebody sets the clock by so many milliseconds.
+    pub(super) fn set_clock(&mut self, by_ms: i64) {
+        self.clock.set(self.clock.now().shifted(by_ms));
+        self.now = self.clock.now();
     }
 
     pub(super) fn remember(&mut self, lease: LeaseRef) {
@@ -82,8 +102,7 @@ impl World {
 
     /// Every read that there is, at the present time.
     pub(super) fn all_reads(&self) -> Vec<Op> {
-        let mut reads = vec![Read::Waiting(self.now), Read::Sysids(self.now)];
-        reads.push(Read::Stats(None, self.now));
+        let mut reads = vec![Read::Waiting, Read::Sysids, Read::Stats(None)];
         for tenant in tenants() {
             let (name, state, before, limit) = (None, None, None, 7);
             reads.push(Read::List(List { tenant: tenant.clone(), name, state, before, limit }));
@@ -128,7 +147,7 @@ impl World {
         self.id_newest = self.id_newest.max(jobs.iter().map(|job| job.id).max());
         let key = self
             .maybe(|world| IdempotencyKey { key: world.text(), fingerprint: world.random.u64(..) });
-        Op::Add(Add { tenant, jobs, key, now: self.now })
+        Op::Add(Add { tenant, jobs, key })
     }
 
     /// A mark that ends here, more often than not from where the journal is.
@@ -194,7 +213,7 @@ impl World {
     }
 
     fn renew(&mut self) -> Renew {
-        Renew { leases: self.some(3, World::lease), now: self.now, hold: LEASE }
+        Renew { leases: self.some(3, World::lease), hold: Some(LEASE) }
     }
 
     fn claim(&mut self) -> Claim {
@@ -208,7 +227,6 @@ impl World {
             owner: self.sysid(),
             token: self.token(),
             hold: Hold::For(LEASE),
-            now: self.now,
         }
     }
 
@@ -227,38 +245,36 @@ impl World {
                 lease: world.lease(),
                 verdict,
                 ended: (!released).then(|| Ended::from(world.status())),
-                now: world.now,
                 data: (!released && world.random.bool()).then(|| Json::string(&world.text())),
                 progress: world.maybe(World::progress),
                 log: if world.random.bool() { said(&world.text()) } else { Log::new() },
                 adds: world.maybe(|world| world.some(3, World::asked_for)).unwrap_or_default(),
                 follow: world.maybe(World::follow),
-                purge_at: world.later(),
-                only_if_expired_at: world.maybe(|world| world.now),
+                keep: world.a_while(),
+                only_if_expired: world.random.u32(0..4) == 0,
             }
         };
         Op::Settle(self.some(4, settlement).into(), self.durability())
     }
 
     fn change(&mut self) -> Op {
-        let (now, purge_at) = (self.now, self.later());
+        let keep = self.a_while();
         match self.random.u32(0..15) {
-            0..2 => Op::Cancel(EndRequest { tenant: self.tenant(), id: self.id(), now, purge_at }),
-            2..5 => Op::Rerun(self.tenant(), self.id(), now),
+            0..2 => Op::Cancel(EndRequest { tenant: self.tenant(), id: self.id(), keep }),
+            2..5 => Op::Rerun(self.tenant(), self.id()),
             5..7 => Op::Requeue(Requeue {
                 key: self.key(),
                 state: self.state(),
                 limit: self.random.usize(0..4),
-                now,
             }),
-            7 => Op::Delete(self.tenant(), self.id(), now),
+            7 => Op::Delete(self.tenant(), self.id()),
             8 => Op::GiveUp(self.give_up()),
-            9 => Op::Purge(now, NO_LIMIT),
+            9 => Op::Purge(NO_LIMIT),
             10 => {
                 self.handlers_made += 1;
                 let id = id(HANDLER_IDS_FROM + self.handlers_made - 1);
                 let spec = HandlerSpec { body: self.text(), ..handler_spec() };
-                Op::HandlerPut(id, self.key(), spec, now)
+                Op::HandlerPut(id, self.key(), spec)
             }
             11 => Op::HandlerDelete(self.key()),
             // Resumed more often than suspended, so that there is work.
@@ -271,31 +287,30 @@ impl World {
     }
 
     fn give_up(&mut self) -> GiveUp {
-        let due_until = self.now - Duration::from_millis(self.random.u64(0..20_000) * 2 + 1);
+        let due_for = Duration::from_millis(self.random.u64(0..20_000) * 2 + 1);
         let which = match self.random.bool() {
             true => Overdue::Expired,
-            false => Overdue::Unhandled { key: self.key(), due_until },
+            false => Overdue::Unhandled { key: self.key(), due_for },
         };
         let (ended, log) = (Ended::from(self.status()), said(&self.text()));
-        GiveUp { which, ended, log, now: self.now, purge_at: self.later(), limit: NO_LIMIT }
+        GiveUp { which, ended, log, keep: self.a_while(), limit: NO_LIMIT }
     }
 
     fn sysid_op(&mut self) -> Op {
-        let (now, lease, nth) = (self.now, LEASE, self.random.usize(0..100));
+        let (lease, nth) = (LEASE, self.random.usize(0..100));
         match self.random.u32(0..4) {
-            0 => Op::SysidReserve(SysidReserve { wanted: None, now, lease }),
-            1 => Op::SysidReserve(SysidReserve { wanted: Some(self.sysid()), now, lease }),
+            0 => Op::SysidReserve(SysidReserve { wanted: None, lease }),
+            1 => Op::SysidReserve(SysidReserve { wanted: Some(self.sysid()), lease }),
             2 => {
                 let id_newest = self.maybe(World::id);
                 self.id_newest = self.id_newest.max(id_newest);
-                Op::SysidRenew { nth, now, id_newest }
+                Op::SysidRenew { nth, id_newest }
             }
             _ => Op::SysidRelease { nth },
         }
     }
 
     fn read(&mut self) -> Op {
-        let now = self.now;
         Op::Read(match self.random.u32(0..11) {
             0..2 => Read::Job(self.tenant(), self.id()),
             2 => Read::List(List {
@@ -305,10 +320,10 @@ impl World {
                 before: self.maybe(World::id),
                 limit: self.random.usize(1..5),
             }),
-            3..5 => Read::Waiting(now),
-            5..7 => Read::Stats(self.maybe(World::tenant), now),
-            7 => Read::Idempotency(self.tenant(), self.text(), now),
-            8 => Read::Sysids(now),
+            3..5 => Read::Waiting,
+            5..7 => Read::Stats(self.maybe(World::tenant)),
+            7 => Read::Idempotency(self.tenant(), self.text()),
+            8 => Read::Sysids,
             9 => Read::LeaseMine(self.sysid(), self.maybe(World::id)),
             _ => Read::Handlers(self.tenant()),
         })

@@ -1,0 +1,70 @@
+//! The store's time, and what becomes due as it passes.
+
+use crate::job::Job;
+use crate::state::State as JobState;
+use crate::time::{Moment, Timestamp};
+
+use super::State;
+
+impl State {
+    /// It is this moment: jobs become due, and if the wall clock was set, what is counted as a
+    /// duration goes with it.
+    pub(super) fn tick(&mut self, moment: Moment) {
+        if let Some(step) = moment.step(self.offset) {
+            self.shift(step);
+            self.offset = moment.offset();
+        }
+        self.now = moment.wall;
+        self.note_due();
+    }
+
+    fn shift(&mut self, step: i64) {
+        for row in self.jobs.values_mut() {
+            if let Some(lease) = &mut row.job.lease {
+                lease.expires_at = lease.expires_at.shifted(step);
+            }
+            if !row.due && row.job.waits_a_while() {
+                row.job.run_at = row.job.run_at.shifted(step);
+            }
+        }
+        for row in self.sysids.values_mut() {
+            row.shift(step);
+        }
+    }
+
+    /// Types whose jobs came due since the last call are changed types.
+    fn note_due(&mut self) {
+        let now = self.now;
+        let rows = self.jobs.values_mut();
+        let due = rows.filter(|row| !row.due && row.job.is_queued() && row.job.run_at <= now);
+        let keys: Vec<_> = due
+            .map(|row| {
+                row.due = true;
+                row.job.key.clone()
+            })
+            .collect();
+        keys.iter().for_each(|key| self.touch(key));
+    }
+}
+
+impl Job {
+    pub(super) fn is_queued(&self) -> bool {
+        self.state == JobState::Queued
+    }
+}
+
+impl super::Row {
+    /// A claim may take it.
+    pub(super) fn is_ready(&self) -> bool {
+        self.is_due() && !self.job.extra.hidden
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        self.due && self.job.is_queued()
+    }
+
+    /// It is queued anew, or no longer queued.
+    pub(super) fn requeue(&mut self, now: Timestamp) {
+        self.due = self.job.is_queued() && self.job.run_at <= now;
+    }
+}

@@ -1,0 +1,87 @@
+//! The store's time: the wall clock of the machine. `meta` has how far that is ahead of the
+//! machine's steady clock, so every daemon sees when it was set. The first one to write then moves
+//! along all that is counted as a duration.
+
+use rusqlite::{Connection, params};
+use windlass_core::time::{Clock, Moment, Timestamp};
+
+use crate::change;
+use crate::error::Result;
+use crate::queue::{self, Place};
+use crate::row;
+use crate::tx::Tx;
+
+/// Jobs that wait for a while and are moved along when the clock is set, those that come due first.
+/// Others wait until their time of day, so that nobody waits long for one transaction.
+const WAITS_MOVED_MAX: i64 = 10_000;
+
+const OFFSET: &str = "SELECT value FROM meta WHERE name = 'clock_offset'";
+const SET: &str = "UPDATE meta SET value = ?2 WHERE name = ?1";
+
+/// The time for a read. Until a write has moved leases along, they are by the old time.
+pub(crate) fn read(conn: &Connection, clock: &dyn Clock) -> Result<Timestamp> {
+    let (moment, step) = look(conn, clock)?;
+    Ok(moment.wall.shifted(-step.unwrap_or(0)))
+}
+
+/// The file is opened. Where the machine has started again since, all daemons that had a number
+/// are gone, and leases of workers last no longer than they were to last from their start.
+pub(crate) fn open(conn: &Connection, clock: &dyn Clock) -> Result<()> {
+    let (moment, run) = (Moment::now(clock), clock.machine_run());
+    if known_run(conn)? == run {
+        return Ok(());
+    }
+    conn.execute_batch("BEGIN IMMEDIATE")?;
+    // Another daemon may have been faster.
+    if known_run(conn)? != run {
+        conn.execute(SET, params!["machine_run", run])?;
+        set_offset(conn, moment)?;
+        let now = moment.wall.ms();
+        conn.execute("UPDATE sysid SET expires_at = min(expires_at, ?1)", [now])?;
+        conn.execute(
+            "UPDATE lease SET expires_at = expires_at - started_at + ?1
+              WHERE started_at > ?1 AND expires_at < ?2",
+            [now, Timestamp::NEVER.ms()],
+        )?;
+    }
+    Ok(conn.execute_batch("COMMIT")?)
+}
+
+fn known_run(conn: &Connection) -> Result<i64> {
+    let find = "SELECT value FROM meta WHERE name = 'machine_run'";
+    Ok(conn.query_row(find, [], |row| row.get(0))?)
+}
+
+/// What time it is, and by how many milliseconds the clock was set since somebody followed it.
+pub(crate) fn look(conn: &Connection, clock: &dyn Clock) -> Result<(Moment, Option<i64>)> {
+    let moment = Moment::now(clock);
+    let offset = conn.prepare_cached(OFFSET)?.query_row([], |row| row.get(0))?;
+    Ok((moment, moment.step(offset)))
+}
+
+fn set_offset(conn: &Connection, moment: Moment) -> Result<()> {
+    conn.prepare_cached(SET)?.execute(params!["clock_offset", moment.offset()])?;
+    Ok(())
+}
+
+/// The clock was set: what is counted as a duration moves along.
+pub(crate) fn follow(tx: &mut Tx<'_>, moment: Moment, step: i64) -> Result<()> {
+    let (conn, now) = (tx.conn, moment.wall);
+    set_offset(conn, moment)?;
+    conn.prepare_cached("UPDATE sysid SET expires_at = expires_at + ?1")?.execute([step])?;
+    let leases = "UPDATE lease SET expires_at = expires_at + ?1 WHERE expires_at < ?2";
+    conn.prepare_cached(leases)?.execute([step, Timestamp::NEVER.ms()])?;
+    let next = "SELECT id FROM deferred ORDER BY run_at, id LIMIT ?1";
+    for id in change::ids(conn, next, [WAITS_MOVED_MAX])? {
+        let Some(stored) = row::find(conn, id)?.filter(|stored| stored.job.waits_a_while()) else {
+            continue;
+        };
+        let place = change::place(&stored);
+        let run_at = place.run_at.shifted(step);
+        queue::remove(tx, place)?;
+        conn.prepare_cached("UPDATE job SET run_at = ?2 WHERE id = ?1")?
+            .execute([id, run_at.ms()])?;
+        queue::add(tx, Place { run_at, ..place }, run_at <= now)?;
+    }
+    Ok(())
+}
