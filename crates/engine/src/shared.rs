@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -110,14 +110,14 @@ impl Shared {
             started_at: parts.clock.now(),
             store: parts.store,
             runner: parts.runner,
-            clock: DaemonClock::new(parts.clock),
             appended: AtomicI64::new(backlog_newest.or(position).map_or(0, JobId::get)),
             backlog_newest,
             journal,
             health: Arc::new(Health::new(metrics.clone())),
             metrics,
             tokens: Tokens::new(grant.boot),
-            contact: Contact::new(options.lease, grant.sysid, Instant::now()),
+            contact: Contact::new(options.lease, grant.sysid, parts.clock.steady()),
+            clock: DaemonClock::new(parts.clock),
             grant,
             place,
             catalogue: Catalogue::default(),

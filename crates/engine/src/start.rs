@@ -145,7 +145,8 @@ fn spawn_services(
     carrying.spawn(ingest, quiet(), stop_carrying.clone());
     let settle = Settle::new(shared.clone(), settlements, stop_carrying.clone());
     carrying.spawn(settle, quiet(), stop_carrying.clone());
-    carrying.spawn(Beat::new(shared.clone()), quiet(), stop_carrying.clone());
+    let beat_wanted = shared.contact.beat_wanted.clone();
+    carrying.spawn(Beat::new(shared.clone()), beat_wanted, stop_carrying.clone());
     let keep_wake = shared.kept.wake.clone();
     carrying.spawn(Keep::new(shared.clone()), keep_wake, stop_carrying.clone());
     let dispatch = Dispatch::new(shared.clone(), batches.clone());

@@ -5,7 +5,7 @@
 //! changes are allowed. A call that a job's state does not allow changes nothing and says so in its
 //! answer. What a store can do beyond the contract it declares in `Capabilities`.
 //!
-//! **Time is the store's.** Whether a job is due, a lease has run out or a key is outdated is judged
+//! **Time is the store's.** Whether a job is due, a lease ran out or a key is outdated is judged
 //! by the store's own clock; no call names what time it is. Leases and retentions are durations. A
 //! time in a call is data: when a job was created, and when it is to run.
 //!

@@ -50,10 +50,20 @@ pub(crate) async fn add(
             Added { ids, repeated: false }
         }
     };
+    number_is_ours(shared).await?;
     if !added.repeated {
         shared.metrics.accepted(key, count, began.elapsed());
     }
     Ok(added)
+}
+
+/// While this process stood still, another daemon may have got its number, and made the same ids.
+async fn number_is_ours(shared: &Shared) -> Result<(), Error> {
+    shared.contact.moves(&shared.clock).await;
+    match &*shared.health.failure.borrow() {
+        None => Ok(()),
+        Some(why) => Err(Error::Unavailable(format!("the job was not accepted: {why}"))),
+    }
 }
 
 fn check(jobs: &[AddJob]) -> Result<(), Error> {

@@ -5,14 +5,14 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
-use windlass_core::AttemptId;
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::runner::Stop;
 use windlass_core::store::{self, Durability, LeaseRef, SysidRenew};
+use windlass_core::{AttemptId, Timestamp};
 
 use crate::house::service::{Next, Service};
 use crate::settle;
@@ -59,13 +59,27 @@ impl Beat {
             lease: shared.options.lease,
             id_newest: shared.journal.id_newest(),
         };
-        let before = shared.clock.wall();
+        let (before, sent) = (shared.clock.wall(), shared.clock.steady());
         let beaten = shared.store.sysid_renew(renew).await;
         let failed_before = std::mem::replace(&mut self.failed, beaten.is_err());
+        let still_ours = self.heard(beaten, failed_before, before, sent);
+        // Whoever waits for it sees what it told.
+        self.shared.contact.tried(sent);
+        still_ours
+    }
+
+    fn heard(
+        &self,
+        beaten: Result<Timestamp, store::Error>,
+        failed_before: bool,
+        before: Timestamp,
+        sent: Duration,
+    ) -> bool {
+        let shared = &self.shared;
         match beaten {
             Ok(store_time) => {
                 shared.clock.follow(before, store_time, &shared.metrics);
-                if shared.contact.beat(failed_before, Instant::now()) {
+                if shared.contact.beat(failed_before, sent) {
                     tracing::warn!("contact with the store was lost for a while and is back");
                 }
                 return true;

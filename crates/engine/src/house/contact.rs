@@ -1,38 +1,68 @@
 //! Contact: whether this daemon may say that another one is dead. While the store was away, nobody
 //! could renew anything, so a lease that ran out then says nothing about its holder. Nobody breaks
 //! a lease before it has itself had one whole lease of unbroken contact with the store.
+//!
+//! And whether it may still be another's number under which ids are made: a process that stood still
+//! for a lease asks the store before it answers anything. All times are those of the steady clock.
 
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
 
 use windlass_core::Sysid;
 
+use crate::house::clock::DaemonClock;
 use crate::lock::lock;
+
+/// How long an answer waits for the beat of a process that stood still.
+const BEAT_PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) struct Contact {
     lease: Duration,
     me: Sysid,
     state: Mutex<State>,
+    /// When the newest beat was sent that came to an end, well or not.
+    tried: watch::Sender<Duration>,
+    /// Somebody waits for a beat.
+    pub(crate) beat_wanted: Arc<Notify>,
 }
 
 struct State {
-    started: Instant,
-    /// The newest beat that the store took.
-    beat: Instant,
+    started: Duration,
+    /// When the newest beat was sent that the store took.
+    beat: Duration,
     /// When contact came back after it was lost.
-    back: Option<Instant>,
+    back: Option<Duration>,
 }
 
 impl Contact {
-    pub(crate) fn new(lease: Duration, me: Sysid, now: Instant) -> Contact {
-        Contact { lease, me, state: Mutex::new(State { started: now, beat: now, back: None }) }
+    pub(crate) fn new(lease: Duration, me: Sysid, now: Duration) -> Contact {
+        let state = Mutex::new(State { started: now, beat: now, back: None });
+        Contact { lease, me, state, tried: watch::Sender::new(now), beat_wanted: Arc::default() }
     }
 
-    /// The store took a beat. True when contact had been lost before: a beat failed, or the last
-    /// one was too long ago, because this process stood still.
-    pub(crate) fn beat(&self, failed_before: bool, now: Instant) -> bool {
+    /// A beat that was sent at this time came to an end.
+    pub(crate) fn tried(&self, sent: Duration) {
+        self.tried.send_replace(sent);
+    }
+
+    /// This process has not stood still for a lease, or there was a beat since. A store that is
+    /// away cannot be asked; what is accepted meanwhile is not held up.
+    pub(crate) async fn moves(&self, clock: &DaemonClock) {
+        let fresh = |tried: &Duration| clock.steady().saturating_sub(*tried) < self.lease;
+        if !fresh(&self.tried.borrow()) {
+            self.beat_wanted.notify_one();
+            let _ =
+                tokio::time::timeout(BEAT_PATIENCE, self.tried.subscribe().wait_for(fresh)).await;
+        }
+    }
+
+    /// The store took a beat that was sent at `now`. True when contact had been lost before: a beat
+    /// failed, or the last one was too long ago, because this process stood still.
+    pub(crate) fn beat(&self, failed_before: bool, now: Duration) -> bool {
         let mut state = lock(&self.state);
-        let lost = failed_before || now.duration_since(state.beat) >= self.lease;
+        let lost = failed_before || now.saturating_sub(state.beat) >= self.lease;
         state.beat = now;
         if lost {
             state.back = Some(now);
@@ -42,10 +72,10 @@ impl Contact {
 
     /// Whether a lease of this owner that ran out may be broken. What we granted to workers
     /// ourselves needs no contact with others.
-    pub(crate) fn may_break(&self, owner: Sysid, now: Instant) -> bool {
+    pub(crate) fn may_break(&self, owner: Sysid, now: Duration) -> bool {
         let state = lock(&self.state);
-        let long_enough = |since: Instant| now.duration_since(since) >= self.lease;
-        let in_contact = now.duration_since(state.beat) < self.lease;
+        let long_enough = |since: Duration| now.saturating_sub(since) >= self.lease;
+        let in_contact = now.saturating_sub(state.beat) < self.lease;
         let known = owner == self.me || long_enough(state.started);
         in_contact && known && state.back.is_none_or(long_enough)
     }
@@ -61,13 +91,13 @@ mod tests {
         Sysid::new(number).unwrap()
     }
 
-    fn contact() -> (Contact, Instant) {
-        let start = Instant::now();
+    fn contact() -> (Contact, Duration) {
+        let start = Duration::from_secs(1000);
         (Contact::new(LEASE, sysid(1), start), start)
     }
 
     /// A beat each second; the time of the last.
-    fn beats(contact: &Contact, from: Instant, seconds: u64) -> Instant {
+    fn beats(contact: &Contact, from: Duration, seconds: u64) -> Duration {
         let at = |second| from + Duration::from_secs(second);
         assert!((1..=seconds).all(|second| !contact.beat(false, at(second))));
         at(seconds)

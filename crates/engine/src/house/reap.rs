@@ -76,7 +76,7 @@ impl Reap {
         if ours.is_some_and(|running| !running.lost) {
             return Ok(None);
         }
-        if !shared.contact.may_break(lease.owner, Instant::now()) {
+        if !shared.contact.may_break(lease.owner, shared.clock.steady()) {
             return Ok(None);
         }
         let policy = policy_of(shared, job).await?;

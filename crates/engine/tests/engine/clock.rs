@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use windlass_core::memory::MemoryStore;
 use windlass_core::{AddOptions, State};
+use windlass_engine::Error;
 use windlass_engine::api::AddJob;
 
-use crate::fake::{Daemon, SettableClock, handler, jobs, key};
+use crate::fake::{Daemon, SettableClock, handler, jobs, key, steal_sysid};
 use crate::{ended, quick};
 
 const HOUR_MS: i64 = 3_600_000;
@@ -67,4 +69,34 @@ async fn a_job_that_waits_for_a_time_runs_soon_after_the_clock_was_set_to_it() {
     let id = daemon.engine.add(&t, later.collect(), None).await.unwrap().ids[0];
     clock.set_by(HOUR_MS);
     assert_eq!(ended(&daemon, &t, id).await, State::Finished);
+}
+
+/// Its number is another daemon's by then, which makes the same ids.
+#[tokio::test]
+async fn a_daemon_that_stood_still_until_its_number_was_taken_answers_no_add() {
+    let clock = Arc::new(SettableClock::default());
+    let store = Arc::new(MemoryStore::new(clock.clone()));
+    let (data, t) = (tempfile::tempdir().unwrap(), key("acme", "t"));
+    // So long that it does not beat by itself meanwhile.
+    let lease = Duration::from_secs(3600);
+    let slow = |options: &mut windlass_engine::Options| options.lease = lease;
+    let daemon = Daemon::start_with(data, store.clone(), clock.clone(), slow).await;
+    let add = || daemon.engine.add(&t, jobs(&["200"]), None);
+    clock.pass(lease * 2);
+    add().await.expect("nobody took its number");
+    let sysid = daemon.engine.status().await.sysid;
+    steal_sysid(&store, &clock, sysid).await;
+    assert!(matches!(add().await, Err(Error::Unavailable(_))));
+}
+
+/// It cannot ask whether its number is still its own, and accepting does not depend on the store.
+#[tokio::test]
+async fn a_daemon_that_stood_still_accepts_while_the_store_is_away() {
+    let clock = Arc::new(SettableClock::default());
+    let store = Arc::new(MemoryStore::new(clock.clone()));
+    let (data, t) = (tempfile::tempdir().unwrap(), key("acme", "t"));
+    let daemon = Daemon::start_with(data, store.clone(), clock.clone(), quick).await;
+    store.set_available(false);
+    clock.pass(Duration::from_secs(3600));
+    daemon.engine.add(&t, jobs(&["200"]), None).await.unwrap();
 }

@@ -140,7 +140,7 @@ impl Daemon {
         Daemon::start_with(tempfile::tempdir().unwrap(), store, clock, adjust).await
     }
 
-    async fn start_with(
+    pub async fn start_with(
         data: TempDir,
         store: Arc<MemoryStore>,
         clock: Arc<dyn Clock>,
