@@ -2,8 +2,8 @@
 //! could renew anything, so a lease that ran out then says nothing about its holder. Nobody breaks
 //! a lease before it has itself had one whole lease of unbroken contact with the store.
 //!
-//! And whether it may still be another's number under which ids are made: a process that stood still
-//! for a lease asks the store before it answers anything. All times are those of the steady clock.
+//! And whether its number may be another's by now: a process that stood still for a whole lease
+//! beats before it answers an add. All times are those of the steady clock.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
