@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use windlass_core::job::Token;
-use windlass_core::store::{Claim, Hold, Pick, Settled};
+use windlass_core::store::{Claim, Error, Hold, Pick, Settled};
 use windlass_core::{Job, Lease, NewJob, State, TypeKey};
 
 use crate::Harness;
 use crate::fixture::{
-    FAILED, FINISHED, LEASE, NOW, Subject, acme, after, claim_of, claimed_numbers, globex,
-    handler_spec, id, job, job_of, key, pick, priority, queued, release, settlement, sysid,
+    FAILED, FINISHED, LEASE, NOW, Subject, acme, after, claim_of, claimed_numbers, everything_of,
+    globex, handler_spec, id, job, job_of, key, pick, priority, queued, release, settlement, sysid,
 };
 
 pub async fn s0_13_a_claimed_job_has_an_owner_and_a_time_out(harness: &dyn Harness) {
@@ -179,8 +179,7 @@ pub async fn every_claim_has_the_token_that_its_caller_brought(harness: &dyn Har
     let store = Subject::fresh(harness).await;
     store.add([job(1), job(2)]).await;
     let by = |token| Claim { token, ..claim_of(vec![pick("t", 2)]) };
-    // Smaller than the last one, too: which claim is the newest is known by equality alone.
-    for number in [900, 30, 7_000_000_000_000_000] {
+    for number in [30, 900, 7_000_000_000_000_000] {
         let claimed = store.job_claim(by(Token(number))).await.unwrap();
         assert_eq!(claimed.len(), 2);
         for claimed in claimed {
@@ -214,4 +213,21 @@ pub async fn types_of_the_same_name_are_apart(harness: &dyn Harness) {
     assert_eq!(claimed_numbers(&claimed), [2]);
     assert_eq!(claimed[0].job.key, theirs);
     assert_eq!(store.job_get(&acme(), id(2)).await.unwrap(), None);
+}
+
+pub async fn the_tokens_of_one_job_grow(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add([job(1), job(2), job_of("other", 3)]).await;
+    let claim = |token: i64| {
+        let picks = vec![pick("other", 1), pick("t", 2)];
+        store.job_claim(Claim { token: Token(token), ..claim_of(picks) })
+    };
+    let first = Claim { token: Token(100), ..claim_of(vec![pick("t", 1)]) };
+    let claimed = store.job_claim(first).await.unwrap().remove(0);
+    store.settle(settlement(&claimed, release(NOW))).await;
+    let before = store.listed(everything_of(acme())).await;
+    let refused = claim(99).await;
+    assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
+    assert_eq!(store.listed(everything_of(acme())).await, before, "nothing was taken");
+    assert_eq!(claim(101).await.unwrap().len(), 3);
 }

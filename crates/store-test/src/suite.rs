@@ -71,6 +71,7 @@ suite! { $
     claim {
         s0_13_a_claimed_job_has_an_owner_and_a_time_out
         s0_5_a_job_is_not_claimed_before_its_time
+        the_tokens_of_one_job_grow
         s2_26_the_oldest_goes_first
         the_most_urgent_go_first
         no_more_than_the_limit

@@ -26,10 +26,16 @@ impl State {
                 Lease { owner, token, expires_at: self.beat_until(owner, boot)?, on_beat: true }
             }
         };
-        let mut claimed = Vec::new();
+        let (mut claimed, mut before) = (Vec::new(), Vec::new());
         for pick in &claim.picks {
             let (ids, left) = self.picked(pick);
             for id in ids {
+                let row = self.jobs[&id].clone();
+                if row.token_newest > Some(token) {
+                    self.jobs.extend(before);
+                    return Err(Error::Conflict(format!("job {id} had a larger token before")));
+                }
+                before.push((id, row));
                 claimed.push(Claimed { left, ..self.take(id, lease) });
             }
         }

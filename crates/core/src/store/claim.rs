@@ -21,7 +21,7 @@ pub trait Claims: Send + Sync {
     /// are in pieces. A store that makes very many due jobs ready step by step chooses among those
     /// that are ready, and answers with nothing only when none of the picks has a job that is due.
     /// `Error::Conflict`, and nothing is taken, for a claim on the beat of a number that is not
-    /// (any more) the caller's.
+    /// (any more) the caller's, and where a job had a larger token before: tokens of one job grow.
     async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error>;
 
     /// Prolongs leases, also expired ones that nobody has broken, and gives them an expiry of
@@ -48,7 +48,7 @@ pub trait Claims: Send + Sync {
 pub struct Claim {
     pub picks: Vec<Pick>,
     pub owner: Sysid,
-    /// Never used for another claim.
+    /// Never used for another claim. One with a new boot number is larger than all before it.
     pub token: Token,
     pub hold: Hold,
 }

@@ -31,28 +31,30 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use windlass_core::TypeKey;
-use windlass_core::job::Token;
 use windlass_core::store::{Claim, Claimed, Error, Hold, Pick};
 
 use crate::shared::Shared;
 use reserve::{Reservation, Slot};
+use token::UnderWay;
+
+/// Tokens that one claim tries: a new boot number is larger than all before it, so only daemons
+/// that got one in the meantime can be in the way.
+const TOKENS_TRIED_MAX: usize = 4;
 
 /// What one reservation got: its jobs, and its slot if it had one.
 pub(crate) type Filled = (Vec<Claimed>, Option<Slot>);
 
 /// Claims what was reserved, in one call of the store; each reservation gets what it reserved, or
-/// as much as there is.
+/// as much as there is. The claim is under way until the guard is dropped.
 pub(crate) async fn claim(
     shared: &Shared,
     reservations: Vec<Reservation>,
-    token: Token,
     hold: Hold,
-) -> Result<Vec<Filled>, Error> {
-    let (picks, owner) = (picks(&reservations), shared.grant.sysid);
-    let claim = Claim { picks, owner, token, hold };
+) -> Result<(Vec<Filled>, UnderWay<'_>), Error> {
+    let (claimed, under_way) = claim_picks(shared, picks(&reservations), hold).await?;
     let mut left: HashMap<TypeKey, u64> = HashMap::new();
     let mut by_type: HashMap<TypeKey, Vec<Claimed>> = HashMap::new();
-    for job in shared.store.job_claim(claim).await? {
+    for job in claimed {
         left.insert(job.job.key.clone(), job.left);
         by_type.entry(job.job.key.clone()).or_default().push(job);
     }
@@ -66,7 +68,27 @@ pub(crate) async fn claim(
         let slot = reservation.answered(jobs.len() as u32, left);
         (jobs, slot)
     };
-    Ok(reservations.into_iter().map(fill).collect())
+    Ok((reservations.into_iter().map(fill).collect(), under_way))
+}
+
+async fn claim_picks(
+    shared: &Shared,
+    picks: Vec<Pick>,
+    hold: Hold,
+) -> Result<(Vec<Claimed>, UnderWay<'_>), Error> {
+    let (store, owner) = (shared.store.as_ref(), shared.grant.sysid);
+    for tried in 0..TOKENS_TRIED_MAX {
+        let token = shared.tokens.next(store).await?;
+        let under_way = shared.tokens.under_way(token);
+        let claim = Claim { picks: picks.clone(), owner, token, hold };
+        match store.job_claim(claim).await {
+            // A later claim of ours was faster, or another daemon's has a newer boot number.
+            Err(Error::Conflict(_)) if tried == 0 => {}
+            Err(Error::Conflict(_)) => shared.tokens.refresh(store).await?,
+            answer => return Ok((answer?, under_way)),
+        }
+    }
+    Err(Error::Conflict("other daemons have had the jobs under larger tokens".into()))
 }
 
 /// One pick for each type, however many reservations there are of it.

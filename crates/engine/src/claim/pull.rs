@@ -63,10 +63,9 @@ async fn claim_now(
         if reservations.is_empty() {
             return Ok(None);
         }
-        let token = shared.token().await.map_err(store_error)?;
         let hold = Hold::For(wish.lease);
-        let filled = super::claim(&shared, reservations, token, hold).await;
-        let filled = filled.map_err(store_error)?;
+        let claimed = super::claim(&shared, reservations, hold).await;
+        let (filled, _) = claimed.map_err(store_error)?;
         let claimed: Vec<Claimed> = filled.into_iter().flat_map(|(jobs, _)| jobs).collect();
         if !claimed.is_empty() {
             return Ok(Some(claimed));

@@ -1,8 +1,8 @@
 //! Tokens: this daemon names each of its claims. A boot number is good for many; when they are used
-//! up, and with each beat, the store gives another one. Boot numbers grow over all daemons, so a
-//! claim that follows a broken lease has a larger token than the lease that was broken: a resource
-//! outside that remembers the largest token it has seen refuses the late owner. (A worker whose
-//! lease is shorter than a beat is the exception.)
+//! up, and with each beat, the store gives another one. Boot numbers grow over all daemons, and the
+//! store refuses a claim whose token is smaller than one that the job had before; then the daemon
+//! takes another boot number. So the tokens of a job grow: a resource outside that remembers the
+//! largest token it has seen refuses a late owner.
 //!
 //! Claims whose answer is still on its way are known here, so that a comparison with what the store
 //! thinks we hold does not take them for lost ones.

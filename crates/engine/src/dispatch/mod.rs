@@ -213,18 +213,10 @@ impl Dispatch {
 
     async fn claim(&self, reservations: Vec<Reservation>) -> bool {
         let shared = &self.shared;
-        let token = match shared.token().await {
-            Ok(token) => token,
-            Err(error) => {
-                tracing::warn!(%error, "cannot claim jobs");
-                return false;
-            }
-        };
-        // Until all that it takes is in the running table.
-        let _under_way = shared.tokens.under_way(token);
         let hold = Hold::Beat(shared.grant.boot);
-        let filled = match claim::claim(shared, reservations, token, hold).await {
-            Ok(filled) => filled,
+        // It is under way until all that it takes is in the running table.
+        let (filled, _under_way) = match claim::claim(shared, reservations, hold).await {
+            Ok(claimed) => claimed,
             Err(error) => {
                 tracing::warn!(%error, "cannot claim jobs");
                 return false;
