@@ -29,6 +29,8 @@ pub(crate) struct Scale {
     pub(crate) waiting: u64,
     /// `jobd-commands`: rows of the table that are run in a round.
     pub(crate) commands: u64,
+    /// `many-types`: types that wait, and tenants that have them.
+    pub(crate) types: (u64, u64),
 }
 
 impl Scale {
@@ -48,6 +50,7 @@ impl Scale {
                 queued_phase: Duration::from_millis(200),
                 waiting: 1000,
                 commands: 300,
+                types: (20_000, 200),
             };
         }
         Scale {
@@ -64,6 +67,7 @@ impl Scale {
             queued_phase: Duration::from_secs(5),
             waiting: 10_000,
             commands: 3000,
+            types: (1_000_000, 10_000),
         }
     }
 }

@@ -6,6 +6,7 @@ mod backlog;
 mod bedrock_cycles;
 mod bulk_adds;
 mod jobd_commands;
+mod many_types;
 mod small_adds;
 mod start_latency;
 mod warm_contexts;
@@ -26,7 +27,7 @@ pub(crate) struct Entry {
     measure: fn(&Path, &Scale) -> anyhow::Result<Outcome>,
 }
 
-pub(crate) static ROWS: [Entry; 8] = [
+pub(crate) static ROWS: [Entry; 9] = [
     Entry {
         number: 1,
         name: "accept-latency",
@@ -69,6 +70,12 @@ pub(crate) static ROWS: [Entry; 8] = [
         name: "jobd-commands",
         what: "jobd, `/bin/true {id}` at concurrency 20",
         measure: jobd_commands::measure,
+    },
+    Entry {
+        number: 11,
+        name: "many-types",
+        what: "a new type beside a million others",
+        measure: many_types::measure,
     },
 ];
 
