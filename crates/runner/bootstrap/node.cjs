@@ -1,7 +1,8 @@
 'use strict';
 // The bootstrap of a node context: it takes requests from descriptor 3, runs the sources of
-// handlers and answers on descriptor 4. docs/contexts.md is the contract. Handlers run in the same
-// realm and may replace any built-in, so what is needed after the first of them is taken before.
+// handlers and answers on descriptor 4; descriptor 5 ends a batch early. docs/contexts.md is the
+// contract. Handlers run in the same realm and may replace any built-in, so what is needed after
+// the first of them is taken before.
 
 const fs = require('node:fs');
 const { AsyncLocalStorage } = require('node:async_hooks');
@@ -18,6 +19,7 @@ const FRAME_BYTES_MAX = 33554432;
 const TEXT_CHARS_MAX = 65536;
 const SMALL_BYTES = 262144;
 const MARK_TRIES_MAX = 1000;
+const LOOK_MS = 1; // How long jobs may follow each other without a look at descriptor 5.
 const CAUSES_MAX = 8;
 const UNCAUGHT = ['uncaughtException', 'unhandledRejection'];
 const FIELDS = ['before', 'beforeEach', 'afterEach', 'body'];
@@ -31,7 +33,7 @@ const { isInteger, isFinite } = Number;
 const { isView } = ArrayBuffer;
 const { from: bytesOf, allocUnsafe, byteLength, isBuffer } = Buffer;
 const { wait } = Atomics;
-const { fstatSync, readFileSync, writeSync } = fs;
+const { fstatSync, readFileSync, readSync, writeSync } = fs;
 const { inspect } = util;
 const { isMap, isSet, isAnyArrayBuffer } = util.types;
 const { chdir, cwd, nextTick } = process;
@@ -386,7 +388,6 @@ let resultBytesMax = 0;
 function start(work, source, a, b, c, d) {
   running = work;
   enter(scope, work);
-  work.since = now();
   const returned = (value) => settle(work, false, value);
   then(source(a, b, c, d), returned, (thrown) => settle(work, true, thrown));
 }
@@ -405,7 +406,7 @@ function stage(handler, name, next) {
     return;
   }
   const ended = (us, failed, thrown) => (failed ? fail(name, describe(thrown), '') : next(us));
-  start({ since: 0, ended }, handler[name], handler.ctx);
+  start({ since: now(), ended }, handler[name], handler.ctx);
 }
 
 class Batch {
@@ -413,24 +414,29 @@ class Batch {
     this.handler = handler;
     this.jobs = jobs;
     this.mark = mark;
+    this.lookAt = 0;
   }
   next(place) {
     if (place === this.jobs.length) {
-      stage(this.handler, 'afterEach', (us) => {
-        if (isDeaf()) exit(70);
-        finish('{"kind":"done","us":' + us + '}');
-      });
+      this.end();
       return;
     }
     const { handler } = this;
     const entry = this.jobs[place];
     const work = new JobWork(this, place);
+    if (work.since >= this.lookAt) {
+      this.lookAt = work.since + LOOK_MS;
+      if (isHalted()) {
+        send('{"kind":"halted","job":' + place + '}');
+        this.end();
+        return;
+      }
+    }
     let payload;
     try {
       payload = payloadOf(entry);
     } catch (error) {
       running = work;
-      work.since = now();
       later(settle, work, true, error);
       return;
     }
@@ -447,13 +453,19 @@ class Batch {
     const emitter = (type, value, options) => emit(work, type, value, options);
     start(work, handler.body, payload, job, handler.ctx, emitter);
   }
+  end() {
+    stage(this.handler, 'afterEach', (us) => {
+      if (isDeaf()) exit(70);
+      finish('{"kind":"done","us":' + us + '}');
+    });
+  }
 }
 
 class JobWork {
   constructor(batch, place) {
     this.batch = batch;
     this.place = place;
-    this.since = 0;
+    this.since = now(); // After the last answer was written: Windlass counts on that.
   }
   ended(us, failed, value) {
     const how = failed || value !== undefined ? outcome(failed, value) : '"status":200';
@@ -671,6 +683,18 @@ function isDeaf() {
   } catch {
     return true;
   }
+}
+
+const cell = allocUnsafe(1);
+
+// Whether the batch ends here. It costs a system call.
+function isHalted() {
+  try {
+    readSync(5, cell, 0, 1, 0);
+  } catch {
+    exit(70);
+  }
+  return cell[0] === 49;
 }
 
 function headAt(at) {

@@ -1,7 +1,7 @@
 <?php
 // The bootstrap of a php context: it takes requests from descriptor 3, runs the sources of handlers
-// and answers on descriptor 4. docs/contexts.md is the contract. Everything lives in classes,
-// because global variables belong to handlers.
+// and answers on descriptor 4; descriptor 5 ends a batch early. docs/contexts.md is the contract.
+// Everything lives in classes, because global variables belong to handlers.
 
 /** What `$job` is: properties, `[]` for the same, and `progress`. */
 final class WindlassJob implements ArrayAccess
@@ -103,6 +103,8 @@ final class WindlassContext
     private const TEXT_BYTES_MAX = 65536;
     private const TRIES_MAX = 1000;
     private const ERRORS_MAX = 3;
+    /** How long jobs may follow each other without a look at descriptor 5. */
+    private const LOOK_NS = 1000000;
     private const BUFFERS = ['WindlassContext::text'];
     private const NO_HALF = [1 => '', 2 => ''];
     private const PARAMETERS = [
@@ -118,6 +120,7 @@ final class WindlassContext
 
     private static $requests;
     private static $answers;
+    private static $halt;
     private static array $descriptors;
     /** The beginnings of characters that wait for their rest. */
     private static array $half = self::NO_HALF;
@@ -495,7 +498,17 @@ final class WindlassContext
             return self::failed('beforeEach', $problem);
         }
         self::send('{"kind":"begun","us":' . $us . '}');
+        $lookAt = 0;
         foreach ($request['jobs'] as $place => $entry) {
+            // The time is taken after the last answer was written: Windlass counts on that.
+            $started = hrtime(true);
+            if ($started >= $lookAt) {
+                $lookAt = $started + self::LOOK_NS;
+                if (self::isHalted()) {
+                    self::send('{"kind":"halted","job":' . $place . '}');
+                    break;
+                }
+            }
             ['id' => $id, 'attempt' => $attempt, 'priority' => $priority] = $entry;
             $at = $entry['created_at'];
             $children = $entry['children'] ?? false;
@@ -504,7 +517,6 @@ final class WindlassContext
                 self::emit($job, $type, $payload, $options);
             };
             self::$running = $job;
-            $started = hrtime(true);
             try {
                 $value = $body($entry['payload'] ?? self::payload($entry), $job, $ctx, $emit);
                 $us = intdiv(hrtime(true) - $started, 1000);
@@ -529,6 +541,12 @@ final class WindlassContext
         $problem = self::stage($handler['afterEach'], $ctx, $us);
         $done = '{"kind":"done","us":' . $us . '}';
         return $problem === null ? $done : self::failed('afterEach', $problem);
+    }
+
+    /** Whether the batch ends here. It costs two system calls. */
+    private static function isHalted(): bool
+    {
+        return rewind(self::$halt) && fread(self::$halt, 1) === '1';
     }
 
     private static function payload(array $entry): string
@@ -673,7 +691,9 @@ final class WindlassContext
         self::$requests = fopen('php://fd/3', 'rb');
         self::$answers = fopen('php://fd/4', 'wb');
         self::$descriptors = [1 => fopen('php://fd/1', 'wb'), 2 => fopen('php://fd/2', 'wb')];
+        self::$halt = fopen('php://fd/5', 'rb');
         stream_set_read_buffer(self::$requests, 0);
+        stream_set_read_buffer(self::$halt, 0);
         self::closeOnExec();
         stream_wrapper_register('handler', 'WindlassSource');
         stream_filter_register('windlass', 'WindlassFilter');

@@ -93,6 +93,7 @@ pub(super) enum Kind {
     Emit,
     Progress,
     End,
+    Halted,
     Done,
 }
 

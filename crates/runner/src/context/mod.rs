@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `language` | the languages, their interpreters and bootstraps |
 //! | `frame`, `message` | the protocol of the channel (docs/contexts.md) |
+//! | `halt` | ending a batch before its next job |
 //! | `process` | the process, its channel, its outputs, its end |
 //! | `start` | starting a process, its greeting, loading a handler |
 //! | `ready` | a context for a batch: an idle one or a new one; compiling, and starting ahead |
@@ -16,6 +17,7 @@
 mod bounds;
 mod flight;
 mod frame;
+mod halt;
 pub(crate) mod language;
 mod message;
 mod pace;
@@ -34,7 +36,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use windlass_core::runner::{Assignment, Batch, Pieces, Reports};
-use windlass_core::{Clock, Handler, HandlerId};
+use windlass_core::{AttemptId, Clock, Handler, HandlerId};
 
 pub use self::bounds::Bounds;
 use self::flight::Flight;
@@ -43,12 +45,11 @@ use self::pool::{ContextKey, IDLE_DEFAULT, Pool};
 use self::ready::Ready;
 use self::request::Portion;
 use self::start::Unready;
-use self::turn::{After, Around, Turn};
+use self::turn::{After, Around, Turn, report_unbegun};
 use crate::Options;
 use crate::isolate::{Isolation, set_cpu_budget};
 use crate::lock::lock;
 use crate::output::Output;
-use crate::process::report_stopped;
 use crate::scratch::Scratch;
 use crate::stop::Watch;
 
@@ -59,6 +60,14 @@ const COMPILERS_MAX: usize = 2;
 /// How often a context is started for a batch while the machine is at a limit.
 const START_TRIES_MAX: u32 = 5;
 const START_PAUSE: Duration = Duration::from_millis(100);
+
+/// Who hears of the jobs of a batch, and who says that one of them is to stop.
+struct Told<'a> {
+    watch: &'a mut Watch,
+    reports: &'a dyn Reports,
+    /// The job that was reported as started last.
+    announced: &'a mut Option<AttemptId>,
+}
 
 /// Runs batches in contexts. Cheap to clone.
 #[derive(Clone)]
@@ -100,6 +109,7 @@ impl Contexts {
         let Batch { handler, jobs, pieces } = batch;
         let mut waiting = VecDeque::from(jobs);
         let mut tries = 0;
+        let mut announced = None;
         while !waiting.is_empty() {
             if watch.shutdown() || tries == START_TRIES_MAX {
                 for assignment in waiting {
@@ -107,13 +117,13 @@ impl Contexts {
                 }
                 return;
             }
-            if drop_stopped(&mut waiting, watch, reports).await {
-                continue;
-            }
-            let (id, timeout) = (waiting[0].id, waiting[0].timeout);
+            drop_stopped(&mut waiting, watch, reports, announced).await;
+            let Some(first) = waiting.front() else { return };
+            let (id, timeout) = (first.id, first.timeout);
             match self.ready(&handler, watch, id, timeout).await {
                 Ok(ready) => {
-                    self.turn(&handler, ready, &mut waiting, &pieces, watch, reports).await;
+                    let told = Told { watch, reports, announced: &mut announced };
+                    self.turn(&handler, ready, &mut waiting, &pieces, told).await;
                 }
                 Err((Unready::Exhausted(reason), _)) => {
                     tracing::warn!(%reason, r#type = %handler.key, "a context was not started");
@@ -122,7 +132,7 @@ impl Contexts {
                 }
                 Err((Unready::Stopped(why), _)) => {
                     if let Some(assignment) = waiting.pop_front() {
-                        report_stopped(assignment.id, why, reports).await;
+                        report_unbegun(assignment.id, why, reports, announced).await;
                     }
                 }
                 Err((Unready::Broken { reason, .. }, output)) => {
@@ -139,9 +149,9 @@ impl Contexts {
         ready: Ready,
         waiting: &mut VecDeque<Assignment>,
         pieces: &Arc<dyn Pieces>,
-        watch: &mut Watch,
-        reports: &dyn Reports,
+        told: Told<'_>,
     ) {
+        let Told { watch, reports, announced } = told;
         let Ready { mut context, took, output } = ready;
         let options = &handler.spec.options;
         let context_jobs = options.context_jobs.unwrap_or(CONTEXT_JOBS_DEFAULT).max(1);
@@ -161,7 +171,6 @@ impl Contexts {
             }
             context.process.ask(portion.frame);
             let is_fresh = context.jobs == 0;
-            context.jobs += portion.assignments.len() as u32;
             let mut flights: Vec<Flight> = portion
                 .assignments
                 .into_iter()
@@ -173,6 +182,7 @@ impl Contexts {
                 reports,
                 clock: &*self.clock,
                 start_time: took,
+                announced,
                 is_fresh,
                 has_before_each: handler.spec.before_each.is_some(),
                 has_after_each: handler.spec.after_each.is_some(),
@@ -182,7 +192,10 @@ impl Contexts {
             let not_started;
             (after, not_started) = turn.run().await;
             let ran = given - not_started.len();
-            self.paces.note(handler.id, ran as u32, begun.elapsed());
+            context.jobs += ran as u32;
+            if ran > 0 {
+                self.paces.note(handler.id, ran as u32, begun.elapsed());
+            }
             for flight in not_started.into_iter().rev() {
                 waiting.push_front(flight.assignment);
             }
@@ -224,18 +237,22 @@ impl Contexts {
     }
 }
 
-/// Takes care of a first job that was stopped before its turn came.
+/// Takes care of jobs that were stopped before their turn came.
 async fn drop_stopped(
     waiting: &mut VecDeque<Assignment>,
     watch: &mut Watch,
     reports: &dyn Reports,
-) -> bool {
-    let why = waiting.front().and_then(|assignment| watch.taken(assignment.id));
-    let stopped = why.and_then(|why| Some((waiting.pop_front()?, why)));
-    if let Some((assignment, why)) = &stopped {
-        report_stopped(assignment.id, *why, reports).await;
+    announced: Option<AttemptId>,
+) {
+    let mut stopped = Vec::new();
+    waiting.retain(|assignment| {
+        let why = watch.taken(assignment.id);
+        stopped.extend(why.map(|why| (assignment.id, why)));
+        why.is_none()
+    });
+    for (id, why) in stopped {
+        report_unbegun(id, why, reports, announced).await;
     }
-    stopped.is_some()
 }
 
 /// No context can be had for the handler: it failed each of these jobs.

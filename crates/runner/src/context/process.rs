@@ -9,16 +9,20 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::FutureExt;
+use rustix::fd::AsFd;
+use rustix::io::Errno;
 use rustix::process::Pid;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 use tokio::process::{ChildStderr, ChildStdout};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use windlass_core::AttemptId;
 use windlass_core::runner::Stop;
 
 use super::frame::{Frames, NoFrame};
+use super::halt::{Halt, LOOK_WAIT};
+use super::start::Spawned;
 use crate::isolate::Census;
 use crate::os;
 use crate::output::Stream;
@@ -32,8 +36,10 @@ const READ_BYTES: usize = 64 * 1024;
 const DEATH_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long a context may take to exit when its requests end.
 const EXIT_WAIT_MAX: Duration = Duration::from_secs(1);
-/// Reads that are made of each pipe when its process is dead, to get what it still holds.
+/// Reads that are made of each output for one line.
 const DRAIN_READS_MAX: usize = 1024;
+/// Most that is read of one pipe to get what it holds now: as much as the kernel lets it hold.
+const HELD_BYTES_MAX: usize = 1024 * 1024;
 
 /// What comes from a context, or happens to it.
 pub(super) enum Heard {
@@ -60,6 +66,7 @@ pub(super) struct Process {
     requests: Option<pipe::Sender>,
     /// Bytes of requests that were not written yet.
     outgoing: Bytes,
+    halt: Halt,
     answers: pipe::Receiver,
     frames: Frames,
     /// An output that has ended is not read any more.
@@ -70,13 +77,8 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn new(
-        mut main: Main,
-        dir: AttemptDir,
-        requests: OwnedFd,
-        answers: OwnedFd,
-        census: Census,
-    ) -> io::Result<Process> {
+    pub(super) fn new(spawned: Spawned, census: Census) -> io::Result<Process> {
+        let Spawned { mut main, dir, requests, answers, halt } = spawned;
         let piped = "both outputs are piped";
         let stdout = ChildStdout::from_std(main.child.stdout.take().expect(piped))?;
         let stderr = ChildStderr::from_std(main.child.stderr.take().expect(piped))?;
@@ -87,6 +89,7 @@ impl Process {
             exit,
             requests: Some(pipe::Sender::from_owned_fd(requests)?),
             outgoing: Bytes::new(),
+            halt,
             answers: pipe::Receiver::from_owned_fd(answers)?,
             frames: Frames::default(),
             stdout: Some(stdout),
@@ -107,8 +110,10 @@ impl Process {
             && self.exit.readable().now_or_never().is_none()
     }
 
-    /// Puts a request on its way; it is written while the answers are listened to.
+    /// Puts a request on its way; it is written while the answers are listened to. The context must
+    /// be idle.
     pub(super) fn ask(&mut self, frame: Vec<u8>) {
+        self.halt.clear();
         self.outgoing = if self.outgoing.is_empty() {
             frame.into()
         } else {
@@ -124,12 +129,8 @@ impl Process {
         ids: &[AttemptId],
     ) -> Heard {
         loop {
-            match self.frames.next() {
-                // Also a context that never stops talking has a time limit.
-                Ok(Some(_)) if Instant::now() >= limit => return Heard::TimedOut,
-                Ok(Some(frame)) => return Heard::Answer(frame),
-                Err(NoFrame) => return Heard::Garbage,
-                Ok(None) => {}
+            if let Some(said) = self.said() {
+                return said;
             }
             let [raw_out, raw_err] = &mut self.raw;
             self.frames.buffer.reserve(READ_BYTES);
@@ -157,11 +158,8 @@ impl Process {
                     self.outgoing.advance(sent);
                 }
                 _ = self.exit.readable() => {
-                    self.drain_channel();
-                    return match self.frames.next() {
-                        Ok(Some(frame)) => Heard::Answer(frame),
-                        _ => Heard::Gone,
-                    };
+                    self.hear_channel();
+                    return self.said().unwrap_or(Heard::Gone);
                 }
                 (id, why) = watch.stopped(ids) => return Heard::Stopped(id, why),
                 reason = self.census.exceeded(&self.main.tree) => return Heard::Crowded(reason),
@@ -170,7 +168,7 @@ impl Process {
         }
     }
 
-    /// What both outputs hold now; for a context that says nothing any more.
+    /// What both outputs are known to hold; cheap, because it is asked for with each line.
     pub(super) fn drain(&mut self) -> Vec<(Stream, Bytes)> {
         let mut drained = Vec::new();
         for _ in 0..DRAIN_READS_MAX {
@@ -190,14 +188,41 @@ impl Process {
         drained
     }
 
-    /// Reads what the channel holds when the process is dead.
-    fn drain_channel(&mut self) {
-        for _ in 0..DRAIN_READS_MAX {
-            self.frames.buffer.reserve(READ_BYTES);
-            match self.answers.try_read_buf(&mut self.frames.buffer) {
-                Ok(bytes) if bytes > 0 => {}
-                _ => return,
-            }
+    /// All that both outputs hold now.
+    pub(super) fn drain_all(&mut self) -> Vec<(Stream, Bytes)> {
+        let [raw_out, raw_err] = &mut self.raw;
+        if let Some(stdout) = &self.stdout {
+            read_held(stdout, raw_out);
+        }
+        if let Some(stderr) = &self.stderr {
+            read_held(stderr, raw_err);
+        }
+        let drained = [(Stream::Out, raw_out), (Stream::Err, raw_err)].into_iter();
+        drained
+            .filter(|(_, raw)| !raw.is_empty())
+            .map(|(stream, raw)| (stream, raw.split().freeze()))
+            .collect()
+    }
+
+    /// Halts the batch and reads all that was said until then. Of the jobs that have no `end`
+    /// afterwards at most the first has begun, and none of the others will.
+    pub(super) async fn halt(&mut self) {
+        if self.halt.set() {
+            sleep(LOOK_WAIT).await;
+        }
+        self.hear_channel();
+    }
+
+    /// Reads what the channel holds now; `said` takes it apart.
+    pub(super) fn hear_channel(&mut self) {
+        read_held(&self.answers, &mut self.frames.buffer);
+    }
+
+    /// The next of what was read from the channel, without waiting for more.
+    pub(super) fn said(&mut self) -> Option<Heard> {
+        match self.frames.next() {
+            Ok(frame) => frame.map(Heard::Answer),
+            Err(NoFrame) => Some(Heard::Garbage),
         }
     }
 
@@ -234,6 +259,23 @@ impl Process {
     /// Ends what jobs left running. `kept` were there when the handler was loaded.
     pub(super) fn end_leftovers(&self, kept: &HashSet<Pid>) {
         self.main.tree.end_leftovers(kept);
+    }
+}
+
+/// Reads what the pipe holds, past the runtime: that knows only what it has been told so far.
+fn read_held(pipe: &impl AsFd, into: &mut BytesMut) {
+    let mut piece = vec![0; READ_BYTES];
+    let mut bytes = 0;
+    while bytes < HELD_BYTES_MAX {
+        match rustix::io::read(pipe, &mut piece) {
+            Ok(0) => return,
+            Ok(read) => {
+                into.extend_from_slice(&piece[..read]);
+                bytes += read;
+            }
+            Err(Errno::INTR) => {}
+            Err(_) => return,
+        }
     }
 }
 

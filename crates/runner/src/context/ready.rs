@@ -78,7 +78,7 @@ impl Contexts {
             Ok(_) => Ok(Ready { context, took: begun.elapsed(), output }),
             Err(unready) => {
                 context.process.kill().await;
-                for (stream, bytes) in context.process.drain() {
+                for (stream, bytes) in context.process.drain_all() {
                     output.push(stream, &bytes);
                 }
                 context.process.remove().await;

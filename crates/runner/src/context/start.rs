@@ -20,11 +20,12 @@ use windlass_core::runner::Stop;
 use windlass_core::{AttemptId, Handler, HandlerId, HandlerSpec, TypeName};
 
 use super::frame::encode;
+use super::halt::Halt;
 use super::language::Language;
 use super::message::{Answer, Kind, Load, PROTOCOL, Request, Stage};
 use super::pool::Permit;
 use super::process::{Heard, Process};
-use crate::isolate::{self, Census, Confine, Isolation};
+use crate::isolate::{self, Census, Channels, Confine, Isolation};
 use crate::launch::NotStarted;
 use crate::output::Output;
 use crate::proc;
@@ -113,12 +114,10 @@ impl Starter {
     ) -> Result<Context, Unready> {
         let starter = Arc::clone(&self);
         let spawned = tokio::task::spawn_blocking(move || starter.spawn()).await;
-        let (main, dir, requests, answers) =
-            spawned.map_err(|failed| Unready::broken(failed.to_string()))??;
+        let spawned = spawned.map_err(|failed| Unready::broken(failed.to_string()))??;
         let own = &self.handler.spec.options.limits;
         let census = Census::new(self.isolation.effective(own).processes);
-        let process =
-            Process::new(main, dir, requests, answers, census).map_err(Unready::Exhausted)?;
+        let process = Process::new(spawned, census).map_err(Unready::Exhausted)?;
         let mark = format!("{:032x}", fastrand::u128(..));
         let mut context = Context {
             process,
@@ -152,6 +151,8 @@ impl Starter {
         fs::write(&file, self.language.bootstrap).map_err(NotStarted::Exhausted)?;
         let (theirs_in, requests) = channel().map_err(NotStarted::Exhausted)?;
         let (answers, theirs_out) = channel().map_err(NotStarted::Exhausted)?;
+        let (halt, theirs_halt) = Halt::new().map_err(NotStarted::Exhausted)?;
+        let theirs_halt = moved(&theirs_halt).map_err(NotStarted::Exhausted)?;
         let options = &self.handler.spec.options;
         let mut command = Command::new(&self.interpreter);
         command
@@ -173,11 +174,15 @@ impl Starter {
             dir: dir.path(),
             program: &self.interpreter,
             limits: &options.limits,
-            channels: Some((theirs_in, theirs_out)),
+            channels: Some(Channels {
+                requests: theirs_in,
+                answers: theirs_out,
+                halt: theirs_halt,
+            }),
         };
         self.isolation.arm(&mut command, confine).map_err(NotStarted::Exhausted)?;
         match Main::start(&mut command, dir.path()) {
-            Ok(main) => Ok((main, dir, requests, answers)),
+            Ok(main) => Ok(Spawned { main, dir, requests, answers, halt }),
             Err(reason) if is_exhaustion(&reason) => Err(NotStarted::Exhausted(reason)),
             Err(reason) => {
                 let program = self.interpreter.display();
@@ -187,15 +192,26 @@ impl Starter {
     }
 }
 
-type Spawned = (Main, AttemptDir, OwnedFd, OwnedFd);
+/// A process that was started, and our ends of what leads to it.
+pub(super) struct Spawned {
+    pub(super) main: Main,
+    pub(super) dir: AttemptDir,
+    pub(super) requests: OwnedFd,
+    pub(super) answers: OwnedFd,
+    pub(super) halt: Halt,
+}
 
 /// A pipe, its reading end first. Neither end has a number that a context uses itself: a copy onto
 /// its own number, or onto that of the other end, would be none.
 fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     let _ = fcntl_setpipe_size(&writer, PIPE_BYTES);
-    let reader = fcntl_dupfd_cloexec(&reader, NUMBER_MIN)?;
-    Ok((reader, fcntl_dupfd_cloexec(&writer, NUMBER_MIN)?))
+    Ok((moved(&reader)?, moved(&writer)?))
+}
+
+/// The same with a number that no context uses itself.
+fn moved(descriptor: &OwnedFd) -> io::Result<OwnedFd> {
+    Ok(fcntl_dupfd_cloexec(descriptor, NUMBER_MIN)?)
 }
 
 impl Context {
@@ -260,6 +276,7 @@ impl Context {
         ids: &[AttemptId],
         output: &mut Output,
     ) -> Result<Duration, Unready> {
+        let mut is_late = false;
         loop {
             match self.process.listen(limit, watch, ids).await {
                 Heard::Raw(stream, bytes) => output.push(stream, &bytes),
@@ -279,6 +296,11 @@ impl Context {
                     self.process.kill().await;
                     return Err(Unready::broken(reason));
                 }
+                // It may have answered in time, and nobody listened.
+                Heard::TimedOut if !is_late => {
+                    is_late = true;
+                    self.process.hear_channel();
+                }
                 Heard::TimedOut if wanted == Kind::Loaded => {
                     return Err(Unready::broken("before timed out"));
                 }
@@ -292,7 +314,7 @@ impl Context {
     /// Why the process is gone, when it went by itself.
     async fn gone(&mut self, output: &mut Output) -> String {
         let status = self.process.bury().await;
-        for (stream, bytes) in self.process.drain() {
+        for (stream, bytes) in self.process.drain_all() {
             output.push(stream, &bytes);
         }
         output.end();

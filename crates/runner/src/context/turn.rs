@@ -6,7 +6,12 @@
 //! ```
 //! The context works ahead without waiting for us. An `end` is also the start of the next job, so
 //! the one job that a death, a time limit or an order to stop is about is always known: the first
-//! one without an `end`. Jobs behind it have not started, and run elsewhere.
+//! one without an `end`. Jobs behind it have not started, and run in another turn.
+//!
+//! That holds only for what was heard. So what the context has said is heard before anything is
+//! decided: an order or a time limit first halts the batch (`halt`), then all that was said
+//! is heard, and only then it is asked which job the decision is about. A job that has ended by
+//! then keeps its result, and one that has not begun never will.
 
 use std::time::Duration;
 
@@ -21,7 +26,7 @@ use super::message::{Answer, Kind, Stage};
 use super::process::Heard;
 use super::start::{Context, GARBAGE, obituary};
 use crate::output::Stream;
-use crate::process::report_stopped;
+use crate::process::stopped_before_start;
 use crate::stop::Watch;
 
 /// A context that wrote nothing to its ordinary outputs for so many jobs is not asked to mark them.
@@ -41,6 +46,8 @@ pub(super) struct Around<'a> {
     pub(super) clock: &'a dyn Clock,
     /// What starting the context and loading the handler took.
     pub(super) start_time: Duration,
+    /// The job that was reported as started last.
+    pub(super) announced: &'a mut Option<AttemptId>,
     /// The context has run no job before.
     pub(super) is_fresh: bool,
     pub(super) has_before_each: bool,
@@ -64,6 +71,8 @@ pub(super) struct Turn<'a> {
     phase: Phase,
     /// The first job without an `end`.
     at: usize,
+    /// The context begins no further job of this batch, except perhaps the first without an `end`.
+    halted: bool,
     /// The first job without a report.
     reported: usize,
     marks: Option<Marks>,
@@ -113,6 +122,7 @@ impl<'a> Turn<'a> {
             flights: flights.into_iter().map(Some).collect(),
             phase: Phase::BeforeEach,
             at: 0,
+            halted: false,
             reported: 0,
             marks: marked.then(Marks::default),
             limit,
@@ -126,8 +136,8 @@ impl<'a> Turn<'a> {
         context.quiet_jobs < QUIET_JOBS_MIN
     }
 
-    /// Listens until the batch is over or the context is dead. Reports every job that has started,
-    /// and gives back the others.
+    /// Listens until the batch is over or the context is dead. Reports every job that has started
+    /// or was stopped, and gives back the others.
     pub(super) async fn run(mut self) -> (After, Vec<Flight>) {
         let mut yielded_at = Instant::now();
         while self.phase != Phase::Over {
@@ -137,21 +147,19 @@ impl<'a> Turn<'a> {
             }
             let limit = self.marks.as_ref().and_then(|marks| marks.missing_since);
             let limit = limit.map_or(self.limit, |since| self.limit.min(since + MARK_WAIT_MAX));
-            let ids = &self.ids[self.at.min(self.ids.len() - 1)..];
+            let ids = &self.ids[self.running()..];
             match self.context.process.listen(limit, self.around.watch, ids).await {
-                Heard::Answer(frame) => match Answer::parse(&frame) {
-                    Some(answer) => self.hear(&answer).await,
-                    None => self.die(GARBAGE, None).await,
-                },
+                Heard::Answer(frame) => {
+                    if !self.hear(&frame).await {
+                        self.die(GARBAGE, None).await;
+                    }
+                }
                 Heard::Raw(stream, bytes) => self.raw(stream, &bytes),
                 Heard::Garbage => self.die(GARBAGE, None).await,
                 Heard::Gone => self.gone().await,
-                Heard::Crowded(reason) => self.die(&reason, None).await,
-                Heard::Stopped(id, why) if id == self.current_id() => {
-                    self.die(why.as_str(), Some(why)).await;
-                }
-                Heard::Stopped(id, why) => self.skip(id, why).await,
-                Heard::TimedOut if Instant::now() < self.limit => self.give_up_marks(),
+                Heard::Crowded(reason) => self.crowded(&reason).await,
+                Heard::Stopped(id, why) => self.stop(id, why).await,
+                Heard::TimedOut if Instant::now() < self.limit => self.late_marks().await,
                 Heard::TimedOut => self.time_out().await,
             }
             self.report_ended().await;
@@ -159,17 +167,52 @@ impl<'a> Turn<'a> {
         self.finish().await
     }
 
+    /// The place of the job that runs now, or behind which `afterEach` runs.
+    fn running(&self) -> usize {
+        match self.phase {
+            Phase::AfterEach => self.at.saturating_sub(1),
+            _ => self.at.min(self.ids.len() - 1),
+        }
+    }
+
     fn current_id(&self) -> AttemptId {
-        self.ids[self.at.min(self.ids.len() - 1)]
+        self.ids[self.running()]
     }
 
     /// The job that what is said now is about.
     fn current(&mut self) -> Option<&mut Flight> {
-        let at = self.at.min(self.flights.len() - 1);
+        let at = self.running();
         self.flights[at].as_mut()
     }
 
-    async fn hear(&mut self, answer: &Answer<'_>) {
+    /// Hears all that the context has said so far, and keeps it from beginning further jobs.
+    /// Nothing is decided about a job before this.
+    async fn halt(&mut self) {
+        self.halted = true;
+        self.context.process.halt().await;
+        if !self.hear_said().await {
+            self.die(GARBAGE, None).await;
+        }
+        if self.phase == Phase::Jobs {
+            self.announce().await;
+        }
+    }
+
+    /// Hears what was read and not heard yet. Whether all of it was understood.
+    async fn hear_said(&mut self) -> bool {
+        while self.phase != Phase::Over {
+            match self.context.process.said() {
+                Some(Heard::Answer(frame)) if self.hear(&frame).await => {}
+                Some(_) => return false,
+                None => return true,
+            }
+        }
+        true
+    }
+
+    /// Hears one answer. Whether it was one that is expected now.
+    async fn hear(&mut self, frame: &[u8]) -> bool {
+        let Some(answer) = &Answer::parse(frame) else { return false };
         match (answer.kind, self.phase) {
             (Kind::Output, _) => {
                 // What went round the language's own streams before this line comes before it.
@@ -190,22 +233,25 @@ impl<'a> Turn<'a> {
                 }
             }
             (Kind::Progress, Phase::Jobs) => {
+                self.announce().await;
                 let message = answer.message.as_deref().unwrap_or_default().to_owned();
                 let percent = answer.percent.unwrap_or_default();
                 self.around.reports.progress(self.current_id(), percent, message).await;
             }
             (Kind::End, Phase::Jobs) if answer.job == Some(self.at) => {
-                if let Some(flight) = self.current() {
-                    flight.end(answer);
-                }
+                self.announce().await;
+                // One that was stopped before it began cannot end.
+                let Some(flight) = self.current() else { return false };
+                flight.end(answer);
                 self.at += 1;
                 if self.at == self.flights.len() {
-                    self.phase = Phase::AfterEach;
-                    self.since = Instant::now();
-                    self.limit = self.since + self.last_timeout;
+                    self.await_after_each();
                 } else {
                     self.start_next().await;
                 }
+            }
+            (Kind::Halted, Phase::Jobs) if self.halted && answer.job == Some(self.at) => {
+                self.await_after_each();
             }
             (Kind::Done, Phase::AfterEach) => {
                 self.scripts += answer.us();
@@ -214,34 +260,51 @@ impl<'a> Turn<'a> {
             (Kind::Failed, phase @ (Phase::BeforeEach | Phase::AfterEach)) => {
                 self.script_failed(phase, answer).await;
             }
-            _ => self.die(GARBAGE, None).await,
+            _ => return false,
+        }
+        true
+    }
+
+    /// The first job without an `end` runs now, unless the batch was halted.
+    async fn start_next(&mut self) {
+        let flight = self.flights[self.at].as_ref();
+        self.since = Instant::now();
+        self.limit = self.since + flight.map_or(self.last_timeout, |job| job.assignment.timeout);
+        if !self.halted {
+            self.announce().await;
         }
     }
 
-    /// The first job without an `end` runs now.
-    async fn start_next(&mut self) {
-        let Some(flight) = &self.flights[self.at] else {
-            // It was stopped before its turn, and the context does not know: the others go on
-            // elsewhere.
-            self.context.process.kill().await;
-            self.spent = true;
-            self.marks = None;
-            self.phase = Phase::Over;
-            return;
-        };
-        let (id, timeout) = (flight.assignment.id, flight.assignment.timeout);
-        self.since = Instant::now();
-        self.limit = self.since + timeout;
-        self.around.reports.started(id).await;
+    /// Reports the job that runs now as started, if that has not been done.
+    async fn announce(&mut self) {
+        let id = self.current_id();
+        if *self.around.announced != Some(id) && self.flights[self.running()].is_some() {
+            *self.around.announced = Some(id);
+            self.around.reports.started(id).await;
+        }
     }
 
-    /// A job that waits behind others is to end: it is reported at once. The context may begin it
-    /// all the same, in the moment before it is killed at the job's turn. At a shutdown
-    /// all that wait are given back, so nothing has to be done for one of them.
-    async fn skip(&mut self, id: AttemptId, why: Stop) {
-        let Some(at) = self.ids.iter().position(|known| *known == id) else { return };
-        if why != Stop::Shutdown && self.flights[at].take().is_some() {
-            report_stopped(id, why, self.around.reports).await;
+    fn await_after_each(&mut self) {
+        self.phase = Phase::AfterEach;
+        self.since = Instant::now();
+        self.limit = self.since + self.last_timeout;
+    }
+
+    /// This job is to end. One that runs is killed with its context. One that has not begun does
+    /// not begin, and is reported at once; at a shutdown it is given back, unless it was said to
+    /// have started. One that has ended keeps its result.
+    async fn stop(&mut self, id: AttemptId, why: Stop) {
+        let Some(place) = self.ids.iter().position(|known| *known == id) else { return };
+        self.halt().await;
+        let is_current = place == self.running();
+        let may_run = matches!(self.phase, Phase::BeforeEach | Phase::Jobs);
+        if is_current && (may_run || self.at > place && self.phase == Phase::AfterEach) {
+            self.die(why.as_str(), Some(why)).await;
+        }
+        let waits = self.flights[place].as_ref().is_some_and(|flight| !flight.has_ended());
+        if waits && (why != Stop::Shutdown || *self.around.announced == Some(id)) {
+            self.flights[place] = None;
+            report_unbegun(id, why, self.around.reports, *self.around.announced).await;
         }
     }
 
@@ -264,30 +327,54 @@ impl<'a> Turn<'a> {
             if phase == Phase::AfterEach {
                 flight.undo(reason);
             } else if !flight.has_ended() {
-                self.around.reports.started(flight.assignment.id).await;
+                if *self.around.announced != Some(flight.assignment.id) {
+                    self.around.reports.started(flight.assignment.id).await;
+                }
                 flight.fail(reason, stopped, took);
             }
         }
-        self.at = self.flights.len();
     }
 
-    /// The context is killed because of the job, or script, that runs now.
+    /// The context is killed because of the job, or script, that runs now. If that has come to its
+    /// end before it was killed, nobody is to blame: no other job has begun since the halt.
     async fn die(&mut self, reason: &str, stopped: Option<Stop>) {
+        let (at, phase) = (self.at, self.phase);
         self.context.process.kill().await;
-        self.drain();
-        self.blame(reason, stopped).await;
+        self.drain_all();
+        if self.halted {
+            self.context.process.hear_channel();
+            self.hear_said().await;
+        }
+        if (self.at, self.phase) == (at, phase) {
+            return self.blame(reason, stopped).await;
+        }
+        self.spent = true;
+        self.marks = None;
+        self.phase = Phase::Over;
     }
 
+    async fn crowded(&mut self, reason: &str) {
+        self.halt().await;
+        if self.phase != Phase::Over {
+            self.die(reason, None).await;
+        }
+    }
+
+    /// The time of what runs now is over, unless more was said than was heard.
     async fn time_out(&mut self) {
+        let (at, phase) = (self.at, self.phase);
         let limit = self.limit - self.since;
-        let reason = format!("{} after {}", Stop::TimedOut.as_str(), format_duration(limit));
-        self.die(&reason, Some(Stop::TimedOut)).await;
+        self.halt().await;
+        if (self.at, self.phase) == (at, phase) {
+            let reason = format!("{} after {}", Stop::TimedOut.as_str(), format_duration(limit));
+            self.die(&reason, Some(Stop::TimedOut)).await;
+        }
     }
 
     /// The context ended by itself.
     async fn gone(&mut self) {
         let status = self.context.process.bury().await;
-        self.drain();
+        self.drain_all();
         let reason = obituary(status);
         self.blame(&reason, None).await;
     }
@@ -298,27 +385,15 @@ impl<'a> Turn<'a> {
         self.marks = None;
         let took = self.since.elapsed();
         match self.phase {
-            Phase::Jobs => {
-                if let Some(flight) = self.current() {
-                    flight.fail(reason, stopped, took);
-                }
-            }
+            Phase::Jobs => self.fail_current(reason, stopped, took).await,
             // An order to stop is about one job; the others run elsewhere.
             Phase::BeforeEach if stopped.is_some_and(|why| why != Stop::TimedOut) => {
-                let id = self.current_id();
-                self.around.reports.started(id).await;
-                if let Some(flight) = self.current() {
-                    flight.fail(reason, stopped, took);
-                }
+                self.fail_current(reason, stopped, took).await;
             }
             // No script runs between two batches: what an earlier job left in the context ended it.
             Phase::BeforeEach if !self.around.has_before_each => {
                 if self.around.is_fresh {
-                    let id = self.current_id();
-                    self.around.reports.started(id).await;
-                    if let Some(flight) = self.current() {
-                        flight.fail(reason, stopped, took);
-                    }
+                    self.fail_current(reason, stopped, took).await;
                 }
             }
             // The jobs are done, whatever becomes of the context.
@@ -332,9 +407,23 @@ impl<'a> Turn<'a> {
         self.phase = Phase::Over;
     }
 
-    /// Takes what the ordinary outputs hold now.
+    async fn fail_current(&mut self, reason: &str, stopped: Option<Stop>, took: Duration) {
+        self.announce().await;
+        if let Some(flight) = self.current() {
+            flight.fail(reason, stopped, took);
+        }
+    }
+
+    /// Takes what the ordinary outputs are known to hold.
     fn drain(&mut self) {
         for (stream, bytes) in self.context.process.drain() {
+            self.raw(stream, &bytes);
+        }
+    }
+
+    /// Takes all that the ordinary outputs hold now.
+    fn drain_all(&mut self) {
+        for (stream, bytes) in self.context.process.drain_all() {
             self.raw(stream, &bytes);
         }
     }
@@ -366,6 +455,16 @@ impl<'a> Turn<'a> {
         push(&mut self.flights, marks.at[which], stream, &tail[..mark_start]);
         self.context.quiet_jobs *= u32::from(mark_start == 0);
         marks.held[which] = tail[mark_start..].to_vec();
+    }
+
+    /// The marks have not been heard in time. Perhaps nobody listened.
+    async fn late_marks(&mut self) {
+        self.drain_all();
+        self.report_ended().await;
+        let since = self.marks.as_ref().and_then(|marks| marks.missing_since);
+        if since.is_some_and(|since| since.elapsed() >= MARK_WAIT_MAX) {
+            self.give_up_marks();
+        }
     }
 
     /// The marks do not come: an output was closed or redirected, and the context is not whole.
@@ -414,7 +513,13 @@ impl<'a> Turn<'a> {
             let limit = Instant::now() + MARK_WAIT_MAX;
             match self.context.process.listen(limit, self.around.watch, &[]).await {
                 Heard::Raw(stream, bytes) => self.raw(stream, &bytes),
-                _ => self.give_up_marks(),
+                _ => {
+                    self.drain_all();
+                    self.report_ended().await;
+                    if self.reported < self.at {
+                        self.give_up_marks();
+                    }
+                }
             }
             self.report_ended().await;
         }
@@ -422,6 +527,19 @@ impl<'a> Turn<'a> {
         let after = if spent { After::Spent } else { After::Usable };
         (after, self.flights.into_iter().flatten().collect())
     }
+}
+
+/// Reports a job that was stopped before it began. `announced` was already reported as started.
+pub(super) async fn report_unbegun(
+    id: AttemptId,
+    why: Stop,
+    reports: &dyn Reports,
+    announced: Option<AttemptId>,
+) {
+    if announced != Some(id) {
+        reports.started(id).await;
+    }
+    reports.ended(id, stopped_before_start(why)).await;
 }
 
 fn stage_of(phase: Phase) -> Stage {

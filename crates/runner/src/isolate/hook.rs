@@ -17,12 +17,21 @@ use crate::lock::lock;
 /// Where a context finds its channel.
 const REQUESTS: i32 = 3;
 const ANSWERS: i32 = 4;
+/// Where it looks whether its batch is halted.
+const HALT: i32 = 5;
 /// The largest number of a signal.
 const SIGNAL_MAX: i32 = 64;
 
+/// What a context has besides its ordinary descriptors. None of these has a number below 6.
+pub(crate) struct Channels {
+    pub(crate) requests: OwnedFd,
+    pub(crate) answers: OwnedFd,
+    pub(crate) halt: OwnedFd,
+}
+
 /// All that the hook needs, made before the fork.
 pub(super) struct Plan {
-    pub(super) channels: Option<(OwnedFd, OwnedFd)>,
+    pub(super) channels: Option<Channels>,
     pub(super) limits: Vec<Limit>,
     /// Rules of Landlock.
     pub(super) ruleset: Option<OwnedFd>,
@@ -37,7 +46,7 @@ pub(crate) fn reserve_channel_numbers() -> io::Result<()> {
     loop {
         // The lowest free number is taken.
         let descriptor = rustix::fs::open("/dev/null", flags, Mode::empty())?;
-        if descriptor.as_raw_fd() > ANSWERS {
+        if descriptor.as_raw_fd() > HALT {
             return Ok(());
         }
         reserved.push(descriptor);
@@ -59,10 +68,11 @@ fn confine(plan: &Plan) -> io::Result<()> {
     reset_signals();
     let kept = match &plan.channels {
         None => REQUESTS,
-        Some((requests, answers)) => {
+        Some(Channels { requests, answers, halt }) => {
             copy(requests, REQUESTS)?;
             copy(answers, ANSWERS)?;
-            ANSWERS + 1
+            copy(halt, HALT)?;
+            HALT + 1
         }
     };
     close_from(kept);

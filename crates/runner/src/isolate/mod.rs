@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | session | a session and a process group of its own | `hook` |
 //! | signals | every signal as a new process expects it, none blocked | `hook` |
-//! | descriptors | nothing but the standard streams, and a context's channel on 3 and 4 | `hook` |
+//! | descriptors | nothing but the standard streams, and a context's channels on 3 to 5 | `hook` |
 //! | privileges | no capabilities, also for root, and no program gives any | `hook` |
 //! | limits | memory, processor time, file size, descriptors, no core files | `limit` |
 //! | number of processes | counted while the attempt runs | `count` |
@@ -22,7 +22,6 @@ mod landlock;
 mod limit;
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -32,7 +31,7 @@ use self::landlock::Rules;
 use crate::Error;
 
 pub(crate) use self::count::Census;
-pub(crate) use self::hook::landlock_version;
+pub(crate) use self::hook::{Channels, landlock_version};
 pub use self::landlock::Landlock;
 pub(crate) use self::limit::{limit_reached, set_cpu_budget};
 
@@ -75,8 +74,8 @@ pub(crate) struct Confine<'a> {
     pub(crate) program: &'a Path,
     /// What its handler says; the rest is as configured.
     pub(crate) limits: &'a Limits,
-    /// The ends of a channel: it reads the first on descriptor 3 and writes the second on 4.
-    pub(crate) channels: Option<(OwnedFd, OwnedFd)>,
+    /// Descriptors 3 to 5 of a context.
+    pub(crate) channels: Option<Channels>,
 }
 
 /// Keeps handlers to themselves; made once for a runner.

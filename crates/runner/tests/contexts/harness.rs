@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -13,6 +14,7 @@ use windlass_test_kit::wait::PATIENCE;
 
 const ANSWERS_MAX: usize = 64;
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+const HALT: &str = "halt";
 pub(crate) const MARK: &str = "0123456789abcdefghijklmnopqrstuv";
 pub(crate) const RESULT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -80,10 +82,11 @@ impl Context {
         fs::write(&bootstrap, text).unwrap();
         let work = dir.path().join("work");
         fs::create_dir(&work).unwrap();
+        fs::write(dir.path().join(HALT), "0").unwrap();
         // The shell moves our pipes to where a context expects them.
         let mut command = Command::new("/bin/sh");
         command
-            .args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >../stdout 2>../stderr", "sh"])
+            .args(["-c", "exec \"$@\" 3<&0 4>&1 5<../halt </dev/null >../stdout 2>../stderr", "sh"])
             .args(lang.command())
             .arg(&bootstrap)
             .env_clear()
@@ -237,6 +240,12 @@ impl Context {
 
     pub(crate) fn work_dir(&self) -> PathBuf {
         self.dir.path().join("work").canonicalize().unwrap()
+    }
+
+    /// Whether batches end before their next job.
+    pub(crate) fn halt(&self, is_set: bool) {
+        let cell = fs::OpenOptions::new().write(true).open(self.dir.path().join(HALT)).unwrap();
+        cell.write_at(if is_set { b"1" } else { b"0" }, 0).unwrap();
     }
 
     /// Says that no more requests come.

@@ -108,9 +108,11 @@ pub(crate) fn closed_channels_end_the_context(lang: Lang) {
         "import os\nos.close(int(payload))",
         "posix_kill(getmypid(), SIGKILL);",
     );
-    for descriptor in ["3", "4"] {
+    for descriptor in ["3", "4", "5"] {
         let mut context = Context::loaded(lang, body);
-        context.ask(&run(1, false, [json!({"payload": descriptor})].into_iter()));
+        for payload in [descriptor, "9"] {
+            context.ask(&run(1, false, [json!({"payload": payload})].into_iter()));
+        }
         while context.answer().is_some() {}
         assert_ne!(context.ended().code, Some(0));
     }

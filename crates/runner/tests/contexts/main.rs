@@ -71,6 +71,8 @@ list! { $
         a_batch_is_over_when_after_each_throws
         a_job_knows_itself
         an_end_is_written_before_the_next_job_starts
+        a_batch_that_is_halted_ends_before_its_next_job
+        a_batch_that_is_halted_before_it_begins_runs_no_job
         a_handler_that_ends_the_process_ends_the_context
     }
     result {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Context, Lang, ends, of_kind, run};
+use crate::harness::{Context, Lang, ends, of_kind, run, text};
 
 pub(crate) fn answers_in_order(lang: Lang) {
     let body = lang.pick("return payload", "return payload", "return $payload;");
@@ -132,6 +132,61 @@ pub(crate) fn an_end_is_written_before_the_next_job_starts(lang: Lang) {
     }
     assert_eq!(answers.len(), 2, "{answers:?}");
     assert_eq!(answers[1]["data"], "a");
+}
+
+/// Jobs that take longer than a context may go without a look, and say when they have begun.
+fn looking(lang: Lang) -> Value {
+    let body = lang.pick(
+        "console.log(payload); const fs = require('fs');
+         while (fs.existsSync(payload)) await new Promise((go) => setTimeout(go, 5));
+         await new Promise((go) => setTimeout(go, 5)); return payload",
+        "import os, time\nprint(payload)\n\
+         while os.path.exists(payload): time.sleep(0.005)\n\
+         time.sleep(0.005)\nreturn payload",
+        "echo $payload; while (file_exists($payload)) { usleep(5000); clearstatcache(); }
+         usleep(5000); return $payload;",
+    );
+    let each = lang.pick("console.log('[')", "print('[')", "echo '[';");
+    let after = lang.pick("console.log(']')", "print(']')", "echo ']';");
+    json!({"body": body, "beforeEach": each, "afterEach": after})
+}
+
+fn without_output(answers: &[Value]) -> Vec<Value> {
+    answers.iter().filter(|answer| answer["kind"] != "output").cloned().collect()
+}
+
+pub(crate) fn a_batch_that_is_halted_ends_before_its_next_job(lang: Lang) {
+    let mut context = Context::greeted(lang);
+    context.load(&looking(lang));
+    let hold = context.file("hold", b"");
+    let payloads = ["a", hold.to_str().unwrap(), "b", "c"];
+    context.ask(&run(1, false, payloads.iter().map(|p| json!({"payload": p}))));
+    let mut answers = Vec::new();
+    while !text(&answers, "stdout").contains("hold") {
+        answers.push(context.answer().unwrap());
+    }
+    context.halt(true);
+    std::fs::remove_file(&hold).unwrap();
+    answers.extend(context.answers());
+    let end = |job, data| json!({"kind": "end", "job": job, "status": 200, "data": data});
+    let (begun, done) = (json!({"kind": "begun"}), json!({"kind": "done"}));
+    let halted = json!({"kind": "halted", "job": 2});
+    let expected = [begun, end(0, payloads[0]), end(1, payloads[1]), halted, done];
+    assert_eq!(without_output(&answers), expected);
+    assert!(text(&answers, "stdout").trim_end().ends_with(']'), "afterEach runs: {answers:?}");
+    context.halt(false);
+    assert_eq!(ends(&context.run(&["b", "c"])).len(), 2, "the next batch is whole");
+}
+
+pub(crate) fn a_batch_that_is_halted_before_it_begins_runs_no_job(lang: Lang) {
+    let mut context = Context::greeted(lang);
+    context.load(&looking(lang));
+    context.halt(true);
+    let answers = context.run(&["a", "b"]);
+    let halted = json!({"kind": "halted", "job": 0});
+    let expected = [json!({"kind": "begun"}), halted, json!({"kind": "done"})];
+    assert_eq!(without_output(&answers), expected);
+    assert_eq!(text(&answers, "stdout").replace('\n', ""), "[]");
 }
 
 pub(crate) fn a_handler_that_ends_the_process_ends_the_context(lang: Lang) {

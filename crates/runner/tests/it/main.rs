@@ -9,6 +9,7 @@ mod context;
 mod context_places;
 mod end;
 mod harness;
+mod hear;
 mod http;
 mod http_batch;
 mod isolation;
