@@ -47,7 +47,7 @@ impl Launch {
             channels: None,
         };
         self.isolation.arm(&mut command, confine).map_err(NotStarted::Exhausted)?;
-        match Main::start(&mut command, dir.path()) {
+        match Main::start(&mut command, dir.path(), &self.scratch.gate) {
             Ok(main) => Ok((main, dir)),
             Err(reason) if is_exhaustion(&reason) => Err(NotStarted::Exhausted(reason)),
             Err(reason) => {

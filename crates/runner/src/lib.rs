@@ -13,6 +13,7 @@
 //! | `isolate` | what a process may see, touch and use up |
 //! | `os` | system calls without a safe form: descriptors, signals, the exit |
 //! | `tree` | ending everything that an attempt started |
+//! | `gate` | the end of a runner: nothing stays behind, frozen or not |
 //! | `kill` | killing processes with their descendants, and all that carry a mark |
 //! | `lock` | locks that survive a panic |
 //! | `proc` | reading `/proc` |
@@ -29,6 +30,7 @@ mod command;
 mod context;
 pub mod doctor;
 pub mod fence;
+mod gate;
 mod http;
 mod http_batch;
 mod isolate;
@@ -56,6 +58,7 @@ pub use crate::command::CommandLauncher;
 pub use crate::context::Bounds;
 use crate::context::Contexts;
 use crate::context::language::Language;
+use crate::gate::Gate;
 use crate::http::Http;
 use crate::isolate::Isolation;
 pub use crate::isolate::{IsolationOptions, Landlock};
@@ -107,6 +110,7 @@ pub struct LocalRunner {
     processes: Processes,
     contexts: Contexts,
     http: Http,
+    gate: Arc<Gate>,
 }
 
 impl LocalRunner {
@@ -122,6 +126,7 @@ impl LocalRunner {
         let scratch = Arc::new(Scratch::open(&options.scratch_dir)?);
         Ok(LocalRunner {
             stops: Arc::new(Stops::default()),
+            gate: Arc::clone(&scratch.gate),
             processes: Processes::new(Arc::clone(&scratch), Arc::clone(&isolation), &options),
             contexts: Contexts::new(scratch, isolation, &options),
             http: Http::new()?,
@@ -191,5 +196,7 @@ impl Runner for LocalRunner {
 
     async fn close(&self) {
         self.contexts.close().await;
+        let gate = Arc::clone(&self.gate);
+        let _ = tokio::task::spawn_blocking(move || gate.close()).await;
     }
 }

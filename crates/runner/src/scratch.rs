@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex};
 use rustix::fs::FlockOperation;
 use windlass_core::JobId;
 
+use crate::gate::Gate;
 use crate::lock::lock;
 use crate::{Error, kill};
 
@@ -33,6 +34,8 @@ pub(crate) struct Scratch {
     _lock: File,
     made: AtomicU64,
     left: Arc<Left>,
+    /// Through which the processes of the attempts pass.
+    pub(crate) gate: Arc<Gate>,
 }
 
 /// Directories that could not be removed yet; one of them is tried again with each attempt.
@@ -57,7 +60,8 @@ impl Scratch {
                 remove(&entry.path());
             }
         }
-        Ok(Scratch { root, _lock: lock, made: AtomicU64::new(0), left: Arc::default() })
+        let made = AtomicU64::new(0);
+        Ok(Scratch { root, _lock: lock, made, left: Arc::default(), gate: Arc::default() })
     }
 
     /// Makes the directory of one attempt.

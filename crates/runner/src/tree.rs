@@ -26,12 +26,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
-use crate::kill::{descendants, signal_all, stop_all, with_descendants};
+use crate::gate::Gate;
+use crate::kill::{descendants, with_descendants};
 use crate::lock::lock;
 use crate::proc::{self, Answer, Entry};
 
@@ -68,27 +70,35 @@ pub(crate) struct Main {
 
 impl Main {
     /// Starts the process of the attempt that has this directory.
-    pub(crate) fn start(command: &mut Command, dir: &Path) -> io::Result<Main> {
-        Main::start_marked(command, marker(dir), Some(dir.to_owned()))
+    pub(crate) fn start(command: &mut Command, dir: &Path, gate: &Arc<Gate>) -> io::Result<Main> {
+        Main::start_marked(command, marker(dir), Some(dir.to_owned()), Arc::clone(gate))
     }
 
     /// Starts a command that has no directory, but a group of its own.
     pub(crate) fn start_command(command: &mut Command) -> io::Result<Main> {
         let number = fastrand::u64(..).to_string();
         command.env(COMMAND_MARKER, &number);
-        Main::start_marked(command, format!("{COMMAND_MARKER}={number}").into(), None)
+        let marker = format!("{COMMAND_MARKER}={number}").into();
+        Main::start_marked(command, marker, None, Arc::default())
     }
 
     fn start_marked(
         command: &mut Command,
         marker: OsString,
         dir: Option<PathBuf>,
+        gate: Arc<Gate>,
     ) -> io::Result<Main> {
+        let inside = gate.enter();
+        if inside.is_closed() {
+            return Err(Errno::AGAIN.into());
+        }
         let _spawning = SPAWNING.read().unwrap_or_else(PoisonError::into_inner);
         let child = command.spawn()?;
         let pid = Pid::from_raw(child.id().cast_signed()).expect("a process has an id above 0");
         mains().get_or_insert_default().insert(pid);
-        let tree = Tree { main: pid, dir, marker };
+        gate.add(pid);
+        drop(inside);
+        let tree = Tree { main: pid, dir, marker, gate };
         Ok(Main { pid, child, tree, reaped: false })
     }
 
@@ -98,6 +108,7 @@ impl Main {
 
     /// Waits for the process, which must be dead or about to die.
     pub(crate) fn reap(&mut self) -> io::Result<ExitStatus> {
+        self.tree.gate.forget(self.pid);
         let status = self.child.wait()?;
         self.reaped = true;
         forget(self.pid);
@@ -109,6 +120,7 @@ impl Drop for Main {
     fn drop(&mut self) {
         if !self.reaped {
             self.tree.kill();
+            self.tree.gate.forget(self.pid);
             // If it is not dead yet, it is reaped like an orphan later.
             let _ = self.child.try_wait();
             forget(self.pid);
@@ -127,6 +139,7 @@ pub(crate) struct Tree {
     /// Absent for a command.
     dir: Option<PathBuf>,
     marker: OsString,
+    gate: Arc<Gate>,
 }
 
 impl Tree {
@@ -134,10 +147,11 @@ impl Tree {
     ///
     /// All of it is stopped first, so that nothing new is started while the rest is looked for.
     pub(crate) fn kill(&self) {
-        let _ = rustix::process::kill_process_group(self.main, Signal::STOP);
-        let stopped = stop_all(|| self.members());
+        let inside = self.gate.enter();
+        let first = if inside.is_closed() { Signal::KILL } else { Signal::STOP };
+        let _ = rustix::process::kill_process_group(self.main, first);
+        inside.kill(|| self.members());
         let _ = rustix::process::kill_process_group(self.main, Signal::KILL);
-        signal_all(&stopped, Signal::KILL);
     }
 
     /// How many processes the attempt has; the dead do not count.
@@ -195,12 +209,11 @@ impl Tree {
 
     /// Kills what descends from the main process, or was left as an orphan by it, except `kept`.
     pub(crate) fn end_leftovers(&self, kept: &HashSet<Pid>) {
-        let left = stop_all(|| {
+        self.gate.enter().kill(|| {
             let mut left = descendants(self.main);
             left.retain(|pid| !kept.contains(pid));
             left
         });
-        signal_all(&left, Signal::KILL);
         self.sweep(kept, &mut HashSet::new());
     }
 
@@ -226,6 +239,7 @@ impl Tree {
                 Ok(None) => living.push(pid),
             }
         }
+        let inside = self.gate.enter();
         let orphans = proc::ask(living, |entry| {
             if others.contains(&entry.identity()) {
                 return Answer::No;
@@ -233,16 +247,16 @@ impl Tree {
             let answer = self.owns(entry);
             match answer {
                 // What starts others and exits is hard to hit: it must not run on meanwhile.
-                Answer::Yes => signal_all(&[entry.pid], Signal::STOP),
+                Answer::Yes => inside.stop(&[entry.pid]),
                 Answer::No => drop(others.insert(entry.identity())),
                 Answer::Unclear | Answer::Leaving => {}
             }
             answer
         });
         if !orphans.yes.is_empty() {
-            let found = stop_all(|| with_descendants(orphans.yes.clone(), &proc::table()));
-            signal_all(&found, Signal::KILL);
+            inside.kill(|| with_descendants(orphans.yes.clone(), &proc::table()));
         }
+        drop(inside);
         unfinished += orphans.yes.len() + orphans.unclear + orphans.leaving;
         if unfinished == 0 {
             // What another sweep is reaping at this moment is no longer our child, and not yet

@@ -181,7 +181,7 @@ impl Starter {
             }),
         };
         self.isolation.arm(&mut command, confine).map_err(NotStarted::Exhausted)?;
-        match Main::start(&mut command, dir.path()) {
+        match Main::start(&mut command, dir.path(), &self.scratch.gate) {
             Ok(main) => Ok(Spawned { main, dir, requests, answers, halt }),
             Err(reason) if is_exhaustion(&reason) => Err(NotStarted::Exhausted(reason)),
             Err(reason) => {

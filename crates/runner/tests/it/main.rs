@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod check;
+mod close;
 mod command;
 mod confine;
 mod context;
