@@ -1,9 +1,9 @@
 //! The end of a runner: after it nothing is started, and nothing that was started stays behind.
 //!
-//! Processes are stopped before they are killed, so that they start nothing meanwhile. A daemon that
-//! exited between the two would leave them frozen for good. So both happen within the gate, and
-//! closing it waits for them. Then the group of each main process that is left is killed. What is
-//! killed later is not stopped first.
+//! Processes are stopped before they are killed, so that they start nothing meanwhile. A daemon
+//! that exited between the two would leave them frozen for good. So both happen within the gate,
+//! and closing it waits for them. Then the group of each main process that is left is killed. What
+//! is killed later is not stopped first.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};

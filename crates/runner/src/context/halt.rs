@@ -4,9 +4,9 @@
 //! Windlass  sets the byte · · waits · · reads the channel: job k has no `end`
 //! context        end k-1 ─► job k ─► end k ─► looks ─► halted k+1
 //! ```
-//! A context writes an `end`, then reads the time, and looks at the byte when it has not done so for
-//! a millisecond. So an `end` that is not in the channel after the wait is followed by a look that
-//! sees the byte: of all jobs without an `end` at most the first has begun.
+//! A context writes an `end`, then reads the time, and looks at the byte when it has not done so
+//! for a millisecond. So an `end` that is not in the channel after the wait is followed by a look
+//! that sees the byte: of all jobs without an `end` at most the first has begun.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -13,6 +13,7 @@
 //! | `pace` | how large batches should be, and how many contexts work at once |
 //! | `request` | a batch as a request, in portions that fit into a frame |
 //! | `turn`, `flight` | one batch in one context, and each job of it |
+//! | `turn::decide` | stops, time limits and deaths |
 
 mod bounds;
 mod flight;

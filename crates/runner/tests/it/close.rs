@@ -11,7 +11,8 @@ fn endless(fixture: &Fixture, lang: Lang) -> HandlerSpec {
     let pids = pids.to_str().unwrap();
     let body = match lang {
         Lang::Node => format!(
-            "require('fs').appendFileSync('{pids}', process.pid + '\\n'); await new Promise(() => 0)"
+            "require('fs').appendFileSync('{pids}', process.pid + '\\n');\n\
+             await new Promise(() => 0)"
         ),
         Lang::Python => format!(
             "import os, time\nwith open('{pids}', 'a') as f: f.write(f'{{os.getpid()}}\\n')\n\

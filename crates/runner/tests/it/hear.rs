@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use windlass_core::runner::{Assignment, Report, Runner, Stop};
 use windlass_core::{HandlerSpec, JobId, Lang};
 use windlass_test_kit::folder::whole_lines;
-use windlass_test_kit::wait::PATIENCE;
+use windlass_test_kit::wait::until;
 
 use crate::harness::{Event, Fixture, Run, check_ended, fixture, job, limited, lines_of, spec};
 
@@ -126,11 +126,7 @@ while os.path.exists('DIR/hold-' + payload): time.sleep(0.005)"
 }
 
 fn deaf_until(path: &Path, is_reached: impl Fn(&Path) -> bool) {
-    let begun = Instant::now();
-    while !is_reached(path) {
-        assert!(begun.elapsed() < PATIENCE, "{} does not change", path.display());
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until(&format!("{} changes", path.display()), || is_reached(path));
 }
 
 /// What is reported until the first job ends.

@@ -13,18 +13,19 @@
 //! is heard, and only then it is asked which job the decision is about. A job that has ended by
 //! then keeps its result, and one that has not begun never will.
 
+mod decide;
+
 use std::time::Duration;
 
 use memchr::memmem;
 use tokio::time::Instant;
 use windlass_core::runner::{Reports, Stop};
-use windlass_core::time::format_duration;
 use windlass_core::{AttemptId, Clock};
 
-use super::flight::Flight;
-use super::message::{Answer, Kind, Stage};
-use super::process::Heard;
-use super::start::{Context, GARBAGE, obituary};
+use crate::context::flight::Flight;
+use crate::context::message::{Answer, Kind};
+use crate::context::process::Heard;
+use crate::context::start::Context;
 use crate::output::Stream;
 use crate::process::stopped_before_start;
 use crate::stop::Watch;
@@ -151,11 +152,11 @@ impl<'a> Turn<'a> {
             match self.context.process.listen(limit, self.around.watch, ids).await {
                 Heard::Answer(frame) => {
                     if !self.hear(&frame).await {
-                        self.die(GARBAGE, None).await;
+                        self.garbled().await;
                     }
                 }
                 Heard::Raw(stream, bytes) => self.raw(stream, &bytes),
-                Heard::Garbage => self.die(GARBAGE, None).await,
+                Heard::Garbage => self.garbled().await,
                 Heard::Gone => self.gone().await,
                 Heard::Crowded(reason) => self.crowded(&reason).await,
                 Heard::Stopped(id, why) => self.stop(id, why).await,
@@ -183,19 +184,6 @@ impl<'a> Turn<'a> {
     fn current(&mut self) -> Option<&mut Flight> {
         let at = self.running();
         self.flights[at].as_mut()
-    }
-
-    /// Hears all that the context has said so far, and keeps it from beginning further jobs.
-    /// Nothing is decided about a job before this.
-    async fn halt(&mut self) {
-        self.halted = true;
-        self.context.process.halt().await;
-        if !self.hear_said().await {
-            self.die(GARBAGE, None).await;
-        }
-        if self.phase == Phase::Jobs {
-            self.announce().await;
-        }
     }
 
     /// Hears what was read and not heard yet. Whether all of it was understood.
@@ -288,130 +276,6 @@ impl<'a> Turn<'a> {
         self.phase = Phase::AfterEach;
         self.since = Instant::now();
         self.limit = self.since + self.last_timeout;
-    }
-
-    /// This job is to end. One that runs is killed with its context. One that has not begun does
-    /// not begin, and is reported at once; at a shutdown it is given back, unless it was said to
-    /// have started. One that has ended keeps its result.
-    async fn stop(&mut self, id: AttemptId, why: Stop) {
-        let Some(place) = self.ids.iter().position(|known| *known == id) else { return };
-        self.halt().await;
-        let is_current = place == self.running();
-        let may_run = matches!(self.phase, Phase::BeforeEach | Phase::Jobs);
-        if is_current && (may_run || self.at > place && self.phase == Phase::AfterEach) {
-            self.die(why.as_str(), Some(why)).await;
-        }
-        let waits = self.flights[place].as_ref().is_some_and(|flight| !flight.has_ended());
-        if waits && (why != Stop::Shutdown || *self.around.announced == Some(id)) {
-            self.flights[place] = None;
-            report_unbegun(id, why, self.around.reports, *self.around.announced).await;
-        }
-    }
-
-    async fn script_failed(&mut self, phase: Phase, answer: &Answer<'_>) {
-        let message = answer.message.as_deref().unwrap_or("no reason was given");
-        let reason = format!("{} failed: {message}", stage_of(phase).as_str());
-        if phase == Phase::BeforeEach {
-            // No job runs, so no mark is written.
-            self.marks = None;
-        }
-        self.fail_all(phase, &reason, None).await;
-        self.phase = Phase::Over;
-    }
-
-    /// A script around the batch is to blame, so all jobs of the batch are concerned.
-    async fn fail_all(&mut self, phase: Phase, reason: &str, stopped: Option<Stop>) {
-        let took = self.since.elapsed() / self.flights.len().max(1) as u32;
-        for at in 0..self.flights.len() {
-            let Some(flight) = &mut self.flights[at] else { continue };
-            if phase == Phase::AfterEach {
-                flight.undo(reason);
-            } else if !flight.has_ended() {
-                if *self.around.announced != Some(flight.assignment.id) {
-                    self.around.reports.started(flight.assignment.id).await;
-                }
-                flight.fail(reason, stopped, took);
-            }
-        }
-    }
-
-    /// The context is killed because of the job, or script, that runs now. If that has come to its
-    /// end before it was killed, nobody is to blame: no other job has begun since the halt.
-    async fn die(&mut self, reason: &str, stopped: Option<Stop>) {
-        let (at, phase) = (self.at, self.phase);
-        self.context.process.kill().await;
-        self.drain_all();
-        if self.halted {
-            self.context.process.hear_channel();
-            self.hear_said().await;
-        }
-        if (self.at, self.phase) == (at, phase) {
-            return self.blame(reason, stopped).await;
-        }
-        self.spent = true;
-        self.marks = None;
-        self.phase = Phase::Over;
-    }
-
-    async fn crowded(&mut self, reason: &str) {
-        self.halt().await;
-        if self.phase != Phase::Over {
-            self.die(reason, None).await;
-        }
-    }
-
-    /// The time of what runs now is over, unless more was said than was heard.
-    async fn time_out(&mut self) {
-        let (at, phase) = (self.at, self.phase);
-        let limit = self.limit - self.since;
-        self.halt().await;
-        if (self.at, self.phase) == (at, phase) {
-            let reason = format!("{} after {}", Stop::TimedOut.as_str(), format_duration(limit));
-            self.die(&reason, Some(Stop::TimedOut)).await;
-        }
-    }
-
-    /// The context ended by itself.
-    async fn gone(&mut self) {
-        let status = self.context.process.bury().await;
-        self.drain_all();
-        let reason = obituary(status);
-        self.blame(&reason, None).await;
-    }
-
-    /// The context is dead. What runs now is to blame.
-    async fn blame(&mut self, reason: &str, stopped: Option<Stop>) {
-        self.spent = true;
-        self.marks = None;
-        let took = self.since.elapsed();
-        match self.phase {
-            Phase::Jobs => self.fail_current(reason, stopped, took).await,
-            // An order to stop is about one job; the others run elsewhere.
-            Phase::BeforeEach if stopped.is_some_and(|why| why != Stop::TimedOut) => {
-                self.fail_current(reason, stopped, took).await;
-            }
-            // No script runs between two batches: what an earlier job left in the context ended it.
-            Phase::BeforeEach if !self.around.has_before_each => {
-                if self.around.is_fresh {
-                    self.fail_current(reason, stopped, took).await;
-                }
-            }
-            // The jobs are done, whatever becomes of the context.
-            Phase::AfterEach if stopped.is_some_and(|why| why != Stop::TimedOut) => {}
-            phase @ (Phase::BeforeEach | Phase::AfterEach) => {
-                let reason = format!("{}: {reason}", stage_of(phase).as_str());
-                self.fail_all(phase, &reason, stopped).await;
-            }
-            Phase::Over => {}
-        }
-        self.phase = Phase::Over;
-    }
-
-    async fn fail_current(&mut self, reason: &str, stopped: Option<Stop>, took: Duration) {
-        self.announce().await;
-        if let Some(flight) = self.current() {
-            flight.fail(reason, stopped, took);
-        }
     }
 
     /// Takes what the ordinary outputs are known to hold.
@@ -540,10 +404,6 @@ pub(super) async fn report_unbegun(
         reports.started(id).await;
     }
     reports.ended(id, stopped_before_start(why)).await;
-}
-
-fn stage_of(phase: Phase) -> Stage {
-    if phase == Phase::BeforeEach { Stage::BeforeEach } else { Stage::AfterEach }
 }
 
 fn push(flights: &mut [Option<Flight>], at: usize, stream: Stream, bytes: &[u8]) {
