@@ -39,6 +39,10 @@ pub(crate) fn job_give_up(tx: &mut Tx<'_>, give_up: &GiveUp) -> Result<Vec<Job>>
     let (limit, now) = (give_up.limit.min(BATCH_JOBS_MAX), tx.now);
     let ids = match &give_up.which {
         Overdue::Expired => change::ids(tx.conn, EXPIRED, [now.ms(), limit as i64])?,
+        Overdue::Lost { tenant, id } => {
+            let found = row::find_of(tx.conn, tenant, *id)?;
+            found.map(|stored| stored.job.id.get()).into_iter().collect()
+        }
         Overdue::Unhandled { key, due_for } => unhandled(tx, key, now - *due_for, limit)?,
     };
     let mut given_up = Vec::with_capacity(ids.len());

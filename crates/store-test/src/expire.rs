@@ -9,7 +9,7 @@ use windlass_core::{Job, NewJob, State, Status, Timestamp};
 use crate::Harness;
 use crate::fixture::{
     DAY, FAILED, FINISHED, LEASE, NOW, Subject, acme, after, again, claim_of, give_up_expired,
-    handler_spec, id, job, job_of, key, lease_ref, numbers, pick, queued, release, said,
+    globex, handler_spec, id, job, job_of, key, lease_ref, numbers, pick, queued, release, said,
     settlement,
 };
 
@@ -143,6 +143,32 @@ pub async fn no_more_than_the_limit_are_given_up(harness: &dyn Harness) {
     assert_eq!(store.at(after(2)).job_give_up(some(3)).await.unwrap().len(), 3);
     assert_eq!(store.job_give_up(some(3)).await.unwrap().len(), 2);
     assert_eq!(store.job_give_up(some(3)).await.unwrap().len(), 0);
+}
+
+pub async fn a_lost_job_is_given_up_unless_it_runs_or_has_ended(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.ran(job(1), FINISHED).await;
+    store.add([job(2), NewJob { paused: true, ..job(3) }, job_of("other", 4)]).await;
+    let running = store.claim_one("t", NOW).await;
+    assert_eq!(running.job.id, id(2));
+    let store = store.at(after(5));
+    let lost = |tenant, number| {
+        let (which, log) = (Overdue::Lost { tenant, id: id(number) }, said("lost"));
+        store.job_give_up(GiveUp { which, log, ..give_up_expired() })
+    };
+    for number in [1, 2, 9] {
+        assert_eq!(lost(acme(), number).await.unwrap(), [], "{number}");
+    }
+    assert_eq!(lost(globex(), 4).await.unwrap(), [], "of another tenant");
+    for number in [3, 4] {
+        let given_up = lost(acme(), number).await.unwrap();
+        assert_eq!((given_up[0].id, given_up[0].state), (id(number), State::Failed));
+        assert_eq!(store.get(number).await, given_up[0]);
+        let log = AttemptLog { attempt: 0, ended_at: after(5), log: said("lost") };
+        assert_eq!(store.job_log(&acme(), id(number)).await.unwrap(), Some(vec![log]));
+        assert_eq!(lost(acme(), number).await.unwrap(), [], "once");
+    }
+    assert_eq!(store.get(2).await, running.job);
 }
 
 /// Gives up what came due so many seconds ago.

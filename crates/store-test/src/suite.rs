@@ -149,6 +149,7 @@ suite! { $
         a_job_past_its_expiry_is_given_up
         only_queued_jobs_are_given_up
         no_more_than_the_limit_are_given_up
+        a_lost_job_is_given_up_unless_it_runs_or_has_ended
         s0_46_a_job_that_never_got_a_handler_is_given_up
         a_type_with_a_handler_is_not_given_up
         a_type_that_workers_claim_is_not_given_up

@@ -54,12 +54,13 @@ impl Daemons for MemoryStore {
 #[async_trait]
 impl Inserts for MemoryStore {
     async fn job_insert(&self, insert: Insert) -> Result<Insertion, Error> {
+        self.insert_permitted().await;
         let mut state = self.open()?;
         if state.panics > 0 {
             state.panics -= 1;
             panic!("as the store was told");
         }
-        Ok(state.durable(insert.durability).job_insert(insert))
+        self.answered(state.durable(insert.durability).job_insert(insert))
     }
 
     async fn job_add(&self, add: Add) -> Result<Added, Error> {
@@ -149,6 +150,7 @@ impl Settles for MemoryStore {
         settlements: Arc<[Settlement]>,
         durability: Durability,
     ) -> Result<SettleAnswer, Error> {
+        self.undamaged(&settlements)?;
         Ok(self.open()?.durable(durability).job_settle(&settlements))
     }
 

@@ -12,6 +12,7 @@ mod clock;
 mod contract;
 mod edit;
 mod family;
+mod fault;
 mod handler;
 mod insert;
 mod read;
@@ -41,6 +42,7 @@ use undo::Open;
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
+    faults: Mutex<fault::Faults>,
 }
 
 impl Default for MemoryStore {
@@ -53,7 +55,7 @@ impl MemoryStore {
     pub fn new(clock: Arc<dyn Clock>) -> MemoryStore {
         let now = Moment::now(clock.as_ref());
         let state = State { now: now.wall, offset: now.offset(), ..State::default() };
-        MemoryStore { clock, state: Mutex::new(state) }
+        MemoryStore { clock, state: Mutex::new(state), faults: Mutex::default() }
     }
 
     /// A test aid: while a store is not available, every call answers `Error::Unavailable`.

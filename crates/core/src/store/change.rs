@@ -80,6 +80,8 @@ pub struct GiveUp {
 pub enum Overdue {
     /// Queued and paused jobs whose `expires_at` has come.
     Expired,
+    /// This job, if it is queued or paused: what it needs to run is lost.
+    Lost { tenant: Tenant, id: JobId },
     /// Queued jobs of this type that were first due so long ago, if the type has no handler and
     /// nobody has claimed any of it since.
     Unhandled { key: TypeKey, due_for: Duration },

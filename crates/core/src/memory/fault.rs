@@ -1,0 +1,94 @@
+//! Test aids: faults that a store can have, on demand.
+
+use std::collections::BTreeSet;
+use std::sync::{MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+use crate::id::JobId;
+use crate::store::{Error, Insertion, Settlement};
+
+use super::MemoryStore;
+
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    damaged: BTreeSet<JobId>,
+    answers_lost: usize,
+    /// While inserts are held: how many of them may go on.
+    insert_permits: Option<usize>,
+    insert_held: Option<Waker>,
+}
+
+impl MemoryStore {
+    /// A test aid: verdicts on a damaged job fail, and everything in one call with them.
+    pub fn set_damaged(&self, id: JobId, damaged: bool) {
+        let mut faults = self.faults();
+        let _ = if damaged { faults.damaged.insert(id) } else { faults.damaged.remove(&id) };
+    }
+
+    /// A test aid: the next `times` inserts happen, and their answers are lost.
+    pub fn lose_answers(&self, times: usize) {
+        self.faults().answers_lost = times;
+    }
+
+    /// A test aid: while inserts are held, one that comes waits before it does anything.
+    pub fn hold_inserts(&self, held: bool) {
+        self.permit_inserts(held.then_some(0));
+    }
+
+    /// A test aid: lets one of the inserts that are held go on.
+    pub fn let_one_insert(&self) {
+        self.permit_inserts(Some(1));
+    }
+
+    /// A test aid: whether an insert is held at this moment.
+    pub fn is_insert_held(&self) -> bool {
+        self.faults().insert_held.is_some()
+    }
+
+    fn permit_inserts(&self, permits: Option<usize>) {
+        let mut faults = self.faults();
+        faults.insert_permits = permits;
+        faults.insert_held.take().into_iter().for_each(Waker::wake);
+    }
+
+    pub(super) async fn insert_permitted(&self) {
+        std::future::poll_fn(|ctx| {
+            let mut faults = self.faults();
+            match &mut faults.insert_permits {
+                None => return Poll::Ready(()),
+                Some(0) => {}
+                Some(permits) => {
+                    *permits -= 1;
+                    return Poll::Ready(());
+                }
+            }
+            faults.insert_held = Some(ctx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    pub(super) fn answered(&self, insertion: Insertion) -> Result<Insertion, Error> {
+        let mut faults = self.faults();
+        match (&insertion, faults.answers_lost.checked_sub(1)) {
+            (Insertion::Behind(_), _) | (_, None) => Ok(insertion),
+            (Insertion::Done(_), Some(left)) => {
+                faults.answers_lost = left;
+                Err(Error::Unavailable("the answer was lost".into()))
+            }
+        }
+    }
+
+    pub(super) fn undamaged(&self, settlements: &[Settlement]) -> Result<(), Error> {
+        let faults = self.faults();
+        let is_damaged = |of: &&Settlement| faults.damaged.contains(&of.lease.id);
+        match settlements.iter().find(is_damaged) {
+            None => Ok(()),
+            Some(of) => Err(Error::Corrupt(format!("the row of job {}", of.lease.id).into())),
+        }
+    }
+
+    fn faults(&self) -> MutexGuard<'_, Faults> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
