@@ -114,7 +114,8 @@ async fn read_back(dir: &Path) -> Result<(), Failure> {
     let journal = open(&dir.join("lines"), Arc::default())?;
     let opened = began.elapsed();
     let mut lines = 0;
-    while let Some(ticket) = journal.reserve(10_000, 4 * 1024 * 1024, Duration::from_secs(60)) {
+    while let Some(ticket) = journal.reserve(10_000, 4 * 1024 * 1024, Some(Duration::from_secs(60)))
+    {
         lines += journal.read(&ticket).await?.len();
         journal.commit(ticket)?;
     }

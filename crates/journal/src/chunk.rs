@@ -33,6 +33,8 @@ pub(crate) struct Chunk {
     pub(crate) offset: u64,
     pub(crate) bytes: usize,
     pub(crate) records: u32,
+    /// Size of the payloads that its records have in files of their own.
+    pub(crate) spooled_bytes: u64,
     pub(crate) first: JobId,
     pub(crate) last: JobId,
     /// What holds at the first byte.
@@ -91,26 +93,35 @@ impl Chunk {
         *sum = crc32c::crc32c_append(*sum, next_bytes);
         self.bytes += next.bytes;
         self.records += next.records;
+        self.spooled_bytes += next.spooled_bytes;
         self.last = next.last;
         true
     }
 
-    /// Cuts the chunk behind its longest run of first records, given as (number of records, bytes,
-    /// id), that `fits` accepts. `None` when all or none of them fit.
+    /// What a reader of the whole chunk has to move.
+    pub(crate) fn size(&self) -> Size {
+        Size { records: u64::from(self.records), bytes: self.bytes as u64 + self.spooled_bytes }
+    }
+
+    /// Cuts the chunk behind its longest run of first records that `fits` accepts, given its size
+    /// and its last id. `None` when all or none of them fit.
     pub(crate) fn split(
         &self,
         bytes: &Bytes,
-        fits: impl Fn(u32, usize, JobId) -> bool,
+        fits: impl Fn(Size, JobId) -> bool,
     ) -> Option<(Chunk, Chunk)> {
         let mut decoder = Decoder::new(bytes, self.context.clone());
         let mut cut = None;
-        let mut records = 0;
+        let (mut records, mut spooled_bytes) = (0, 0);
         while let Ok(Some(line)) = decoder.next() {
-            if !fits(records + 1, line.end, line.id) {
+            records += 1;
+            spooled_bytes += line.spooled_bytes();
+            let size = Size { records: records.into(), bytes: line.end as u64 + spooled_bytes };
+            if !fits(size, line.id) {
                 return cut.map(|cut| self.split_at(bytes, cut, line.id));
             }
-            records += 1;
-            cut = Some(Cut { at: line.end, records, last: line.id, context: decoder.context() });
+            let (at, last, context) = (line.end, line.id, decoder.context());
+            cut = Some(Cut { at, records, spooled_bytes, last, context });
         }
         None
     }
@@ -125,9 +136,15 @@ impl Chunk {
             },
             ..self.clone()
         };
-        let head = Chunk { records: cut.records, last: cut.last, ..part(0..cut.at) };
+        let head = Chunk {
+            records: cut.records,
+            spooled_bytes: cut.spooled_bytes,
+            last: cut.last,
+            ..part(0..cut.at)
+        };
         let tail = Chunk {
             records: self.records - cut.records,
+            spooled_bytes: self.spooled_bytes - cut.spooled_bytes,
             first: next,
             context: cut.context,
             ..part(cut.at..self.bytes)
@@ -140,6 +157,24 @@ impl Chunk {
 struct Cut {
     at: usize,
     records: u32,
+    spooled_bytes: u64,
     last: JobId,
     context: Context,
+}
+
+/// How much some records are, spooled payloads included.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Size {
+    pub(crate) records: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Size {
+    pub(crate) fn with(self, other: Size) -> Size {
+        Size { records: self.records + other.records, bytes: self.bytes + other.bytes }
+    }
+
+    pub(crate) fn is_within(self, bounds: Size) -> bool {
+        self.records <= bounds.records && self.bytes <= bounds.bytes
+    }
 }

@@ -193,6 +193,11 @@ impl<'a> TypeMemo<'a> {
 }
 
 impl<'a> Line<'a> {
+    /// Size of the payload, if that has a file of its own.
+    pub(crate) fn spooled_bytes(&self) -> u64 {
+        self.file.map_or(0, |file| file.bytes)
+    }
+
     /// `bytes` and `context` are those of the decoder that the line comes from.
     pub(crate) fn to_record(
         &self,

@@ -1,6 +1,7 @@
 //! Letting go of what the store has: segments and the files of large payloads, some time after a
 //! synced commit confirmed them.
 
+use std::path::Path;
 use std::time::Duration;
 
 use windlass_core::{JobId, Timestamp};
@@ -15,17 +16,17 @@ impl Journal {
     /// The store has everything up to `position`, synced: it is not read any more. Deletes the
     /// segments, with the payloads that they name, that were confirmed in this way at least
     /// `segment_keep` ago. The newest segment stays. During a rewind nothing happens.
+    ///
+    /// `Storage` when a file could not be removed: it is tried again the next time.
     pub async fn drop_until(&self, position: JobId) -> Result<(), Error> {
         let (now, keep) = (self.shared.clock.now(), self.shared.segment_keep);
         let (segments, spools) = {
             let mut state = self.shared.state();
-            if state.unread.is_paused() {
+            if !state.commit_until(&self.shared, position) {
                 return Ok(());
             }
-            state.floor = state.floor.max(Some(position));
-            state.unread.drop_until(position, |chunk| self.shared.load(chunk).ok());
             state.confirm(position, now);
-            (state.take_segments(now, keep), state.take_spools(position, keep))
+            (state.due_segments(now, keep), state.due_spools(position, keep))
         };
         if segments.is_empty() && spools.is_empty() {
             return Ok(());
@@ -43,9 +44,9 @@ impl Journal {
         }
         self.stop_writer().await;
         let (segments, spools) = {
-            let mut state = self.shared.state();
-            let segments: Vec<_> = state.segments.drain(..).map(|segment| segment.first).collect();
-            let spools: Vec<_> = state.spools.drain().map(|(name, _)| name).collect();
+            let state = self.shared.state();
+            let segments: Vec<_> = state.segments.iter().map(|segment| segment.first).collect();
+            let spools: Vec<_> = state.spools.keys().cloned().collect();
             (segments, spools)
         };
         let shared = self.shared.clone();
@@ -74,41 +75,57 @@ impl State {
 
     /// From the front only, so that what is left is a whole chain; never all of it, so that the
     /// chain is known after a restart.
-    fn take_segments(&mut self, now: Timestamp, keep: Duration) -> Vec<JobId> {
-        let mut taken = Vec::new();
-        let is_due = |segment: &mut Segment| {
+    fn due_segments(&mut self, now: Timestamp, keep: Duration) -> Vec<JobId> {
+        let is_due = |segment: &&Segment| {
             segment.confirmed_at.is_some_and(|confirmed_at| now.since(confirmed_at) >= keep)
         };
-        while self.segments.len() > 1
-            && let Some(segment) = self.segments.pop_front_if(is_due)
-        {
-            self.dropped = self.dropped.max(segment.last);
-            taken.push(segment.first);
-        }
-        taken
+        let all_but_one = self.segments.len().saturating_sub(1);
+        let due: Vec<&Segment> =
+            self.segments.iter().take(all_but_one).take_while(is_due).collect();
+        // Noted before they go, so that nobody counts on what may be gone.
+        self.dropped = due.iter().filter_map(|segment| segment.last).max().max(self.dropped);
+        due.into_iter().map(|segment| segment.first).collect()
     }
 
     /// A payload goes with its segment. Where segments are not kept it goes at once: many large
     /// ones may be named by one segment that is not full for a long time.
-    fn take_spools(&mut self, position: JobId, keep: Duration) -> Vec<String> {
+    fn due_spools(&mut self, position: JobId, keep: Duration) -> Vec<String> {
         let until = if keep.is_zero() { Some(position) } else { self.dropped };
-        let mut taken = Vec::new();
-        for (name, id) in self.spools.extract_if(|_, id| Some(*id) <= until) {
-            self.dropped = self.dropped.max(Some(id));
-            taken.push(name);
-        }
-        taken
+        let due = self.spools.iter().filter(|(_, id)| Some(**id) <= until);
+        let (names, ids): (Vec<String>, Vec<JobId>) =
+            due.map(|(name, id)| (name.clone(), *id)).unzip();
+        self.dropped = ids.into_iter().max().max(self.dropped);
+        names
     }
 }
 
 impl Shared {
+    /// Removes as many of these files as it can, and forgets those that are gone for good.
     fn delete(&self, segments: &[JobId], spools: &[String]) -> Result<(), Error> {
-        let spools = spools.iter().map(|name| self.spool_dir.join(name));
-        for path in spools.chain(segments.iter().map(|first| segment::path(&self.dir, *first))) {
-            let removed = self.disk.remove(&path);
-            removed.map_err(|error| Error::storage("remove", &path, &error))?;
+        let mut removed = Ok(());
+        for name in spools {
+            match self.remove(&self.spool_dir.join(name)) {
+                Ok(()) => drop(self.state().spools.remove(name)),
+                Err(error) => removed = removed.and(Err(error)),
+            }
         }
-        let synced = self.disk.sync_dir(&self.dir);
-        synced.map_err(|error| Error::storage("sync", &self.dir, &error))
+        for first in segments {
+            if let Err(error) = self.remove(&segment::path(&self.dir, *first)) {
+                // What is left stays a whole chain.
+                removed = removed.and(Err(error));
+                break;
+            }
+            self.state().segments.pop_front_if(|segment| segment.first == *first);
+        }
+        let dirs = [(&self.spool_dir, spools.is_empty()), (&self.dir, segments.is_empty())];
+        for (dir, _) in dirs.into_iter().filter(|(_, unchanged)| !unchanged) {
+            let synced = self.disk.sync_dir(dir);
+            removed = removed.and(synced.map_err(|error| Error::storage("sync", dir, &error)));
+        }
+        removed
+    }
+
+    fn remove(&self, path: &Path) -> Result<(), Error> {
+        self.disk.remove(path).map_err(|error| Error::storage("remove", path, &error))
     }
 }

@@ -42,6 +42,7 @@ pub(crate) struct Frame {
 struct Piece {
     end: usize,
     records: u32,
+    spooled_bytes: u64,
     first: JobId,
     last: JobId,
     /// What holds at its first byte.
@@ -80,7 +81,7 @@ impl Frame {
                 self.push_note(KeyNote { key: key.clone(), ids: ids.to_vec() });
             }
             self.push_entry(entry, id);
-            self.close_record(id);
+            self.close_record(entry, id);
         }
         self.context.note = None;
     }
@@ -125,6 +126,7 @@ impl Frame {
                 offset: offset + (start - self.start) as u64,
                 bytes: bytes.len(),
                 records: piece.records,
+                spooled_bytes: piece.spooled_bytes,
                 first: piece.first,
                 last: piece.last,
                 context: piece.context.clone(),
@@ -146,16 +148,20 @@ impl Frame {
         };
         if self.pieces.last().is_none_or(|piece| piece.end - start >= CHUNK_BYTES) {
             let (end, context) = (self.buffer.len(), self.context.clone());
-            self.pieces.push(Piece { end, records: 0, first: id, last: id, context });
+            let (records, spooled_bytes) = (0, 0);
+            self.pieces.push(Piece { end, records, spooled_bytes, first: id, last: id, context });
         }
     }
 
-    fn close_record(&mut self, id: JobId) {
+    fn close_record(&mut self, entry: &Entry, id: JobId) {
         self.records += 1;
         let end = self.buffer.len();
         let piece = self.pieces.last_mut().expect("a piece was opened before the record");
         piece.end = end;
         piece.records += 1;
+        if let AddPayload::Spooled(spool) = &entry.payload {
+            piece.spooled_bytes += spool.bytes();
+        }
         piece.last = id;
     }
 

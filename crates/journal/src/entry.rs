@@ -67,6 +67,8 @@ pub struct Stats {
     pub unread_records: u64,
     /// Bytes that these take in the files, spooled payloads not counted.
     pub unread_bytes: u64,
+    /// The oldest of them.
+    pub unread_oldest: Option<JobId>,
     pub segments: usize,
     /// Size of all segments, spooled payloads not counted.
     pub disk_bytes: u64,

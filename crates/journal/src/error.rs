@@ -17,7 +17,7 @@ pub enum Error {
     /// Stop; somebody must look at the file. Nothing was changed.
     #[error("the journal is damaged: {} at byte {offset}: {what}", .file.display())]
     Corrupt { file: PathBuf, offset: u64, what: String },
-    /// The ticket's time is over and its records are readable again.
+    /// The ticket's time is over and its records are readable again, or the store has them.
     #[error("the reservation has expired")]
     Expired,
     /// The handle was closed, or is an adopted journal that is only read.

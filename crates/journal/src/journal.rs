@@ -196,6 +196,7 @@ impl Journal {
         Stats {
             unread_records: state.unread.records(),
             unread_bytes: state.unread.bytes(),
+            unread_oldest: state.unread.oldest(),
             segments: state.segments.len(),
             disk_bytes: state.segments.iter().map(|segment| segment.bytes).sum(),
             id_newest: self.id_newest(),

@@ -5,7 +5,7 @@
 //! append ─► queue ─► writer: ids, one frame, one write, one fdatasync ─► answers
 //!                       │
 //!                       ▼ chunks of unread records: places in the files, the newest in memory too
-//! reserve ─► ticket ─► read ─► (the store commits) ─► commit ─► … ─► drop_until: segments go
+//! reserve ─► ticket ─► read ─► (the store commits) ─► commit_until ─► … ─► drop_until: segments go
 //!    ▲                               │
 //!    └── rewind ◄── (the store has forgotten what it had not synced)
 //! ```

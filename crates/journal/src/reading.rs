@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use windlass_core::{JobId, NewJob};
 
-use crate::chunk::{Chunk, Context};
+use crate::chunk::{Chunk, Context, Size};
 use crate::decode::{self, Decoder, TypeMemo};
 use crate::entry::Record;
 use crate::error::Error;
@@ -13,7 +13,7 @@ use crate::journal::Journal;
 use crate::segment;
 use crate::shared::{Shared, State};
 use crate::spool::blocking;
-use crate::unread::{Bounds, Ticket};
+use crate::unread::Ticket;
 
 /// A read of more bytes than this does not happen on the caller's thread.
 const READ_INLINE_BYTES_MAX: usize = 256 * 1024;
@@ -24,19 +24,21 @@ const RECHECK_MAX: Duration = Duration::from_secs(1);
 
 impl Journal {
     /// The next unread records, at most as many as the bounds allow but at least one; `None` when
-    /// nothing waits. They are nobody else's until the ticket is committed or given back, or until
-    /// `timeout` has passed. May read up to one chunk from the disk.
+    /// nothing waits. Spooled payloads count in `bytes_max`. They are nobody else's until the
+    /// ticket is committed or given back, or until `timeout` has passed, if there is one. May read
+    /// up to one chunk from the disk.
     pub fn reserve(
         &self,
         records_max: usize,
         bytes_max: usize,
-        timeout: Duration,
+        timeout: Option<Duration>,
     ) -> Option<Ticket> {
         let now = self.shared.clock.now();
         let mut state = self.shared.state();
         state.unread.expire(now);
-        let bounds = Bounds { records_max, bytes_max };
-        state.unread.reserve(bounds, now, timeout, |chunk| self.shared.load(chunk).ok())
+        let bounds = Size { records: records_max as u64, bytes: bytes_max as u64 };
+        let expires_at = timeout.map(|timeout| now + timeout);
+        state.unread.reserve(bounds, expires_at, |chunk| self.shared.load(chunk).ok())
     }
 
     /// The records of a ticket, oldest first. Payloads share the memory of their neighbours, so a
@@ -45,7 +47,7 @@ impl Journal {
         let (chunks, floor) = {
             let mut state = self.shared.state();
             state.unread.expire(self.shared.clock.now());
-            (state.unread.chunks(ticket).ok_or(Error::Expired)?, state.floor)
+            (state.unread.chunks(ticket).ok_or(Error::Expired)?, state.unread.floor)
         };
         let bytes: usize = chunks.iter().map(|chunk| chunk.bytes).sum();
         let cached = chunks.iter().all(|chunk| chunk.in_memory().is_some());
@@ -62,6 +64,13 @@ impl Journal {
         let mut state = self.shared.state();
         state.unread.expire(self.shared.clock.now());
         if state.unread.commit(&ticket) { Ok(()) } else { Err(Error::Expired) }
+    }
+
+    /// The store has everything up to `position`: it is not read any more, and tickets that have
+    /// nothing else are void. Until `drop_until`, a store that forgets can have it again. During a
+    /// rewind nothing happens. May read up to one chunk from the disk.
+    pub fn commit_until(&self, position: JobId) {
+        self.shared.state().commit_until(&self.shared, position);
     }
 
     /// Lets others read the records of this ticket at once.
@@ -100,7 +109,7 @@ impl Journal {
     pub async fn find(&self, id: JobId) -> Result<Option<Record>, Error> {
         let place = {
             let state = self.shared.state();
-            if state.floor >= Some(id) {
+            if state.unread.floor >= Some(id) {
                 return Ok(None);
             }
             state.place_of(id)
@@ -112,7 +121,7 @@ impl Journal {
             _ => blocking(move || shared.record_in(&place, id)).await,
         };
         match found {
-            Err(_) if self.shared.state().floor >= Some(id) => Ok(None),
+            Err(_) if self.shared.state().unread.floor >= Some(id) => Ok(None),
             found => found,
         }
     }
@@ -126,7 +135,7 @@ impl Journal {
     ) -> Result<Newest, Error> {
         let (mut chunks, floor) = {
             let state = self.shared.state();
-            (state.unread.newest(before, NEWEST_CHUNKS_MAX + 1), state.floor)
+            (state.unread.newest(before, NEWEST_CHUNKS_MAX + 1), state.unread.floor)
         };
         let more = chunks.len() > NEWEST_CHUNKS_MAX;
         chunks.truncate(NEWEST_CHUNKS_MAX);
@@ -160,6 +169,15 @@ enum Place {
 }
 
 impl State {
+    /// False during a rewind, when nothing happens.
+    pub(crate) fn commit_until(&mut self, shared: &Shared, position: JobId) -> bool {
+        if self.unread.is_paused() {
+            return false;
+        }
+        self.unread.commit_until(position, |chunk| shared.load(chunk).ok());
+        true
+    }
+
     fn place_of(&self, id: JobId) -> Option<Place> {
         if let Some(chunk) = self.unread.find(id) {
             return Some(Place::Chunk(Box::new(chunk.clone())));

@@ -70,7 +70,7 @@ impl Shared {
         }
         let mut state = self.state();
         state.unread.replace_until(newest, scan.unread);
-        state.floor = position;
+        state.unread.floor = position;
         for segment in state.segments.iter_mut().filter(|segment| segment.last > position) {
             segment.confirmed_at = None;
         }

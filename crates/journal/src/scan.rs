@@ -6,7 +6,7 @@ use std::path::Path;
 use windlass_core::JobId;
 
 use crate::chunk::{CHUNK_BYTES, Chunk, Content, Context};
-use crate::decode::{Decoder, frame_end};
+use crate::decode::{Decoder, Line, frame_end};
 use crate::error::Error;
 use crate::segment::Salt;
 use crate::unread::Unread;
@@ -70,7 +70,7 @@ impl Scan {
         };
         let frame = &text.bytes[range.clone()];
         let mut decoder = Decoder::new(frame, Context::default());
-        let mut open = Open { start: 0, context: Context::default(), ids: None, records: 0 };
+        let mut open = Open::at(0, Context::default());
         let mut last = None;
         while let Some(line) = decoder.next().map_err(|what| corrupt(decoder.at(), &what))? {
             if self.newest >= Some(line.id) {
@@ -85,7 +85,7 @@ impl Scan {
                 open = Open::at(line.end, decoder.context());
                 continue;
             }
-            open.add(line.id);
+            open.add(&line);
             if line.end - open.start >= CHUNK_BYTES {
                 self.close(text.segment, range.start, frame, &open, line.end);
                 open = Open::at(line.end, decoder.context());
@@ -104,6 +104,7 @@ impl Scan {
             offset: (base + open.start) as u64,
             bytes: bytes.len(),
             records: open.records,
+            spooled_bytes: open.spooled_bytes,
             first,
             last,
             context: open.context.clone(),
@@ -119,15 +120,17 @@ struct Open {
     context: Context,
     ids: Option<(JobId, JobId)>,
     records: u32,
+    spooled_bytes: u64,
 }
 
 impl Open {
     fn at(start: usize, context: Context) -> Open {
-        Open { start, context, ids: None, records: 0 }
+        Open { start, context, ids: None, records: 0, spooled_bytes: 0 }
     }
 
-    fn add(&mut self, id: JobId) {
-        self.ids = Some((self.ids.map_or(id, |(first, _)| first), id));
+    fn add(&mut self, line: &Line<'_>) {
+        self.ids = Some((self.ids.map_or(line.id, |(first, _)| first), line.id));
         self.records += 1;
+        self.spooled_bytes += line.spooled_bytes();
     }
 }

@@ -46,8 +46,6 @@ pub(crate) struct State {
     pub(crate) active: Option<JobId>,
     /// Files of spooled payloads, each with the newest id that names it.
     pub(crate) spools: HashMap<String, JobId>,
-    /// The store has everything up to this; for readers it is not in the journal any more.
-    pub(crate) floor: Option<JobId>,
     /// The newest record that is gone from the files, or whose payload is.
     pub(crate) dropped: Option<JobId>,
     pub(crate) healthy: Option<String>,
@@ -63,7 +61,8 @@ impl Shared {
         [store_newest, ingested]: [Option<JobId>; 2],
     ) -> Result<Arc<Shared>, Error> {
         let newest = recovered.newest.max(store_newest).max(ingested);
-        let Recovered { segments, unread, mut spools, dropped, .. } = recovered;
+        let Recovered { segments, mut unread, mut spools, dropped, .. } = recovered;
+        unread.floor = ingested;
         let files = remove_orphans(&*disk, options, &spools)?;
         let gone = |name: &String, id: &mut JobId| !files.contains(name) && Some(*id) <= ingested;
         let gone = spools.extract_if(gone).map(|(_, id)| id).max();
@@ -72,7 +71,6 @@ impl Shared {
             segments,
             active: None,
             spools,
-            floor: ingested,
             dropped: dropped.max(gone),
             healthy: None,
         };

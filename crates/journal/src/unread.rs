@@ -1,20 +1,20 @@
 //! What is still to be read: chunks in the order of their ids, and the tickets that hold some of
-//! them for a while. A chunk is either waiting or held by one ticket, never both.
+//! them for a while. A chunk is either waiting or held by one ticket, never both, and always has a
+//! record above the floor.
 
 use std::collections::{HashMap, VecDeque};
-use std::time::Duration;
 
 use bytes::Bytes;
 use windlass_core::{JobId, Timestamp};
 
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, Size};
 
 /// Bytes of chunks that are kept in memory.
 const CACHE_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// What a chunk in memory counts beyond its bytes.
 const CACHE_OVERHEAD_BYTES: usize = 256;
 
-/// The right to read some records and to commit them, for a limited time.
+/// The right to read some records and to commit them, for a limited time if one was set.
 #[derive(Debug)]
 pub struct Ticket {
     number: u64,
@@ -47,13 +47,15 @@ pub(crate) struct Unread {
     cached_bytes: usize,
     records: u64,
     bytes: u64,
+    /// The store has everything up to this; for readers it is not in the journal any more.
+    pub(crate) floor: Option<JobId>,
     /// Nothing is handed out while the files are read again.
     paused: bool,
 }
 
 struct Held {
     chunks: Vec<Chunk>,
-    expires_at: Timestamp,
+    expires_at: Option<Timestamp>,
 }
 
 /// Room in the memory for chunks.
@@ -67,13 +69,6 @@ impl CacheRoom {
     }
 }
 
-/// What one reservation may take.
-#[derive(Clone, Copy)]
-pub(crate) struct Bounds {
-    pub(crate) records_max: usize,
-    pub(crate) bytes_max: usize,
-}
-
 impl Unread {
     /// Records that nobody has committed.
     pub(crate) fn records(&self) -> u64 {
@@ -82,6 +77,12 @@ impl Unread {
 
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// The oldest record that nobody has committed.
+    pub(crate) fn oldest(&self) -> Option<JobId> {
+        let held = self.held.values().filter_map(|held| held.chunks.first());
+        self.waiting.front().into_iter().chain(held).map(|chunk| chunk.first).min()
     }
 
     pub(crate) fn is_waiting(&self) -> bool {
@@ -111,32 +112,26 @@ impl Unread {
     /// whoever reads it learns why.
     pub(crate) fn reserve(
         &mut self,
-        bounds: Bounds,
-        now: Timestamp,
-        timeout: Duration,
+        bounds: Size,
+        expires_at: Option<Timestamp>,
         load: impl Fn(&Chunk) -> Option<Bytes>,
     ) -> Option<Ticket> {
         if self.paused {
             return None;
         }
         let mut chunks = Vec::new();
-        let mut taken = Bounds { records_max: 0, bytes_max: 0 };
+        let mut taken = Size::default();
         while let Some(chunk) = self.waiting.pop_front() {
-            let records = taken.records_max + chunk.records as usize;
-            let bytes = taken.bytes_max + chunk.bytes;
-            if records <= bounds.records_max && bytes <= bounds.bytes_max {
-                taken = Bounds { records_max: records, bytes_max: bytes };
+            let together = taken.with(chunk.size());
+            if together.is_within(bounds) {
+                taken = together;
                 chunks.push(chunk);
                 continue;
             }
             if !chunks.is_empty() {
                 self.waiting.push_front(chunk);
             } else if let Some((head, tail)) = load(&chunk).and_then(|bytes| {
-                chunk.split(&bytes, |records, bytes, _| {
-                    let within =
-                        records as usize <= bounds.records_max && bytes <= bounds.bytes_max;
-                    records == 1 || within
-                })
+                chunk.split(&bytes, |size, _| size.records == 1 || size.is_within(bounds))
             }) {
                 self.cached_bytes -= cache_cost(&chunk);
                 self.cached_bytes += cache_cost(&head) + cache_cost(&tail);
@@ -147,10 +142,10 @@ impl Unread {
             }
             break;
         }
-        self.hold(chunks, now + timeout)
+        self.hold(chunks, expires_at)
     }
 
-    fn hold(&mut self, chunks: Vec<Chunk>, expires_at: Timestamp) -> Option<Ticket> {
+    fn hold(&mut self, chunks: Vec<Chunk>, expires_at: Option<Timestamp>) -> Option<Ticket> {
         let (first, last) = (chunks.first()?.first, chunks.last()?.last);
         let records = chunks.iter().map(|chunk| u64::from(chunk.records)).sum();
         self.tickets += 1;
@@ -158,12 +153,12 @@ impl Unread {
         Some(Ticket { number: self.tickets, first, last, records })
     }
 
-    /// The chunks of a ticket that has not expired.
+    /// The chunks of a ticket that is not void.
     pub(crate) fn chunks(&self, ticket: &Ticket) -> Option<Vec<Chunk>> {
         self.held.get(&ticket.number).map(|held| held.chunks.clone())
     }
 
-    /// Forgets the records of a ticket; false when it has expired.
+    /// Forgets the records of a ticket; false when it is void.
     pub(crate) fn commit(&mut self, ticket: &Ticket) -> bool {
         let Some(held) = self.held.remove(&ticket.number) else { return false };
         for chunk in &held.chunks {
@@ -180,7 +175,8 @@ impl Unread {
 
     /// Lets the records of outdated tickets wait again.
     pub(crate) fn expire(&mut self, now: Timestamp) {
-        let outdated = self.held.extract_if(|_, held| held.expires_at <= now);
+        let is_over = |held: &Held| held.expires_at.is_some_and(|at| at <= now);
+        let outdated = self.held.extract_if(|_, held| is_over(held));
         let outdated: Vec<Held> = outdated.map(|(_, held)| held).collect();
         for held in outdated {
             self.wait_again(held.chunks);
@@ -189,27 +185,49 @@ impl Unread {
 
     /// When the first of the present tickets expires.
     pub(crate) fn expires_next_at(&self) -> Option<Timestamp> {
-        self.held.values().map(|held| held.expires_at).min()
+        self.held.values().filter_map(|held| held.expires_at).min()
     }
 
-    /// Forgets every waiting record up to `position`.
-    pub(crate) fn drop_until(&mut self, position: JobId, load: impl Fn(&Chunk) -> Option<Bytes>) {
-        while let Some(chunk) = self.waiting.pop_front_if(|chunk| chunk.last <= position) {
-            self.forget(&chunk);
-        }
-        let Some(chunk) = self.waiting.pop_front_if(|chunk| chunk.first <= position) else {
-            return;
-        };
-        let split = load(&chunk).and_then(|bytes| chunk.split(&bytes, |_, _, id| id <= position));
-        match split {
-            None => self.waiting.push_front(chunk),
-            Some((head, tail)) => {
-                self.cached_bytes -= cache_cost(&chunk);
-                self.cached_bytes += cache_cost(&head) + cache_cost(&tail);
-                self.forget(&head);
-                self.waiting.push_front(tail);
+    /// Raises the floor: forgets every record up to `position`, waiting or held. A ticket that has
+    /// nothing else is void. `load` is as for `reserve`.
+    pub(crate) fn commit_until(&mut self, position: JobId, load: impl Fn(&Chunk) -> Option<Bytes>) {
+        self.floor = self.floor.max(Some(position));
+        while let Some(chunk) = self.waiting.pop_front_if(|chunk| chunk.first <= position) {
+            if let Some(rest) = self.rest_behind(position, chunk, &load) {
+                self.waiting.push_front(rest);
+                break;
             }
         }
+        for (number, held) in std::mem::take(&mut self.held) {
+            let rest = |chunk| self.rest_behind(position, chunk, &load);
+            let chunks: Vec<Chunk> = held.chunks.into_iter().filter_map(rest).collect();
+            if !chunks.is_empty() {
+                self.held.insert(number, Held { chunks, ..held });
+            }
+        }
+    }
+
+    /// What is left of a chunk behind `position`. One that cannot be loaded stays whole; whoever
+    /// reads it gets nothing below the floor.
+    fn rest_behind(
+        &mut self,
+        position: JobId,
+        chunk: Chunk,
+        load: impl Fn(&Chunk) -> Option<Bytes>,
+    ) -> Option<Chunk> {
+        if chunk.first > position {
+            return Some(chunk);
+        }
+        if chunk.last <= position {
+            self.forget(&chunk);
+            return None;
+        }
+        let split = load(&chunk).and_then(|bytes| chunk.split(&bytes, |_, id| id <= position));
+        let Some((head, tail)) = split else { return Some(chunk) };
+        self.cached_bytes -= cache_cost(&chunk);
+        self.cached_bytes += cache_cost(&head) + cache_cost(&tail);
+        self.forget(&head);
+        Some(tail)
     }
 
     /// Voids all tickets and makes no new ones until `resume`.

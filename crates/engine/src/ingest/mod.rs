@@ -29,8 +29,6 @@ const BATCH_RECORDS_MAX: usize = 2000;
 const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// How often one batch goes to where the store says that it is.
 const BEHIND_TRIES_MAX: usize = 3;
-/// A reservation that is not committed within this time is read again.
-const RESERVATION: Duration = Duration::from_secs(120);
 /// A batch of so many jobs means that adds come thick and fast. Then ingest lets some more gather:
 /// few large transactions leave the processors to the adds, and nobody sees the difference, as
 /// long as nobody waits for one of these jobs.
@@ -72,7 +70,7 @@ impl Ingest {
     /// Moves the next batch; how many jobs it had.
     pub(crate) async fn move_batch(&mut self) -> Result<usize, Error> {
         for _ in 0..BEHIND_TRIES_MAX {
-            let reserved = self.journal.reserve(BATCH_RECORDS_MAX, BATCH_BYTES_MAX, RESERVATION);
+            let reserved = self.journal.reserve(BATCH_RECORDS_MAX, BATCH_BYTES_MAX, None);
             let Some(ticket) = reserved else { return Ok(0) };
             let count = ticket.records() as usize;
             let records = self.journal.read(&ticket).await;
@@ -83,8 +81,7 @@ impl Ingest {
             match moved {
                 Ok(Moved::Up(position)) => {
                     self.position = Some(position);
-                    // Too late is harmless: the position in the store says what has been moved.
-                    let _ = self.journal.commit(ticket);
+                    self.journal.commit_until(position);
                     self.tell_readers();
                     self.drop_segments().await?;
                     return Ok(count);

@@ -59,7 +59,7 @@ async fn workload(disk: &FaultDisk) -> Known {
             let _ = journal.wsync().await;
         }
         if step % 5 == 4
-            && let Some(ticket) = journal.reserve(4, usize::MAX, LONG)
+            && let Some(ticket) = journal.reserve(4, usize::MAX, Some(LONG))
             && journal.read(&ticket).await.is_ok()
         {
             known.position = Some(ticket.last());

@@ -97,7 +97,7 @@ async fn s0_44_random_payloads_and_options_arrive_unchanged() {
         journal.close().await;
         let journal = open(root.path());
         let mut records = Vec::new();
-        while let Some(ticket) = journal.reserve(luck.usize(1..9), luck.usize(1..900), LONG) {
+        while let Some(ticket) = journal.reserve(luck.usize(1..9), luck.usize(1..900), Some(LONG)) {
             records.extend(journal.read(&ticket).await.unwrap());
             journal.commit(ticket).unwrap();
         }
@@ -156,7 +156,7 @@ async fn an_idempotency_key_comes_back_on_every_record_of_its_append_with_all_id
     for reopened in [false, true] {
         let journal = if reopened { open(root.path()) } else { journal.clone() };
         let mut records = Vec::new();
-        while let Some(ticket) = journal.reserve(700, usize::MAX, LONG) {
+        while let Some(ticket) = journal.reserve(700, usize::MAX, Some(LONG)) {
             records.extend(journal.read(&ticket).await.unwrap());
             journal.commit(ticket).unwrap();
         }

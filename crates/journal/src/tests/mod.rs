@@ -4,6 +4,7 @@ mod adopt;
 mod clock;
 mod fault;
 mod fault_loop;
+mod floor;
 mod format;
 mod keep;
 mod kill;
@@ -85,7 +86,7 @@ fn payload(record: &Record) -> &[u8] {
 /// Reads and commits everything that waits.
 async fn drain(journal: &Journal) -> Vec<Record> {
     let mut records = Vec::new();
-    while let Some(ticket) = journal.reserve(1000, 1024 * 1024, LONG) {
+    while let Some(ticket) = journal.reserve(1000, 1024 * 1024, Some(LONG)) {
         records.extend(journal.read(&ticket).await.unwrap());
         journal.commit(ticket).unwrap();
     }

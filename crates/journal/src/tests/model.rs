@@ -41,10 +41,16 @@ impl Model {
                 let made = appended(journal, luck.usize(1..5)).await;
                 self.records.extend(made.into_iter().map(|id| (id, false)));
             }
-            3..5 => self.tickets.extend(journal.reserve(luck.usize(1..6), usize::MAX, LONG)),
+            3..5 => self.tickets.extend(journal.reserve(luck.usize(1..6), usize::MAX, Some(LONG))),
             5..7 if !self.tickets.is_empty() => {
                 let ticket = self.tickets.swap_remove(luck.usize(..self.tickets.len()));
+                if Some(ticket.last()) <= self.floor {
+                    assert_eq!(journal.read(&ticket).await, Err(Error::Expired));
+                    assert_eq!(journal.commit(ticket), Err(Error::Expired));
+                    return;
+                }
                 let read = ids(&journal.read(&ticket).await.unwrap());
+                assert!(!read.is_empty(), "a ticket has something to read");
                 journal.commit(ticket).unwrap();
                 for id in read {
                     assert_eq!(self.records.insert(id, true), Some(false), "{id} was read twice");
@@ -69,6 +75,13 @@ impl Model {
                     Err(Error::Gap { .. }) => assert!(position < self.dropped),
                     Err(error) => panic!("{error}"),
                 }
+            }
+            9 if !self.records.is_empty() => {
+                let at = luck.usize(..self.records.len());
+                let position = *self.records.keys().nth(at).unwrap();
+                journal.commit_until(position);
+                self.floor = self.floor.max(Some(position));
+                self.records.range_mut(..=position).for_each(|(_, read)| *read = true);
             }
             _ => {}
         }

@@ -21,15 +21,15 @@ async fn s0_42_uncommitted_records_come_back_after_the_timeout() {
     let root = tempfile::tempdir().unwrap();
     let (journal, clock) = open_with_clock(root.path());
     journal.append(entries(&["a", "b", "c"]), None).await.unwrap();
-    let late = journal.reserve(2, usize::MAX, TIMEOUT).unwrap();
+    let late = journal.reserve(2, usize::MAX, Some(TIMEOUT)).unwrap();
     assert_eq!(texts(&journal.read(&late).await.unwrap()), ["a", "b"]);
-    let next = journal.reserve(10, usize::MAX, TIMEOUT * 2).unwrap();
+    let next = journal.reserve(10, usize::MAX, Some(TIMEOUT * 2)).unwrap();
     assert_eq!(texts(&journal.read(&next).await.unwrap()), ["c"]);
-    assert!(journal.reserve(10, usize::MAX, TIMEOUT).is_none());
+    assert!(journal.reserve(10, usize::MAX, Some(TIMEOUT)).is_none());
 
     clock.advance(TIMEOUT);
     journal.readable().await;
-    let again = journal.reserve(10, usize::MAX, TIMEOUT).unwrap();
+    let again = journal.reserve(10, usize::MAX, Some(TIMEOUT)).unwrap();
     assert_eq!(texts(&journal.read(&again).await.unwrap()), ["a", "b"]);
     assert_eq!(journal.read(&late).await, Err(Error::Expired));
     assert_eq!(journal.commit(late), Err(Error::Expired));
@@ -46,7 +46,7 @@ async fn s0_42_what_comes_back_comes_first_and_in_order() {
     let (journal, clock) = open_with_clock(root.path());
     journal.append(entries(&["a", "b", "c", "d"]), None).await.unwrap();
     let tickets: Vec<_> =
-        (0..3).map(|_| journal.reserve(1, usize::MAX, TIMEOUT).unwrap()).collect();
+        (0..3).map(|_| journal.reserve(1, usize::MAX, Some(TIMEOUT)).unwrap()).collect();
     let [first, second, third] = tickets.try_into().unwrap();
     assert_eq!((second.records(), second.first()), (1, second.last()));
     journal.give_back(third);
@@ -76,7 +76,7 @@ async fn s0_43_parallel_reservations_never_overlap() {
             loop {
                 journal.readable().await;
                 let records_max = luck.usize(1..2000);
-                let Some(ticket) = journal.reserve(records_max, 1024 * 1024, LONG) else {
+                let Some(ticket) = journal.reserve(records_max, 1024 * 1024, Some(LONG)) else {
                     continue;
                 };
                 if luck.u8(..) < 32 {
@@ -101,7 +101,7 @@ async fn s0_43_parallel_reservations_never_overlap() {
     }
     written.await.unwrap();
     assert_eq!(journal.stats().unread_records, 0);
-    assert!(journal.reserve(1, usize::MAX, LONG).is_none());
+    assert!(journal.reserve(1, usize::MAX, Some(LONG)).is_none());
 }
 
 #[tokio::test]
@@ -116,7 +116,7 @@ async fn reservations_keep_their_bounds_with_and_without_memory() {
     for reopened in [false, true] {
         let journal = if reopened { open(root.path()) } else { journal.clone() };
         let mut read = Vec::new();
-        while let Some(ticket) = journal.reserve(5, 6000, LONG) {
+        while let Some(ticket) = journal.reserve(5, 6000, Some(LONG)) {
             let records = journal.read(&ticket).await.unwrap();
             let bytes: usize = records.iter().map(|record| payload(record).len()).sum();
             assert!(records.len() == 1 || (records.len() <= 5 && bytes <= 6000));
@@ -141,7 +141,7 @@ async fn readable_waits_for_an_append_or_for_something_given_back() {
     assert!(!waiter.is_finished());
     journal.append(entries(&["a"]), None).await.unwrap();
     waiter.await.unwrap();
-    let ticket = journal.reserve(1, usize::MAX, LONG).unwrap();
+    let ticket = journal.reserve(1, usize::MAX, Some(LONG)).unwrap();
     let waiter = spawn_wait();
     tokio::task::yield_now().await;
     assert!(!waiter.is_finished());
@@ -166,7 +166,7 @@ async fn s0_24_disk_use_falls_back_when_the_store_has_the_records() {
     assert_eq!(journal.stats().segments, segments(root.path()).len());
     assert_eq!(journal.stats().disk_bytes, disk_bytes());
 
-    let half = journal.reserve(200, usize::MAX, LONG).unwrap();
+    let half = journal.reserve(200, usize::MAX, Some(LONG)).unwrap();
     let position = half.last();
     assert_eq!(journal.read(&half).await.unwrap().len() as u64, half.records());
     let read = half.records();
@@ -223,7 +223,7 @@ async fn s0_25_records_that_the_store_has_are_not_read_again_after_a_late_commit
     let root = tempfile::tempdir().unwrap();
     let (journal, clock) = open_with_clock(root.path());
     let made = journal.append(entries(&["a", "b", "c"]), None).await.unwrap();
-    let late = journal.reserve(3, usize::MAX, TIMEOUT).unwrap();
+    let late = journal.reserve(3, usize::MAX, Some(TIMEOUT)).unwrap();
     clock.advance(TIMEOUT);
     assert_eq!(journal.commit(late), Err(Error::Expired));
     journal.drop_until(made[1]).await.unwrap();
@@ -243,7 +243,7 @@ async fn find_returns_what_the_store_may_not_have_yet() {
         made.push((journal.append(batch, None).await.unwrap()[0], text));
     }
     let unknown = journal.make_id().unwrap();
-    let reserved = journal.reserve(1, usize::MAX, LONG).unwrap();
+    let reserved = journal.reserve(1, usize::MAX, Some(LONG)).unwrap();
     let check = async |journal: &Journal| {
         for (id, text) in &made {
             let record = journal.find(*id).await.unwrap().unwrap();
@@ -278,7 +278,7 @@ async fn the_newest_unread_records_are_seen_without_reading_them() {
     let root = tempfile::tempdir().unwrap();
     let journal = open(root.path());
     let made = journal.append(entries(&["a", "b", "c", "d"]), None).await.unwrap();
-    let held = journal.reserve(1, usize::MAX, Duration::from_secs(60)).unwrap();
+    let held = journal.reserve(1, usize::MAX, Some(Duration::from_secs(60))).unwrap();
     let newest = journal.newest(None, |_| true).await.unwrap();
     assert_eq!(texts(&newest.records), ["d", "c", "b", "a"]);
     assert_eq!(newest.rest_below, None);

@@ -64,13 +64,13 @@ async fn tickets_from_before_a_rewind_are_void() {
     let root = tempfile::tempdir().unwrap();
     let journal = open(root.path());
     let made = journal.append(entries(&["a", "b", "c", "d"]), None).await.unwrap();
-    let take = || journal.reserve(1, usize::MAX, LONG).unwrap();
+    let take = || journal.reserve(1, usize::MAX, Some(LONG)).unwrap();
     let (first, second, third) = (take(), take(), take());
     journal.commit(second).unwrap();
     journal.rewind(None).await.unwrap();
     assert_eq!(journal.stats().unread_records, 4);
     assert_eq!(journal.read(&first).await, Err(Error::Expired));
-    let again = journal.reserve(1, usize::MAX, LONG).unwrap();
+    let again = journal.reserve(1, usize::MAX, Some(LONG)).unwrap();
     assert_eq!(journal.commit(first), Err(Error::Expired));
     journal.give_back(third);
     assert_eq!(journal.stats().unread_records, 4, "they change nothing");
@@ -169,7 +169,7 @@ async fn a_rewind_beside_appends_loses_and_doubles_nothing() {
     let mut luck = fastrand::Rng::with_seed(1);
     let mut position = None;
     while !writer.is_finished() {
-        if let Some(ticket) = journal.reserve(luck.usize(1..20), usize::MAX, LONG) {
+        if let Some(ticket) = journal.reserve(luck.usize(1..20), usize::MAX, Some(LONG)) {
             position = Some(ticket.last());
             journal.commit(ticket).unwrap();
         }
@@ -192,6 +192,7 @@ fn records_that_come_during_a_rewind_stay_unread_once() {
         offset: number as u64 * 10,
         bytes: 10,
         records: 1,
+        spooled_bytes: 0,
         first: id(number),
         last: id(number),
         context: Default::default(),
