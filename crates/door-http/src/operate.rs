@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 use windlass_core::Sysid;
 use windlass_core::time::format_duration;
-use windlass_engine::api::{DaemonStatus, LeftJournal, TenantCounts};
+use windlass_engine::api::{DaemonStatus, FailingService, LeftJournal, ParkedResult, TenantCounts};
 
 use crate::answer::{self, Done};
 use crate::door::Door;
@@ -128,6 +128,8 @@ struct WireStatus {
     journal: WireJournal,
     /// Services of this daemon that panicked in the last 5 minutes, and how often.
     services: BTreeMap<&'static str, usize>,
+    services_failing: Vec<WireFailing>,
+    results_parked: Vec<WireParked>,
     journals_left: Vec<WireLeft>,
     tenants: BTreeMap<String, WireCounts>,
 }
@@ -137,7 +139,28 @@ struct WireStatus {
 struct WireJournal {
     /// Accepted jobs that are not in the store yet.
     waiting: u64,
+    /// How long the oldest of them has waited.
+    oldest_seconds: u64,
     bytes: u64,
+}
+
+/// A service of this daemon that has not been able to do its work for 30 seconds or more.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FailingService)]
+struct WireFailing {
+    service: &'static str,
+    failing_seconds: u64,
+    /// What it said last.
+    why: String,
+}
+
+/// The end of a job that the store cannot take, because the job is damaged there. It is tried again
+/// every few seconds.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ParkedResult)]
+struct WireParked {
+    id: String,
+    why: String,
 }
 
 /// A journal of a dead daemon that cannot be taken over: jobs that it has do not run.
@@ -179,13 +202,27 @@ fn from_status(status: DaemonStatus, version: &'static str) -> WireStatus {
         store: status.store,
         picking: status.picking,
         running: status.running,
-        journal: WireJournal { waiting: status.journal.waiting, bytes: status.journal.bytes },
+        journal: WireJournal {
+            waiting: status.journal.waiting,
+            oldest_seconds: status.journal.oldest.as_secs(),
+            bytes: status.journal.bytes,
+        },
+        services_failing: status.services_failing.into_iter().map(from_failing).collect(),
+        results_parked: status.results_parked.into_iter().map(from_parked).collect(),
         journals_left: status.journals_left.into_iter().map(from_left).collect(),
         services: services.map(|service| (service.name, service.failures)).collect(),
         tenants: tenants
             .map(|(tenant, counts)| (tenant.to_string(), from_counts(counts)))
             .collect(),
     }
+}
+
+fn from_failing(FailingService { name, failing_for, why }: FailingService) -> WireFailing {
+    WireFailing { service: name, failing_seconds: failing_for.as_secs(), why }
+}
+
+fn from_parked(parked: ParkedResult) -> WireParked {
+    WireParked { id: parked.id.to_string(), why: parked.why }
 }
 
 fn from_left(left: LeftJournal) -> WireLeft {

@@ -142,6 +142,9 @@ pub struct DaemonStatus {
     pub journal: JournalStatus,
     /// Services that panicked lately.
     pub services: Vec<FailedService>,
+    /// Services that have not been able to do their work for long.
+    pub services_failing: Vec<FailingService>,
+    pub results_parked: Vec<ParkedResult>,
     pub journals_left: Vec<LeftJournal>,
     /// Numbers of each tenant; empty when the store does not answer.
     pub tenants: BTreeMap<Tenant, TenantCounts>,
@@ -163,6 +166,8 @@ pub struct TenantCounts {
 pub struct JournalStatus {
     /// Accepted jobs that are not in the store yet.
     pub waiting: u64,
+    /// How long the oldest of them has waited.
+    pub oldest: Duration,
     pub bytes: u64,
 }
 
@@ -171,6 +176,23 @@ pub struct JournalStatus {
 pub struct FailedService {
     pub name: &'static str,
     pub failures: usize,
+}
+
+/// A service of the daemon whose passes fail, one after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailingService {
+    pub name: &'static str,
+    pub failing_for: Duration,
+    /// What the newest pass said.
+    pub why: String,
+}
+
+/// The end of a job that the store cannot take, because something is wrong with that job there. It
+/// is tried again from time to time; others go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParkedResult {
+    pub id: JobId,
+    pub why: String,
 }
 
 /// A journal of a dead daemon that cannot be taken over: jobs that it has do not run.
@@ -187,7 +209,8 @@ pub struct LeftJournal {
 pub struct Readiness {
     pub journal: Result<(), String>,
     pub store: Result<(), String>,
-    /// Services of the daemon that panicked lately.
+    /// Services of the daemon that panicked lately or have failed for long, and results that the
+    /// store cannot take.
     pub services: Result<(), String>,
     /// Journals of dead daemons that cannot be taken over.
     pub takeover: Result<(), String>,

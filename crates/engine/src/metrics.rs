@@ -56,6 +56,9 @@ pub struct Metrics {
     leases_expired: Counter,
     service_failures: Family<ServiceLabels, Counter>,
     journals_left: Gauge,
+    journal_waiting: Gauge,
+    journal_oldest: Gauge,
+    results_parked: Gauge,
     clock_steps: Family<StepLabels, Counter>,
     store_clock_offset: Gauge<f64, AtomicU64>,
     lease: Histogram,
@@ -83,6 +86,9 @@ impl Default for Metrics {
             leases_expired: Counter::default(),
             service_failures: Family::default(),
             journals_left: Gauge::default(),
+            journal_waiting: Gauge::default(),
+            journal_oldest: Gauge::default(),
+            results_parked: Gauge::default(),
             clock_steps: Family::default(),
             store_clock_offset: Gauge::default(),
             lease: long(),
@@ -112,6 +118,12 @@ impl Metrics {
         r.register("service_failures", help, self.service_failures.clone());
         let help = "Journals of dead daemons that cannot be taken over";
         r.register("journals_left", help, self.journals_left.clone());
+        let help = "Accepted jobs that are not in the store yet";
+        r.register("journal_waiting", help, self.journal_waiting.clone());
+        let help = "Age of the oldest job that is not in the store yet";
+        r.register_with_unit("journal_oldest", help, Unit::Seconds, self.journal_oldest.clone());
+        let help = "Results that the store cannot take, because a job is damaged there";
+        r.register("results_parked", help, self.results_parked.clone());
         let help = "Steps of the wall clock, by direction";
         r.register("clock_steps", help, self.clock_steps.clone());
         let help = "How far the store's clock is ahead of this daemon's";
@@ -189,6 +201,16 @@ impl Metrics {
 
     pub fn store_clock_offset(&self, ms: i64) {
         self.store_clock_offset.set(ms as f64 / 1000.0);
+    }
+
+    /// What waits in the journal, and for how long the oldest of it.
+    pub fn journal(&self, waiting: u64, oldest: Duration) {
+        self.journal_waiting.set(waiting as i64);
+        self.journal_oldest.set(oldest.as_secs() as i64);
+    }
+
+    pub fn results_parked(&self, results: usize) {
+        self.results_parked.set(results as i64);
     }
 
     pub fn clock_stepped(&self, direction: &'static str) {

@@ -19,12 +19,16 @@ mod family;
 mod forget;
 #[path = "engine/glut.rs"]
 mod glut;
+#[path = "engine/ingest.rs"]
+mod ingest;
 #[path = "engine/keyed.rs"]
 mod keyed;
 #[path = "engine/result.rs"]
 mod result;
 #[path = "engine/service.rs"]
 mod service;
+#[path = "engine/settle.rs"]
+mod settle;
 #[path = "engine/take.rs"]
 mod take;
 

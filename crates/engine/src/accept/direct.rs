@@ -118,7 +118,7 @@ pub(crate) async fn look_up(shared: &Shared, tenant: &Tenant, note: &Idempotency
 /// Copies large payloads into the store; why not, if it is away.
 async fn put_spools(shared: &Shared, spools: &[(JobId, Spool)]) -> Result<Option<Error>, Error> {
     for (id, spool) in spools {
-        match put_pieces(shared.store.as_ref(), *id, spool.path()).await {
+        match put_pieces(shared.store.as_ref(), *id, spool.path(), spool.bytes()).await {
             Ok(()) => {}
             Err(NotPut::Store(away @ store::Error::Unavailable(_))) => {
                 return Ok(Some(store_error(away)));

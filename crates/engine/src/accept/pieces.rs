@@ -28,9 +28,15 @@ impl From<NotPut> for Error {
     }
 }
 
-/// Copies a spooled payload into the store, one piece at a time.
-pub(crate) async fn put_pieces(store: &dyn Store, id: JobId, file: &Path) -> Result<(), NotPut> {
+/// Copies a spooled payload of so many bytes into the store, one piece at a time.
+pub(crate) async fn put_pieces(
+    store: &dyn Store,
+    id: JobId,
+    file: &Path,
+    bytes: u64,
+) -> Result<(), NotPut> {
     let unreadable = |error| NotPut::Unreadable(file.to_owned(), error);
+    let mut put_bytes = 0;
     let mut file_open = tokio::fs::File::open(file).await.map_err(unreadable)?;
     for index in 0.. {
         let mut piece = Vec::with_capacity(PAYLOAD_PIECE_BYTES);
@@ -39,8 +45,22 @@ pub(crate) async fn put_pieces(store: &dyn Store, id: JobId, file: &Path) -> Res
         if piece.is_empty() {
             break;
         }
+        put_bytes += piece.len() as u64;
         let piece = Piece { id, index, bytes: piece.into() };
         store.payload_put(vec![piece]).await.map_err(NotPut::Store)?;
     }
+    if put_bytes != bytes {
+        let what = format!("it has {put_bytes} bytes instead of {bytes}");
+        return Err(unreadable(io::Error::new(io::ErrorKind::InvalidData, what)));
+    }
     Ok(())
+}
+
+/// Keeps what is left of a payload that cannot be read, for whoever may still save it: under this
+/// name it is nobody's, and nobody removes it.
+pub(crate) async fn set_aside(file: &Path) {
+    let Some(name) = file.file_name() else { return };
+    let aside = file.with_file_name(format!("unreadable-{}", name.display()));
+    // As a rule there is nothing to keep.
+    let _ = tokio::fs::rename(file, aside).await;
 }

@@ -11,7 +11,7 @@ use tokio::io::AsyncReadExt;
 use windlass_core::limit::PAYLOAD_PIECE_BYTES;
 use windlass_core::store::{AttemptLog, TypeStats};
 use windlass_core::{Job, JobId, Payload, Tenant};
-use windlass_journal::Record;
+use windlass_journal::{Record, Stats};
 
 use crate::api::{DaemonStatus, JobView, JournalStatus, Readiness, TenantCounts};
 use crate::error::{Error, storage_error, store_error};
@@ -177,8 +177,14 @@ pub(crate) async fn status(shared: &Shared) -> DaemonStatus {
         store: shared.store.capabilities().name,
         picking: shared.picking.load(std::sync::atomic::Ordering::SeqCst),
         running: shared.running.len() as u64,
-        journal: JournalStatus { waiting: journal.unread_records, bytes: journal.disk_bytes },
+        journal: JournalStatus {
+            waiting: journal.unread_records,
+            oldest: journal_oldest(shared, &journal),
+            bytes: journal.disk_bytes,
+        },
         services: shared.health.failed_services(),
+        services_failing: shared.health.failing_services(),
+        results_parked: shared.health.parked(),
         journals_left: shared.health.journals_left(),
         tenants,
     }
@@ -218,7 +224,14 @@ pub(crate) async fn metrics_text(shared: &Shared) -> String {
         });
         shared.metrics.queue(waiting);
     }
+    let journal = shared.journal.stats();
+    shared.metrics.journal(journal.unread_records, journal_oldest(shared, &journal));
     shared.metrics.encode()
+}
+
+/// How long the oldest job that is not in the store yet has waited in the journal.
+fn journal_oldest(shared: &Shared, stats: &Stats) -> Duration {
+    stats.unread_oldest.map_or(Duration::ZERO, |id| shared.now().since(id.made_at()))
 }
 
 /// The tenant's job, if it is in our journal and not in the store yet.

@@ -26,7 +26,7 @@ use crate::claim::reserve::{Reservation, Slot};
 use crate::dispatch::policy::Policy;
 use crate::dispatch::running::RunningJob;
 use crate::error::Error;
-use crate::house::service::{Backoff, Next, Service};
+use crate::house::service::{Backoff, Failed, Next, Service};
 use crate::settle::{self, SettleItem};
 use crate::shared::Shared;
 
@@ -57,6 +57,8 @@ pub(crate) struct Dispatch {
     seen: Option<Revision>,
     /// A round through all tenants of the store is under way, and has come so far.
     round: Option<Option<Tenant>>,
+    /// Why the last look failed, if it did.
+    blind: Option<String>,
 }
 
 impl Dispatch {
@@ -73,6 +75,7 @@ impl Dispatch {
             feed_from: now,
             seen,
             round,
+            blind: None,
         }
     }
 
@@ -83,9 +86,9 @@ impl Dispatch {
         let due = shared.next_due.borrow().is_some_and(|at| at <= shared.now());
         let wanted = shared.look_wanted.load(Ordering::SeqCst);
         let changed = due || wanted || began >= self.poll_at;
-        let mut looked = Ok(());
+        let (mut looked, mut did) = (Ok(()), false);
         if changed && began >= self.look_from {
-            looked = self.look_for_changes(due).await;
+            (looked, did) = (self.look_for_changes(due).await, true);
             if looked.is_ok() && (due || wanted) {
                 self.poll.reset();
             }
@@ -94,11 +97,14 @@ impl Dispatch {
         }
         let began = Instant::now();
         if looked.is_ok() && began >= self.feed_from && self.feed_wanted() {
-            looked = self.feed().await;
+            (looked, did) = (self.feed().await, true);
             self.feed_from = Instant::now() + began.elapsed() * LOOK_SHARE;
         }
-        if let Err(error) = looked {
-            tracing::warn!(%error, "cannot see what waits");
+        if did {
+            let why = |error: &store::Error| format!("cannot see what waits: {error}");
+            self.blind = looked.as_ref().err().map(why);
+        }
+        if looked.is_err() {
             self.shared.look_wanted.store(true, Ordering::SeqCst);
             self.look_from = began + CLAIM_PAUSE;
             self.feed_from = self.look_from;
@@ -211,23 +217,17 @@ impl Dispatch {
         known.map_or(1, |handler| self.shared.runner.batch_max(&handler).max(1))
     }
 
-    async fn claim(&self, reservations: Vec<Reservation>) -> bool {
+    async fn claim(&self, reservations: Vec<Reservation>) -> Result<(), store::Error> {
         let shared = &self.shared;
         let hold = Hold::Beat(shared.grant.boot);
         // It is under way until all that it takes is in the running table.
-        let (filled, _under_way) = match claim::claim(shared, reservations, hold).await {
-            Ok(claimed) => claimed,
-            Err(error) => {
-                tracing::warn!(%error, "cannot claim jobs");
-                return false;
-            }
-        };
+        let (filled, _under_way) = claim::claim(shared, reservations, hold).await?;
         for (jobs, slot) in filled {
             if let Some(slot) = slot {
                 self.start_batch(slot, jobs).await;
             }
         }
-        true
+        Ok(())
     }
 
     async fn start_batch(&self, slot: Slot, jobs: Vec<Claimed>) {
@@ -329,13 +329,19 @@ impl Service for Dispatch {
         Ok(())
     }
 
-    async fn pass(&mut self) -> Next {
+    async fn pass(&mut self) -> Result<Next, Failed> {
         self.look_if_due().await;
         self.wake_rested();
         let wanted = self.pick();
+        let mut next = Next::Now;
         if wanted.is_empty() {
-            return Next::After(self.pause());
+            next = Next::After(self.pause());
+        } else if let Err(error) = self.claim(wanted).await {
+            return Err(Failed::new(format!("cannot claim jobs: {error}"), CLAIM_PAUSE));
         }
-        if self.claim(wanted).await { Next::Now } else { Next::After(CLAIM_PAUSE) }
+        match &self.blind {
+            None => Ok(next),
+            Some(why) => Err(Failed::new(why, next.pause())),
+        }
     }
 }

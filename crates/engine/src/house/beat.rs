@@ -11,10 +11,10 @@ use async_trait::async_trait;
 
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::runner::Stop;
-use windlass_core::store::{self, Durability, LeaseRef, SysidRenew};
+use windlass_core::store::{self, LeaseRef, SysidRenew};
 use windlass_core::{AttemptId, Timestamp};
 
-use crate::house::service::{Next, Service};
+use crate::house::service::{Failed, Next, Service};
 use crate::settle;
 use crate::shared::Shared;
 
@@ -33,17 +33,17 @@ impl Service for Beat {
         "beat"
     }
 
-    async fn pass(&mut self) -> Next {
-        if self.beat().await {
-            let shared = &self.shared;
-            if let Err(error) = shared.tokens.refresh(shared.store.as_ref()).await {
-                tracing::warn!(%error, "cannot take a new boot number now");
-            }
-            if let Err(error) = self.compare().await {
-                tracing::warn!(%error, "cannot compare what runs here with the store now");
-            }
-        }
-        Next::After(self.shared.options.lease / BEATS_PER_LEASE)
+    async fn pass(&mut self) -> Result<Next, Failed> {
+        let pause = self.shared.options.lease / BEATS_PER_LEASE;
+        let failed =
+            |what: &str, error: store::Error| Failed::new(format!("{what}: {error}"), pause);
+        self.beat().await.map_err(|error| failed("cannot renew the sysid", error))?;
+        let shared = &self.shared;
+        let refreshed = shared.tokens.refresh(shared.store.as_ref()).await;
+        // What runs here is compared in any case.
+        self.compare().await.map_err(|error| failed("cannot compare what runs here", error))?;
+        refreshed.map_err(|error| failed("cannot take a new boot number", error))?;
+        Ok(Next::After(pause))
     }
 }
 
@@ -52,7 +52,7 @@ impl Beat {
         Beat { shared, failed: false }
     }
 
-    async fn beat(&mut self) -> bool {
+    async fn beat(&mut self) -> Result<(), store::Error> {
         let shared = &self.shared;
         let renew = SysidRenew {
             grant: shared.grant,
@@ -62,38 +62,36 @@ impl Beat {
         let (before, sent) = (shared.clock.wall(), shared.clock.steady());
         let beaten = shared.store.sysid_renew(renew).await;
         let failed_before = std::mem::replace(&mut self.failed, beaten.is_err());
-        let still_ours = self.heard(beaten, failed_before, before, sent);
+        self.heard(&beaten, failed_before, before, sent);
         // Whoever waits for it sees what it told.
         self.shared.contact.tried(sent);
-        still_ours
+        beaten.map(drop)
     }
 
     fn heard(
         &self,
-        beaten: Result<Timestamp, store::Error>,
+        beaten: &Result<Timestamp, store::Error>,
         failed_before: bool,
         before: Timestamp,
         sent: Duration,
-    ) -> bool {
+    ) {
         let shared = &self.shared;
         match beaten {
             Ok(store_time) => {
-                shared.clock.follow(before, store_time, &shared.metrics);
+                shared.clock.follow(before, *store_time, &shared.metrics);
                 if shared.contact.beat(failed_before, sent) {
                     tracing::warn!("contact with the store was lost for a while and is back");
                 }
-                return true;
             }
             // Another daemon makes ids and takes leases under our number: nothing we did from
             // here on would be safe.
             Err(store::Error::Conflict(why)) => {
                 shared.picking.store(false, Ordering::SeqCst);
-                shared.fail(why);
+                shared.fail(why.clone());
             }
             Err(error @ store::Error::Corrupt(_)) => shared.fail(error.to_string()),
-            Err(error) => tracing::warn!(%error, "cannot renew the sysid now"),
+            Err(_) => {}
         }
-        false
     }
 
     async fn compare(&self) -> Result<(), store::Error> {
@@ -134,13 +132,13 @@ impl Beat {
         }
         let now = shared.now();
         let releases = orphans.into_iter().map(|lease| settle::release(lease, now)).collect();
-        let answer = shared.store.job_settle(releases, Durability::Relaxed).await?;
+        let (answers, all) = settle::settle_each(shared, releases).await;
         let given_back =
-            answer.settled.iter().filter(|answer| **answer == store::Settled::Done).count();
+            answers.iter().filter(|answer| **answer == Some(store::Settled::Done)).count();
         if given_back > 0 {
             tracing::warn!(jobs = given_back, "gave back jobs whose claim was never answered");
             shared.look();
         }
-        Ok(())
+        all
     }
 }

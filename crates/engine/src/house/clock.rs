@@ -11,7 +11,7 @@ use async_trait::async_trait;
 
 use windlass_core::time::{Clock, Moment, Timestamp, format_duration};
 
-use crate::house::service::{Next, Service};
+use crate::house::service::{Failed, Next, Service};
 use crate::metrics::Metrics;
 
 /// How often the clocks are compared.
@@ -101,7 +101,7 @@ impl Service for ClockWatch {
         "clock"
     }
 
-    async fn pass(&mut self) -> Next {
+    async fn pass(&mut self) -> Result<Next, Failed> {
         let moment = Moment::now(self.clock.as_ref());
         if let Some(step) = moment.step(self.offset) {
             self.offset = moment.offset();
@@ -110,7 +110,7 @@ impl Service for ClockWatch {
             tracing::warn!(direction, by, "the clock was set");
             self.metrics.clock_stepped(direction);
         }
-        Next::After(LOOK_INTERVAL)
+        Ok(Next::After(LOOK_INTERVAL))
     }
 }
 
@@ -137,7 +137,7 @@ mod tests {
         let metrics = Arc::new(Metrics::default());
         let mut watch = ClockWatch::new(clock.clone(), metrics.clone());
         let look_again = async |watch: &mut ClockWatch| {
-            let Next::After(pause) = watch.pass().await else { panic!("it looks by itself") };
+            let Ok(Next::After(pause)) = watch.pass().await else { panic!("it looks by itself") };
             assert!(pause < Duration::from_secs(1), "a step is noticed within a second");
         };
         for _ in 0..3 {

@@ -1,8 +1,11 @@
 //! Health: what has gone wrong in the background, for `/readyz`, the status and the metrics.
 //!
-//! A failure is shown for as long as `FAILURES_WINDOW`, although the service runs again by then:
-//! whoever looks must see that something is not in order. Why it failed is in the log alone, since
-//! the words of a panic may contain anything.
+//! A panic is shown for as long as `FAILURES_WINDOW`, although the service runs again by then:
+//! whoever looks must see that something is not in order. Why it happened is in the log alone,
+//! since the words of a panic may contain anything.
+//!
+//! Passes that fail one after the other are shown when that has gone on for `FAILING_SHOWN_AFTER`,
+//! and until one succeeds.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -11,10 +14,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use windlass_core::Sysid;
 use windlass_core::time::format_duration;
+use windlass_core::{JobId, Sysid};
 
-use crate::api::{FailedService, LeftJournal};
+use crate::api::{FailedService, FailingService, LeftJournal, ParkedResult};
 use crate::lock::lock;
 use crate::metrics::Metrics;
 
@@ -22,8 +25,15 @@ use crate::metrics::Metrics;
 pub(crate) const FAILURES_MAX: usize = 10;
 pub(crate) const FAILURES_WINDOW: Duration = Duration::from_secs(5 * 60);
 
+/// A service whose passes have failed for so long, all of them, is shown.
+pub(crate) const FAILING_SHOWN_AFTER: Duration = Duration::from_secs(30);
+
 pub(crate) struct Health {
     metrics: Arc<Metrics>,
+    /// Services whose newest pass failed.
+    failing: Mutex<BTreeMap<&'static str, Failing>>,
+    /// Ends of jobs that the store cannot take, and why not.
+    parked: Mutex<BTreeMap<JobId, String>>,
     /// When services failed lately, the newest `FAILURES_MAX` times.
     services: Mutex<BTreeMap<&'static str, VecDeque<Instant>>>,
     /// Journals of dead daemons that cannot be taken over, and why.
@@ -34,8 +44,14 @@ pub(crate) struct Health {
 
 impl Health {
     pub(crate) fn new(metrics: Arc<Metrics>) -> Health {
-        let (services, journals) = (Mutex::default(), Mutex::default());
-        Health { metrics, services, journals, failure: watch::Sender::new(None) }
+        Health {
+            metrics,
+            failing: Mutex::default(),
+            parked: Mutex::default(),
+            services: Mutex::default(),
+            journals: Mutex::default(),
+            failure: watch::Sender::new(None),
+        }
     }
 
     /// The engine cannot go on by itself.
@@ -61,7 +77,44 @@ impl Health {
         lately
     }
 
-    /// Services that failed lately.
+    /// A pass of a service could not do its work.
+    pub(crate) fn pass_failed(&self, name: &'static str, why: String) {
+        tracing::warn!(service = name, %why, "a service cannot do its work now");
+        let mut failing = lock(&self.failing);
+        let since = failing.get(name).map_or_else(Instant::now, |failing| failing.since);
+        failing.insert(name, Failing { since, why });
+    }
+
+    /// … and then one could again.
+    pub(crate) fn pass_succeeded(&self, name: &'static str) {
+        let Some(failing) = lock(&self.failing).remove(name) else { return };
+        let failed_ms = failing.since.elapsed().as_millis() as u64;
+        tracing::info!(service = name, failed_ms, "a service does its work again");
+    }
+
+    /// Services that have failed for long, and still do.
+    pub(crate) fn failing_services(&self) -> Vec<FailingService> {
+        let failing = lock(&self.failing);
+        let all = failing.iter().map(|(name, Failing { since, why })| FailingService {
+            name,
+            failing_for: since.elapsed(),
+            why: why.clone(),
+        });
+        all.filter(|service| service.failing_for >= FAILING_SHOWN_AFTER).collect()
+    }
+
+    /// Which ends of jobs the store cannot take, and why not.
+    pub(crate) fn set_parked(&self, parked: BTreeMap<JobId, String>) {
+        self.metrics.results_parked(parked.len());
+        *lock(&self.parked) = parked;
+    }
+
+    pub(crate) fn parked(&self) -> Vec<ParkedResult> {
+        let parked = lock(&self.parked);
+        parked.iter().map(|(id, why)| ParkedResult { id: *id, why: why.clone() }).collect()
+    }
+
+    /// Services that panicked lately.
     pub(crate) fn failed_services(&self) -> Vec<FailedService> {
         let now = Instant::now();
         let services = lock(&self.services);
@@ -105,17 +158,33 @@ impl Health {
         if words.is_empty() { Ok(()) } else { Err(words.join("; ")) }
     }
 
-    /// In words, for `/readyz`.
+    /// In words, for `/readyz`. Why passes fail is left to the status and the log, which may name
+    /// files and jobs.
     pub(crate) fn services(&self) -> Result<(), String> {
         let failed = self.failed_services();
+        let failing = |service: FailingService| {
+            let since = Duration::from_secs(service.failing_for.as_secs());
+            format!("the service {} has failed for {}", service.name, format_duration(since))
+        };
         let in_words = |service: &FailedService| {
             let window = format_duration(FAILURES_WINDOW);
             let FailedService { name, failures } = service;
             format!("the service {name} has panicked {failures} times in the last {window}")
         };
-        let words: Vec<String> = failed.iter().map(in_words).collect();
+        let mut words: Vec<String> = failed.iter().map(in_words).collect();
+        words.extend(self.failing_services().into_iter().map(failing));
+        match lock(&self.parked).len() {
+            0 => {}
+            jobs => words.push(format!("the store cannot take the results of {jobs} jobs")),
+        }
         if words.is_empty() { Ok(()) } else { Err(words.join("; ")) }
     }
+}
+
+struct Failing {
+    since: Instant,
+    /// What the newest pass said.
+    why: String,
 }
 
 /// A journal that is left: with its number, or the directory of all of them.

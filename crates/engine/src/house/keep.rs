@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use windlass_core::limit::BATCH_JOBS_MAX;
-use windlass_core::store::{LeaseRef, Renew};
+use windlass_core::store::{self, LeaseRef, Renew};
 
-use crate::house::service::{Backoff, Next, Service};
+use crate::house::service::{Backoff, Failed, Next, Service};
 use crate::lock::lock;
 use crate::shared::Shared;
 
@@ -63,29 +63,28 @@ impl Drop for Taken<'_> {
 
 /// Prolongs these leases for ever, soon. A lease that is lost by then stays lost.
 pub(crate) async fn keep(shared: &Shared, leases: Vec<LeaseRef>) {
-    if !shared.kept.put(&leases) {
-        renew(shared, &leases).await;
+    if !shared.kept.put(&leases)
+        && let Err(error) = renew(shared, &leases).await
+    {
+        tracing::warn!(%error, "cannot keep workers' leases now");
     }
 }
 
 /// Prolongs those that wait.
 pub(crate) async fn flush(shared: &Shared) {
     let mut taken = shared.kept.take();
-    if renew(shared, &taken.leases).await {
-        taken.leases.clear();
+    match renew(shared, &taken.leases).await {
+        Ok(()) => taken.leases.clear(),
+        Err(error) => tracing::warn!(%error, "cannot keep workers' leases now"),
     }
 }
 
-/// False when the store did not take them all.
-async fn renew(shared: &Shared, leases: &[LeaseRef]) -> bool {
+async fn renew(shared: &Shared, leases: &[LeaseRef]) -> Result<(), store::Error> {
     for leases in leases.chunks(BATCH_JOBS_MAX) {
         let renew = Renew { leases: leases.to_vec(), hold: None };
-        if let Err(error) = shared.store.job_renew(renew).await {
-            tracing::warn!(%error, "cannot keep workers' leases now");
-            return false;
-        }
+        shared.store.job_renew(renew).await?;
     }
-    true
+    Ok(())
 }
 
 pub(crate) struct Keep {
@@ -106,18 +105,17 @@ impl Service for Keep {
         "keep"
     }
 
-    async fn pass(&mut self) -> Next {
+    async fn pass(&mut self) -> Result<Next, Failed> {
         if !self.gathering {
             self.gathering = true;
-            return Next::After(GATHER);
+            return Ok(Next::After(GATHER));
         }
         let mut taken = self.shared.kept.take();
-        if renew(&self.shared, &taken.leases).await {
-            taken.leases.clear();
-            self.gathering = false;
-            self.backoff.reset();
-            return Next::OnWake;
-        }
-        Next::After(self.backoff.pause())
+        let renewed = renew(&self.shared, &taken.leases).await;
+        renewed.map_err(|error| Failed::new(error, self.backoff.pause()))?;
+        taken.leases.clear();
+        self.gathering = false;
+        self.backoff.reset();
+        Ok(Next::OnWake)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-use crate::house::service::{Next, Service};
+use crate::house::service::{Failed, Next, Service};
 use crate::shared::Shared;
 
 pub(crate) struct Listen {
@@ -19,12 +19,12 @@ impl Service for Listen {
         "listen"
     }
 
-    async fn pass(&mut self) -> Next {
+    async fn pass(&mut self) -> Result<Next, Failed> {
         tokio::select! {
-            () = self.stop.cancelled() => Next::OnWake,
+            () = self.stop.cancelled() => Ok(Next::OnWake),
             () = self.shared.store.changed() => {
                 self.shared.look();
-                Next::Now
+                Ok(Next::Now)
             }
         }
     }

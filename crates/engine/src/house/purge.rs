@@ -1,14 +1,17 @@
 //! Purge: ended jobs are kept for a time, then removed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::house::service::{Next, Service};
+use crate::house::service::{Failed, Next, Service};
 use crate::shared::Shared;
 
 /// Jobs in one transaction; a full one is followed by the next at once.
 const PURGE_BATCH_MAX: usize = 500;
+/// After a failure the store is tried again at least this often.
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 pub(crate) struct Purge {
     pub shared: Arc<Shared>,
@@ -20,14 +23,10 @@ impl Service for Purge {
         "purge"
     }
 
-    async fn pass(&mut self) -> Next {
-        match self.shared.store.job_purge(PURGE_BATCH_MAX).await {
-            Ok(purged) if purged as usize == PURGE_BATCH_MAX => Next::Now,
-            Ok(_) => Next::After(self.shared.options.purge_interval),
-            Err(error) => {
-                tracing::warn!(%error, "cannot remove old jobs now");
-                Next::After(self.shared.options.purge_interval)
-            }
-        }
+    async fn pass(&mut self) -> Result<Next, Failed> {
+        let interval = self.shared.options.purge_interval;
+        let purged = self.shared.store.job_purge(PURGE_BATCH_MAX).await;
+        let purged = purged.map_err(|error| Failed::new(error, interval.min(RETRY_PAUSE_MAX)))?;
+        Ok(if purged as usize == PURGE_BATCH_MAX { Next::Now } else { Next::After(interval) })
     }
 }

@@ -6,14 +6,12 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 
 use windlass_core::retry;
-use windlass_core::store::{
-    self, Durability, GiveUp, LeaseRef, Overdue, Settled, Settlement, TypeStats,
-};
+use windlass_core::store::{self, GiveUp, LeaseRef, Overdue, Settled, Settlement, TypeStats};
 use windlass_core::{AttemptId, Job, Log, Status};
 
 use crate::dispatch::policy::Policy;
 use crate::event;
-use crate::house::service::{Next, Service};
+use crate::house::service::{Failed, Next, Service};
 use crate::settle;
 use crate::shared::Shared;
 
@@ -55,17 +53,15 @@ impl Reap {
         }
         let now = shared.now();
         let settlements: Arc<[Settlement]> = settlements.into();
-        let answer = shared.store.job_settle(settlements.clone(), Durability::Relaxed).await?;
-        for ((job, settlement), answer) in jobs.iter().zip(&*settlements).zip(answer.settled) {
+        let (answers, all) = settle::settle_each(shared, settlements.clone()).await;
+        for ((job, settlement), answer) in jobs.iter().zip(&*settlements).zip(answers) {
             // Renewed, ended, or broken by another daemon in the meantime.
-            if answer == Settled::Stale {
-                continue;
-            }
+            let Some(answer) = answer.filter(|answer| *answer != Settled::Stale) else { continue };
             shared.metrics.lease_expired();
             let held = now.since(job.started_at.unwrap_or(now));
             settle::conclude(shared, job, settlement, answer, held);
         }
-        Ok(full)
+        all.map(|()| full)
     }
 
     async fn lost_lease(&self, job: &Job) -> Result<Option<Settlement>, store::Error> {
@@ -104,7 +100,7 @@ impl Reap {
     /// Ends queued jobs past their expiry. True when there may be more.
     async fn give_up_expired(&self) -> Result<bool, store::Error> {
         let retention = self.shared.options.retention;
-        let given_up = self.give_up(Overdue::Expired, "expired", retention).await?;
+        let given_up = give_up(&self.shared, Overdue::Expired, "expired", retention).await?;
         Ok(given_up == REAP_BATCH_MAX)
     }
 
@@ -131,32 +127,32 @@ impl Reap {
             }
             let which = Overdue::Unhandled { key: key.clone(), due_for: policy.retry.age };
             let why = "no handler and no worker took it in time";
-            while self.give_up(which.clone(), why, policy.retention).await? == REAP_BATCH_MAX {}
+            while give_up(shared, which.clone(), why, policy.retention).await? == REAP_BATCH_MAX {}
         }
         Ok(())
     }
+}
 
-    async fn give_up(
-        &self,
-        which: Overdue,
-        why: &'static str,
-        retention: Duration,
-    ) -> Result<usize, store::Error> {
-        let shared = &self.shared;
-        let ended = Status::ERROR.into();
-        let give_up =
-            GiveUp { which, ended, log: Log::of_note(why), keep: retention, limit: REAP_BATCH_MAX };
-        let jobs = shared.store.job_give_up(give_up).await?;
-        for job in &jobs {
-            shared.metrics.ended(&job.key, ended.code, false);
-            event::ended(job, ended, Duration::ZERO, "failed");
-            shared.job_waiters.wake(&job.id);
-        }
-        if jobs.iter().any(settle::is_in_family) {
-            shared.look();
-        }
-        Ok(jobs.len())
+/// Ends jobs that never ran, as failed; how many it were.
+pub(crate) async fn give_up(
+    shared: &Shared,
+    which: Overdue,
+    why: &str,
+    retention: Duration,
+) -> Result<usize, store::Error> {
+    let ended = Status::ERROR.into();
+    let (log, keep, limit) = (Log::of_note(why), retention, REAP_BATCH_MAX);
+    let give_up = GiveUp { which, ended, log, keep, limit };
+    let jobs = shared.store.job_give_up(give_up).await?;
+    for job in &jobs {
+        shared.metrics.ended(&job.key, ended.code, false);
+        event::ended(job, ended, Duration::ZERO, "failed");
+        shared.job_waiters.wake(&job.id);
     }
+    if jobs.iter().any(settle::is_in_family) {
+        shared.look();
+    }
+    Ok(jobs.len())
 }
 
 #[async_trait]
@@ -165,7 +161,7 @@ impl Service for Reap {
         "reap"
     }
 
-    async fn pass(&mut self) -> Next {
+    async fn pass(&mut self) -> Result<Next, Failed> {
         for (attempt, why) in self.shared.running.expired(self.shared.now()) {
             self.shared.runner.stop(attempt, why);
         }
@@ -173,10 +169,9 @@ impl Service for Reap {
         let expired = self.give_up_expired().await;
         let unhandled = self.give_up_unhandled().await;
         let more = matches!(broken, Ok(true)) || matches!(expired, Ok(true));
-        for error in [broken.err(), expired.err(), unhandled.err()].into_iter().flatten() {
-            tracing::warn!(%error, "cannot look for dead leases and overdue jobs now");
-        }
-        if more { Next::Now } else { Next::After(self.shared.options.reap_interval) }
+        let next = if more { Next::Now } else { Next::After(self.shared.options.reap_interval) };
+        let failed = broken.err().or(expired.err()).or(unhandled.err());
+        failed.map_or(Ok(next), |error| Err(Failed::new(error, next.pause())))
     }
 }
 

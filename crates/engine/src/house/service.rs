@@ -1,6 +1,9 @@
 //! The one shape of everything in the background: a pass, and when the next one is due.
 //!
-//! Services are watched. A pass that panics is caught: it is logged with the service's name,
+//! Services are watched. A pass that could not do its work says why and when to try again: that is
+//! logged, and when it goes on for long it is shown (`house::health`), until a pass succeeds.
+//!
+//! A pass that panics is caught: it is logged with the service's name,
 //! counted, shown in `/readyz` and in the status (`house::health`), and the service goes on after
 //! a pause that doubles. One that has panicked `FAILURES_MAX` times within `FAILURES_WINDOW` ends
 //! the daemon with a sentence, since a restart of the process is what is left to try. A service
@@ -47,7 +50,7 @@ const RESTART_PAUSE_MAX: Duration = Duration::from_secs(10);
 #[async_trait]
 pub(crate) trait Service: Send + 'static {
     fn name(&self) -> &'static str;
-    async fn pass(&mut self) -> Next;
+    async fn pass(&mut self) -> Result<Next, Failed>;
 
     /// Makes the state safe to go on with after a panic. No pass comes before this has succeeded.
     async fn recover(&mut self) -> Result<(), Error> {
@@ -62,6 +65,31 @@ pub(crate) enum Next {
     After(Duration),
     /// Nothing to do until somebody wakes the service.
     OnWake,
+}
+
+impl Next {
+    /// How long it is until then.
+    pub(crate) fn pause(self) -> Duration {
+        match self {
+            Next::Now => Duration::ZERO,
+            Next::After(pause) => pause,
+            Next::OnWake => Duration::MAX,
+        }
+    }
+}
+
+/// A pass that could not do its work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failed {
+    pub why: String,
+    /// Until the next pass. A wake-up brings it forward.
+    pub pause: Duration,
+}
+
+impl Failed {
+    pub(crate) fn new(error: impl ToString, pause: Duration) -> Failed {
+        Failed { why: error.to_string(), pause }
+    }
 }
 
 /// Runs services and ends them together.
@@ -98,17 +126,24 @@ async fn run(
     stop: CancellationToken,
     health: Arc<Health>,
 ) {
-    let mut panicked = false;
+    let (mut panicked, mut failing) = (false, false);
     let mut restart = Backoff::new(RESTART_PAUSE_MIN, RESTART_PAUSE_MAX);
     while !stop.is_cancelled() {
         let pass = AssertUnwindSafe(pass(&mut service, &mut panicked)).catch_unwind().await;
+        if matches!(pass, Ok(Ok(_))) && std::mem::take(&mut failing) {
+            health.pass_succeeded(service.name());
+        }
         let pause = match pass {
-            Ok(Some(Next::Now)) => continue,
-            Ok(Some(Next::After(pause))) => pause,
-            Ok(Some(Next::OnWake)) => Duration::MAX,
-            Ok(None) => {
-                pause_or_stop(restart.pause(), &stop).await;
-                continue;
+            Ok(Ok(Next::Now)) => continue,
+            Ok(Ok(next)) => next.pause(),
+            Ok(Err(Failed { why, pause })) => {
+                failing = true;
+                health.pass_failed(service.name(), why);
+                if panicked {
+                    pause_or_stop(restart.pause(), &stop).await;
+                    continue;
+                }
+                pause
             }
             Err(panic) => {
                 panicked = true;
@@ -132,16 +167,15 @@ async fn run(
     }
 }
 
-/// One pass; `None` when the service has not recovered from a panic yet.
-async fn pass(service: &mut impl Service, panicked: &mut bool) -> Option<Next> {
+/// One pass; as long as the service has not recovered from a panic, that fails.
+async fn pass(service: &mut impl Service, panicked: &mut bool) -> Result<Next, Failed> {
     if *panicked {
-        if let Err(error) = service.recover().await {
-            tracing::warn!(service = service.name(), %error, "cannot go on after a panic yet");
-            return None;
-        }
+        let recovered = service.recover().await;
+        let not_yet = |error| format!("cannot go on after a panic yet: {error}");
+        recovered.map_err(|error| Failed::new(not_yet(error), Duration::ZERO))?;
         *panicked = false;
     }
-    Some(service.pass().await)
+    service.pass().await
 }
 
 async fn pause_or_stop(pause: Duration, stop: &CancellationToken) {

@@ -22,7 +22,7 @@ use windlass_journal::Journal;
 
 use crate::error::{Error, store_error};
 use crate::house::health::Left;
-use crate::house::service::{Next, Service, panic_text};
+use crate::house::service::{Failed, Next, Service, panic_text};
 use crate::ingest::Ingest;
 use crate::shared::Shared;
 use crate::start::journal_options;
@@ -44,13 +44,13 @@ impl Service for Adopt {
         "adopt"
     }
 
-    async fn pass(&mut self) -> Next {
+    async fn pass(&mut self) -> Result<Next, Failed> {
         let left = self.adopt_all().await;
         if !self.stop.is_cancelled() {
             self.shared.health.set_journals_left(left);
         }
         self.looked.send_replace(true);
-        Next::After(self.shared.options.lease.min(LOOK_INTERVAL_MAX))
+        Ok(Next::After(self.shared.options.lease.min(LOOK_INTERVAL_MAX)))
     }
 }
 
@@ -94,9 +94,11 @@ impl Adopt {
         let (shared, stop) = (shared.clone(), self.stop.clone());
         let mut ingest = Ingest::new(shared, journal.clone(), sysid, position, stop);
         while !self.stop.is_cancelled() {
-            if ingest.move_batch().await? == 0 && ingest.confirm().await? {
+            let moved = ingest.move_batch().await?;
+            if moved == 0 && ingest.confirm().await? {
                 return journal.remove().await.map_err(unreadable);
             }
+            ingest.drop_moved().await?;
         }
         journal.close().await;
         Ok(())

@@ -1,13 +1,16 @@
 //! Jobs that have just entered the store: the log, the scheduler and the dispatcher hear of them.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use windlass_core::store::Inserted;
+use windlass_core::store::{Inserted, Overdue};
 use windlass_core::{JobId, Timestamp, TypeKey};
 use windlass_journal::{KeyNote, Record};
 
+use crate::accept::pieces;
 use crate::event;
+use crate::house::reap;
 use crate::shared::Shared;
 
 /// What is left to tell of a job after the store has taken it.
@@ -16,28 +19,59 @@ pub(crate) struct Arrival {
     key: TypeKey,
     run_at: Timestamp,
     note: Option<Arc<KeyNote>>,
+    /// If it can never run.
+    pub lost: Option<Lost>,
+}
+
+/// A payload that cannot be read.
+pub(crate) struct Lost {
+    pub file: PathBuf,
+    pub error: String,
 }
 
 impl Arrival {
     pub(crate) fn of(record: &Record) -> Arrival {
         let (job, note) = (&record.job, record.note.clone());
-        Arrival { id: job.id, key: job.key.clone(), run_at: job.run_at, note }
+        Arrival { id: job.id, key: job.key.clone(), run_at: job.run_at, note, lost: None }
+    }
+
+    fn forget_key(&self, shared: &Shared) {
+        if let Some(note) = &self.note {
+            shared.idempotencies.forget(&self.key.tenant, &note.key.key);
+        }
+    }
+
+    /// Ends a job that can never run.
+    pub(crate) async fn give_up(&self, shared: &Shared, lost: &Lost) {
+        let (tenant, id) = (self.key.tenant.clone(), self.id);
+        let (Lost { file, error }, retention) = (lost, shared.options.retention);
+        tracing::error!(%id, file = %file.display(), error, "a payload is lost; its job fails");
+        pieces::set_aside(file).await;
+        let why = format!("its payload cannot be read: {error}");
+        let which = Overdue::Lost { tenant, id };
+        if let Err(error) = reap::give_up(shared, which, &why, retention).await {
+            // It has expired too, so that it is found again.
+            tracing::warn!(%id, %error, "a job whose payload is lost is given up later");
+        }
     }
 }
 
 /// Logs new jobs, and tells the scheduler which of them may run now and when the next one may.
-pub(crate) fn announce(shared: &Shared, jobs: Vec<Arrival>, inserted: &[Inserted]) {
+pub(crate) fn announce(shared: &Shared, jobs: &[Arrival], inserted: &[Inserted]) {
     let now = shared.now();
     let mut ready: HashMap<TypeKey, u64> = HashMap::new();
     let mut due: Option<Timestamp> = None;
-    for (job, how) in jobs.into_iter().zip(inserted) {
+    for (job, how) in jobs.iter().zip(inserted) {
         match how {
             Inserted::Duplicate | Inserted::Held(_) => {}
-            Inserted::Repeated => repeated(shared, &job),
+            Inserted::Repeated => repeated(shared, job),
             Inserted::New => {
                 event::entered(job.id, &job.key);
+                if job.lost.is_some() {
+                    continue;
+                }
                 if job.run_at <= now {
-                    *ready.entry(job.key).or_default() += 1;
+                    *ready.entry(job.key.clone()).or_default() += 1;
                 } else {
                     due = Some(due.map_or(job.run_at, |due| due.min(job.run_at)));
                 }
@@ -48,12 +82,20 @@ pub(crate) fn announce(shared: &Shared, jobs: Vec<Arrival>, inserted: &[Inserted
     due.into_iter().for_each(|at| shared.announce_due(at));
 }
 
+/// The store took jobs up to `position` and could not say so: what became of each, nobody knows
+/// here. So the dispatcher looks, and repeated adds are answered by the store.
+pub(crate) fn announce_unknown(shared: &Shared, jobs: &[Arrival], position: JobId) {
+    for job in jobs.iter().filter(|job| job.id <= position) {
+        job.forget_key(shared);
+        shared.job_waiters.wake(&job.id);
+    }
+    shared.look();
+}
+
 /// It entered as cancelled. Further repeats of its add are answered by the store, with the ids of
 /// the add that was first.
 fn repeated(shared: &Shared, job: &Arrival) {
     event::repeated(job.id, &job.key);
-    if let Some(note) = &job.note {
-        shared.idempotencies.forget(&job.key.tenant, &note.key.key);
-    }
+    job.forget_key(shared);
     shared.job_waiters.wake(&job.id);
 }

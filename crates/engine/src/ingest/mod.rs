@@ -7,6 +7,7 @@ pub(crate) mod adopt;
 mod arrival;
 pub(crate) mod place;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,18 +18,25 @@ use windlass_core::store::{Durability, IdempotencyRecord, Insert, Insertion, Jou
 use windlass_core::{JobId, NewJob, Sysid};
 use windlass_journal::{Journal, KeyNote, Record};
 
-use crate::accept::pieces;
+use crate::accept::pieces::{self, NotPut};
 use crate::error::{Error, storage_error, store_error};
-use crate::house::service::{Backoff, Next, Service};
+use crate::house::service::{Backoff, Failed, Next, Service};
 use crate::shared::Shared;
 
-use arrival::Arrival;
+use arrival::{Arrival, Lost};
 
-/// Jobs and payload bytes of one transaction.
+/// Jobs and payload bytes of one transaction, unless a single payload has more.
 const BATCH_RECORDS_MAX: usize = 2000;
 const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// How often one batch goes to where the store says that it is.
 const BEHIND_TRIES_MAX: usize = 3;
+/// How often a payload is tried in a row that cannot be read, before its job enters as failed.
+const UNREADABLE_TRIES_MAX: u32 = 8;
+/// Errors that say nothing about the file: the machine or the process is short of memory
+/// (`ENOMEM`) or of descriptors (`ENFILE`, `EMFILE`).
+const SHORT_OF_MEANS: [i32; 3] = [12, 23, 24];
+/// The pause before files that could not be removed are tried again.
+const DROP_PAUSE: Duration = Duration::from_secs(10);
 /// A batch of so many jobs means that adds come thick and fast. Then ingest lets some more gather:
 /// few large transactions leave the processors to the adds, and nobody sees the difference, as
 /// long as nobody waits for one of these jobs.
@@ -48,6 +56,12 @@ pub(crate) struct Ingest {
     /// How far the store has the journal, as far as we know.
     position: Option<JobId>,
     backoff: Backoff,
+    /// Tries in a row in which a payload could not be read.
+    unreadable: u32,
+    /// How far the store has the journal synced, if that is news for the journal.
+    synced: Option<JobId>,
+    /// The journal could not let go of something.
+    undropped: bool,
     /// Bytes moved since segments were last dropped.
     moved_bytes: u64,
     /// Lets more gather before the next batch.
@@ -63,8 +77,19 @@ impl Ingest {
         position: Option<JobId>,
         stop: CancellationToken,
     ) -> Ingest {
-        let backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
-        Ingest { shared, journal, sysid, stop, position, backoff, moved_bytes: 0, gathers: false }
+        Ingest {
+            shared,
+            journal,
+            sysid,
+            stop,
+            position,
+            backoff: Backoff::new(PAUSE_MIN, PAUSE_MAX),
+            unreadable: 0,
+            synced: None,
+            undropped: false,
+            moved_bytes: 0,
+            gathers: false,
+        }
     }
 
     /// Moves the next batch; how many jobs it had.
@@ -72,18 +97,17 @@ impl Ingest {
         for _ in 0..BEHIND_TRIES_MAX {
             let reserved = self.journal.reserve(BATCH_RECORDS_MAX, BATCH_BYTES_MAX, None);
             let Some(ticket) = reserved else { return Ok(0) };
-            let count = ticket.records() as usize;
+            let (count, last) = (ticket.records() as usize, ticket.last());
             let records = self.journal.read(&ticket).await;
             let moved = match records {
                 Ok(records) => self.insert(records).await,
                 Err(error) => Err(Error::Internal(error.to_string())),
             };
             match moved {
-                Ok(Moved::Up(position)) => {
-                    self.position = Some(position);
-                    self.journal.commit_until(position);
+                Ok(Moved::Up) => {
+                    self.position = self.position.max(Some(last));
+                    self.journal.commit_until(last);
                     self.tell_readers();
-                    self.drop_segments().await?;
                     return Ok(count);
                 }
                 Ok(Moved::Behind(position)) => {
@@ -137,16 +161,20 @@ impl Ingest {
         self.shared.ingested.send_replace(self.position.max(known));
     }
 
-    async fn insert(&mut self, records: Vec<Record>) -> Result<Moved, Error> {
-        let position = records.last().map(|record| record.job.id);
-        let position = position.ok_or_else(|| Error::Internal("an empty batch".into()))?;
-        let arrivals: Vec<Arrival> = records.iter().map(Arrival::of).collect();
+    /// The jobs of these records go into the store, unless it has them: a job that was removed
+    /// there must not come again.
+    async fn insert(&mut self, mut records: Vec<Record>) -> Result<Moved, Error> {
+        records.retain(|record| Some(record.job.id) > self.position);
+        let Some(position) = records.last().map(|record| record.job.id) else {
+            return Ok(Moved::Up);
+        };
+        let mut arrivals: Vec<Arrival> = records.iter().map(Arrival::of).collect();
         let mut jobs: Vec<NewJob> = Vec::with_capacity(records.len());
         let mut keys: Vec<IdempotencyRecord> = Vec::new();
         let mut spooled = false;
-        for Record { job, spool, note } in records {
-            if let Some(spool) = spool {
-                pieces::put_pieces(self.shared.store.as_ref(), job.id, &spool).await?;
+        for (Record { mut job, spool, note }, arrival) in records.into_iter().zip(&mut arrivals) {
+            if let Some(file) = spool {
+                arrival.lost = self.put_payload(&mut job, &file).await?;
                 spooled = true;
             }
             // Each batch that an add lies in brings its key along.
@@ -167,15 +195,48 @@ impl Ingest {
         let (journal, from) = (self.shared.journal_id(self.sysid), self.position);
         let mark = Some(JournalMark { journal, from, position });
         let insert = Insert { jobs, keys, mark, durability };
-        let inserted = match self.shared.store.job_insert(insert).await.map_err(store_error)? {
-            Insertion::Done(inserted) => inserted,
-            Insertion::Behind(position) => return Ok(Moved::Behind(position)),
-        };
-        arrival::announce(&self.shared, arrivals, &inserted);
-        if spooled {
-            self.journal.drop_until(position).await.map_err(storage_error)?;
+        match self.shared.store.job_insert(insert).await.map_err(store_error)? {
+            Insertion::Done(inserted) => arrival::announce(&self.shared, &arrivals, &inserted),
+            Insertion::Behind(at) => {
+                if let Some(at) = at.filter(|at| Some(*at) > self.position) {
+                    arrival::announce_unknown(&self.shared, &arrivals, at);
+                }
+                return Ok(Moved::Behind(at));
+            }
         }
-        Ok(Moved::Up(position))
+        for arrival in &arrivals {
+            if let Some(lost) = &arrival.lost {
+                arrival.give_up(&self.shared, lost).await;
+            }
+        }
+        if spooled {
+            self.synced = Some(position);
+        }
+        Ok(Moved::Up)
+    }
+
+    /// Brings a spooled payload into the store. Where it cannot be read, also not after some
+    /// tries, answers why: then the job enters so that nobody runs it.
+    async fn put_payload(&mut self, job: &mut NewJob, file: &Path) -> Result<Option<Lost>, Error> {
+        let store = self.shared.store.as_ref();
+        let put = pieces::put_pieces(store, job.id, file, job.payload.len()).await;
+        let error = match put {
+            Ok(()) => {
+                self.unreadable = 0;
+                return Ok(None);
+            }
+            Err(NotPut::Store(error)) => return Err(store_error(error)),
+            Err(NotPut::Unreadable(_, error)) => error,
+        };
+        self.unreadable = self.unreadable.saturating_add(1);
+        let is_no_fault_of_it = error.raw_os_error().is_some_and(|no| SHORT_OF_MEANS.contains(&no));
+        if is_no_fault_of_it || self.unreadable < UNREADABLE_TRIES_MAX {
+            return Err(NotPut::Unreadable(file.to_owned(), error).into());
+        }
+        // Paused, so that nobody takes it before it is given up, and expired, so that it is given
+        // up by the next look for overdue jobs if this daemon does not live to do it.
+        (job.paused, job.expires_at) = (true, Some(job.created_at));
+        Ok(Some(Lost { file: file.to_owned(), error: error.to_string() }))
     }
 
     /// A pause, unless somebody waits for a job that is not in the store yet.
@@ -190,16 +251,23 @@ impl Ingest {
         }
     }
 
-    /// Lets go of segments that are wholly in the store: only after a synced commit says so.
-    async fn drop_segments(&mut self) -> Result<(), Error> {
+    /// Lets go of files whose records are in the store: only after a synced commit says so.
+    pub(crate) async fn drop_moved(&mut self) -> Result<(), Error> {
         let stats = self.journal.stats();
         let enough = self.moved_bytes >= self.shared.options.journal_segment_bytes_max;
-        if stats.segments < 2 || !(enough || stats.unread_records == 0) {
-            return Ok(());
-        }
-        self.moved_bytes = 0;
-        let Some(position) = self.synced_position().await? else { return Ok(()) };
-        self.journal.drop_until(position).await.map_err(storage_error)
+        let segments = stats.segments >= 2 && (enough || stats.unread_records == 0);
+        let position = match self.synced.take() {
+            Some(position) => Some(position),
+            None if segments || self.undropped => {
+                self.moved_bytes = 0;
+                self.synced_position().await?
+            }
+            None => None,
+        };
+        let Some(position) = position else { return Ok(()) };
+        let dropped = self.journal.drop_until(position).await;
+        self.undropped = dropped.is_err();
+        dropped.map_err(|error| Error::Unavailable(error.to_string()))
     }
 
     /// How far the store has the journal and will not forget it.
@@ -213,7 +281,7 @@ impl Ingest {
 /// Where the store is after a batch.
 enum Moved {
     /// It took the batch, and is behind it now.
-    Up(JobId),
+    Up,
     /// It took nothing, because it is here.
     Behind(Option<JobId>),
 }
@@ -232,26 +300,23 @@ impl Service for Ingest {
         self.go_to(position).await
     }
 
-    async fn pass(&mut self) -> Next {
+    async fn pass(&mut self) -> Result<Next, Failed> {
         if std::mem::take(&mut self.gathers) {
             self.gather().await;
         }
         tokio::select! {
-            () = self.stop.cancelled() => return Next::OnWake,
+            () = self.stop.cancelled() => return Ok(Next::OnWake),
             () = self.journal.readable() => {}
+            () = tokio::time::sleep(DROP_PAUSE), if self.undropped => {}
         }
-        match self.move_batch().await {
-            Ok(moved) => {
-                self.backoff.reset();
-                let waiting = self.journal.stats().unread_records as usize;
-                self.gathers = moved >= GATHER_FROM_RECORDS && waiting < BATCH_RECORDS_MAX;
-                Next::Now
-            }
-            Err(error) => {
-                let pause = self.backoff.pause();
-                tracing::warn!(%error, retry_in_ms = pause.as_millis() as u64, "ingest waits");
-                Next::After(pause)
-            }
-        }
+        let moved = self.move_batch().await;
+        let moved = moved.map_err(|error| Failed::new(error, self.backoff.pause()))?;
+        self.backoff.reset();
+        let waiting = self.journal.stats().unread_records as usize;
+        self.gathers = moved >= GATHER_FROM_RECORDS && waiting < BATCH_RECORDS_MAX;
+        // The batch is in the store: what cannot be let go of now does not hold up the next one.
+        let dropped = self.drop_moved().await;
+        dropped.map_err(|error| Failed::new(error, Duration::ZERO))?;
+        Ok(Next::Now)
     }
 }

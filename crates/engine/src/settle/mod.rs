@@ -1,20 +1,25 @@
 //! Settle: verdicts on ended attempts go into the store in batches, each with the jobs that the
 //! attempt asked for, and everybody who cares hears of it. An attempt stays in the running table,
 //! and its lease is renewed, until its verdict is stored.
+//!
+//! A batch that the store cannot take, because something is wrong with one of its jobs, is settled
+//! one by one. What fails then too is parked, shown (`house::health`), and tried again from time to
+//! time; everything else goes on.
 
 pub(crate) mod follow;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use windlass_core::edit::Moved;
 use windlass_core::retry::Verdict;
-use windlass_core::store::{Durability, LeaseRef, SettleAnswer, Settled, Settlement};
+use windlass_core::store::{self, Durability, LeaseRef, SettleAnswer, Settled, Settlement};
 use windlass_core::time::format_time;
 use windlass_core::{Job, Log, State, Timestamp, TypeKey};
 
@@ -24,7 +29,7 @@ use crate::dispatch::batch;
 use crate::dispatch::running::RunningJob;
 use crate::error::Error;
 use crate::event;
-use crate::house::service::{Backoff, Next, Service};
+use crate::house::service::{Backoff, Failed, Next, Service};
 use crate::shared::Shared;
 
 /// Ended attempts that may wait for the store; beyond that, runners wait.
@@ -37,6 +42,10 @@ const SETTLE_BATCH_MAX: usize = 1000;
 const SETTLE_BATCH_ADDS_MAX: usize = 2000;
 /// Bytes of one transaction, unless a single attempt left more behind.
 const SETTLE_BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Verdicts that may be parked; beyond that, all of them wait.
+const PARKED_MAX: usize = 1000;
+/// How often those that are parked are tried again.
+const PARKED_PAUSE: Duration = Duration::from_secs(5);
 /// Pauses while the store does not take anything.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -100,8 +109,16 @@ pub(crate) struct Settle {
     stop: CancellationToken,
     /// Taken from the queue, in no batch yet.
     taken: Vec<SettleItem>,
+    /// Each of them makes a batch of its own, before any other.
+    alone: VecDeque<SettleItem>,
     /// On its way to the store; tried until that takes it.
     batch: Option<Batch>,
+    /// The store cannot take these, and says why not.
+    parked: Vec<(SettleItem, String)>,
+    /// When they are tried again.
+    parked_until: Instant,
+    /// They are others than those that are shown.
+    parked_changed: bool,
     backoff: Backoff,
 }
 
@@ -126,6 +143,15 @@ impl Batch {
         };
         let (settlements, about): (Vec<_>, _) = items.into_iter().map(split).unzip();
         Batch { settlements: settlements.into(), about }
+    }
+
+    fn into_items(self) -> impl Iterator<Item = SettleItem> {
+        let item = |(settlement, About { running, said, run, room }): (&Settlement, About)| {
+            SettleItem { running, settlement: settlement.clone(), said, run, room }
+        };
+        let settlements = self.settlements;
+        let items: Vec<_> = settlements.iter().zip(self.about).map(item).collect();
+        items.into_iter()
     }
 }
 
@@ -156,8 +182,79 @@ impl Settle {
         queue: mpsc::Receiver<SettleItem>,
         stop: CancellationToken,
     ) -> Settle {
-        let backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
-        Settle { shared, queue, stop, taken: Vec::new(), batch: None, backoff }
+        Settle {
+            shared,
+            queue,
+            stop,
+            taken: Vec::new(),
+            alone: VecDeque::new(),
+            batch: None,
+            parked: Vec::new(),
+            parked_until: Instant::now(),
+            parked_changed: false,
+            backoff: Backoff::new(PAUSE_MIN, PAUSE_MAX),
+        }
+    }
+
+    /// Waits until there is something to do; false when that is to stop.
+    async fn something_to_do(&mut self) -> bool {
+        if self.batch.is_some() || !self.alone.is_empty() || !self.taken.is_empty() {
+            return true;
+        }
+        tokio::select! {
+            () = self.stop.cancelled() => return false,
+            _ = self.queue.recv_many(&mut self.taken, SETTLE_BATCH_MAX) => {}
+            () = tokio::time::sleep_until(self.parked_until), if !self.parked.is_empty() => {}
+        }
+        true
+    }
+
+    fn next_batch(&mut self) -> Option<&Batch> {
+        if self.batch.is_none() && !self.parked.is_empty() && Instant::now() >= self.parked_until {
+            self.parked_until = Instant::now() + PARKED_PAUSE;
+            self.parked_changed = true;
+            self.alone.extend(self.parked.drain(..).map(|(item, _)| item));
+        }
+        if self.batch.is_none() {
+            self.batch = self.alone.pop_front().map(|item| Batch::of([item]));
+        }
+        if self.batch.is_none() && !self.taken.is_empty() {
+            let len = batch_len(&self.taken);
+            self.batch = Some(Batch::of(self.taken.drain(..len)));
+        }
+        self.batch.as_ref()
+    }
+
+    /// The store failed at the batch as a whole. True when there is another way than to try again:
+    /// a batch is taken apart, a single verdict is parked.
+    fn set_aside(&mut self, error: &store::Error) -> bool {
+        if matches!(error, store::Error::Unavailable(_)) || self.parked.len() >= PARKED_MAX {
+            return false;
+        }
+        let Some(batch) = self.batch.take() else { return false };
+        if batch.about.len() > 1 {
+            self.alone.extend(batch.into_items());
+            return true;
+        }
+        for item in batch.into_items() {
+            let id = item.running.job.id;
+            tracing::error!(%id, %error, "the store cannot take a result; it is tried again");
+            if self.parked.is_empty() {
+                self.parked_until = Instant::now() + PARKED_PAUSE;
+            }
+            self.parked.push((item, error.to_string()));
+            self.parked_changed = true;
+        }
+        true
+    }
+
+    /// When all that were to be tried have been.
+    fn show_parked(&mut self) {
+        if !self.alone.is_empty() || !std::mem::take(&mut self.parked_changed) {
+            return;
+        }
+        let parked = self.parked.iter().map(|(item, why)| (item.running.job.id, why.clone()));
+        self.shared.health.set_parked(parked.collect());
     }
 
     /// The store has taken the batch.
@@ -190,32 +287,48 @@ impl Service for Settle {
         "settle"
     }
 
-    async fn pass(&mut self) -> Next {
-        if self.taken.is_empty() && self.batch.is_none() {
-            tokio::select! {
-                () = self.stop.cancelled() => return Next::OnWake,
-                _ = self.queue.recv_many(&mut self.taken, SETTLE_BATCH_MAX) => {}
-            }
+    async fn pass(&mut self) -> Result<Next, Failed> {
+        if !self.something_to_do().await {
+            return Ok(Next::OnWake);
         }
-        let batch = self.batch.get_or_insert_with(|| {
-            let len = batch_len(&self.taken);
-            Batch::of(self.taken.drain(..len))
-        });
+        let Some(batch) = self.next_batch() else { return Ok(Next::Now) };
+        let settlements = batch.settlements.clone();
+        let waiting = settlements.len();
         // A power cut may undo this and run the jobs again; it never loses one.
-        match self.shared.store.job_settle(batch.settlements.clone(), Durability::Relaxed).await {
-            Ok(answer) => {
-                self.settled(answer);
-                self.backoff.reset();
-                Next::Now
-            }
+        match self.shared.store.job_settle(settlements, Durability::Relaxed).await {
+            Ok(answer) => self.settled(answer),
+            Err(error) if self.set_aside(&error) => {}
             Err(error) => {
-                let waiting = batch.settlements.len();
-                let pause = self.backoff.pause();
-                tracing::warn!(%error, waiting, "results wait for the store");
-                Next::After(pause)
+                let why = format!("{waiting} results wait: {error}");
+                return Err(Failed::new(why, self.backoff.pause()));
             }
         }
+        self.show_parked();
+        self.backoff.reset();
+        Ok(Next::Now)
     }
+}
+
+/// Carries out verdicts that do not come through the queue. Where the store fails at all of them
+/// together, they go one by one, so that one damaged job does not keep the others. The answers, and
+/// why there are not more of them.
+pub(crate) async fn settle_each(
+    shared: &Shared,
+    settlements: Arc<[Settlement]>,
+) -> (Vec<Option<Settled>>, Result<(), store::Error>) {
+    let settle = |batch| shared.store.job_settle(batch, Durability::Relaxed);
+    match settle(settlements.clone()).await {
+        Ok(answer) => return (answer.settled.into_iter().map(Some).collect(), Ok(())),
+        Err(error @ store::Error::Unavailable(_)) => return (Vec::new(), Err(error)),
+        Err(_) => {}
+    }
+    let (mut answers, mut all) = (Vec::with_capacity(settlements.len()), Ok(()));
+    for settlement in &*settlements {
+        let settled = settle([settlement.clone()].into()).await;
+        answers.push(settled.as_ref().ok().and_then(|answer| answer.settled.first().copied()));
+        all = all.and(settled.map(drop));
+    }
+    (answers, all)
 }
 
 /// After a verdict was stored (or refused): the log, the numbers, whoever waits, the scheduler.

@@ -9,8 +9,16 @@ pub(super) async fn run(daemon: &Daemon, show: Show) -> anyhow::Result<()> {
     show.answer(&status, || {
         let journaled = status["journal"]["waiting"].as_u64().unwrap_or_default();
         let services = status["services"].as_object().into_iter().flatten();
-        let services: Vec<String> =
+        let mut services: Vec<String> =
             services.map(|(name, panics)| format!("{name} panicked {panics} times")).collect();
+        for failing in status["services_failing"].as_array().into_iter().flatten() {
+            let (name, why) = (cell(&failing["service"]), cell(&failing["why"]));
+            services.push(format!("{name} has failed for {}s: {why}", failing["failing_seconds"]));
+        }
+        for parked in status["results_parked"].as_array().into_iter().flatten() {
+            let (id, why) = (cell(&parked["id"]), cell(&parked["why"]));
+            services.push(format!("the result of job {id} cannot be stored: {why}"));
+        }
         let services = (!services.is_empty()).then(|| services.join(", "));
         let left = status["journals_left"].as_array().into_iter().flatten();
         let left: Vec<String> = left.map(|left| cell(&left["why"])).collect();

@@ -1,9 +1,12 @@
-//! Services that panic, on paused time.
+//! Services that panic and services that fail, on paused time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
+use crate::house::health::FAILING_SHOWN_AFTER;
 use crate::metrics::Metrics;
+
+const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 #[test]
 fn a_backoff_doubles_up_to_its_bound_and_starts_over() {
@@ -15,15 +18,18 @@ fn a_backoff_doubles_up_to_its_bound_and_starts_over() {
     assert_eq!(backoff.pause(), ms(50));
 }
 
-/// Panics as often as it is told to, then passes.
+/// Panics and fails as often as it is told to, then passes.
 #[derive(Default)]
 struct Counted {
     panics: AtomicUsize,
+    /// Passes that fail.
+    failures: AtomicUsize,
     /// Attempts to recover that fail.
     stuck: AtomicUsize,
     passes: AtomicUsize,
     recoveries: AtomicUsize,
     passed: Notify,
+    failed: Notify,
 }
 
 struct Panics(Arc<Counted>);
@@ -39,13 +45,17 @@ impl Service for Panics {
         "test"
     }
 
-    async fn pass(&mut self) -> Next {
+    async fn pass(&mut self) -> Result<Next, Failed> {
         if take_one(&self.0.panics) {
             panic!("as it was told");
         }
+        if take_one(&self.0.failures) {
+            self.0.failed.notify_one();
+            return Err(Failed::new("no luck", FAILURE_PAUSE));
+        }
         self.0.passes.fetch_add(1, Ordering::SeqCst);
         self.0.passed.notify_one();
-        Next::OnWake
+        Ok(Next::OnWake)
     }
 
     async fn recover(&mut self) -> Result<(), Error> {
@@ -145,4 +155,55 @@ async fn a_stop_does_not_wait_for_the_pause_after_a_panic() {
     bench.stop.cancel();
     bench.services.stopped().await;
     assert_eq!(bench.counted.passes.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_keeps_failing_is_shown_until_a_pass_succeeds() {
+    let bench = bench(0, 0);
+    bench.counted.passed.notified().await;
+    bench.counted.failures.store(usize::MAX, Ordering::SeqCst);
+    bench.wake.notify_one();
+    let failed_for = async || {
+        bench.counted.failed.notified().await;
+        bench.health.failing_services().first().map(|failing| failing.failing_for)
+    };
+    // The first pass that fails, and one each second until just before it is shown.
+    for _ in 0..FAILING_SHOWN_AFTER.as_secs() {
+        assert_eq!(failed_for().await, None, "not every hiccup is shown");
+    }
+    assert_eq!(failed_for().await, Some(FAILING_SHOWN_AFTER));
+    let words = bench.health.services().unwrap_err();
+    assert_eq!(words, "the service test has failed for 30s");
+    let failing = bench.health.failing_services();
+    assert_eq!((failing.len(), failing[0].name, &*failing[0].why), (1, "test", "no luck"));
+    assert_eq!(bench.health.failed_services(), [], "it has not panicked");
+    assert!(bench.health.failure.borrow().is_none());
+
+    bench.counted.failures.store(0, Ordering::SeqCst);
+    bench.counted.passed.notified().await;
+    assert_eq!((bench.health.services(), bench.health.failing_services()), (Ok(()), vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_with_successes_between_them_are_not_shown() {
+    let bench = bench(0, 0);
+    bench.counted.passed.notified().await;
+    for _ in 0..4 {
+        bench.counted.failures.store(20, Ordering::SeqCst);
+        bench.wake.notify_one();
+        bench.counted.passed.notified().await;
+        assert_eq!(bench.health.services(), Ok(()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_cannot_recover_from_a_panic_is_shown_as_failing() {
+    let bench = bench(1, usize::MAX);
+    while bench.counted.recoveries.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+        tokio::time::advance(RESTART_PAUSE_MIN).await;
+    }
+    tokio::time::advance(FAILING_SHOWN_AFTER).await;
+    let failing = bench.health.failing_services();
+    assert_eq!(failing[0].why, "cannot go on after a panic yet: not yet");
 }

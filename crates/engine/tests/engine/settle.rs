@@ -1,0 +1,51 @@
+//! Verdicts reach the store, also beside one that it cannot take.
+
+use std::sync::Arc;
+
+use windlass_core::memory::MemoryStore;
+use windlass_core::{JobId, State};
+use windlass_test_kit::wait::{in_time, pause};
+
+use crate::ended;
+use crate::fake::{Daemon, handler, jobs, key};
+
+#[tokio::test]
+async fn one_damaged_job_does_not_stop_the_verdicts_on_others() {
+    let store = Arc::new(MemoryStore::default());
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let t = key("acme", "t");
+    daemon.engine.handler_set(&t, handler()).await.unwrap();
+    let hangs = daemon.engine.add(&t, jobs(&["hang"]), None).await.unwrap().ids[0];
+    daemon.runner.started(hangs).await;
+    store.set_damaged(hangs, true);
+    daemon.runner.finish_attempt(daemon.runner.attempts(hangs)[0]).await;
+    // Behind it, and in one batch with it.
+    let ids = daemon.engine.add(&t, jobs(&["200"; 20]), None).await.unwrap().ids;
+    for id in ids {
+        assert_eq!(ended(&daemon, &t, id).await, State::Finished);
+    }
+    assert_eq!(parked(&daemon, 1).await, [hangs]);
+    let services = daemon.engine.readiness().await.services;
+    assert_eq!(services, Err("the store cannot take the results of 1 jobs".to_owned()));
+    let metrics = daemon.engine.metrics_text().await;
+    assert!(metrics.lines().any(|line| line == "windlass_results_parked 1"), "{metrics}");
+
+    store.set_damaged(hangs, false);
+    assert_eq!(ended(&daemon, &t, hangs).await, State::Finished, "it is tried again");
+    parked(&daemon, 0).await;
+    assert_eq!(daemon.engine.readiness().await.services, Ok(()));
+}
+
+/// The jobs whose results are parked, when there are so many.
+async fn parked(daemon: &Daemon, count: usize) -> Vec<JobId> {
+    let looking = async {
+        loop {
+            let parked = daemon.engine.status().await.results_parked;
+            if parked.len() == count {
+                return parked.into_iter().map(|parked| parked.id).collect();
+            }
+            pause().await;
+        }
+    };
+    in_time("results are parked, or no more", looking).await
+}
