@@ -76,10 +76,11 @@ impl RetryPolicy {
 pub enum Verdict {
     /// The job has ended.
     End(Ending),
-    /// The attempt counts, and there will be another one at `run_at`.
-    Again { run_at: Timestamp },
-    /// Handed back unharmed: the attempt does not count.
-    Release { run_at: Timestamp },
+    /// The attempt counts, and there will be another one after this time.
+    Again { after: Duration },
+    /// Handed back unharmed: the attempt does not count. It may run again after this time; `None`
+    /// puts it back in its old place.
+    Release { after: Option<Duration> },
     /// It has ended and runs again by itself at `run_at`, as if it were new; its last outcome, its
     /// result and its logs stay.
     Repeat { run_at: Timestamp },
@@ -115,7 +116,7 @@ pub fn after_attempt(
         Code::Ok => (end_or_repeat(job, Ending::Finished, now), None),
         Code::Failed => (end_or_repeat(job, Ending::Failed, now), None),
         Code::Retry | Code::Error => {
-            again_or_dead(job, policy, now, now + policy.delay_after(job.attempt, luck))
+            again_or_dead(job, policy, now, policy.delay_after(job.attempt, luck))
         }
     }
 }
@@ -127,7 +128,7 @@ pub fn after_lost_lease(
     policy: &RetryPolicy,
     now: Timestamp,
 ) -> (Verdict, Option<Exhausted>) {
-    again_or_dead(job, policy, now, now)
+    again_or_dead(job, policy, now, Duration::ZERO)
 }
 
 /// Decides for a job that was stopped from outside while it ran.
@@ -142,7 +143,9 @@ pub fn after_stop(
         Stop::TimedOut => after_attempt(job, Status::ERROR, policy, now, luck),
         Stop::Expired => (Verdict::End(Ending::Failed), Some(Exhausted::Expired)),
         Stop::Cancelled => (Verdict::End(Ending::Cancelled), None),
-        Stop::Shutdown | Stop::LeaseLost => (Verdict::Release { run_at: now }, None),
+        Stop::Shutdown | Stop::LeaseLost => {
+            (Verdict::Release { after: Some(Duration::ZERO) }, None)
+        }
     }
 }
 
@@ -150,9 +153,9 @@ fn again_or_dead(
     job: &Job,
     policy: &RetryPolicy,
     now: Timestamp,
-    run_at: Timestamp,
+    after: Duration,
 ) -> (Verdict, Option<Exhausted>) {
-    if job.expires_at.is_some_and(|at| at <= run_at) {
+    if job.expires_at.is_some_and(|at| at <= now + after) {
         return (Verdict::End(Ending::Failed), Some(Exhausted::Expired));
     }
     let dead = |why| (end_or_repeat(job, Ending::Failed, now), Some(why));
@@ -162,7 +165,7 @@ fn again_or_dead(
     if now.since(job.due_at) >= policy.age {
         return dead(Exhausted::Age);
     }
-    (Verdict::Again { run_at }, None)
+    (Verdict::Again { after }, None)
 }
 
 /// A job that repeats runs again at its next time, if that comes before its expiry.
@@ -217,7 +220,7 @@ mod tests {
         let decide = |status| after_attempt(&job, status, &policy(), NOW, MIDDLE).0;
         assert_eq!(decide(Status::OK), Verdict::End(Ending::Finished));
         assert_eq!(decide(Status::FAILED), Verdict::End(Ending::Failed));
-        let later = Verdict::Again { run_at: NOW + Duration::from_secs(10) };
+        let later = Verdict::Again { after: Duration::from_secs(10) };
         assert_eq!(decide(Status::RETRY), later);
         assert_eq!(decide(Status::ERROR), later);
     }
@@ -244,7 +247,7 @@ mod tests {
     #[test]
     fn a_lost_lease_counts_and_runs_again_at_once() {
         let decided = after_lost_lease(&running_job(1, NOW), &policy(), NOW);
-        assert_eq!(decided, (Verdict::Again { run_at: NOW }, None));
+        assert_eq!(decided, (Verdict::Again { after: Duration::ZERO }, None));
         let decided = after_lost_lease(&running_job(3, NOW), &policy(), NOW);
         assert_eq!(decided.1, Some(Exhausted::Attempts));
     }
@@ -252,7 +255,7 @@ mod tests {
     #[test]
     fn a_job_stopped_for_our_own_reasons_goes_back_unharmed() {
         let decide = |stop| after_stop(&running_job(3, NOW), stop, &policy(), NOW, MIDDLE).0;
-        assert_eq!(decide(Stop::Shutdown), Verdict::Release { run_at: NOW });
+        assert_eq!(decide(Stop::Shutdown), Verdict::Release { after: Some(Duration::ZERO) });
         assert_eq!(decide(Stop::Cancelled), Verdict::End(Ending::Cancelled));
         assert_eq!(decide(Stop::TimedOut), Verdict::End(Ending::Failed));
     }

@@ -26,7 +26,7 @@ use crate::tx::{Counter, Tx};
 
 const LEASED: &str = "
     SELECT l.type_id, l.token, l.expires_at, l.attempt, l.started_at,
-           j.priority, j.parts, j.unique_key
+           j.priority, j.parts, j.unique_key, j.run_at
       FROM lease l JOIN job j ON j.id = l.id WHERE l.id = ?1";
 const END: &str = "
     UPDATE job
@@ -53,6 +53,7 @@ struct Leased {
     rank: i64,
     parts: i64,
     unique: Option<String>,
+    run_at: Timestamp,
 }
 
 /// How a job ends, whatever ended it.
@@ -129,18 +130,19 @@ fn settle_one(
             let unique = leased.unique.as_deref();
             end(tx, &leased.ending(settlement, state, unique, now))?;
         }
-        Verdict::Again { run_at } => {
+        Verdict::Again { after: pause } => {
             after(Event::Again);
-            queue_again(tx, &leased, settlement, leased.attempt, run_at)?;
+            queue_again(tx, &leased, settlement, leased.attempt, Some(now + pause))?;
         }
         Verdict::Repeat { run_at } => {
             after(Event::Again);
-            queue_again(tx, &leased, settlement, 0, run_at)?;
+            queue_again(tx, &leased, settlement, 0, Some(run_at))?;
             let set = "UPDATE job SET due_at = ?2 WHERE id = ?1";
             tx.conn.prepare_cached(set)?.execute([id, run_at.ms()])?;
         }
-        Verdict::Release { run_at } => {
+        Verdict::Release { after: pause } => {
             after(Event::Release);
+            let run_at = pause.map(|pause| now + pause);
             queue_again(tx, &leased, settlement, leased.attempt - 1, run_at)?;
         }
     }
@@ -180,6 +182,7 @@ fn find_leased(leased: &mut CachedStatement<'_>, id: i64) -> Result<Option<Lease
         rank: row::rank(row::priority(row.get(5)?)?, parts),
         parts,
         unique: row.get(7)?,
+        run_at: Timestamp(row.get(8)?),
     }))
 }
 
@@ -238,13 +241,16 @@ pub(crate) fn end(tx: &mut Tx<'_>, end: &End<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Without a time, the job is back in its old place.
 fn queue_again(
     tx: &mut Tx<'_>,
     leased: &Leased,
     settlement: &Settlement,
     attempt: u32,
-    run_at: Timestamp,
+    run_at: Option<Timestamp>,
 ) -> Result<()> {
+    let due = run_at.is_none_or(|at| at <= tx.now);
+    let run_at = run_at.unwrap_or(leased.run_at);
     let id = settlement.lease.id.get();
     let parts = extra::retimed(tx.conn, id, leased.parts)?;
     let mut update = tx.conn.prepare_cached(QUEUE_AGAIN)?;
@@ -259,7 +265,6 @@ fn queue_again(
         parts,
     ])?;
     let place = Place { type_id: leased.type_id, rank: leased.rank, run_at, tie: 0, id };
-    let due = run_at <= tx.now;
     queue::add(tx, place, due)
 }
 

@@ -121,7 +121,7 @@ pub async fn a_retry_waits_as_long_as_it_was_to(harness: &dyn Harness) {
         store.set_clock(after(before));
         let claimed = store.claim_one("t", store.now()).await;
         let run_at = store.now() + Duration::from_secs(30);
-        store.settle(settlement(&claimed, again(run_at))).await;
+        store.settle(settlement(&claimed, store.again(run_at))).await;
         set(&store, after(afterwards)).await;
         assert!(store.claim("t", 1, store.now() + Duration::from_secs(29)).await.is_empty());
         store.claim_one("t", store.now() + Duration::from_secs(1)).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use windlass_core::job::Ended;
 use windlass_core::store::{AttemptLog, GiveUp, Overdue, Settled, Settlement};
-use windlass_core::{Job, NewJob, State, Status, Timestamp};
+use windlass_core::{Job, NewJob, State, Status};
 
 use crate::Harness;
 use crate::fixture::{
@@ -48,11 +48,11 @@ pub async fn only_running_jobs_have_leases_that_run_out(harness: &dyn Harness) {
     assert_eq!(store.at(after(3600)).lease_expired(10).await.unwrap(), []);
 }
 
-fn broken(job: &Job, run_at: Timestamp) -> Settlement {
+fn broken(job: &Job) -> Settlement {
     let token = job.lease.expect("a running job has a lease").token;
     Settlement {
         lease: windlass_core::store::LeaseRef { tenant: job.key.tenant.clone(), id: job.id, token },
-        verdict: again(run_at),
+        verdict: again(NOW),
         ended: Some(Ended::from(Status::ERROR)),
         data: None,
         progress: None,
@@ -70,12 +70,12 @@ pub async fn s0_15_a_job_whose_lease_was_broken_runs_again(harness: &dyn Harness
     store.claim_one("t", NOW).await;
     let at = NOW + LEASE;
     let expired = store.at(at).lease_expired(10).await.unwrap().remove(0);
-    assert_eq!(store.settle(broken(&expired, at)).await, Settled::Done);
+    assert_eq!(store.settle(broken(&expired)).await, Settled::Done);
     let seen = store.get(1).await;
     assert_eq!((seen.state, seen.attempt, seen.lease), (State::Queued, 1, None));
     assert_eq!(seen.last, Some(Ended::from(Status::ERROR)));
     assert_eq!(store.claim_one("t", at).await.job.attempt, 2, "the lost attempt counts");
-    assert_eq!(store.at(after(99)).settle(broken(&expired, at)).await, Settled::Stale);
+    assert_eq!(store.at(after(99)).settle(broken(&expired)).await, Settled::Stale);
 }
 
 pub async fn a_lease_renewed_meanwhile_is_not_broken(harness: &dyn Harness) {
@@ -86,13 +86,13 @@ pub async fn a_lease_renewed_meanwhile_is_not_broken(harness: &dyn Harness) {
     let expired = store.at(at).lease_expired(10).await.unwrap().remove(0);
     store.renew(vec![lease_ref(&claimed)], at + LEASE).await;
     let before = store.get(1).await;
-    assert_eq!(store.settle(broken(&expired, at)).await, Settled::Stale);
+    assert_eq!(store.settle(broken(&expired)).await, Settled::Stale);
     assert_eq!(store.get(1).await, before);
     assert_eq!(store.job_log(&acme(), id(1)).await.unwrap(), Some(Vec::new()));
 
     let just_before = at + LEASE - Duration::from_millis(1);
-    assert_eq!(store.at(just_before).settle(broken(&expired, at)).await, Settled::Stale);
-    assert_eq!(store.at(at + LEASE).settle(broken(&expired, at)).await, Settled::Done);
+    assert_eq!(store.at(just_before).settle(broken(&expired)).await, Settled::Stale);
+    assert_eq!(store.at(at + LEASE).settle(broken(&expired)).await, Settled::Done);
 }
 
 pub async fn a_job_past_its_expiry_is_given_up(harness: &dyn Harness) {

@@ -131,12 +131,14 @@ pub(crate) fn settlement(claimed: &Claimed, verdict: Verdict) -> Settlement {
 pub(crate) const FINISHED: Verdict = Verdict::End(Ending::Finished);
 pub(crate) const FAILED: Verdict = Verdict::End(Ending::Failed);
 
+/// The next attempt comes as long after this one as `run_at` is after `NOW`.
 pub(crate) fn again(run_at: Timestamp) -> Verdict {
-    Verdict::Again { run_at }
+    Verdict::Again { after: run_at.since(NOW) }
 }
 
+/// As `again`.
 pub(crate) fn release(run_at: Timestamp) -> Verdict {
-    Verdict::Release { run_at }
+    Verdict::Release { after: Some(run_at.since(NOW)) }
 }
 
 /// A log of what a handler wrote.
@@ -219,6 +221,16 @@ impl Subject {
     /// Somebody sets the wall clock; no time passes.
     pub(crate) fn set_clock(&self, now: Timestamp) {
         self.clock.set(now);
+    }
+
+    /// Another attempt at this time, decided now.
+    pub(crate) fn again(&self, run_at: Timestamp) -> Verdict {
+        Verdict::Again { after: run_at.since(self.now()) }
+    }
+
+    /// Released until this time, decided now.
+    pub(crate) fn release(&self, run_at: Timestamp) -> Verdict {
+        Verdict::Release { after: Some(run_at.since(self.now())) }
     }
 
     pub(crate) async fn insert(&self, jobs: impl IntoIterator<Item = NewJob>) -> Vec<Inserted> {

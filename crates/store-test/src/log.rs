@@ -26,7 +26,7 @@ pub async fn every_attempt_has_its_log(harness: &dyn Harness) {
     let texts = [mixed, Log::new(), said("third \u{1F600}")];
     for (log, second) in texts.clone().into_iter().zip([10, 20, 30]) {
         let claimed = store.claim_one("t", after(second)).await;
-        let end = Settlement { log, ..settlement(&claimed, again(after(second))) };
+        let end = Settlement { log, ..settlement(&claimed, again(NOW)) };
         store.at(after(second + 1)).settle(end).await;
     }
     let [first, _, third] = texts;

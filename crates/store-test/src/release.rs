@@ -1,6 +1,7 @@
 //! A running job is handed back unharmed.
 
 use windlass_core::job::Ended;
+use windlass_core::retry::Verdict;
 use windlass_core::store::{Inserted, Settled};
 use windlass_core::{Job, NewJob, State, Status};
 
@@ -13,7 +14,7 @@ pub async fn s0_49_a_released_job_comes_back_and_its_attempt_does_not_count(harn
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;
     let claimed = store.claim_one("t", after(1)).await;
-    assert_eq!(store.settle(settlement(&claimed, release(after(1)))).await, Settled::Done);
+    assert_eq!(store.settle(settlement(&claimed, release(NOW))).await, Settled::Done);
     let seen = store.get(1).await;
     assert_eq!((seen.state, seen.attempt), (State::Queued, 0));
     assert_eq!((seen.lease, seen.last, seen.finished_at), (None, None, None));
@@ -21,7 +22,7 @@ pub async fn s0_49_a_released_job_comes_back_and_its_attempt_does_not_count(harn
 
     let claimed = store.claim_one("t", after(1)).await;
     assert_eq!(claimed.job.attempt, 1);
-    assert_eq!(store.settle(settlement(&claimed, release(after(9)))).await, Settled::Done);
+    assert_eq!(store.settle(settlement(&claimed, store.release(after(9)))).await, Settled::Done);
     assert!(store.claim("t", 10, after(8)).await.is_empty(), "it may be released for later");
     assert_eq!(store.claim_one("t", after(9)).await.job.attempt, 1);
 }
@@ -48,11 +49,30 @@ pub async fn a_released_job_is_otherwise_as_it_was(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let new =
         NewJob { expires_at: Some(after(600)), unique: Some("k".into()), ..job_of("with more", 1) };
-    store.ran(new.clone(), release(after(5))).await;
+    // It is settled a second after its start.
+    store.ran(new.clone(), release(after(4))).await;
     let seen = store.get(1).await;
     let started_at = seen.started_at;
     assert_eq!(seen, Job { run_at: after(5), started_at, ..queued(&new) });
     assert_eq!(store.job_log(&acme(), id(1)).await.unwrap(), Some(Vec::new()));
     let same_key = NewJob { id: id(2), ..new };
     assert_eq!(store.insert([same_key]).await, [Inserted::Held(id(1))]);
+}
+
+pub async fn a_job_that_was_not_begun_goes_back_to_its_old_place(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    store.add((1..=3).map(job)).await;
+    let first = store.claim("t", 1, after(5)).await.remove(0);
+    store.settle(settlement(&first, Verdict::Release { after: None })).await;
+    let seen = store.get(1).await;
+    assert_eq!((seen.state, seen.attempt, seen.run_at), (State::Queued, 0, NOW));
+    assert_eq!(claimed_numbers(&store.claim("t", 3, after(5)).await), [1, 2, 3]);
+    // Also when the clock was set back meanwhile.
+    let second = store.claim("t", 1, after(5)).await;
+    assert!(second.is_empty());
+    store.add([NewJob { run_at: after(5), created_at: after(5), ..job(4) }]).await;
+    let fourth = store.claim_one("t", after(5)).await;
+    store.set_clock(NOW);
+    store.settle(settlement(&fourth, Verdict::Release { after: None })).await;
+    assert_eq!(claimed_numbers(&store.claim("t", 3, NOW).await), [4]);
 }

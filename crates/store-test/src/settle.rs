@@ -54,7 +54,7 @@ pub async fn s0_49_a_retried_job_comes_back_after_its_delay(harness: &dyn Harnes
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;
     let claimed = store.claim_one("t", after(1)).await;
-    assert_eq!(store.settle(settlement(&claimed, again(after(30)))).await, Settled::Done);
+    assert_eq!(store.settle(settlement(&claimed, store.again(after(30)))).await, Settled::Done);
 
     let expected = Job {
         run_at: after(30),
@@ -121,7 +121,7 @@ pub async fn s0_50_a_late_owner_cannot_settle_what_another_runs(harness: &dyn Ha
     store.add([job(1)]).await;
     let late = store.claim_one("t", NOW).await;
     let broken_at = NOW + LEASE;
-    let broken = Settlement { only_if_expired: true, ..settlement(&late, again(broken_at)) };
+    let broken = Settlement { only_if_expired: true, ..settlement(&late, again(NOW)) };
     assert_eq!(store.at(broken_at).settle(broken).await, Settled::Done);
     let other = Claim { owner: sysid(8), ..claim_of(vec![pick("t", 1)]) };
     let present = store.job_claim(other).await.unwrap().remove(0);

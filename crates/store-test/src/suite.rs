@@ -115,6 +115,7 @@ suite! { $
         a_release_keeps_how_an_earlier_attempt_ended
         s2_36_a_released_job_goes_back_to_its_place
         a_released_job_is_otherwise_as_it_was
+        a_job_that_was_not_begun_goes_back_to_its_old_place
     }
     clock {
         a_ready_job_stays_ready

@@ -5,8 +5,8 @@ use windlass_core::{NewJob, TypeKey};
 
 use crate::Harness;
 use crate::fixture::{
-    FAILED, FINISHED, NOW, Subject, acme, after, again, everything_of, give_up_expired, globex, id,
-    job, job_of, key, numbers, queued, settlement,
+    FAILED, FINISHED, NOW, Subject, acme, after, everything_of, give_up_expired, globex, id, job,
+    job_of, key, numbers, queued, settlement,
 };
 
 fn unique(number: i64, unique: &str) -> NewJob {
@@ -33,7 +33,7 @@ pub async fn a_key_is_held_until_its_job_ends(harness: &dyn Harness) {
 
     let claimed = store.claim_one("t", after(5)).await;
     assert_eq!(store.insert([unique(2, "k")]).await, held, "running");
-    store.settle(settlement(&claimed, again(after(60)))).await;
+    store.settle(settlement(&claimed, store.again(after(60)))).await;
     assert_eq!(store.insert([unique(2, "k")]).await, held, "to be tried again");
 
     let claimed = store.claim_one("t", after(60)).await;

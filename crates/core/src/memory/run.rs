@@ -112,14 +112,16 @@ impl State {
                 row.ended(now, purge_at);
                 self.after_end(id, purge_at);
             }
-            Verdict::Again { run_at } => row.again(Event::Again, run_at, now),
+            Verdict::Again { after } => row.again(Event::Again, now + after, now),
             Verdict::Repeat { run_at } => {
                 row.again(Event::Again, run_at, now);
                 row.job.due_at = run_at;
                 row.job.attempt = 0;
             }
-            Verdict::Release { run_at } => {
+            Verdict::Release { after } => {
+                let run_at = after.map_or(row.job.run_at, |after| now + after);
                 row.again(Event::Release, run_at, now);
+                row.due |= after.is_none();
                 row.job.attempt -= 1;
             }
         }

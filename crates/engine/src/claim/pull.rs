@@ -126,11 +126,10 @@ async fn types(shared: &Shared, wish: &PullClaim) -> Result<Vec<WaitingType>, Er
 
 /// Releases jobs of a worker that disconnected.
 async fn hand_back(shared: Arc<Shared>, claimed: Vec<Claimed>) {
-    let now = shared.now();
     let releases = claimed.iter().filter_map(|claimed| {
         let job = &claimed.job;
         let (tenant, token) = (job.key.tenant.clone(), job.lease?.token);
-        Some(settle::release(LeaseRef { tenant, id: job.id, token }, now))
+        Some(settle::release(LeaseRef { tenant, id: job.id, token }, None))
     });
     match shared.store.job_settle(releases.collect(), Durability::Relaxed).await {
         Ok(_) => shared.announce(claimed.into_iter().map(|claimed| (claimed.job.key, 1))),
@@ -180,7 +179,7 @@ pub(crate) async fn release(
     delay: Duration,
 ) -> Result<(), Error> {
     let job = job_of(shared, &lease).await?;
-    settle_pulled(shared, &job, settle::release(lease, shared.now() + delay)).await
+    settle_pulled(shared, &job, settle::release(lease, Some(delay))).await
 }
 
 pub(crate) async fn progress(

@@ -154,10 +154,8 @@ impl BatchReports {
 
     async fn hand_back(&self, attempt: AttemptId) {
         let Some(running) = self.take(attempt) else { return };
-        let now = self.shared.now();
         let stopping = !self.shared.picking.load(std::sync::atomic::Ordering::SeqCst);
-        let run_at = if stopping { running.job.run_at.min(now) } else { now + RETURN_PAUSE };
-        self.settle(SettleItem::release(running, run_at)).await;
+        self.settle(SettleItem::release(running, (!stopping).then_some(RETURN_PAUSE))).await;
     }
 
     async fn settle(&self, item: SettleItem) {

@@ -52,6 +52,6 @@ fn failed(shared: &Shared, running: &RunningJob) -> Settlement {
         ended: Some(Status::ERROR.into()),
         log,
         keep: policy.retention,
-        ..settle::release(running.lease(), now)
+        ..settle::release(running.lease(), None)
     }
 }

@@ -292,9 +292,8 @@ impl Dispatch {
 
     /// Jobs whose handler went away in the meantime return to the queue unharmed.
     async fn hand_back(&self, jobs: Vec<(RunningJob, Payload)>) {
-        let now = self.shared.now();
         for (running, _) in jobs {
-            settle::send(&self.shared, SettleItem::release(running, now)).await;
+            settle::send(&self.shared, SettleItem::release(running, None)).await;
         }
     }
 

@@ -130,8 +130,7 @@ impl Beat {
         if orphans.is_empty() {
             return Ok(());
         }
-        let now = shared.now();
-        let releases = orphans.into_iter().map(|lease| settle::release(lease, now)).collect();
+        let releases = orphans.into_iter().map(|lease| settle::release(lease, None)).collect();
         let (answers, all) = settle::settle_each(shared, releases).await;
         let given_back =
             answers.iter().filter(|answer| **answer == Some(store::Settled::Done)).count();

@@ -21,7 +21,7 @@ use windlass_core::edit::Moved;
 use windlass_core::retry::Verdict;
 use windlass_core::store::{self, Durability, LeaseRef, SettleAnswer, Settled, Settlement};
 use windlass_core::time::format_time;
-use windlass_core::{Job, Log, State, Timestamp, TypeKey};
+use windlass_core::{Job, Log, State, TypeKey};
 
 use crate::accept::direct;
 use crate::ask::decide;
@@ -71,8 +71,8 @@ impl SettleItem {
         SettleItem { running, settlement, said, run, room: None }
     }
 
-    pub(crate) fn release(running: RunningJob, run_at: Timestamp) -> SettleItem {
-        let settlement = release(running.lease(), run_at);
+    pub(crate) fn release(running: RunningJob, after: Option<Duration>) -> SettleItem {
+        let settlement = release(running.lease(), after);
         SettleItem::new(running, settlement, 0, Duration::ZERO)
     }
 
@@ -361,14 +361,17 @@ pub(crate) fn conclude(
     if paused {
         return;
     }
-    if let Verdict::Again { run_at } | Verdict::Release { run_at } | Verdict::Repeat { run_at } =
-        settlement.verdict
-    {
-        if run_at <= shared.now() {
-            shared.announce([(job.key.clone(), 1)]);
-        } else {
-            shared.announce_due(run_at);
-        }
+    let now = shared.now();
+    let run_at = match settlement.verdict {
+        Verdict::End(_) => return,
+        Verdict::Again { after } => now + after,
+        Verdict::Release { after } => now + after.unwrap_or_default(),
+        Verdict::Repeat { run_at } => run_at,
+    };
+    if run_at <= now {
+        shared.announce([(job.key.clone(), 1)]);
+    } else {
+        shared.announce_due(run_at);
     }
 }
 
@@ -387,11 +390,11 @@ pub(crate) fn is_in_family(job: &Job) -> bool {
     job.children || job.parent.is_some()
 }
 
-/// A release: the attempt does not count, and leaves no log.
-pub(crate) fn release(lease: LeaseRef, run_at: Timestamp) -> Settlement {
+/// A release: the attempt does not count, and leaves no log. See `Verdict::Release`.
+pub(crate) fn release(lease: LeaseRef, after: Option<Duration>) -> Settlement {
     Settlement {
         lease,
-        verdict: Verdict::Release { run_at },
+        verdict: Verdict::Release { after },
         ended: None,
         data: None,
         progress: None,
@@ -433,7 +436,7 @@ mod tests {
     fn item(adds: usize, bytes: usize) -> SettleItem {
         let key = TypeKey::new("acme", "t").unwrap();
         let payload = Payload::Inline(Bytes::from(vec![0; bytes]));
-        let new = NewJob::new(JobId::new(1).unwrap(), key, payload, Timestamp(0));
+        let new = NewJob::new(JobId::new(1).unwrap(), key, payload, windlass_core::Timestamp(0));
         let policy = Policy::of(None, &TypeSettings::default(), &Options::new("".into()));
         let running = RunningJob {
             job: Arc::new(Job::queued(new.clone())),
@@ -443,7 +446,7 @@ mod tests {
             lost: false,
             started: true,
         };
-        let mut item = SettleItem::release(running, Timestamp(0));
+        let mut item = SettleItem::release(running, None);
         item.settlement.adds = vec![new; adds];
         item
     }

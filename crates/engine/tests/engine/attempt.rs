@@ -8,8 +8,7 @@ use windlass_core::retry::Verdict;
 use windlass_core::runner::Stop;
 use windlass_core::store::prelude::*;
 use windlass_core::store::{Durability, LeaseRef, List, Settled, Settlement};
-use windlass_core::time::SystemClock;
-use windlass_core::{AttemptId, Clock, JobId, Log, State, Status, TypeKey, TypeSettings};
+use windlass_core::{AttemptId, JobId, Log, State, Status, TypeKey, TypeSettings};
 
 use crate::fake::{Daemon, handler, jobs, key};
 use crate::{ended, quick};
@@ -19,7 +18,7 @@ async fn break_lease(store: &MemoryStore, key: &TypeKey, attempt: AttemptId) {
     let AttemptId { job: id, token } = attempt;
     let broken = Settlement {
         lease: LeaseRef { tenant: key.tenant.clone(), id, token },
-        verdict: Verdict::Again { run_at: SystemClock.now() },
+        verdict: Verdict::Again { after: Duration::ZERO },
         ended: Some(Status::ERROR.into()),
         data: None,
         progress: None,

@@ -232,13 +232,13 @@ impl World {
 
     fn settle(&mut self) -> Op {
         let settlement = |world: &mut World| {
-            let run_at = world.around();
+            let (run_at, world_now) = (world.around(), world.now);
             let endings = [Ending::Finished, Ending::Failed, Ending::Cancelled];
             let verdict = match world.random.u32(0..7) {
                 0..3 => Verdict::End(endings[world.random.usize(0..3)]),
-                3 | 4 => Verdict::Again { run_at },
+                3 | 4 => Verdict::Again { after: run_at.since(world.now) },
                 5 => Verdict::Repeat { run_at },
-                _ => Verdict::Release { run_at },
+                _ => Verdict::Release { after: world.maybe(|_| run_at.since(world_now)) },
             };
             let released = matches!(verdict, Verdict::Release { .. });
             Settlement {
