@@ -23,6 +23,7 @@ use crate::house::listen::Listen;
 use crate::house::purge::Purge;
 use crate::house::reap::Reap;
 use crate::house::service::Services;
+use crate::house::unhandled::Unhandled;
 use crate::ingest::Ingest;
 use crate::ingest::adopt::Adopt;
 use crate::ingest::place;
@@ -151,7 +152,8 @@ fn spawn_services(
     carrying.spawn(Keep::new(shared.clone()), keep_wake, stop_carrying.clone());
     let dispatch = Dispatch::new(shared.clone(), batches.clone());
     beginning.spawn(dispatch, shared.dispatch_wake.clone(), stop_beginning.clone());
-    beginning.spawn(Reap::new(shared.clone()), quiet(), stop_beginning.clone());
+    beginning.spawn(Reap { shared: shared.clone() }, quiet(), stop_beginning.clone());
+    beginning.spawn(Unhandled::new(shared.clone()), quiet(), stop_beginning.clone());
     beginning.spawn(Purge { shared: shared.clone() }, quiet(), stop_beginning.clone());
     let clock = ClockWatch::new(shared.clock.machine(), shared.metrics.clone());
     beginning.spawn(clock, quiet(), stop_beginning.clone());

@@ -323,6 +323,23 @@ async fn s0_46_a_types_own_age_limit_counts_for_jobs_that_nobody_handles() {
     assert_eq!(view.job.state, State::Queued);
 }
 
+/// The search for jobs that nobody handles takes long where there are very many types.
+#[tokio::test]
+async fn leases_are_broken_while_unhandled_types_are_looked_through() {
+    let store = Arc::new(MemoryStore::default());
+    store.hold_stats(true);
+    let reap_interval = Duration::from_millis(20);
+    let adjust = |options: &mut Options| options.reap_interval = reap_interval;
+    let daemon = Daemon::start_on(store.clone(), adjust).await;
+    let t = key("acme", "t");
+    daemon.engine.add(&t, jobs(&["x"]), None).await.unwrap();
+    let short = PullClaim { lease: Duration::from_millis(50), ..wish(&t, PATIENCE) };
+    let first = daemon.engine.claim(short).await.unwrap();
+    let second = daemon.engine.claim(wish(&t, PATIENCE)).await.unwrap();
+    assert_eq!(second[0].job.id, first[0].job.id);
+    store.hold_stats(false);
+}
+
 /// Both jobs are too old; only one of them is looked for.
 #[tokio::test]
 async fn jobs_of_a_patient_tenant_wait_as_long_as_it_takes() {

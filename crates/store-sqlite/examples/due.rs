@@ -51,7 +51,7 @@ async fn main() {
         let (store, all_ready) = (store.clone(), all_ready.clone());
         tokio::spawn(async move {
             loop {
-                let look = ChangedLook { since: None, handled: false, limit: 1 };
+                let look = ChangedLook { since: None, handled: false, each: 1, limit: 1 };
                 let waiting = store.type_changed(look).await.expect("a look");
                 if waiting.next_due_at.is_none() {
                     all_ready.store(true, Ordering::Relaxed);

@@ -60,8 +60,12 @@ CREATE TABLE type (
 CREATE INDEX type_shown ON type (tenant, name)
  WHERE handler_id IS NOT NULL OR settings IS NOT NULL OR suspended OR ready OR deferred OR running
     OR paused OR finished OR failed OR cancelled;
--- What changed since somebody last asked.
-CREATE INDEX type_changed ON type (open_rev) WHERE open_rev IS NOT NULL;
+-- What changed since somebody last asked: types without a handler, and types with one. With the
+-- tenant, so that those of one that has very many are passed over without a look at the table.
+CREATE INDEX type_changed ON type (open_rev, tenant, handler_id)
+ WHERE open_rev IS NOT NULL AND handler_id IS NULL;
+CREATE INDEX type_changed_handled ON type (open_rev, tenant, handler_id)
+ WHERE open_rev IS NOT NULL AND handler_id IS NOT NULL;
 -- The ring of tenants with types that a daemon can run, and of those types in each.
 CREATE INDEX type_handled ON type (tenant, open_rev, handler_id)
  WHERE open_rev IS NOT NULL AND handler_id IS NOT NULL;

@@ -89,8 +89,9 @@ fn lists_walk_the_index_by_type_and_state() {
 
 #[test]
 fn s2_14_types_at_rest_are_not_looked_at() {
-    check(waiting::CHANGED, "type USING INDEX type_changed (open_rev>?)");
-    check(waiting::CHANGED_HANDLED, "type USING INDEX type_changed (open_rev>?)");
+    check(waiting::CHANGED, "type USING COVERING INDEX type_changed (open_rev>?)");
+    check(waiting::CHANGED_HANDLED, "USING COVERING INDEX type_changed_handled (open_rev>?)");
+    check(waiting::BY_ID, "type USING INTEGER PRIMARY KEY (rowid=?)");
     check(waiting::NEXT_TENANT, "type USING COVERING INDEX type_handled (tenant>?)");
     check(waiting::NEXT_OF, "type USING INDEX type_handled (tenant=? AND open_rev>?)");
     check(waiting::NAMED, "(tenant=? AND name=?)");

@@ -148,12 +148,12 @@ pub(crate) fn settings(text: Option<String>) -> Result<TypeSettings> {
 
 pub(crate) const STATS: &str = "
     SELECT id, tenant, name, handler_id IS NOT NULL, suspended,
-           ready, deferred, running, paused, finished, failed, cancelled
+           ready, deferred, running, paused, finished, failed, cancelled, settings IS NOT NULL
       FROM type WHERE tenant = ?1 ORDER BY name";
 /// The index has only types that have something to show.
 pub(crate) const STATS_OF_ALL: &str = "
     SELECT id, tenant, name, handler_id IS NOT NULL, suspended,
-           ready, deferred, running, paused, finished, failed, cancelled
+           ready, deferred, running, paused, finished, failed, cancelled, settings IS NOT NULL
       FROM type INDEXED BY type_shown
      WHERE handler_id IS NOT NULL OR settings IS NOT NULL OR suspended OR ready OR deferred
         OR running OR paused OR finished OR failed OR cancelled
@@ -173,6 +173,7 @@ pub(crate) fn stats(conn: &Connection, tenant: Option<&Tenant>) -> Result<Vec<Ty
             key: row::type_key(row.get_ref(1)?.as_str(), row.get_ref(2)?.as_str())?,
             handler: row.get(3)?,
             suspended: row.get(4)?,
+            settings: row.get(12)?,
             ready,
             deferred: number(6)?,
             running: number(7)?,

@@ -1,6 +1,8 @@
 //! Which types are open, in pages: by what changed, by tenant, and by name. Each walks an index
 //! that has open types only, so types at rest cost nothing.
 
+use std::collections::HashMap;
+
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use windlass_core::glob::{self, Pattern};
 use windlass_core::name::{Tenant, TypeKey, TypeName};
@@ -8,7 +10,7 @@ use windlass_core::store::{
     ChangedLook, ChangedTypes, NamedLook, NamedTypes, Revision, WaitingType,
 };
 
-use crate::error::Result;
+use crate::error::{Failure, Result};
 use crate::queue;
 use crate::row;
 use crate::tx;
@@ -16,40 +18,68 @@ use crate::type_row;
 
 /// Names that one look tests against patterns; the next one goes on behind them.
 const TESTS_MAX: usize = 100_000;
+/// Types that one look for changes passes, whether it tells of them or not.
+const CHANGES_MAX: usize = 50_000;
 /// Types with a limit that one look by pattern looks at.
 const LIMITED_MAX: usize = 1000;
 
+/// Read from the index alone, so that types of which a look does not tell cost next to nothing.
 pub(crate) const CHANGED: &str = "
-    SELECT tenant, name, min(ready, coalesce(running_max - running, ready)), handler_id, settings,
-           open_rev
-      FROM type INDEXED BY type_changed WHERE open_rev > ?1 ORDER BY open_rev";
+    SELECT open_rev, tenant, id FROM type INDEXED BY type_changed
+     WHERE open_rev > ?1 AND handler_id IS NULL ORDER BY open_rev";
 pub(crate) const CHANGED_HANDLED: &str = "
+    SELECT open_rev, tenant, id FROM type INDEXED BY type_changed_handled
+     WHERE open_rev > ?1 AND handler_id IS NOT NULL ORDER BY open_rev";
+pub(crate) const BY_ID: &str = "
     SELECT tenant, name, min(ready, coalesce(running_max - running, ready)), handler_id, settings,
            open_rev
-      FROM type INDEXED BY type_changed
-     WHERE open_rev > ?1 AND handler_id IS NOT NULL ORDER BY open_rev";
+      FROM type WHERE id = ?1";
 
 /// Everything that is due has been promoted before.
 pub(crate) fn changed(conn: &Connection, look: &ChangedLook) -> Result<ChangedTypes> {
     let newest = conn.prepare_cached(tx::REVISION)?.query_row([], |row| row.get(0))?;
     let mut answer = ChangedTypes {
         types: Vec::new(),
+        cut: Vec::new(),
         up_to: Revision(newest),
+        newest: Revision(newest),
         more: false,
         next_due_at: queue::next_due_at(conn)?,
     };
     let Some(since) = look.since else { return Ok(answer) };
     let sql = if look.handled { CHANGED_HANDLED } else { CHANGED };
     let mut find = conn.prepare_cached(sql)?;
+    let mut by_id = conn.prepare_cached(BY_ID)?;
     let mut rows = find.query([since.0])?;
+    let mut told: HashMap<String, usize> = HashMap::new();
+    let mut passed = 0;
     while let Some(row) = rows.next()? {
-        if answer.types.len() == look.limit {
+        let revision: i64 = row.get(0)?;
+        let tenant = row.get_ref(1)?.as_str().unwrap_or_default();
+        let before = told.get(tenant).copied().unwrap_or(0);
+        let tell = before < look.each;
+        if passed == CHANGES_MAX || (tell && answer.types.len() == look.limit) {
             answer.more = true;
-            answer.up_to = answer.types.last().map_or(since, |last| last.revision);
+            answer.up_to = Revision(revision - 1);
             break;
         }
-        answer.types.push(waiting(row)?);
+        passed += 1;
+        if before <= look.each {
+            told.insert(tenant.to_owned(), before + 1);
+        }
+        if tell {
+            let mut found = by_id.query([row.get::<_, i64>(2)?])?;
+            if let Some(of_type) = found.next()? {
+                answer.types.push(waiting(of_type)?);
+            }
+        }
     }
+    let cut = told.iter().filter(|(_, count)| **count > look.each);
+    let tenant = |(text, _): (&String, _)| {
+        Tenant::new(text).map_err(|bad| Failure::corrupt(bad.to_string()))
+    };
+    answer.cut = cut.map(tenant).collect::<Result<_>>()?;
+    answer.cut.sort();
     Ok(answer)
 }
 
@@ -222,7 +252,7 @@ mod tests {
         let type_id = tx.types.ensure(tx.conn, &key).unwrap();
         tx.count(type_id, Counter::Ready, 5);
         tx.apply_counts().unwrap();
-        let look = |since| ChangedLook { since: Some(since), handled: false, limit: 9 };
+        let look = |since| ChangedLook { since: Some(since), handled: false, each: 9, limit: 9 };
         let open = changed(&conn, &look(Revision(0))).unwrap();
         assert_eq!(open.types.len(), 1);
         tx.claimed(type_id, 5, Timestamp(0));

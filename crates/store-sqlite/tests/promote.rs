@@ -103,7 +103,7 @@ impl Glut {
     /// All types that are open now.
     async fn waiting(&self) -> ChangedTypes {
         let since = Some(Revision::default());
-        let look = ChangedLook { since, handled: false, limit: 100 };
+        let look = ChangedLook { since, handled: false, each: 100, limit: 100 };
         self.store.type_changed(look).await.unwrap()
     }
 

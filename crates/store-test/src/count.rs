@@ -17,6 +17,7 @@ fn empty(name: &str) -> TypeStats {
         key: key(name),
         handler: false,
         suspended: false,
+        settings: false,
         ready: 0,
         deferred: 0,
         running: 0,
@@ -245,7 +246,10 @@ pub async fn a_suspended_type_keeps_its_numbers(harness: &dyn Harness) {
     store.add([job(1), job(2)]).await;
     store.type_suspend(&key("t"), true).await.unwrap();
     let expected = TypeStats { suspended: true, ..ready(2) };
-    assert_eq!(store.stats("t", NOW).await, Some(expected));
+    assert_eq!(store.stats("t", NOW).await, Some(expected.clone()));
+    store.type_settings_put(&key("t"), TypeSettings::default()).await.unwrap();
+    let expected = TypeStats { settings: true, ..expected };
+    assert_eq!(store.stats("t", NOW).await, Some(expected), "it has settings");
 }
 
 pub async fn numbers_are_of_one_tenant_or_of_all(harness: &dyn Harness) {

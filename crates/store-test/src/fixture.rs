@@ -251,14 +251,22 @@ impl Subject {
         self.changed_since(Revision::default(), usize::MAX, now).await
     }
 
+    /// What changed, of types with and without a handler together.
     pub(crate) async fn changed_since(
         &self,
         since: Revision,
         limit: usize,
         now: Timestamp,
     ) -> ChangedTypes {
-        let look = ChangedLook { since: Some(since), handled: false, limit };
-        self.at(now).type_changed(look).await.unwrap()
+        let store = self.at(now);
+        let look = |handled| ChangedLook { since: Some(since), handled, each: usize::MAX, limit };
+        let mut changed = store.type_changed(look(false)).await.unwrap();
+        let handled = store.type_changed(look(true)).await.unwrap();
+        let up_to = changed.up_to.min(handled.up_to);
+        changed.types.extend(handled.types);
+        changed.types.sort_by_key(|of_type| of_type.revision);
+        changed.types.retain(|of_type| of_type.revision <= up_to);
+        ChangedTypes { up_to, more: changed.more || handled.more, ..changed }
     }
 
     pub(crate) async fn claim(&self, name: &str, limit: u32, now: Timestamp) -> Vec<Claimed> {

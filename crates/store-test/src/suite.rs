@@ -197,6 +197,7 @@ suite! { $
         a_type_that_opens_again_has_a_new_revision
         a_change_of_handler_settings_or_suspension_is_told
         types_without_a_handler_are_left_out_when_nobody_asks_for_them
+        a_tenant_with_very_many_changes_is_cut_and_others_are_told_of
         tenants_come_one_after_the_other_each_with_its_first_types
         the_next_types_of_a_tenant_come_behind_a_revision
         types_are_found_by_name_and_by_pattern

@@ -28,7 +28,7 @@ fn most(concurrency: u32) -> TypeSettings {
 
 pub async fn what_changed_is_told_in_pages_in_the_order_of_the_changes(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    let look = ChangedLook { since: None, handled: false, limit: 9 };
+    let look = ChangedLook { since: None, handled: false, each: 9, limit: 9 };
     let none = store.type_changed(look).await.unwrap();
     assert_eq!((none.types.len(), none.more), (0, false));
     for (number, name) in (1..).zip(["c", "a", "b"]) {
@@ -82,12 +82,43 @@ pub async fn types_without_a_handler_are_left_out_when_nobody_asks_for_them(harn
     let store = Subject::fresh(harness).await;
     store.add([job_of("bare", 1), job_of("handled", 2), job_of("bare too", 3)]).await;
     handle(&store, 100, &key("handled")).await;
-    let look = ChangedLook { since: Some(Revision::default()), handled: true, limit: 1 };
+    let look = ChangedLook { since: Some(Revision::default()), handled: true, each: 9, limit: 1 };
     let changed = store.type_changed(look).await.unwrap();
     assert_eq!((names(&changed.types), changed.more), (vec!["handled"], false));
+    let look = ChangedLook { handled: false, limit: 9, ..look };
+    let bare = store.type_changed(look).await.unwrap();
+    assert_eq!((names(&bare.types), bare.up_to), (vec!["bare", "bare too"], changed.newest));
+    store.handler_delete(&key("handled")).await.unwrap();
+    let look = ChangedLook { since: Some(bare.up_to), ..look };
+    assert_eq!(names(&store.type_changed(look).await.unwrap().types), ["handled"]);
+    handle(&store, 101, &key("handled")).await;
     assert_eq!(names(&store.type_first(None, 9, 9).await.unwrap()), ["handled"]);
     let of = vec![(acme(), Revision::default())];
     assert_eq!(names(&store.type_next(of, 9).await.unwrap()), ["handled"]);
+}
+
+pub async fn a_tenant_with_very_many_changes_is_cut_and_others_are_told_of(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    for handled in [false, true] {
+        let from = store.waiting(NOW).await.newest;
+        let name = |number: i64| format!("{handled} {number}");
+        let many: Vec<TypeKey> = (1..=5).map(|number| key(&name(number))).collect();
+        for (number, t) in (1..).zip(many.iter().chain([&theirs(&name(6)), &theirs(&name(7))])) {
+            let number = 10 * i64::from(handled) + number;
+            if handled {
+                handle(&store, 100 + number, t).await;
+            }
+            store.add([NewJob { key: t.clone(), ..job(number) }]).await;
+        }
+        let look = ChangedLook { since: Some(from), handled, each: 2, limit: 3 };
+        let told = store.type_changed(look).await.unwrap();
+        assert_eq!(names(&told.types), [name(1), name(2), name(6)]);
+        assert_eq!((told.cut, told.more), (vec![acme()], true));
+        let look = ChangedLook { since: Some(told.up_to), ..look };
+        let rest = store.type_changed(look).await.unwrap();
+        assert_eq!((names(&rest.types), rest.cut, rest.more), (vec![&*name(7)], vec![], false));
+        assert_eq!(rest.up_to, rest.newest);
+    }
 }
 
 pub async fn tenants_come_one_after_the_other_each_with_its_first_types(harness: &dyn Harness) {

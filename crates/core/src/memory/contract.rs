@@ -93,7 +93,7 @@ impl Inserts for MemoryStore {
 #[async_trait]
 impl Waits for MemoryStore {
     async fn type_changed(&self, look: ChangedLook) -> Result<ChangedTypes, Error> {
-        self.looks_released().await;
+        self.released(|state| state.looks_held).await;
         Ok(self.open()?.type_changed(&look))
     }
 
@@ -231,6 +231,9 @@ impl Reads for MemoryStore {
     }
 
     async fn type_stats(&self, tenant: Option<&Tenant>) -> Result<Vec<TypeStats>, Error> {
+        if tenant.is_none() {
+            self.released(|state| state.stats_held).await;
+        }
         Ok(self.open()?.type_stats(tenant))
     }
 }

@@ -75,16 +75,33 @@ impl MemoryStore {
         state.held.drain(..).for_each(Waker::wake);
     }
 
+    /// A test aid: how many looks for what changed are held.
+    pub fn looks_waiting(&self) -> usize {
+        self.locked().held.len()
+    }
+
+    /// A test aid: how often types were looked for by name.
+    pub fn named_looks(&self) -> u64 {
+        self.locked().named_looks
+    }
+
+    /// A test aid: while they are held, a read of the numbers of all types does not return.
+    pub fn hold_stats(&self, held: bool) {
+        let mut state = self.locked();
+        state.stats_held = held;
+        state.held.drain(..).for_each(Waker::wake);
+    }
+
     /// A test aid: how many types looks have told of so far.
     pub fn types_told(&self) -> u64 {
         self.locked().told
     }
 
-    /// Returns when looks are not held.
-    async fn looks_released(&self) {
+    /// Returns when calls of this kind are not held.
+    async fn released(&self, is_held: fn(&State) -> bool) {
         std::future::poll_fn(|ctx| {
             let mut state = self.locked();
-            if !state.looks_held {
+            if !is_held(&state) {
                 return Poll::Ready(());
             }
             state.held.push(ctx.waker().clone());
@@ -138,7 +155,9 @@ struct State {
     /// As it was after the last synced change, in a store that can undo the others.
     synced: Option<Box<State>>,
     looks_held: bool,
+    stats_held: bool,
     held: Vec<Waker>,
+    named_looks: u64,
 }
 
 /// One job with all that belongs to it, except the pieces of its payload.

@@ -32,6 +32,7 @@ impl State {
                 key: key.clone(),
                 handler: row.in_force.is_some(),
                 suspended: row.suspended,
+                settings: row.has_settings,
                 ready: 0,
                 deferred: 0,
                 running: 0,

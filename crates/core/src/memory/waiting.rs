@@ -16,16 +16,28 @@ impl State {
         let newest = Revision(self.revision);
         let changed = |key: &TypeKey, row: &TypeRow| {
             look.since.is_some_and(|since| row.revision > since)
-                && (!look.handled || self.is_handled(key))
+                && look.handled == self.is_handled(key)
         };
-        let mut types = self.open(changed);
-        let more = types.len() > look.limit;
-        types.truncate(look.limit);
-        let up_to = types.last().filter(|_| more).map_or(newest, |last| last.revision);
+        let (mut types, mut more, mut up_to) = (Vec::new(), false, newest);
+        let mut told: BTreeMap<Tenant, usize> = BTreeMap::new();
+        for of_type in self.open(changed) {
+            let of_tenant = told.entry(of_type.key.tenant.clone()).or_default();
+            if *of_tenant < look.each && types.len() == look.limit {
+                more = true;
+                up_to = Revision(of_type.revision.0 - 1);
+                break;
+            }
+            if *of_tenant < look.each {
+                types.push(of_type);
+            }
+            *of_tenant += 1;
+        }
+        told.retain(|_, of_tenant| *of_tenant > look.each);
+        let cut = told.into_keys().collect();
         self.told += types.len() as u64;
         let waiting = self.jobs.values().filter(|row| row.job.is_queued() && !row.due);
         let next_due_at = waiting.map(|row| row.job.run_at).min();
-        ChangedTypes { types, up_to, more, next_due_at }
+        ChangedTypes { types, cut, up_to, newest, more, next_due_at }
     }
 
     pub(super) fn type_first(
@@ -68,6 +80,7 @@ impl State {
     }
 
     pub(super) fn type_named(&mut self, look: &NamedLook) -> NamedTypes {
+        self.named_looks += 1;
         let (names, globs): (Vec<_>, Vec<_>) =
             look.names.iter().partition(|text| glob::is_literal(text));
         let named = |key: &TypeKey| {

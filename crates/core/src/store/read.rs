@@ -66,6 +66,8 @@ pub struct TypeStats {
     pub key: TypeKey,
     pub handler: bool,
     pub suspended: bool,
+    /// It has settings of its own.
+    pub settings: bool,
     pub ready: u64,
     /// Hidden jobs are among them, also those whose time has come.
     pub deferred: u64,

@@ -17,9 +17,12 @@ use crate::time::Timestamp;
 /// have changed, not what.
 #[async_trait]
 pub trait Waits: Send + Sync {
-    /// Types that are open and whose revision is above `since`, by revision, at most `limit`.
-    /// Without `since`, no types: only where the revisions and the clock stand. Everything that is
-    /// due is ready by then. Where very many jobs come due at once, a store may make them
+    /// Types that are open and whose revision is above `since`, by revision, at most `limit`: those
+    /// with a handler or those without, which are two lists. Of each tenant it tells at most
+    /// `each`, so that one that has very many does not delay others; tenants of which there are
+    /// more are named in `cut`. Without `since`, no types: only where the revisions and the clock
+    /// stand. A store looks at a bounded number of types in one call, whether it tells of them or
+    /// not. Everything that is due is ready by then. Where very many jobs come due at once, a store may make them
     /// ready step by step, those that are due the longest first; then `next_due_at` has passed, and
     /// the caller looks again.
     async fn type_changed(&self, look: ChangedLook) -> Result<ChangedTypes, Error>;
@@ -54,16 +57,22 @@ pub struct Revision(pub i64);
 #[derive(Debug, Clone, Copy)]
 pub struct ChangedLook {
     pub since: Option<Revision>,
-    /// Only types with a handler.
+    /// Types with a handler, or types without.
     pub handled: bool,
+    /// Types of one tenant.
+    pub each: usize,
     pub limit: usize,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangedTypes {
     pub types: Vec<WaitingType>,
-    /// Every change up to this one has been told.
+    /// Tenants that have more changed types up to `up_to` than were told.
+    pub cut: Vec<Tenant>,
+    /// Every other change up to this one has been told.
     pub up_to: Revision,
+    /// The newest change of any type.
+    pub newest: Revision,
     /// There are more changes behind it.
     pub more: bool,
     /// When the next deferred job of any type comes due.

@@ -133,7 +133,7 @@ pub(crate) async fn handler_set(
     shared.catalogue.add(Arc::clone(&handler));
     let batches_max = shared.runner.batches_max(&handler);
     let mut scheduler = shared.scheduler();
-    scheduler.set_handler(key, Some(id));
+    scheduler.set_handler(key, id);
     scheduler.set_contexts(key, id, batches_max);
     drop(scheduler);
     shared.look();
@@ -141,19 +141,19 @@ pub(crate) async fn handler_set(
 }
 
 pub(crate) async fn handler_delete(shared: &Shared, key: &TypeKey) -> Result<(), Error> {
+    let told = shared.scheduler().told(key);
     if !shared.store.handler_delete(key).await.map_err(store_error)? {
         return Err(Error::NotFound("handler"));
     }
-    shared.scheduler().set_handler(key, None);
+    shared.scheduler().handler_gone(key, told);
     shared.runner.forget(key);
     Ok(())
 }
 
 pub(crate) async fn suspend(shared: &Shared, key: &TypeKey, suspended: bool) -> Result<(), Error> {
+    // Only a look says how it is now: others may change it at the same time. What is thought to be
+    // open and is not costs one empty claim.
     shared.store.type_suspend(key, suspended).await.map_err(store_error)?;
-    if suspended {
-        shared.scheduler().suspend(key);
-    }
     shared.look();
     Ok(())
 }
@@ -166,7 +166,7 @@ pub(crate) async fn settings_put(
     settings.check()?;
     shared.store.type_settings_put(key, settings.clone()).await.map_err(store_error)?;
     shared.scheduler().set_settings(key, settings);
-    shared.dispatch_wake.notify_one();
+    shared.look();
     Ok(())
 }
 

@@ -12,11 +12,11 @@ use windlass_core::store::{
     Claimed, Durability, Hold, LeaseRef, NamedLook, NamedTypes, Renew, SettleAnswer, Settled,
     Settlement, WaitingType,
 };
-use windlass_core::{Invalid, Job, Log};
+use windlass_core::{Invalid, Job, Log, TypeKey};
 
 use crate::api::{PullClaim, PullFinish, Pulled};
 use crate::claim::reserve::Reservation;
-use crate::claim::wait;
+use crate::claim::wait::{self, Serving};
 use crate::claim::waitlist::{Interest, Pattern};
 use crate::error::{Error, store_error};
 use crate::event;
@@ -45,7 +45,11 @@ pub(crate) async fn claim(shared: Arc<Shared>, wish: PullClaim) -> Result<Vec<Pu
     };
     let (wait, wish) = (wish.wait, Arc::new(wish));
     let attempt = move |shared| claim_now(shared, wish.clone());
-    let claimed = wait::serve(&shared, interest, wait, attempt, hand_back).await?;
+    let has = |claimed: &Vec<Claimed>, key: &TypeKey| {
+        claimed.iter().any(|claimed| claimed.job.key == *key)
+    };
+    let serving = Serving { attempt, has, back: hand_back };
+    let claimed = wait::serve(&shared, interest, wait, serving).await?;
     let pulled = |Claimed { job, payload, .. }| {
         shared.metrics.pulled(&job.key);
         event::started(&job);
@@ -113,7 +117,8 @@ async fn types(shared: &Shared, wish: &PullClaim) -> Result<Vec<WaitingType>, Er
         }
         let at_end = next.is_none();
         after = next;
-        let startable = types.iter().any(|of_type| !shared.scheduler().rests(&of_type.key));
+        let now = shared.clock.steady();
+        let startable = types.iter().any(|of_type| shared.scheduler().may_start(of_type, now));
         if startable || (at_end && from_start) {
             shared.cursors.set(&wish.tenant, &wish.types, after);
             return Ok(types);

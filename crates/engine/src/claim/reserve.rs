@@ -12,6 +12,8 @@ pub(crate) struct Reservation {
     key: TypeKey,
     floor: Option<Priority>,
     jobs: u32,
+    /// The type has a rate: when it may go on depends on what is used.
+    rated: bool,
     /// Until the claim is answered.
     reserved: Option<Reserved>,
     slot: Option<Slot>,
@@ -22,12 +24,18 @@ pub(crate) struct Slot {
     shared: Owner,
     key: TypeKey,
     handler: HandlerId,
+    /// When the store had last told of the type before.
+    told: u64,
 }
 
 impl Slot {
     /// The type of its batch.
     pub(crate) fn key(&self) -> &TypeKey {
         &self.key
+    }
+
+    pub(crate) fn told(&self) -> u64 {
+        self.told
     }
 }
 
@@ -43,12 +51,14 @@ impl Reservation {
         let settings = scheduler.settings(&pick.key).unwrap_or_default();
         let now = shared.clock.steady();
         let reserved = scheduler.reserve(&pick.key, &settings, Some(handler), pick.limit, now);
-        let slot = Slot { shared: shared.clone(), key: pick.key.clone(), handler };
+        let told = reserved.told;
+        let slot = Slot { shared: shared.clone(), key: pick.key.clone(), handler, told };
         Reservation {
             shared: shared.clone(),
             key: pick.key,
             floor: pick.floor,
             jobs: reserved.jobs,
+            rated: settings.rate.is_some(),
             reserved: Some(reserved),
             slot: Some(slot),
         }
@@ -70,11 +80,17 @@ impl Reservation {
     ) -> Reservation {
         let now = shared.clock.steady();
         let reserved = shared.scheduler().reserve(key, settings, None, wanted, now);
+        let rated = settings.rate.is_some();
+        if rated {
+            // It tells waiting workers when the type has rested, and may sleep for longer.
+            shared.dispatch_wake.notify_one();
+        }
         Reservation {
             shared: shared.clone(),
             key: key.clone(),
             floor: None,
             jobs: reserved.jobs,
+            rated,
             reserved: Some(reserved),
             slot: None,
         }
@@ -98,6 +114,7 @@ impl Reservation {
         if let Some(reserved) = self.reserved.take() {
             let now = self.shared.clock.steady();
             self.shared.scheduler().answered(&self.key, reserved, got, left, now);
+            self.wake_if_unused(got);
         }
         self.slot.take().filter(|_| got > 0)
     }
@@ -111,6 +128,14 @@ impl Reservation {
         if let Some(reserved) = self.reserved.take() {
             let now = self.shared.clock.steady();
             self.shared.scheduler().give_back(&self.key, reserved, used, now);
+            self.wake_if_unused(used);
+        }
+    }
+
+    /// The type goes on sooner than was thought.
+    fn wake_if_unused(&self, used: u32) {
+        if self.rated && used < self.jobs {
+            self.shared.dispatch_wake.notify_one();
         }
     }
 }

@@ -15,7 +15,7 @@ use windlass_core::{Invalid, Payload, TypeKey, TypeSettings};
 use crate::api::TakeWish;
 use crate::ask::decide;
 use crate::claim::reserve::Reservation;
-use crate::claim::wait;
+use crate::claim::wait::{self, Serving};
 use crate::claim::waitlist::{Interest, Pattern};
 use crate::error::{Error, store_error};
 use crate::event;
@@ -38,7 +38,10 @@ pub(crate) async fn take(shared: Arc<Shared>, wish: TakeWish) -> Result<Took, Er
     };
     let (wait, wish) = (wish.wait, Arc::new(wish));
     let attempt = move |shared| take_now(shared, wish.clone());
-    let took = wait::serve(&shared, interest, wait, attempt, hand_back).await?.unwrap_or_default();
+    let has =
+        |took: &Took, key: &TypeKey| took.given.iter().any(|taken| taken.before.job.key == *key);
+    let serving = Serving { attempt, has, back: hand_back };
+    let took = wait::serve(&shared, interest, wait, serving).await?.unwrap_or_default();
     for taken in &took.given {
         shared.metrics.pulled(&taken.job.key);
         event::started(&taken.job);

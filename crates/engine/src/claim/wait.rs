@@ -7,28 +7,41 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use windlass_core::TypeKey;
+
 use crate::claim::waitlist::Interest;
 use crate::error::Error;
 use crate::shared::{FRESH_CLAIM, Shared};
 
+/// How callers of one kind are served.
+pub(crate) struct Serving<T, A, B> {
+    /// Looks for jobs once.
+    pub attempt: A,
+    /// Whether jobs of a type are among those that were found.
+    pub has: fn(&T, &TypeKey) -> bool,
+    /// Gets what was found for a caller that stopped waiting.
+    pub back: B,
+}
+
 /// Calls `attempt` until it finds something, at first at once and then whenever there may be
-/// something new for `interest`, for as long as `wait`. If the caller stops waiting, `back` gets
-/// what was found.
-pub(crate) async fn serve<T, A, B>(
+/// something new for `interest`, for as long as `wait`.
+pub(crate) async fn serve<T, A, B, Attempt, Back>(
     shared: &Arc<Shared>,
     interest: Interest,
     wait: Duration,
-    attempt: impl Fn(Arc<Shared>) -> A + Send + 'static,
-    back: impl Fn(Arc<Shared>, T) -> B + Clone + Send + 'static,
+    serving: Serving<T, Attempt, Back>,
 ) -> Result<Option<T>, Error>
 where
     T: Send + 'static,
     A: Future<Output = Result<Option<T>, Error>> + Send + 'static,
     B: Future<Output = ()> + Send + 'static,
+    Attempt: Fn(Arc<Shared>) -> A + Send + 'static,
+    Back: Fn(Arc<Shared>, T) -> B + Clone + Send + 'static,
 {
+    let Serving { attempt, has, back } = serving;
     let gone = CancellationToken::new();
     let (answer, answered) = oneshot::channel();
-    let working = search(shared.clone(), interest, wait, attempt, gone.clone());
+    let working = search(shared.clone(), interest, wait, (attempt, has), gone.clone());
     let unheard = {
         let (shared, back) = (shared.clone(), back);
         move |found| drop(tokio::spawn(back(shared.clone(), found)))
@@ -50,7 +63,7 @@ async fn search<T, A>(
     shared: Arc<Shared>,
     interest: Interest,
     wait: Duration,
-    attempt: impl Fn(Arc<Shared>) -> A,
+    (attempt, has): (impl Fn(Arc<Shared>) -> A, fn(&T, &TypeKey) -> bool),
     gone: CancellationToken,
 ) -> Result<Option<T>, Error>
 where
@@ -66,7 +79,11 @@ where
     let mut waiting = shared.waitlist.enter(interest);
     loop {
         let found = attempt(shared.clone()).await;
-        waiting.checked();
+        match &found {
+            Ok(None) => waiting.checked(|_| true),
+            Ok(Some(found)) => waiting.checked(|key| has(found, key)),
+            Err(_) => {}
+        }
         if !matches!(found, Ok(None)) {
             return found;
         }

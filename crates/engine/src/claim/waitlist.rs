@@ -63,7 +63,8 @@ struct Waiter {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Call {
     Ready(TypeKey),
-    Hidden,
+    /// Something that all who may want it are woken for.
+    Everybody,
 }
 
 impl Pattern {
@@ -119,7 +120,15 @@ impl Waitlist {
     pub(crate) fn wake_hidden(&self) {
         let mut table = self.table();
         let standing = table.hidden.clone();
-        standing.into_iter().for_each(|ticket| table.call(ticket, Call::Hidden));
+        standing.into_iter().for_each(|ticket| table.call(ticket, Call::Everybody));
+    }
+
+    /// Types of this tenant became ready that nobody named: wakes all who wait for some of them.
+    pub(crate) fn wake_all_of(&self, tenant: &Tenant) {
+        let mut table = self.table();
+        let of_tenant = table.waiters.iter().filter(|(_, it)| it.interest.tenant == *tenant);
+        let tickets: Vec<Ticket> = of_tenant.map(|(ticket, _)| *ticket).collect();
+        tickets.into_iter().for_each(|ticket| table.call(ticket, Call::Everybody));
     }
 }
 
@@ -252,9 +261,12 @@ impl Entry<'_> {
         true
     }
 
-    /// He has looked, and need not tell anybody what he was woken for.
-    pub(crate) fn checked(&mut self) {
-        self.pending = None;
+    /// It has looked. What it was woken for is done with if it found nothing at all, or jobs of that
+    /// type; another worker may want them otherwise.
+    pub(crate) fn checked(&mut self, done: impl FnOnce(&TypeKey) -> bool) {
+        if !matches!(&self.pending, Some(Call::Ready(key)) if !done(key)) {
+            self.pending = None;
+        }
     }
 }
 
@@ -263,8 +275,7 @@ impl Drop for Entry<'_> {
         let mut table = self.waitlist.table();
         let Some(waiter) = table.waiters.remove(&self.ticket) else { return };
         table.leave(self.ticket, &waiter.interest);
-        // What he was woken for and did not look at is for the next in his line. All who want
-        // hidden jobs were woken anyway.
+        // What it was woken for and has not taken is for the next in its line.
         for call in [self.pending.take(), waiter.call].into_iter().flatten() {
             if let Call::Ready(key) = call {
                 table.wake_line(&key, waiter.interest.line(), 1);

@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
 use windlass_core::limit::BATCH_JOBS_MAX;
-use windlass_core::store::{self, ChangedLook, ChangedTypes, Claimed, Hold, Revision};
+use windlass_core::store::{self, ChangedLook, ChangedTypes, Claimed, Hold, Revision, WaitingType};
 use windlass_core::{Handler, HandlerId, Payload, Tenant, TypeKey};
 
 use crate::claim;
@@ -27,6 +27,7 @@ use crate::dispatch::policy::Policy;
 use crate::dispatch::running::RunningJob;
 use crate::error::Error;
 use crate::house::service::{Backoff, Failed, Next, Service};
+use crate::schedule::window::TENANT_TYPES_MAX;
 use crate::settle::{self, SettleItem};
 use crate::shared::Shared;
 
@@ -38,6 +39,8 @@ const LOOK_SHARE: u32 = 10;
 const LOOK_TYPES_MAX: usize = 1000;
 /// Types of each tenant that a round through all tenants brings.
 const FIRST_TYPES: usize = 4;
+/// Tenants whose types could not be picked, and that each poll tries again.
+const DRY_TENANTS_MAX: usize = 64;
 /// Tenants that get more types in one look, and how many each.
 const SHORT_TENANTS_MAX: usize = 64;
 const NEXT_TYPES: usize = 32;
@@ -53,8 +56,10 @@ pub(crate) struct Dispatch {
     look_from: Instant,
     /// The same for bringing in types that wait in the store. What changed does not wait for it.
     feed_from: Instant,
-    /// Up to which revision changes have been seen.
+    /// Up to which revision changes of types with a handler have been seen.
     seen: Option<Revision>,
+    /// The same for types without one, which only workers take: moved on while none waits.
+    seen_unhandled: Revision,
     /// A round through all tenants of the store is under way, and has come so far.
     round: Option<Option<Tenant>>,
     /// Why the last look failed, if it did.
@@ -65,7 +70,7 @@ impl Dispatch {
     pub(crate) fn new(shared: Arc<Shared>, batches: TaskTracker) -> Dispatch {
         let poll = Backoff::new(shared.options.poll_min, shared.options.poll_max);
         let now = Instant::now();
-        let (seen, round) = (None, None);
+        let (seen, seen_unhandled, round) = (None, Revision::default(), None);
         Dispatch {
             shared,
             batches,
@@ -74,6 +79,7 @@ impl Dispatch {
             look_from: now,
             feed_from: now,
             seen,
+            seen_unhandled,
             round,
             blind: None,
         }
@@ -85,9 +91,12 @@ impl Dispatch {
         let shared = &self.shared;
         let due = shared.next_due.borrow().is_some_and(|at| at <= shared.now());
         let wanted = shared.look_wanted.load(Ordering::SeqCst);
-        let changed = due || wanted || began >= self.poll_at;
+        let polling = began >= self.poll_at;
         let (mut looked, mut did) = (Ok(()), false);
-        if changed && began >= self.look_from {
+        if (due || wanted || polling) && began >= self.look_from {
+            if polling {
+                shared.scheduler().retry_dry(DRY_TENANTS_MAX);
+            }
             (looked, did) = (self.look_for_changes(due).await, true);
             if looked.is_ok() && (due || wanted) {
                 self.poll.reset();
@@ -111,39 +120,79 @@ impl Dispatch {
         }
     }
 
-    /// One page of what changed since the last look.
+    /// One page of what changed since the last look: of types that are run here, and of those that
+    /// workers wait for.
     async fn look_for_changes(&mut self, due: bool) -> Result<(), store::Error> {
-        let shared = &self.shared;
-        shared.look_wanted.store(false, Ordering::SeqCst);
-        shared.next_due.send_replace(None);
-        let unknown = shared.scheduler().look_begins();
-        let look = ChangedLook {
-            since: self.seen,
-            handled: !unknown && shared.waitlist.is_empty(),
-            limit: LOOK_TYPES_MAX,
+        self.shared.look_wanted.store(false, Ordering::SeqCst);
+        let next_due = self.shared.next_due.send_replace(None);
+        let looked = match self.look_for_handled().await {
+            Ok(newest) => self.look_for_unhandled(newest).await,
+            Err(error) => Err(error),
         };
-        let ChangedTypes { types, up_to, more, next_due_at } =
-            shared.store.type_changed(look).await?;
-        if self.seen.replace(up_to).is_none() {
+        let shared = &self.shared;
+        match &looked {
+            Ok(()) if due => shared.waitlist.wake_hidden(),
+            Ok(()) => {}
+            // What was due is so still.
+            Err(_) => next_due.into_iter().for_each(|at| shared.announce_due(at)),
+        }
+        looked
+    }
+
+    /// Answers with the newest change in the store.
+    async fn look_for_handled(&mut self) -> Result<Revision, store::Error> {
+        let shared = &self.shared;
+        shared.scheduler().look_begins();
+        let changed = shared.store.type_changed(changed_look(self.seen, true)).await?;
+        let ChangedTypes { types, cut, up_to, newest, more, next_due_at } = changed;
+        self.wake_workers(&types, &cut);
+        next_due_at.into_iter().for_each(|at| shared.announce_due(at));
+        let mut scheduler = shared.scheduler();
+        let again = scheduler.told_changed(types);
+        cut.iter().for_each(|tenant| scheduler.has_more(tenant));
+        drop(scheduler);
+        if self.seen.replace(again.unwrap_or(up_to)).is_none() {
             self.round = Some(None);
         }
-        let ready: Vec<(TypeKey, u64)> = if shared.waitlist.is_empty() {
-            Vec::new()
-        } else {
-            let scheduler = shared.scheduler();
-            let startable = types.iter().filter(|of_type| !scheduler.rests(&of_type.key));
-            startable.map(|of_type| (of_type.key.clone(), of_type.ready)).collect()
-        };
-        shared.scheduler().told_changed(types);
-        next_due_at.into_iter().for_each(|at| shared.announce_due(at));
-        shared.waitlist.wake(ready.iter().map(|(key, jobs)| (key, *jobs)));
-        if due {
-            shared.waitlist.wake_hidden();
+        if more || again.is_some() {
+            shared.look_wanted.store(true, Ordering::SeqCst);
         }
+        Ok(newest)
+    }
+
+    /// Nobody waited when the store answered that `newest` is its newest change, or a worker did.
+    /// One that came later has looked for itself, so what is older is none of its concern.
+    async fn look_for_unhandled(&mut self, newest: Revision) -> Result<(), store::Error> {
+        let shared = &self.shared;
+        if shared.waitlist.is_empty() {
+            self.seen_unhandled = newest;
+            return Ok(());
+        }
+        let look = changed_look(Some(self.seen_unhandled), false);
+        let ChangedTypes { types, cut, up_to, more, .. } = shared.store.type_changed(look).await?;
+        self.wake_workers(&types, &cut);
+        shared.scheduler().told_changed(types);
+        self.seen_unhandled = up_to;
         if more {
             shared.look_wanted.store(true, Ordering::SeqCst);
         }
         Ok(())
+    }
+
+    /// Tells waiting workers of types that opened; also those that came while the store was asked.
+    fn wake_workers(&self, types: &[WaitingType], cut: &[Tenant]) {
+        let shared = &self.shared;
+        if shared.waitlist.is_empty() {
+            return;
+        }
+        let now = shared.clock.steady();
+        let mut scheduler = shared.scheduler();
+        let startable = types.iter().filter(|of_type| scheduler.may_start(of_type, now));
+        let ready: Vec<(&TypeKey, u64)> =
+            startable.map(|of_type| (&of_type.key, of_type.ready)).collect();
+        drop(scheduler);
+        shared.waitlist.wake(ready);
+        cut.iter().for_each(|tenant| shared.waitlist.wake_all_of(tenant));
     }
 
     /// Whether there are types in the store that have a place here.
@@ -233,7 +282,7 @@ impl Dispatch {
     async fn start_batch(&self, slot: Slot, jobs: Vec<Claimed>) {
         let shared = &self.shared;
         let key = slot.key();
-        let handler = self.handler_for(key, jobs[0].handler).await;
+        let handler = self.handler_for(&slot, jobs[0].handler).await;
         let settings = shared.scheduler().settings(key).unwrap_or_default();
         let policy = Arc::new(Policy::of(handler.as_deref(), &settings, &shared.options));
         let mut running = Vec::with_capacity(jobs.len());
@@ -264,10 +313,10 @@ impl Dispatch {
     }
 
     /// The handler to run, if there is one and this machine can run it.
-    async fn handler_for(&self, key: &TypeKey, version: Option<HandlerId>) -> Option<Arc<Handler>> {
-        let shared = &self.shared;
+    async fn handler_for(&self, slot: &Slot, version: Option<HandlerId>) -> Option<Arc<Handler>> {
+        let (shared, key) = (&self.shared, slot.key());
         let version = version.or_else(|| {
-            shared.scheduler().set_handler(key, None);
+            shared.scheduler().handler_gone(key, slot.told());
             None
         })?;
         let handler = match shared.catalogue.get(shared.store.as_ref(), key, version).await {
@@ -284,7 +333,7 @@ impl Dispatch {
         }
         let batches_max = shared.runner.batches_max(&handler);
         let mut scheduler = shared.scheduler();
-        scheduler.set_handler(key, Some(version));
+        scheduler.set_handler(key, version);
         scheduler.set_contexts(key, version, batches_max);
         drop(scheduler);
         Some(handler)
@@ -311,9 +360,14 @@ impl Dispatch {
         let feeding = self.feed_wanted().then_some(feed);
         let poll = self.poll_at.saturating_duration_since(instant);
         let poll = (!shared.store.capabilities().wakes).then_some(poll);
-        let due = due.map(|due| due.max(look));
+        let (due, poll) = (due.map(|due| due.max(look)), poll.map(|poll| poll.max(look)));
         [rested, due, looking, feeding, poll].into_iter().flatten().min().unwrap_or(Duration::MAX)
     }
+}
+
+/// A page of what changed; of no tenant more than have a place here.
+fn changed_look(since: Option<Revision>, handled: bool) -> ChangedLook {
+    ChangedLook { since, handled, each: TENANT_TYPES_MAX, limit: LOOK_TYPES_MAX }
 }
 
 #[async_trait]

@@ -9,3 +9,4 @@ pub(crate) mod listen;
 pub(crate) mod purge;
 pub(crate) mod reap;
 pub(crate) mod service;
+pub(crate) mod unhandled;

@@ -1,12 +1,12 @@
-//! Reap: dead owners' leases are broken, and jobs that waited past their limit are given up.
+//! Reap: dead owners' leases are broken, and jobs past their expiry are given up.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 
 use windlass_core::retry;
-use windlass_core::store::{self, GiveUp, LeaseRef, Overdue, Settled, Settlement, TypeStats};
+use windlass_core::store::{self, GiveUp, LeaseRef, Overdue, Settled, Settlement};
 use windlass_core::{AttemptId, Job, Log, Status};
 
 use crate::dispatch::policy::Policy;
@@ -16,22 +16,13 @@ use crate::settle;
 use crate::shared::Shared;
 
 /// Jobs in one transaction; a full one is followed by the next pass at once.
-const REAP_BATCH_MAX: usize = 500;
-/// Types without a handler are looked through at most this often.
-const UNHANDLED_INTERVAL_MAX: Duration = Duration::from_secs(60);
-/// … and at least so often within the age at which their jobs are given up.
-const UNHANDLED_LOOKS_PER_AGE: u32 = 4;
+pub(super) const REAP_BATCH_MAX: usize = 500;
 
 pub(crate) struct Reap {
-    shared: Arc<Shared>,
-    unhandled_at: Instant,
+    pub shared: Arc<Shared>,
 }
 
 impl Reap {
-    pub(crate) fn new(shared: Arc<Shared>) -> Reap {
-        Reap { shared, unhandled_at: Instant::now() }
-    }
-
     /// Breaks leases that ran out. True when there may be more.
     async fn break_leases(&self) -> Result<bool, store::Error> {
         let shared = &self.shared;
@@ -103,34 +94,6 @@ impl Reap {
         let given_up = give_up(&self.shared, Overdue::Expired, "expired", retention).await?;
         Ok(given_up == REAP_BATCH_MAX)
     }
-
-    /// Ends jobs of types that nobody has handled for too long.
-    async fn give_up_unhandled(&mut self) -> Result<(), store::Error> {
-        let shared = &self.shared;
-        if Instant::now() < self.unhandled_at {
-            return Ok(());
-        }
-        let shortest = shared.options.retry.age / UNHANDLED_LOOKS_PER_AGE;
-        let pause = shortest.clamp(shared.options.reap_interval, UNHANDLED_INTERVAL_MAX);
-        self.unhandled_at = Instant::now() + pause;
-        let now = shared.now();
-        for stats in shared.store.type_stats(None).await? {
-            let TypeStats { key, handler: false, suspended: false, .. } = &stats else { continue };
-            let Some(oldest) = stats.oldest_ready_at else { continue };
-            if shared.options.keep_unhandled.contains(&key.tenant) {
-                continue;
-            }
-            let settings = shared.store.type_settings_get(key).await?;
-            let policy = Policy::of(None, &settings, &shared.options);
-            if now.since(oldest) < policy.retry.age {
-                continue;
-            }
-            let which = Overdue::Unhandled { key: key.clone(), due_for: policy.retry.age };
-            let why = "no handler and no worker took it in time";
-            while give_up(shared, which.clone(), why, policy.retention).await? == REAP_BATCH_MAX {}
-        }
-        Ok(())
-    }
 }
 
 /// Ends jobs that never ran, as failed; how many it were.
@@ -167,10 +130,9 @@ impl Service for Reap {
         }
         let broken = self.break_leases().await;
         let expired = self.give_up_expired().await;
-        let unhandled = self.give_up_unhandled().await;
         let more = matches!(broken, Ok(true)) || matches!(expired, Ok(true));
         let next = if more { Next::Now } else { Next::After(self.shared.options.reap_interval) };
-        let failed = broken.err().or(expired.err()).or(unhandled.err());
+        let failed = broken.err().or(expired.err());
         failed.map_or(Ok(next), |error| Err(Failed::new(error, next.pause())))
     }
 }

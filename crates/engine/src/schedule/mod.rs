@@ -19,10 +19,9 @@
 //! of and this daemon has a handler for; all others cost it nothing. A draw, an add and an end take
 //! constant time. A look at the store is one page of what changed since the last one.
 //!
-//! **Who gets a turn.** A tenant whose types do not all fit is marked as having `more` of them.
-//! Such a tenant's types take turns: one that has been picked as often as its weight says leaves
-//! the window, and the tenant's next types, in the order in which the store keeps them, come in its
-//! place. So a type that is ready waits for at most as many picks of its tenant as the weights of
+//! **Who gets a turn.** The types of a tenant that do not all fit take turns (`feed`): one that has
+//! been picked as often as its weight says leaves the window, and the tenant's next types, in the
+//! order in which the store keeps them, come in its place. So a type that is ready waits for at most as many picks of its tenant as the weights of
 //! the tenant's ready types add up to. Each tenant keeps at least one type in the window while it
 //! has a place there; there are places for `TENANTS_MAX`, and beyond them tenants come in, in the
 //! order of their names, as others run out of jobs.
@@ -32,19 +31,23 @@
 //! claim. Limits do not depend on them: the store counts running jobs, `rate` counts starts.
 
 mod draw;
+mod feed;
+mod line;
 pub(crate) mod rate;
 mod weighted;
-mod window;
+pub(crate) mod window;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_core::limit::PRIORITY_MAX;
-use windlass_core::store::{Pick, Revision};
+use windlass_core::store::{Pick, Revision, WaitingType};
 use windlass_core::{HandlerId, Priority, Tenant, TypeKey, TypeName, TypeSettings};
 
 use crate::options::Fairness;
+use feed::Feed;
+use line::Line;
 use rate::Rates;
 use weighted::WeightedSet;
 
@@ -86,14 +89,18 @@ pub(crate) struct Scheduler {
     /// Idle types, the longest idle first; an entry may be outdated.
     idle: VecDeque<(TypeKey, u64)>,
     idle_number: u64,
-    /// Tenants that have more types than are in the window, and next to none there to pick.
-    short: HashSet<Tenant>,
+    /// Types that have no handler: their jobs are no reason for a look at the store.
+    unhandled: HashSet<TypeKey>,
+    /// Tenants in these states of their feed.
+    short: Line<Tenant>,
+    dry: Line<Tenant>,
+    crowded: Line<Tenant>,
     /// Tenants were turned away: the next round through all of them lets them in.
     beyond: bool,
     /// Numbers the looks at the store.
     look: u64,
-    /// Jobs of types that are not known were noted since the last look began.
-    unknown: bool,
+    /// Numbers what the store told of types.
+    tells: u64,
     rates: Rates,
     unrunnable: HashSet<HandlerId>,
     batches_running: usize,
@@ -109,8 +116,10 @@ struct Entry {
     noted: u64,
     /// During which look the newest jobs were noted, and how many: its answer is older.
     noted_in: (u64, u64),
-    /// During which look its handler or settings were changed here: its answer is older.
+    /// During which look its handler or settings were changed here: its answer may be older.
     changed_in: u64,
+    /// When the store last told of it, by number.
+    told: u64,
     handler: Option<HandlerId>,
     /// Most batches of this handler at once; `None` until the handler has been read, when one
     /// batch goes ahead.
@@ -133,12 +142,12 @@ struct TenantEntry {
     /// Types that may be picked, and all that are in the window.
     open: WeightedSet<TypeName>,
     waiting: HashSet<TypeName>,
-    /// The store has open types that are not in the window; behind which one the next ones are.
-    more: bool,
+    feed: Feed,
+    /// Behind which type the next ones of the ring are.
     after: Revision,
-    /// A round through all of its types brought none that may be picked: no other is begun before
-    /// something about one of them changes here.
-    dry: bool,
+    /// Since the round through the ring began, it brought a type to pick, or something about one of
+    /// the tenant's types changed.
+    stirred: bool,
     batches_running: usize,
 }
 
@@ -158,10 +167,13 @@ impl Scheduler {
             waiting: 0,
             idle: VecDeque::new(),
             idle_number: 0,
-            short: HashSet::new(),
+            unhandled: HashSet::new(),
+            short: Line::default(),
+            dry: Line::default(),
+            crowded: Line::default(),
             beyond: false,
             look: 0,
-            unknown: false,
+            tells: 0,
             rates: Rates::default(),
             unrunnable: HashSet::new(),
             batches_running: 0,
@@ -198,10 +210,10 @@ impl Scheduler {
         now: Duration,
     ) -> Reserved {
         let jobs = self.rates.reserve(key, settings, wanted, now);
-        let mut reserved = Reserved { jobs, noted: 0 };
+        let mut reserved = Reserved { jobs, noted: 0, told: 0 };
         if let Some(entry) = self.types.get_mut(key) {
             entry.ready = entry.ready.saturating_sub(u64::from(jobs));
-            reserved.noted = entry.noted;
+            (reserved.noted, reserved.told) = (entry.noted, entry.told);
         }
         if let Some(handler) = handler {
             self.batches_running += 1;
@@ -225,8 +237,13 @@ impl Scheduler {
         now: Duration,
     ) {
         self.rates.give_back(key, reserved.jobs.saturating_sub(got), now);
-        if let Some(entry) = self.types.get_mut(key).filter(|entry| !entry.served) {
+        let served = self.is_served(key);
+        if let Some(entry) = self.types.get_mut(key).filter(|_| !served) {
             entry.ready = left + entry.noted.saturating_sub(reserved.noted);
+            // A look has told of it since, and may be the newer one.
+            if entry.told != reserved.told {
+                entry.may_have_more();
+            }
         }
         self.place(key);
     }
@@ -241,7 +258,8 @@ impl Scheduler {
         now: Duration,
     ) {
         self.rates.give_back(key, reserved.jobs.saturating_sub(used), now);
-        if let Some(entry) = self.types.get_mut(key).filter(|entry| !entry.served) {
+        let served = self.is_served(key);
+        if let Some(entry) = self.types.get_mut(key).filter(|_| !served) {
             entry.ready += u64::from(reserved.jobs.saturating_sub(used));
             entry.may_have_more();
         }
@@ -291,13 +309,34 @@ impl Scheduler {
         self.rates.rests(key)
     }
 
+    /// Whether a claim may start jobs of a type with the settings that the store tells of now.
+    pub(crate) fn may_start(&mut self, of: &WaitingType, now: Duration) -> bool {
+        self.rates.follow(&of.key, of.settings.rate);
+        !self.rates.rests_at(&of.key, now)
+    }
+
     // ---- what changes from outside -----------------------------------------------------------
 
-    pub(crate) fn set_handler(&mut self, key: &TypeKey, handler: Option<HandlerId>) {
+    pub(crate) fn set_handler(&mut self, key: &TypeKey, handler: HandlerId) {
         let look = self.look;
+        self.unhandled.remove(key);
         if let Some(entry) = self.types.get_mut(key) {
-            entry.set_handler(handler);
+            entry.set_handler(Some(handler));
             entry.changed_in = look;
+            self.place(key);
+        }
+    }
+
+    /// When the store last told of a type, by number: for `handler_gone`.
+    pub(crate) fn told(&self, key: &TypeKey) -> u64 {
+        self.types.get(key).map_or(0, |entry| entry.told)
+    }
+
+    /// The store said that a type has no handler, some time after `told`. What it told since may be
+    /// newer, and stays: if it is not, the next claim finds out.
+    pub(crate) fn handler_gone(&mut self, key: &TypeKey, told: u64) {
+        if let Some(entry) = self.types.get_mut(key).filter(|entry| entry.told == told) {
+            entry.set_handler(None);
             self.place(key);
         }
     }
@@ -312,21 +351,10 @@ impl Scheduler {
     }
 
     pub(crate) fn set_settings(&mut self, key: &TypeKey, settings: TypeSettings) {
-        if settings.rate.is_none() {
-            self.rates.forget(key);
-        }
+        self.put_settings(key, settings);
         let look = self.look;
         if let Some(entry) = self.types.get_mut(key) {
-            entry.settings = Arc::new(settings);
             entry.changed_in = look;
-        }
-        self.place(key);
-    }
-
-    /// A suspended type gives nothing; a resumed one comes back with the next look at the store.
-    pub(crate) fn suspend(&mut self, key: &TypeKey) {
-        if let Some(entry) = self.types.get_mut(key) {
-            entry.ready = 0;
             self.place(key);
         }
     }
@@ -369,6 +397,8 @@ pub(crate) struct Reserved {
     pub jobs: u32,
     /// Jobs of the type noted before.
     noted: u64,
+    /// When the store had last told of it.
+    pub told: u64,
 }
 
 impl Entry {
@@ -388,6 +418,12 @@ impl Entry {
         if self.handler.is_some() && !self.served {
             self.ready = self.ready.max(1);
         }
+    }
+
+    /// Its handler or settings were changed here during the look that tells something else of it.
+    fn is_newer_than(&self, seen: &WaitingType, look: u64) -> bool {
+        let same = self.handler == seen.handler && *self.settings == seen.settings;
+        self.changed_in == look && !same
     }
 
     fn weight(&self) -> u32 {

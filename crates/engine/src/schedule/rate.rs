@@ -9,6 +9,8 @@ use windlass_core::{TypeKey, TypeSettings};
 
 /// The longest rest after one claim, however small the rate.
 const REST_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Types that rest at once; of more, those that are the next to go on do so early.
+const RESTS_MAX: usize = 200_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Rates {
@@ -19,6 +21,7 @@ pub(crate) struct Rates {
 
 #[derive(Debug, Clone, Copy)]
 struct Rest {
+    from: Duration,
     until: Duration,
     rate: f64,
 }
@@ -26,6 +29,11 @@ struct Rest {
 impl Rates {
     pub(crate) fn rests(&self, key: &TypeKey) -> bool {
         self.rests.contains_key(key)
+    }
+
+    /// The same at this moment: one whose rest is over may not have been told of it yet.
+    pub(crate) fn rests_at(&self, key: &TypeKey, now: Duration) -> bool {
+        self.rests.get(key).is_some_and(|rest| rest.until > now)
     }
 
     /// Takes up to `wanted` starts of a type; how many it may have now.
@@ -36,26 +44,34 @@ impl Rates {
         wanted: u32,
         now: Duration,
     ) -> u32 {
+        self.follow(key, settings.rate);
         let Some(rate) = settings.rate else { return wanted };
-        if wanted == 0 || self.rests.get(key).is_some_and(|rest| rest.until > now) {
+        if wanted == 0 || self.rests_at(key, now) {
             return 0;
         }
         let jobs = wanted.min(burst(settings));
-        self.set(key, Some(Rest { until: now + time_of(jobs, rate), rate }));
+        self.set(key, Some(Rest { from: now, until: now + time_of(jobs, rate), rate }));
         jobs
     }
 
     /// Starts that were reserved and not used.
     pub(crate) fn give_back(&mut self, key: &TypeKey, jobs: u32, now: Duration) {
-        if let Some(Rest { until, rate }) = self.rests.get(key).copied().filter(|_| jobs > 0) {
-            let until = until.saturating_sub(time_of(jobs, rate));
-            self.set(key, (until > now).then_some(Rest { until, rate }));
+        if let Some(rest) = self.rests.get(key).copied().filter(|_| jobs > 0) {
+            let until = rest.until.saturating_sub(time_of(jobs, rest.rate));
+            self.set(key, (until > now).then_some(Rest { until, ..rest }));
         }
     }
 
-    /// The type has no rate any more.
-    pub(crate) fn forget(&mut self, key: &TypeKey) {
-        self.set(key, None);
+    /// The type has this rate: a rest that another one made lasts as long as it would have by this
+    /// one. Without a rate it is over, and `take_rested` tells so.
+    pub(crate) fn follow(&mut self, key: &TypeKey, rate: Option<f64>) {
+        let rate = rate.unwrap_or(f64::INFINITY);
+        let rest = self.rests.get(key).copied().filter(|rest| rest.rate != rate);
+        if let Some(rest) = rest {
+            let starts = (rest.until - rest.from).as_secs_f64() * rest.rate;
+            let until = rest.from + time_of(starts, rate);
+            self.set(key, Some(Rest { until, rate, ..rest }));
+        }
     }
 
     pub(crate) fn next_end(&self) -> Option<Duration> {
@@ -65,7 +81,11 @@ impl Rates {
     /// Types whose rest is over, each with what it may start now.
     pub(crate) fn take_rested(&mut self, now: Duration) -> Vec<(TypeKey, u32)> {
         let mut rested = Vec::new();
-        while let Some((at, key)) = self.ends.first().cloned().filter(|(at, _)| *at <= now) {
+        let due = |ends: &BTreeSet<(Duration, TypeKey)>| {
+            let first = ends.first().filter(|(at, _)| *at <= now || ends.len() > RESTS_MAX);
+            first.cloned()
+        };
+        while let Some((at, key)) = due(&self.ends) {
             self.ends.remove(&(at, key.clone()));
             if let Some(rest) = self.rests.remove(&key) {
                 rested.push((key, burst_of(rest.rate)));
@@ -97,8 +117,8 @@ fn burst_of(rate: f64) -> u32 {
     (rate as u32).max(1)
 }
 
-fn time_of(jobs: u32, rate: f64) -> Duration {
-    Duration::try_from_secs_f64(f64::from(jobs) / rate).map_or(REST_MAX, |time| time.min(REST_MAX))
+fn time_of(jobs: impl Into<f64>, rate: f64) -> Duration {
+    Duration::try_from_secs_f64(jobs.into() / rate).map_or(REST_MAX, |time| time.min(REST_MAX))
 }
 
 #[cfg(test)]

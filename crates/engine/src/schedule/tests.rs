@@ -158,6 +158,7 @@ fn types_without_a_runnable_handler_are_not_picked() {
     }
     assert!(!scheduler.tenants[&key("a", "t").tenant].waiting.contains(&key("a", "bare").name));
     assert!(scheduler.note(&key("a", "bare"), 1), "no look is needed for its jobs");
+    assert!(!scheduler.types.contains_key(&key("a", "bare")), "it takes no place of others");
     scheduler.set_unrunnable(&key("a", "t"), handler().unwrap());
     assert!(scheduler.select(&HashSet::new(), &mut rng).is_none());
 }
@@ -239,7 +240,7 @@ fn batches_of_an_old_version_do_not_keep_a_new_one_waiting() {
     scheduler.set_contexts(&t, handler().unwrap(), Some(1));
     start(&mut scheduler, &t);
     assert!(scheduler.select(&HashSet::new(), &mut rng).is_none());
-    scheduler.set_handler(&t, HandlerId::new(2));
+    scheduler.set_handler(&t, HandlerId::new(2).unwrap());
     let (_, version) = scheduler.select(&HashSet::new(), &mut rng).unwrap();
     assert_eq!(Some(version), HandlerId::new(2));
 }
@@ -411,4 +412,150 @@ fn a_type_is_not_taken_for_empty_before_a_claim_says_so() {
     let reserved = scheduler.reserve(&t, &TypeSettings::default(), None, 1, NOW);
     scheduler.answered(&t, reserved, 0, 0, NOW);
     assert_eq!(ready(&scheduler, &t), 0);
+}
+
+/// Lets everything run that may be picked, one job of each type; how many were.
+fn run_all(scheduler: &mut Scheduler, rng: &mut fastrand::Rng) -> usize {
+    let mut picked = 0;
+    while let Some((pick, version)) = scheduler.select(&HashSet::new(), rng) {
+        let settings = scheduler.settings(&pick.key).unwrap();
+        let reserved = scheduler.reserve(&pick.key, &settings, Some(version), 1, NOW);
+        scheduler.answered(&pick.key, reserved, 1, 0, NOW);
+        scheduler.free_slot(&pick.key, version);
+        picked += 1;
+    }
+    picked
+}
+
+/// A page of next types for the tenants that are short of them; false when none is.
+fn feed(scheduler: &mut Scheduler, ring: &Ring, each: usize) -> bool {
+    let of = scheduler.take_short(64);
+    scheduler.look_begins();
+    scheduler.told_next(&of, &ring.next(&of, each), each);
+    !of.is_empty()
+}
+
+/// The page behind a full last page is empty, and comes when nothing of the tenant runs any more.
+#[test]
+fn an_empty_last_page_does_not_end_the_turns_of_a_tenants_types() {
+    let ring = Ring::of(4 + 32);
+    let mut scheduler = scheduler(Fairness::Tenant, vec![]);
+    let mut rng = fastrand::Rng::with_seed(3);
+    scheduler.told_first(ring.0[..4].to_vec(), 4);
+    for _ in 0..100 {
+        run_all(&mut scheduler, &mut rng);
+        assert!(feed(&mut scheduler, &ring, 32), "it has types that are ready");
+    }
+}
+
+#[test]
+fn a_type_that_finds_no_place_behind_types_that_rest_gets_its_turn() {
+    let mut ring = Ring::of(257);
+    ring.0[..256].iter_mut().for_each(|of_type| of_type.settings.rate = Some(0.001));
+    let last = ring.0[256].key.clone();
+    let mut scheduler = scheduler(Fairness::Tenant, vec![]);
+    let mut rng = fastrand::Rng::with_seed(3);
+    look(&mut scheduler, ring.0[..256].to_vec());
+    assert_eq!(run_all(&mut scheduler, &mut rng), 256);
+    look(&mut scheduler, ring.0[256..].to_vec());
+    for _ in 0..20 {
+        feed(&mut scheduler, &ring, 32);
+        if let Some((pick, _)) = scheduler.select(&HashSet::new(), &mut rng) {
+            assert_eq!(pick.key, last);
+            return;
+        }
+    }
+    panic!("nobody looks at it");
+}
+
+#[test]
+fn a_type_turned_away_from_a_full_window_comes_in_when_there_is_room() {
+    let mut scheduler = scheduler(Fairness::Tenant, vec![]);
+    let mut rng = fastrand::Rng::with_seed(3);
+    let tenants: Vec<String> = (0..250).map(|n| format!("full{n}")).collect();
+    let types = |tenant| (0..200).map(move |n| waiting(tenant, &format!("t{n}"), 1));
+    let all: Vec<WaitingType> = tenants.iter().flat_map(|tenant| types(tenant)).collect();
+    look(&mut scheduler, all.clone());
+    let mut ring = Ring::of(2);
+    ring.0[0].settings.rate = Some(0.001);
+    look(&mut scheduler, ring.0[..1].to_vec());
+    scheduler.reserve(&ring.0[0].key, &ring.0[0].settings, None, 1, NOW);
+    look(&mut scheduler, ring.0[1..].to_vec());
+    for of_type in all {
+        let reserved = scheduler.reserve(&of_type.key, &of_type.settings, None, 1, NOW);
+        scheduler.answered(&of_type.key, reserved, 1, 0, NOW);
+    }
+    assert!(scheduler.wants_types() && feed(&mut scheduler, &ring, 32));
+    let (pick, _) = scheduler.select(&HashSet::new(), &mut rng).expect("it is here");
+    assert_eq!(pick.key, ring.0[1].key);
+}
+
+#[test]
+fn another_rate_changes_the_rest_that_the_old_one_made_whoever_tells_of_it() {
+    let mut slow = waiting("a", "t", 100);
+    slow.settings.rate = Some(0.001);
+    for rate in [Some(1000.0), None] {
+        let settings = TypeSettings { rate, ..TypeSettings::default() };
+        for here in [true, false] {
+            let mut scheduler = scheduler(Fairness::Tenant, vec![slow.clone()]);
+            let reserved = start(&mut scheduler, &slow.key);
+            scheduler.answered(&slow.key, reserved, 1, 99, NOW);
+            assert!(scheduler.rests(&slow.key));
+            if here {
+                scheduler.set_settings(&slow.key, settings.clone());
+            } else {
+                let told = WaitingType { settings: settings.clone(), ..slow.clone() };
+                look(&mut scheduler, vec![told]);
+            }
+            let rested = scheduler.take_rested(NOW + Duration::from_millis(1));
+            assert_eq!(rested.len(), 1, "waiting workers hear of it, too: {rate:?} {here}");
+            assert!(!scheduler.rests(&slow.key));
+            let mut rng = fastrand::Rng::with_seed(1);
+            assert!(scheduler.select(&HashSet::new(), &mut rng).is_some());
+        }
+    }
+}
+
+#[test]
+fn a_claim_that_a_look_has_overtaken_does_not_close_a_type() {
+    let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 1)]);
+    let t = key("a", "t");
+    let reserved = scheduler.reserve(&t, &TypeSettings::default(), None, 1, NOW);
+    look(&mut scheduler, vec![waiting("a", "t", 5)]);
+    scheduler.answered(&t, reserved, 1, 0, NOW);
+    assert_eq!(ready(&scheduler, &t), 1, "the look may be the newer one");
+    let reserved = scheduler.reserve(&t, &TypeSettings::default(), None, 1, NOW);
+    scheduler.answered(&t, reserved, 0, 0, NOW);
+    assert_eq!(ready(&scheduler, &t), 0, "an empty claim puts it right");
+}
+
+#[test]
+fn a_type_that_had_its_turn_is_open_for_its_next_job_when_all_others_are_here() {
+    let ring = Ring::of(5);
+    let mut scheduler = scheduler(Fairness::Tenant, vec![]);
+    let mut rng = fastrand::Rng::with_seed(3);
+    scheduler.told_first(ring.0[..4].to_vec(), 4);
+    run_all(&mut scheduler, &mut rng);
+    while feed(&mut scheduler, &Ring(vec![]), 32) {}
+    for of_type in &ring.0[..4] {
+        assert!(scheduler.note(&of_type.key, 1));
+    }
+    assert_eq!(run_all(&mut scheduler, &mut rng), 4);
+}
+
+#[test]
+fn tenants_that_are_short_of_types_take_turns() {
+    let mut scheduler = scheduler(Fairness::Tenant, vec![]);
+    let tenants: Vec<String> = (0..100).map(|n| format!("a{n}")).collect();
+    let types = |tenant| (1..=4).map(move |n| waiting(tenant, &format!("t{n}"), 1));
+    scheduler.set_unrunnable(&key("a0", "t1"), handler().unwrap());
+    scheduler.told_first(tenants.iter().flat_map(|tenant| types(tenant)).collect(), 4);
+    let mut seen = HashSet::new();
+    for _ in 0..10 {
+        let of = scheduler.take_short(10);
+        assert_eq!(of.len(), 10);
+        seen.extend(of.iter().map(|(tenant, _)| tenant.clone()));
+        scheduler.still_short(&of);
+    }
+    assert_eq!(seen.len(), 100);
 }

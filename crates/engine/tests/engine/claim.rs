@@ -6,9 +6,12 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use windlass_core::memory::MemoryStore;
-use windlass_core::store::LeaseRef;
-use windlass_core::{Status, TypeKey, TypeSettings};
+use windlass_core::store::prelude::*;
+use windlass_core::store::{Durability, Insert, LeaseRef};
+use windlass_core::time::SystemClock;
+use windlass_core::{Clock, JobId, NewJob, Payload, Status, TypeKey, TypeSettings};
 use windlass_engine::api::{PullClaim, PullFinish};
+use windlass_test_kit::wait::eventually;
 
 use crate::PATIENCE;
 use crate::fake::{Daemon, handler, jobs, key};
@@ -107,4 +110,73 @@ async fn a_worker_that_waits_for_a_full_type_gets_its_next_job_when_one_has_ende
         daemon.engine.finish(finish).await.unwrap();
     }
     assert_eq!(waiting.await.unwrap()[0].job.id, added.ids[1]);
+}
+
+/// Both types come due at the same moment, and one look wakes the first worker for one of them.
+#[tokio::test]
+async fn a_worker_that_takes_another_job_than_it_was_woken_for_passes_the_call_on() {
+    let daemon = Daemon::start(|_| {}).await;
+    for round in 0..12 {
+        let (a, b) = (key("acme", &format!("a{round}")), key("acme", &format!("b{round}")));
+        let worker = |types: &[&str]| {
+            let wish = PullClaim { wait: PATIENCE, ..pull(&a, types, 1) };
+            let engine = daemon.engine.clone();
+            tokio::spawn(async move { engine.claim(wish).await.unwrap().remove(0).job.key })
+        };
+        let first = worker(&[a.name.as_str(), b.name.as_str()]);
+        let second = worker(&[a.name.as_str()]);
+        let soon = SystemClock.now() + Duration::from_millis(50);
+        for t in [&a, &b] {
+            let mut later = jobs(&["x"]);
+            later[0].options.run_at = Some(soon);
+            daemon.engine.add(t, later, None).await.unwrap();
+        }
+        if first.await.unwrap() == a {
+            daemon.engine.add(&a, jobs(&["x"]), None).await.unwrap();
+        }
+        assert_eq!(second.await.expect("it gets a job"), a);
+    }
+}
+
+/// Nothing else wakes the dispatcher, which tells waiting workers of types that have rested.
+#[tokio::test]
+async fn a_pulled_type_goes_on_as_soon_as_its_rate_allows() {
+    let daemon = Daemon::start(|options| {
+        (options.poll_min, options.poll_max) = (PATIENCE * 10, PATIENCE * 10);
+    })
+    .await;
+    let t = key("acme", "t");
+    let settings = TypeSettings { rate: Some(50.0), ..TypeSettings::default() };
+    daemon.engine.type_settings_put(&t, settings).await.unwrap();
+    daemon.engine.add(&t, jobs(&["x"; 5]), None).await.unwrap();
+    for _ in 0..5 {
+        let wish = PullClaim { wait: PATIENCE, ..pull(&t, &["t"], 1) };
+        assert_eq!(daemon.engine.claim(wish).await.unwrap().len(), 1);
+    }
+}
+
+/// The look was made without types that have no handler, because nobody waited when it began.
+#[tokio::test]
+async fn a_worker_that_comes_during_a_look_is_told_of_what_opens_meanwhile() {
+    let store = Arc::new(MemoryStore::default());
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let t = key("acme", "t");
+    store.hold_looks(true);
+    daemon.engine.set_picking(true);
+    let asked = store.named_looks();
+    eventually("a look is under way", || (store.looks_waiting() > 0).then_some(())).await;
+    let waiting = tokio::spawn({
+        let engine = daemon.engine.clone();
+        let wish = PullClaim { wait: PATIENCE, ..pull(&t, &["t"], 1) };
+        async move { engine.claim(wish).await.unwrap() }
+    });
+    eventually("it has looked", || (store.named_looks() > asked).then_some(())).await;
+    // Another daemon adds it.
+    let now = SystemClock.now();
+    let new = NewJob::new(JobId::new(1).unwrap(), t, Payload::Inline("x".into()), now);
+    let jobs = vec![new];
+    let insert = Insert { jobs, keys: Vec::new(), mark: None, durability: Durability::Relaxed };
+    store.job_insert(insert).await.unwrap();
+    store.hold_looks(false);
+    assert_eq!(waiting.await.unwrap().len(), 1);
 }

@@ -81,3 +81,18 @@ async fn a_claim_by_name_reads_the_types_that_it_names() {
     assert_eq!(daemon.engine.claim(pull(&["*"], 1000)).await.unwrap().len(), 1000);
     assert!(store.types_told() < 3000, "{} types were read", store.types_told());
 }
+
+/// Nobody waits for them, and nothing here runs them.
+#[tokio::test]
+async fn new_types_without_a_handler_are_not_read_when_their_jobs_are_added() {
+    let store = Arc::new(MemoryStore::default());
+    let daemon = Daemon::start_on(store.clone(), |_| {}).await;
+    let glut = key("glut", "t").tenant;
+    for number in 0..500 {
+        let t = key("glut", &format!("t{number}"));
+        daemon.engine.add(&t, jobs(&["x"]), None).await.unwrap();
+    }
+    assert_eq!(daemon.engine.types(&glut).await.unwrap().len(), 500);
+    first_job_runs(&daemon, &key("acme", "t")).await;
+    assert!(store.types_told() < 100, "{} types were read", store.types_told());
+}

@@ -37,7 +37,7 @@ fn as_many_as_there_are_jobs_are_woken_the_oldest_first() {
         patterns.iter().map(|text| waitlist.enter(interest(&[text]))).collect();
     waitlist.wake([(&key("abc"), 3)]);
     assert_eq!(woken(&mut places), [0, 1, 3]);
-    places.iter_mut().for_each(Entry::checked);
+    places.iter_mut().for_each(|place| place.checked(|_| true));
     waitlist.wake([(&key("b"), 1), (&key("zzz"), 7)]);
     assert_eq!(woken(&mut places), [2, 4], "each type wakes its own");
     drop(places);
@@ -51,7 +51,7 @@ fn whoever_found_nothing_keeps_his_place() {
     for _ in 0..2 {
         waitlist.wake([(&key("t"), 1)]);
         assert_eq!(woken(&mut places), [0]);
-        places[0].checked();
+        places[0].checked(|_| true);
     }
 }
 
@@ -70,13 +70,16 @@ fn a_wake_while_somebody_looks_is_not_lost() {
 #[test]
 fn whoever_goes_away_passes_on_what_he_was_woken_for() {
     let waitlist = Waitlist::default();
-    let mut places: Vec<_> = (0..4).map(|_| waitlist.enter(interest(&["t", "u*"]))).collect();
+    let mut places: Vec<_> = (0..5).map(|_| waitlist.enter(interest(&["t", "u*"]))).collect();
     waitlist.wake([(&key("t"), 1)]);
     places.remove(0);
     assert_eq!(woken(&mut places), [0], "he had not noticed");
     places.remove(0);
     assert_eq!(woken(&mut places), [0], "he had not looked");
-    places[0].checked();
+    places[0].checked(|_| false);
+    places.remove(0);
+    assert_eq!(woken(&mut places), [0], "he had found something else");
+    places[0].checked(|key| key.name.as_str() == "t");
     places.remove(0);
     assert!(woken(&mut places).is_empty(), "he had looked");
     drop(places);

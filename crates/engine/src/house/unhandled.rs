@@ -1,0 +1,101 @@
+//! Unhandled: jobs of types that nobody has handled for too long are given up. Apart from the reaper,
+//! because there may be very many such types: each pass looks at some of them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+
+use windlass_core::store::{self, Overdue, TypeStats};
+use windlass_core::{Timestamp, TypeKey};
+
+use crate::dispatch::policy::Policy;
+use crate::house::reap::{self, REAP_BATCH_MAX};
+use crate::house::service::{Failed, Next, Service};
+use crate::options::Options;
+use crate::shared::Shared;
+
+/// Types are looked through at most this often.
+const INTERVAL_MAX: Duration = Duration::from_secs(60);
+/// … and at least so often within the age at which their jobs are given up.
+const LOOKS_PER_AGE: u32 = 4;
+/// Types that may have overdue jobs, and that one pass asks the store about.
+const TYPES_MAX: usize = 100;
+/// Between two passes of one look, so that the store is there for others.
+const PASS_PAUSE: Duration = Duration::from_millis(10);
+
+pub(crate) struct Unhandled {
+    shared: Arc<Shared>,
+    /// What the last look through all types left to ask about, with when the oldest job came due.
+    suspects: VecDeque<(TypeKey, Timestamp)>,
+    /// When all types are looked through the next time.
+    look_at: Instant,
+}
+
+impl Unhandled {
+    pub(crate) fn new(shared: Arc<Shared>) -> Unhandled {
+        Unhandled { shared, suspects: VecDeque::new(), look_at: Instant::now() }
+    }
+
+    /// Looks through all types for those that may have jobs to give up.
+    async fn look(&mut self) -> Result<(), store::Error> {
+        let shared = &self.shared;
+        let shortest = shared.options.retry.age / LOOKS_PER_AGE;
+        let pause = shortest.clamp(shared.options.reap_interval, INTERVAL_MAX);
+        self.look_at = Instant::now() + pause;
+        let stats = shared.store.type_stats(None).await?;
+        self.suspects = stats.into_iter().filter_map(|stats| self.suspect(stats)).collect();
+        Ok(())
+    }
+
+    /// The type, if its jobs may be overdue. Only one that has settings may have another age.
+    fn suspect(&self, stats: TypeStats) -> Option<(TypeKey, Timestamp)> {
+        let Options { keep_unhandled, retry, .. } = &self.shared.options;
+        let TypeStats { key, handler: false, suspended: false, .. } = stats else { return None };
+        let oldest = stats.oldest_ready_at?;
+        let old = stats.settings || self.shared.now().since(oldest) >= retry.age;
+        (old && !keep_unhandled.contains(&key.tenant)).then_some((key, oldest))
+    }
+
+    /// Gives up what is overdue of one type. True when there may be more.
+    async fn give_up(&self, key: &TypeKey, oldest: Timestamp) -> Result<bool, store::Error> {
+        let shared = &self.shared;
+        let settings = shared.store.type_settings_get(key).await?;
+        let policy = Policy::of(None, &settings, &shared.options);
+        if shared.now().since(oldest) < policy.retry.age {
+            return Ok(false);
+        }
+        let which = Overdue::Unhandled { key: key.clone(), due_for: policy.retry.age };
+        let why = "no handler and no worker took it in time";
+        let given_up = reap::give_up(shared, which, why, policy.retention).await?;
+        Ok(given_up == REAP_BATCH_MAX)
+    }
+
+    async fn look_and_give_up(&mut self) -> Result<(), store::Error> {
+        if self.suspects.is_empty() {
+            self.look().await?;
+        }
+        for _ in 0..TYPES_MAX {
+            let Some((key, oldest)) = self.suspects.front() else { break };
+            if !self.give_up(key, *oldest).await? {
+                self.suspects.pop_front();
+            }
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Service for Unhandled {
+    fn name(&self) -> &'static str {
+        "unhandled"
+    }
+
+    async fn pass(&mut self) -> Result<Next, Failed> {
+        let interval = self.shared.options.reap_interval;
+        self.look_and_give_up().await.map_err(|error| Failed::new(error, interval))?;
+        let pause = self.look_at.saturating_duration_since(Instant::now());
+        Ok(Next::After(if self.suspects.is_empty() { pause } else { PASS_PAUSE }))
+    }
+}

@@ -1,0 +1,246 @@
+//! The feed: how types come into the window that wait in the store and have no place here yet.
+//!
+//! A tenant's types in the store are a ring, in the order of their revisions. A tenant that has
+//! next to none to pick asks for the next page of its ring:
+//!
+//! ```text
+//!              a type finds no place                few are left to pick
+//!   Whole ──────────────────────────► Partial ◄──────────────────────────► Short ──► a page
+//!     ▲                                  ▲ ▲                                           │
+//!     │ one page had them all            │ └── there is room again ── Crowded ◄────────┤
+//!     └──────────────────────────────────┼─── the window is full ────────────▲         │
+//!                                        │                                             │
+//!             something changed, or a poll ── Dry ◄── a whole round brought none ──────┘
+//! ```
+//!
+//! A tenant is dry only after a whole round, from the first of its types to the last, that brought
+//! none to pick and during which nothing about them changed. Each poll tries a few dry ones again, so that an event that nobody told us of
+//! costs a moment and not for ever.
+
+use windlass_core::store::{Revision, WaitingType};
+use windlass_core::{Tenant, TypeKey};
+
+use super::Scheduler;
+use super::window::{TENANT_TYPES_MAX, TENANTS_MAX, WINDOW_TYPES_MAX};
+
+/// A tenant that has more types gets them when so few are left to pick.
+const TENANT_TYPES_LOW: usize = 1;
+
+/// What a tenant has in the store beside its types in the window.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Feed {
+    /// Nothing: all of its types are here.
+    #[default]
+    Whole,
+    /// More types, and enough here to pick from.
+    Partial,
+    /// More types, and next to none here to pick: it stands in `Scheduler::short`.
+    Short,
+    /// More types, none of which may be picked now: it stands in `Scheduler::dry`.
+    Dry,
+    /// More types, and no room in the window: it stands in `Scheduler::crowded`.
+    Crowded,
+}
+
+impl Scheduler {
+    /// A page of tenants, each with up to `each` of its first types.
+    pub(crate) fn told_first(&mut self, types: Vec<WaitingType>, each: usize) {
+        self.welcoming = false;
+        for of_tenant in types.chunk_by(|a, b| a.key.tenant == b.key.tenant) {
+            self.told_of_tenant(&of_tenant[0].key.tenant, Revision::default(), of_tenant, each);
+        }
+        self.welcoming = true;
+    }
+
+    /// Next types of the tenants that were short of them.
+    pub(crate) fn told_next(
+        &mut self,
+        of: &[(Tenant, Revision)],
+        types: &[WaitingType],
+        each: usize,
+    ) {
+        let mut rest = types;
+        for (tenant, after) in of {
+            let count = rest.iter().take_while(|seen| seen.key.tenant == *tenant).count();
+            let (of_tenant, behind) = rest.split_at(count);
+            rest = behind;
+            self.told_of_tenant(tenant, *after, of_tenant, each);
+        }
+    }
+
+    /// Tenants that are short of types to pick, though the store has more of theirs; at most
+    /// `limit`, each with where it goes on.
+    pub(crate) fn take_short(&mut self, limit: usize) -> Vec<(Tenant, Revision)> {
+        for _ in 0..limit {
+            let Some(tenant) = self.room().then(|| self.crowded.pop()).flatten() else { break };
+            self.set_feed(&tenant, Feed::Partial);
+            self.place_tenant(&tenant);
+        }
+        let mut of = Vec::new();
+        while of.len() < limit {
+            let Some(tenant) = self.short.pop() else { break };
+            self.make_room(&tenant);
+            // It has been asked for: until the answer comes it stands in no line.
+            self.set_feed(&tenant, Feed::Partial);
+            if let Some(entry) = self.tenants.get_mut(&tenant) {
+                entry.stirred &= entry.after > Revision::default();
+                of.push((tenant, entry.after));
+            }
+        }
+        of
+    }
+
+    /// The store gave no answer for these.
+    pub(crate) fn still_short(&mut self, of: &[(Tenant, Revision)]) {
+        of.iter().for_each(|(tenant, _)| self.place_tenant(tenant));
+    }
+
+    /// Tries some of the tenants again whose types could not be picked.
+    pub(crate) fn retry_dry(&mut self, limit: usize) {
+        for _ in 0..limit {
+            let Some(tenant) = self.dry.pop() else { return };
+            self.set_feed(&tenant, Feed::Partial);
+            self.place_tenant(&tenant);
+        }
+    }
+
+    /// Whether types of the store have a place here: of tenants that are short of them, or of
+    /// tenants that were turned away.
+    pub(crate) fn wants_types(&self) -> bool {
+        !self.short.is_empty()
+            || (self.room() && !self.crowded.is_empty())
+            || (self.beyond && self.tenants.len() < TENANTS_MAX / 2)
+    }
+
+    /// True once when tenants had to be turned away, and there are places for some of them now.
+    pub(crate) fn take_beyond(&mut self) -> bool {
+        let places = self.tenants.len() < TENANTS_MAX / 2;
+        places && std::mem::take(&mut self.beyond)
+    }
+
+    /// The store has types of this tenant of which it did not tell.
+    pub(crate) fn has_more(&mut self, tenant: &Tenant) {
+        if self.tenants.contains_key(tenant) {
+            self.turned_away(tenant);
+        }
+    }
+
+    /// After a pick: a type that has had its turn leaves, if others of its tenant wait outside and
+    /// there is one here to go on with.
+    pub(super) fn let_others(&mut self, key: &TypeKey) {
+        let Some(tenant) = self.tenants.get(&key.tenant) else { return };
+        let others = tenant.feed != Feed::Whole && tenant.open.len() > 1;
+        if let Some(entry) = self.types.get_mut(key).filter(|_| others)
+            && entry.picks >= entry.weight()
+        {
+            entry.served = true;
+            entry.ready = 0;
+        }
+    }
+
+    /// A type of this tenant found no place.
+    pub(super) fn turned_away(&mut self, tenant: &Tenant) {
+        let full = self.waiting >= WINDOW_TYPES_MAX;
+        self.set_feed(tenant, if full { Feed::Crowded } else { Feed::Partial });
+        self.place_tenant(tenant);
+    }
+
+    /// Something about a type of this tenant changed: there may be others to pick.
+    pub(super) fn stir(&mut self, tenant: &Tenant) {
+        let Some(entry) = self.tenants.get_mut(tenant) else { return };
+        entry.stirred = true;
+        if entry.feed == Feed::Dry {
+            self.set_feed(tenant, Feed::Partial);
+        }
+    }
+
+    /// A tenant that has more types is short of them, or has enough for now.
+    pub(super) fn weigh_feed(&mut self, tenant: &Tenant) {
+        let Some(entry) = self.tenants.get(tenant) else { return };
+        let few = entry.open.len() <= TENANT_TYPES_LOW;
+        match entry.feed {
+            Feed::Partial | Feed::Short => {
+                self.set_feed(tenant, if few { Feed::Short } else { Feed::Partial });
+            }
+            // It may give up places of types that cannot be picked.
+            Feed::Crowded if entry.open.is_empty() => self.set_feed(tenant, Feed::Short),
+            Feed::Whole | Feed::Dry | Feed::Crowded => {}
+        }
+    }
+
+    fn set_feed(&mut self, tenant: &Tenant, feed: Feed) {
+        let Some(entry) = self.tenants.get_mut(tenant) else { return };
+        entry.feed = feed;
+        for (line, of) in [
+            (&mut self.short, Feed::Short),
+            (&mut self.dry, Feed::Dry),
+            (&mut self.crowded, Feed::Crowded),
+        ] {
+            if of == feed {
+                line.push(tenant);
+            } else {
+                line.remove(tenant);
+            }
+        }
+    }
+
+    /// Room for types of tenants that were turned away.
+    fn room(&self) -> bool {
+        self.waiting < WINDOW_TYPES_MAX / 2
+    }
+
+    /// Types of one tenant from behind a revision on; fewer than `each` are all that there are.
+    fn told_of_tenant(
+        &mut self,
+        tenant: &Tenant,
+        from: Revision,
+        types: &[WaitingType],
+        each: usize,
+    ) {
+        let open =
+            |scheduler: &Scheduler| scheduler.tenants.get(tenant).map_or(0, |t| t.open.len());
+        let open_before = open(self);
+        let stirred = self.tenants.get(tenant).is_some_and(|entry| entry.stirred);
+        let told = types.iter().take_while(|seen| self.admit((*seen).clone())).count();
+        let gained = open(self) > open_before;
+        let full = self.waiting >= WINDOW_TYPES_MAX;
+        let Some(entry) = self.tenants.get_mut(tenant) else { return };
+        entry.stirred = stirred || gained;
+        let turned_away = told < types.len();
+        let at_end = types.len() < each && !turned_away;
+        let feed = match (turned_away, at_end) {
+            (true, _) if gained && full => Feed::Crowded,
+            // All of its places are taken by types that may not be picked.
+            (true, _) if !gained => Feed::Dry,
+            (false, true) if from == Revision::default() => Feed::Whole,
+            (false, true) if !entry.stirred => Feed::Dry,
+            _ => Feed::Partial,
+        };
+        // Behind the last one the ring begins anew.
+        let last = told.checked_sub(1).map_or(from, |last| types[last].revision);
+        entry.after = if at_end { Revision::default() } else { last };
+        self.set_feed(tenant, feed);
+        self.place_tenant(tenant);
+    }
+
+    /// Lets types go that take up places and may not be picked now, where places are scarce: the
+    /// ring brings them back.
+    fn make_room(&mut self, tenant: &Tenant) {
+        let Some(entry) = self.tenants.get(tenant) else { return };
+        let scarce = entry.waiting.len() >= TENANT_TYPES_MAX / 2
+            || (self.waiting >= WINDOW_TYPES_MAX && entry.open.is_empty());
+        if !scarce {
+            return;
+        }
+        let key = |name: &_| TypeKey { tenant: tenant.clone(), name: Clone::clone(name) };
+        let keys: Vec<TypeKey> = entry.waiting.iter().map(key).collect();
+        for key in keys {
+            let Some(entry) = self.types.get(&key) else { continue };
+            if entry.batches_running.is_empty() && !self.is_open(&key, entry) {
+                let entry = self.types.get_mut(&key).expect("a type that was just found");
+                (entry.ready, entry.served) = (0, true);
+                self.place(&key);
+            }
+        }
+    }
+}
