@@ -80,7 +80,9 @@ pub async fn a_change_of_handler_settings_or_suspension_is_told(harness: &dyn Ha
 
 pub async fn types_without_a_handler_are_left_out_when_nobody_asks_for_them(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
-    store.add([job_of("bare", 1), job_of("handled", 2), job_of("bare too", 3)]).await;
+    for (number, name) in (1..).zip(["bare", "handled", "bare too"]) {
+        store.add([job_of(name, number)]).await;
+    }
     handle(&store, 100, &key("handled")).await;
     let look = ChangedLook { since: Some(Revision::default()), handled: true, each: 9, limit: 1 };
     let changed = store.type_changed(look).await.unwrap();

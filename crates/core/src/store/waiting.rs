@@ -22,9 +22,9 @@ pub trait Waits: Send + Sync {
     /// `each`, so that one that has very many does not delay others; tenants of which there are
     /// more are named in `cut`. Without `since`, no types: only where the revisions and the clock
     /// stand. A store looks at a bounded number of types in one call, whether it tells of them or
-    /// not. Everything that is due is ready by then. Where very many jobs come due at once, a store may make them
-    /// ready step by step, those that are due the longest first; then `next_due_at` has passed, and
-    /// the caller looks again.
+    /// not. Everything that is due is ready by then. Where very many jobs come due at once, a store
+    /// may make them ready step by step, those that are due the longest first; then `next_due_at`
+    /// has passed, and the caller looks again.
     async fn type_changed(&self, look: ChangedLook) -> Result<ChangedTypes, Error>;
 
     /// The first open types with a handler, by revision, of each tenant behind `after`: at most

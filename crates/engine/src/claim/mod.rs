@@ -65,7 +65,7 @@ pub(crate) async fn claim(
         };
         let jobs: Vec<Claimed> = of_type.map(take).unwrap_or_default();
         let left = left.get(reservation.key()).copied().unwrap_or(0);
-        let slot = reservation.answered(jobs.len() as u32, left);
+        let slot = reservation.answered(&jobs, left);
         (jobs, slot)
     };
     Ok((reservations.into_iter().map(fill).collect(), under_way))

@@ -1,6 +1,6 @@
 //! Reservations: what a claim may use of a type. Dropping one gives back what was not used.
 
-use windlass_core::store::{Pick, WaitingType};
+use windlass_core::store::{Claimed, Pick, WaitingType};
 use windlass_core::{HandlerId, Priority, TypeKey, TypeSettings};
 
 use super::Owner;
@@ -108,12 +108,19 @@ impl Reservation {
         self.floor
     }
 
-    /// The claim got so many of them, and would get `left` more. The slot stays taken if there is
+    /// The claim got these of them, and would get `left` more. The slot stays taken if there is
     /// something to run in it.
-    pub(crate) fn answered(mut self, got: u32, left: u64) -> Option<Slot> {
+    pub(crate) fn answered(mut self, jobs: &[Claimed], left: u64) -> Option<Slot> {
+        let got = jobs.len() as u32;
+        let front = jobs.iter().map(|claimed| claimed.job.priority).max();
         if let Some(reserved) = self.reserved.take() {
             let now = self.shared.clock.steady();
-            self.shared.scheduler().answered(&self.key, reserved, got, left, now);
+            let mut scheduler = self.shared.scheduler();
+            scheduler.answered(&self.key, reserved, got, left, now);
+            if let Some(front) = front.filter(|_| self.floor.is_none()) {
+                scheduler.note_front(&self.key, front);
+            }
+            drop(scheduler);
             self.wake_if_unused(got);
         }
         self.slot.take().filter(|_| got > 0)

@@ -261,8 +261,8 @@ impl Entry<'_> {
         true
     }
 
-    /// It has looked. What it was woken for is done with if it found nothing at all, or jobs of that
-    /// type; another worker may want them otherwise.
+    /// It has looked. What it was woken for is done with if it found nothing at all, or jobs of
+    /// that type; another worker may want them otherwise.
     pub(crate) fn checked(&mut self, done: impl FnOnce(&TypeKey) -> bool) {
         if !matches!(&self.pending, Some(Call::Ready(key)) if !done(key)) {
             self.pending = None;

@@ -1,5 +1,5 @@
-//! Unhandled: jobs of types that nobody has handled for too long are given up. Apart from the reaper,
-//! because there may be very many such types: each pass looks at some of them.
+//! Unhandled: jobs of types that nobody has handled for too long are given up. Apart from the
+//! reaper, because there may be very many such types: each pass looks at some of them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -4,18 +4,18 @@
 //! next to none to pick asks for the next page of its ring:
 //!
 //! ```text
-//!              a type finds no place                few are left to pick
-//!   Whole ──────────────────────────► Partial ◄──────────────────────────► Short ──► a page
-//!     ▲                                  ▲ ▲                                           │
-//!     │ one page had them all            │ └── there is room again ── Crowded ◄────────┤
-//!     └──────────────────────────────────┼─── the window is full ────────────▲         │
-//!                                        │                                             │
-//!             something changed, or a poll ── Dry ◄── a whole round brought none ──────┘
+//!   Whole ── a type finds no place ──► Partial ◄── few are left to pick ──► Short ── asks ──► page
+//!
+//!   a page ends in  Whole    one page had all types of the tenant
+//!                   Partial  there are more
+//!                   Crowded  the window is full       ── there is room again ──────► Partial
+//!                   Dry      nothing can be picked    ── something changed, or a poll ► Partial
 //! ```
 //!
 //! A tenant is dry only after a whole round, from the first of its types to the last, that brought
-//! none to pick and during which nothing about them changed. Each poll tries a few dry ones again, so that an event that nobody told us of
-//! costs a moment and not for ever.
+//! none to pick and during which nothing about them changed; or when all of its places are taken by
+//! types that cannot be picked. Each poll tries a few dry ones again, so that an event that nobody
+//! told us of costs a moment and not for ever.
 
 use windlass_core::store::{Revision, WaitingType};
 use windlass_core::{Tenant, TypeKey};

@@ -21,10 +21,11 @@
 //!
 //! **Who gets a turn.** The types of a tenant that do not all fit take turns (`feed`): one that has
 //! been picked as often as its weight says leaves the window, and the tenant's next types, in the
-//! order in which the store keeps them, come in its place. So a type that is ready waits for at most as many picks of its tenant as the weights of
-//! the tenant's ready types add up to. Each tenant keeps at least one type in the window while it
-//! has a place there; there are places for `TENANTS_MAX`, and beyond them tenants come in, in the
-//! order of their names, as others run out of jobs.
+//! order in which the store keeps them, come in its place. So a type that is ready waits for about
+//! as many picks of its tenant as the weights of the tenant's ready types add up to; a type that is
+//! alone here goes on until the next ones have come. Each tenant keeps at least one type in the
+//! window while it has a place there; there are places for `TENANTS_MAX`, and beyond them tenants
+//! come in, in the order of their names, as others run out of jobs.
 //!
 //! **Numbers are estimates.** Adds raise them at once, claims lower them and say how many more a
 //! claim would get, so that a type is never taken for empty that is not. Too high costs an empty
@@ -51,7 +52,8 @@ use line::Line;
 use rate::Rates;
 use weighted::WeightedSet;
 
-/// One pick in so many has a floor.
+/// One pick in so many has a floor. Every second one is just below the type's most urgent jobs,
+/// the others are anywhere.
 const FLOOR_EVERY: u64 = 10;
 /// Handlers that this machine cannot run; when there are more, all are tried once again.
 const UNRUNNABLE_MAX: usize = 10_000;
@@ -127,6 +129,8 @@ struct Entry {
     settings: Arc<TypeSettings>,
     /// Running batches, by the version of the handler for which they were picked.
     batches_running: BTreeMap<HandlerId, usize>,
+    /// The priority of its most urgent jobs, when they were last claimed.
+    front: Option<Priority>,
     /// Picks since it came into the window.
     picks: u32,
     /// It has had its turn, and others of its tenant wait for theirs: a look lets it in again.
@@ -196,7 +200,8 @@ impl Scheduler {
         entry.picks = entry.picks.saturating_add(1);
         let limit = entry.ready.min(u64::from(u32::MAX)) as u32;
         let limit = limit.min(rate::burst(&entry.settings));
-        Some((Pick { limit: limit.max(1), floor: self.next_floor(rng), key }, handler))
+        let front = entry.front;
+        Some((Pick { limit: limit.max(1), floor: self.next_floor(front, rng), key }, handler))
     }
 
     /// Reserves `wanted` jobs of a type for a claim: they are not waiting for anybody else here,
@@ -264,6 +269,13 @@ impl Scheduler {
             entry.may_have_more();
         }
         self.place(key);
+    }
+
+    /// The most urgent job that a claim without a floor took has this priority.
+    pub(crate) fn note_front(&mut self, key: &TypeKey, front: Priority) {
+        if let Some(entry) = self.types.get_mut(key) {
+            entry.front = Some(front);
+        }
     }
 
     /// Jobs of a type without a rate were taken by name.
@@ -373,10 +385,13 @@ impl Scheduler {
 
     // ---- inside ------------------------------------------------------------------------------
 
-    fn next_floor(&mut self, rng: &mut fastrand::Rng) -> Option<Priority> {
+    fn next_floor(&mut self, front: Option<Priority>, rng: &mut fastrand::Rng) -> Option<Priority> {
         self.picks += 1;
+        let drawn = rng.u16(0..=PRIORITY_MAX);
+        let near = self.picks.is_multiple_of(2 * FLOOR_EVERY);
+        let below = front.filter(|_| near).and_then(|front| front.get().checked_sub(1));
         let due = self.picks.is_multiple_of(FLOOR_EVERY);
-        due.then(|| Priority::new(i64::from(rng.u16(0..=PRIORITY_MAX))).ok()).flatten()
+        due.then(|| Priority::new(i64::from(below.unwrap_or(drawn))).ok()).flatten()
     }
 
     fn is_open(&self, key: &TypeKey, entry: &Entry) -> bool {

@@ -10,7 +10,7 @@ use windlass_core::{TypeKey, TypeSettings};
 /// The longest rest after one claim, however small the rate.
 const REST_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Types that rest at once; of more, those that are the next to go on do so early.
-const RESTS_MAX: usize = 200_000;
+const RESTS_MAX: usize = 100_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Rates {
@@ -141,6 +141,20 @@ mod tests {
         assert_eq!(rates.reserve(&t, &five, 2, NOW), 2);
         rates.give_back(&t, 2, NOW);
         assert!(!rates.rests(&t) && rates.next_end().is_none());
+    }
+
+    #[test]
+    fn of_too_many_rests_those_that_end_first_end_early() {
+        let mut rates = Rates::default();
+        let slow = TypeSettings { rate: Some(0.001), ..TypeSettings::default() };
+        let key = |n: usize| TypeKey::new("a", &format!("t{n}")).unwrap();
+        for n in 0..RESTS_MAX + 2 {
+            let now = NOW + Duration::from_millis(n as u64);
+            assert_eq!(rates.reserve(&key(n), &slow, 1, now), 1);
+        }
+        let early = [(key(0), 1), (key(1), 1)];
+        assert_eq!(rates.take_rested(NOW), early);
+        assert!(rates.rests.len() == RESTS_MAX && rates.ends.len() == RESTS_MAX);
     }
 
     #[test]

@@ -300,6 +300,20 @@ fn one_pick_in_ten_has_a_floor_so_that_no_priority_starves() {
 }
 
 #[test]
+fn every_second_floor_is_just_below_the_most_urgent_jobs() {
+    let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 1000)]);
+    let mut rng = fastrand::Rng::with_seed(3);
+    let just_below = Priority::new(499).unwrap();
+    scheduler.note_front(&key("a", "t"), Priority::new(500).unwrap());
+    let picks = (0..1000).map(|_| scheduler.select(&HashSet::new(), &mut rng).unwrap());
+    let floors: Vec<Priority> = picks.filter_map(|(pick, _)| pick.floor).collect();
+    assert_eq!(floors.len(), 100);
+    assert!(floors.iter().skip(1).step_by(2).all(|floor| *floor == just_below));
+    let others: HashSet<&Priority> = floors.iter().step_by(2).collect();
+    assert!(others.len() > 30, "the others are anywhere: {others:?}");
+}
+
+#[test]
 fn an_idle_type_is_remembered_with_its_handler_and_a_new_one_asks_for_a_look() {
     let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 1)]);
     let t = key("a", "t");
@@ -558,4 +572,66 @@ fn tenants_that_are_short_of_types_take_turns() {
         scheduler.still_short(&of);
     }
     assert_eq!(seen.len(), 100);
+}
+
+/// Whatever nobody told us of costs a poll, not for ever.
+#[test]
+fn a_dry_tenant_is_tried_again_with_each_poll() {
+    let ring = Ring::of(36);
+    let mut scheduler = scheduler(Fairness::Tenant, vec![]);
+    ring.0.iter().for_each(|of_type| {
+        scheduler.set_unrunnable(&of_type.key, of_type.handler.unwrap());
+    });
+    scheduler.told_first(ring.0[..4].to_vec(), 4);
+    let pages = (0..100).take_while(|_| feed(&mut scheduler, &ring, 32)).count();
+    assert!((2..10).contains(&pages), "a whole round, and then it is dry: {pages}");
+    assert!(!scheduler.wants_types());
+    scheduler.retry_dry(64);
+    assert!(scheduler.wants_types() && feed(&mut scheduler, &ring, 32));
+}
+
+#[test]
+fn a_tenant_of_which_a_look_told_only_a_part_gets_the_others_from_its_ring() {
+    let ring = Ring::of(300);
+    let mut scheduler = scheduler(Fairness::Tenant, vec![]);
+    look(&mut scheduler, ring.0[..4].to_vec());
+    scheduler.has_more(&ring.0[0].key.tenant);
+    let mut rng = fastrand::Rng::with_seed(3);
+    let mut picked = HashSet::new();
+    for _ in 0..600 {
+        feed(&mut scheduler, &ring, 32);
+        let Some((pick, version)) = scheduler.select(&HashSet::new(), &mut rng) else { continue };
+        let settings = TypeSettings::default();
+        let reserved = scheduler.reserve(&pick.key, &settings, Some(version), 1, NOW);
+        scheduler.answered(&pick.key, reserved, 1, 9, NOW);
+        scheduler.free_slot(&pick.key, version);
+        picked.insert(pick.key);
+    }
+    assert_eq!(picked.len(), 300);
+}
+
+#[test]
+fn an_answer_that_is_not_taken_is_asked_for_again() {
+    let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 3)]);
+    scheduler.look_begins();
+    scheduler.set_handler(&key("a", "t"), HandlerId::new(2).unwrap());
+    let newer =
+        WaitingType { handler: HandlerId::new(3), revision: Revision(7), ..waiting("a", "t", 3) };
+    assert_eq!(scheduler.told_changed(vec![newer.clone()]), Some(Revision(6)));
+    scheduler.look_begins();
+    assert_eq!(scheduler.told_changed(vec![newer]), None);
+    assert_eq!(scheduler.types[&key("a", "t")].handler, HandlerId::new(3));
+}
+
+#[test]
+fn a_handler_that_was_told_of_meanwhile_is_not_taken_for_gone() {
+    let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 3)]);
+    let t = key("a", "t");
+    let told = scheduler.told(&t);
+    look(&mut scheduler, vec![waiting("a", "t", 3)]);
+    scheduler.handler_gone(&t, told);
+    assert_eq!(scheduler.types[&t].handler, handler());
+    let told = scheduler.told(&t);
+    scheduler.handler_gone(&t, told);
+    assert_eq!(scheduler.types[&t].handler, None);
 }

@@ -115,3 +115,16 @@ fn whoever_wants_hidden_jobs_too_takes_no_wake_from_others() {
     waitlist.wake_hidden();
     assert_eq!(woken(&mut places), [0, 3, 4]);
 }
+
+#[test]
+fn all_who_wait_for_types_of_one_tenant_can_be_woken() {
+    let waitlist = Waitlist::default();
+    let other = TypeKey::new("other", "t").unwrap().tenant;
+    let mut places = vec![
+        waitlist.enter(interest(&["t"])),
+        waitlist.enter(Interest { tenant: other, ..interest(&["t"]) }),
+        waitlist.enter(interest(&["u*"])),
+    ];
+    waitlist.wake_all_of(&key("t").tenant);
+    assert_eq!(woken(&mut places), [0, 2]);
+}
