@@ -4,7 +4,7 @@
 //! | module | owns |
 //! |---|---|
 //! | `server`, `connection` | connections: how many, how long, one request after the other |
-//! | `inbound`, `outbound`, `memory` | what a connection reads and writes, within bounds |
+//! | `inbound`, `outbound` | what a connection reads and writes, within bounds |
 //! | `wire` | bytes to requests, replies to bytes: pure |
 //! | `manner`, `background` | what every request may ask for: timeouts, closing, not waiting |
 //! | `execute` | the seam between connections and commands |

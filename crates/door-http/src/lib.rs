@@ -4,13 +4,14 @@
 //! | module | owns |
 //! |---|---|
 //! | `server`, `presence` | connections: how many, how long, whether the client is still there |
-//! | `around` | what happens around every request: the log line, panics, common headers |
+//! | `door` | what every route shares: the engine, the limits, the clock |
+//! | `around` | the layers around every request: the log line, panics, common headers |
 //! | `route`, `openapi` | the table of routes, from which router and document are made |
 //! | `error`, `answer` | the wire form of refusals and of answers |
 //! | `path`, `query`, `body`, `json` | reading requests, strictly and within bounds |
-//! | `time`, `wire_job`, `wire_handler` | wire forms of the domain |
+//! | `time`, `size`, `wire_job`, `wire_handler` | wire forms of the domain |
 //! | `add`, `add_text`, `add_binary`, `add_json` | adding jobs |
-//! | `jobs`, `handlers`, `types`, `pull`, `operate`, `seed` | the other routes, by resource |
+//! | `jobs`, `log`, `handlers`, `types`, `pull`, `operate`, `seed` | the other routes, by resource |
 
 mod add;
 mod add_binary;
@@ -76,9 +77,9 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             body_bytes_max: 1024 * 1024 * 1024,
-            header_timeout: Duration::from_secs(60),
-            body_timeout: Duration::from_secs(30),
-            connections_max: 4096,
+            header_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(60),
+            connections_max: 10_000,
             version: env!("CARGO_PKG_VERSION"),
             clock: Arc::new(SystemClock),
         }

@@ -5,6 +5,7 @@ use super::*;
 
 const EXAMPLE: &str = include_str!("../../../../windlass.example.toml");
 const REFERENCE: &str = include_str!("../../../../docs/config.md");
+const HTTP_PAGE: &str = include_str!("../../../../docs/protocols/http.md");
 const CORES: usize = 2;
 
 fn load(
@@ -116,6 +117,21 @@ fn the_defaults_are_those_of_the_engine_and_the_domain() {
     assert_eq!(config.job.retention, engine.retention);
     assert_eq!(config.job.log_bytes_max, windlass_core::limit::LOG_BYTES_MAX);
     assert_eq!(config.scheduler.slots, 8);
+}
+
+#[test]
+fn the_http_door_and_its_page_have_the_same_defaults() {
+    let http = Config::defaults(CORES).http;
+    let door = windlass_door_http::Options::default();
+    assert_eq!(door.body_bytes_max, http.body_bytes_max);
+    assert_eq!(door.header_timeout, http.header_timeout);
+    assert_eq!(door.body_timeout, http.body_timeout);
+    assert_eq!(door.connections_max, http.connections_max);
+    for key in KEYS.iter().filter(|key| key.name.starts_with("http.")) {
+        let Default::Fixed(default) = key.default else { panic!("{} is computed", key.name) };
+        let shown = format!("`{}` (default `{default}`", key.name);
+        assert!(HTTP_PAGE.contains(&shown), "docs/protocols/http.md needs: {shown}");
+    }
 }
 
 #[test]
