@@ -1,4 +1,4 @@
-//! `windlass doctor`: how handlers are kept apart on this machine, layer by layer.
+//! `windlass doctor`: checks how handlers are isolated on this machine, layer by layer.
 
 use std::process::ExitCode;
 
@@ -21,13 +21,13 @@ pub(crate) fn run(flags: &Doctor, json: bool) -> anyhow::Result<ExitCode> {
         cores,
     })?;
     let directory = tempfile::Builder::new().prefix("windlass-").tempdir();
-    let directory = directory.context("a temporary directory cannot be made")?;
+    let directory = directory.context("cannot create a temporary directory")?;
     let scratch = directory.path().join("scratch");
     let options = wiring::runner_options(&config, scratch, serve::handler_path())?;
     let runtime = serve::runtime(cores)?;
     let findings = runtime.block_on(examine(options))?;
     runtime.shutdown_background();
-    directory.close().context("the temporary directory cannot be removed")?;
+    directory.close().context("cannot remove the temporary directory")?;
     let in_force = findings.iter().all(|finding| finding.standing != Standing::NotInForce);
     if json {
         let layers = findings.iter().map(Layer::of).collect();
@@ -40,7 +40,7 @@ pub(crate) fn run(flags: &Doctor, json: bool) -> anyhow::Result<ExitCode> {
 
 #[derive(Serialize)]
 struct Answer<'a> {
-    /// Everything that is configured is in force.
+    /// Whether every configured layer is in force.
     in_force: bool,
     layers: Vec<Layer<'a>>,
 }

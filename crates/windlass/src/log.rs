@@ -1,7 +1,7 @@
-//! The log on standard error: human on a terminal, otherwise one flat JSON object a line. Lines
-//! are written by a thread of their own, many at once, so that a busy daemon does not pay one
-//! system call for each; none is dropped, and a reader that does not read slows the daemon down
-//! only when `BUFFER_BYTES_MAX` wait for it.
+//! The log on standard error: human on a terminal, otherwise one flat JSON object per line. A
+//! separate thread writes many lines at once, so that a busy daemon does not pay one system call
+//! per line. No line is dropped; a slow reader blocks the daemon only when `BUFFER_BYTES_MAX` are
+//! waiting.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -24,15 +24,15 @@ use windlass_core::time::SystemClock;
 
 use crate::config::{Log, LogFormat};
 
-/// Our own crates; what others say is only heard when it is a warning.
+/// Our own crates; other crates log warnings and errors only.
 const OWN_TARGETS: &str = "windlass";
-/// Lines that wait for the thread, in bytes; who logs more than that waits.
+/// Bytes that may wait for the thread; above that, logging blocks.
 const BUFFER_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// A buffer that a burst has made larger than this is given back.
+/// A buffer that a burst has grown beyond this is freed.
 const BUFFER_BYTES_KEPT: usize = 1024 * 1024;
 
-/// Starts the log of this process. Nothing is written before the guard is given the first line,
-/// and everything when it is dropped.
+/// Starts the log of this process. Nothing is written before the guard gets the first line; all is
+/// written when the guard is dropped.
 pub(crate) fn start(log: &Log) -> Guard {
     let terminal = io::stderr().is_terminal();
     let json = match log.format {
@@ -59,14 +59,14 @@ pub(crate) fn start(log: &Log) -> Guard {
     Guard { shared, thread: Some(thread) }
 }
 
-/// Holds all lines back until the first one is given; waits in `drop` for what has been logged.
+/// Holds all lines back until it gets the first one; `drop` waits until all lines are written.
 pub(crate) struct Guard {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Guard {
-    /// What `emit` logs is the first line, in front of all that was logged until now.
+    /// What `emit` logs becomes the first line, before everything logged until now.
     pub(crate) fn first(&self, emit: impl FnOnce()) {
         self.shared.lock().first_by = Some(std::thread::current().id());
         emit();
@@ -83,7 +83,7 @@ impl Drop for Guard {
         drop(waiting);
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has nothing left that could be waited for.
+            // If the thread panicked, there is nothing left to wait for.
             let _ = thread.join();
         }
     }
@@ -98,10 +98,10 @@ struct Shared {
 #[derive(Default)]
 struct Waiting {
     bytes: Vec<u8>,
-    /// What came before the first line was given.
+    /// Lines logged before the first line.
     early: Vec<u8>,
     released: bool,
-    /// Who gives the first line just now.
+    /// The thread that is logging the first line.
     first_by: Option<ThreadId>,
     closed: bool,
 }
@@ -153,7 +153,7 @@ impl Shared {
             std::mem::swap(&mut taken, &mut waiting.bytes);
             drop(waiting);
             self.changed.notify_all();
-            // Nobody can be told that the log cannot be written; the daemon goes on without it.
+            // If the log cannot be written, nothing can be reported; the daemon continues without it.
             let _ = out.write_all(&taken);
             taken.clear();
             taken.shrink_to(BUFFER_BYTES_KEPT);
@@ -161,7 +161,7 @@ impl Shared {
     }
 }
 
-/// What tracing writes formatted lines to, each with one call.
+/// The writer for tracing's formatted lines, one call per line.
 #[derive(Clone, Default)]
 struct Lines(Arc<Shared>);
 
@@ -233,7 +233,7 @@ struct JsonFields<'a> {
 
 impl JsonFields<'_> {
     fn put(&mut self, field: &Field, value: fmt::Arguments<'_>) {
-        // A field whose name is a word of the language arrives as `r#type`.
+        // A field named after a Rust keyword arrives as `r#type`.
         let name = field.name().strip_prefix("r#").unwrap_or(field.name());
         if self.result.is_ok() {
             self.result = write!(self.writer, r#","{name}":{value}"#);

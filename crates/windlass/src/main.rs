@@ -3,18 +3,18 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | `cli` | what can be typed |
+//! | `cli` | the command line |
 //! | `config` | every key, from flags, environment, file and defaults |
-//! | `serve` | the life of the daemon, from the first check to the last signal |
-//! | `wiring` | the parts of a daemon put together |
+//! | `serve` | the daemon's life cycle, from the first check to the last signal |
+//! | `wiring` | builds a daemon from its parts |
 //! | `client` | the commands that talk to a daemon |
-//! | `source` | a handler's file taken apart |
+//! | `source` | parses a handler's file |
 //! | `jobd` | the programs `jobd`, `jobd-master` and `jobctl` |
 //! | `disbatch` | the programs of Disbatch |
-//! | `doctor` | how handlers are kept apart on this machine |
-//! | `fence` | the process that guards what a node has started |
-//! | `demo` | a queue that shows itself |
-//! | `temporary` | the daemon that it uses, gone when it ends |
+//! | `doctor` | checks how handlers are isolated on this machine |
+//! | `fence` | the process that cleans up after a killed Disbatch node |
+//! | `demo` | the demonstration |
+//! | `temporary` | a temporary daemon for the demonstration |
 //! | `log`, `output`, `signal` | the edges: standard error, the terminal, signals |
 
 mod cli;
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     let cli = match cli::parse(words) {
         Ok(cli) => cli,
         Err(answer) => {
-            // Help that nobody reads any more is no failure.
+            // A closed output is not a failure.
             let _ = answer.print();
             return ExitCode::from(answer.exit_code() as u8);
         }
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
 
 fn ask(target: &cli::Target, action: Action) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("the runtime cannot be started")?;
+    let runtime = runtime.context("cannot start the async runtime")?;
     runtime.block_on(client::run(target, action))
 }
 
@@ -98,7 +98,7 @@ fn completions(shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says why in one sentence, unless it is only that nobody reads the output any more.
+/// Prints the reason in one sentence; a closed output needs none.
 fn failed(error: &anyhow::Error) -> ExitCode {
     let pipe = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
     if error.downcast_ref::<io::Error>().is_some_and(pipe) {
@@ -109,7 +109,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(if error.is::<Usage>() || by_flag { MISUSED } else { FAILED })
 }
 
-/// The command line asks for something that makes no sense, found out behind its parser.
+/// Wrong usage that clap cannot detect.
 #[derive(Debug)]
 pub(crate) struct Usage(pub(crate) String);
 

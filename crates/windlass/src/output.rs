@@ -1,4 +1,4 @@
-//! What people and programs see: tables, aligned values, JSON, sentences on standard error. The
+//! Output for people and programs: tables, aligned values, JSON, messages on standard error. The
 //! only module that writes to the terminal.
 
 use std::io::{self, IsTerminal, Write};
@@ -7,10 +7,10 @@ use serde::Serialize;
 
 /// Between two columns.
 const GAP: usize = 2;
-/// A column that is cut keeps at least this much.
+/// Minimum width of a column that is cut.
 const CUT_MIN: usize = 8;
 
-/// Writes to standard output at once.
+/// Writes to standard output and flushes.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -22,25 +22,25 @@ pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
     print(&format!("{text}\n"))
 }
 
-/// The sentence with which a command ends that did not do what it was asked.
+/// The error message of a failed command.
 pub(crate) fn complain(sentence: &str) {
     note(&format!("windlass: {sentence}\n"));
 }
 
-/// A remark on standard error, beside the output proper.
+/// A remark on standard error.
 pub(crate) fn note(text: &str) {
-    // There is no further place to say that standard error is gone.
+    // If standard error is closed, nothing can be reported.
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// A remark that replaces the one before, only where somebody watches.
+/// A remark that replaces the previous one; only on a terminal.
 pub(crate) fn progress(text: &str) {
     if io::stderr().is_terminal() {
         note(&format!("\r\u{1b}[K{text}"));
     }
 }
 
-/// The width of the terminal; `None` when the output goes elsewhere and must not be cut.
+/// The width of the terminal; `None` if the output is not a terminal and must not be cut.
 pub(crate) fn width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
@@ -53,22 +53,22 @@ pub(crate) struct Column {
     cut: bool,
 }
 
-/// Text on the left.
+/// A left-aligned column.
 pub(crate) const fn text(head: &'static str) -> Column {
     Column { head, numbers: false, cut: false }
 }
 
-/// Text that may be cut where the terminal is narrow.
+/// A left-aligned column that may be cut on a narrow terminal.
 pub(crate) const fn long(head: &'static str) -> Column {
     Column { head, numbers: false, cut: true }
 }
 
-/// Numbers on the right.
+/// A right-aligned column.
 pub(crate) const fn number(head: &'static str) -> Column {
     Column { head, numbers: true, cut: false }
 }
 
-/// Rows under heads, aligned.
+/// Aligned rows under column heads.
 pub(crate) struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
@@ -88,7 +88,7 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// The lines, cut to `width` where it is given.
+    /// The lines, cut to `width` if it is given.
     pub(crate) fn render(&self, width: Option<usize>) -> String {
         let mut widths: Vec<usize> = self.columns.iter().map(|c| c.head.chars().count()).collect();
         for row in &self.rows {
@@ -104,7 +104,7 @@ impl Table {
         rows.map(|row| self.line(row, &widths, width)).collect()
     }
 
-    /// Takes from the widest of the columns that may be cut until the line fits.
+    /// Shrinks the widest column that may be cut until the line fits.
     fn narrow(&self, widths: &mut [usize], width: usize) {
         let total = |widths: &[usize]| widths.iter().sum::<usize>() + GAP * (widths.len() - 1);
         while total(widths) > width {
@@ -132,14 +132,14 @@ impl Table {
     }
 }
 
-/// Names and values below each other; values that are absent are left out.
+/// One name and value per line; absent values are skipped.
 pub(crate) fn pairs(pairs: &[(&str, Option<String>)]) -> String {
     let wide = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
     let shown = pairs.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
     shown.map(|(name, value)| format!("{name:wide$}  {}\n", plain(value))).collect()
 }
 
-/// Control characters of a value must not steer somebody's terminal.
+/// Replaces control characters, so that a value cannot control the terminal.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

@@ -1,6 +1,5 @@
-//! `windlass serve`: the life of the daemon, from the first check to the last signal. Nothing is
-//! made on disk before the address is ours, and whatever stands in the way ends the start with one
-//! sentence.
+//! `windlass serve`: the daemon's life cycle, from the first check to the last signal. Nothing is
+//! created on disk before the address is bound, and a failed start ends with one sentence.
 
 use std::fs::DirBuilder;
 use std::io::{self, Write};
@@ -20,13 +19,13 @@ use crate::log;
 use crate::signal::Signals;
 use crate::wiring::{self, Listeners, Running};
 
-/// The data directory holds payloads: it is its owner's alone.
+/// The data directory holds payloads, so only its owner may access it.
 const DATA_DIR_MODE: u32 = 0o700;
-/// Written once at start, to hear of a full disk before the first client does.
+/// Written once at start, to detect a full disk before the first client does.
 const PROBE_BYTES: usize = 64 * 1024;
-/// Where handlers look for programs when the environment does not say.
+/// The handlers' `PATH` if the environment has none.
 const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
-/// A daemon that has failed gets this long to end what it runs.
+/// How long a failed daemon may take to end its running jobs.
 const FAILED_STOP_MAX: Duration = Duration::from_secs(10);
 const WORKER_THREADS_MIN: usize = 2;
 
@@ -50,13 +49,13 @@ pub(crate) fn run(flags: &Serve) -> anyhow::Result<ExitCode> {
     ended
 }
 
-/// Thousands of workers may wait, each on a connection of its own: as many files may be open as the
-/// system lets us. Handlers are given a limit of their own.
+/// Raises the limit of open files as far as allowed: thousands of workers may wait, each on its own
+/// connection. Handlers get their own limit.
 pub(crate) fn allow_open_files() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, ..limit };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, "the number of open files cannot be raised");
+        tracing::warn!(%error, "cannot raise the limit of open files");
     }
 }
 
@@ -69,10 +68,10 @@ pub(crate) fn runtime(cores: usize) -> anyhow::Result<tokio::runtime::Runtime> {
         .worker_threads(cores.max(WORKER_THREADS_MIN))
         .enable_all()
         .build()
-        .context("the runtime cannot be started")
+        .context("cannot start the async runtime")
 }
 
-/// `PATH` of this process, which handlers inherit.
+/// The `PATH` of this process, which handlers inherit.
 pub(crate) fn handler_path() -> String {
     std::env::var("PATH").unwrap_or_else(|_| PATH_DEFAULT.into())
 }
@@ -84,7 +83,7 @@ async fn daemon(config: &Config, log: &log::Guard) -> anyhow::Result<ExitCode> {
         None => None,
     };
     prepare(&config.data_dir)?;
-    let mut signals = Signals::listen().context("signals cannot be listened to")?;
+    let mut signals = Signals::listen().context("cannot install signal handlers")?;
     let running =
         wiring::start(config, Listeners { http: listener, bedrock }, handler_path()).await?;
     let status = running.engine.status().await;
@@ -102,7 +101,7 @@ async fn daemon(config: &Config, log: &log::Guard) -> anyhow::Result<ExitCode> {
     work(running, &mut signals).await
 }
 
-/// Until a signal asks for an end or something cannot go on.
+/// Runs until a signal arrives or a part fails.
 async fn work(mut running: Running, signals: &mut Signals) -> anyhow::Result<ExitCode> {
     let asked = tokio::select! {
         asked = signals.next() => asked,
@@ -124,7 +123,7 @@ async fn work(mut running: Running, signals: &mut Signals) -> anyhow::Result<Exi
 }
 
 async fn give_up(running: Running, reason: String) -> anyhow::Error {
-    // The reason for the end is what counts, not how clean the end is.
+    // Report the reason of the failure, not errors during the shutdown.
     let _ = tokio::time::timeout(FAILED_STOP_MAX, running.stop()).await;
     anyhow!(reason)
 }
@@ -133,26 +132,26 @@ fn warn_of_misspelt_variables() {
     for (name, _) in std::env::vars_os() {
         if let Some(meant) = name.to_str().and_then(misspelt) {
             let name = name.to_string_lossy();
-            tracing::warn!("the environment variable {name} means nothing; is {meant} meant?");
+            tracing::warn!("unknown environment variable {name}; did you mean {meant}?");
         }
     }
 }
 
-/// `flag` chooses another address.
+/// `flag` is the option that chooses another address.
 async fn bind(listen: SocketAddr, flag: &str) -> anyhow::Result<TcpListener> {
     TcpListener::bind(listen).await.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => anyhow!(
-            "cannot listen on {listen} because another program does; stop it, or choose another \
+            "cannot listen on {listen}: another program already does; stop it, or choose another \
              address with {flag}"
         ),
         _ => anyhow!("cannot listen on {listen}: {error}"),
     })
 }
 
-/// Makes the data directory if it is not there, and sees whether it can be written to.
+/// Creates the data directory if missing, and checks that it is writable.
 pub(crate) fn prepare(data_dir: &Path) -> anyhow::Result<()> {
     let made = DirBuilder::new().recursive(true).mode(DATA_DIR_MODE).create(data_dir);
-    made.with_context(|| format!("cannot make the data directory {}", data_dir.display()))?;
+    made.with_context(|| format!("cannot create the data directory {}", data_dir.display()))?;
     probe(data_dir)
         .with_context(|| format!("cannot write to the data directory {}", data_dir.display()))
 }

@@ -1,4 +1,4 @@
-//! The signals that ask for an end: TERM and INT, and for the programs of Disbatch also HUP and
+//! The signals that stop the process: TERM and INT, and for the Disbatch programs also HUP and
 //! QUIT.
 
 use std::future::poll_fn;
@@ -9,12 +9,12 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use windlass_program::Stop;
 
-/// Some programs send one request twice, to the process and to its group.
+/// Some programs send a signal twice, to the process and to its group.
 const TOGETHER: Duration = Duration::from_millis(100);
 
 pub(crate) struct Signals(Vec<(Asked, Signal)>);
 
-/// Which one came.
+/// The received signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
     Hangup,
@@ -42,19 +42,19 @@ impl Asked {
         }
     }
 
-    /// The exit status that a shell gives to a process which a signal ended.
+    /// The exit code that a shell reports for a process killed by this signal.
     pub(crate) fn exit_status(self) -> u8 {
         128 + self.number()
     }
 }
 
 impl Signals {
-    /// From now on TERM and INT no longer end the process by themselves.
+    /// From now on TERM and INT no longer kill the process.
     pub(crate) fn listen() -> io::Result<Signals> {
         Signals::listen_to(&[Asked::Terminate, Asked::Interrupt])
     }
 
-    /// From now on none of the four ends the process by itself.
+    /// From now on none of the four kills the process.
     pub(crate) fn listen_to_all() -> io::Result<Signals> {
         Signals::listen_to(&[Asked::Terminate, Asked::Interrupt, Asked::Quit, Asked::Hangup])
     }
@@ -67,8 +67,8 @@ impl Signals {
         wanted.iter().map(listen).collect::<io::Result<_>>().map(Signals)
     }
 
-    /// Runs a daemon to its end. The first signal asks it to stop, the second one at once. Answers
-    /// the first.
+    /// Runs a daemon until it ends. The first signal asks it to stop, the second stops it at once.
+    /// Returns the first.
     pub(crate) async fn until_end<T>(
         mut self,
         stop: &Stop,
@@ -89,7 +89,7 @@ impl Signals {
         (daemon.await, Some(first))
     }
 
-    /// The next one after a first, not counting what comes together with it.
+    /// The next signal after the first, ignoring duplicates of the first.
     pub(crate) async fn again(&mut self) -> Asked {
         let together = tokio::time::sleep(TOGETHER);
         let mut together = std::pin::pin!(together);

@@ -1,4 +1,4 @@
-//! A whole daemon in a temporary directory, for commands that need a queue and leave none behind.
+//! A complete daemon in a temporary directory, for commands that need a queue for a short time.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use crate::signal::Signals;
 use crate::wiring::{self, Listeners};
 use crate::{log, serve};
 
-/// Nobody waits long for a daemon that has nothing left to do.
+/// Short, since nothing worth waiting for is left.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
-/// Starts a daemon with so many slots, lets `work` use it by its URL, and removes it with all its
+/// Starts a daemon with this many slots, runs `work` with its URL, and removes it with all its
 /// files, also when a signal comes first.
 pub(crate) fn with_daemon(
     slots: usize,
     work: impl AsyncFnOnce(&str) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
     let directory = tempfile::Builder::new().prefix("windlass-").tempdir();
-    let directory = directory.context("a temporary directory cannot be made")?;
+    let directory = directory.context("cannot create a temporary directory")?;
     let cores = serve::cores();
     let mut config = Config::defaults(cores);
     config.listen.set_port(0);
@@ -37,7 +37,7 @@ pub(crate) fn with_daemon(
     let ended = runtime.block_on(live(&config, work));
     runtime.shutdown_background();
     drop(log);
-    directory.close().context("the temporary directory cannot be removed")?;
+    directory.close().context("cannot remove the temporary directory")?;
     ended
 }
 
@@ -45,9 +45,9 @@ async fn live(
     config: &Config,
     work: impl AsyncFnOnce(&str) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
-    let mut signals = Signals::listen().context("signals cannot be listened to")?;
+    let mut signals = Signals::listen().context("cannot install signal handlers")?;
     serve::prepare(&config.data_dir)?;
-    let http = TcpListener::bind(config.listen).await.context("no port can be had")?;
+    let http = TcpListener::bind(config.listen).await.context("cannot get a free port")?;
     let listeners = Listeners { http, bedrock: None };
     let running = wiring::start(config, listeners, serve::handler_path()).await?;
     let url = format!("http://{}", running.address);

@@ -1,4 +1,4 @@
-//! The parts of a daemon put together: store, runner, engine and doors, from one `Config`.
+//! Builds a daemon from its parts (store, runner, engine and doors) and one `Config`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use windlass_store_sqlite::SqliteStore;
 use crate::client::http::install_tls;
 use crate::config::Config;
 
-/// A daemon at work.
+/// A running daemon.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) bedrock: Option<SocketAddr>,
@@ -29,17 +29,17 @@ pub(crate) struct Running {
     closing: CancellationToken,
 }
 
-/// The doors at work: the name of each, and how it ended.
+/// The running doors: each task returns the name of its door and how it ended.
 pub(crate) struct Doors(JoinSet<(&'static str, io::Result<()>)>);
 
-/// The addresses that are ours.
+/// The bound sockets.
 pub(crate) struct Listeners {
     pub(crate) http: TcpListener,
     pub(crate) bedrock: Option<TcpListener>,
 }
 
 /// Opens the store in the data directory, starts the engine and opens the doors.
-/// `path` is where handlers look for programs.
+/// `path` is the handlers' `PATH`.
 pub(crate) async fn start(
     config: &Config,
     listeners: Listeners,
@@ -62,7 +62,7 @@ pub(crate) async fn start(
 }
 
 fn address_of(listener: &TcpListener) -> anyhow::Result<SocketAddr> {
-    listener.local_addr().context("the address cannot be read back")
+    listener.local_addr().context("cannot read the bound address")
 }
 
 fn open_doors(
@@ -99,11 +99,11 @@ fn open_doors(
 }
 
 impl Doors {
-    /// Returns when a door ended although nobody closed it, with the reason.
+    /// Waits until a door ends unexpectedly, and returns the reason.
     pub(crate) async fn ended(&mut self) -> String {
         match self.0.join_next().await {
             Some(Ok((name, Err(error)))) => format!("the {name} door failed: {error}"),
-            Some(Ok((name, Ok(())))) => format!("the {name} door ended by itself"),
+            Some(Ok((name, Ok(())))) => format!("the {name} door ended unexpectedly"),
             Some(Err(error)) => format!("a door failed: {error}"),
             None => "all doors have ended".into(),
         }
@@ -111,14 +111,13 @@ impl Doors {
 }
 
 impl Running {
-    /// Takes no further connection, answers what is under way, lets running jobs end or hands them
-    /// back.
+    /// Closes the doors after the requests in progress, then lets running jobs end or requeues them.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
         self.engine.set_picking(false);
         self.closing.cancel();
-        // Doors bound their own ends, and whether those were clean changes nothing for the jobs.
+        // Doors bound their own shutdown, and a failure there does not affect jobs.
         while self.doors.0.join_next().await.is_some() {}
-        self.engine.shutdown().await.map_err(|error| anyhow!("the stop was not clean: {error}"))
+        self.engine.shutdown().await.map_err(|error| anyhow!("the shutdown was not clean: {error}"))
     }
 }
 
@@ -130,11 +129,11 @@ fn open_store(path: &Path, metrics: &Arc<Metrics>) -> anyhow::Result<SqliteStore
     opened.map_err(|error| anyhow!("cannot open the store: {error}"))
 }
 
-/// Daemons that share a data directory each have a scratch directory of their own below it; one
-/// that a killed daemon left is free again and is cleared by the next that takes it.
+/// Daemons that share a data directory each have their own scratch directory in it. The next daemon
+/// reuses and clears one that a killed daemon left behind.
 fn open_runner(config: &Config, path: String) -> anyhow::Result<LocalRunner> {
     let scratch = std::path::absolute(config.data_dir.join("scratch"));
-    let scratch = scratch.context("the working directory cannot be found")?;
+    let scratch = scratch.context("cannot determine the working directory")?;
     for number in 1..=SYSID_MAX {
         let options = runner_options(config, scratch.join(number.to_string()), path.clone())?;
         match LocalRunner::new(options) {
@@ -145,7 +144,7 @@ fn open_runner(config: &Config, path: String) -> anyhow::Result<LocalRunner> {
     bail!("all {SYSID_MAX} scratch directories in {} are in use", scratch.display())
 }
 
-/// How handlers are run with their private directories below `scratch_dir`.
+/// Options of the runner, with the handlers' private directories below `scratch_dir`.
 pub(crate) fn runner_options(
     config: &Config,
     scratch_dir: PathBuf,
@@ -162,8 +161,8 @@ pub(crate) fn runner_options(
     })
 }
 
-/// The reserved contexts are among `contexts.max`, which bounds the processes of the machine: as
-/// many as there are reserved slots, and at most this part of all.
+/// Reserved contexts are part of `contexts.max`, which bounds the processes of the machine: as many
+/// as there are reserved slots, but at most this fraction.
 const CONTEXTS_RESERVED_PART: usize = 4;
 
 fn context_bounds(config: &Config) -> windlass_runner::Bounds {
@@ -177,12 +176,12 @@ fn context_bounds(config: &Config) -> windlass_runner::Bounds {
     }
 }
 
-/// Handlers never see the data directory, or a store that lies elsewhere.
+/// Handlers never see the data directory, nor a store outside of it.
 fn isolation_options(config: &Config) -> anyhow::Result<IsolationOptions> {
     let mut hidden = Vec::new();
     for path in [&config.data_dir, &config.store] {
-        let path = std::path::absolute(path).context("the working directory cannot be found")?;
-        // Both names count where one leads to the other.
+        let path = std::path::absolute(path).context("cannot determine the working directory")?;
+        // Hide both the link and its target.
         hidden.extend(path.canonicalize());
         hidden.push(path);
     }
@@ -197,7 +196,7 @@ fn engine_options(config: &Config) -> windlass_engine::Options {
         sysid: config.sysid,
         fairness: config.scheduler.fairness,
         tenants: (!tenants.is_empty()).then(|| tenants.clone()),
-        // Bedrock's jobs wait for their workers, however long these are away.
+        // Bedrock's jobs wait for their workers without a time limit.
         keep_unhandled: config
             .bedrock
             .listen

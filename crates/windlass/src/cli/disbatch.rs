@@ -5,44 +5,44 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-/// Be the command interface of Disbatch.
+/// Run a Disbatch-compatible command interface (HTTP API and web page).
 #[derive(Debug, Args)]
 #[command(after_help = DCI_HELP)]
 pub(crate) struct Dci {
-    /// Configuration file of Disbatch's programs.
+    /// Configuration file, in Disbatch's format.
     #[arg(long, value_name = "FILE", default_value = windlass_door_disbatch::DEFAULT_PATH)]
     pub(crate) config: PathBuf,
 }
 
-/// Be an execution node of Disbatch.
+/// Run a Disbatch-compatible execution node.
 #[derive(Debug, Args)]
 #[command(after_help = DEN_HELP)]
 pub(crate) struct Den {
-    /// Configuration file of Disbatch's programs.
+    /// Configuration file, in Disbatch's format.
     #[arg(long, value_name = "FILE", default_value = windlass_door_disbatch::DEFAULT_PATH)]
     pub(crate) config: PathBuf,
 }
 
 const DEN_HELP: &str = "\
-The least that FILE must have:
+Minimal FILE:
   {
     \"mongohost\": \"mongodb://localhost\",
     \"database\": \"disbatch\",
     \"plugins\": {\"/usr/local/bin/my-plugin\": {\"type\": \"default\"}},
   }
 
-Also runs as `disbatchd --config FILE`. SIGTERM, SIGINT, SIGHUP and SIGQUIT end it: it takes no
-more tasks, and those that run have `stop_timeout` seconds; a second signal ends them at once.
-Exit status: 128 and the number of the signal, 1 when it could not start or a hook ended it.";
+Also available as `disbatchd --config FILE`. SIGTERM, SIGINT, SIGHUP and SIGQUIT stop it: it takes
+no more tasks, and running tasks get `stop_timeout` seconds to end; a second signal stops them now.
+Exit code: 128 plus the signal number, or 1 if it could not start or a hook stopped it.";
 
 const DCI_HELP: &str = "\
-It listens on 127.0.0.1:8080 unless FILE says otherwise in `listen`; an address that others can
-reach needs `tls`, and `users` or `tokens` say who may come in.
+Listens on 127.0.0.1:8080 unless FILE sets `listen`. An address that other machines can reach needs
+`tls`; `users` and `tokens` restrict access.
 
-SIGTERM, SIGINT, SIGHUP and SIGQUIT end it: requests under way are answered, a second signal ends it
-at once. Exit status: 128 and the number of the signal, 1 when it could not start.";
+SIGTERM, SIGINT, SIGHUP and SIGQUIT stop it after the requests in progress; a second signal stops it
+at once. Exit code: 128 plus the signal number, or 1 if it could not start.";
 
-/// A program's own name stands for its word; anything else is left as it is.
+/// Started under a program's own name, the matching subcommand is inserted.
 pub(super) fn by_name(mut line: Vec<String>) -> Vec<String> {
     let file = line.first().and_then(|file| Path::new(file).file_name()).map(OsStr::to_owned);
     if file.is_some_and(|file| file == "disbatchd") {

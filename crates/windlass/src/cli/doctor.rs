@@ -1,18 +1,18 @@
-//! `windlass doctor`: its only flag, and the help that says what it does.
+//! `windlass doctor`: its flag and its help.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
 pub(super) const DOCTOR_HELP: &str = "\
-Starts a few small handlers in a temporary directory, as the daemon of this configuration would, and
-looks at what they see, reach and get away with. No daemon is needed, and none is touched.
+Starts a few small handlers in a temporary directory, as a daemon with this configuration would, and
+checks what they can see and reach. No daemon is needed, and none is affected.
 
-Exit status: 0 everything that is configured is in force, 1 something is not.";
+Exit code: 0 if every configured layer is in force, 1 if one is not.";
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// Read this file instead of windlass.toml of the working directory [env: WINDLASS_CONFIG].
+    /// Configuration file [env: WINDLASS_CONFIG] [default: windlass.toml, if it exists].
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }

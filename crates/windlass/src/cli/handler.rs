@@ -6,13 +6,13 @@ use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Handler {
-    /// Put a new version of a handler in force.
+    /// Set a new version of a handler.
     Set(Box<HandlerSet>),
     /// Show the handler of a type.
     Get(HandlerGet),
     /// List the handlers of the tenant.
     List,
-    /// Take the handler of a type away; its jobs wait until there is one again.
+    /// Remove the handler of a type; its jobs wait until there is a new one.
     Rm {
         /// The type.
         #[arg(value_name = "TYPE")]
@@ -29,76 +29,76 @@ Examples:
   windlass handler set hook --lang http --body https://example.org/jobs --retry-attempts 5
   echo 'tr a-z A-Z' | windlass handler set shout - --lang sh
 
-Options may also stand in the first comment of the file, such as '# windlass: timeout=30s batch=5';
-flags win over them.")]
+Options may also be given in the first comment of the file, such as
+'# windlass: timeout=30s batch=5'. Flags override them.")]
 pub(crate) struct HandlerSet {
-    /// The type whose jobs it runs.
+    /// Type whose jobs the handler runs.
     #[arg(value_name = "TYPE")]
     pub(crate) name: String,
-    /// File with the source (or the URL, or the command line); - is standard input.
+    /// File with the source, URL or command line; - means standard input.
     #[arg(required_unless_present = "body")]
     pub(crate) file: Option<PathBuf>,
     /// The source, URL or command line itself, instead of a file.
     #[arg(long, value_name = "TEXT", conflicts_with = "file", allow_hyphen_values = true)]
     pub(crate) body: Option<String>,
-    /// node, python, php, sh, exec or http; by default after the file's ending or its #! line.
+    /// node, python, php, sh, exec or http; by default from the file extension or the #! line.
     #[arg(long, value_name = "LANG")]
     pub(crate) lang: Option<String>,
-    /// File whose source runs once when a context starts.
+    /// File with code to run once when a context starts.
     #[arg(long, value_name = "FILE")]
     pub(crate) before: Option<PathBuf>,
-    /// File whose source runs before each batch.
+    /// File with code to run before each batch.
     #[arg(long, value_name = "FILE")]
     pub(crate) before_each: Option<PathBuf>,
-    /// File whose source runs after each batch.
+    /// File with code to run after each batch.
     #[arg(long, value_name = "FILE")]
     pub(crate) after_each: Option<PathBuf>,
-    /// Handlers of one tenant with the same language and this same name share contexts.
+    /// Handlers of a tenant with the same language and the same name share contexts.
     #[arg(long, value_name = "NAME")]
     pub(crate) eid: Option<String>,
     /// Time limit of one attempt.
     #[arg(long, value_name = "DURATION")]
     pub(crate) timeout: Option<String>,
-    /// Most jobs that are handed over at once.
+    /// Maximum number of jobs per batch.
     #[arg(long, value_name = "N")]
     pub(crate) batch: Option<u32>,
-    /// Most contexts at the same time in one daemon.
+    /// Maximum number of contexts in one daemon.
     #[arg(long, value_name = "N")]
     pub(crate) contexts: Option<u32>,
-    /// End a context after so many jobs and start a fresh one.
+    /// Replace a context after this many jobs.
     #[arg(long, value_name = "N")]
     pub(crate) context_jobs: Option<u32>,
     /// End a context that has been idle for this long.
     #[arg(long, value_name = "DURATION")]
     pub(crate) idle: Option<String>,
-    /// Memory of one process, such as 512MB.
+    /// Memory limit of each process, such as 512MB.
     #[arg(long, value_name = "SIZE")]
     pub(crate) memory: Option<String>,
-    /// Time on a processor, of one process.
+    /// CPU time limit of each process.
     #[arg(long, value_name = "DURATION")]
     pub(crate) cpu: Option<String>,
-    /// Most processes at the same time.
+    /// Maximum number of simultaneous processes.
     #[arg(long, value_name = "N")]
     pub(crate) processes: Option<u32>,
-    /// Largest file that it may write, such as 1GB.
+    /// Maximum size of files that it writes, such as 1GB.
     #[arg(long, value_name = "SIZE")]
     pub(crate) file_size: Option<String>,
-    /// A variable of the handler's environment; may be given several times.
+    /// Environment variable for the handler; may be repeated.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<String>,
-    /// Attempts in all, the first included.
+    /// Maximum number of attempts, including the first.
     #[arg(long, value_name = "N")]
     pub(crate) retry_attempts: Option<u32>,
-    /// Pause before the second attempt.
+    /// Delay before the second attempt.
     #[arg(long, value_name = "DURATION")]
     pub(crate) retry_delay: Option<String>,
-    /// By this much each pause is longer than the one before.
+    /// Factor by which each delay grows.
     #[arg(long, value_name = "FACTOR")]
     pub(crate) retry_factor: Option<f64>,
-    /// Longest pause between two attempts.
+    /// Longest delay between two attempts.
     #[arg(long, value_name = "DURATION")]
     pub(crate) retry_delay_max: Option<String>,
-    /// No further attempt when the job has been due for this long.
+    /// No more attempts once the job has been due for this long.
     #[arg(long, value_name = "DURATION")]
     pub(crate) retry_age: Option<String>,
 }
@@ -108,7 +108,7 @@ pub(crate) struct HandlerGet {
     /// The type.
     #[arg(value_name = "TYPE")]
     pub(crate) name: String,
-    /// An earlier version, by its id.
+    /// ID of an earlier version.
     #[arg(long, value_name = "ID")]
     pub(crate) handler_version: Option<String>,
 }

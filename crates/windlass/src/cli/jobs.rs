@@ -8,26 +8,26 @@ pub(crate) enum Jobs {
     List(JobsList),
     /// Show everything about one job.
     Show {
-        /// The job.
+        /// ID of the job.
         id: String,
     },
-    /// Print what a job wrote, attempt by attempt.
+    /// Print the output of a job, attempt by attempt.
     Log(JobsLog),
     /// Cancel jobs that have not ended; running ones are stopped.
     Cancel {
-        /// The jobs.
+        /// IDs of the jobs.
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
-    /// Run ended jobs again, now.
+    /// Run ended jobs again, immediately.
     Retry {
-        /// The jobs.
+        /// IDs of the jobs.
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
-    /// Remove jobs that do not run.
+    /// Remove jobs that are not running.
     Rm {
-        /// The jobs.
+        /// IDs of the jobs.
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
@@ -47,19 +47,19 @@ pub(crate) struct JobsList {
     /// Only jobs in this state.
     #[arg(long, value_name = "STATE")]
     pub(crate) state: Option<StateName>,
-    /// How many at most.
+    /// Maximum number of jobs.
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub(crate) limit: usize,
-    /// Go on behind this cursor, which the end of an earlier list names.
+    /// Continue from this cursor (printed after the previous page).
     #[arg(long, value_name = "CURSOR")]
     pub(crate) after: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct JobsLog {
-    /// The job.
+    /// ID of the job.
     pub(crate) id: String,
-    /// Go on until the job has ended, and print its lines when they come.
+    /// Print new lines as they are written, until the job has ended.
     #[arg(long, short)]
     pub(crate) follow: bool,
 }
@@ -70,15 +70,15 @@ pub(crate) struct JobsRequeue {
     /// The type.
     #[arg(value_name = "TYPE")]
     pub(crate) name: String,
-    /// Which of its ended jobs.
+    /// Requeue the jobs that ended in this state.
     #[arg(long, value_name = "STATE")]
     pub(crate) state: EndedName,
-    /// How many at most.
+    /// Maximum number of jobs.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) limit: usize,
 }
 
-/// The states of a job, as they are typed.
+/// The states of a job, as typed on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StateName {
     Queued,
@@ -89,7 +89,7 @@ pub(crate) enum StateName {
     Cancelled,
 }
 
-/// Those of a job that has ended.
+/// The states of a job that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EndedName {
     Failed,

@@ -1,4 +1,4 @@
-//! The command line as types: what can be typed, and the help that says so. Nothing here acts.
+//! The command line as types: arguments and their help. Nothing here acts.
 
 mod add;
 mod disbatch;
@@ -40,7 +40,7 @@ First steps:
   windlass serve                         start a daemon on 127.0.0.1:7600
   windlass run hello.py --payload world  run a first job, with the code in hello.py
   windlass add hello moon --wait         add another one of that type
-  windlass jobs list                     look at the newest jobs
+  windlass jobs list                     list the newest jobs
 
 Exit status: 0 done, 1 refused or failed (one sentence on standard error), 2 wrong usage.";
 
@@ -58,7 +58,7 @@ pub(crate) struct Target {
         default_value = "http://127.0.0.1:7600"
     )]
     pub(crate) url: String,
-    /// Whose jobs and handlers are meant.
+    /// Tenant whose jobs and handlers to use.
     #[arg(
         long,
         global = true,
@@ -75,84 +75,84 @@ pub(crate) struct Target {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
-    /// Run the daemon: accept jobs, keep them, run them.
+    /// Run the daemon, which accepts, stores and runs jobs.
     Serve(Box<Serve>),
-    /// Show how handlers are kept apart on this machine, by trying it.
+    /// Check by trial how well handlers are isolated on this machine.
     #[command(after_help = DOCTOR_HELP)]
     Doctor(Doctor),
-    /// Start a queue in a temporary directory, give it work, show how it goes, and end.
+    /// Run a short demonstration in a temporary directory.
     Demo,
-    /// Set the handler in a file, add jobs for it, follow them to their end.
+    /// Set a handler from a file, add jobs for it and follow them until they end.
     Run(Run),
-    /// Add jobs of one type, from the command line or from lines on standard input.
+    /// Add jobs of one type, from the command line or from standard input.
     Add(Box<Add>),
-    /// Say how jobs of a type are run, or look at what was said.
+    /// Set, show, list or remove handlers.
     #[command(subcommand)]
     Handler(Handler),
-    /// Look at jobs, cancel them, run them again.
+    /// List, show, cancel, retry or remove jobs.
     #[command(subcommand)]
     Jobs(Jobs),
-    /// Look at the types of a tenant, suspend and resume them.
+    /// List, suspend or resume the types of a tenant.
     #[command(subcommand)]
     Types(Types),
-    /// Show the daemon and the numbers of every tenant.
+    /// Show the state of the daemon and the job counts of every tenant.
     Status,
     /// Print a completion script for a shell.
     #[command(
         after_help = "Example:\n  windlass completions bash > /etc/bash_completion.d/windlass"
     )]
     Completions {
-        /// The shell that the script is for.
+        /// The shell to complete for.
         shell: Shell,
     },
-    /// Be jobd: run the jobs of a table that others fill.
+    /// Run as a jobd-compatible worker.
     #[command(disable_help_flag = true)]
     Jobd {
-        /// As those of jobd; without any, they are explained.
+        /// Options of jobd; without any, its help is printed.
         #[arg(value_name = "OPTIONS", allow_hyphen_values = true, trailing_var_arg = true)]
         words: Vec<String>,
     },
-    /// Be jobd-master: speak to many jobd workers.
+    /// Run as a jobd-compatible master.
     #[command(disable_help_flag = true)]
     JobdMaster {
-        /// As those of jobd-master; without any, they are explained.
+        /// Options of jobd-master; without any, its help is printed.
         #[arg(value_name = "OPTIONS", allow_hyphen_values = true, trailing_var_arg = true)]
         words: Vec<String>,
     },
-    /// Be an execution node of Disbatch: run the tasks of its queues.
+    /// Run a Disbatch-compatible execution node.
     Den(Den),
-    /// Be Disbatch's command interface: queues, nodes and tasks over HTTP, with a page.
+    /// Run a Disbatch-compatible command interface (HTTP API and web page).
     Dci(Dci),
-    /// Be disbatch: look at queues, nodes and tasks of a command interface, and change them.
+    /// Run the Disbatch-compatible client: show and change queues, nodes and tasks.
     #[command(disable_help_flag = true)]
     Disbatch {
-        /// As those of disbatch; without any, they are explained.
+        /// Arguments of disbatch; without any, its help is printed.
         #[arg(value_name = "WORDS", allow_hyphen_values = true, trailing_var_arg = true)]
         words: Vec<String>,
     },
-    /// Be Disbatch's task runner: run one task that a node has claimed.
+    /// Run one task that a Disbatch node has claimed.
     #[command(disable_help_flag = true)]
     Dtr {
-        /// As those of task_runner; `--help` explains them.
+        /// Options of task_runner; see `--help`.
         #[arg(value_name = "OPTIONS", allow_hyphen_values = true, trailing_var_arg = true)]
         words: Vec<String>,
     },
-    /// Guard what a node has started.
+    /// Clean up processes that a Disbatch node has started.
     #[command(hide = true, disable_help_flag = true)]
     Fence {
         #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
         words: Vec<String>,
     },
-    /// Be jobctl: control jobd and jobd-master.
+    /// Run the jobctl-compatible client: control jobd workers and masters.
     #[command(disable_help_flag = true)]
     Jobctl {
-        /// As those of jobctl; without any, they are explained.
+        /// Arguments of jobctl; without any, its help is printed.
         #[arg(value_name = "WORDS", allow_hyphen_values = true, trailing_var_arg = true)]
         words: Vec<String>,
     },
 }
 
-/// Reads the command line; on wrong usage, or when help is asked for, clap has the answer.
+/// Reads the command line. Wrong usage and requests for help are errors of clap.
 pub(crate) fn parse(line: Vec<String>) -> Result<Cli, clap::Error> {
     let mut command = command();
     let matches = command.try_get_matches_from_mut(disbatch::by_name(line))?;
@@ -160,7 +160,7 @@ pub(crate) fn parse(line: Vec<String>) -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&matches)
 }
 
-/// The whole command, with what is made from the table of keys.
+/// The complete command, including the flags and help generated from the table of keys.
 pub(crate) fn command() -> Command {
     let mut command = Cli::command().mut_subcommand("serve", serve::with_keys);
     for (name, flags) in LOCAL {
@@ -172,7 +172,7 @@ pub(crate) fn command() -> Command {
 /// The flags of `Target`.
 const TARGET: [&str; 3] = ["url", "tenant", "json"];
 
-/// Commands that talk to no daemon, and the flags that mean nothing to them.
+/// Commands that talk to no daemon, and the flags that they refuse.
 const LOCAL: [(&str, &[&str]); 11] = [
     ("serve", &TARGET),
     ("demo", &TARGET),
@@ -184,14 +184,14 @@ const LOCAL: [(&str, &[&str]); 11] = [
     ("dci", &TARGET),
     (DISBATCH, &TARGET),
     ("dtr", &TARGET),
-    // It prints JSON all the same.
+    // Its output can be JSON, too.
     ("doctor", &["url", "tenant"]),
 ];
 
-/// The one that has flags of the same names, for a server of its own.
+/// Has flags with the same names, which mean its own server.
 const DISBATCH: &str = "disbatch";
 
-/// In front of the command such flags would be read, and then not be used.
+/// Before the command, clap would accept these flags and nothing would use them.
 fn refuse_in_front(command: &mut Command, matches: &ArgMatches) -> Result<(), clap::Error> {
     let named = matches.subcommand_name();
     let Some((name, flags)) = LOCAL.iter().find(|(name, _)| named == Some(name)) else {
@@ -200,14 +200,14 @@ fn refuse_in_front(command: &mut Command, matches: &ArgMatches) -> Result<(), cl
     let typed = |flag: &&&str| matches.value_source(flag) == Some(ValueSource::CommandLine);
     let Some(flag) = flags.iter().find(typed) else { return Ok(()) };
     let why = if *name == DISBATCH {
-        format!("--{flag} must stand behind `{DISBATCH}`")
+        format!("--{flag} must come after `{DISBATCH}`")
     } else {
         format!("--{flag} cannot be used with `{name}`: this command does not talk to a daemon")
     };
     Err(command.error(ErrorKind::ArgumentConflict, why))
 }
 
-/// Commands that talk to no daemon refuse the flags that name one, and do not show them.
+/// Commands that talk to no daemon refuse the flags that name one, and hide them.
 fn refusing(command: Command, flags: &[&'static str]) -> Command {
     let refuse = |_: &str| Err::<String, _>("this command does not talk to a daemon");
     flags.iter().fold(command, |command, name| {
@@ -258,7 +258,7 @@ mod tests {
             assert!(refused.to_string().contains("does not talk to a daemon"), "{refused}");
         }
         let refused = parse("windlass --json disbatch queues").unwrap_err().to_string();
-        assert!(refused.contains("--json must stand behind `disbatch`"), "{refused}");
+        assert!(refused.contains("--json must come after `disbatch`"), "{refused}");
         assert!(parse("windlass --json doctor").unwrap().target.json);
     }
 

@@ -11,22 +11,21 @@ Examples:
   windlass run thumbnail.sh --payload a.png --payload b.png
   windlass run mail.js --tenant acme --env SMTP_HOST=localhost < addresses.txt
 
-The language follows from the file's ending, or from its #! line. Options stand in its first
-comment, such as '# windlass: timeout=30s retry.attempts=3'. The handler is set only if it differs
-from the one in force, and it stays there: further jobs are added with `windlass add TYPE`.
+The language is taken from the file extension or the #! line. Options go into the first comment of
+the file, such as '# windlass: timeout=30s retry.attempts=3'. The handler is set only if it differs
+from the current one, and it stays: add more jobs with `windlass add TYPE`.
 
-Ctrl-C leaves the jobs alone: they go on without anybody watching. The exit status is 1 if a job
-does not succeed.")]
+Ctrl-C stops following; the jobs keep running. The exit code is 1 if a job does not succeed.")]
 pub(crate) struct Run {
-    /// File with the source.
+    /// Source file of the handler.
     pub(crate) file: PathBuf,
-    /// The type whose handler it becomes; by default the name of the file without its ending.
+    /// Type to set the handler for; by default the file name without its extension.
     #[arg(long = "type", value_name = "TYPE")]
     pub(crate) name: Option<String>,
-    /// One job for each; without any, one for each line of standard input.
+    /// One job per payload; without any, one job per line of standard input.
     #[arg(long, value_name = "PAYLOAD", allow_hyphen_values = true)]
     pub(crate) payload: Vec<String>,
-    /// A variable of the handler's environment; may be given several times.
+    /// Environment variable for the handler; may be repeated.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<String>,
 }

@@ -6,15 +6,13 @@ use clap::{Args, Command};
 
 use crate::config::{CONFIG_ENVIRONMENT, Default, KEYS, Key};
 
-/// Where clients of Bedrock::Jobs look for it; for `--bedrock` without an address.
+/// The address that clients of Bedrock::Jobs expect; used by `--bedrock` without an address.
 const BEDROCK_ADDRESS: &str = "127.0.0.1:8888";
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Run `windlass help serve` for examples and for every environment variable."
-)]
+#[command(after_help = "Run `windlass help serve` for examples and all environment variables.")]
 pub(crate) struct Serve {
-    /// Read this file instead of windlass.toml of the working directory [env: WINDLASS_CONFIG].
+    /// Configuration file [env: WINDLASS_CONFIG] [default: windlass.toml, if it exists].
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[arg(long, value_name = "ADDRESS")]
@@ -41,7 +39,7 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    /// The flags that were given, by the names of their keys.
+    /// The given flags, by the names of their keys.
     pub(crate) fn flags(&self) -> Vec<(&'static str, String)> {
         let insecure = self.insecure.then(|| "true".to_owned());
         let all = [
@@ -58,7 +56,7 @@ impl Serve {
     }
 }
 
-/// Gives each flag the help of its key, and the command its list of all keys.
+/// Gives each flag the help of its key, and the command the list of all keys.
 pub(super) fn with_keys(command: Command) -> Command {
     let flags = KEYS.iter().filter(|key| key.flag().is_some());
     let command = flags.fold(command, |command, key| {
@@ -79,7 +77,7 @@ fn default_text(key: &Key) -> &'static str {
     }
 }
 
-/// Examples and the list of all keys, as the long help shows them.
+/// Examples and the list of all keys, for the long help.
 fn keys_help() -> String {
     let mut help = format!(
         "\
@@ -89,9 +87,9 @@ Examples:
   windlass serve --bedrock
   WINDLASS_SCHEDULER_SLOTS=64 windlass serve --config /etc/windlass.toml
 
-A flag wins over the environment, the environment over the file, the file over the default.
-The file is windlass.toml of the working directory, or the one that --config or
-{CONFIG_ENVIRONMENT} names. Environment variables, their keys in the file and defaults:
+Flags override environment variables, which override the file, which overrides the defaults.
+The file is windlass.toml in the working directory, or the one named by --config or
+{CONFIG_ENVIRONMENT}. Environment variables, their keys in the file and their defaults:
 "
     );
     let names: Vec<_> = KEYS.iter().map(|key| key.environment()).collect();

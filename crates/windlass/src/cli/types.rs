@@ -4,15 +4,15 @@ use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Types {
-    /// List the types of the tenant with their numbers.
+    /// List the types of the tenant with their job counts.
     List,
-    /// Start no further job of a type; adds are still accepted.
+    /// Stop running jobs of a type; new jobs are still accepted.
     Suspend {
         /// The type.
         #[arg(value_name = "TYPE")]
         name: String,
     },
-    /// Run a suspended type again.
+    /// Resume a suspended type.
     Resume {
         /// The type.
         #[arg(value_name = "TYPE")]

@@ -1,5 +1,5 @@
-//! `windlass add`: payloads from the command line in one request, lines from standard input in
-//! as many as they need.
+//! `windlass add`: payloads from the command line go into one request, lines from standard input
+//! into as many as needed.
 
 use std::io::{self, BufReader, IsTerminal, Write};
 use std::time::Duration;
@@ -15,11 +15,11 @@ use super::{Show, cell, is_ended, jobs};
 use crate::cli::Add;
 use crate::{Usage, output};
 
-/// Read from standard input at a time.
+/// Bytes read from standard input at a time.
 const READ_BYTES: usize = 1024 * 1024;
-/// How long one request waits for the end of a job; there is another one after it.
+/// How long one request waits for a job to end, before the next request.
 const WAIT: Duration = Duration::from_secs(30);
-/// Room for the number that further requests have behind the idempotency key.
+/// Room for the number that later requests append to the idempotency key.
 const KEY_NUMBER_BYTES_MAX: usize = 12;
 
 pub(super) async fn run(daemon: &Daemon, show: Show, add: &Add) -> anyhow::Result<()> {
@@ -27,7 +27,7 @@ pub(super) async fn run(daemon: &Daemon, show: Show, add: &Add) -> anyhow::Resul
     let mut ids = Ids::new(show, add.wait);
     let sent = if add.payloads.is_empty() {
         if io::stdin().is_terminal() {
-            bail!(Usage("add takes payloads, or lines on standard input".into()));
+            bail!(Usage("give payloads as arguments, or lines on standard input".into()));
         }
         from_input(daemon, add, &mut ids).await
     } else {
@@ -48,7 +48,7 @@ async fn from_arguments(daemon: &Daemon, add: &Add, ids: &mut Ids) -> anyhow::Re
     let options: Map<_, _> = options(add)
         .into_iter()
         .map(|(name, value)| {
-            // The only option that is not text.
+            // The only option that is a number.
             let number = (name == "priority").then(|| value.parse::<u16>().ok()).flatten();
             (name.to_owned(), number.map_or(Value::from(value), Value::from))
         })
@@ -76,7 +76,7 @@ async fn from_input(daemon: &Daemon, add: &Add, ids: &mut Ids) -> anyhow::Result
     let key = add.idempotency_key.as_deref();
     let key_bytes_max = KEY_BYTES_MAX - KEY_NUMBER_BYTES_MAX;
     if key.is_some_and(|key| key.len() > key_bytes_max) {
-        bail!("an idempotency key for lines of standard input has at most {key_bytes_max} bytes");
+        bail!("for standard input, an idempotency key has at most {key_bytes_max} bytes");
     }
     let mut chunks = Chunks::new(BufReader::with_capacity(READ_BYTES, io::stdin().lock()));
     let mut requests = 0_u64;
@@ -114,7 +114,7 @@ fn options(add: &Add) -> Vec<(&'static str, String)> {
     all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
-/// Prints ids as they come, so that any number of them needs no memory; keeps them only to wait.
+/// Prints ids as they arrive, without keeping them in memory unless `--wait` needs them.
 struct Ids {
     show: Show,
     keep: bool,
@@ -156,7 +156,7 @@ impl Ids {
     }
 }
 
-/// Waits for each job in turn; those that ended meanwhile answer at once.
+/// Waits for each job in turn.
 async fn wait(daemon: &Daemon, show: Show, ids: &[String]) -> anyhow::Result<()> {
     let mut ended = Vec::new();
     let mut unsuccessful = 0;
@@ -180,7 +180,7 @@ async fn wait(daemon: &Daemon, show: Show, ids: &[String]) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Asks again and again until the job has ended.
+/// Polls until the job has ended.
 async fn wait_for_end(daemon: &Daemon, id: &str) -> anyhow::Result<Value> {
     loop {
         let job = daemon.job_wait(id, WAIT).await?;

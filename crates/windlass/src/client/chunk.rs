@@ -1,11 +1,11 @@
-//! Lines of any number, cut into requests of a bounded size. The cuts depend on the input alone,
+//! Splits any number of lines into requests of bounded size. The split depends only on the input,
 //! so the same input is always sent in the same requests.
 
 use std::io::{self, BufRead, Read};
 
 /// Lines in one request.
 pub(crate) const CHUNK_LINES_MAX: usize = 10_000;
-/// Bytes in one request; a single longer line has a request of its own.
+/// Bytes in one request; a longer line gets its own request.
 pub(crate) const CHUNK_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Longest line.
 const LINE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
@@ -19,7 +19,7 @@ pub(crate) struct Chunk {
 
 pub(crate) struct Chunks<R> {
     reader: R,
-    /// The line that did not fit into the chunk before.
+    /// The line that did not fit into the previous chunk.
     held: Vec<u8>,
 }
 
@@ -28,7 +28,7 @@ impl<R: BufRead> Chunks<R> {
         Chunks { reader, held: Vec::new() }
     }
 
-    /// The next chunk; `None` at the end of the input. Empty lines are left out.
+    /// The next chunk; `None` at the end of the input. Empty lines are skipped.
     pub(crate) fn next(&mut self) -> io::Result<Option<Chunk>> {
         let mut body = std::mem::take(&mut self.held);
         let mut lines = usize::from(!body.is_empty());

@@ -1,4 +1,4 @@
-//! Jobs followed to their end: what each of them writes, how far it has come, how it ends.
+//! Follows jobs until they end: prints output, progress and outcome of each.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,17 +16,17 @@ use super::log::{self, Line, Read};
 use super::{cell, is_ended, when};
 use crate::output;
 
-/// Jobs that are looked at side by side; the others wait for their turn, their logs are kept.
+/// Jobs that are followed at the same time; the others wait, since the daemon keeps their logs.
 const AT_ONCE_MAX: usize = 32;
-/// A job that has not ended is looked at this often.
+/// How often an unfinished job is polled.
 const LOOK: Duration = Duration::from_millis(500);
-/// What the log of a script or a program says about an ordinary end.
+/// The log's note about a script or program that ended normally.
 const EXIT_OK: &str = "exit code 0";
-/// Longest result that is shown whole.
+/// Longer results are cut.
 const RESULT_CHARS_MAX: usize = 2000;
 
-/// Follows all jobs; one sentence for each that does not succeed. With `json`, each is printed as
-/// one line of JSON when it ends, and standard output has nothing else.
+/// Follows all jobs; returns one sentence per job that did not succeed. With `json`, each job is
+/// printed as one line of JSON when it ends, and nothing else goes to standard output.
 pub(super) async fn all(
     daemon: &Arc<Daemon>,
     json: bool,
@@ -39,7 +39,7 @@ pub(super) async fn all(
     loop {
         while followed.len() < AT_ONCE_MAX {
             let Some((at, id)) = waiting.pop_front() else { break };
-            // A single job's lines stand for themselves.
+            // A single job's lines need no label.
             let label = if is_one { String::new() } else { format!("[{}] ", at + 1) };
             let job = Follow { daemon: Arc::clone(daemon), id, label, json };
             followed.spawn(job.run());
@@ -54,23 +54,23 @@ pub(super) async fn all(
     }
 }
 
-/// One job that is followed.
+/// One followed job.
 struct Follow {
     daemon: Arc<Daemon>,
     id: String,
-    /// Before each of its lines.
+    /// Prefix of each line.
     label: String,
     json: bool,
 }
 
 impl Follow {
-    /// Why it did not succeed, if it did not.
+    /// Returns the reason if the job did not succeed.
     async fn run(self) -> anyhow::Result<Option<String>> {
         let mut read = Read::default();
         let mut over = 0;
         let mut progress = Value::Null;
         loop {
-            // The state is asked for first, so that the log of an ended job is whole.
+            // Fetching the state first guarantees that the log of an ended job is complete.
             let job = self.daemon.job_wait(&self.id, LOOK).await?;
             let is_ended = is_ended(&job)?;
             if job["progress"] != progress {
@@ -94,10 +94,10 @@ impl Follow {
     fn write(&self, line: &Line) -> io::Result<()> {
         let Line { stream, text } = line;
         match stream {
-            // With JSON, standard output is for that alone.
+            // With `json`, standard output is reserved for the JSON.
             Stream::Out if !self.json => output::print(&format!("{}{text}\n", self.label))?,
             Stream::Out | Stream::Err => self.note(text),
-            // That a script ended as it should is no news.
+            // A normal exit is not worth a line.
             Stream::Note if text == EXIT_OK => {}
             Stream::Note => self.note(&format!("windlass: {text}")),
         }
@@ -115,7 +115,7 @@ impl Follow {
         }
     }
 
-    /// Says when the next attempt is, so that nobody wonders why nothing happens.
+    /// Prints when the next attempt is due, so that waiting does not look like hanging.
     fn show_pause(&self, job: &Value) {
         if job["state"] == "queued" {
             let when = when::ago(&job["run_at"], when::now());
@@ -141,7 +141,7 @@ fn attempts_over(job: &Value) -> u64 {
     if job["state"] == "running" { attempt.saturating_sub(1) } else { attempt }
 }
 
-/// How a job ended that did not succeed.
+/// Describes how an unsuccessful job ended.
 fn failure(job: &Value) -> Option<String> {
     match job["state"].as_str() {
         Some("finished") => None,

@@ -18,7 +18,7 @@ pub(super) async fn run(daemon: &Daemon, show: Show, command: Handler) -> anyhow
         Handler::List => list(daemon, show).await,
         Handler::Rm { name } => {
             let answer = daemon.delete(&daemon.path(&["handlers", type_name(&name)?])).await?;
-            show.answer(&answer, || format!("{} has no handler any more\n", plain(&name)))
+            show.answer(&answer, || format!("the handler of {} was removed\n", plain(&name)))
         }
     }
 }
@@ -31,14 +31,14 @@ async fn put(daemon: &Daemon, show: Show, set: &HandlerSet) -> anyhow::Result<()
     })
 }
 
-/// The handler as the daemon takes it: what the file says, and over it what the flags say.
+/// The handler in wire form: the file's options, overridden by flags.
 fn wire(set: &HandlerSet) -> anyhow::Result<Value> {
     let (lang, mut handler) = match (&set.body, &set.file) {
         (None, Some(file)) => load::file(file, set.lang.as_deref())?,
         (body, _) => {
             let Some(name) = &set.lang else {
                 let known = Lang::ALL.map(Lang::as_str).join(", ");
-                bail!(Usage(format!("name the language of --body with --lang: one of {known}")));
+                bail!(Usage(format!("--body needs --lang, one of {known}")));
             };
             let lang = load::lang(name)?;
             (lang, load::from_text(lang, body.clone().unwrap_or_default(), "--body")?)
@@ -117,7 +117,7 @@ async fn get(daemon: &Daemon, show: Show, wanted: &HandlerGet) -> anyhow::Result
     })
 }
 
-/// `timeout=5s retry.attempts=3`: what is set, and nothing else.
+/// `timeout=5s retry.attempts=3`: only the options that are set.
 fn flatten(prefix: &str, value: &Value, into: &mut Vec<String>) {
     match value {
         Value::Null => {}
@@ -150,7 +150,7 @@ async fn list(daemon: &Daemon, show: Show) -> anyhow::Result<()> {
     show.table(&answer, table, &empty)
 }
 
-/// The first line that says something.
+/// The first line with content.
 fn first_line(body: &str) -> &str {
     let mut lines = body.lines().map(str::trim);
     lines.find(|line| !line.is_empty() && !line.starts_with("#!")).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Requests to a daemon. Whatever goes wrong becomes one sentence.
+//! Requests to a daemon. Every failure becomes one sentence.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use windlass_program::http::{ANSWER_BYTES_MAX, Address, Broken, body, root_cause
 
 use crate::Usage;
 
-/// How long to wait for an answer, beyond the time that the daemon was asked to wait.
+/// How long to wait for an answer, on top of the time the daemon was asked to wait.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-const NO_JSON: &str = "the answer is not JSON, so this is no Windlass daemon";
+const NO_JSON: &str = "the answer is not JSON, so this is not a Windlass daemon";
 
-/// Letters, digits and these stand for themselves in a path.
+/// Besides letters and digits, these are not encoded in a path.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// One daemon, seen by one tenant.
+/// One daemon, from the view of one tenant.
 pub(crate) struct Daemon {
     address: Address,
     tenant: Tenant,
@@ -38,7 +38,7 @@ impl Daemon {
             .client()
             .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")))
             .build()
-            .context("the HTTP client cannot be set up")?;
+            .context("cannot set up the HTTP client")?;
         Ok(Daemon { address, tenant: Tenant::new(tenant)?, http })
     }
 
@@ -46,7 +46,7 @@ impl Daemon {
         &self.tenant
     }
 
-    /// The path below the tenant, each part encoded.
+    /// The path below the tenant, with each part encoded.
     pub(crate) fn path(&self, parts: &[&str]) -> String {
         let mut path = format!("/v1/{}", self.tenant);
         for part in parts {
@@ -61,7 +61,7 @@ impl Daemon {
         json(self.send(request.timeout(ANSWER_TIMEOUT)).await?).await
     }
 
-    /// What is there, or nothing.
+    /// `None` if there is no such thing.
     pub(crate) async fn find(&self, path: &str) -> anyhow::Result<Option<Value>> {
         let request = self.request(Method::GET, path).timeout(ANSWER_TIMEOUT);
         let response = request.send().await.map_err(|error| self.unreachable(&error))?;
@@ -71,7 +71,7 @@ impl Daemon {
         Ok(Some(json(self.accepted(response).await?).await?))
     }
 
-    /// Gets a job, after its end if that comes within `wait`.
+    /// Gets a job, after waiting up to `wait` for it to end.
     pub(crate) async fn job_wait(&self, id: &str, wait: Duration) -> anyhow::Result<Value> {
         let path = self.path(&["jobs", id]);
         let text = windlass_core::time::format_duration(wait);
@@ -105,8 +105,8 @@ impl Daemon {
         json(self.send(request).await?).await
     }
 
-    /// Adds jobs and answers with their ids. A large body may take its time, so only the silence
-    /// of the daemon is limited, by the connection.
+    /// Adds jobs and returns their ids. A large body may take long, so only silence is bounded, by
+    /// the connection.
     pub(crate) async fn add(&self, name: &str, add: AddRequest<'_>) -> anyhow::Result<Vec<String>> {
         let path = self.path(&["jobs", name]);
         let request = self.request(Method::POST, &path).query(add.query);
@@ -115,7 +115,7 @@ impl Daemon {
             request = request.header("idempotency-key", key);
         }
         let answer = json(self.send(request).await?).await?;
-        let ids = answer["ids"].as_array().context("the daemon answered an add without ids")?;
+        let ids = answer["ids"].as_array().context("the daemon's answer to an add has no ids")?;
         Ok(ids.iter().map(|id| id.as_str().unwrap_or_default().to_owned()).collect())
     }
 
@@ -123,7 +123,7 @@ impl Daemon {
         self.http.request(method, format!("{}{path}", self.address.base))
     }
 
-    /// The answer of a request that was carried out; a refusal is an error.
+    /// The body of a successful answer; a refusal is an error.
     async fn send(&self, request: RequestBuilder) -> anyhow::Result<Response> {
         let response = request.send().await.map_err(|error| self.unreachable(&error))?;
         self.accepted(response).await
@@ -137,7 +137,7 @@ impl Daemon {
         let body = bounded(response).await.unwrap_or_default();
         let sentence = refusal(&body);
         Err(anyhow!(sentence.unwrap_or_else(|| {
-            format!("{} answered {status}, which is not an answer of Windlass", self.address.shown)
+            format!("{} answered {status}, but not like a Windlass daemon", self.address.shown)
         })))
     }
 
@@ -146,7 +146,7 @@ impl Daemon {
         if error.is_connect() {
             let reason = root_cause(error);
             return anyhow!(
-                "cannot reach {url} ({reason}); start a daemon with `windlass serve`, or name \
+                "cannot reach {url} ({reason}); start a daemon with `windlass serve`, or choose \
                  another one with --url"
             );
         }
@@ -157,7 +157,7 @@ impl Daemon {
     }
 }
 
-/// What an add sends.
+/// The request of an add.
 pub(crate) struct AddRequest<'a> {
     pub(crate) content_type: &'static str,
     pub(crate) body: Vec<u8>,
@@ -165,23 +165,23 @@ pub(crate) struct AddRequest<'a> {
     pub(crate) idempotency_key: Option<&'a str>,
 }
 
-/// The cryptography of everything that speaks TLS in this process.
+/// Installs the crypto provider for all TLS in this process.
 pub(crate) fn install_tls() {
-    // It is the same one when somebody has installed it already.
+    // An error means that it is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// Checks the name of a type before it becomes part of a path. A name of dots alone would be taken
-/// for a way up by everything that reads URLs.
+/// Checks a type name before it becomes part of a path. URL parsers would resolve `.` and `..` as
+/// path segments.
 pub(crate) fn type_name(name: &str) -> anyhow::Result<&str> {
     TypeName::new(name)?;
     if matches!(name, "." | "..") {
-        bail!("a type called '{name}' cannot be named in a URL");
+        bail!("the type '{name}' cannot be part of a URL");
     }
     Ok(name)
 }
 
-/// `message`, with the field in front where the message does not begin with it.
+/// `message`, prefixed with the field unless it already starts with it.
 fn refusal(body: &[u8]) -> Option<String> {
     let answer: Value = serde_json::from_slice(body).ok()?;
     let message = answer["error"]["message"].as_str()?;
@@ -191,12 +191,12 @@ fn refusal(body: &[u8]) -> Option<String> {
     }
 }
 
-/// The fields of an answer, exactly as the daemon wrote them.
+/// The fields of an answer, exactly as the daemon sent them.
 pub(crate) fn fields(text: &str) -> anyhow::Result<BTreeMap<String, Box<RawValue>>> {
     serde_json::from_str(text).context(NO_JSON)
 }
 
-/// A job whose fields can be looked at. A result that is nested too deeply for that is its text.
+/// A parsed job. A result nested too deeply to parse is kept as its text.
 pub(crate) fn job(text: &str) -> anyhow::Result<Value> {
     let readable = |(name, raw): (String, Box<RawValue>)| {
         let value = serde_json::from_str(raw.get()).unwrap_or_else(|_| raw.get().into());
@@ -214,10 +214,10 @@ async fn json(response: Response) -> anyhow::Result<Value> {
 }
 
 async fn bounded(response: Response) -> anyhow::Result<Vec<u8>> {
-    // The request has a limit of its own, where it must have one.
+    // Requests that need a time limit have their own.
     body(response, Duration::MAX).await.map_err(|broken| match broken {
-        Broken::Off(error) => anyhow::Error::new(error).context("the answer broke off"),
-        Broken::Silent => anyhow!("the answer broke off"),
+        Broken::Off(error) => anyhow::Error::new(error).context("the answer is incomplete"),
+        Broken::Silent => anyhow!("the answer is incomplete"),
         Broken::Large => anyhow!("the answer has more than {ANSWER_BYTES_MAX} bytes"),
     })
 }

@@ -17,11 +17,11 @@ use crate::Usage;
 use crate::cli::{Jobs, JobsList, JobsLog, JobsRequeue};
 use crate::output::{self, Table, long, number, text};
 
-/// A page may be short although there are more jobs, so a list asks on, but not for ever.
+/// A page may be short although there are more jobs, so listing continues, within this bound.
 const PAGES_MAX: usize = 10_000;
-/// While a log is followed, it is looked at this often.
+/// How often a followed log is polled.
 const FOLLOW: Duration = Duration::from_secs(1);
-/// Longest result that is shown whole.
+/// Longer results are cut.
 const RESULT_CHARS_MAX: usize = 2000;
 
 pub(super) async fn run(daemon: &Daemon, show: Show, command: Jobs) -> anyhow::Result<()> {
@@ -38,7 +38,7 @@ pub(super) async fn run(daemon: &Daemon, show: Show, command: Jobs) -> anyhow::R
 
 async fn list(daemon: &Daemon, show: Show, wanted: &JobsList) -> anyhow::Result<()> {
     if wanted.limit == 0 {
-        bail!(Usage("--limit is at least 1".into()));
+        bail!(Usage("--limit must be at least 1".into()));
     }
     let (jobs, next) = pages(daemon, wanted).await?;
     let now = when::now();
@@ -48,7 +48,7 @@ async fn list(daemon: &Daemon, show: Show, wanted: &JobsList) -> anyhow::Result<
         text("STATE"),
         number("ATTEMPT"),
         text("CODE"),
-        number("EXIT"),
+        number("STATUS"),
         number("BYTES"),
         text("ADDED"),
         text("RAN"),
@@ -66,14 +66,14 @@ async fn list(daemon: &Daemon, show: Show, wanted: &JobsList) -> anyhow::Result<
             ran(job),
         ]);
     }
-    show.table(&json!({ "jobs": jobs, "next": next }), table, "no such jobs")?;
+    show.table(&json!({ "jobs": jobs, "next": next }), table, "no matching jobs")?;
     if let (Some(cursor), false) = (next, show.json) {
-        output::note(&format!("there are more: --after {cursor}\n"));
+        output::note(&format!("there are more jobs; continue with --after {cursor}\n"));
     }
     Ok(())
 }
 
-/// Pages until there are as many jobs as wanted, and where the rest would begin.
+/// Fetches pages until there are enough jobs; also returns the cursor of the rest.
 async fn pages(daemon: &Daemon, wanted: &JobsList) -> anyhow::Result<(Vec<Value>, Option<String>)> {
     let path = daemon.path(&["jobs"]);
     let mut jobs = Vec::new();
@@ -89,7 +89,7 @@ async fn pages(daemon: &Daemon, wanted: &JobsList) -> anyhow::Result<(Vec<Value>
         let query: Vec<_> = query.into_iter().filter_map(|(k, v)| Some((k, v?))).collect();
         let mut page = daemon.get(&path, &query).await?;
         let Value::Array(more) = page["jobs"].take() else {
-            bail!("the daemon answered a list without jobs");
+            bail!("the daemon's answer to a list has no jobs");
         };
         jobs.extend(more);
         after = page["next"].as_str().map(str::to_owned);
@@ -142,7 +142,7 @@ async fn one(daemon: &Daemon, show: Show, id: &str) -> anyhow::Result<()> {
         ("state", text("state")),
         ("attempt", text("attempt")),
         ("code", text("code")),
-        ("exit code", text("exitcode")),
+        ("status", text("exitcode")),
         ("priority", text("priority")),
         ("payload", bytes),
         ("created", time("created_at")),
@@ -160,12 +160,12 @@ async fn one(daemon: &Daemon, show: Show, id: &str) -> anyhow::Result<()> {
     Ok(output::print(&pairs)?)
 }
 
-/// What the job wrote to standard output goes there; everything else goes to standard error.
+/// The job's standard output goes to standard output, everything else to standard error.
 async fn log(daemon: &Daemon, show: Show, wanted: &JobsLog) -> anyhow::Result<()> {
     let id = job_id(&wanted.id)?;
     let mut read = Read::default();
     loop {
-        // The state is asked for first, so that the log of an ended job is whole.
+        // Fetching the state first guarantees that the log of an ended job is complete.
         let ended = !wanted.follow || is_ended(&daemon.job_wait(id, FOLLOW).await?)?;
         if show.json && ended {
             let path = daemon.path(&["jobs", id, "log"]);
@@ -188,7 +188,7 @@ fn write_news(news: &News<'_>) -> io::Result<()> {
         let state = ended.as_deref().unwrap_or("running");
         output::note(&format!("--- attempt {}, {state} ---\n", news.attempt.attempt));
     }
-    // Lines in a row that go to the same place are written at once.
+    // Consecutive lines for the same stream are written together.
     for lines in news.lines.chunk_by(|a, b| a.stream == b.stream) {
         let sign = if lines[0].stream == Stream::Note { "[windlass] " } else { "" };
         let text: String = lines.iter().map(|line| format!("{sign}{}\n", line.text)).collect();
@@ -217,7 +217,7 @@ impl Change {
     }
 }
 
-/// Changes each job; those that can be changed are, whatever becomes of the others.
+/// Changes each job; a refused one does not stop the others.
 async fn change(daemon: &Daemon, show: Show, ids: &[String], change: Change) -> anyhow::Result<()> {
     let mut results = Vec::new();
     let mut refused = Vec::new();
@@ -261,6 +261,7 @@ async fn requeue(daemon: &Daemon, show: Show, wanted: &JobsRequeue) -> anyhow::R
 }
 
 fn job_id(id: &str) -> anyhow::Result<&str> {
-    id.parse::<JobId>().with_context(|| format!("'{}' is no id", output::plain(id)))?;
+    id.parse::<JobId>()
+        .with_context(|| format!("'{}' is not a valid job ID", output::plain(id)))?;
     Ok(id)
 }

@@ -1,5 +1,5 @@
-//! Handlers from files: read, their language told, taken apart. What is wrong with a file is said
-//! with its name and line.
+//! Handlers from files: reads a file, detects its language and parses it. Errors name the file and
+//! the line.
 
 use std::io::Read;
 use std::path::Path;
@@ -13,11 +13,11 @@ use windlass_core::limit::HANDLER_BYTES_MAX;
 use crate::output::plain;
 use crate::{Usage, source};
 
-/// Stands for standard input in place of a file.
+/// Means standard input instead of a file.
 const STANDARD_INPUT: &str = "-";
 
-/// The handler that a file says, as the daemon takes it. `named` is the language if the command
-/// line says it.
+/// The handler of a file, in wire form. `named` is the language from the command line, if it was
+/// given.
 pub(super) fn file(file: &Path, named: Option<&str>) -> anyhow::Result<(Lang, Map<String, Value>)> {
     let text = text(file)?;
     let lang = match named {
@@ -30,14 +30,14 @@ pub(super) fn file(file: &Path, named: Option<&str>) -> anyhow::Result<(Lang, Ma
     Ok((lang, from_text(lang, text, &file.display().to_string())?))
 }
 
-/// The same for text from the command line; `place` is what messages call it.
+/// The same for text from the command line; `place` is its name in messages.
 pub(super) fn from_text(
     lang: Lang,
     text: String,
     place: &str,
 ) -> anyhow::Result<Map<String, Value>> {
     let source = match lang {
-        // A URL or a command line in a file ends with the newline of its editor.
+        // Editors end a file with a newline, which is not part of the URL or command line.
         Lang::Http | Lang::Exec => source::Source::plain(text.trim().to_owned()),
         Lang::Node | Lang::Python | Lang::Php | Lang::Sh => {
             source::read(lang, &text).map_err(|wrong| anyhow!("{place}:{wrong}"))?
@@ -50,7 +50,7 @@ pub(super) fn lang(name: &str) -> anyhow::Result<Lang> {
     Lang::parse(name).map_err(|why| Usage(format!("--lang: {}", why.reason)).into())
 }
 
-/// A script that stands in a file of its own.
+/// A script in its own file.
 pub(super) fn script(lang: Lang, file: &Path) -> anyhow::Result<String> {
     Ok(source::without_tags(lang, &text(file)?))
 }
@@ -70,7 +70,7 @@ fn text(file: &Path) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Adds the variables of the command line to those of the file.
+/// Adds the command line's variables to those of the file.
 pub(super) fn environment(
     pairs: &[String],
     options: &mut Map<String, Value>,
@@ -84,7 +84,7 @@ pub(super) fn environment(
     Ok(())
 }
 
-/// The object of that name; one that is not there yet is made.
+/// The object with this name, created if missing.
 pub(super) fn group<'a>(map: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<String, Value> {
     let value = map.entry(name).or_insert_with(|| Map::new().into());
     if !value.is_object() {

@@ -1,5 +1,5 @@
-//! The log of a job as the daemon keeps it: attempt by attempt, each line with the stream that it
-//! was written to. Whoever looks at it again and again is shown each line once.
+//! The log of a job as the daemon keeps it: by attempt, each line with its stream. Polling it shows
+//! each line once.
 
 use serde::{Deserialize, Deserializer, de};
 
@@ -7,8 +7,8 @@ use windlass_core::log::Stream;
 
 use super::http::Daemon;
 
-/// The first line of an attempt of which only the end is kept, before and behind the number of
-/// lines that are missing.
+/// The first line of a truncated attempt, before and after the number of
+/// missing lines.
 const DROPPED: (&str, &str) = ("earlier output was dropped: ", " lines");
 
 #[derive(Debug, Deserialize)]
@@ -20,7 +20,7 @@ pub(super) struct JobLog {
 #[derive(Debug, Deserialize)]
 pub(super) struct Attempt {
     pub(super) attempt: u64,
-    /// Absent while it runs.
+    /// `None` while it runs.
     pub(super) ended_at: Option<String>,
     lines: Vec<Line>,
 }
@@ -34,7 +34,7 @@ pub(super) struct Line {
 
 fn stream<'de, D: Deserializer<'de>>(from: D) -> Result<Stream, D::Error> {
     let name = String::deserialize(from)?;
-    Stream::from_name(&name).ok_or_else(|| de::Error::custom(format!("no stream is called {name}")))
+    Stream::from_name(&name).ok_or_else(|| de::Error::custom(format!("unknown stream {name}")))
 }
 
 pub(super) async fn get(daemon: &Daemon, id: &str) -> anyhow::Result<JobLog> {
@@ -43,8 +43,8 @@ pub(super) async fn get(daemon: &Daemon, id: &str) -> anyhow::Result<JobLog> {
 }
 
 impl Attempt {
-    /// The lines behind the first `seen`, some of which may be gone, and how many there are by now.
-    /// What is gone unseen is said in place of it.
+    /// The lines after the first `seen`, and how many there are now. If some were dropped unseen,
+    /// the line that says so comes first.
     fn behind(&self, seen: usize) -> (&[Line], usize) {
         let missing = self.lines.first().and_then(missing);
         let Some(missing) = missing else {
@@ -67,22 +67,22 @@ fn missing(line: &Line) -> Option<usize> {
 /// How far a log has been read.
 #[derive(Debug, Default)]
 pub(super) struct Read {
-    /// The last attempt that was read to its end, by its number and when it ended.
+    /// Number and end time of the last attempt that was read to its end.
     ended: Option<(u64, String)>,
-    /// The attempt that ran then, and how many of its lines were there.
+    /// The attempt that was running, and how many of its lines have been read.
     running: Option<(u64, usize)>,
 }
 
-/// What an attempt has to say that was not there before.
+/// New lines of an attempt.
 pub(super) struct News<'a> {
     pub(super) attempt: &'a Attempt,
-    /// Nothing was known of it before.
+    /// Nothing of this attempt has been read before.
     pub(super) is_new: bool,
     pub(super) lines: &'a [Line],
 }
 
 impl Read {
-    /// What is new; all of it, if the attempt that was read last is not kept any more.
+    /// The new lines; all of them if the attempt read last is no longer kept.
     pub(super) fn news<'a>(&mut self, log: &'a JobLog) -> Vec<News<'a>> {
         let is_last = |kept: &Attempt| {
             self.ended.as_ref().is_some_and(|(attempt, ended_at)| {

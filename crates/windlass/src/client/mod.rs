@@ -1,4 +1,4 @@
-//! The commands that talk to a daemon: each asks over HTTP and shows the answer, as tables for
+//! The commands that talk to a daemon: each sends HTTP requests and shows the answer, as tables for
 //! people or as the daemon's own JSON.
 
 mod add;
@@ -60,7 +60,7 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    /// The answer itself as JSON, or what `human` makes of it.
+    /// Prints the answer as JSON, or the text that `human` returns.
     fn answer(self, answer: &Value, human: impl FnOnce() -> String) -> anyhow::Result<()> {
         if self.json {
             output::print_json(answer)?;
@@ -78,7 +78,7 @@ impl Show {
     }
 }
 
-/// A value of an answer as one cell: text as it is, what is absent as `-`.
+/// A JSON value as a table cell: text unchanged, absent values as `-`.
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".into(),
@@ -89,14 +89,14 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// The same where an absent value is left out altogether.
+/// The same, but `None` for an absent value.
 fn cell_if_there(value: &Value) -> Option<String> {
     (!value.is_null()).then(|| cell(value))
 }
 
 fn is_ended(job: &Value) -> anyhow::Result<bool> {
     let state = job["state"].as_str().and_then(State::from_name);
-    Ok(state.context("the daemon answered with a job in no known state")?.is_ended())
+    Ok(state.context("the daemon's answer has a job in an unknown state")?.is_ended())
 }
 
 /// `1 job`, `2 jobs`.
@@ -104,7 +104,7 @@ fn jobs(count: u64) -> String {
     if count == 1 { "1 job".into() } else { format!("{count} jobs") }
 }
 
-/// The list of an answer; an answer without one counts as empty.
+/// The list in an answer; empty if there is none.
 fn items<'a>(answer: &'a Value, name: &str) -> &'a [Value] {
     let list = if answer.is_array() { answer } else { &answer[name] };
     list.as_array().map_or(&[], Vec::as_slice)

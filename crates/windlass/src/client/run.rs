@@ -1,5 +1,5 @@
-//! `windlass run`: a handler from a file is put in force, jobs are added for it, and their logs are
-//! followed to the end.
+//! `windlass run`: sets a handler from a file, adds jobs for it and follows their logs until they
+//! end.
 
 use std::io::{self, BufReader, IsTerminal};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::cli::Run;
 use crate::signal::Signals;
 use crate::{Usage, output, source};
 
-/// Jobs that are followed at most.
+/// Maximum number of followed jobs.
 const JOBS_MAX: usize = 100_000;
 
 pub(super) async fn run(daemon: Daemon, show: Show, run: &Run) -> anyhow::Result<ExitCode> {
@@ -30,13 +30,15 @@ pub(super) async fn run(daemon: Daemon, show: Show, run: &Run) -> anyhow::Result
     let ids = add(&daemon, name, adds).await?;
     let count = ids.len();
     if count == 0 {
-        output::note("standard input has no lines, so there is no job; --payload '' adds one\n");
+        output::note(
+            "standard input is empty, so no job was added; use --payload '' for an empty payload\n",
+        );
     }
     let daemon = Arc::new(daemon);
-    let mut signals = Signals::listen().context("signals cannot be listened to")?;
+    let mut signals = Signals::listen().context("cannot install signal handlers")?;
     let failed = tokio::select! {
         failed = follow::all(&daemon, show.json, ids) => failed.map_err(|error| {
-            // That nobody reads the output any more is no failure.
+            // A closed output is not a failure.
             if error.is::<io::Error>() { error } else { anyhow!("{error:#}; {}", go_on(name)) }
         })?,
         asked = signals.next() => {
@@ -52,23 +54,20 @@ pub(super) async fn run(daemon: Daemon, show: Show, run: &Run) -> anyhow::Result
 }
 
 fn go_on(name: &str) -> String {
-    format!(
-        "the jobs go on without being followed; look at them with `windlass jobs list --type {}`",
-        output::plain(name)
-    )
+    format!("the jobs keep running; see `windlass jobs list --type {}`", output::plain(name))
 }
 
-/// The type that was named, or that the file is called.
+/// The type from `--type`, or else from the file name.
 fn type_of(run: &Run) -> anyhow::Result<&str> {
     let stem = || run.file.file_stem().and_then(|stem| stem.to_str());
     let Some(name) = run.name.as_deref().or_else(stem) else {
-        bail!(Usage(format!("{} gives no name to a type; use --type", run.file.display())));
+        bail!(Usage(format!("cannot derive a type from {}; use --type", run.file.display())));
     };
     type_name(name)
 }
 
-/// The handler that is in force stays if it is the same, so that it keeps its version and the
-/// contexts that are warm.
+/// An identical handler is left in place, so that it keeps its version and its
+/// warm contexts.
 async fn set(daemon: &Daemon, name: &str, handler: &Value) -> anyhow::Result<()> {
     let path = daemon.path(&["handlers", name]);
     let in_force = daemon.find(&path).await?;
@@ -91,7 +90,7 @@ fn adds(run: &Run) -> anyhow::Result<Vec<AddRequest<'static>>> {
     Ok(vec![request("application/json", body)])
 }
 
-/// All lines are read before the first is added: too many of them are no half of a run.
+/// Reads all lines before adding any, so that too many lines do not leave half of them added.
 fn from_input(file: &Path) -> anyhow::Result<Vec<AddRequest<'static>>> {
     let mut chunks = Chunks::new(BufReader::new(io::stdin().lock()));
     let mut adds = Vec::new();

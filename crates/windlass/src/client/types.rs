@@ -11,12 +11,12 @@ pub(super) async fn run(daemon: &Daemon, show: Show, command: Types) -> anyhow::
         Types::Suspend { name } => {
             let path = daemon.path(&["types", type_name(&name)?, "suspend"]);
             let answer = daemon.post(&path, None).await?;
-            show.answer(&answer, || format!("{} is suspended\n", plain(&name)))
+            show.answer(&answer, || format!("{} suspended\n", plain(&name)))
         }
         Types::Resume { name } => {
             let path = daemon.path(&["types", type_name(&name)?, "resume"]);
             let answer = daemon.post(&path, None).await?;
-            show.answer(&answer, || format!("{} runs again\n", plain(&name)))
+            show.answer(&answer, || format!("{} resumed\n", plain(&name)))
         }
     }
 }

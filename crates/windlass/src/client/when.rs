@@ -1,4 +1,4 @@
-//! Times as people read them: how long ago, or how soon.
+//! Human-readable times: how long ago, or how soon.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -6,23 +6,23 @@ use serde_json::Value;
 use windlass_core::Clock;
 use windlass_core::time::SystemClock;
 
-/// The present, as this machine's clock has it.
+/// The current time of this machine's clock.
 pub(crate) fn now() -> Timestamp {
     Timestamp::from_millisecond(SystemClock.now().ms()).unwrap_or_default()
 }
 
-/// A time of an answer, such as `2026-11-15T20:00:00.000Z`.
+/// Parses a time from an answer, such as `2026-11-15T20:00:00.000Z`.
 pub(crate) fn read(value: &Value) -> Option<Timestamp> {
     value.as_str()?.parse().ok()
 }
 
-/// `2026-11-15T20:00:00.000Z (5s ago)`; nothing for what is not a time.
+/// `2026-11-15T20:00:00.000Z (5s ago)`; `None` if it is not a time.
 pub(crate) fn both(value: &Value, now: Timestamp) -> Option<String> {
     let time = read(value)?;
     Some(format!("{time:.3} ({})", relative(time, now)))
 }
 
-/// `5s ago`, or `-` for what is not a time.
+/// `5s ago`, or `-` if it is not a time.
 pub(crate) fn ago(value: &Value, now: Timestamp) -> String {
     read(value).map_or("-".into(), |time| relative(time, now))
 }
@@ -37,7 +37,7 @@ fn relative(time: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// The two largest units, whole: `350ms`, `12s`, `3m20s`, `2h5m`, `4d1h`.
+/// The two largest units: `350ms`, `12s`, `3m20s`, `2h5m`, `4d1h`.
 pub(crate) fn rough(ms: i64) -> String {
     let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
     let Some(at) = units.iter().position(|(unit, _)| ms >= *unit) else {

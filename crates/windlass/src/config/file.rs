@@ -1,5 +1,5 @@
-//! The configuration file: TOML in, one checked value for each key that it sets out. A key that
-//! does not exist is an error that names the nearest one that does.
+//! The configuration file: parses TOML into one checked value per key. An unknown key is an error
+//! that suggests the nearest known one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::key::{KEYS, Key};
 use super::kind::Value;
 use super::{Error, Source};
 
-/// Read when no other file is named and it is there.
+/// Read if it exists and no other file is named.
 pub(crate) const FILE_DEFAULT: &str = "windlass.toml";
 /// A larger file is not a configuration.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -35,7 +35,7 @@ pub(crate) fn read(named: Option<&Path>) -> Result<Settings, Error> {
 fn read_bounded(path: &Path) -> std::io::Result<String> {
     let bytes = std::fs::metadata(path)?.len();
     if bytes > FILE_BYTES_MAX {
-        let reason = format!("it has {bytes} bytes, and at most {FILE_BYTES_MAX} are read");
+        let reason = format!("it has {bytes} bytes, more than the maximum of {FILE_BYTES_MAX}");
         return Err(std::io::Error::other(reason));
     }
     std::fs::read_to_string(path)
@@ -59,7 +59,7 @@ struct File<'a> {
 }
 
 impl File<'_> {
-    /// Tables are as deep as the longest key has dots: anything deeper is not a known key.
+    /// Recursion ends at the depth of the longest key: anything deeper is not a known key.
     fn collect(&self, prefix: &str, table: &DeTable<'_>, into: &mut Settings) -> Result<(), Error> {
         for (name, value) in table.iter() {
             let dotted = format!("{prefix}{}", name.get_ref());
@@ -78,7 +78,7 @@ impl File<'_> {
                     let place = self.place(at);
                     let nearest = nearest(&dotted);
                     return Err(Error::file(format!(
-                        "{place}: there is no key '{dotted}'; the nearest one is '{nearest}'"
+                        "{place}: unknown key '{dotted}'; did you mean '{nearest}'?"
                     )));
                 }
             }
@@ -99,7 +99,7 @@ fn is_table(dotted: &str) -> bool {
     KEYS.iter().any(|key| key.name.strip_prefix(dotted).is_some_and(|rest| rest.starts_with('.')))
 }
 
-/// By the whole name, or by its last part for a key that is in the wrong table.
+/// Compares whole names, and last parts for keys in the wrong table.
 pub(crate) fn nearest(dotted: &str) -> &'static str {
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     let distance = |key: &&Key| {

@@ -1,6 +1,6 @@
-//! The table of every configuration key: its name, what it takes, its default and its sentence of
-//! help. Flags, environment names, the checks, `windlass help serve` and the reference page are
-//! all made from this table, so a key exists either everywhere or nowhere.
+//! The table of all configuration keys: name, accepted values, default and help text. Flags,
+//! environment variables, checks, `windlass help serve` and the reference page are all generated
+//! from this table, so a key exists either everywhere or nowhere.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use windlass_core::limit::{DURATION_MAX, MEMORY_BYTES_MIN, PROCESSES_MAX, SYSID_
 
 use super::kind::Kind;
 
-/// Environment names begin with this.
+/// Prefix of all environment variables.
 const ENVIRONMENT_PREFIX: &str = "WINDLASS_";
 
 pub(crate) struct Key {
-    /// With dots, as in the reference; a dot is a table of the file.
+    /// Dotted, as in the reference; a dot is a table in the file.
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) default: Default,
@@ -23,15 +23,15 @@ pub(crate) struct Key {
 /// The flag of `serve` for a key.
 enum Flag {
     None,
-    /// Called like the key.
+    /// Named after the key.
     OfName,
     Called(&'static str),
 }
 
 pub(crate) enum Default {
-    /// Read like a value from the environment.
+    /// Parsed like a value from the environment.
     Fixed(&'static str),
-    /// Found out at start; the words say how.
+    /// Determined at start; the text says how.
     Computed(&'static str),
 }
 
@@ -98,10 +98,10 @@ pub(crate) const LANDLOCK: &[&str] = &["preferred", "required", "off"];
 pub(crate) const LOG_FORMATS: &[&str] = &["auto", "human", "json"];
 pub(crate) const LOG_LEVELS: &[&str] = &["error", "warn", "info", "debug"];
 
-/// Most jobs that one daemon may be told to run at once.
+/// Upper bound for the slots of one daemon.
 const SLOTS_MAX: u64 = 10_000;
 const MIB: u64 = 1024 * 1024;
-/// Largest size that is accepted: more than any machine has.
+/// Largest accepted size: more than any machine has.
 const SIZE_MAX: u64 = 1024 * 1024 * 1024 * MIB;
 
 pub(crate) const KEYS: &[Key] = &[
@@ -109,110 +109,108 @@ pub(crate) const KEYS: &[Key] = &[
         .with_flag()
         .help("Address and port of the HTTP door; port 0 picks a free one."),
     Key::new("bedrock.listen", Kind::Address, "")
-        .computed("no such door")
+        .computed("disabled")
         .with_flag_called("--bedrock")
-        .help(
-            "Address and port of the door for clients of Bedrock::Jobs; port 0 picks a free one.",
-        ),
+        .help("Address and port for clients of Bedrock::Jobs; port 0 picks a free one."),
     Key::new("bedrock.tenant", Kind::Tenant, "default")
-        .help("Whose jobs clients of Bedrock::Jobs work on."),
+        .help("Tenant of all jobs of Bedrock::Jobs clients."),
     Key::new("data_dir", Kind::Text, "windlass-data").with_flag().help(
-        "Directory of the journal, of large payloads and of the embedded store; made when it \
-         is not there.",
+        "Directory for the journal, large payloads and the embedded store; created if missing.",
     ),
     Key::new("store", Kind::Store, "")
         .computed("sqlite:<data_dir>/store.db")
         .with_flag()
-        .help("Where jobs and handlers are kept: sqlite:PATH."),
-    Key::new("insecure", Kind::Switch, "false")
-        .with_flag()
-        .help("Allow an address that other machines can reach, although there are no API keys."),
+        .help("Store for jobs and handlers: sqlite:PATH."),
+    Key::new("insecure", Kind::Switch, "false").with_flag().help(
+        "Allow listening on an address that other machines can reach, although there are no \
+             API keys yet.",
+    ),
     Key::new("sysid", whole(1, SYSID_MAX as u64), "")
         .computed("any free number")
         .with_flag()
-        .help("Insist on this daemon number; a number that another daemon holds is refused."),
+        .help("Use this daemon number; the start fails if another daemon holds it."),
     Key::new("log.format", Kind::Choice(LOG_FORMATS), "auto").with_flag().help(
-        "Form of the log on standard error; auto is human on a terminal and JSON lines \
+        "Format of the log on standard error; auto means human on a terminal and JSON lines \
          otherwise.",
     ),
     Key::new("log.level", Kind::Choice(LOG_LEVELS), "info")
         .with_flag()
-        .help("How much is logged; the three lines of each job are info."),
+        .help("Log level; each job logs three lines at level info."),
     Key::new("tenants", Kind::Tenants, "").help(
         "Run jobs of these tenants only; empty runs all. Adds are accepted for every tenant.",
     ),
-    Key::new("scheduler.fairness", Kind::Choice(FAIRNESS), "tenant").help(
-        "How picks are shared out: between tenants and then their types, or between all \
-         types alike.",
-    ),
+    Key::new("scheduler.fairness", Kind::Choice(FAIRNESS), "tenant")
+        .help("What gets an equal share: each tenant (and within it each type), or each type."),
     Key::new("scheduler.slots", whole(1, SLOTS_MAX), "")
-        .computed("4 for each core, at least 8")
-        .help("Batches of jobs that run at once."),
+        .computed("4 per core, at least 8")
+        .help("Maximum number of batches that run at the same time."),
     Key::new("scheduler.slots_reserved", whole(0, SLOTS_MAX), "16").help(
-        "Further slots, and as many of contexts.max (at most a quarter of it), only for \
-             tenants that have less than tenant_slots_min of them.",
+        "Additional slots, and as many of contexts.max (at most a quarter of it), reserved for \
+         tenants that use fewer than tenant_slots_min.",
     ),
-    Key::new("scheduler.tenant_slots_min", whole(1, SLOTS_MAX), "2")
-        .help("Below so many running batches or contexts a tenant may use the reserved ones."),
+    Key::new("scheduler.tenant_slots_min", whole(1, SLOTS_MAX), "2").help(
+        "Tenants with fewer running batches or contexts than this may use the reserved ones.",
+    ),
     Key::new("contexts.max", whole(1, SLOTS_MAX), "64")
-        .help("Warm processes of node, python and php that live at once."),
+        .help("Maximum number of warm node, python and php processes (contexts)."),
     Key::new("contexts.tenant_max", whole(1, SLOTS_MAX), "32")
-        .help("Such processes of one tenant."),
+        .help("Maximum number of contexts of one tenant."),
     Key::new("lease.duration", span(MS.saturating_mul(100), HOUR), "10s")
-        .help("How long a job stays with a daemon that has died before another one takes it."),
+        .help("How long the jobs of a dead daemon stay leased before another daemon takes them."),
     Key::new("lease.reap_interval", span(MS.saturating_mul(10), HOUR), "1s")
-        .help("How often dead leases and overdue jobs are looked for."),
+        .help("How often to look for expired leases and overdue jobs."),
     Key::new("poll.min", span(MS, HOUR), "50ms")
-        .help("First pause before the store is looked at again for the work of other daemons."),
+        .help("Shortest interval at which the store is polled for changes by other daemons."),
     Key::new("poll.max", span(MS, HOUR), "1s")
-        .help("Longest such pause, reached while nothing happens."),
+        .help("Longest polling interval, used while the queue is idle."),
     Key::new("retry.delay", span(Duration::ZERO, DURATION_MAX), "10s")
-        .help("Pause before the second attempt."),
+        .help("Delay before the second attempt."),
     Key::new("retry.factor", Kind::Number { min: 1.0, max: 100.0 }, "2.0")
-        .help("By this much each pause is longer than the one before."),
+        .help("Factor by which each delay grows."),
     Key::new("retry.delay_max", span(Duration::ZERO, DURATION_MAX), "1h")
-        .help("Longest pause between two attempts."),
+        .help("Longest delay between two attempts."),
     Key::new("retry.attempts", whole(1, u32::MAX as u64), "25")
-        .help("Attempts in all, the first included."),
+        .help("Maximum number of attempts, including the first."),
     Key::new("retry.age", span(MS, DURATION_MAX), "24h")
-        .help("No further attempt when the job has been due for so long."),
-    Key::new("job.timeout", span(MS, DURATION_MAX), "120s")
-        .help("Time limit of one attempt where neither job, handler nor type has one."),
+        .help("No more attempts once the job has been due for this long."),
+    Key::new("job.timeout", span(MS, DURATION_MAX), "120s").help(
+        "Default time limit of one attempt, unless the job, the handler or the type sets one.",
+    ),
     Key::new("job.retention", span(Duration::ZERO, DURATION_MAX), "3d")
-        .help("How long an ended job is kept."),
+        .help("How long a job is kept after it has ended."),
     Key::new("job.purge_interval", span(MS.saturating_mul(10), DAY), "30s")
-        .help("How often ended jobs past that time are removed."),
+        .help("How often expired jobs are removed."),
     Key::new("job.log_bytes_max", whole(1024, 64 * MIB), "65536")
-        .help("Bytes kept of the output of one attempt, from its end."),
+        .help("How many bytes of each attempt's output to keep, counted from its end."),
     Key::new("isolation.landlock", Kind::Choice(LANDLOCK), "preferred").help(
-        "Whether the kernel keeps handlers from files that are not theirs: where it can, or the \
-         daemon does not start, or never.",
+        "Restrict handlers' file access with Landlock: if the kernel supports it (preferred), \
+         always (required: the daemon refuses to start without it), or never (off).",
     ),
     Key::new("isolation.read", Kind::Paths, "")
-        .help("Further directories and files that handlers may read and execute."),
+        .help("Additional directories and files that handlers may read and execute."),
     Key::new("isolation.write", Kind::Paths, "")
-        .help("Further directories and files that handlers may also write."),
+        .help("Additional directories and files that handlers may read, execute and write."),
     Key::new("isolation.memory", size(MEMORY_BYTES_MIN), "1GB")
-        .help("Memory of each process of a handler that says nothing else."),
+        .help("Default memory limit of each handler process."),
     Key::new("isolation.cpu", span(Duration::from_secs(1), DURATION_MAX), "")
         .computed("no limit")
-        .help("Processor time of each process of a handler that says nothing else."),
+        .help("Default CPU time limit of each handler process."),
     Key::new("isolation.processes", whole(1, PROCESSES_MAX as u64), "256")
-        .help("Processes at the same time of a handler that says nothing else."),
-    Key::new("isolation.file_size", size(1), "1GB")
-        .help("Largest file that a handler may write that says nothing else."),
+        .help("Default maximum number of simultaneous processes of a handler."),
+    Key::new("isolation.file_size", size(1), "1GB").help("Default maximum file size for handlers."),
     Key::new("journal.segment_bytes_max", whole(64 * 1024, 1024 * MIB), "67108864")
-        .help("Size at which the journal begins a new file."),
-    Key::new("stop_grace", span(Duration::ZERO, HOUR), "30s")
-        .help("How long running jobs may go on at a stop before they are ended and handed back."),
+        .help("Size at which the journal starts a new file."),
+    Key::new("stop_grace", span(Duration::ZERO, HOUR), "30s").help(
+        "How long running jobs may take to end on shutdown before they are stopped and requeued.",
+    ),
     Key::new("http.body_bytes_max", whole(1024, 1024 * 1024 * MIB), "1073741824")
-        .help("Largest body of a request."),
+        .help("Maximum size of a request body, in bytes."),
     Key::new("http.header_timeout", span(MS.saturating_mul(100), HOUR), "10s")
-        .help("How long a client may take to send the head of a request."),
+        .help("How long a client may take to send the request head."),
     Key::new("http.body_timeout", span(MS.saturating_mul(100), HOUR), "60s")
-        .help("A request whose body brings no byte for this long is ended."),
+        .help("Requests whose body makes no progress for this long are aborted."),
     Key::new("http.connections_max", whole(1, 1_000_000), "10000")
-        .help("Connections at the same time."),
+        .help("Maximum number of simultaneous connections."),
 ];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a key takes: reading a value from text or TOML, and saying in words what is accepted.
+//! The kinds of values: parsing from text or TOML, and describing what is accepted.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ pub(crate) enum Kind {
         min: u64,
         max: u64,
     },
-    /// Absolute ones.
+    /// Absolute paths.
     Paths,
 }
 
@@ -55,11 +55,11 @@ pub(crate) enum Value {
     Paths(Vec<PathBuf>),
 }
 
-/// Longest piece of a wrong value that an error repeats.
+/// Longest part of a wrong value that an error shows.
 const SHOWN_CHARS_MAX: usize = 40;
 
 impl Kind {
-    /// Ends the sentence "this key takes …".
+    /// Completes the sentence "this key takes …".
     pub(crate) fn accepted(&self) -> String {
         match self {
             Kind::Text => "text that is not empty".into(),
@@ -83,7 +83,7 @@ impl Kind {
         }
     }
 
-    /// Reads the text of a flag, of the environment or of a default. The error is the value as it
+    /// Parses the text of a flag, a variable or a default. The error is the value as it
     /// may be shown.
     pub(crate) fn read(&self, text: &str) -> Result<Value, String> {
         let wrong = || shown(text);
@@ -134,7 +134,7 @@ impl Kind {
             (Kind::Tenants | Kind::Paths, DeValue::Array(items)) => {
                 let texts: Option<Vec<_>> =
                     items.iter().map(|item| item.get_ref().as_str()).collect();
-                let texts = texts.ok_or("a list with something else than text")?.into_iter();
+                let texts = texts.ok_or("a list with items that are not text")?.into_iter();
                 match self {
                     Kind::Tenants => read_tenants(texts).map(Value::Tenants),
                     _ => read_paths(texts).map(Value::Paths),
@@ -161,7 +161,7 @@ fn read_address(text: &str) -> Option<SocketAddr> {
     }
 }
 
-/// Only the scheme of another store's URL is repeated: the rest may hold a password.
+/// Of another store's URL, errors show only the scheme: the rest may contain a password.
 fn read_store(text: &str) -> Result<PathBuf, String> {
     let Some(path) = text.strip_prefix("sqlite:") else {
         return Err(match text.split_once(':') {

@@ -1,6 +1,6 @@
-//! Everything that an operator may choose, from four places: a flag wins over the environment,
-//! the environment over the file, the file over the default. Only this module knows the places;
-//! the rest of the binary sees one checked `Config`.
+//! All settings, from four sources: flags override the environment, which overrides the file, which
+//! overrides the defaults. Only this module knows the sources; the rest of the binary sees one
+//! checked `Config`.
 
 mod file;
 mod key;
@@ -24,7 +24,7 @@ pub(crate) use self::source::{Error, Source};
 /// Names the configuration file.
 pub(crate) const CONFIG_ENVIRONMENT: &str = "WINDLASS_CONFIG";
 
-/// Slots for each core, and the least of them, where nothing else is said.
+/// Default number of slots per core, and its minimum.
 const SLOTS_PER_CORE: usize = 4;
 const SLOTS_MIN: usize = 8;
 
@@ -53,7 +53,7 @@ pub(crate) struct Config {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Bedrock {
-    /// The door is there only if it has an address.
+    /// The door is open only if it has an address.
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) tenant: Tenant,
 }
@@ -122,7 +122,7 @@ pub(crate) struct Http {
     pub(crate) connections_max: usize,
 }
 
-/// What the process was started with; gathered once, so that everything below is a pure function.
+/// The inputs of the process, gathered once so that everything below is a pure function.
 pub(crate) struct Given<'a> {
     /// Name of a key and the text of its flag.
     pub(crate) flags: Vec<(&'static str, String)>,
@@ -138,7 +138,7 @@ impl Config {
         Config::merge(given, file::read(named)?)
     }
 
-    /// What holds when nobody chooses anything.
+    /// The defaults.
     pub(crate) fn defaults(cores: usize) -> Config {
         let nothing = |_: &str| None;
         let given = Given { flags: Vec::new(), config_flag: None, environment: &nothing, cores };
@@ -248,14 +248,14 @@ impl Config {
         for (key, paths) in
             [("isolation.read", &self.isolation.read), ("isolation.write", &self.isolation.write)]
         {
-            // Whoever reads the store reads every tenant's jobs.
+            // Reading the store means reading every tenant's jobs.
             let opened = paths.iter().find(|path| {
                 let ours = [&self.data_dir, &self.store].map(std::path::absolute);
                 ours.into_iter().flatten().any(|own| own.starts_with(path) || path.starts_with(own))
             });
             if let Some(path) = opened.filter(|_| self.isolation.landlock != Landlock::Off) {
                 let path = path.display();
-                let rule = format!("{key} opens {path}, where the daemon's own data lies");
+                let rule = format!("{key} allows {path}, which holds the daemon's own data");
                 return Err(Error::rule(&settings[key].1, &rule));
             }
         }
@@ -268,9 +268,9 @@ impl Config {
             return Err(Error::rule(
                 &settings[key].1,
                 &format!(
-                    "{listen} can be reached from other machines and there are no API keys yet, so \
-                     it is used only with --insecure; without it, listen on a loopback address \
-                     such as 127.0.0.1:{port}"
+                    "{listen} can be reached from other machines, and there are no API keys yet; \
+                     use --insecure to allow it, or listen on a loopback address such as \
+                     127.0.0.1:{port}"
                 ),
             ));
         }
@@ -278,13 +278,13 @@ impl Config {
     }
 }
 
-/// Variables that are meant for the commands that talk to a daemon.
+/// Variables for the commands that talk to a daemon.
 const OTHER_ENVIRONMENT: [&str; 3] = [CONFIG_ENVIRONMENT, "WINDLASS_URL", "WINDLASS_TENANT"];
-/// Letters in which a misspelt variable may differ from the one that was meant.
+/// Maximum edit distance of a misspelt variable.
 const MISSPELT_MAX: usize = 2;
 
-/// The variable that was probably meant by one that means nothing. Others that begin alike are left
-/// alone: the surroundings of a daemon may set some of their own.
+/// The variable that a misspelt one probably means. Other variables with our prefix are ignored:
+/// Kubernetes and others set some.
 pub(crate) fn misspelt(variable: &str) -> Option<String> {
     let known: Vec<_> = KEYS.iter().map(Key::environment).collect();
     if known.iter().any(|name| name == variable) || OTHER_ENVIRONMENT.contains(&variable) {
@@ -322,8 +322,8 @@ fn fairness(word: &str) -> Fairness {
     if word == "type" { Fairness::Type } else { Fairness::Tenant }
 }
 
-/// Settled values by name. A key that the table has with another kind is a defect of the table,
-/// which every start would show.
+/// Final values by name. A key with the wrong kind is a bug in the table, which every start would
+/// show.
 struct Resolved<'a>(&'a Settings);
 
 macro_rules! values_of_kind {

@@ -1,11 +1,11 @@
-//! Where a value came from, and the one sentence about a value that is wrong.
+//! Where a value came from, and the error for a wrong value.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use super::key::Key;
 
-/// Where a value came from, in the words of the one who wrote it.
+/// Where a value came from, as the user knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
     Flag(String),
@@ -25,11 +25,11 @@ impl fmt::Display for Source {
     }
 }
 
-/// One sentence about the value that is wrong and what would be right.
+/// One sentence: what is wrong and what is accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Error {
     sentence: String,
-    /// The value was typed on the command line, so the usage is wrong, not the machine.
+    /// The value came from the command line, so this is wrong usage (exit code 2).
     pub(crate) by_flag: bool,
 }
 

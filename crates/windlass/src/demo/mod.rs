@@ -1,5 +1,5 @@
-//! `windlass demo`: a whole queue in a temporary directory, given work over its own HTTP door,
-//! shown while it works and accounted for in the end. All numbers are the daemon's.
+//! `windlass demo`: starts a queue in a temporary directory, adds jobs over its HTTP door, shows the
+//! progress and a summary. All numbers come from the daemon.
 
 mod plan;
 mod report;
@@ -19,11 +19,11 @@ use crate::client::http::AddRequest;
 use crate::client::when;
 use crate::{output, temporary};
 
-/// Few, so that a backlog builds up and can be watched.
+/// Few, so that a visible backlog builds up.
 const SLOTS: usize = 4;
-/// Between two looks at the queue.
+/// Polling interval.
 const LOOK_EVERY: Duration = Duration::from_millis(150);
-/// A machine on which it takes longer has a problem that the demonstration should not hide.
+/// If it takes longer, something is wrong, and the demonstration should not hide it.
 const TIME_MAX: Duration = Duration::from_secs(90);
 
 pub(crate) fn run() -> anyhow::Result<ExitCode> {
@@ -34,7 +34,7 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
 }
 
 async fn show(url: &str) -> anyhow::Result<()> {
-    output::print(&format!("A queue is at work on {url}, in a temporary directory.\n\n"))?;
+    output::print(&format!("A daemon is running on {url}, in a temporary directory.\n\n"))?;
     let began = Instant::now();
     let began_ms = when::now().as_millisecond();
     let daemons: anyhow::Result<Vec<_>> =
@@ -73,7 +73,7 @@ async fn give_work(daemons: &[Daemon]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Draws until every job has ended.
+/// Redraws until every job has ended.
 async fn watch(daemons: &[Daemon], began: Instant) -> anyhow::Result<()> {
     let mut screen = Screen::new();
     loop {
@@ -109,8 +109,8 @@ async fn account(daemons: &[Daemon], ended: &[Ended], began_ms: i64) -> anyhow::
     let took_s = ((last_ms - began_ms) as f64 / 1000.0).max(0.001);
     let mut text = format!("\n{}", report::table(ended, began_ms).render(output::width()));
     text.push_str(&format!(
-        "\n{jobs} jobs in {attempts} attempts took {took_s:.1} s: {:.0} jobs a second with {SLOTS} \
-         slots, most of it sleep, to have something to watch.\n",
+        "\n{jobs} jobs in {attempts} attempts took {took_s:.1} s: {:.0} jobs per second with {SLOTS} \
+         slots. Most of that time the jobs sleep, so that there is something to watch.\n",
         jobs as f64 / took_s
     ));
     if let Some(sentence) = report::fairness(ended, began_ms) {
@@ -119,7 +119,7 @@ async fn account(daemons: &[Daemon], ended: &[Ended], began_ms: i64) -> anyhow::
     let sample = ended.iter().zip(daemons).find(|(of, _)| of.was_retried());
     if let Some((daemon, id)) = sample.and_then(|(of, daemon)| Some((daemon, of.first_id()?))) {
         let log = daemon.get_text(&daemon.path(&["jobs", id, "log"])).await?;
-        text.push_str(&format!("\nThe log of job {id}, which was tried twice:\n"));
+        text.push_str(&format!("\nThe log of job {id}, which took two attempts:\n"));
         text.extend(log.lines().map(|line| format!("  {}\n", output::plain(line))));
     }
     text.push_str(BY_HAND);

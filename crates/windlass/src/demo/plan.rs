@@ -1,32 +1,32 @@
-//! What the demonstration does: two tenants, three types, very different numbers of jobs.
+//! The plan of the demonstration: two tenants, three types, very different numbers of jobs.
 
 use serde_json::{Value, json};
 
-/// A type of the demonstration and what is expected of it.
+/// A type of the demonstration and its expected outcome.
 pub(super) struct Work {
     pub(super) tenant: &'static str,
     pub(super) name: &'static str,
     pub(super) what: &'static str,
     pub(super) body: &'static str,
-    /// Pause before the second attempt, where there is one.
+    /// Delay before the second attempt, if there is one.
     pub(super) retry_delay: Option<&'static str>,
-    /// Jobs that are added; those of a chained type come from the jobs before it.
+    /// Jobs to add; those of a chained type are added by other jobs.
     pub(super) added: usize,
-    /// Jobs that must have finished in the end.
+    /// Jobs that must finish.
     pub(super) expected: usize,
-    /// Attempts that each of them takes.
+    /// Attempts of each job.
     pub(super) attempts: u64,
 }
 
 const ACME_JOBS: usize = 240;
 const GLOBEX_JOBS: usize = 12;
 
-/// In the order in which the jobs are added: the small tenant comes behind the large backlog.
+/// In the order of adding: the small tenant queues behind the large backlog.
 pub(super) const PLAN: [Work; 3] = [
     Work {
         tenant: "acme",
         name: "shout",
-        what: "writes its payload in capital letters and takes its time",
+        what: "prints its payload in capital letters, slowly",
         body: "tr a-z A-Z\nsleep 0.1\n",
         retry_delay: None,
         added: ACME_JOBS,
@@ -36,7 +36,7 @@ pub(super) const PLAN: [Work; 3] = [
     Work {
         tenant: "globex",
         name: "invoice",
-        what: "fails at first, succeeds when tried again, and adds a receipt",
+        what: "fails on the first attempt, succeeds on the second, and adds a receipt",
         body: "\
 read -r number
 if [ \"$WINDLASS_ATTEMPT\" = 1 ]; then
@@ -54,7 +54,7 @@ echo \"J: receipt|invoice $number is paid\"
     Work {
         tenant: "globex",
         name: "receipt",
-        what: "comes from the output of the invoices",
+        what: "is added by the output of the invoices",
         body: "sleep 0.05\nread -r text\necho \"sent: $text\"\n",
         retry_delay: None,
         added: 0,
@@ -76,7 +76,7 @@ impl Work {
         handler
     }
 
-    /// One payload a line.
+    /// One payload per line.
     pub(super) fn payloads(&self) -> String {
         (1..=self.added).map(|number| format!("{}-{number:03}\n", self.tenant)).collect()
     }

@@ -1,4 +1,4 @@
-//! What came out in the end, read from the daemon's own records.
+//! The summary, read from the daemon.
 
 use anyhow::bail;
 use serde_json::Value;
@@ -23,17 +23,17 @@ impl Ended {
         let mut answer = daemon.get(&daemon.path(&["jobs"]), &query).await?;
         match answer["jobs"].take() {
             Value::Array(jobs) => Ok(Ended { work, jobs }),
-            _ => bail!("the daemon answered a list without jobs"),
+            _ => bail!("the daemon's answer to a list has no jobs"),
         }
     }
 
-    /// Every job ended as the plan says, after as many attempts.
+    /// Checks that every job ended as planned, after the planned number of attempts.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let Work { tenant, name, expected, attempts, .. } = *self.work;
         let finished = self.jobs.iter().filter(|job| job["state"] == "finished").count();
         if finished != expected || self.jobs.len() != expected {
             let all = self.jobs.len();
-            bail!("{tenant}/{name} has {finished} finished jobs of {all} instead of {expected}");
+            bail!("{finished} of {all} jobs of {tenant}/{name} finished instead of {expected}");
         }
         if let Some(job) = self.jobs.iter().find(|job| job["attempt"] != attempts) {
             let made = &job["attempt"];
@@ -55,13 +55,13 @@ impl Ended {
         self.jobs.last()?["id"].as_str()
     }
 
-    /// Milliseconds since the epoch at which the last one ended.
+    /// When the last job ended, in milliseconds since the epoch.
     pub(super) fn ended_ms(&self) -> Option<i64> {
         let ends = self.jobs.iter().filter_map(|job| when::read(&job["finished_at"]));
         ends.map(|end| end.as_millisecond()).max()
     }
 
-    /// How long half of the jobs at most were due before their last attempt started.
+    /// The median wait between being due and the start of the last attempt.
     fn wait_p50_ms(&self) -> Option<i64> {
         let mut waits: Vec<_> = self.jobs.iter().filter_map(wait_ms).collect();
         waits.sort_unstable();
@@ -74,7 +74,7 @@ fn wait_ms(job: &Value) -> Option<i64> {
     Some((start.as_millisecond() - due.as_millisecond()).max(0))
 }
 
-/// The numbers of every type; times count from `began_ms`.
+/// One row per type; times count from `began_ms`.
 pub(super) fn table(ended: &[Ended], began_ms: i64) -> Table {
     let mut table = Table::new(&[
         text("TENANT"),
@@ -103,7 +103,7 @@ pub(super) fn table(ended: &[Ended], began_ms: i64) -> Table {
     table
 }
 
-/// One sentence on what the large backlog did to the small tenant.
+/// One sentence about how the large backlog affected the small tenant.
 pub(super) fn fairness(ended: &[Ended], began_ms: i64) -> Option<String> {
     let large = ended.iter().find(|of| of.work.added > 0)?;
     let small = ended.iter().filter(|of| of.work.tenant != large.work.tenant);
@@ -111,7 +111,7 @@ pub(super) fn fairness(ended: &[Ended], began_ms: i64) -> Option<String> {
     let small_jobs: usize = small.map(|of| of.jobs.len()).sum();
     let other = PLAN.iter().find(|work| work.tenant != large.work.tenant)?.tenant;
     Some(format!(
-        "{other} came behind {} waiting jobs of {}, and its {small_jobs} jobs ended after {}; \
+        "{other} queued behind {} waiting jobs of {}, yet its {small_jobs} jobs ended after {}; \
          {} needed {}.",
         large.jobs.len(),
         large.work.tenant,

@@ -1,4 +1,4 @@
-//! The live picture: a table that redraws itself on a terminal, a line now and then elsewhere.
+//! The live view: a table that is redrawn on a terminal, an occasional line elsewhere.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -8,12 +8,12 @@ use serde_json::Value;
 use super::plan::{PLAN, Work};
 use crate::output::{self, Table, number, text};
 
-/// Cells of a bar.
+/// Width of a bar.
 const BAR: usize = 24;
-/// Where nobody watches, this much time lies between two lines.
+/// Without a terminal, the time between two lines.
 const LINE_EVERY: Duration = Duration::from_secs(1);
 
-/// The numbers of one type at one moment.
+/// The counts of one type at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Count {
     pub(super) waiting: u64,
@@ -23,7 +23,7 @@ pub(super) struct Count {
 }
 
 impl Count {
-    /// As the daemon tells them in its list of types.
+    /// From the daemon's list of types.
     pub(super) fn read(item: &Value) -> Count {
         let of = |name: &str| item[name].as_u64().unwrap_or_default();
         Count {
@@ -46,7 +46,7 @@ impl Screen {
         Screen { redraws: io::stdout().is_terminal(), lines_drawn: 0, line_due: Duration::ZERO }
     }
 
-    /// Shows the counts, one for each type of the plan, at a time since the first add.
+    /// Shows the counts, one per type of the plan. `elapsed` counts from the first add.
     pub(super) fn show(
         &mut self,
         counts: &[Count],
@@ -55,7 +55,7 @@ impl Screen {
     ) -> io::Result<()> {
         if self.redraws {
             let picture = picture(counts, elapsed, output::width());
-            // Up to where the picture began, and each line over the old one.
+            // Move up to the first line and overwrite the old table.
             let up = match self.lines_drawn {
                 0 => String::new(),
                 lines => format!("\u{1b}[{lines}A"),

@@ -11,11 +11,11 @@ use crate::client::http::install_tls;
 use crate::{Usage, output};
 
 const NAME: &str = "disbatch";
-/// How it is called when it is a command of the whole program.
+/// Its name as a subcommand.
 pub(crate) const COMMAND: &str = "windlass disbatch";
 
-/// How `disbatch` was called and the words for it, when the command line means it by the file that
-/// was started or by its first word.
+/// The name and the arguments of `disbatch`, if the command line means it by its file name or its
+/// first word.
 pub(crate) fn words_of(line: &[String]) -> Option<(&'static str, &[String])> {
     let (file, words) = line.split_first()?;
     if Path::new(file).file_name().is_some_and(|name| name == NAME) {
@@ -25,11 +25,11 @@ pub(crate) fn words_of(line: &[String]) -> Option<(&'static str, &[String])> {
     Some((COMMAND, rest))
 }
 
-/// Runs `disbatch` with the words that follow its name.
+/// Runs `disbatch` with the arguments after its name.
 pub(crate) fn run(called: &'static str, words: &[String]) -> anyhow::Result<ExitCode> {
     install_tls();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("the runtime cannot be started")?;
+    let runtime = runtime.context("cannot start the async runtime")?;
     let variable = |name: &str| std::env::var(name).ok();
     let outside = Outside {
         version: env!("CARGO_PKG_VERSION"),

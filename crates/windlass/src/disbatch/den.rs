@@ -11,7 +11,7 @@ use windlass_runner::fence::ProcessFence;
 
 use super::{live, read};
 
-/// Open files that a task takes: its pipes, its process, and those of its end.
+/// Open files per task: its pipes, its process, and those needed to finish it.
 const FILES_OF_A_TASK: u64 = 8;
 /// Open files for everything else: connections, logs, the fence.
 const FILES_APART: u64 = 128;
@@ -21,7 +21,7 @@ pub(crate) fn run(config: &Path) -> anyhow::Result<ExitCode> {
     live(&config, &warnings, async |stop| {
         let sentence = |error: windlass_runner::Error| error.to_string();
         let launcher = CommandLauncher::new().map_err(sentence)?;
-        // Means this very program, also when its file was replaced by a newer one meanwhile.
+        // This very program, even if its file has been replaced by a newer one.
         let program = Path::new("/proc/self/exe");
         let boot = format!("{:032x}", fastrand::u128(..));
         let time = config.fence_time();
@@ -32,7 +32,7 @@ pub(crate) fn run(config: &Path) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The most tasks that the allowed number of open files has room for.
+/// The maximum number of tasks that the limit of open files allows.
 fn runs_max() -> u64 {
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     (files.saturating_sub(FILES_APART) / FILES_OF_A_TASK).max(1)

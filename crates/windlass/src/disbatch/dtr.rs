@@ -10,22 +10,22 @@ use windlass_runner::CommandLauncher;
 use super::{live, read};
 use crate::{FAILED, output};
 
-/// The name of its file by which this binary is a task runner.
+/// Under this file name, the binary is a task runner.
 pub(crate) const FILE: &str = "task_runner";
 
-/// The words for the task runner, when the file that was started is named as one.
+/// The arguments of the task runner, if the binary was started under its name.
 pub(crate) fn words_of(line: &[String]) -> Option<&[String]> {
     let (file, words) = line.split_first()?;
     (Path::new(file).file_name()? == FILE).then_some(words)
 }
 
-/// `name` is how it was called. Nodes look at nothing but whether the exit status is 0; wrong usage
-/// is 1 as every failure.
+/// `name` is how it was called. Nodes only check whether the exit code is 0, so wrong usage is 1
+/// like every failure.
 pub(crate) fn run(name: &str, words: &[String]) -> ExitCode {
     match Order::read(words) {
         Ok(Some(order)) => run_task(&order).unwrap_or_else(|error| refused(&format!("{error:#}"))),
         Ok(None) => {
-            // Help that nobody reads any more is no failure.
+            // A closed output is not a failure.
             let _ = output::print(&Order::USAGE.replace(FILE, name));
             ExitCode::SUCCESS
         }

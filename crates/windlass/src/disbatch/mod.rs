@@ -1,4 +1,4 @@
-//! The programs of Disbatch: their command lines, and the parts they are made of.
+//! The programs of Disbatch: their command lines and their wiring.
 
 mod client;
 mod dci;
@@ -22,16 +22,16 @@ pub(crate) use self::dci::run as dci;
 pub(crate) use self::den::run as den;
 pub(crate) use self::dtr::{FILE as TASK_RUNNER, run as dtr, words_of as task_runner_words};
 
-/// How long the end of a daemon may take when its work is done.
+/// How long a daemon may take to exit when its work is done.
 const END_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// The file for the programs, and what is to be said of it in the log.
+/// The configuration file, and warnings about it for the log.
 fn read(path: &Path) -> anyhow::Result<(Config, Vec<String>)> {
     Config::read(path).map_err(anyhow::Error::msg)
 }
 
-/// Runs a daemon to its end. The first signal asks it to stop, the second one at once; the exit
-/// status names the first, as that of a process which the signal has ended.
+/// Runs a daemon until it ends. The first signal asks it to stop, the second stops it at once; the
+/// exit code is that of a process killed by the first.
 fn live(
     config: &Config,
     warnings: &[String],
@@ -46,7 +46,7 @@ fn live(
     serve::allow_open_files();
     let runtime = serve::runtime(serve::cores())?;
     let ended = runtime.block_on(async {
-        let signals = Signals::listen_to_all().context("signals cannot be listened to")?;
+        let signals = Signals::listen_to_all().context("cannot install signal handlers")?;
         let stop = Stop::default();
         let tell = |signal: Asked| tracing::info!("{} received", signal.as_str());
         anyhow::Ok(signals.until_end(&stop, daemon(stop.clone()), tell).await)

@@ -1,8 +1,8 @@
-//! The words of `jobd` and `jobd-master`: which of the programs is meant, and what it is told.
+//! The arguments of `jobd` and `jobd-master`: which program is meant, and its options.
 
 use std::path::{Path, PathBuf};
 
-/// The programs of jobd that this binary also is.
+/// The programs of jobd that this binary contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Program {
     Worker,
@@ -21,8 +21,8 @@ impl Program {
     }
 }
 
-/// The program that a command line means, by the file that was started or by its first word, and
-/// the words for it. None when it means Windlass itself.
+/// The program that a command line means, by its file name or its first word, and the program's
+/// arguments. `None` if it means Windlass itself.
 pub(crate) fn program_of(line: &[String]) -> Option<(Program, &[String])> {
     let (file, words) = line.split_first()?;
     let file = Path::new(file).file_name().and_then(|name| name.to_str());
@@ -33,7 +33,7 @@ pub(crate) fn program_of(line: &[String]) -> Option<(Program, &[String])> {
     Program::named(first).map(|program| (program, rest))
 }
 
-/// What a daemon is to do.
+/// What a daemon should do.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     Usage,

@@ -1,5 +1,5 @@
-//! `jobd`, `jobd-master` and `jobctl`: their command lines, and the parts they are made of. Their
-//! mistakes are told in the words of those programs.
+//! `jobd`, `jobd-master` and `jobctl`: their command lines and their wiring. Usage errors have the
+//! texts of the original programs.
 
 mod args;
 
@@ -17,16 +17,16 @@ pub(crate) use self::args::{Program, program_of};
 use crate::signal::{Asked, Signals};
 use crate::{FAILED, output, serve};
 
-/// What the originals say; those who ask want to know whether this speaks with them.
+/// The version of the originals; clients ask for it to check compatibility.
 const VERSION: &str = "1.12.0";
-/// How long the end of a daemon may take when its work is done.
+/// How long a daemon may take to exit when its work is done.
 const END_TIME_MAX: Duration = Duration::from_secs(2);
 
 const WORKER_CONFIG: &str = "/etc/jobd.conf";
 const WORKER_USAGE: &str = "\
 Usage: jobd OPTIONS
 
-Runs the jobs of a table when it is told to look there.
+Runs jobs from a database table when a client asks it to poll.
 
 Options:
     --config PATH   Default: /etc/jobd.conf
@@ -37,7 +37,7 @@ const MASTER_CONFIG: &str = "/etc/jobd-master.conf";
 const MASTER_USAGE: &str = "\
 Usage: jobd-master OPTIONS
 
-Speaks to many jobd workers for their clients.
+Forwards client requests to many jobd workers.
 
 Options:
     --config PATH   Default: /etc/jobd-master.conf
@@ -45,7 +45,7 @@ Options:
     --version       Print the version.
 ";
 
-/// Runs one of the programs with the words that follow its name.
+/// Runs one of the programs with the arguments after its name.
 pub(crate) fn run(program: Program, words: &[String]) -> ExitCode {
     let ended = match program {
         Program::Ctl => return ExitCode::from(ctl(words, std::env::home_dir())),
@@ -61,7 +61,7 @@ pub(crate) fn run(program: Program, words: &[String]) -> ExitCode {
     }
 }
 
-/// A failure, with the sentence for standard error unless the log has it.
+/// A failure, with the message for standard error unless it has been logged.
 type Failed = Option<String>;
 
 fn daemon(
@@ -87,7 +87,7 @@ fn run_master(path: &Path) -> Result<(), Failed> {
     live(Daemon::master(path).map_err(Some)?)
 }
 
-/// Runs a daemon to its end. The first signal asks it to stop, the second one at once.
+/// Runs a daemon until it ends. The first signal asks it to stop, the second stops it at once.
 fn live(daemon: Daemon) -> Result<(), Failed> {
     let log = daemon.log().clone();
     let panics = log.clone();

@@ -1,4 +1,4 @@
-//! Which lines of a file are comments, as far as that can be told without knowing the language:
+//! Finds the comments of a file, as far as possible without parsing the language:
 //! whole lines anywhere, and blocks above the first code.
 
 use windlass_core::Lang;
@@ -6,11 +6,11 @@ use windlass_core::Lang;
 const BLOCK_OPEN: &str = "/*";
 const BLOCK_CLOSE: &str = "*/";
 
-/// What a line is.
+/// A classified line.
 pub(super) struct Seen<'a> {
-    /// The words of a comment, without its signs; empty for what is none.
+    /// The text of a comment without its markers; empty if it is not a comment.
     pub(super) text: &'a str,
-    /// Whether it is a comment that begins and ends on this line.
+    /// Whether it is a comment that starts and ends on this line.
     pub(super) is_whole: bool,
     pub(super) is_code: bool,
     /// Whether there has been no code yet.
@@ -18,7 +18,7 @@ pub(super) struct Seen<'a> {
 }
 
 pub(super) struct Comments {
-    /// What a comment to the end of its line begins with.
+    /// Prefixes of line comments.
     signs: &'static [&'static str],
     has_blocks: bool,
     in_block: bool,
@@ -36,7 +36,7 @@ impl Comments {
         Comments { signs, has_blocks, in_block: false, leads: true }
     }
 
-    /// Looks at the next line.
+    /// Classifies the next line.
     pub(super) fn next<'a>(&mut self, line: &'a str) -> Seen<'a> {
         let line = line.trim();
         let opens = self.has_blocks && self.leads && line.starts_with(BLOCK_OPEN);

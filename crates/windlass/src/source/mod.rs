@@ -1,5 +1,5 @@
-//! A handler's file: the language it is in, the options in its first comment, and the scripts that
-//! stand beside the body. Pure: text in, a handler as the daemon takes it out.
+//! Parses a handler's file: its language, the options in its first comment, and the scripts besides
+//! the body. Pure: text in, a handler in wire form out.
 //!
 //! ```text
 //! #!/usr/bin/env python3
@@ -10,8 +10,8 @@
 //! return len(payload)
 //! ```
 //!
-//! Every script keeps the line numbers that it has in the file, so that a trace names the line that
-//! its author sees.
+//! Every script keeps its line numbers from the file, so that stack traces name the lines that the
+//! author sees.
 
 mod comment;
 mod option;
@@ -27,7 +27,7 @@ use windlass_core::Lang;
 use self::comment::{Comments, Seen};
 pub(crate) use self::same::is_same;
 
-/// Endings of files, and the language that each stands for.
+/// File extensions and their languages.
 const ENDINGS: [(&str, Lang); 7] = [
     ("js", Lang::Node),
     ("cjs", Lang::Node),
@@ -38,7 +38,7 @@ const ENDINGS: [(&str, Lang); 7] = [
     ("bash", Lang::Sh),
 ];
 
-/// Programs that a `#!` line may name, without the number of their version.
+/// Programs that a `#!` line may name, without version numbers.
 const PROGRAMS: [(&str, Lang); 8] = [
     ("node", Lang::Node),
     ("nodejs", Lang::Node),
@@ -50,18 +50,18 @@ const PROGRAMS: [(&str, Lang); 8] = [
     ("ash", Lang::Sh),
 ];
 
-/// What a comment of ours begins with.
+/// Prefix of our comments.
 const MARK: &str = "windlass:";
-/// The parts of a file, by the name that they have in a handler.
+/// The parts of a file, named as in a handler.
 const PARTS: [&str; 4] = ["body", "before", "beforeEach", "afterEach"];
 const BODY: usize = 0;
 const PHP_OPEN: &str = "<?php";
 const PHP_CLOSE: &str = "?>";
 
-/// What a file says.
+/// A parsed file.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Source {
-    /// By the numbers of `PARTS`.
+    /// Indexed like `PARTS`.
     parts: [Option<String>; PARTS.len()],
     eid: Option<String>,
     options: Map<String, Value>,
@@ -80,19 +80,19 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// By the file's ending, else by its `#!` line.
+/// From the file extension, or else from the `#!` line.
 pub(crate) fn lang(file: &Path, text: &str) -> Option<Lang> {
     let ending = file.extension().and_then(|ending| ending.to_str());
     let by_ending = ENDINGS.iter().find(|(known, _)| Some(*known) == ending);
     by_ending.map(|(_, lang)| *lang).or_else(|| by_first_line(text))
 }
 
-/// How a file says its language, as the sentence behind "cannot tell the language of FILE".
+/// How to name the language; completes "cannot tell the language of FILE: …".
 pub(crate) fn how_to_tell() -> String {
     let endings: Vec<_> =
         ENDINGS.iter().map(|(ending, lang)| format!(".{ending} ({lang})")).collect();
     format!(
-        "let its name end with {}, or its first line be such as #!/usr/bin/env python3",
+        "use one of the extensions {}, or a first line such as #!/usr/bin/env python3",
         endings.join(", ")
     )
 }
@@ -100,7 +100,7 @@ pub(crate) fn how_to_tell() -> String {
 fn by_first_line(text: &str) -> Option<Lang> {
     let line = text.lines().next()?.strip_prefix("#!")?;
     let mut names = line.split_whitespace().map(|word| word.rsplit('/').next().unwrap_or(word));
-    // What stands behind `env` may begin with its own flags, such as -S.
+    // `env` may have flags of its own, such as -S.
     let name = match names.next()? {
         "env" => names.find(|word| !word.starts_with('-'))?,
         name => name,
@@ -109,7 +109,7 @@ fn by_first_line(text: &str) -> Option<Lang> {
     PROGRAMS.iter().find(|(program, _)| *program == name).map(|(_, lang)| *lang)
 }
 
-/// Takes a file of one of the four languages apart.
+/// Parses a file in one of the four languages.
 pub(crate) fn read(lang: Lang, text: &str) -> Result<Source, Wrong> {
     let text = without_tags(lang, text);
     let mut reading = Reading::default();
@@ -125,12 +125,12 @@ pub(crate) fn read(lang: Lang, text: &str) -> Result<Source, Wrong> {
     }
     reading.end().ok_or_else(|| Wrong {
         line: text.lines().count(),
-        reason: format!("the file has no body; it begins behind a comment '{MARK} body'"),
+        reason: format!("the file has no body; start it with a comment '{MARK} body'"),
     })
 }
 
-/// Without what is no code: the first line of a script for the kernel, and the tags of PHP. The
-/// lines keep their numbers.
+/// Removes what is not code: the `#!` line and the tags of PHP. The
+/// line numbers stay the same.
 pub(crate) fn without_tags(lang: Lang, text: &str) -> String {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let is_comment = matches!(lang, Lang::Python | Lang::Sh);
@@ -148,14 +148,14 @@ pub(crate) fn without_tags(lang: Lang, text: &str) -> String {
     format!("{blank}{code}")
 }
 
-/// A file that is being read, line by line.
+/// The state while reading a file line by line.
 #[derive(Default)]
 struct Reading {
     source: Source,
-    /// The part that lines go to, and its text so far.
+    /// The current part and its text so far.
     part: usize,
     text: String,
-    /// Whether that part has more than comments and empty lines.
+    /// Whether the current part has anything besides comments and empty lines.
     has_code: bool,
     /// Whether any part has been marked.
     is_marked: bool,
@@ -167,13 +167,13 @@ impl Reading {
         self.has_code |= is_code;
     }
 
-    /// A comment of ours: the beginning of a part, or options.
+    /// One of our comments: the start of a part, or options.
     fn said(&mut self, at: usize, said: &str, line: &str, seen: &Seen<'_>) -> Result<(), String> {
         let Some(part) = PARTS.iter().position(|name| *name == said) else {
             if !seen.leads {
                 return Err(format!(
-                    "options stand in the first comment of the file, before any code; further \
-                     down only these begin a part: {}",
+                    "options belong in the first comment of the file, before any code; after that, \
+                     only these start a part: {}",
                     PARTS.join(", ")
                 ));
             }
@@ -183,24 +183,26 @@ impl Reading {
             return Ok(());
         };
         if !seen.is_whole || line.starts_with([' ', '\t']) {
-            return Err(format!("the mark '{said}' is a comment of its own, not indented"));
+            return Err(format!(
+                "the mark '{said}' must be a comment on its own line, not indented"
+            ));
         }
         self.keep();
         if self.source.parts[part].is_some() {
             return Err(match part {
-                BODY => "there is a body already; code above it needs a mark of its own".into(),
-                _ => format!("there is a part '{said}' already"),
+                BODY => "the file already has a body; code above it needs a mark of its own".into(),
+                _ => format!("the file already has a part '{said}'"),
             });
         }
         self.part = part;
         self.is_marked = true;
         self.has_code = false;
-        // Empty lines in place of what the part does not have.
+        // Empty lines replace the other parts, to keep line numbers.
         self.text = "\n".repeat(at + 1);
         Ok(())
     }
 
-    /// Keeps the part that has been read, unless it is only the comment above the first mark.
+    /// Stores the current part, unless it is only the comment above the first mark.
     fn keep(&mut self) {
         let text = std::mem::take(&mut self.text);
         if self.has_code {
@@ -208,9 +210,9 @@ impl Reading {
         }
     }
 
-    /// Nothing when there are parts and none of them is the body.
+    /// `None` if there are parts but none is the body.
     fn end(mut self) -> Option<Source> {
-        // A file without code is a body all the same; the daemon says what it thinks of it.
+        // A file without code is still a body; the daemon decides whether to accept it.
         self.has_code |= !self.is_marked;
         self.keep();
         self.source.parts[BODY].is_some().then_some(self.source)
@@ -218,14 +220,14 @@ impl Reading {
 }
 
 impl Source {
-    /// A body that is all there is.
+    /// A handler that has only a body.
     pub(crate) fn plain(body: String) -> Source {
         let mut source = Source::default();
         source.parts[BODY] = Some(body);
         source
     }
 
-    /// The handler as the daemon takes it; what the file does not say is left out.
+    /// The handler in wire form; what the file does not set is omitted.
     pub(crate) fn into_handler(self, lang: Lang) -> Map<String, Value> {
         let mut handler = Map::new();
         handler.insert("lang".into(), lang.as_str().into());

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use windlass_core::size::parse_size;
 use windlass_core::time::parse_duration;
 
-/// How the value of an option is written.
+/// The kind of an option's value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Duration,
@@ -14,7 +14,7 @@ enum Kind {
     Number,
 }
 
-/// All options but `eid` and the variables, by the path that they have in a handler's options.
+/// All options except `eid` and the variables, by their path in a handler's options.
 const OPTIONS: [(&str, Kind); 14] = [
     ("timeout", Kind::Duration),
     ("batch", Kind::Whole),
@@ -32,10 +32,10 @@ const OPTIONS: [(&str, Kind); 14] = [
     ("retry.age", Kind::Duration),
 ];
 const EID: &str = "eid";
-/// The variables of the environment are below this.
+/// Prefix of environment variables.
 const ENV: &str = "env";
 
-/// Reads the options of one line into those that were read before.
+/// Adds the options of one line.
 pub(super) fn read(
     line: &str,
     eid: &mut Option<String>,
@@ -55,7 +55,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// The first `name=value` and what stands behind it.
+/// The first `name=value` and the rest.
 fn next(line: &str) -> Result<(&str, &str, &str), String> {
     let wrong = || {
         let word = line.split_whitespace().next().unwrap_or_default();
@@ -73,7 +73,7 @@ fn next(line: &str) -> Result<(&str, &str, &str), String> {
         Some(quote) => rest[1..]
             .split_once(quote)
             .filter(|(_, behind)| behind.is_empty() || behind.starts_with([' ', '\t']))
-            .ok_or_else(|| format!("the value of '{name}' has no end: a {quote} is missing"))?,
+            .ok_or_else(|| format!("the value of '{name}' lacks its closing {quote}"))?,
         None => rest.split_once([' ', '\t']).unwrap_or((rest, "")),
     };
     Ok((name, value, behind.trim_start()))
@@ -96,7 +96,7 @@ fn json(name: &str, value: &str) -> Result<Value, String> {
     read.map_err(|reason| format!("{name}: {reason}"))
 }
 
-/// Puts a value at its path, which is at most two names long.
+/// Sets the value at its path of at most two names.
 fn put(options: &mut Map<String, Value>, name: &str, value: Value) -> Result<(), String> {
     let before = match name.split_once('.') {
         None => options.insert(name.into(), value),
@@ -113,7 +113,7 @@ fn not(value: &str, what: &str) -> String {
 }
 
 fn twice(name: &str) -> String {
-    format!("'{name}' stands there twice")
+    format!("'{name}' is given twice")
 }
 
 fn unknown(name: &str) -> String {
@@ -121,5 +121,5 @@ fn unknown(name: &str) -> String {
     known.extend([EID, "env.NAME"]);
     let distance = |known: &&&str| strsim::osa_distance(name, known);
     let nearest = known.iter().min_by_key(distance).copied().unwrap_or_default();
-    format!("there is no option '{name}'; {nearest} is near, and there are {}", known.join(", "))
+    format!("unknown option '{name}'; did you mean {nearest}? Known options: {}", known.join(", "))
 }

@@ -1,5 +1,5 @@
-//! Whether a handler that would be set is the one that is in force already. The daemon shows what
-//! it was given in its own words: 60s as 1m, and a retry with all its parts.
+//! Whether a handler is the same as the current one. The daemon normalizes handlers: it shows 60s
+//! as 1m, and a retry with all its fields.
 
 use serde_json::{Map, Value};
 
@@ -7,7 +7,7 @@ use windlass_core::RetryPolicy;
 use windlass_core::size::parse_size;
 use windlass_core::time::parse_duration;
 
-/// What a handler is made of; the rest of what a daemon shows is about its version.
+/// The fields that make up a handler; the daemon's other fields describe its version.
 const FIELDS: [&str; 6] = ["lang", "body", "before", "beforeEach", "afterEach", "eid"];
 
 pub(crate) fn is_same(wanted: &Value, in_force: &Value) -> bool {
@@ -15,7 +15,7 @@ pub(crate) fn is_same(wanted: &Value, in_force: &Value) -> bool {
         && options(&wanted["options"]) == options(&in_force["options"])
 }
 
-/// The options that are given, each in one form.
+/// The given options in normalized form.
 fn options(options: &Value) -> Map<String, Value> {
     let mut given = Map::new();
     for (name, value) in options.as_object().into_iter().flatten() {
@@ -31,7 +31,7 @@ fn options(options: &Value) -> Map<String, Value> {
     given
 }
 
-/// What is left out has its default.
+/// Fills in defaults.
 fn whole_retry(retry: &Value) -> Value {
     let default = RetryPolicy::default();
     let ms = |duration: std::time::Duration| Value::from(duration.as_millis() as f64);
@@ -49,7 +49,7 @@ fn whole_retry(retry: &Value) -> Value {
     Value::Object(parts.into_iter().map(part).collect())
 }
 
-/// Durations in milliseconds, sizes in bytes, and 2 as 2.0.
+/// Durations become milliseconds, sizes bytes, and 2 becomes 2.0.
 fn one_form(value: &Value) -> Value {
     let Some(text) = value.as_str() else {
         return value.as_f64().map_or_else(|| value.clone(), Value::from);

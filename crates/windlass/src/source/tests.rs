@@ -96,7 +96,7 @@ fn the_tags_of_php_and_the_line_for_the_kernel_are_no_code() {
 #[test]
 fn what_is_wrong_is_said_with_its_line() {
     let unknown = wrong("#!/bin/sh\n# windlass: timeot=3s\n");
-    assert!(unknown.starts_with("2: there is no option 'timeot'; timeout is near"), "{unknown}");
+    assert!(unknown.starts_with("2: unknown option 'timeot'; did you mean timeout?"), "{unknown}");
     assert!(unknown.contains("retry.attempts") && unknown.contains("env.NAME"), "{unknown}");
     let cases = [
         ("# windlass: after\n", "1: 'after' is neither"),
@@ -104,14 +104,14 @@ fn what_is_wrong_is_said_with_its_line() {
         ("# windlass: timeout=3\n", "1: timeout: "),
         ("# windlass: memory=much\n", "1: memory: "),
         ("# windlass: batch=many\n", "1: batch: 'many' is not a whole number"),
-        ("# windlass: env.A=\"x\n", "1: the value of 'env.A' has no end"),
-        ("# windlass: env.=x\n", "1: there is no option 'env.'"),
-        ("# windlass: batch=1 batch=2\n", "1: 'batch' stands there twice"),
-        ("# windlass: eid=1\n# windlass: eid=1\n", "2: 'eid' stands there twice"),
-        ("true\n# windlass: batch=1\n", "2: options stand in the first comment"),
-        ("# windlass: before\na\n# windlass: before\nb\n", "3: there is a part 'before' already"),
-        ("true\n# windlass: body\nfalse\n", "2: there is a body already"),
-        ("true\n  # windlass: before\nx\n", "2: the mark 'before' is a comment of its own"),
+        ("# windlass: env.A=\"x\n", "1: the value of 'env.A' lacks its closing"),
+        ("# windlass: env.=x\n", "1: unknown option 'env.'"),
+        ("# windlass: batch=1 batch=2\n", "1: 'batch' is given twice"),
+        ("# windlass: eid=1\n# windlass: eid=1\n", "2: 'eid' is given twice"),
+        ("true\n# windlass: batch=1\n", "2: options belong in the first comment"),
+        ("# windlass: before\na\n# windlass: before\nb\n", "3: the file already has a part 'before'"),
+        ("true\n# windlass: body\nfalse\n", "2: the file already has a body"),
+        ("true\n  # windlass: before\nx\n", "2: the mark 'before' must be a comment"),
         ("# windlass: before\ntrue\n", "2: the file has no body"),
     ];
     for (text, expected) in cases {
