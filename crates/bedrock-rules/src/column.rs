@@ -15,7 +15,7 @@ pub const COLUMNS: [&str; 11] = [
     "retryAfter",
 ];
 
-// Where each of them stands there.
+// The index of each column.
 pub const CREATED: usize = 0;
 pub const JOB_ID: usize = 1;
 pub const STATE: usize = 2;

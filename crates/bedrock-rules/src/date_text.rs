@@ -1,14 +1,14 @@
-//! Points in time as Bedrock writes and compares them: texts in UTC, ordered byte by byte.
+//! Times as Bedrock writes and compares them: text in UTC, compared byte by byte.
 
 use windlass_core::calendar::{Civil, FIRST_S};
 use windlass_core::{Extra, Timestamp};
 
-/// 0000-01-01 00:00:00.000: no text of a time is smaller.
+/// 0000-01-01 00:00:00.000: the smallest text of a time.
 pub const FIRST: Timestamp = Timestamp(FIRST_S * 1000);
-/// No time whose text is smaller ever comes.
+/// Due time of texts that are greater than those of all times.
 const NEVER: Timestamp = Timestamp::NEVER;
 
-/// `YYYY-MM-DD HH:MM:SS`; times that have no such text become the nearest that has one.
+/// `YYYY-MM-DD HH:MM:SS`; times out of this range become the nearest within it.
 pub fn seconds_text(at: Timestamp) -> String {
     Civil::from_timestamp(at).to_string()
 }
@@ -20,7 +20,7 @@ pub fn millis_text(at: Timestamp) -> String {
 }
 
 /// When a job with this `nextRun` is due: the earliest time whose text is not smaller than `text`,
-/// whatever that says. Nothing is before `FIRST`; what is behind all times is due `NEVER`.
+/// which need not be a valid time. At least `FIRST`; texts greater than all times are due `NEVER`.
 pub fn due_at(text: &str) -> Timestamp {
     let (mut from, mut to) = match second_of(text) {
         Some(second) => (second.ms(), second.ms() + 1000),
@@ -37,7 +37,7 @@ pub fn due_at(text: &str) -> Timestamp {
     Timestamp(from)
 }
 
-/// Says of a job that is due at `run_at` that its `nextRun` is this text.
+/// Records this text as the `nextRun` of a job that is due at `run_at`.
 pub fn set_next_run(extra: &mut Extra, text: &str, run_at: Timestamp) {
     extra.run_at_text = Some(text.into());
     extra.order_key = order_key(text, run_at);
@@ -69,19 +69,19 @@ pub fn order_key(text: &str, run_at: Timestamp) -> i64 {
     number - (1 << ((KEY_CHARS as u32 + 1) * KEY_CHAR_BITS))
 }
 
-/// Of a byte, what matters for the order of texts of times: controls are like a space, and small
-/// letters all alike. 0 is for the end of a text.
+/// Maps a byte to what matters for the order of time texts: control characters count as a space, and
+/// all lower-case letters are equal. 0 is the end of a text.
 fn key_char(byte: u8) -> i64 {
     let (first, most) = (b' ' - 1, (1 << KEY_CHAR_BITS) - 1);
     i64::from(byte.saturating_sub(first).clamp(1, most))
 }
 
-/// How many bytes two texts have in common at their beginnings.
+/// The length of the common prefix of two texts.
 fn shared(one: &str, other: &str) -> usize {
     one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count()
 }
 
-/// The second with whose text `text` begins, if there is one: the search begins and ends there.
+/// The second whose text is a prefix of `text`, if there is one; it bounds the search.
 fn second_of(text: &str) -> Option<Timestamp> {
     let second = text.get(.."YYYY-MM-DD HH:MM:SS".len())?;
     let at = Civil::parse(second)?.timestamp();

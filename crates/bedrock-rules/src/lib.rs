@@ -1,13 +1,13 @@
-//! Bedrock's rules, for those who show jobs in its words: the door, and the table `jobs` that a
-//! store which speaks SQL shows to Bedrock's tools. Pure; the queue itself knows nothing of them.
+//! Bedrock's rules, for the Bedrock door and for the table `jobs` that an SQL store shows to
+//! Bedrock's tools. Pure; the queue itself does not know them.
 //!
 //! | module | owns |
 //! |---|---|
 //! | `column` | the columns of the table `jobs` |
 //! | `data` | the keys in a job's data that the queue reads |
-//! | `date_text` | times as texts, and the order of jobs that follows from them |
-//! | `merge` | changes to JSON texts that keep what they do not touch |
-//! | `state` | the words for states |
+//! | `date_text` | times as text, and the order of jobs that follows from it |
+//! | `merge` | edits of JSON text that leave the rest unchanged |
+//! | `state` | the names of states |
 
 pub mod column;
 pub mod data;

@@ -1,20 +1,20 @@
-//! Small changes to JSON texts that leave the rest as it was written: the order of keys, numbers
-//! and escapes. Only the space between them goes. Does what SQLite's functions of that kind do.
+//! Small edits of JSON text that leave the rest as it was written: the order of keys, numbers and
+//! escapes. Only white space is removed. Equivalent to SQLite's JSON functions.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use serde_json::value::RawValue;
 
-/// Deepest nesting that is accepted. SQLite does not look into anything deeper.
+/// Maximum nesting depth; SQLite parses nothing deeper.
 pub const DEPTH_MAX: usize = 1000;
 
-/// Whether the text is one whole JSON object, and nothing but spaces around it.
+/// Whether the text is one complete JSON object, with nothing but white space around it.
 pub fn is_object(text: &str) -> bool {
     is_valid(text) && text.trim_start().starts_with('{')
 }
 
-/// RFC 7396: what `old` becomes when `patch` is put over it. None when one of them is not JSON.
+/// Applies the merge patch (RFC 7396) to `old`. `None` if one of them is not JSON.
 pub fn merge_patch(old: &str, patch: &str) -> Option<String> {
     (is_valid(old) && is_valid(patch)).then_some(())?;
     let (old, patch) = (Reader::tree(old), Reader::tree(patch));
@@ -23,14 +23,13 @@ pub fn merge_patch(old: &str, patch: &str) -> Option<String> {
     Some(text)
 }
 
-/// The value of a key of an object, as it is written there. Of two equal keys, the first counts.
+/// The value of an object's key, as written. Of duplicate keys, the first counts.
 pub fn json_get_top<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     let member = members(text)?.into_iter().find(|member| member.is(key))?;
     Some(member.value)
 }
 
-/// The object with this value in place of the old one, or behind all others. A text that is no
-/// object is given back as it is.
+/// Replaces the value of a key, or appends it. A text that is not an object is returned unchanged.
 pub fn json_set_top(text: &str, key: &str, value: &str) -> String {
     let Some(mut members) = members(text) else {
         return text.into();
@@ -43,7 +42,7 @@ pub fn json_set_top(text: &str, key: &str, value: &str) -> String {
     object_text(&members)
 }
 
-/// The object without this key. A text that is no object is given back as it is.
+/// Removes a key. A text that is not an object is returned unchanged.
 pub fn json_remove_top(text: &str, key: &str) -> String {
     let Some(mut members) = members(text) else {
         return text.into();
@@ -77,7 +76,7 @@ fn depth(text: &str) -> usize {
     deepest
 }
 
-/// A key with its quotes, and a value, both as they are written.
+/// A key with its quotes and a value, both as written.
 struct Member<'a> {
     key: &'a str,
     value: &'a str,
@@ -89,7 +88,7 @@ impl Member<'_> {
     }
 }
 
-/// None when the text is not an object.
+/// `None` if the text is not an object.
 fn members(text: &str) -> Option<Vec<Member<'_>>> {
     if !is_object(text) {
         return None;
@@ -116,13 +115,13 @@ fn object_text(members: &[Member<'_>]) -> String {
     text
 }
 
-/// A value whose objects are taken apart; whatever else it has is its text.
+/// A value with parsed objects; everything else stays text.
 enum Tree<'a> {
     Object(Vec<(&'a str, Tree<'a>)>),
     Other(&'a str),
 }
 
-/// `old` with `patch` over it. The depth of both is bounded, and so is that of the calls.
+/// Applies `patch` to `old`. The depth of both is bounded, so the recursion is, too.
 fn merged<'a>(old: Tree<'a>, patch: Tree<'a>) -> Tree<'a> {
     let Tree::Object(changes) = patch else {
         return patch;
@@ -131,8 +130,8 @@ fn merged<'a>(old: Tree<'a>, patch: Tree<'a>) -> Tree<'a> {
         Tree::Object(members) => members,
         Tree::Other(_) => Vec::new(),
     };
-    // A key of the patch is looked up, not searched for: both may have very many. From behind, as
-    // of two equal keys the first counts.
+    // Index the keys, since both objects may have very many. In reverse, because the first of
+    // duplicate keys counts.
     let numbered = members.iter().enumerate().rev();
     let mut places: HashMap<_, _> = numbered.map(|(n, (key, _))| (unquoted(key), n)).collect();
     let mut values: Vec<_> = members.into_iter().map(Some).collect();
@@ -150,7 +149,7 @@ fn merged<'a>(old: Tree<'a>, patch: Tree<'a>) -> Tree<'a> {
                 }
             }
             (change, None) => {
-                // What is new keeps no nulls either.
+                // New values lose their nulls, too.
                 places.insert(unquoted(key), values.len());
                 values.push(Some((key, merged(Tree::Other("null"), change))));
             }
@@ -179,7 +178,7 @@ impl Tree<'_> {
     }
 }
 
-/// The text of a JSON string. One that has none, because of half a surrogate pair, stays quoted.
+/// Unescapes a JSON string. One with an unpaired surrogate stays quoted.
 fn unquoted(string: &str) -> Cow<'_, str> {
     let inner = string.strip_prefix('"').and_then(|inner| inner.strip_suffix('"'));
     match inner {
@@ -224,7 +223,7 @@ impl<'a> Reader<'a> {
         Tree::Object(members)
     }
 
-    /// Calls `member` with each key; it has to read the value.
+    /// Calls `member` with each key; `member` must read the value.
     fn object(&mut self, mut member: impl FnMut(&mut Reader<'a>, &'a str)) {
         self.peek();
         self.at += 1;
@@ -271,7 +270,7 @@ impl<'a> Reader<'a> {
         &self.text[start..self.at]
     }
 
-    /// From the quote before a string to behind the one after it.
+    /// A string including its quotes.
     fn string(&mut self) {
         let bytes = self.text.as_bytes();
         self.at += 1;
@@ -285,7 +284,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next byte that is not space, without reading it.
+    /// The next byte that is not white space, without consuming it.
     fn peek(&mut self) -> Option<u8> {
         let rest = &self.text.as_bytes()[self.at..];
         let space = rest.iter().take_while(|byte| b" \t\n\r".contains(byte)).count();

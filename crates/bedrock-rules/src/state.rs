@@ -1,4 +1,4 @@
-//! The words for states. A job that was lent is `RUNQUEUED`: with a worker, and queued in case that
+//! The names of states. A job lent to a worker is `RUNQUEUED`: it runs, and is queued again in case
 //! the worker never reports back.
 
 use windlass_core::State;
@@ -11,7 +11,7 @@ pub const FINISHED: &str = "FINISHED";
 pub const FAILED: &str = "FAILED";
 pub const CANCELLED: &str = "CANCELLED";
 
-/// The word for a job in this state.
+/// The name for a job in this state.
 pub fn word(state: State, lent: bool) -> &'static str {
     match state {
         State::Queued if lent => RUNQUEUED,
@@ -24,7 +24,7 @@ pub fn word(state: State, lent: bool) -> &'static str {
     }
 }
 
-/// The state that a word means, and whether the job is lent in it.
+/// The state with this name, and whether a job in it is lent.
 pub fn read(text: &str) -> Option<(State, bool)> {
     let lent = (State::Queued, true);
     let states = State::ALL.into_iter().map(|state| (state, false)).chain([lent]);

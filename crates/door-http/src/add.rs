@@ -30,26 +30,26 @@ pub(crate) const ADD_JOBS_MAX: usize = 100_000;
 
 /// The options of an add, as query parameters.
 pub(crate) const OPTIONS: &[Parameter] = &[
-    Parameter { name: "run_at", what: "Not before this time; not together with delay." },
-    Parameter { name: "delay", what: "Not before this long from now, such as 90s." },
-    Parameter { name: "priority", what: "0 to 1000, higher is more urgent; 500 if not given." },
+    Parameter { name: "run_at", what: "Don't run before this time; excludes delay." },
+    Parameter { name: "delay", what: "Don't run before this much time has passed." },
+    Parameter { name: "priority", what: "0 to 1000, higher first; default 500." },
     Parameter { name: "timeout", what: "Time limit of one attempt." },
     Parameter { name: "expires", what: "Give up this long from now." },
-    Parameter { name: "unique", what: "While a job with this key has not ended, its id is given." },
-    Parameter { name: "repeat", what: "When the job runs again by itself: FINISHED, +1 HOUR." },
-    Parameter { name: "parent", what: "The id of a job that waits for this one." },
-    Parameter { name: "then", what: "A type that gets the result of the job as its payload." },
+    Parameter { name: "unique", what: "Add nothing if an unfinished job has this key." },
+    Parameter { name: "repeat", what: "When the job repeats: FINISHED, +1 HOUR." },
+    Parameter { name: "parent", what: "ID of a job that waits for this one." },
+    Parameter { name: "then", what: "Type of the follow-up job, which gets the result." },
 ];
 
-/// Makes an add repeatable.
+/// Makes an add safe to repeat.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::post("/v1/{tenant}/jobs/{id_or_type}", add)
-            .about("jobs", "job_add", "Add jobs of a type; answered when they are durable.")
+            .about("jobs", "job_add", "Add jobs of a type; answers when they are durable.")
             .query(OPTIONS)
-            .header("Idempotency-Key", "The same key within 24 h answers with the first ids.")
+            .header("Idempotency-Key", "Within 24 h, the same key returns the first ids.")
             .takes_also::<JobsBody<'static>>(&["text/plain", "application/octet-stream"])
             .answers::<Ids>("201", "Added.")
             .answers::<Ids>("200", "The ids of an earlier add with the same key."),
@@ -75,7 +75,7 @@ async fn add(
     Ok(answer::json_text(status, ids_text(&added.ids)))
 }
 
-/// What a request says beside its body.
+/// Options and idempotency key of a request.
 pub(crate) struct Said {
     pub(crate) options: AddOptions,
     pub(crate) keyed: Option<Keyed>,
@@ -89,7 +89,7 @@ pub(crate) fn said(door: &Door, key: &TypeKey, parts: &Parts, form: &str) -> Res
     Ok(Said { options, keyed })
 }
 
-/// The options of a JSON add stand in its body, so none may stand in its query.
+/// A JSON add has its options in the body, so none may be in the query.
 pub(crate) fn said_in_body(key: &TypeKey, parts: &Parts) -> Result<Option<Keyed>, Failure> {
     let query = Query::read(&parts.uri, &[]).map_err(|mut failure| {
         failure.message.push_str("; the options of a JSON add are fields of its jobs");
@@ -98,7 +98,7 @@ pub(crate) fn said_in_body(key: &TypeKey, parts: &Parts) -> Result<Option<Keyed>
     Keyed::read(&parts.headers, key, "json", &query)
 }
 
-/// A body of several jobs, whole, and digested.
+/// Reads a complete body of several jobs, and digests it.
 pub(crate) async fn whole(
     door: &Door,
     parts: &Parts,
@@ -122,7 +122,7 @@ pub(crate) async fn accept(
     Ok(door.engine.add(key, jobs, keyed.map(Keyed::finish)).await?)
 }
 
-/// A payload that is in memory already; a large one goes on to the disk piece by piece.
+/// A payload that is already in memory; a large one is written to disk in pieces.
 pub(crate) async fn payload(door: &Door, bytes: Bytes) -> Result<AddPayload, Failure> {
     if bytes.len() <= PAYLOAD_INLINE_BYTES_MAX {
         return Ok(AddPayload::Inline(bytes));
@@ -136,10 +136,10 @@ pub(crate) async fn payload(door: &Door, bytes: Bytes) -> Result<AddPayload, Fai
 }
 
 pub(crate) fn not_spooled(error: impl std::fmt::Display) -> Failure {
-    Failure::unavailable(format!("the payload could not be kept: {error}"))
+    Failure::unavailable(format!("cannot store the payload: {error}"))
 }
 
-/// An idempotency key and the digest so far of everything that the add says.
+/// An idempotency key and the running digest of the whole request.
 pub(crate) struct Keyed {
     key: String,
     fingerprint: Fingerprint,
@@ -157,7 +157,8 @@ impl Keyed {
         let text = std::str::from_utf8(value.as_bytes()).ok();
         let fits = |text: &&str| !text.is_empty() && text.len() <= KEY_BYTES_MAX;
         let (Some(text), None) = (text.filter(fits), values.next()) else {
-            let message = format!("an Idempotency-Key is one text of 1 to {KEY_BYTES_MAX} bytes");
+            let message =
+                format!("an Idempotency-Key has 1 to {KEY_BYTES_MAX} bytes and is given once");
             return Err(Failure::invalid("Idempotency-Key", message));
         };
         let mut keyed = Keyed { key: text.to_owned(), fingerprint: Fingerprint::default() };
@@ -170,7 +171,7 @@ impl Keyed {
         Ok(Some(keyed))
     }
 
-    /// A part with its length before it, so that no two different adds run into one digest.
+    /// Prefixes each part with its length, so that different adds have different digests.
     fn update_part(&mut self, text: &str) {
         self.fingerprint.update(&(text.len() as u64).to_le_bytes());
         self.fingerprint.update(text.as_bytes());

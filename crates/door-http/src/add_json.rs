@@ -44,11 +44,11 @@ struct JobBody<'a> {
     timeout: Option<WireDuration>,
     expires: Option<WireDuration>,
     unique: Option<String>,
-    /// When the job runs again by itself, such as `FINISHED, +1 HOUR` or `cron: 0 9 * * MON-FRI`.
+    /// When the job repeats, such as `FINISHED, +1 HOUR` or `cron: 0 9 * * MON-FRI`.
     repeat: Option<String>,
-    /// The id of a job that runs, or waits for children: it waits for this one too.
+    /// ID of the parent, which must be running or waiting for children.
     parent: Option<String>,
-    /// A type that gets the result of the job as its payload.
+    /// Type of the follow-up job, whose payload is this job's result.
     then: Option<String>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) async fn add(
     add::accept(door, key, jobs, keyed).await
 }
 
-/// All jobs of the body, or what is wrong with the first that is.
+/// All jobs of the body, or the first error.
 fn read(body: &Bytes, clock: &dyn Clock) -> Result<Vec<(Bytes, AddOptions)>, Failure> {
     let JobsBody { jobs } = json::parse(body).map_err(name_option)?;
     if jobs.is_empty() {
@@ -105,7 +105,7 @@ fn read_job(
     Ok((payload(body, job.payload)?, raw.check(clock.now())?))
 }
 
-/// The text of a string, and anything else exactly as it was sent; copied only if it has escapes.
+/// The text of a string, or any other value exactly as sent; copied only if it has escapes.
 fn payload(body: &Bytes, raw: &RawValue) -> Result<Bytes, Failure> {
     let text = raw.get();
     let Some(inner) = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) else {
@@ -119,7 +119,7 @@ fn payload(body: &Bytes, raw: &RawValue) -> Result<Bytes, Failure> {
     Ok(decoded.into())
 }
 
-/// Options are called the same wherever they stand; which job it was stands in the message.
+/// Moves the job's index from the field into the message, so that `field` is the option's name.
 fn name_option(mut failure: Failure) -> Failure {
     let inner = |field: &str| {
         let (job, option) = field.strip_prefix("jobs")?.split_once("].")?;

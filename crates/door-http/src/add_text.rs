@@ -1,4 +1,4 @@
-//! Adds of one payload a line.
+//! Adds with one payload per line.
 
 use axum::body::Body;
 use axum::http::request::Parts;
@@ -32,10 +32,10 @@ pub(crate) async fn add(
         jobs.push(AddJob { payload: AddPayload::Inline(line), options: options.clone() });
     }
     if jobs.is_empty() {
-        let message = "the body has no line that is not empty; each one becomes a job";
+        let message = "the body has no non-empty line; each such line becomes a job";
         return Err(Failure::invalid("body", message));
     }
-    // Only after everything else was found to be right, as it writes.
+    // Comes last because it writes to disk.
     for job in &mut jobs {
         if let AddPayload::Inline(line) = &job.payload
             && line.len() > PAYLOAD_INLINE_BYTES_MAX
@@ -46,7 +46,7 @@ pub(crate) async fn add(
     add::accept(door, key, jobs, keyed).await
 }
 
-/// The lines of a body that are not empty, without their ends. None is copied.
+/// The non-empty lines of a body, without line ends and without copying.
 struct Lines(Bytes);
 
 impl Iterator for Lines {

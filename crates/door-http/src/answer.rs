@@ -1,4 +1,4 @@
-//! The answers that are not refusals.
+//! Successful answers.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// The answer of a request that was carried out and has nothing more to say.
+/// The answer of a successful request without data.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Done {}
 
@@ -22,7 +22,7 @@ pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response {
     with_type(status, JSON, text.into())
 }
 
-/// JSON that is text already.
+/// JSON that is already text.
 pub(crate) fn json_text(status: StatusCode, text: impl Into<Body>) -> Response {
     with_type(status, JSON, text.into())
 }

@@ -1,6 +1,6 @@
-//! What happens around every request: unknown routes and wrong methods get the common form of
-//! refusal, a panic becomes an answer and a log line, and browsers neither guess content types nor
-//! act for a page of another site.
+//! The layers around every request: unknown routes and wrong methods get the usual error body, a
+//! panic becomes an answer and a log line, browsers must not guess content types, and cross-site
+//! requests cannot change anything.
 
 use std::panic::AssertUnwindSafe;
 
@@ -15,7 +15,7 @@ use futures_util::FutureExt;
 use crate::door::Door;
 use crate::error::Failure;
 
-/// Browsers say in this header which site a request comes from; nobody else sends it.
+/// Browsers send this header to say where a request comes from; other clients do not.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 pub(crate) fn wrap(router: Router<Door>) -> Router<Door> {
@@ -31,26 +31,26 @@ async fn around(request: Request, next: Next) -> Response {
     let told = tracing::enabled!(tracing::Level::DEBUG)
         .then(|| (request.method().clone(), request.uri().path().to_owned()));
     let mut response = if is_forged(&request) {
-        Failure::forbidden("a page of another site may not change anything here").into_response()
+        Failure::forbidden("a page of another site must not change anything here").into_response()
     } else {
         let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
         answered.unwrap_or_else(|panic| {
             let what = panic_text(panic.as_ref());
-            tracing::error!(what, "a request made the daemon panic; this is a defect");
+            tracing::error!(what, "a request made the daemon panic; this is a bug");
             Failure::internal().into_response()
         })
     };
     let nosniff = HeaderValue::from_static("nosniff");
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, nosniff);
     if let Some((method, path)) = told {
-        // The query stays out of it: keys stand there.
+        // The query is not logged: it may contain keys.
         tracing::debug!(%method, path, status = response.status().as_u16(), "request");
     }
     response
 }
 
-/// Any page can make its reader's browser send requests to the reader's own machine. It does not
-/// see the answers, so only those that change something matter.
+/// Any web page can make a browser send requests to the local machine. The page cannot see the
+/// answers, so only requests that change something matter.
 fn is_forged(request: &Request) -> bool {
     let site = request.headers().get(FETCH_SITE);
     site.is_some_and(|site| site == "cross-site" || site == "same-site")

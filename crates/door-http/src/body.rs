@@ -10,14 +10,14 @@ use windlass_net::{BodyError, BodyReader, Memory, Share};
 
 use crate::error::Failure;
 
-/// A body that is buffered whole: lines, or a JSON add.
+/// Bound of bodies that are buffered: lines, or a JSON add.
 pub(crate) const BUFFERED_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// A JSON body that only says what to do.
+/// Bound of JSON bodies that carry no payloads.
 pub(crate) const COMMAND_BYTES_MAX: u64 = 1024 * 1024;
 /// Memory for the larger buffered bodies of all requests together.
 pub(crate) const MEMORY_BYTES_MAX: usize = 512 * 1024 * 1024;
 
-/// What a request says that its body is.
+/// The declared kind of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Absent,
@@ -41,29 +41,29 @@ pub(crate) fn kind(headers: &HeaderMap) -> Kind {
     }
 }
 
-/// The refusal of a content type, with what the route takes instead.
+/// The refusal of a content type, with the accepted ones.
 pub(crate) fn wrong_kind(headers: &HeaderMap, accepted: &str) -> Failure {
     let sent = headers.get(header::CONTENT_TYPE).map(|value| value.as_bytes()).unwrap_or_default();
     let sent = String::from_utf8_lossy(sent);
-    let message = format!("the content type '{sent}' is not taken here; send {accepted}");
+    let message = format!("the content type '{sent}' is not accepted here; send {accepted}");
     Failure::unsupported_media("Content-Type", message)
 }
 
-/// A body in memory, with its share of it.
+/// A body in memory, with its share of the memory bound.
 pub(crate) struct Buffered {
     pub(crate) bytes: Bytes,
     _memory: Share,
 }
 
-/// Hands out a body piece by piece, under its bounds.
+/// Reads a body piece by piece, within its bounds.
 pub(crate) struct Reader {
     inner: BodyReader<Body>,
     refusals: Refusals,
 }
 
 impl Reader {
-    /// `too_large` says what to do about a body that is; `patience` is the longest time between
-    /// two pieces.
+    /// `too_large` completes the refusal of a large body with advice; `patience` is the longest time
+    /// between two pieces.
     pub(crate) fn new(
         headers: &HeaderMap,
         body: Body,
@@ -74,7 +74,7 @@ impl Reader {
         if let Some(encoding) = headers.get(header::CONTENT_ENCODING)
             && encoding != "identity"
         {
-            let message = "bodies are taken as they are, without a content encoding".to_owned();
+            let message = "bodies with a content encoding are not accepted".to_owned();
             return Err(Failure::unsupported_media("Content-Encoding", message));
         }
         let refusals = Refusals { bytes_max, too_large };
@@ -82,7 +82,7 @@ impl Reader {
         Ok(Reader { inner: inner.map_err(|error| refusals.of(error))?, refusals })
     }
 
-    /// How long the whole body is, where the client says it.
+    /// The length of the body, if the client announced it.
     pub(crate) fn announced(&self) -> Option<u64> {
         self.inner.announced()
     }
@@ -98,7 +98,7 @@ impl Reader {
     }
 }
 
-/// What is said about bodies that are not taken.
+/// Turns the errors of reading a body into refusals.
 struct Refusals {
     bytes_max: u64,
     too_large: &'static str,
@@ -123,7 +123,7 @@ impl Refusals {
 }
 
 pub(crate) fn no_memory() -> Failure {
-    let message = "too many large requests at once; send it again in a moment";
+    let message = "too many large requests at the same time; try again in a moment";
     Failure::unavailable(message.to_owned())
 }
 

@@ -1,4 +1,4 @@
-//! What every route has at hand.
+//! The state shared by all routes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(crate) struct Shared {
     pub(crate) version: &'static str,
     pub(crate) openapi: Bytes,
     pub(crate) memory: Memory,
-    /// Cancelled when the door closes: whoever waits is answered at once.
+    /// Cancelled when the door closes: waiting requests are answered at once.
     pub(crate) closing: CancellationToken,
 }
 

@@ -1,4 +1,4 @@
-//! The one wire form of every refusal, and the one place where the engine's errors become it.
+//! The wire form of every refusal, and the only place where the engine's errors are translated.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -10,7 +10,7 @@ use windlass_engine::Error;
 
 use crate::answer;
 
-/// Seconds after which a client may try again what was not available.
+/// Seconds after which a client may retry an unavailable request.
 const RETRY_AFTER_S: u16 = 1;
 
 /// A request that is answered with a status of 4xx or 5xx.
@@ -35,13 +35,13 @@ struct ErrorDetail<'a> {
     code: &'a str,
     /// What was wrong and what is accepted, in one sentence.
     message: &'a str,
-    /// The field, parameter or header at fault, where there is one.
+    /// The field, parameter or header at fault, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<&'a str>,
 }
 
 impl Failure {
-    /// A value that breaks a rule. `field` is what the sender calls it.
+    /// An invalid value. `field` is its name in the request.
     pub(crate) fn invalid(field: impl Into<String>, message: impl Into<String>) -> Failure {
         let field = field.into();
         let code = match field.as_str() {
@@ -89,26 +89,27 @@ impl Failure {
     }
 
     pub(crate) fn not_built(what: &str) -> Failure {
-        let message = format!("{what} is not built into this version yet");
+        let message = format!("{what} is not supported in this version yet");
         let status = StatusCode::NOT_IMPLEMENTED;
         Failure { status, code: "unavailable", message, field: None }
     }
 
     pub(crate) fn no_such_route(path: &str) -> Failure {
-        let message = format!("there is no route {path}; /openapi.json lists them all");
+        let message = format!("there is no route {path}; /openapi.json lists all routes");
         Failure { status: StatusCode::NOT_FOUND, code: "not_found", message, field: None }
     }
 
     pub(crate) fn wrong_method(method: &str, path: &str) -> Failure {
-        let message =
-            format!("{path} does not take {method}; the header Allow names what it takes");
+        let message = format!(
+            "{path} does not support {method}; the Allow header lists the supported methods"
+        );
         let field = Some("method".to_owned());
         Failure { status: StatusCode::METHOD_NOT_ALLOWED, code: "invalid_value", message, field }
     }
 
-    /// The details belong into the daemon's log, not to the client.
+    /// The details go to the daemon's log, not to the client.
     pub(crate) fn internal() -> Failure {
-        let message = "the daemon failed on this request; its log says more".to_owned();
+        let message = "internal error; see the daemon's log".to_owned();
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         Failure { status, code: "internal", message, field: None }
     }
@@ -120,7 +121,7 @@ impl From<Invalid> for Failure {
     }
 }
 
-/// In the words of this door, whose clients name the header.
+/// Names the header, as clients of this door know it.
 const KEY_REUSED: &str = "this Idempotency-Key was used within 24 hours for another type or body";
 
 impl From<Error> for Failure {
@@ -138,7 +139,7 @@ impl From<Error> for Failure {
             }
             Error::Unavailable(_) => without_field(StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
             Error::Internal(detail) => {
-                tracing::error!(detail, "a request failed inside");
+                tracing::error!(detail, "internal error in a request");
                 Failure::internal()
             }
         }

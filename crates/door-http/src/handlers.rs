@@ -1,4 +1,4 @@
-//! Handlers: how types are run.
+//! Setting, showing, listing and removing handlers.
 
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, Uri};
@@ -18,28 +18,28 @@ use crate::query::{NoQuery, Parameter, Query};
 use crate::route::Route;
 use crate::wire_handler::{WireHandler, WireSpec, from_handler};
 
-/// The body of a handler in JSON; its source is bounded by the domain, and escapes make it longer.
+/// Bound of a handler in JSON: larger than the bound of its source, since escapes need room.
 pub(crate) const HANDLER_BODY_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 const GET: &[Parameter] =
-    &[Parameter { name: "version", what: "The id of an older version; the newest if not given." }];
+    &[Parameter { name: "version", what: "ID of an older version; default: the newest." }];
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::get("/v1/{tenant}/handlers", list)
-            .about("handlers", "handler_list", "The handlers in force, by type.")
+            .about("handlers", "handler_list", "List the current handlers, by type.")
             .answers::<Vec<WireHandler<'static>>>("200", "The handlers."),
         Route::put("/v1/{tenant}/handlers/{type}", put)
-            .about("handlers", "handler_set", "Put a new version of a handler in force.")
+            .about("handlers", "handler_set", "Set a new version of a handler.")
             .takes::<WireSpec>()
             .answers::<HandlerSet>("200", "The id of the version."),
         Route::get("/v1/{tenant}/handlers/{type}", get)
-            .about("handlers", "handler_get", "A handler.")
+            .about("handlers", "handler_get", "Get a handler.")
             .query(GET)
             .answers::<WireHandler<'static>>("200", "The handler."),
         Route::delete("/v1/{tenant}/handlers/{type}", delete)
-            .about("handlers", "handler_delete", "Leave a type without a handler.")
-            .answers::<Done>("200", "Gone."),
+            .about("handlers", "handler_delete", "Remove the handler of a type.")
+            .answers::<Done>("200", "Removed."),
     ]
 }
 

@@ -1,4 +1,4 @@
-//! Looking at jobs and changing them from outside.
+//! Listing, showing and changing jobs.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -30,13 +30,11 @@ const REQUEUE_JOBS_MAX: u32 = 10_000;
 const LIST: &[Parameter] = &[
     Parameter { name: "type", what: "Only jobs of this type." },
     Parameter { name: "state", what: "Only jobs in this state." },
-    Parameter { name: "limit", what: "Most jobs in the answer, 1 to 1000; 50 if not given." },
-    Parameter { name: "after", what: "The next of the page before." },
+    Parameter { name: "limit", what: "Maximum number of jobs, 1 to 1000; default 50." },
+    Parameter { name: "after", what: "The `next` value of the previous page." },
 ];
-const GET: &[Parameter] = &[Parameter {
-    name: "wait",
-    what: "Answer when the job has ended, or after this; at most 5m.",
-}];
+const GET: &[Parameter] =
+    &[Parameter { name: "wait", what: "Wait this long for the job to end; at most 5m." }];
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
@@ -45,24 +43,24 @@ pub(crate) fn routes() -> Vec<Route> {
             .query(LIST)
             .answers::<WirePage<'static>>("200", "One page."),
         Route::post("/v1/{tenant}/jobs/requeue", requeue)
-            .about("jobs", "job_requeue", "Let ended jobs of a type run again.")
+            .about("jobs", "job_requeue", "Run ended jobs of a type again.")
             .takes::<RequeueBody>()
-            .answers::<Requeued>("200", "How many will."),
+            .answers::<Requeued>("200", "The number of requeued jobs."),
         Route::get("/v1/{tenant}/jobs/{id_or_type}", get)
-            .about("jobs", "job_get", "One job.")
+            .about("jobs", "job_get", "Get one job.")
             .query(GET)
             .answers::<WireJob<'static>>("200", "The job."),
         Route::delete("/v1/{tenant}/jobs/{id_or_type}", delete)
-            .about("jobs", "job_delete", "Remove a job that does not run.")
+            .about("jobs", "job_delete", "Remove a job that is not running.")
             .answers::<Done>("200", "Removed."),
         Route::get("/v1/{tenant}/jobs/{id}/payload", payload)
-            .about("jobs", "job_payload", "The payload's bytes.")
-            .answers_as("200", "application/octet-stream", "The bytes."),
+            .about("jobs", "job_payload", "Get the payload of a job.")
+            .answers_as("200", "application/octet-stream", "The payload's bytes."),
         Route::post("/v1/{tenant}/jobs/{id}/cancel", cancel)
             .about("jobs", "job_cancel", "Cancel a job that has not ended.")
             .answers::<Done>("200", "Cancelled."),
         Route::post("/v1/{tenant}/jobs/{id}/retry", retry)
-            .about("jobs", "job_retry", "Let an ended job run again, now.")
+            .about("jobs", "job_retry", "Run an ended job again, immediately.")
             .answers::<Done>("200", "Queued."),
     ]
 }
@@ -115,11 +113,11 @@ async fn get(
 async fn payload(State(door): State<Door>, job: JobPath, _: NoQuery) -> Result<Response, Failure> {
     let mut reader = door.engine.job_payload(&job.tenant, job.id).await?;
     let bytes = reader.bytes();
-    // The first piece is there before the status is, so that what fails early fails clearly.
+    // Reading the first piece before sending the status lets early failures become proper errors.
     let first = reader.next().await?;
     let rest = stream::try_unfold(reader, |mut reader: PayloadReader| async move {
         let piece = reader.next().await.inspect_err(|error| {
-            tracing::error!(%error, "a payload could not be read to its end");
+            tracing::error!(%error, "cannot read a payload completely");
         })?;
         Ok::<_, windlass_engine::Error>(piece.map(|piece| (piece, reader)))
     });
@@ -174,7 +172,7 @@ struct RequeueBody {
     r#type: String,
     /// One of failed, finished, cancelled.
     state: String,
-    /// 1 to 10000; 100 if not given.
+    /// 1 to 10000; default 100.
     limit: Option<u32>,
 }
 
@@ -192,7 +190,7 @@ async fn requeue(
     let key = TypeKey { tenant, name: TypeName::new(&body.r#type)? };
     let ended = JobState::from_name(&body.state).filter(|state| state.is_ended());
     let Some(state) = ended else {
-        let message = format!("'{}' is none of failed, finished, cancelled", body.state);
+        let message = format!("'{}' is not one of failed, finished, cancelled", body.state);
         return Err(Failure::invalid("state", message));
     };
     let limit = body.limit.unwrap_or(REQUEUE_JOBS_DEFAULT);
@@ -207,10 +205,12 @@ async fn requeue(
 fn state(name: &str) -> Result<JobState, Failure> {
     JobState::from_name(name).ok_or_else(|| {
         let known: Vec<_> = JobState::ALL.iter().map(|state| state.as_str()).collect();
-        Failure::invalid("state", format!("'{name}' is none of {}", known.join(", ")))
+        Failure::invalid("state", format!("'{name}' is not one of {}", known.join(", ")))
     })
 }
 
 pub(crate) fn id(field: &str, text: &str) -> Result<JobId, Failure> {
-    text.parse().map_err(|error| Failure::invalid(field, format!("'{text}' is no id: {error}")))
+    text.parse().map_err(|error| {
+        Failure::invalid(field, format!("'{text}' is not a valid job ID: {error}"))
+    })
 }

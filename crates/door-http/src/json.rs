@@ -1,4 +1,4 @@
-//! JSON bodies: read strictly, and what is wrong is named by its field.
+//! Strict reading of JSON bodies; errors name the field.
 
 use axum::extract::{FromRequest, Request};
 use serde::de::DeserializeOwned;
@@ -11,7 +11,7 @@ use crate::error::Failure;
 /// A JSON body of at most `COMMAND_BYTES_MAX`.
 pub(crate) struct Command<T>(pub(crate) T);
 
-/// For routes that take no body: nothing, or an empty object, as some clients always send one.
+/// For routes without a body: nothing, or an empty object, since some clients always send one.
 pub(crate) struct NoBody;
 
 impl<T: DeserializeOwned> FromRequest<Door> for Command<T> {
@@ -41,7 +41,7 @@ impl FromRequest<Door> for NoBody {
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-/// Reads a body that is JSON or does not say what it is.
+/// Reads a body that is declared as JSON or not declared at all.
 pub(crate) async fn read(
     request: Request,
     door: &Door,
@@ -54,7 +54,7 @@ pub(crate) async fn read(
     Reader::new(&parts.headers, body, bytes_max, "", door.body_timeout)?.whole(&door.memory).await
 }
 
-/// Reads one JSON value. The way to what is wrong is looked for only when something is.
+/// Reads one JSON value. The path to an error is only determined if there is one.
 pub(crate) fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Failure> {
     serde_json::from_slice(bytes).or_else(|_| parse_with_path(bytes))
 }
@@ -71,14 +71,14 @@ fn parse_with_path<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Failure
     }
 }
 
-/// `path` is the way to the value that was being read; of an unknown or a missing field, serde
-/// names the field itself only in its message.
+/// `path` leads to the value being read; serde names an unknown or missing field only in its
+/// message.
 fn refusal(path: &str, error: &serde_json::Error) -> Failure {
     let message = error.to_string();
     let quoted = ["unknown field `", "missing field `", "duplicate field `"].iter();
     let named = quoted.filter_map(|lead| message.strip_prefix(lead)?.split('`').next()).next();
     let field = match (path, named) {
-        // Text that is no JSON has no fields.
+        // Invalid JSON has no fields.
         _ if !error.is_data() => "body".to_owned(),
         (".", None) => "body".to_owned(),
         (".", Some(name)) => name.to_owned(),
@@ -89,14 +89,14 @@ fn refusal(path: &str, error: &serde_json::Error) -> Failure {
     let wording = if error.is_data() { in_plain_words(&message) } else { message.clone() };
     let mut failure = Failure::invalid(field, wording);
     if message.starts_with("unknown field") {
-        // The name is the sender's, so it never decides the code.
+        // The name comes from the client, so it must not affect the code.
         failure.code = "invalid_value";
     }
     failure
 }
 
-/// Says a refusal of the reader in the words of the sender: kinds of JSON instead of Rust's types,
-/// and no place in the text, since the field is named.
+/// Rewrites serde's message for the client: JSON types instead of Rust's, and no position, since
+/// the field is named.
 fn in_plain_words(message: &str) -> String {
     let message = match message.rfind(" at line ") {
         Some(place) => &message[..place],

@@ -1,9 +1,9 @@
-//! The HTTP door: the API with which clients add jobs, look at them and manage handlers, and with
-//! which workers pull. Nothing here decides anything about a job; that is the engine's.
+//! The HTTP door: the API for clients, which add and manage jobs and handlers, and for workers,
+//! which pull jobs. All decisions about jobs are the engine's.
 //!
 //! | module | owns |
 //! |---|---|
-//! | `server`, `presence` | connections: how many, how long, whether the client is still there |
+//! | `server`, `presence` | connections: their number, time limits, and whether the client is still there |
 //! | `door` | what every route shares: the engine, the limits, the clock |
 //! | `around` | the layers around every request: the log line, panics, common headers |
 //! | `route`, `openapi` | the table of routes, from which router and document are made |
@@ -55,21 +55,21 @@ use windlass_net::Memory;
 pub use openapi::openapi;
 pub use server::serve;
 
-/// What an operator may choose.
+/// Settings of the door.
 #[derive(Clone)]
 pub struct Options {
-    /// Largest body of one request; lines and JSON have lower bounds of their own.
+    /// Maximum body of one request; lines and JSON have lower bounds of their own.
     pub body_bytes_max: u64,
-    /// A request's head must be there this long after the connection is made, or after the
-    /// request before it was answered.
+    /// How long a client may take to send a request's head, from the connection or the previous
+    /// answer.
     pub header_timeout: Duration,
     /// Longest time between two bytes of a body, in either direction.
     pub body_timeout: Duration,
-    /// Connections at the same time; further ones wait to be accepted.
+    /// Maximum number of connections; further ones wait to be accepted.
     pub connections_max: usize,
-    /// Shown by the status.
+    /// Shown in the status.
     pub version: &'static str,
-    /// Tells when `delay` counts from; the engine's own.
+    /// The engine's clock; `delay` counts from its time.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -86,12 +86,12 @@ impl Default for Options {
     }
 }
 
-/// Every route, without the bounds on connections that `serve` adds.
+/// All routes, without the connection limits of `serve`.
 pub fn router(engine: Engine, options: &Options) -> Router {
     router_until(engine, options, CancellationToken::new())
 }
 
-/// Whoever waits for something is answered when `closing` is cancelled.
+/// Waiting requests are answered when `closing` is cancelled.
 fn router_until(engine: Engine, options: &Options, closing: CancellationToken) -> Router {
     let door = door::Door::new(door::Shared {
         engine,

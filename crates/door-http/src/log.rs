@@ -20,18 +20,18 @@ use crate::query::{Parameter, Query};
 use crate::route::Route;
 use crate::time::WireTime;
 
-const FORMAT: &[Parameter] = &[Parameter { name: "format", what: "text (if not given) or json." }];
+const FORMAT: &[Parameter] = &[Parameter { name: "format", what: "text (default) or json." }];
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::get("/v1/{tenant}/jobs/{id}/log", log)
-            .about("jobs", "job_log", "The output of a job, attempt by attempt.")
+            .about("jobs", "job_log", "Get the output of a job, attempt by attempt.")
             .query(FORMAT)
             .answers_text_or::<WireLog<'static>>("200", "The log."),
     ]
 }
 
-/// The kept attempts, oldest first, and the one that runs.
+/// The kept attempts, oldest first, then the running one.
 #[derive(Serialize, ToSchema)]
 #[schema(as = JobLog)]
 struct WireLog<'a> {
@@ -50,7 +50,7 @@ struct WireAttempt<'a> {
 #[derive(Serialize, ToSchema)]
 #[schema(as = LogLine)]
 struct WireLine<'a> {
-    /// stdout, stderr, or windlass for a remark of its own.
+    /// stdout, stderr, or windlass for remarks of the daemon.
     stream: &'static str,
     text: &'a str,
 }
@@ -61,10 +61,10 @@ async fn log(State(door): State<Door>, job: JobPath, uri: Uri) -> Result<Respons
         None | Some("text") => false,
         Some("json") => true,
         Some(other) => {
-            return Err(Failure::invalid("format", format!("'{other}' is none of text, json")));
+            return Err(Failure::invalid("format", format!("'{other}' is not one of text, json")));
         }
     };
-    // First, so that an attempt which ends meanwhile is rather seen twice than not at all.
+    // Read first: an attempt that ends in between is then seen twice instead of not at all.
     let live = door.engine.job_live(&job.tenant, job.id);
     let attempts = all(door.engine.job_log(&job.tenant, job.id).await?, live);
     Ok(match json {
@@ -80,8 +80,7 @@ struct Attempt {
     log: Log,
 }
 
-/// The attempts that have ended, and behind them the one that runs, if it does not by now stand
-/// among them.
+/// The ended attempts, followed by the running one unless it has ended by now.
 fn all(ended: Vec<AttemptLog>, live: Option<LiveLog>) -> Vec<Attempt> {
     let is_over = |live: &LiveLog| {
         ended.last().is_some_and(|last| {
@@ -110,7 +109,7 @@ fn wire_attempt(kept: &Attempt) -> WireAttempt<'_> {
     WireAttempt { attempt: kept.attempt, ended_at: kept.ended_at, lines: lines.collect() }
 }
 
-/// Each attempt under a line of its own that says which it was and when it ended.
+/// Each attempt below a header line with its number and end time.
 fn text(attempts: &[Attempt]) -> String {
     let mut text = String::new();
     for Attempt { attempt, ended_at, log } in attempts {

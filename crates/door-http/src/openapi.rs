@@ -1,4 +1,4 @@
-//! The OpenAPI 3.1 document, made from the table of routes.
+//! The OpenAPI 3.1 document, generated from the table of routes.
 
 use utoipa::openapi::path::{PathItem, PathsBuilder};
 use utoipa::openapi::schema::ComponentsBuilder;

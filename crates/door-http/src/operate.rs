@@ -1,4 +1,4 @@
-//! Whether the daemon lives, what it counts, and whether it picks.
+//! Health, metrics, status and control of the daemon.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,7 +27,7 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::get("/healthz", healthz)
-            .about("operating", "healthz", "Whether the process lives.")
+            .about("operating", "healthz", "Whether the process is alive.")
             .answers_as("200", "text/plain", "ok"),
         Route::get("/readyz", readyz)
             .about(
@@ -35,25 +35,25 @@ pub(crate) fn routes() -> Vec<Route> {
                 "readyz",
                 "Whether adds are accepted, and whether the store answers.",
             )
-            .answers::<Ready>("200", "The journal accepts.")
+            .answers::<Ready>("200", "The journal accepts adds.")
             .answers::<Ready>("503", "It does not."),
         Route::get("/metrics", metrics)
-            .about("operating", "metrics", "What Prometheus scrapes.")
-            .answers_as("200", OPENMETRICS, "The numbers."),
+            .about("operating", "metrics", "Metrics for Prometheus.")
+            .answers_as("200", OPENMETRICS, "The metrics."),
         Route::get("/openapi.json", openapi)
             .about("operating", "openapi", "This document.")
             .answers_as("200", "application/json", "The document."),
         Route::get("/v1/status", status)
-            .about("operating", "status", "What this daemon is and does.")
+            .about("operating", "status", "The state of this daemon.")
             .answers::<WireStatus>("200", "The status."),
         Route::get("/v1/events", events)
-            .about("operating", "events", "Not built into this version yet.")
+            .about("operating", "events", "Not supported in this version yet.")
             .answers::<crate::error::ErrorBody<'static>>("501", "Always."),
         Route::post("/v1/control/stop", stop)
             .about("operating", "control_stop", "Stop picking jobs on this daemon.")
-            .answers::<Done>("200", "Running jobs go on; no new ones are picked."),
+            .answers::<Done>("200", "Running jobs continue; no new ones are started."),
         Route::post("/v1/control/start", start)
-            .about("operating", "control_start", "Pick jobs on this daemon again.")
+            .about("operating", "control_start", "Resume picking jobs on this daemon.")
             .answers::<Done>("200", "Picking."),
     ]
 }
@@ -123,7 +123,7 @@ struct WireStatus {
     store: &'static str,
     /// Whether this daemon picks jobs.
     picking: bool,
-    /// Jobs that run in this daemon.
+    /// Jobs running in this daemon.
     running: u64,
     journal: WireJournal,
     /// Services of this daemon that panicked in the last 5 minutes, and how often.
@@ -150,11 +150,11 @@ struct WireJournal {
 struct WireFailing {
     service: &'static str,
     failing_seconds: u64,
-    /// What it said last.
+    /// The last error.
     why: String,
 }
 
-/// The end of a job that the store cannot take, because the job is damaged there. It is tried again
+/// The end of a job that the store cannot accept, because the job is damaged there. It is retried
 /// every few seconds.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ParkedResult)]
@@ -163,11 +163,11 @@ struct WireParked {
     why: String,
 }
 
-/// A journal of a dead daemon that cannot be taken over: jobs that it has do not run.
+/// A dead daemon's journal that cannot be taken over; its jobs do not run.
 #[derive(Serialize, ToSchema)]
 #[schema(as = LeftJournal)]
 struct WireLeft {
-    /// The number of the dead daemon; `null` when the journals cannot even be listed.
+    /// The number of the dead daemon; `null` if the journals cannot even be listed.
     sysid: Option<u16>,
     why: String,
 }

@@ -29,10 +29,10 @@ pub(crate) struct JobPath {
     pub(crate) id: JobId,
 }
 
-/// The type of one of the seed's job paths.
+/// The type in one of the older job paths.
 pub(crate) struct SeedJobPath(pub(crate) TypeKey);
 
-/// The type of one of the seed's handler paths.
+/// The type in one of the older handler paths.
 pub(crate) struct SeedHandlerPath(pub(crate) TypeKey);
 
 macro_rules! read_from_path {
@@ -64,7 +64,8 @@ fn type_key(path: &str, tenant_index: usize, index: usize) -> Result<TypeKey, Fa
 
 fn job_id(path: &str, index: usize) -> Result<JobId, Failure> {
     let text = segment(path, index, "id")?;
-    text.parse().map_err(|error| Failure::invalid("id", format!("'{text}' is no id: {error}")))
+    text.parse()
+        .map_err(|error| Failure::invalid("id", format!("'{text}' is not a valid job ID: {error}")))
 }
 
 fn segment<'a>(path: &'a str, index: usize, field: &str) -> Result<Cow<'a, str>, Failure> {

@@ -1,7 +1,7 @@
-//! Whether a connection's client is still there. HTTP/1 tells it by the end of what the client
-//! sends, and that end has two meanings: "I am gone", and "I have said it all, do it". So a
-//! request that is under way goes on for a while, and only those that wait for something hear of it
-//! at once.
+//! Whether a connection's client is still there. With HTTP/1 the only sign is that the client has
+//! closed its sending side, which is ambiguous: it may be gone, or it may have sent its request and
+//! be waiting for the answer. So a request in progress continues for a while, and only requests
+//! that wait for an event end at once.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use windlass_net::OnEnd;
 
-/// How long a request under way goes on after its client has stopped sending.
+/// How long a request in progress continues after its client has stopped sending.
 const AFTER_END_MAX: Duration = Duration::from_secs(5);
 
 /// Shared by a connection's stream and its requests.
@@ -30,23 +30,23 @@ struct Shared {
 }
 
 impl Presence {
-    /// Returns when the client sends no more.
+    /// Returns when the client has stopped sending.
     pub(crate) async fn ended(&self) {
         self.0.ended.cancelled().await;
     }
 
-    /// A request is under way until the answer is dropped.
+    /// Marks a request as in progress until the returned guard is dropped.
     pub(crate) fn under_way(&self) -> UnderWay {
         self.0.under_way.store(true, Ordering::SeqCst);
         UnderWay(self.clone())
     }
 
-    /// What tells the requests of a connection that the client sends no more.
+    /// Notifies the requests of a connection when the client has stopped sending.
     pub(crate) fn watch(&self) -> Watch {
         Watch { presence: self.clone(), after_end: None }
     }
 
-    /// The client sends no more. True while a request is under way.
+    /// The client has stopped sending. Returns true while a request is in progress.
     fn set_ended(&self) -> bool {
         self.0.ended.cancel();
         self.0.under_way.load(Ordering::SeqCst)
@@ -61,11 +61,11 @@ impl Drop for UnderWay {
     }
 }
 
-/// The server hears that a client sends no more when no request is under way, or when the one that
-/// is takes too long.
+/// Passes the end of the client's data on to the server when no request is in progress, or when it
+/// takes too long.
 pub(crate) struct Watch {
     presence: Presence,
-    /// Runs since the client sent its last byte while a request was under way.
+    /// Started when the client stopped sending during a request.
     after_end: Option<Pin<Box<Sleep>>>,
 }
 
@@ -79,7 +79,7 @@ impl OnEnd for Watch {
     }
 }
 
-/// A request that came through no connection of ours has a client that stays.
+/// A request without a connection (in tests) has a client that stays.
 impl<S: Send + Sync> FromRequestParts<S> for Presence {
     type Rejection = std::convert::Infallible;
 

@@ -1,4 +1,4 @@
-//! Pulling workers: they claim jobs, renew their leases, and report how the jobs ended.
+//! Routes for pull workers: claim jobs, renew leases, report results.
 
 use std::time::Duration;
 
@@ -29,33 +29,37 @@ use crate::wire_job::{WireClaim, from_claim};
 const LEASE_DEFAULT: Duration = Duration::from_secs(60);
 const LEASE_MIN: Duration = Duration::from_secs(1);
 const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
-/// Patterns in one claim.
+/// Maximum number of patterns in one claim.
 const PATTERNS_MAX: usize = 1000;
-/// The body of a finish: result data and a little around it.
+/// Bound of a finish body: the result and a little around it.
 const FINISH_BODY_BYTES_MAX: u64 = RESULT_BYTES_MAX as u64 + 64 * 1024;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::post("/v1/{tenant}/claim", claim)
-            .about("workers", "claim", "Take jobs to work on, or wait for some.")
+            .about("workers", "claim", "Claim jobs to work on, or wait for some.")
             .takes::<ClaimBody>()
-            .answers::<WireClaim<'static>>("200", "The jobs; none when there were none."),
+            .answers::<WireClaim<'static>>("200", "The claimed jobs; may be empty."),
         Route::post("/v1/{tenant}/jobs/{id}/renew", renew)
-            .about("workers", "job_renew", "Keep a job longer.")
+            .about("workers", "job_renew", "Renew the lease of a job.")
             .takes::<RenewBody>()
             .answers::<Done>("200", "Renewed."),
         Route::post("/v1/{tenant}/jobs/{id}/finish", finish)
-            .about("workers", "job_finish", "Say how a job ended.")
+            .about("workers", "job_finish", "Report how a job ended.")
             .takes::<FinishBody<'static>>()
-            .answers::<Done>("200", "Noted."),
+            .answers::<Done>("200", "Accepted."),
         Route::post("/v1/{tenant}/jobs/{id}/release", release)
-            .about("workers", "job_release", "Hand a job back; the attempt does not count.")
+            .about(
+                "workers",
+                "job_release",
+                "Return a job to the queue; the attempt does not count.",
+            )
             .takes::<ReleaseBody>()
             .answers::<Done>("200", "Queued again."),
         Route::post("/v1/{tenant}/jobs/{id}/progress", progress)
-            .about("workers", "job_progress", "Say how far a job has come.")
+            .about("workers", "job_progress", "Report the progress of a job.")
             .takes::<ProgressBody>()
-            .answers::<Done>("200", "Noted."),
+            .answers::<Done>("200", "Accepted."),
     ]
 }
 
@@ -63,13 +67,13 @@ pub(crate) fn routes() -> Vec<Route> {
 #[serde(deny_unknown_fields)]
 #[schema(as = Claim)]
 struct ClaimBody {
-    /// Patterns with `*` and `?`; all types if not given.
+    /// Patterns with `*` and `?`; default: all types.
     types: Option<Vec<String>>,
-    /// 1 to 1000; 1 if not given.
+    /// 1 to 1000; default 1.
     limit: Option<u32>,
-    /// 1s to 24h; 60s if not given.
+    /// 1s to 24h; default 60s.
     lease: Option<WireDuration>,
-    /// How long to wait when nothing is there; at most 5m, 0s if not given.
+    /// How long to wait if there are no jobs; at most 5m, default 0s.
     wait: Option<WireDuration>,
 }
 
@@ -82,7 +86,7 @@ async fn claim(
 ) -> Result<Response, Failure> {
     let claim = body.into_claim(tenant)?;
     let pulled = tokio::select! {
-        // Whoever waits is answered when the door closes; a claim that has jobs comes first.
+        // Waiting claims are answered when the door closes; one that has jobs takes precedence.
         biased;
         pulled = door.engine.claim(claim) => pulled?,
         () = door.closing.cancelled() => Vec::new(),
@@ -119,7 +123,7 @@ impl ClaimBody {
 #[schema(as = Renew)]
 struct RenewBody {
     token: i64,
-    /// From now on; 1s to 24h, 60s if not given.
+    /// Counts from now; 1s to 24h, default 60s.
     lease: Option<WireDuration>,
 }
 
@@ -141,13 +145,13 @@ struct FinishBody<'a> {
     token: i64,
     /// 100 to 599, with the meaning of a handler's status.
     status: i64,
-    /// Any JSON, null too; becomes the job's result.
+    /// The job's result: any JSON value, including null.
     #[serde(borrow, default, deserialize_with = "given")]
     #[schema(value_type = serde_json::Value)]
     data: Option<&'a RawValue>,
 }
 
-/// A null that was sent is a value, not an absent one.
+/// Tells an explicit null from an absent value.
 fn given<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
 }
@@ -180,7 +184,7 @@ async fn finish(
 #[schema(as = Release)]
 struct ReleaseBody {
     token: i64,
-    /// Not run again before this; 0s if not given.
+    /// Don't run again before this much time has passed; default 0s.
     delay: Option<WireDuration>,
 }
 
@@ -224,6 +228,6 @@ fn lease(given: Option<WireDuration>) -> Result<Duration, Failure> {
     match given {
         None => Ok(LEASE_DEFAULT),
         Some(WireDuration(lease)) if (LEASE_MIN..=LEASE_MAX).contains(&lease) => Ok(lease),
-        Some(_) => Err(Failure::invalid("lease", "a lease is from 1s to 24h")),
+        Some(_) => Err(Failure::invalid("lease", "a lease is between 1s and 24h")),
     }
 }

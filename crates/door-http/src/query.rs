@@ -1,4 +1,4 @@
-//! Query parameters: each route says which ones it takes, and any other is an error.
+//! Query parameters: each route declares its parameters, and any other is an error.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use windlass_core::time::parse_duration;
 
 use crate::error::Failure;
 
-/// One parameter that a route takes; the OpenAPI document is made from the same list.
+/// A parameter of a route; the OpenAPI document is generated from the same list.
 pub(crate) struct Parameter {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
@@ -28,7 +28,7 @@ impl<S: Send + Sync> FromRequestParts<S> for NoQuery {
     }
 }
 
-/// The parameters of one request. Every name is one that the route takes, and stands there once.
+/// The parameters of one request: known to the route, each given once.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Query(Vec<(&'static str, String)>);
 
@@ -40,7 +40,7 @@ impl Query {
         }
     }
 
-    /// The loop is bounded by the number of parameters that the route takes, as none comes twice.
+    /// The loop is bounded by the number of the route's parameters, since none may repeat.
     fn parse(text: &str, taken: &[Parameter]) -> Result<Query, Failure> {
         let mut pairs: Vec<(&'static str, String)> = Vec::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
@@ -50,7 +50,7 @@ impl Query {
                 return Err(unknown(&name, taken));
             };
             if pairs.iter().any(|(seen, _)| *seen == parameter.name) {
-                let message = format!("the query parameter '{name}' stands there twice");
+                let message = format!("the query parameter '{name}' is given twice");
                 return Err(Failure::invalid(name, message));
             }
             let value = decode(value).map_err(|()| not_utf8(parameter.name))?;
@@ -81,7 +81,7 @@ impl Query {
         self.get(name).map(parse).transpose()
     }
 
-    /// By name, whatever the order in which they were sent.
+    /// Sorted by name.
     pub(crate) fn sorted(&self) -> Vec<(&str, &str)> {
         let mut pairs: Vec<_> =
             self.0.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -90,7 +90,7 @@ impl Query {
     }
 }
 
-/// As forms are encoded, because that is how clients' libraries do it: a `+` is a space.
+/// Decodes like a form, as client libraries encode it: a `+` is a space.
 fn decode(text: &str) -> Result<Cow<'_, str>, ()> {
     if text.contains('+') {
         let spaced = text.replace('+', " ");
@@ -107,11 +107,11 @@ fn not_utf8(name: &str) -> Failure {
 fn unknown(name: &str, taken: &[Parameter]) -> Failure {
     let names: Vec<_> = taken.iter().map(|parameter| parameter.name).collect();
     let accepted = match names.is_empty() {
-        true => "this route takes none".to_owned(),
-        false => format!("this route takes {}", names.join(", ")),
+        true => "this route has none".to_owned(),
+        false => format!("this route has {}", names.join(", ")),
     };
     Failure {
-        // The name is the sender's, so it never decides the code.
+        // The name comes from the client, so it must not affect the code.
         code: "invalid_value",
         ..Failure::invalid(name, format!("there is no query parameter '{name}'; {accepted}"))
     }

@@ -1,5 +1,5 @@
-//! One entry for each route, from which both the router and the OpenAPI document are made, so that
-//! neither can know a route that the other does not.
+//! The table of routes, from which both the router and the OpenAPI document are generated, so that
+//! they always agree.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::query::Parameter;
 
 pub(crate) type Schemas = Vec<(String, RefOr<Schema>)>;
 
-/// Longest time that a request may ask to be held.
+/// Longest time that a request may wait.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(300);
 
 pub(crate) struct Route {
@@ -28,7 +28,7 @@ pub(crate) struct Route {
     handler: MethodRouter<Door>,
 }
 
-/// All of them.
+/// All routes.
 pub(crate) fn all() -> Vec<Route> {
     let groups = [
         crate::seed::routes(),
@@ -43,7 +43,7 @@ pub(crate) fn all() -> Vec<Route> {
     groups.into_iter().flatten().collect()
 }
 
-/// A router with every route; routes of one path come together in it.
+/// A router with every route, grouped by path.
 pub(crate) fn router() -> Router<Door> {
     all().into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler))
 }
@@ -120,7 +120,7 @@ impl Route {
         self
     }
 
-    /// A body of JSON or of these other content types.
+    /// The body is JSON or one of these other content types.
     pub(crate) fn takes_also<T: ToSchema>(mut self, content_types: &[&str]) -> Route {
         let json = ContentBuilder::new().schema(Some(self.reference::<T>())).build();
         let mut body = RequestBodyBuilder::new()
@@ -142,7 +142,7 @@ impl Route {
         self
     }
 
-    /// An answer that is text, or JSON for those who ask for it.
+    /// The answer is text, or JSON on request.
     pub(crate) fn answers_text_or<T: ToSchema>(mut self, status: &str, what: &str) -> Route {
         let json = ContentBuilder::new().schema(Some(self.reference::<T>())).build();
         let text = ContentBuilder::new().schema(Some(text_schema())).build();
@@ -152,7 +152,7 @@ impl Route {
         self
     }
 
-    /// An answer that is not JSON.
+    /// The answer is not JSON.
     pub(crate) fn answers_as(mut self, status: &str, content_type: &str, what: &str) -> Route {
         let content = ContentBuilder::new().schema(Some(text_schema())).build();
         let response = ResponseBuilder::new().description(what).content(content_type, content);
@@ -160,7 +160,7 @@ impl Route {
         self
     }
 
-    /// Notes the schema and all that it is made of. Lists stand where they are used.
+    /// Registers the schema and everything it refers to. Lists are inlined.
     fn reference<T: ToSchema>(&mut self) -> RefOr<Schema> {
         T::schemas(&mut self.schemas);
         let schema = T::schema();

@@ -1,4 +1,4 @@
-//! The routes of the first description, kept as they stand there: the tenant comes first in the
+//! The routes of the original API, kept unchanged: the tenant comes first in the
 //! path, and an add takes any content type as lines.
 
 use axum::extract::{Request, State};
@@ -19,29 +19,29 @@ use crate::wire_job::{Ids, ids_text};
 use crate::{add, add_text};
 
 const SET: &[Parameter] =
-    &[Parameter { name: "method", what: "The language; needed unless the body is JSON." }];
+    &[Parameter { name: "method", what: "The language; required unless the body is JSON." }];
 
 pub(crate) fn routes() -> Vec<Route> {
     let tag = "seed";
     vec![
         Route::post("/{client}/job/{type}/add", job_add)
-            .about(tag, "seed_job_add", "Add jobs, one a line.")
+            .about(tag, "seed_job_add", "Add jobs, one per line.")
             .query(add::OPTIONS)
-            .header("Idempotency-Key", "The same key within 24 h answers with the first ids.")
+            .header("Idempotency-Key", "Within 24 h, the same key returns the first ids.")
             .answers::<Ids>("200", "Added."),
         Route::post("/{client}/handler/add/{type}/add", handler_add)
-            .about(tag, "seed_handler_add", "Put a new version of a handler in force.")
+            .about(tag, "seed_handler_add", "Set a new version of a handler.")
             .query(SET)
             .takes_also::<WireSpec>(&["text/plain"])
             .answers::<HandlerSet>("200", "The id of the version."),
         Route::post("/{client}/handler/del/{type}/delete", handler_delete)
-            .about(tag, "seed_handler_delete", "Leave a type without a handler.")
-            .answers::<Done>("200", "Gone."),
+            .about(tag, "seed_handler_delete", "Remove the handler of a type.")
+            .answers::<Done>("200", "Removed."),
         Route::delete("/{client}/handler/del/{type}/delete", handler_delete)
-            .about(tag, "seed_handler_delete_too", "Leave a type without a handler.")
-            .answers::<Done>("200", "Gone."),
+            .about(tag, "seed_handler_delete_too", "Remove the handler of a type.")
+            .answers::<Done>("200", "Removed."),
         Route::get("/{client}/handler/get/{type}", handler_get)
-            .about(tag, "seed_handler_get", "The handler in force.")
+            .about(tag, "seed_handler_get", "Get the current handler.")
             .answers::<WireHandler<'static>>("200", "The handler."),
     ]
 }
@@ -80,12 +80,12 @@ async fn handler_add(
         (false, Some(lang)) => {
             let whole = reader.whole(&door.memory).await?;
             let source = String::from_utf8(whole.bytes.to_vec())
-                .map_err(|_| Failure::invalid("body", "the source of a handler is UTF-8"))?;
+                .map_err(|_| Failure::invalid("body", "the source of a handler must be UTF-8"))?;
             plain_spec(lang, source)?
         }
         (false, None) => {
-            let message = "'method' names the handler's language, unless the body is JSON and \
-                           says so in its content type";
+            let message = "'method' must name the handler's language, unless the body is JSON \
+                           with the content type application/json";
             return Err(Failure::invalid("method", message));
         }
     };

@@ -16,8 +16,8 @@ use windlass_net::{Stream, http};
 use crate::Options;
 use crate::presence::Presence;
 
-/// Serves until `shutdown` is cancelled. Requests that are under way then are answered; `serve`
-/// returns when all connections have ended, or are cut off after a grace.
+/// Serves until `shutdown` is cancelled, then answers the requests in progress. Returns when all
+/// connections have ended; those that do not are cut off after a grace period.
 pub async fn serve(
     listener: TcpListener,
     engine: Engine,

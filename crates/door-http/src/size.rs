@@ -1,4 +1,4 @@
-//! Sizes as they stand on the wire: short texts such as `512MB`.
+//! Sizes in wire form: short texts such as `512MB`.
 
 use std::borrow::Cow;
 

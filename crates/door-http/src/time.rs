@@ -1,4 +1,4 @@
-//! Times and durations as they stand on the wire: RFC 3339 in UTC with milliseconds, and short
+//! Times and durations in wire form: RFC 3339 in UTC with milliseconds, and short
 //! texts such as `90s`.
 
 use std::borrow::Cow;
@@ -18,7 +18,7 @@ use windlass_core::time::{format_duration, format_time, parse_duration, parse_ti
 pub(crate) struct WireTime(pub(crate) Timestamp);
 
 impl WireTime {
-    /// Reads RFC 3339 with any offset; what is finer than a millisecond is cut.
+    /// Reads RFC 3339 with any offset; fractions of a millisecond are cut off.
     pub(crate) fn parse(text: &str) -> Result<WireTime, String> {
         let plus = if text.contains(' ') { "; in a query a '+' is written as %2B" } else { "" };
         parse_time(text).map(WireTime).map_err(|reason| reason + plus)
@@ -44,7 +44,7 @@ impl<'de> Deserialize<'de> for WireTime {
     }
 }
 
-/// A length of time on the wire.
+/// A duration on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WireDuration(pub(crate) Duration);
 

@@ -1,4 +1,4 @@
-//! Types: their numbers, their settings, and whether they are picked.
+//! Types: their job counts and settings; suspend and resume.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -22,20 +22,20 @@ use crate::wire_handler::{WireSettings, from_settings};
 pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::get("/v1/{tenant}/types", list)
-            .about("types", "type_list", "The types of a tenant and their numbers.")
+            .about("types", "type_list", "List the types of a tenant with their job counts.")
             .answers::<Vec<WireType<'static>>>("200", "The types."),
         Route::post("/v1/{tenant}/types/{type}/suspend", suspend)
-            .about("types", "type_suspend", "Accept jobs of a type, but pick none.")
+            .about("types", "type_suspend", "Stop running jobs of a type; adds are still accepted.")
             .answers::<Done>("200", "Suspended."),
         Route::post("/v1/{tenant}/types/{type}/resume", resume)
-            .about("types", "type_resume", "Pick jobs of a type again.")
+            .about("types", "type_resume", "Run jobs of a suspended type again.")
             .answers::<Done>("200", "Resumed."),
         Route::put("/v1/{tenant}/types/{type}/settings", settings_put)
             .about("types", "type_settings_put", "Replace the settings of a type.")
             .takes::<WireSettings>()
-            .answers::<Done>("200", "In force."),
+            .answers::<Done>("200", "Replaced."),
         Route::get("/v1/{tenant}/types/{type}/settings", settings_get)
-            .about("types", "type_settings_get", "The settings of a type.")
+            .about("types", "type_settings_get", "Get the settings of a type.")
             .answers::<WireSettings>("200", "The settings."),
     ]
 }
@@ -44,7 +44,7 @@ pub(crate) fn routes() -> Vec<Route> {
 #[schema(as = TypeNumbers)]
 struct WireType<'a> {
     r#type: &'a str,
-    /// Whether it has one.
+    /// Whether the type has a handler.
     handler: bool,
     suspended: bool,
     ready: u64,

@@ -1,5 +1,5 @@
-//! Handlers, types' settings and retry policies as clients write and see them. The engine checks
-//! the ranges of numbers, for all doors alike.
+//! Wire forms of handlers, type settings and retry policies. The engine checks the ranges of
+//! numbers, the same for all doors.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use crate::error::Failure;
 use crate::size::WireSize;
 use crate::time::{WireDuration, WireTime};
 
-/// A handler as its author writes it.
+/// A handler as sent by a client.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = HandlerSpec)]
 pub(crate) struct WireSpec {
-    /// One of node, python, php, sh, exec, http. May be left out where the query says it.
+    /// One of node, python, php, sh, exec, http. May be omitted if the query has it.
     pub(crate) lang: Option<String>,
     /// Source, URL or command line.
     body: String,
@@ -31,7 +31,7 @@ pub(crate) struct WireSpec {
     /// Runs after each batch.
     #[serde(rename = "afterEach")]
     after_each: Option<String>,
-    /// Handlers of one tenant with equal `lang` and `eid` share contexts.
+    /// Handlers of a tenant with the same `lang` and `eid` share contexts.
     eid: Option<String>,
     options: Option<WireOptions>,
 }
@@ -54,69 +54,69 @@ pub(crate) struct WireHandler<'a> {
     created_at: WireTime,
 }
 
-/// Absent ones fall to the type's settings, then to the daemon's defaults.
+/// Absent options default to the type's settings, then to the daemon's configuration.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schema(as = HandlerOptions)]
 pub(crate) struct WireOptions {
     /// Time limit of one attempt.
     timeout: Option<WireDuration>,
-    /// Most jobs handed over at once, 1 to 1000.
+    /// Maximum number of jobs per batch, 1 to 1000.
     batch: Option<u32>,
-    /// Most contexts in one daemon, 1 to 100.
+    /// Maximum number of contexts in one daemon, 1 to 100.
     contexts: Option<u32>,
-    /// A context is recycled after so many jobs, 1 to 1000000.
+    /// A context is replaced after this many jobs, 1 to 1000000.
     context_jobs: Option<u32>,
-    /// An idle context ends after this.
+    /// How long an idle context is kept.
     idle: Option<WireDuration>,
     env: BTreeMap<String, String>,
     retry: Option<WireRetry>,
-    /// Memory of each process, 4MB or more.
+    /// Memory limit of each process, 4MB or more.
     memory: Option<WireSize>,
-    /// Processor time of each process.
+    /// CPU time limit of each process.
     cpu: Option<WireDuration>,
-    /// Processes at the same time, 1 to 100000.
+    /// Maximum number of simultaneous processes, 1 to 100000.
     processes: Option<u32>,
-    /// Largest file that may be written.
+    /// Maximum size of written files.
     file_size: Option<WireSize>,
 }
 
-/// Parts that are left out have their defaults: 10s, 2, 1h, 25, 24h.
+/// Omitted fields have their defaults: 10s, 2, 1h, 25, 24h.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schema(as = Retry)]
 pub(crate) struct WireRetry {
     delay: Option<WireDuration>,
-    /// Each delay is the one before it times this, 1 to 1000.
+    /// Factor by which each delay grows, 1 to 1000.
     factor: Option<f64>,
     delay_max: Option<WireDuration>,
-    /// All tries, the first included, 1 to 1000000.
+    /// Maximum number of attempts, including the first, 1 to 1000000.
     attempts: Option<u32>,
-    /// No further try when the job was first due this long ago.
+    /// No more attempts once the job has been due for this long.
     age: Option<WireDuration>,
 }
 
-/// How the jobs of a type are treated, with or without a handler.
+/// Settings of a type, with or without a handler.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schema(as = TypeSettings)]
 pub(crate) struct WireSettings {
-    /// Share of picks beside the tenant's other types, 1 to 1000.
+    /// Share relative to the tenant's other types, 1 to 1000.
     weight: Option<u32>,
-    /// Most jobs that run at once in one daemon, 1 to 1000000.
+    /// Maximum number of running jobs in one daemon, 1 to 1000000.
     concurrency: Option<u32>,
-    /// Most starts a second in one daemon, 0.000001 to 1000000.
+    /// Maximum number of starts per second in one daemon, 0.000001 to 1000000.
     rate: Option<f64>,
     timeout: Option<WireDuration>,
     retry: Option<WireRetry>,
-    /// How long an ended job is kept.
+    /// How long a job is kept after it has ended.
     retention: Option<WireDuration>,
 }
 
 impl WireSpec {
     pub(crate) fn into_spec(self) -> Result<HandlerSpec, Failure> {
         let Some(lang) = &self.lang else {
-            return Err(Failure::invalid("lang", "a handler says its language in 'lang'"));
+            return Err(Failure::invalid("lang", "a handler needs its language in 'lang'"));
         };
         Ok(HandlerSpec {
             lang: Lang::parse(lang)?,
@@ -130,7 +130,7 @@ impl WireSpec {
     }
 }
 
-/// A handler that is only source in a language.
+/// A handler with only a language and a body.
 pub(crate) fn plain_spec(lang: &str, body: String) -> Result<HandlerSpec, Failure> {
     let lang = Lang::parse(lang).map_err(|invalid| Failure::invalid("method", invalid.reason))?;
     Ok(HandlerSpec {
@@ -244,7 +244,7 @@ pub(crate) fn from_settings(settings: &TypeSettings) -> WireSettings {
     }
 }
 
-/// A time limit of nothing would end every attempt before it began.
+/// A time limit of zero would end every attempt before it starts.
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,17 +12,17 @@ use windlass_engine::api::{JobView, Pulled};
 
 use crate::time::WireTime;
 
-/// A job. Values that there are not are null.
+/// A job. Absent values are null.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Job)]
 pub(crate) struct WireJob<'a> {
-    /// Digits.
+    /// Decimal digits.
     id: String,
     tenant: &'a str,
     r#type: &'a str,
     /// One of queued, running, paused, finished, failed, cancelled.
     state: &'static str,
-    /// 0 to 1000, higher is more urgent.
+    /// 0 to 1000, higher first.
     priority: u16,
     /// 0 before the first start, 1 during it.
     attempt: u32,
@@ -35,21 +35,21 @@ pub(crate) struct WireJob<'a> {
     lock: Option<u16>,
     /// How the last attempt ended: ok, failed, retry, error.
     code: Option<&'static str>,
-    /// Status of the last attempt, 100 to 599.
+    /// Status of the last attempt, 100 to 599; not the exit code of a process.
     exitcode: Option<u16>,
     /// Any JSON; null in lists.
     #[schema(value_type = serde_json::Value)]
     result: Option<&'a RawValue>,
-    /// The id of the job that waits for this one.
+    /// ID of the job that waits for this one.
     parent: Option<String>,
     /// Whether other jobs have, or had, this one as their parent.
     children: bool,
-    /// When it runs again by itself.
+    /// When it repeats.
     repeat: Option<&'a str>,
-    /// The type that gets the result as its payload when the job ends with 2xx.
+    /// Type of the job that is added with the result as its payload when this one ends with 2xx.
     then: Option<&'a str>,
     payload_bytes: u64,
-    /// What the running attempt said of itself; null in lists.
+    /// The last progress report of the attempt; null in lists.
     progress: Option<WireProgress<'a>>,
 }
 
@@ -66,7 +66,7 @@ struct WireProgress<'a> {
 #[schema(as = JobPage)]
 pub(crate) struct WirePage<'a> {
     pub(crate) jobs: Vec<WireJob<'a>>,
-    /// Goes into `after` of the next request; null at the end.
+    /// Value for `after` in the next request; null at the end.
     pub(crate) next: Option<String>,
 }
 
@@ -76,15 +76,15 @@ pub(crate) struct WirePage<'a> {
 pub(crate) struct WireClaimed<'a> {
     #[serde(flatten)]
     job: WireJob<'a>,
-    /// Null when the bytes are not UTF-8, or not part of this answer.
+    /// Null if the bytes are not UTF-8 or not part of this answer.
     payload: Option<&'a str>,
-    /// The bytes, when they are not UTF-8.
+    /// The bytes, if they are not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_base64: Option<String>,
     /// Where to fetch a payload that is too large for this answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload_url: Option<String>,
-    /// Proves that the job is the worker's.
+    /// Proves that the worker holds the job.
     token: i64,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct WireClaim<'a> {
     jobs: Vec<WireClaimed<'a>>,
 }
 
-/// Payload bytes in one answer to a claim; the jobs behind them get a URL instead.
+/// Payload bytes in one answer to a claim; jobs beyond that get a URL instead.
 const CLAIM_PAYLOAD_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 pub(crate) fn from_view(view: &JobView) -> WireJob<'_> {
@@ -163,7 +163,7 @@ fn from_pulled<'a>(pulled: &'a Pulled, inline: Option<&'a [u8]>) -> WireClaimed<
     }
 }
 
-/// The answer to an add, `{"ids":["…",…]}`, written without a detour.
+/// The answer to an add, `{"ids":["…",…]}`, formatted directly.
 pub(crate) fn ids_text(ids: &[JobId]) -> String {
     use std::fmt::Write;
     const ID_TEXT_BYTES: usize = 22;
@@ -177,10 +177,10 @@ pub(crate) fn ids_text(ids: &[JobId]) -> String {
     text
 }
 
-/// The form of `ids_text`, for the document.
+/// The schema of `ids_text`.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Ids {
-    /// One a job, in order.
+    /// One per job, in order.
     ids: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
-//! Reading the body of an HTTP request: never more bytes than its route takes, never longer than a
-//! client that means it needs, and never more memory for all of them than there is.
+//! Reading HTTP request bodies within bounds: size per route, time per client, and memory for all
+//! of them together.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -12,23 +12,23 @@ use tokio::time::{Instant, timeout};
 use crate::memory::{Memory, Share};
 use crate::pace::Pace;
 
-/// Bodies up to this size do not count towards the memory that they share: the number of
-/// connections is their bound.
+/// Bodies up to this size do not count towards the shared memory: the number of connections bounds
+/// them.
 pub const SMALL_BYTES_MAX: u64 = 64 * 1024;
 
-/// Why there is no body.
+/// Why a body could not be read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum BodyError {
     TooLarge,
-    /// It stopped, or trickles.
+    /// It stalled or is too slow.
     TooSlow,
     /// It ended before it was complete, for this reason.
     Broken(String),
-    /// Too many large ones are being read.
+    /// Too many large bodies are being read.
     NoMemory,
 }
 
-/// Hands out a body piece by piece.
+/// Reads a body piece by piece.
 pub struct BodyReader<B> {
     body: B,
     bytes_max: u64,
@@ -39,14 +39,14 @@ pub struct BodyReader<B> {
 impl<B: Body<Data = Bytes, Error: Display> + Unpin> BodyReader<B> {
     /// `silence_max` is the longest time between two pieces.
     pub fn new(body: B, bytes_max: u64, silence_max: Duration) -> Result<Self, BodyError> {
-        // What a client announces is refused before it has to be sent.
+        // An announced length that is too large is refused before the client has to send it.
         if body.size_hint().lower() > bytes_max {
             return Err(BodyError::TooLarge);
         }
         Ok(BodyReader { body, bytes_max, received: 0, pace: Pace::new(silence_max) })
     }
 
-    /// How long the whole body is, where the client says it.
+    /// The length of the body, if the client announced it.
     pub fn announced(&self) -> Option<u64> {
         self.body.size_hint().exact()
     }
@@ -61,7 +61,7 @@ impl<B: Body<Data = Bytes, Error: Display> + Unpin> BodyReader<B> {
                 Ok(Some(Ok(frame))) => frame,
             };
             self.pace.waited(since.elapsed());
-            // Trailers say nothing to us; there is at most one such frame.
+            // Trailers are ignored; there is at most one such frame.
             let Ok(piece) = frame.into_data() else { continue };
             self.pace.moved(piece.len());
             self.received += piece.len() as u64;
@@ -72,7 +72,7 @@ impl<B: Body<Data = Bytes, Error: Display> + Unpin> BodyReader<B> {
         }
     }
 
-    /// All of it, and its share of the memory. One that came in one piece is not copied.
+    /// The complete body with its share of the memory. A body in one piece is not copied.
     pub async fn whole(mut self, memory: &Memory) -> Result<(Bytes, Share), BodyError> {
         let announced = self.announced();
         let mut share = memory.share();
@@ -89,7 +89,7 @@ impl<B: Body<Data = Bytes, Error: Display> + Unpin> BodyReader<B> {
                 reserve(&mut share, announced.unwrap_or(self.bytes_max))?;
             }
             buffer.extend_from_slice(&piece);
-            // Before waiting for the next one, which may take long.
+            // Before waiting for the next piece, which may take long.
             drop(piece);
             next = self.next().await?;
         }

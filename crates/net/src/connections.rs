@@ -1,4 +1,4 @@
-//! The connections that are open, and whatever else must not outlive a door.
+//! The open connections, and other tasks that must not outlive a door.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// When a door closes, requests under way get this long to be answered.
+/// When a door closes, requests in progress get this long to be answered.
 pub const CLOSE_GRACE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Talks to the end, or until it is cut off; its slot is given back then.
+    /// Runs until it ends or is cut off; then its slot is free again.
     pub fn spawn(
         &self,
         slot: OwnedSemaphorePermit,
@@ -31,7 +31,7 @@ impl Connections {
         });
     }
 
-    /// Talks to the end, which has to come soon after the token is cancelled.
+    /// Runs `talk`, which must end soon after its token is cancelled.
     pub fn spawn_whole<T: Future<Output = ()> + Send + 'static>(
         &self,
         slot: OwnedSemaphorePermit,
@@ -40,9 +40,8 @@ impl Connections {
         self.track(slot, Box::pin(talk(self.cut.child_token())));
     }
 
-    /// `talk` is small: every future around another holds room for it once more, so that large ones
-    /// are boxed. They have tokens of their own: then they do not wait for each other when they
-    /// look at them.
+    /// `talk` is boxed if it is large, since each future that wraps another one contains it again.
+    /// Each has its own token, to avoid contention on one.
     fn track(&self, slot: OwnedSemaphorePermit, talk: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(async move {
             talk.await;
@@ -50,8 +49,8 @@ impl Connections {
         });
     }
 
-    /// Returns when all have ended. Those that have not after `grace` are cut off, and their number
-    /// is told.
+    /// Returns when all have ended. Those that have not after `grace` are cut off, and `tell` gets
+    /// their number.
     pub async fn end(&self, grace: Duration, tell: impl FnOnce(usize)) {
         self.tasks.close();
         if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {

@@ -1,4 +1,4 @@
-//! One connection of HTTP/1: how long its heads may take and be, and how it ends.
+//! One HTTP/1 connection: limits of time and size for request heads, and how it ends.
 
 use std::error::Error;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-/// A request's line and headers together; more is answered with 431.
+/// Maximum size of request line and headers; more is answered with 431.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 type Cause = Box<dyn Error + Send + Sync>;
 
-/// `head_time_max`: how long line and headers may take, and how long a connection may be silent
+/// `head_time_max` is how long line and headers may take, and how long a connection may be idle
 /// between requests.
 pub fn protocol(head_time_max: Duration) -> http1::Builder {
     let mut http = http1::Builder::new();
@@ -25,8 +25,8 @@ pub fn protocol(head_time_max: Duration) -> http1::Builder {
     http
 }
 
-/// Answers the requests of one client, until it ends, or until that which is under way when
-/// `closing` is cancelled has been answered.
+/// Answers the requests of one client until it disconnects. When `closing` is cancelled, the request
+/// in progress is still answered.
 pub async fn converse<S>(
     http: http1::Builder,
     stream: impl AsyncRead + AsyncWrite + Unpin,

@@ -1,15 +1,15 @@
-//! What all doors share of the network, whatever they speak on it: every connection, stream, body
-//! and piece of memory has a bound, and ends in an orderly way.
+//! Networking shared by all doors, whatever their protocol: every connection, stream, body and
+//! memory share has a bound and is released in an orderly way.
 //!
 //! | module | owns |
 //! |---|---|
-//! | `accept` | the next connection, from a machine that may refuse some |
-//! | `connections` | those that are open, and how they end |
-//! | `serve` | a loop that accepts as many as there is room for |
-//! | `stream`, `tcp` | writing to a client that may not read, and leaving it |
-//! | `memory` | what large messages of all connections may take together |
-//! | `pace` | how slow the other side may be |
-//! | `http`, `body` | one connection of HTTP/1, and the bodies of its requests |
+//! | `accept` | accepting connections, also when file descriptors run out |
+//! | `connections` | the open connections, and how they end |
+//! | `serve` | the accept loop with its bound |
+//! | `stream`, `tcp` | writing to a client that may not read, and closing in order |
+//! | `memory` | the memory bound for large messages of all connections |
+//! | `pace` | how slow a peer may be |
+//! | `http`, `body` | one HTTP/1 connection, and its request bodies |
 
 mod accept;
 mod body;

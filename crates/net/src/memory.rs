@@ -1,10 +1,11 @@
-//! Memory that many connections share: large messages are few, and small ones need not ask.
+//! A memory bound shared by many connections. Only large messages count; the number of connections
+//! bounds the small ones.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// It is handed out in units of this size.
+/// Memory is handed out in units of this size.
 const UNIT_BYTES: usize = 4096;
 
 #[derive(Debug, Clone)]
@@ -15,19 +16,19 @@ impl Memory {
         Memory(Arc::new(Semaphore::new(bytes_max / UNIT_BYTES)))
     }
 
-    /// None when there is not so much left.
+    /// `None` if not enough is left.
     pub fn take(&self, bytes: usize) -> Option<Share> {
         let mut share = self.share();
         share.add(bytes).then_some(share)
     }
 
-    /// A share that is empty as yet.
+    /// An empty share.
     pub fn share(&self) -> Share {
         Share { memory: self.clone(), permit: None }
     }
 }
 
-/// What somebody has of it. It is given back when this is dropped.
+/// A share of the memory, returned on drop.
 #[derive(Debug)]
 pub struct Share {
     memory: Memory,
@@ -35,7 +36,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Has at least so much from now on. False when it is not left; then nothing changes.
+    /// Grows to at least this size. False, without any change, if not enough is left.
     #[must_use]
     pub fn grow(&mut self, bytes: usize) -> bool {
         let units = self.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
@@ -43,7 +44,7 @@ impl Share {
         bytes <= have || self.add(bytes - have)
     }
 
-    /// Has so much more from now on. False when it is not left; then nothing changes.
+    /// Grows by this much. False, without any change, if not enough is left.
     #[must_use]
     pub fn add(&mut self, bytes: usize) -> bool {
         let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).ok();
@@ -56,7 +57,7 @@ impl Share {
         true
     }
 
-    /// Gives all of it back.
+    /// Returns all of it.
     pub fn free(&mut self) {
         self.permit = None;
     }

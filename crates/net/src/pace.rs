@@ -1,12 +1,11 @@
-//! How slow the other side of a connection may be.
+//! How slow the peer of a connection may be.
 
 use std::time::Duration;
 
-/// Who is slower than this, averaged over all that it has been waited for, is given up.
+/// Peers slower than this on average are disconnected.
 const RATE_MIN_BYTES_PER_S: u64 = 1024;
 
-/// Bytes that come, or go, one piece after the other. Time that passes for other reasons than the
-/// other side does not count.
+/// Measures a transfer in one direction. Only time spent waiting for the peer counts.
 #[derive(Debug)]
 pub(crate) struct Pace {
     silence_max: Duration,
@@ -35,7 +34,7 @@ impl Pace {
         self.waited = self.waited.saturating_add(time);
     }
 
-    /// What comes now has nothing to do with what has been.
+    /// Starts a new measurement.
     pub(crate) fn begin(&mut self) {
         *self = Pace::new(self.silence_max);
     }

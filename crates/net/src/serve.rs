@@ -1,4 +1,4 @@
-//! A loop that accepts as many connections as there is room for; others wait to be accepted.
+//! The accept loop: serves a bounded number of connections; further ones wait to be accepted.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use tokio_util::sync::CancellationToken;
 use crate::accept::accept;
 use crate::connections::{CLOSE_GRACE, Connections};
 
-/// Serves until `stop` is cancelled. Then no connection is accepted any more, and every `talk`,
-/// which has a token of its own, ends what is under way. Returns when all have ended, or are cut
-/// off after a grace.
+/// Serves until `stop` is cancelled. Then no more connections are accepted, and every `talk` is told
+/// by its own token to finish. Returns when all have ended; those that do not are cut off after a
+/// grace period.
 pub async fn serve<T: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
     connections_max: usize,
@@ -21,7 +21,7 @@ pub async fn serve<T: Future<Output = ()> + Send + 'static>(
     let slots = Arc::new(Semaphore::new(connections_max));
     let connections = Connections::default();
     let accept_all = async {
-        // Nobody closes the slots.
+        // The semaphore is never closed.
         while let Ok(slot) = slots.clone().acquire_owned().await {
             let tell = |error| tracing::warn!(%error, "cannot accept a connection");
             let (stream, _) = accept(&listener, tell).await;

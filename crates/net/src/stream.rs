@@ -1,5 +1,5 @@
-//! A client's byte stream with bounds: one that does not read, or hardly, is given up, and at the
-//! end the client gets the chance to read what was answered before it had sent everything.
+//! A client's byte stream with bounds: a client that reads too slowly is disconnected, and on close
+//! the client can still read an answer that was sent before it had sent everything.
 
 use std::io;
 use std::pin::Pin;
@@ -11,32 +11,32 @@ use tokio::time::{Instant, Sleep};
 
 use crate::pace::Pace;
 
-/// After the last byte was sent, unread bytes of the client are thrown away for this long: a socket
-/// that is closed with such bytes in it is reset, and the client may never see its answer.
+/// After the last byte was sent, the client's unread bytes are discarded for this long: closing a
+/// socket with unread bytes resets it, and the client might never see its answer.
 pub(crate) const LINGER_TIME_MAX: Duration = Duration::from_secs(2);
-/// And not more bytes than this, mostly.
+/// And at most about this many bytes.
 pub const LINGER_BYTES_MAX: usize = 64 * 1024 * 1024;
 const LINGER_BUFFER_BYTES: usize = 16 * 1024;
 
 pub struct Stream<T, E = ()> {
     inner: T,
     on_end: E,
-    /// Of the client that takes what is written.
+    /// How fast the client reads.
     pace: Pace,
     timer: Pin<Box<Sleep>>,
-    /// The timer runs since then, because the client takes nothing.
+    /// When the timer started because the client read nothing.
     stuck: Option<Instant>,
     linger_bytes_max: usize,
-    /// Bytes thrown away since the end.
+    /// Bytes discarded since the end.
     lingering: Option<usize>,
 }
 
-/// Decides when the end of what a client sends is heard of.
+/// Decides when the end of the client's data is reported.
 pub trait OnEnd: Unpin {
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 }
 
-/// At once.
+/// Reports it at once.
 impl OnEnd for () {
     fn poll_end(&mut self, _: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
@@ -44,7 +44,7 @@ impl OnEnd for () {
 }
 
 impl<T> Stream<T> {
-    /// `write_wait_max` is the longest time without the client taking a byte that waits for it.
+    /// `write_wait_max` is the longest time that the client may read nothing while bytes wait for it.
     pub fn new(inner: T, write_wait_max: Duration) -> Stream<T> {
         Stream::with_on_end(inner, write_wait_max, ())
     }
@@ -57,12 +57,12 @@ impl<T, E> Stream<T, E> {
         Stream { inner, on_end, pace, timer, stuck: None, linger_bytes_max, lingering: None }
     }
 
-    /// For clients that may be in the middle of saying much more than most.
+    /// For clients that may still be sending much more than usual.
     pub fn with_linger_bytes_max(self, linger_bytes_max: usize) -> Stream<T, E> {
         Stream { linger_bytes_max, ..self }
     }
 
-    /// Passes on what a write said, unless it has been saying "not yet" for too long.
+    /// Passes on the result of a write, or times out if it has been pending for too long.
     fn watch<R>(
         &mut self,
         cx: &mut Context<'_>,
@@ -102,7 +102,7 @@ impl<T: AsyncRead + Unpin, E: OnEnd> AsyncRead for Stream<T, E> {
         if buffer.filled().len() == before && buffer.remaining() > 0 {
             return self.on_end.poll_end(cx).map(Ok);
         }
-        // Another request: how long the answers before it took does not concern it.
+        // A new request: earlier answers do not count.
         self.pace.begin();
         Poll::Ready(Ok(()))
     }
@@ -149,7 +149,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, E: OnEnd> AsyncWrite for Stream<T, E> {
             }
         };
         let mut scratch = [0; LINGER_BUFFER_BYTES];
-        // The time is looked at as well: beside one who sends without a pause no timer gets a turn.
+        // Check the time, too: while a client sends without pause, no timer gets polled.
         while thrown < this.linger_bytes_max && Instant::now() < this.timer.deadline() {
             this.lingering = Some(thrown);
             let mut buffer = ReadBuf::new(&mut scratch);

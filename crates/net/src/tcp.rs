@@ -1,4 +1,4 @@
-//! A connection's writing side, for doors that write and read at the same time.
+//! The write side of a connection, for doors that read and write at the same time.
 
 use std::io;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 use crate::pace::Pace;
 use crate::stream::{LINGER_TIME_MAX, Stream};
 
-/// Writes all of it. `silence_max` is the longest time in which the other side takes nothing.
+/// Writes all bytes. `silence_max` is the longest time without progress.
 pub async fn write(stream: &TcpStream, mut bytes: &[u8], silence_max: Duration) -> io::Result<()> {
     let mut pace = Pace::new(silence_max);
     while !bytes.is_empty() {
@@ -30,11 +30,11 @@ pub async fn write(stream: &TcpStream, mut bytes: &[u8], silence_max: Duration) 
     Ok(())
 }
 
-/// Says that this was all, and lets the other side read it: what it still sends is thrown away, up
-/// to so many bytes.
+/// Closes the write side and lets the peer read everything: what it still sends is discarded, up to
+/// this many bytes.
 pub async fn close(stream: &mut TcpStream, linger_bytes_max: usize) {
     let stream = Stream::new(stream, LINGER_TIME_MAX);
-    // Whoever has gone needs no end.
+    // An error means that the peer is already gone.
     let _ = stream.with_linger_bytes_max(linger_bytes_max).shutdown().await;
 }
 

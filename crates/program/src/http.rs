@@ -1,5 +1,4 @@
-//! The parts of an HTTP client that speaks to one server. What is asked, and the sentence for a
-//! failure, are the caller's.
+//! The parts of an HTTP client for one server. Requests and error messages are up to the caller.
 
 use std::time::Duration;
 
@@ -7,21 +6,21 @@ use reqwest::{Client, ClientBuilder, Response, Url};
 
 /// How long to wait for a connection.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
-/// Largest answer that is read.
+/// Maximum size of an answer.
 pub const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Debug, Clone)]
 pub struct Address {
-    /// As it was given, without a slash at its end.
+    /// As given, without a trailing slash.
     pub base: String,
-    /// The same as it may be shown: without a user and a password.
+    /// For messages: without user and password.
     pub shown: String,
     is_https: bool,
 }
 
 impl Address {
-    /// None unless it is a URL of http or https with a host.
+    /// `None` unless it is an http or https URL with a host.
     pub fn parse(url: &str) -> Option<Address> {
         let mut shown = Url::parse(url).ok()?;
         let is_https = match shown.scheme() {
@@ -32,7 +31,7 @@ impl Address {
         if !shown.has_host() {
             return None;
         }
-        // A URL with a host can have its user and password taken away.
+        // Cannot fail for a URL with a host.
         let _ = shown.set_password(None);
         let _ = shown.set_username("");
         Some(Address {
@@ -46,18 +45,18 @@ impl Address {
         self.is_https
     }
 
-    /// A client for this server, which goes there directly.
+    /// A client for this server, without a proxy.
     pub fn client(&self) -> ClientBuilder {
         let builder = Client::builder().no_proxy().connect_timeout(CONNECT_TIME_MAX);
-        // Without TLS there is no need for certificates, and a small machine may have none.
+        // Plain HTTP needs no certificates, and a small machine may have none.
         if self.is_https { builder } else { builder.tls_certs_only([]) }
     }
 }
 
-/// Why there is no whole answer.
+/// Why there is no complete answer.
 #[derive(Debug)]
 pub enum Broken {
-    /// The request or its answer failed on the way.
+    /// The request or the answer failed in transit.
     Off(reqwest::Error),
     /// Nothing came for too long.
     Silent,
@@ -65,7 +64,7 @@ pub enum Broken {
     Large,
 }
 
-/// Waits for one step of a request, but not longer.
+/// Waits for one step of a request, with a time limit.
 pub async fn in_time<T>(
     time_max: Duration,
     step: impl Future<Output = reqwest::Result<T>>,
@@ -76,7 +75,7 @@ pub async fn in_time<T>(
     }
 }
 
-/// The body of an answer, of which no piece may take longer than this.
+/// The body of an answer; the time limit applies to each piece.
 pub async fn body(mut response: Response, silence_max: Duration) -> Result<Vec<u8>, Broken> {
     let mut bytes = Vec::new();
     while let Some(chunk) = in_time(silence_max, response.chunk()).await? {
@@ -88,7 +87,7 @@ pub async fn body(mut response: Response, silence_max: Duration) -> Result<Vec<u
     Ok(bytes)
 }
 
-/// The innermost reason, which is the one that people know, such as "Connection refused".
+/// The innermost cause, which people recognize, such as "Connection refused".
 pub fn root_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(inner) = cause.source() {

@@ -1,11 +1,11 @@
-//! What the programs of Windlass share beside the queue, whatever they do.
+//! What all programs of Windlass share besides the queue.
 //!
 //! | module | owns |
 //! |---|---|
-//! | `stop` | how a daemon is asked to end, first in order and then at once |
-//! | `secret` | text that is used and never printed |
+//! | `stop` | how a daemon is asked to stop, first gracefully and then at once |
+//! | `secret` | text that is never printed |
 //! | `http` | the parts of an HTTP client: addresses, bounded answers, reasons for failures |
-//! | `name` | the name of this host, and the known name that a mistyped one may mean |
+//! | `name` | the name of this host, and suggestions for mistyped names |
 
 pub mod http;
 mod name;

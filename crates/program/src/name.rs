@@ -1,14 +1,14 @@
-//! Names: of this host, and those that people mistype.
+//! The name of this host, and suggestions for mistyped names.
 
-/// Names that differ in more letters are not meant by each other.
+/// Maximum edit distance of a suggestion.
 const MISTYPED_LETTERS_MAX: usize = 2;
 
-/// What the kernel calls this host.
+/// The kernel's name of this host.
 pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The known name that was meant, if one is near enough. Very short names are near to everything.
+/// The nearest known name, if it is near enough. Very short names would match everything.
 pub fn nearest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
     let distances = known.iter().map(|name| (strsim::damerau_levenshtein(given, name), *name));
     let (distance, name) = distances.min()?;

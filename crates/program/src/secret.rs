@@ -14,7 +14,7 @@ impl Secret {
         &self.0
     }
 
-    /// Whether it is this text. The time this takes does not depend on where they differ.
+    /// Compares in constant time.
     pub fn matches(&self, text: &str) -> bool {
         let pairs = self.0.bytes().zip(text.bytes());
         let differences = pairs.fold(0, |all, (one, other)| all | (one ^ other));

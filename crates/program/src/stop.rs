@@ -1,12 +1,12 @@
-//! How a daemon is asked to end.
+//! How a daemon is asked to stop.
 
 use tokio_util::sync::CancellationToken;
 
-/// A request to end; all clones are one request.
+/// A request to stop; all clones are the same request.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
-    /// End in order: nothing new is begun, and what runs gets the time it was promised.
+    /// Stop gracefully: start nothing new, and give running work its promised time.
     pub asked: CancellationToken,
-    /// End at once.
+    /// Stop at once.
     pub now: CancellationToken,
 }

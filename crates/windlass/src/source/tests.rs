@@ -109,7 +109,10 @@ fn what_is_wrong_is_said_with_its_line() {
         ("# windlass: batch=1 batch=2\n", "1: 'batch' is given twice"),
         ("# windlass: eid=1\n# windlass: eid=1\n", "2: 'eid' is given twice"),
         ("true\n# windlass: batch=1\n", "2: options belong in the first comment"),
-        ("# windlass: before\na\n# windlass: before\nb\n", "3: the file already has a part 'before'"),
+        (
+            "# windlass: before\na\n# windlass: before\nb\n",
+            "3: the file already has a part 'before'",
+        ),
         ("true\n# windlass: body\nfalse\n", "2: the file already has a body"),
         ("true\n  # windlass: before\nx\n", "2: the mark 'before' must be a comment"),
         ("# windlass: before\ntrue\n", "2: the file has no body"),
