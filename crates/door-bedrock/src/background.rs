@@ -1,5 +1,5 @@
-//! Commands that nobody waits for: forgotten ones run at once, put off ones later. They live in
-//! memory only, as Bedrock's do, and those whose time has not come are lost when the door closes.
+//! Commands without a waiting client: `Connection: forget` runs at once, delayed ones run later.
+//! As in Bedrock they are kept in memory only, and delayed ones are lost when the door closes.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::connection::Shared;
 use crate::execute::{Call, Commands, run_safely};
 use crate::wire::Request;
 
-/// Commands that are queued at the same time.
+/// Maximum number of queued commands.
 const QUEUED_MAX: usize = 10_000;
-/// What their requests may take together.
+/// Maximum size of their requests together.
 const QUEUED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 pub(crate) struct Background {
@@ -34,7 +34,7 @@ impl Default for Background {
     }
 }
 
-/// Runs the request after a delay. False when too many wait already.
+/// Runs the request after a delay. False if too many are already waiting.
 pub(crate) fn queue<C: Commands>(
     shared: &Arc<Shared<C>>,
     request: Request,

@@ -1,5 +1,5 @@
-//! One client's connection: its requests are carried out one after the other and answered in their
-//! order, while what comes in the meantime waits.
+//! One client's connection: executes requests one at a time and answers them in order; later
+//! requests wait.
 
 use std::net::IpAddr;
 use std::ops::ControlFlow;
@@ -22,7 +22,7 @@ use crate::manner::{Manner, When};
 use crate::outbound;
 use crate::wire::{Limits, Request, Response};
 
-/// A command that waits ends its waiting itself; only after this long it is taken for stuck.
+/// A waiting command ends its wait itself; only after this long it counts as stuck.
 const WAIT_GRACE: Duration = Duration::from_secs(10);
 
 /// What all connections of a door share.
@@ -34,11 +34,11 @@ pub(crate) struct Shared<C> {
     pub memory: Memory,
     pub background: Background,
     pub connections: Connections,
-    /// Finish what is under way, take nothing more.
+    /// Finish the request in progress, read no more.
     pub closing: CancellationToken,
 }
 
-/// Talks to a client until either side has enough.
+/// Serves a client until either side closes.
 pub(crate) async fn converse<C: Commands>(shared: Arc<Shared<C>>, stream: TcpStream, peer: IpAddr) {
     let inbound = Inbound::new(shared.limits.clone(), shared.patience.clone(), &shared.memory);
     let closing = shared.closing.child_token();
@@ -66,7 +66,7 @@ struct Connection<C> {
 enum End {
     /// With a reply that the client has to see.
     Reply,
-    /// There is nothing more to say.
+    /// Without a further reply.
     Silence,
 }
 
@@ -86,7 +86,7 @@ impl<C: Commands> Connection<C> {
         match manner.when {
             When::Now => self.answer(request, manner).await,
             When::Queued { delay } => {
-                // A command without any time has timed out before it begins.
+                // A command with a time limit of zero has timed out before it starts.
                 let queued = manner.timeout.is_zero()
                     || background::queue(&self.shared, request, self.peer, delay);
                 let response = if queued {
@@ -115,7 +115,7 @@ impl<C: Commands> Connection<C> {
         }
     }
 
-    /// Carries a command out to its end. False when its reply could not be written.
+    /// Executes a command. False if its reply could not be written.
     async fn run(&mut self, request: &Request, manner: &Manner) -> bool {
         let until = Instant::now() + manner.timeout;
         let gone = self.closing.child_token();
@@ -144,7 +144,7 @@ impl<C: Commands> Connection<C> {
             }
             None => {
                 let written = self.write(finish(timed_out(), manner)).await;
-                // It goes on, for nobody; the next request has to wait for it.
+                // It continues without a reader; the next request has to wait for it.
                 gone.cancel();
                 let reply = running.await;
                 self.settle(reply.given, false).await;
@@ -153,12 +153,12 @@ impl<C: Commands> Connection<C> {
         }
     }
 
-    /// Says what became of the jobs that a reply gave away.
+    /// Reports whether the reply with these jobs was delivered.
     async fn settle(&mut self, given: Vec<Given>, written: bool) {
         if given.is_empty() {
             return;
         }
-        // The client's end may have come in the meantime.
+        // The client may have disconnected in the meantime.
         let _ = self.inbound.watch(&self.stream).now_or_never();
         let ended = self.inbound.ended();
         if written && !outbound::was_refused(&self.stream, ended).await {

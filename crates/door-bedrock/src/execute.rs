@@ -1,5 +1,5 @@
-//! The seam between connections and commands: a connection hands over one request after the other
-//! and says afterwards what became of the reply.
+//! The interface between connections and commands: a connection passes one request at a time and
+//! reports afterwards whether the reply was delivered.
 
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
@@ -13,26 +13,26 @@ use windlass_core::Job;
 
 use crate::wire::{Request, Response};
 
-/// Who asks, and how long.
+/// The caller of a command, and its deadline.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub peer: IpAddr,
     /// When a command that waits for something stops waiting.
     pub until: Instant,
-    /// Cancelled when nobody waits for the reply any more: the client sends no more (it may still
-    /// read), never wanted a reply, or the door closes. A command that waits for something then
-    /// answers as if its time were over; whatever else it does, it does to the end.
+    /// Cancelled when waiting is no longer useful: the client has stopped sending (it may still
+    /// read), never wanted a reply, or the door closes. A waiting command then answers as if its
+    /// time were over; everything else runs to completion.
     pub gone: CancellationToken,
 }
 
-/// A job as it was given away: whether it is still so tells if it may be taken back.
+/// A job as it was handed out; it may be taken back only if it has not changed since.
 pub(crate) type Given = Job;
 
 /// A command's answer.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub response: Response,
-    /// The jobs that the reply gives away.
+    /// The jobs that the reply hands out.
     pub given: Vec<Given>,
 }
 
@@ -42,17 +42,17 @@ impl From<Response> for Reply {
     }
 }
 
-/// Everything that clients can ask for. The future of a method is never dropped before its end,
+/// The commands. The future of a method is never dropped before it completes,
 /// unless the door is cut off because it does not close in time.
 #[async_trait]
 pub(crate) trait Commands: Send + Sync + 'static {
-    /// Never fails: what goes wrong is the reply.
+    /// Never fails: an error is a reply, too.
     async fn run(&self, request: &Request, call: Call) -> Reply;
 
-    /// The reply that gave these jobs away was written. Never called without jobs.
+    /// The reply with these jobs was delivered. Never called without jobs.
     async fn delivered(&self, given: Vec<Given>);
 
-    /// The reply that gave these jobs away did not reach its client: they are queued again. Never
+    /// The reply with these jobs did not reach its client: requeues them. Never
     /// called without jobs.
     async fn undelivered(&self, given: Vec<Given>);
 }
@@ -62,7 +62,7 @@ pub(crate) fn waits(request: &Request) -> bool {
     (request.is("GetJob") || request.is("GetJobs")) && request.connection_is("wait")
 }
 
-/// A defect in a command costs its client the reply, and nobody else anything.
+/// A panic in a command costs its client the reply, and affects no other client.
 pub(crate) async fn run_safely<C: Commands>(commands: &C, request: &Request, call: Call) -> Reply {
     let ran = AssertUnwindSafe(commands.run(request, call)).catch_unwind().await;
     ran.unwrap_or_else(|_| {

@@ -1,5 +1,5 @@
-//! The reading side of a connection: bytes come in, requests come out, within bounds of size and
-//! time. A connection that has nothing to say costs no buffer.
+//! The read side of a connection: turns bytes into requests, within bounds of size and time. An idle
+//! connection has no buffer.
 
 use std::io;
 use std::time::Duration;
@@ -13,23 +13,23 @@ use windlass_net::{Memory, Share};
 
 use crate::wire::{Limits, Parser, Request, Response, Step};
 
-/// The least that is read at once.
+/// Minimum size of one read.
 const READ_BYTES_MIN: usize = 4 * 1024;
-/// The most that a buffer grows at once.
+/// Maximum growth of a buffer in one step.
 const READ_BYTES_MAX: usize = 256 * 1024;
-/// While a command runs, no more than this is read of what comes after it.
+/// While a command runs, at most this much is read ahead.
 const AHEAD_BYTES_MAX: usize = 16 * 1024;
-/// Requests up to this size need not ask for memory.
+/// Requests up to this size do not count towards the shared memory.
 const FREE_BYTES: usize = 16 * 1024;
 /// A buffer may have grown to twice its content, and the request in it is a copy.
 const MEMORY_PER_BYTE: usize = 3;
 
-/// How long clients may be silent.
+/// How long clients may be idle.
 #[derive(Debug, Clone)]
 pub(crate) struct Patience {
     /// Between two requests.
     pub idle_max: Duration,
-    /// Between two pieces of one request, and of a reply that is not taken.
+    /// Within one request, and while a reply is written.
     pub silence_max: Duration,
     /// From the first byte of a request to its last.
     pub request_max: Duration,
@@ -45,7 +45,7 @@ pub(crate) enum Next {
 pub(crate) struct Inbound {
     buffer: BytesMut,
     parser: Parser,
-    /// The client sends no more.
+    /// The client has stopped sending.
     ended: bool,
     patience: Patience,
     share: Share,
@@ -57,12 +57,12 @@ impl Inbound {
         Inbound { buffer, parser, ended: false, patience, share: memory.share() }
     }
 
-    /// Whether the client has said that it sends no more; it may still read.
+    /// Whether the client has closed its sending side; it may still read.
     pub(crate) fn ended(&self) -> bool {
         self.ended
     }
 
-    /// The next request, unless `closing` is cancelled before it has come.
+    /// The next request, unless `closing` is cancelled first.
     pub(crate) async fn next(&mut self, stream: &TcpStream, closing: &CancellationToken) -> Next {
         let mut give_up_at = None;
         while !closing.is_cancelled() {
@@ -97,18 +97,18 @@ impl Inbound {
         Next::End
     }
 
-    /// Reads what comes while a command runs. Returns when the client sends no more.
+    /// Reads ahead while a command runs. Returns when the client has stopped sending.
     pub(crate) async fn watch(&mut self, stream: &TcpStream) {
         while !self.ended {
             if self.buffer.len() >= AHEAD_BYTES_MAX {
                 std::future::pending::<()>().await;
             }
-            // So little needs no memory of others.
+            // Too little to count towards the shared memory.
             let _ = self.read(stream).await;
         }
     }
 
-    /// When the client has been silent for too long.
+    /// When the client has been idle for too long.
     fn until(&mut self, give_up_at: &mut Option<Instant>) -> Instant {
         let now = Instant::now();
         if self.buffer.is_empty() && !self.parser.in_body() {
@@ -126,7 +126,7 @@ impl Inbound {
         }
     }
 
-    /// Waits for bytes and takes them. Loses none when it is dropped before its end.
+    /// Waits for bytes and reads them. Cancel-safe: loses no bytes when dropped.
     async fn read(&mut self, stream: &TcpStream) -> Result<(), Response> {
         if stream.readable().await.is_err() {
             self.ended = true;

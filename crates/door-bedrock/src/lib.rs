@@ -1,15 +1,15 @@
-//! The Bedrock door: clients of Bedrock::Jobs talk to Windlass as they talk to Bedrock. What
-//! becomes of a job is decided by the rules of the core, with Bedrock's texts and details around.
+//! The Bedrock door: clients of Bedrock::Jobs talk to Windlass as they talk to Bedrock. The core's
+//! rules decide what happens to a job; this crate adds Bedrock's texts and details.
 //!
 //! | module | owns |
 //! |---|---|
-//! | `server`, `connection` | connections: how many, how long, one request after the other |
+//! | `server`, `connection` | connections: their number, time limits, one request at a time |
 //! | `inbound`, `outbound` | what a connection reads and writes, within bounds |
 //! | `wire` | bytes to requests, replies to bytes: pure |
-//! | `manner`, `background` | what every request may ask for: timeouts, closing, not waiting |
-//! | `execute` | the seam between connections and commands |
+//! | `manner`, `background` | options of every request: timeouts, closing, not waiting |
+//! | `execute` | the interface between connections and commands |
 //! | `command` | the commands |
-//! | `number` | integers as C reads them |
+//! | `number` | integers as C parses them |
 
 mod background;
 mod command;
@@ -44,7 +44,7 @@ pub struct Options {
     pub connections_max: usize,
     /// Longest time between two requests of a connection; workers keep theirs.
     pub idle_max: Duration,
-    /// Longest time between two pieces of one request, or of a reply that the client does not take.
+    /// Longest time without progress while a request is read or a reply is written.
     pub silence_max: Duration,
     /// Longest time from the first byte of a request to its last.
     pub request_max: Duration,

@@ -1,4 +1,4 @@
-//! How a request wants to be carried out, by the headers that every command has: pure.
+//! How to execute a request, from the headers common to all commands. Pure.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use windlass_core::Timestamp;
 use crate::number::leading_integer;
 use crate::wire::Request;
 
-/// How long a command may take that does not say so.
+/// Default time limit of a command.
 const TIMEOUT_DEFAULT: Duration = Duration::from_millis(110_000);
-/// And one that says more than this.
+/// Upper bound of a requested time limit.
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// The furthest a command can be put off; until then the daemon has to live.
+/// Longest delay of a command; it is only kept in memory until then.
 const DELAY_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Manner {
     pub when: When,
-    /// How long the command may take, or wait.
+    /// Time limit of the command, including waiting.
     pub timeout: Duration,
-    /// The connection ends with the reply.
+    /// Close the connection after the reply.
     pub closes: bool,
-    /// The reply says so; Bedrock says it only to those who spell it like that.
+    /// Whether the reply repeats the header; Bedrock does so only for this exact spelling.
     pub says_close: bool,
 }
 

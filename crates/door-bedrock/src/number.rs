@@ -1,6 +1,6 @@
-//! Integers as C reads them: what stands at the beginning of a text, and 0 where nothing does.
+//! Integers as C parses them: the leading number of a text, or 0 if there is none.
 
-/// Leading spaces, a sign and digits; the rest is of no interest, and too much is the most.
+/// Leading spaces, a sign and digits; the rest is ignored, and out-of-range values saturate.
 pub(crate) fn leading_integer(text: &str) -> i64 {
     let text = text.trim_ascii_start();
     let negative = text.starts_with('-');

@@ -1,16 +1,15 @@
-//! Whether replies arrived, as far as a socket tells.
+//! Whether replies arrived, as far as the socket knows.
 
 use std::time::Duration;
 
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-/// When a client that has stopped sending may be gone altogether, its machine gets this long to
-/// say so.
+/// How long to wait for a reset from a client that has stopped sending and may be gone.
 const REFUSAL_WAIT: Duration = Duration::from_millis(200);
 
-/// Whether what was written has been refused. Writing to a client that is gone succeeds, and the
-/// refusal comes back afterwards.
+/// Whether the peer has refused the written bytes. Writing to a client that is gone succeeds at
+/// first; the reset arrives afterwards.
 pub(crate) async fn was_refused(stream: &TcpStream, client_ended: bool) -> bool {
     if client_ended {
         let refusal = stream.ready(Interest::ERROR);

@@ -1,4 +1,4 @@
-//! Connections: how many there are, and how they end.
+//! Connections: their number, and how they end.
 
 use std::io;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::execute::Commands;
 use crate::inbound::Patience;
 use crate::wire::{Limits, Response};
 
-/// Clients that are told at the same time that there are too many; the rest are told nothing.
+/// Excess clients that get a reply at the same time; further ones are just disconnected.
 const REFUSALS_MAX: usize = 64;
-/// What the large requests of all connections may take together.
+/// Memory for the large requests of all connections.
 const MEMORY_BYTES_MAX: usize = 512 * 1024 * 1024;
 
-/// Serves until `shutdown` is cancelled. Then nothing more is taken, those who wait for a job are
-/// told that there is none, and what is under way is answered. Returns when all connections have
-/// ended, or are cut off after a grace.
+/// Serves until `shutdown` is cancelled. Then no more requests are read, workers that wait for a job
+/// get an empty reply, and requests in progress are answered. Returns when all connections have
+/// ended; those that do not are cut off after a grace period.
 pub(crate) async fn serve<C: Commands>(
     listener: TcpListener,
     commands: C,

@@ -1,4 +1,4 @@
-//! `CancelJob`: a child that need not run any more.
+//! `CancelJob`: cancels a child job.
 
 use windlass_core::edit::{Decision, Edit, Put, Seen, Which};
 use windlass_core::family;
@@ -10,7 +10,7 @@ use crate::wire::Request;
 use super::{Bedrock, Refusal, done, value, view};
 
 pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refusal> {
-    // With anything behind the verb Bedrock knows the command and does nothing.
+    // With anything after the verb, Bedrock accepts the command and does nothing.
     if !request.method_line().eq_ignore_ascii_case("CancelJob") {
         return done();
     }
@@ -34,7 +34,7 @@ pub(super) fn decision(seen: &Seen, now: Timestamp) -> Result<Decision, Refusal>
     cancelled.extra.lent = false;
     let put = Put { job: cancelled, payload: None, purge_at: None };
     let mut edits = vec![Edit::Put(Box::new(put))];
-    // Siblings that wait for their parent do not keep it waiting here.
+    // Paused siblings do not keep the parent waiting here.
     if let Some(parent) = seen.parent.as_ref().filter(|_| !seen.siblings.active) {
         edits.extend(family::resume(&parent.job));
     }

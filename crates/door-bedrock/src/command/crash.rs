@@ -1,5 +1,5 @@
-//! `CrashBedrockJob` and `ClearCrashedBedrockJobs`: patterns of names whose jobs are failed instead
-//! of handed out. They are forgotten when the daemon stops.
+//! `CrashBedrockJob` and `ClearCrashedBedrockJobs`: patterns of names whose jobs fail instead of
+//! being handed out. They are kept in memory only.
 
 use std::net::Ipv4Addr;
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +12,7 @@ use crate::wire::Request;
 use super::value;
 use super::{Bedrock, Refusal, done};
 
-/// Patterns that are remembered.
+/// Maximum number of patterns.
 const PATTERNS_MAX: usize = 1000;
 
 #[derive(Default)]
@@ -28,7 +28,7 @@ impl Crashed {
     }
 
     fn patterns(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
-        // A list of texts has no state that a panic could leave half-done.
+        // A panic cannot leave a list of texts in an inconsistent state.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,6 @@
-//! `CreateJob`: one new job, or the one that stands in its way. A job that depends on no other one
-//! goes into the journal like every add; one with a parent or `unique` is decided in the store.
+//! `CreateJob`: creates a job, or returns the existing one with the same unique name. A job that
+//! depends on no other goes into the journal like every add; one with a parent or `unique` is
+//! decided in the store.
 
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refu
     Ok(Response::json(Object::new().number("jobID", id.get())).into())
 }
 
-/// A job that somebody wants: what can be checked without looking at others has been.
+/// A requested job; everything that can be checked without other jobs has been checked.
 #[derive(Debug, Clone)]
 pub(super) struct Wish {
     pub(super) name: TypeName,
@@ -85,7 +86,7 @@ impl Wish {
             || self.data.as_ref().is_some_and(|data| data.len() > PAYLOAD_INLINE_BYTES_MAX)
     }
 
-    /// What the store has to show before this can be decided.
+    /// What has to be read from the store before the decision.
     pub(super) fn which(&self) -> Which {
         let only = Only { name: self.name.clone(), hidden: self.mock };
         Which::New { only: self.unique.then_some(only), parent: self.parent.and_then(JobId::new) }
@@ -108,7 +109,7 @@ impl Wish {
         if self.mock { data::with_mock(data) } else { data.to_owned() }
     }
 
-    /// What is kept beside the job. A mocked job never repeats.
+    /// Additional fields of the job. A mocked job never repeats.
     fn extra(&self, repeat: Option<Repeat>, data: &str) -> Extra {
         let mut extra = Extra {
             repeat: repeat.filter(|_| !self.mock).map(|repeat| Arc::from(repeat.as_str())),
@@ -123,9 +124,9 @@ impl Wish {
     }
 }
 
-/// All jobs of a call are as mocked as the parents that they name, whatever the call says. A job
-/// never becomes mocked or stops being so while it has children, so this may be asked before the
-/// jobs are created; and it must be, because a unique job is looked for among jobs of its kind.
+/// Jobs are mocked if their parents are, regardless of the request. A job with children never
+/// changes between mocked and not mocked, so this can be read before the jobs are created. It must
+/// be, because unique jobs are looked up separately among mocked and other jobs.
 pub(super) async fn match_parents(door: &Bedrock, wishes: &mut [Wish]) -> Result<(), Refusal> {
     let mut parents: Vec<JobId> =
         wishes.iter().filter_map(|wish| JobId::new(wish.parent?)).collect();
@@ -165,7 +166,7 @@ async fn decide(door: &Bedrock, wish: Wish) -> Result<JobId, Refusal> {
     decided.ids.first().copied().flatten().ok_or_else(|| (500, "Unhandled Exception").into())
 }
 
-/// What becomes of a wish, in Bedrock's order of checks.
+/// Decides a request, with checks in Bedrock's order.
 pub(super) fn decision(
     wish: &Wish,
     seen: &Seen,
@@ -223,7 +224,7 @@ pub(super) fn decision(
     Ok(Decision { edits: vec![Edit::Insert(Box::new(new))], id: Some(id) })
 }
 
-/// The job that was there first gets what the new one would have brought.
+/// The existing job gets the data of the new one.
 fn overwritten(
     wish: &Wish,
     existing: &FullJob,

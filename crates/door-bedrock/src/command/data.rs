@@ -1,5 +1,5 @@
-//! The data of a job: a JSON text that is kept as it was written, with a few keys that the queue
-//! itself reads and writes.
+//! The data of a job: a JSON text that is kept as written, with a few keys that the queue itself
+//! reads and writes.
 
 use std::borrow::Cow;
 
@@ -19,8 +19,8 @@ pub(super) const EMPTY: &str = "{}";
 const RETRY_COUNT: &str = "retryAfterCount";
 const ORIGINAL_NEXT_RUN: &str = "originalNextRun";
 
-/// The payload as text, or nothing when it is too large to be looked at: then it must stay as it
-/// is. What another door stored may be no UTF-8 and no JSON.
+/// The payload as text, or `None` if it is too large to be parsed; then it must not be changed. A
+/// payload from another door may be neither UTF-8 nor JSON.
 pub(super) fn text(payload: &Payload) -> Option<Cow<'_, str>> {
     match payload {
         Payload::Inline(bytes) => Some(String::from_utf8_lossy(bytes)),
@@ -33,7 +33,7 @@ pub(super) fn shown(payload: &Payload) -> Cow<'_, str> {
     text(payload).unwrap_or_default()
 }
 
-/// Whether it may be the data of a new job: `{}`, or an object that is not empty.
+/// Whether this is valid data for a new job: `{}`, or a non-empty object.
 pub(super) fn is_acceptable(text: &str) -> bool {
     text == EMPTY || (is_object(text) && merge_patch("0", text).is_some_and(|text| text != EMPTY))
 }
@@ -42,8 +42,8 @@ pub(super) fn with_mock(text: &str) -> String {
     json_set_top(text, MOCK, "true")
 }
 
-/// What an update stores: small, and as mocked as the job is. What is no JSON becomes an empty
-/// object.
+/// The data that an update stores: minified, with the job's own mock key. Invalid JSON becomes an
+/// empty object.
 pub(super) fn updated(text: &str, mocked: bool) -> String {
     if !is_object(text) {
         return merge_patch("0", text).unwrap_or_else(|| EMPTY.to_owned());
@@ -60,14 +60,14 @@ pub(super) fn with_retry_count(text: &str, count: i64) -> String {
     json_set_top(text, RETRY_COUNT, &count.to_string())
 }
 
-/// One less than it says; one that says nothing says 1.
+/// Decrements the count; a missing count is 1.
 pub(super) fn with_retry_count_decremented(text: &str) -> String {
     let count = json_get_top(text, RETRY_COUNT).map_or(1, leading_integer);
     with_retry_count(text, count - 1)
 }
 
-/// What the report of a worker stores: small, and without the count. JSON that is no object, such
-/// as the `[]` that PHP writes for an empty array, is taken too; what is no JSON is not.
+/// The data that a worker's report stores: minified and without the count. JSON that is not an
+/// object, such as the `[]` that PHP writes for an empty array, is accepted; invalid JSON is not.
 pub(super) fn reported(text: &str) -> Option<String> {
     let small = merge_patch("0", text)?;
     Some(if is_object(text) { without_retry_count(text) } else { small })

@@ -1,4 +1,4 @@
-//! `DeleteJob`: removes all trace of a job that nobody works on.
+//! `DeleteJob`: removes a job that is not running.
 
 use windlass_core::State;
 use windlass_core::edit::{Decision, Edit, Seen, Which};
@@ -25,7 +25,7 @@ pub(super) fn decision(seen: &Seen) -> Result<Decision, Refusal> {
         _ => {}
     }
     let mut edits = vec![Edit::Delete(job.id)];
-    // Otherwise its parent would wait for a child that is not there.
+    // Otherwise its parent would wait for a child that no longer exists.
     if let Some(parent) = &seen.parent {
         edits.extend(family::after_child(&parent.job, seen.siblings));
     }

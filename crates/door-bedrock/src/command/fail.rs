@@ -1,4 +1,4 @@
-//! `FailJob`: the job could not be done and stays for somebody to look at it.
+//! `FailJob`: the job has failed, and is kept for inspection.
 
 use windlass_core::edit::{Decision, Edit, Put, Seen, Which};
 use windlass_core::job::Ended;
@@ -31,7 +31,7 @@ pub(super) fn decision(
     if let Some(data) = data {
         job.extra.hidden = data::is_mocked(data);
     }
-    // Nobody but an operator removes it.
+    // Only an operator removes it.
     let put = Put { job, payload: data.map(data::bytes), purge_at: None };
     Ok(Decision { edits: vec![Edit::Put(Box::new(put))], id: None })
 }

@@ -1,4 +1,4 @@
-//! `FinishJob`: done. The job waits for its children, repeats, ends as a child, or is gone.
+//! `FinishJob`: the job waits for its children, repeats, ends as a child, or is removed.
 
 use std::time::Duration;
 
@@ -41,8 +41,8 @@ pub(super) fn decision(
     Ok(Decision { edits, id: None })
 }
 
-/// A job that waits for its children keeps the data that its worker gave it, and gets its new time
-/// as the protocol writes it.
+/// A job that waits for its children keeps the data from its worker, and gets its new time in the
+/// protocol's format.
 fn with_payload(mut edits: Vec<Edit>, reported: Put) -> Vec<Edit> {
     for edit in &mut edits {
         if let Edit::Put(put) = edit {
@@ -59,7 +59,7 @@ fn ended(reported: Reported<'_>) -> Result<Vec<Edit>, Refusal> {
     put.job.state = State::Finished;
     put.job.finished_at = Some(now);
     if is_child {
-        // Its parent is to see it, whenever that may be.
+        // Kept without a limit, until its parent has seen it.
         put.purge_at = None;
         let mut edits = vec![Edit::Put(Box::new(put))];
         if let Some(parent) = &seen.parent {
@@ -70,7 +70,7 @@ fn ended(reported: Reported<'_>) -> Result<Vec<Edit>, Refusal> {
     if seen.children.failed {
         return Err((405, "Failed to delete a job with outstanding children").into());
     }
-    // Whose parent is gone is nobody's child.
+    // If its parent no longer exists, it is not a child.
     put.job.parent = None;
     put.purge_at = Some(purge_at);
     Ok(vec![Edit::Put(Box::new(put))])

@@ -1,5 +1,5 @@
-//! `GetJob` and `GetJobs`: hand out what is due. A worker that asks with `Connection: wait` is
-//! answered the moment there is something for it.
+//! `GetJob` and `GetJobs`: hand out due jobs. With `Connection: wait`, the reply comes as soon as
+//! there is a job.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,12 +25,12 @@ use super::fail::failed;
 use super::value::{self, filled};
 use super::{Bedrock, Refusal, data, view};
 
-/// Times that a job is handed out without a report before it is given up.
+/// How often a job is handed out without a report before it fails.
 const LENT_MAX: i64 = 10;
-/// How long a job is a worker's before it is known that the worker got it. After that, it is the
-/// worker's until it reports: a daemon that dies in between leaves nothing that runs for ever.
+/// Lease of a job until its reply has been delivered. After that, the worker keeps the job until it
+/// reports. The short lease ensures that a daemon's death in between leaves no job running forever.
 const DELIVERY_LEASE: Duration = Duration::from_secs(60);
-/// Jobs of people rather than machines: nobody counts how often they are handed out.
+/// Names with this prefix are manual jobs: how often they are handed out is not counted.
 const MANUAL: &str = "manual";
 
 pub(super) async fn one(door: &Bedrock, request: &Request, call: Call) -> Result<Reply, Refusal> {
@@ -60,7 +60,7 @@ fn reply(response: Response, took: Took) -> Reply {
     Reply { response, given: took.given.into_iter().map(|taken| taken.job).collect() }
 }
 
-/// The workers have these jobs: they keep them until they report.
+/// The reply was delivered: the worker keeps these jobs until it reports.
 pub(super) async fn delivered(door: &Bedrock, given: Vec<Given>) {
     let lease = |job: Job| {
         let token = job.lease?.token;
@@ -93,7 +93,7 @@ async fn take(
             hand_out.decide(whole, crashed.matches(whole.job.key.name.as_str()), now)
         }),
     };
-    // A worker that hangs up while it waits gets nothing; dropping the wish takes nothing.
+    // A worker that disconnects while waiting gets nothing; dropping the claim takes no job.
     let took = tokio::select! {
         took = door.engine.take(wish) => took?,
         () = call.gone.cancelled(), if waits => Took::default(),
@@ -136,7 +136,7 @@ fn children(children: &[(JobId, Payload)]) -> String {
     array(children.iter().map(child))
 }
 
-/// What becomes of a job that a worker asks for.
+/// Decides what happens to a job that is about to be handed out.
 pub(super) struct HandOut {
     pub(super) owner: Sysid,
     pub(super) token: Token,
@@ -178,9 +178,9 @@ impl HandOut {
     }
 }
 
-/// When a job that was lent is handed out again: after its time, or when it repeats.
+/// When a lent job is handed out again: after its `retryAfter`, or when it repeats.
 fn again_at(job: &Job, retry_after: &str, now: Timestamp) -> Option<Timestamp> {
-    // SQLite takes one modifier and nothing else; a list of them makes no date.
+    // As in SQLite, this is exactly one modifier; a list of them is not a date.
     let modifiers = Modifiers::parse(retry_after).ok().filter(|list| list.len() == 1)?;
     let again_at = modifiers.apply(Civil::from_timestamp(now))?.timestamp();
     let Some(repeat) = &job.extra.repeat else { return Some(again_at) };

@@ -1,5 +1,5 @@
-//! The commands, one file each: headers in, checks in Bedrock's order, one decision on what the
-//! store shows, a reply. Every rule of a command is a pure function; what is left here is asking.
+//! The commands, one file each: read headers, check them in Bedrock's order, decide on the store's
+//! current state, reply. Every rule of a command is a pure function.
 
 mod cancel;
 mod crash;

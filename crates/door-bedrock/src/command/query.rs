@@ -1,5 +1,5 @@
-//! `Query`: SQL on the jobs of the door's tenant, for people and tools that look into the queue or
-//! mend it. Only a store that speaks SQL answers it.
+//! `Query`: SQL on the jobs of the door's tenant, for people and tools that inspect or repair the
+//! queue. Only SQL stores support it.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{Bedrock, Refusal};
 
 /// Longest statement.
 const SQL_BYTES_MAX: usize = 1024 * 1024;
-/// How long a statement may take, unless `processTimeout` says otherwise.
+/// Default time limit of a statement, unless `processTimeout` is given.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PATIENCE_MAX: Duration = Duration::from_secs(60);
 
@@ -32,7 +32,7 @@ pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refu
     Ok(response(request, answer).into())
 }
 
-/// The SQL: behind the verb in the method line, or in a header.
+/// The SQL: after the verb in the method line, or in a header.
 fn statement(request: &Request) -> &str {
     let line = request.method_line();
     let in_line = line.split_once(':').map(|(_, sql)| sql.trim()).filter(|sql| !sql.is_empty());

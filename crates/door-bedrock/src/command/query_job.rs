@@ -1,4 +1,4 @@
-//! `QueryJob`: one job as it is now.
+//! `QueryJob`: returns one job.
 
 use windlass_core::edit::FullJob;
 

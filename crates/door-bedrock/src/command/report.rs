@@ -1,4 +1,4 @@
-//! A worker's report that it is through with a job: what `FinishJob` and `RetryJob` have in common.
+//! A worker's report about a job: what `FinishJob` and `RetryJob` have in common.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::wire::Request;
 use super::value::{self, filled};
 use super::{Refusal, data, view};
 
-/// What both commands are told.
+/// The parameters of both commands.
 pub(super) struct Report {
     pub(super) id: JobId,
     data: Option<String>,

@@ -1,5 +1,5 @@
-//! `RequeueJobs`: back to the queue, whatever they are doing; and the same for jobs whose reply did
-//! not reach the worker that was to get them.
+//! `RequeueJobs`: returns jobs to the queue, regardless of their state; also used for jobs whose
+//! reply did not reach the worker.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use super::{Bedrock, Refusal, data, done, view};
 
 pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refusal> {
     let ids = value::list(request.header("jobIDs").unwrap_or_default());
-    // An id that is there twice counts once.
+    // Duplicate ids count once.
     let ids: BTreeSet<JobId> = ids.filter_map(|id| JobId::new(id.parse().ok()?)).collect();
     let which: Vec<Which> = ids.into_iter().map(Which::Job).collect();
     let name = filled(request, "name").map(value::type_name).transpose()?;
@@ -37,7 +37,7 @@ pub(super) fn decision(seen: &Seen, name: Option<&TypeName>, decrement: bool) ->
     there.map(|whole| requeued(whole, name, decrement)).unwrap_or_default()
 }
 
-/// Takes back jobs that nobody got. One that changed since it was given is left alone.
+/// Takes back jobs that no worker received. A job that has changed since is left alone.
 pub(super) async fn undelivered(door: &Bedrock, given: Vec<Given>) {
     let which = given.iter().map(|job| Which::Job(job.id)).collect();
     let count = given.len();

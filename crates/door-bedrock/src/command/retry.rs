@@ -1,5 +1,5 @@
-//! `RetryJob`: not done yet; the job goes back to the queue, for its repeat or for a time that the
-//! worker names.
+//! `RetryJob`: returns the job to the queue, for its next repeat or for a time that the worker
+//! chooses.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ pub(super) fn decision(
 }
 
 impl Retry {
-    /// At once, as it is.
+    /// Immediately, unchanged.
     #[cfg(test)]
     pub(super) fn plain(id: windlass_core::JobId) -> Retry {
         let report = Report::plain(id, false);

@@ -1,4 +1,4 @@
-//! `Status`: that the door is open, in the words that Bedrock's tools look for.
+//! `Status`: reports that the door is open, in the form that Bedrock's tools expect.
 
 use crate::execute::Reply;
 use crate::wire::Response;

@@ -1,4 +1,4 @@
-//! `UpdateJob`: new data, and perhaps another repeat, priority or time, whatever the job's state.
+//! `UpdateJob`: sets data and optionally repeat, priority or time, regardless of the job's state.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ fn decision(update: &Update, seen: &Seen, now: Timestamp) -> Result<Decision, Re
 }
 
 impl Update {
-    /// The time that it names, or that its repeat makes.
+    /// The given time, or the one computed from the repeat.
     fn next_run(&self, job: &Job, now: Timestamp) -> Option<String> {
         if self.next_run.is_some() {
             return self.next_run.clone();

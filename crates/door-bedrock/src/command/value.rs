@@ -1,4 +1,4 @@
-//! What headers may say, and what is answered when they do not: rules that several commands share.
+//! Validation of headers that several commands share, with their error replies.
 
 use windlass_core::calendar::Modifiers;
 use windlass_core::repeat::Repeat;
@@ -9,14 +9,14 @@ use crate::wire::Request;
 
 use super::Refusal;
 
-/// Longest name that a job may have, and longest list of names or pattern that may be asked for.
+/// Maximum length of a job's name, and of a list of names or a pattern.
 const NAME_BYTES_MAX: usize = 255;
 const NAMES_BYTES_MAX: usize = 12_750;
 /// Largest data of an update.
 const DATA_BYTES_MAX: usize = 1_048_576;
 const PRIORITIES: [i64; 6] = [0, 250, 500, 750, 850, 1000];
 
-/// A header that says something.
+/// A header that is not empty.
 pub(super) fn filled<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
     request.header(name).filter(|value| !value.is_empty())
 }
@@ -24,11 +24,11 @@ pub(super) fn filled<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
 pub(super) fn job_id(request: &Request) -> Result<JobId, Refusal> {
     let text = filled(request, "jobID").ok_or((402, "Missing jobID"))?;
     let number = canonical(text).ok_or((402, "Malformed jobID"))?;
-    // Any other number is fine, and nobody's.
+    // Any other number is valid, but belongs to no job.
     JobId::new(number).ok_or_else(|| (404, "No job with this jobID").into())
 }
 
-/// A number in the only way to write it.
+/// A number in canonical form.
 fn canonical(text: &str) -> Option<i64> {
     text.parse().ok().filter(|number: &i64| number.to_string() == text)
 }
@@ -71,7 +71,7 @@ pub(super) fn job_priority(request: &Request) -> Result<Option<Priority>, Refusa
     request.header("jobPriority").map(priority).transpose()
 }
 
-/// An empty text is no repeat.
+/// An empty text means no repeat.
 pub(super) fn repeat(text: &str) -> Result<Option<Repeat>, Refusal> {
     if text.is_empty() {
         return Ok(None);

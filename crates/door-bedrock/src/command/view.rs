@@ -1,4 +1,4 @@
-//! A job in Bedrock's words: its state, its times as texts, and whether it is there at all.
+//! A job in Bedrock's terms: its state, its times as text, and whether it exists.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::wire::json::Object;
 use super::Refusal;
 use super::data;
 
-/// A finished or cancelled job is there only as long as its parent has not taken note of it.
+/// A finished or cancelled job exists only until its parent has seen it.
 pub(super) fn is_there(job: &Job) -> bool {
     job.parent.is_some() || !matches!(job.state, State::Finished | State::Cancelled)
 }
@@ -24,7 +24,7 @@ pub(super) fn found(seen: &Seen) -> Result<&FullJob, Refusal> {
     there.ok_or_else(|| (404, "No job with this jobID").into())
 }
 
-/// When it runs next, in the words of whoever set it.
+/// `nextRun` exactly as it was set.
 pub(super) fn next_run(job: &Job) -> Cow<'_, str> {
     match &job.extra.run_at_text {
         Some(text) => Cow::Borrowed(text),
@@ -37,7 +37,7 @@ pub(super) fn scheduled(job: &Job) -> Option<Civil> {
     Civil::parse(&next_run(job))
 }
 
-/// The nine keys of a job that is handed out.
+/// The nine keys of a job in a reply to `GetJob`.
 pub(super) fn given(whole: &FullJob) -> Object {
     let job = &whole.job;
     Object::new()
@@ -52,7 +52,7 @@ pub(super) fn given(whole: &FullJob) -> Object {
         .text("retryAfter", job.extra.door_text.as_deref().unwrap_or_default())
 }
 
-/// The ten keys of a job that is asked about.
+/// The ten keys of a job in a reply to `QueryJob`.
 pub(super) fn queried(whole: &FullJob) -> Object {
     given(whole).text("state", state::word(whole.job.state, whole.job.extra.lent))
 }

@@ -1,15 +1,15 @@
-//! The end of a request's body. No command reads a body, so its bytes are counted and dropped as
-//! they come, and never kept.
+//! Finds the end of a request's body. No command uses a body, so its bytes are counted and dropped
+//! as they arrive.
 
 use super::parse::{Bad, Limits};
 use super::request::Request;
 
-/// The longest line that says how long a chunk is, or that follows the last one.
+/// Longest line with a chunk's length, or after the last chunk.
 const CHUNK_LINE_BYTES_MAX: usize = 4096;
 /// Lines after the last chunk.
 const TRAILERS_MAX: usize = 256;
 
-/// What is still to come of a body.
+/// The rest of a body that has not arrived yet.
 #[derive(Debug)]
 pub(super) enum Body {
     Plain { left: u64 },
@@ -38,7 +38,7 @@ impl Body {
         if left > limits.body_bytes_max { Err(Bad::BodyTooLong) } else { Ok(Body::Plain { left }) }
     }
 
-    /// How many of the bytes belong to the body, and whether that was all of it.
+    /// How many of the bytes belong to the body, and whether it is complete.
     pub(super) fn skip(&mut self, bytes: &[u8]) -> Result<(usize, bool), Bad> {
         match self {
             Body::Plain { left } => {
@@ -55,7 +55,7 @@ fn length_of(text: &str) -> Result<u64, Bad> {
     if !digits {
         return Err(Bad::ContentLength);
     }
-    // More digits than fit are a body that is too long.
+    // More digits than fit mean that the body is too long.
     text.parse().map_err(|_| Bad::BodyTooLong)
 }
 
@@ -103,7 +103,7 @@ fn line_of(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, Bad> {
     }
 }
 
-/// Up to eight hexadecimal digits; what follows a semicolon is of no interest.
+/// Up to eight hexadecimal digits; what follows a semicolon is ignored.
 fn chunk_size(line: &[u8]) -> Option<u64> {
     let digits = line.split(|byte| *byte == b';').next()?.trim_ascii();
     let digits = str::from_utf8(digits).ok()?;

@@ -1,9 +1,9 @@
-//! The backslashes in header values: every value is unescaped on receipt, and what would break a
-//! line is escaped in what we send.
+//! Backslash escapes in header values: values are unescaped when received, and line breaks are
+//! escaped when sent.
 
 use std::borrow::Cow;
 
-/// Undoes `\n \r \t \b \f \uXXXX`; any other escaped character stands for itself. Two halves of a
+/// Unescapes `\n \r \t \b \f \uXXXX`; any other escaped character stands for itself. Two halves of a
 /// surrogate pair make one character, a lonely half becomes U+FFFD. A backslash at the very end and
 /// a `\u` without four hexadecimal digits lose the backslash only.
 pub(super) fn unescape(value: &str) -> Cow<'_, str> {
@@ -31,7 +31,7 @@ pub(super) fn unescape(value: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// What follows a `\u`; returns what follows the character.
+/// Reads what follows a `\u`; returns the rest.
 fn unescape_unicode<'a>(digits: &'a str, plain: &mut String) -> &'a str {
     let Some(unit) = hex4(digits) else {
         plain.push('u');

@@ -1,5 +1,5 @@
-//! The JSON of replies. Bedrock decides by the look of a string what it becomes: something that
-//! looks like a number, a literal, an object or an array goes out without quotes.
+//! The JSON of replies. Bedrock decides by the content of a string: one that looks like a number, a
+//! literal, an object or an array is written without quotes.
 
 use serde::de::IgnoredAny;
 
@@ -9,7 +9,7 @@ const FLOAT_BYTES_MAX: usize = 1 + 309 + 1 + 6;
 /// An object whose keys go out in alphabetical order, whatever their case.
 #[derive(Debug, Clone, Default)]
 pub struct Object {
-    /// Keys, and values that are JSON already.
+    /// Keys, and values that are already JSON.
     entries: Vec<(String, String)>,
 }
 
@@ -18,7 +18,7 @@ impl Object {
         Object::default()
     }
 
-    /// A text, quoted or not by its look.
+    /// A text, quoted or not depending on its content.
     pub fn text(self, key: &str, value: &str) -> Object {
         self.raw(key, text(value))
     }
@@ -35,7 +35,7 @@ impl Object {
         self.raw(key, value.compose())
     }
 
-    /// A value that is JSON already, byte for byte.
+    /// A value that is already JSON, copied byte for byte.
     pub fn raw(mut self, key: &str, json: String) -> Object {
         self.entries.push((key.to_owned(), json));
         self
@@ -59,7 +59,7 @@ impl Object {
     }
 }
 
-/// An array of values that are JSON already.
+/// An array of values that are already JSON.
 pub fn array(items: impl IntoIterator<Item = String>) -> String {
     let mut out = String::from("[");
     for (index, item) in items.into_iter().enumerate() {
@@ -72,7 +72,7 @@ pub fn array(items: impl IntoIterator<Item = String>) -> String {
     out
 }
 
-/// A text as a JSON value, quoted or not by its look.
+/// A text as a JSON value, quoted or not depending on its content.
 pub fn text(value: &str) -> String {
     if is_integer(value) || is_float(value) || is_json(value) {
         return value.to_owned();

@@ -2,9 +2,9 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | `parse` | requests out of a stream of bytes, within bounds |
-//! | `body` | the end of a request's body, which nobody reads |
-//! | `request` | what a request says |
+//! | `parse` | requests from a byte stream, within bounds |
+//! | `body` | skipping a request's body |
+//! | `request` | a parsed request |
 //! | `response` | replies, as bytes |
 //! | `escape` | the backslashes in header values |
 //! | `json` | the JSON of replies |

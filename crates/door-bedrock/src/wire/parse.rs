@@ -1,5 +1,5 @@
-//! Requests out of a stream of bytes. What has been looked at is not looked at again, whatever
-//! pieces the bytes come in, and nothing is kept that is beyond the limits.
+//! Parses requests from a byte stream. No byte is examined twice, however the stream is split, and
+//! nothing beyond the limits is kept.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,12 +8,12 @@ use super::body::Body;
 use super::escape::unescape;
 use super::request::Request;
 
-/// How much of everything a request may have.
+/// Limits of a request.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// The method line; SQL may stand in it.
+    /// The method line, which may contain SQL.
     pub method_line_bytes_max: usize,
-    /// A header's line; many jobs may stand in one.
+    /// A header line, which may contain many jobs.
     pub header_line_bytes_max: usize,
     /// The method line and all headers.
     pub head_bytes_max: usize,
@@ -35,7 +35,7 @@ impl Default for Limits {
     }
 }
 
-/// Why no request can be read from a connection any more.
+/// Why no more requests can be read from a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bad {
     MethodLineTooLong,
@@ -63,7 +63,7 @@ impl fmt::Display for Bad {
     }
 }
 
-/// What some bytes led to.
+/// The result of parsing some bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     Incomplete,
@@ -71,7 +71,7 @@ pub enum Step {
     Bad(Bad),
 }
 
-/// Where in a request the bytes have led so far.
+/// The state of the parser.
 #[derive(Debug)]
 pub struct Parser {
     limits: Limits,
@@ -84,10 +84,10 @@ enum State {
     Body { request: Request, body: Body },
 }
 
-/// How far the search for the end of a head has come; positions are from the head's first byte.
+/// Progress of the search for the end of a head; positions count from its first byte.
 #[derive(Debug, Default)]
 struct Scan {
-    /// Everything before it has been looked at.
+    /// Everything before it has been examined.
     at: usize,
     line_start: usize,
     in_headers: bool,
@@ -99,9 +99,8 @@ impl Parser {
         Parser { limits, state: State::Head(Scan::default()) }
     }
 
-    /// `bytes` is everything received and not used yet. The caller drops as many bytes from its
-    /// front as are said to be used, and calls again: at once after a request, with more bytes
-    /// after `Incomplete`, never after `Bad`.
+    /// `bytes` is everything received and not yet consumed. The caller drops the consumed bytes and
+    /// calls again: at once after a request, with more bytes after `Incomplete`, never after `Bad`.
     pub fn parse(&mut self, bytes: &[u8]) -> (usize, Step) {
         let mut used = 0;
         if let State::Head(scan) = &mut self.state {
@@ -134,7 +133,7 @@ impl Parser {
         }
     }
 
-    /// Whether bytes of a request have been used whose rest is still to come.
+    /// Whether a request has been consumed partly.
     pub fn in_body(&self) -> bool {
         matches!(self.state, State::Body { .. })
     }
@@ -168,14 +167,14 @@ impl Scan {
         Ok(None)
     }
 
-    /// The line under way reaches up to `end`.
+    /// The current line extends to `end`.
     fn check_line(&self, end: usize, limits: &Limits) -> Result<(), Bad> {
         let (line_bytes_max, too_long) = if self.in_headers {
             (limits.header_line_bytes_max, Bad::HeaderLineTooLong)
         } else {
             (limits.method_line_bytes_max, Bad::MethodLineTooLong)
         };
-        // Whichever bound comes first: then the answer does not depend on the pieces.
+        // Check the first bound that is hit, so that the answer does not depend on how bytes are split.
         let line_end_max = self.line_start + line_bytes_max;
         if end <= line_end_max.min(limits.head_bytes_max) {
             Ok(())
@@ -205,7 +204,7 @@ fn read_head(head: &[u8]) -> Result<Request, Bad> {
     let mut lines = lines_of(head);
     let mut method_line = lines.next().unwrap_or_default().to_owned();
     let mut headers: Vec<(String, String)> = Vec::new();
-    // What a line that begins with a space continues.
+    // The line that a line starting with a space continues.
     let mut last = Some(Last::MethodLine);
     for line in lines {
         if is_space(line.as_bytes()[0]) {
@@ -246,7 +245,7 @@ enum Last {
     Header(usize),
 }
 
-/// A line without a name or a colon says nothing and is passed over, as Bedrock does.
+/// A line without a name or a colon is skipped, as in Bedrock.
 fn header_of(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.split_once(':')?;
     let name = name.trim_matches(' ');

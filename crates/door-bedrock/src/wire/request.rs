@@ -1,5 +1,4 @@
-//! What a request says: a method line and headers. Its body is read and thrown away, since no
-//! command takes anything from it.
+//! A parsed request: a method line and headers. Its body is discarded, since no command uses it.
 
 /// One request of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,14 +25,14 @@ impl Request {
         &self.method_line
     }
 
-    /// The value of a header, with its escapes undone; `name` in any case. A header that is there
+    /// The unescaped value of a header; `name` in any case. A header that is present
     /// without a value is `Some("")`.
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Every header, in the order in which their names came first.
+    /// All headers, in the order of their first occurrence.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
@@ -42,7 +41,7 @@ impl Request {
         self.verb.eq_ignore_ascii_case(verb)
     }
 
-    /// How many bytes it is long, about.
+    /// Its approximate size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let headers: usize =
             self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();

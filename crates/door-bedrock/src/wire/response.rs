@@ -20,7 +20,7 @@ impl Response {
         Response::error(200, "OK")
     }
 
-    /// `200 OK` with a body as it is.
+    /// `200 OK` with this body.
     pub fn text(body: String) -> Response {
         Response { body, ..Response::ok() }
     }
@@ -30,7 +30,7 @@ impl Response {
         Response::text(object.compose())
     }
 
-    /// Any other first line; the text of an error is all that its reply says.
+    /// Any other first line; the reply to an error has nothing else.
     pub fn error(code: u16, text: impl Into<Cow<'static, str>>) -> Response {
         Response { code, text: text.into(), headers: Vec::new(), body: String::new() }
     }
