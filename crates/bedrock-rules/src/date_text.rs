@@ -69,8 +69,8 @@ pub fn order_key(text: &str, run_at: Timestamp) -> i64 {
     number - (1 << ((KEY_CHARS as u32 + 1) * KEY_CHAR_BITS))
 }
 
-/// Maps a byte to what matters for the order of time texts: control characters count as a space, and
-/// all lower-case letters are equal. 0 is the end of a text.
+/// Maps a byte to what matters for the order of time texts: control characters count as a space,
+/// and all lower-case letters are equal. 0 is the end of a text.
 fn key_char(byte: u8) -> i64 {
     let (first, most) = (b' ' - 1, (1 << KEY_CHAR_BITS) - 1);
     i64::from(byte.saturating_sub(first).clamp(1, most))

@@ -158,7 +158,7 @@ impl<C: Commands> Connection<C> {
         if given.is_empty() {
             return;
         }
-        // The client may have disconnected in the meantime.
+        // The client may have disconnected meanwhile.
         let _ = self.inbound.watch(&self.stream).now_or_never();
         let ended = self.inbound.ended();
         if written && !outbound::was_refused(&self.stream, ended).await {

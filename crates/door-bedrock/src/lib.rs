@@ -79,7 +79,7 @@ impl Door {
         Door { engine, options }
     }
 
-    /// Serves until `shutdown` is cancelled. Requests that are under way then are answered; returns
+    /// Serves until `shutdown` is cancelled. Requests that are in progress then are answered; returns
     /// when all connections have ended, or are cut off after a grace.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
         let commands =

@@ -1,4 +1,4 @@
-//! A client of a worker or a master, for programs that only ask.
+//! A client for a worker or a master.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ impl Client {
         net::connect(host, port, None, Arc::new(Deaf), &Log::quiet()).await.map(Client)
     }
 
-    /// The answer as JSON. `data` is JSON too; an error is a sentence.
+    /// The answer as JSON. `data` is JSON, too; an error is a message.
     pub async fn ask(
         &self,
         kind: &str,
@@ -32,7 +32,7 @@ impl Client {
     }
 }
 
-/// Refuses whatever the other side asks.
+/// Refuses all requests of the peer.
 pub(crate) struct Deaf;
 
 #[async_trait]

@@ -1,5 +1,5 @@
-//! `jobd` and `jobd-master` as programs run them: a configuration that was read, a log that is
-//! open, and then the daemon itself.
+//! The daemons `jobd` and `jobd-master`: from a parsed configuration and an open log to a running
+//! daemon.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ enum Kind {
 }
 
 impl Daemon {
-    /// A worker that starts its jobs with this launcher. An error is a sentence in jobd's words.
+    /// A worker that starts its jobs with this launcher. An error has jobd's text.
     pub fn worker(
         config: &Path,
         launcher: Arc<dyn Launcher>,
@@ -39,7 +39,7 @@ impl Daemon {
         Ok(Daemon { log, kind: Kind::Worker(Box::new(config), parts) })
     }
 
-    /// A master of workers. An error is a sentence in jobd's words.
+    /// A master. An error has jobd's text.
     pub fn master(config: &Path) -> Result<Daemon, String> {
         let config = MasterConfig::read(config).map_err(|error| error.to_string())?;
         let log = Log::open(&config.log, Form::Timed, "jobd-master")?;
@@ -50,7 +50,7 @@ impl Daemon {
         &self.log
     }
 
-    /// Works until it is asked to stop. An error says why it cannot begin.
+    /// Runs until it is asked to stop. An error says why it cannot start.
     pub async fn run(self, stop: Stop) -> Result<(), String> {
         match self.kind {
             Kind::Worker(config, parts) => worker::run(*config, parts, stop).await,

@@ -1,5 +1,5 @@
-//! The dialect of ini files that jobd's configuration is written in. Every text is such a file:
-//! lines that make no sense are passed over.
+//! The ini dialect of jobd's configuration. Parsing never fails: lines that make no sense are
+//! skipped.
 
 use crate::wire::{Json, Object};
 
@@ -41,7 +41,7 @@ impl File {
             return;
         }
         match self.root.get(name) {
-            // A key has taken the name already, so there is no section to fill.
+            // A key already has this name, so there is no section to fill.
             Some(value) if value.is_truthy() && value.as_object().is_none() => {
                 self.section = Place::Nowhere;
                 return;

@@ -1,17 +1,17 @@
-//! The jobd door: a worker that runs the jobs of a table which others fill, a master that speaks to
-//! many workers, and a command line for both. Programs, configuration files, protocol and tables
-//! are those of jobd, so that it can be exchanged in place.
+//! The jobd door: a worker that runs jobs from a table which other programs fill, a master for many
+//! workers, and a command line for both. Programs, configuration files, protocol and tables are
+//! those of jobd, so that it is a drop-in replacement.
 //!
 //! | module | owns |
 //! |---|---|
-//! | `daemon` | the two daemons, from their configuration to their end |
-//! | `worker`, `master` | what they do |
+//! | `daemon` | the two daemons, from configuration to shutdown |
+//! | `worker`, `master` | their work |
 //! | `ctl` | the command line |
-//! | `client` | asking a daemon, for other programs |
+//! | `client` | a client for other programs |
 //! | `config`, `ini`, `password` | the configuration files |
 //! | `net`, `wire` | connections and messages |
 //! | `table` | the jobs, in every database |
-//! | `log`, `memory_usage` | what people and programs look at |
+//! | `log`, `memory_usage` | the log, and the memory usage in `status` |
 
 mod client;
 mod config;

@@ -1,5 +1,5 @@
-//! The log in jobd's form: lines with a local time on the console, coloured, and in a file that is
-//! put aside when it is full. Passwords cannot get here: they are `Password`s.
+//! The log in jobd's format: lines with local time, coloured on the console, and in a file that is
+//! rotated when it is full. Passwords cannot be logged: they have the type `Password`.
 
 use std::fmt::{self, Display};
 use std::fs::{File, OpenOptions};
@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Zoned;
 
-/// A log file is put aside when it has reached this size.
+/// A log file is rotated at this size.
 const FILE_BYTES_MAX: u64 = 50 * 1024 * 1024;
-/// Files put aside, as `F.1` to `F.5`; the oldest goes.
+/// Number of rotated files, `F.1` to `F.5`.
 const FILES_MAX: usize = 5;
 /// The longest text of a line; messages may be much longer.
 const TEXT_BYTES_MAX: usize = 16 * 1024;
@@ -47,7 +47,7 @@ impl Level {
         }
     }
 
-    /// Its number among the colours of terminals.
+    /// Its ANSI colour.
     fn colour(self) -> u8 {
         match self {
             Level::Trace => 34,
@@ -59,7 +59,7 @@ impl Level {
     }
 }
 
-/// What the console shows of a line.
+/// The format of a line on the console.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `[2026-11-15T17:48:56.065] [INFO] server - text`, as daemons do.
@@ -68,7 +68,7 @@ pub(crate) enum Form {
     Plain,
 }
 
-/// As the configuration has it; levels are checked when the log is opened.
+/// From the configuration; levels are checked when the log is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LogConfig {
     pub(crate) file: Option<PathBuf>,
@@ -89,7 +89,7 @@ struct Sinks {
 }
 
 impl Log {
-    /// Fails with the words of section "levels" and "files" of the configuration.
+    /// Fails with the error texts of the configuration's sections "levels" and "files".
     pub(crate) fn open(config: &LogConfig, form: Form, name: &str) -> Result<Log, String> {
         let console = Some((Level::parse(&config.level_console)?, form));
         let file = match &config.file {
@@ -102,7 +102,7 @@ impl Log {
         Ok(Log { sinks: Arc::new(Sinks { console, file }), name: name.into() })
     }
 
-    /// A log that nobody reads.
+    /// A log that discards everything.
     pub(crate) fn quiet() -> Log {
         Log { sinks: Arc::new(Sinks { console: None, file: None }), name: "".into() }
     }
@@ -136,7 +136,7 @@ impl Log {
             return;
         }
         let (text, time) = (cut(text), Zoned::now());
-        // A log that cannot be written must not end the work.
+        // A log that cannot be written must not stop the work.
         if let Some((_, form)) = console {
             let line = coloured(form, level, &self.name, &time, &text);
             let _ = io::stdout().lock().write_all(line.as_bytes());
@@ -168,7 +168,7 @@ fn coloured(form: Form, level: Level, name: &str, time: &Zoned, text: &str) -> S
     }
 }
 
-/// The text, or as much of it as a line may have.
+/// The text, cut to the maximum length of a line.
 fn cut(text: &dyn Display) -> String {
     let mut bounded = Bounded(String::new());
     if fmt::write(&mut bounded, format_args!("{text}")).is_err() {
@@ -177,7 +177,7 @@ fn cut(text: &dyn Display) -> String {
     bounded.0
 }
 
-/// Refuses what is beyond the bound, so that a long text is not even written out.
+/// Stops at the bound, so that a long text is not formatted completely.
 struct Bounded(String);
 
 impl fmt::Write for Bounded {
@@ -213,7 +213,7 @@ impl LogFile {
 
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
         if self.bytes >= self.bytes_max {
-            // Where files may not be renamed, one that is too long is better than none.
+            // If files cannot be renamed, a log that is too long is better than none.
             let _ = self.put_aside();
         }
         self.file.write_all(line)?;

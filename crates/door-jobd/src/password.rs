@@ -1,11 +1,11 @@
-//! Passwords of daemons, which may be set to something that nobody can give.
+//! Passwords of daemons, including values that no client can match.
 
 use windlass_program::Secret;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Password {
     Text(Secret),
-    /// It was set to something that is no text, such as `password = true`.
+    /// Set to something that is not text, such as `password = true`.
     NoText,
 }
 

@@ -54,7 +54,7 @@ impl Schedule {
     }
 
     /// The entry in force: the last one before this moment, which may be one of the week before.
-    /// None when there are no entries.
+    /// `None` if there are no entries.
     pub(crate) fn at(&self, moment: Moment) -> Option<u64> {
         let before = self.entries.range(..=moment).next_back();
         before.or_else(|| self.entries.last_key_value()).map(|(_, most)| *most)

@@ -196,7 +196,7 @@ struct TasksArgs {
     /// Tell only how many there are.
     #[arg(long)]
     count: bool,
-    /// Show at most so many [default: 20]
+    /// Show at most this many [default: 20]
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
     /// Leave out so many from the beginning.

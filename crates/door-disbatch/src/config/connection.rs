@@ -71,7 +71,7 @@ impl Connection {
         without_login(self.uri.reveal())
     }
 
-    /// None when the file has no password for it: then there is no login.
+    /// `None` if the file has no password for it: then there is no login.
     pub(crate) fn password(&self, user: User) -> Option<&Secret> {
         self.auth.0.iter().find(|(named, _)| *named == user).map(|(_, password)| password)
     }

@@ -28,7 +28,7 @@ impl<'a> Keys<'a> {
         if self.at.is_empty() { format!("`{key}`") } else { format!("`{}.{key}`", self.at) }
     }
 
-    /// None when it is missing, or null.
+    /// `None` if it is missing, or null.
     pub(super) fn get(&self, key: &str) -> Option<&'a Value> {
         self.map.get(key).filter(|value| !value.is_null())
     }

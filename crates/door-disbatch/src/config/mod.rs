@@ -175,7 +175,7 @@ pub(crate) struct Hook {
 }
 
 impl Hook {
-    /// None when it is a package of Perl.
+    /// `None` if it is a package of Perl.
     pub(crate) fn program(&self) -> Option<&Path> {
         Some(Path::new(&self.name)).filter(|path| path.is_absolute())
     }

@@ -133,7 +133,7 @@ impl Database {
     }
 
     /// Asks our nodes to end the tasks of a queue that they have, up to `BATCH` of them at
-    /// once, and answers how many they have. Each is ended as it was seen: a request that is
+    /// once, and returns how many they have. Each is ended as it was seen: a request that is
     /// delayed on its way must not end a later run.
     pub(crate) async fn tasks_cancel_active(&self, queue: ObjectId) -> Result<u64, DbError> {
         let tasks = self.tasks_collection();

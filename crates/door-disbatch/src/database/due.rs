@@ -65,7 +65,7 @@ impl Database {
         Ok(result.matched_count == 1)
     }
 
-    /// Writes down why a task goes on waiting. False: that stands there already, or it does not
+    /// Writes down why a task goes on waiting. False: that is already there, or it does not
     /// wait any more.
     pub(crate) async fn task_keep_waiting(
         &self,

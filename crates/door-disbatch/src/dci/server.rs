@@ -22,7 +22,7 @@ const WRITE_WAIT_MAX: Duration = Duration::from_secs(30);
 /// How long client and server may need to agree on keys.
 const TLS_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Serves until `stop` is cancelled. Requests that are under way then are answered; returns when
+/// Serves until `stop` is cancelled. Requests that are in progress then are answered; returns when
 /// all connections have ended, or are cut off after a grace.
 pub(crate) async fn serve(
     listener: TcpListener,

@@ -58,7 +58,7 @@ pub(crate) struct Way {
 
 impl Way {
     /// The hosts that must all refuse a connection to prove that nobody reaches the database.
-    /// None when no refusal proves it: it may be only a router, or the near end of a tunnel, that
+    /// `None` if no refusal proves it: it may be only a router, or the near end of a tunnel, that
     /// is down.
     pub(crate) fn witnesses(&self) -> Option<Vec<Host>> {
         let tunnel = self.far_nodes && self.hosts.iter().any(|(host, _)| is_loopback(host));

@@ -180,7 +180,7 @@ async fn drop_holds(database: &Database, seen: &Seen, boot: &str) -> Result<(), 
     Ok(())
 }
 
-/// The holds of all queues, odd ones too; what is no hold is passed over.
+/// The holds of all queues, odd ones too; what is no hold is skipped.
 pub(super) fn holds(queues: &[Document]) -> Vec<(Bson, Hold)> {
     let mut all = Vec::new();
     for queue in queues {

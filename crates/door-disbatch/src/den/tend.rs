@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Between two steps of the search for files that nothing points to.
 const CLEAN_PAUSE: Duration = Duration::from_secs(60);
 
-/// Tends for ever; dropping it ends it. `view` has the queues that the last pass has seen.
+/// Tends forever; dropping it ends it. `view` has the queues that the last pass has seen.
 pub(super) async fn tend(database: Database, clock: Clock, view: watch::Receiver<Vec<Queue>>) {
     tokio::join!(wake(&database, &clock), look_after(&database, &clock, &view));
 }

@@ -66,7 +66,7 @@ pub(crate) struct Cleaner {
 
 impl Cleaner {
     /// One step: removes old files whose task is gone or points elsewhere, and old chunks without
-    /// a file. Files that are nobody's output are left alone. Answers how many went.
+    /// a file. Files that are nobody's output are left alone. Returns how many went.
     ///
     /// # Errors
     ///

@@ -35,7 +35,7 @@ pub(crate) fn collection(database: &Database, name: &str) -> Documents {
     Documents { port, documents: database.raw().collection(name) }
 }
 
-/// A collection as the driver has it, but nothing waits for ever. The driver itself would, for a
+/// A collection as the driver has it, but nothing waits forever. The driver itself would, for a
 /// server that keeps its connection and does not answer.
 pub(crate) struct Documents {
     port: u16,

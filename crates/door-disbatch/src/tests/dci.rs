@@ -351,7 +351,7 @@ async fn unknown_paths_and_methods_are_told_in_json() {
     assert_eq!(answer.headers()["cache-control"], "no-store");
 }
 
-/// What is under way at the end is answered; nothing new is taken.
+/// What is in progress at the end is answered; nothing new is taken.
 #[tokio::test]
 async fn a_request_under_way_is_answered_before_the_end() {
     let dci = Dci::start(Some(Dialect::Seed)).await;

@@ -123,7 +123,7 @@ impl World {
 
     /// Waits for so many whole passes of the node.
     pub(crate) async fn passes(&self, count: usize) {
-        // The one under way may have begun before.
+        // The one in progress may have begun before.
         self.passes.more(count + 1).await;
     }
 

@@ -1,4 +1,4 @@
-//! What the command line is told by its file.
+//! The configuration of jobctl.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,14 +11,14 @@ const HOST: &str = "127.0.0.1";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CtlConfig {
-    /// Whether it speaks to a master.
+    /// Whether it talks to a master.
     pub master: bool,
     pub password: Option<Password>,
     pub log_level: String,
     pub host: String,
-    /// None for the usual one of a worker or a master.
+    /// `None` for the default port of a worker or a master.
     pub port: Option<u16>,
-    /// How long to wait for an answer; none for the usual time.
+    /// How long to wait for an answer; `None` for the default.
     pub timeout: Option<Duration>,
 }
 
@@ -41,7 +41,7 @@ impl CtlConfig {
 }
 
 impl Default for CtlConfig {
-    /// As an empty file has it.
+    /// The configuration of an empty file.
     fn default() -> CtlConfig {
         CtlConfig {
             master: false,

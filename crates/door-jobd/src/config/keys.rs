@@ -1,4 +1,4 @@
-//! Values by their keys: whether they are there, and what they must be.
+//! Typed access to configuration values by key.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,12 +23,12 @@ impl Keys {
         self.0.iter()
     }
 
-    /// None when it is missing, or null.
+    /// `None` if it is missing or null.
     pub(super) fn get(&self, key: &str) -> Option<&Json> {
         self.0.get(key).filter(|value| !value.is_null())
     }
 
-    /// Required means that there is something in it.
+    /// A required key must not be empty.
     pub(super) fn require(&self, key: &str) -> Result<&Json, ConfigError> {
         let value = self.get(key).filter(|value| value.is_truthy());
         value.ok_or_else(|| format!("'{key}' is not defined").into())
@@ -38,7 +38,7 @@ impl Keys {
         text_of(key, self.require(key)?)
     }
 
-    /// None when there is nothing in it.
+    /// `None` if there is nothing in it.
     pub(super) fn text(&self, key: &str) -> Result<Option<String>, ConfigError> {
         match self.get(key).filter(|value| value.is_truthy()) {
             None => Ok(None),
@@ -46,14 +46,14 @@ impl Keys {
         }
     }
 
-    /// A number cut to an integer. None when it is missing; a key with nothing in it is no number.
+    /// A number truncated to an integer. `None` if missing; an empty value is not a number.
     pub(super) fn integer(&self, key: &str) -> Result<Option<i64>, ConfigError> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let text = numeric(value).ok_or_else(|| format!("'{key}' must be an integer"))?;
         Ok(Some(cut(&text)))
     }
 
-    /// An integer of which zero and nothing mean the default.
+    /// An integer; zero or empty means the default.
     pub(super) fn amount(&self, key: &str, default: u32) -> Result<u32, ConfigError> {
         match self.seconds_or_amount(key)? {
             None | Some(0) => Ok(default),
@@ -61,7 +61,7 @@ impl Keys {
         }
     }
 
-    /// Seconds of which zero and nothing mean the default.
+    /// Seconds; zero or empty means the default.
     pub(super) fn seconds(&self, key: &str, default: u32) -> Result<Duration, ConfigError> {
         self.amount(key, default).map(|seconds| Duration::from_secs(seconds.into()))
     }
@@ -83,7 +83,7 @@ impl Keys {
     pub(super) fn float(&self, key: &str) -> Result<Option<f64>, ConfigError> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let text = numeric(value).ok_or_else(|| format!("'{key}' must be a float"))?;
-        // Digits of another base are a number, of which JavaScript's parseFloat reads the zero.
+        // Numbers in another base are valid, but JavaScript's parseFloat reads only their leading zero.
         Ok(Some(text.parse().unwrap_or(0.0)))
     }
 
@@ -106,7 +106,7 @@ impl Keys {
         }
     }
 
-    /// A password that is no text is set, and can never be given.
+    /// A password that is not text counts as set, and no client can match it.
     pub(super) fn password(&self) -> Option<Password> {
         match self.get("password").filter(|value| value.is_truthy())? {
             Json::String(text) => Some(Password::new(text)),
@@ -127,7 +127,7 @@ impl Keys {
         })
     }
 
-    /// Which levels there are is the log's business.
+    /// The log checks the level.
     pub(super) fn level(&self, key: &str) -> Result<String, ConfigError> {
         match self.get(key) {
             None => Ok(LOG_LEVEL.to_owned()),
@@ -144,7 +144,7 @@ fn text_of(key: &str, value: &Json) -> Result<String, ConfigError> {
     }
 }
 
-/// The text of what JavaScript takes for a finite number.
+/// A text that JavaScript parses as a finite number.
 pub(super) fn numeric(value: &Json) -> Option<String> {
     let text = value.js_string();
     let text = ini::trim(&text);
@@ -162,7 +162,7 @@ fn has_base(text: &str) -> bool {
     based(["0x", "0X"], 16) || based(["0o", "0O"], 8) || based(["0b", "0B"], 2)
 }
 
-/// The integer at the beginning; zero when there is none.
+/// The leading integer; zero if there is none.
 pub(super) fn cut(text: &str) -> i64 {
     let sign = usize::from(text.starts_with(['+', '-']));
     let digits = text[sign..].bytes().take_while(u8::is_ascii_digit).count();

@@ -1,4 +1,4 @@
-//! What a master is told by its file.
+//! The configuration of a master.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) struct MasterConfig {
     pub port: u16,
     pub access: Access,
     pub ping_interval: Duration,
-    /// Zero when pokes are not held back.
+    /// Zero if pokes are not throttled.
     pub poke_throttle_interval: Duration,
     pub log: LogConfig,
 }

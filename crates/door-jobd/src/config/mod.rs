@@ -1,5 +1,5 @@
-//! The configuration files of jobd, jobd-master and jobctl, with their defaults and the words in
-//! which mistakes are told. Keys are checked in a fixed order, and the first mistake counts.
+//! The configuration files of jobd, jobd-master and jobctl, with their defaults and jobd's error
+//! texts. Keys are checked in a fixed order, and the first error counts.
 
 mod ctl;
 mod keys;
@@ -13,7 +13,7 @@ pub(crate) use ctl::CtlConfig;
 pub(crate) use master::MasterConfig;
 pub(crate) use worker::WorkerConfig;
 
-/// A mistake in a file.
+/// An error in a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("config parsing error: {0}")]
 pub(crate) struct ConfigError(String);

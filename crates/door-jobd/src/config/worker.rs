@@ -1,4 +1,4 @@
-//! What a worker is told by its file.
+//! The configuration of a worker.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,7 +17,7 @@ const FETCH_LIMIT: u32 = 100;
 const OUTPUT_BYTES: u32 = 1024 * 1024;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 const LEASE_SECONDS: u32 = 30;
-/// A shorter lease runs out while the database is merely busy.
+/// A shorter lease could expire while the database is merely busy.
 const LEASE_MIN: Duration = Duration::from_secs(3);
 const ENV: &str = "launcher.env.";
 
@@ -26,22 +26,22 @@ pub(crate) struct WorkerConfig {
     pub name: String,
     pub host: String,
     pub port: u16,
-    /// Its password is also the one that the master gets.
+    /// Its password is also sent to the master.
     pub access: Access,
     pub master: Option<MasterAddress>,
     pub log: LogConfig,
     pub storage: Storage,
-    /// Jobs that are fetched at once.
+    /// Jobs per fetch.
     pub fetch_limit: u32,
     pub launcher: LauncherConfig,
-    /// Kept of each stream of a job.
+    /// Bytes kept of each output stream of a job.
     pub output_bytes_max: usize,
-    /// Jobs that run for longer are ended.
+    /// Jobs that run longer are killed.
     pub time_limit: Option<Duration>,
-    /// What running jobs get when the worker is stopped.
+    /// Time for running jobs when the worker stops.
     pub shutdown_timeout: Duration,
     pub interrupted: Interrupted,
-    /// How long a worker that says nothing is taken to be alive.
+    /// How long a silent worker counts as alive.
     pub lease: Duration,
     /// With their concurrency, in their order.
     pub targets: Vec<(String, u32)>,
@@ -56,9 +56,9 @@ pub(crate) struct MasterAddress {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LauncherConfig {
-    /// With `{id}` in it.
+    /// Contains `{id}`.
     pub command: String,
-    /// The worker's own when absent.
+    /// Default: the worker's own.
     pub cwd: Option<PathBuf>,
     pub env: Vec<(String, String)>,
 }
@@ -92,7 +92,7 @@ impl WorkerConfig {
     }
 }
 
-/// No master unless both host and port are there.
+/// `None` unless both host and port are set.
 fn master(keys: &Keys) -> Result<Option<MasterAddress>, ConfigError> {
     let host = keys.text("master_host")?;
     let port = keys.port("master_port")?.filter(|port| *port != 0);

@@ -1,4 +1,4 @@
-//! The words of the command line: options, then a command whose own words are left alone.
+//! Parses the command line: options, then a command whose own arguments are left alone.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
-//! What each command asks for: a name and its arguments become one request. Pure.
+//! Turns a command and its arguments into one request. Pure.
 
 use super::signal;
 use crate::wire::{Json, Object};
 
-/// Whom the command line speaks to.
+/// The kind of peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Worker,
@@ -52,7 +52,7 @@ impl Command {
         Some(command)
     }
 
-    /// Its request, or why these arguments do not make one.
+    /// The request, or why the arguments are invalid.
     pub(crate) fn ask(self, args: &[String]) -> Result<Ask, String> {
         match self {
             Command::ListTargets | Command::MemoryUsage(_) => {
@@ -76,7 +76,7 @@ impl Command {
         }
     }
 
-    /// Whether its answer may take any time, because jobs run until then.
+    /// Whether the answer may take any time, because it waits for jobs.
     pub(crate) fn is_patient(self) -> bool {
         matches!(self, Command::RunManual(_))
     }
@@ -128,7 +128,7 @@ fn ids(args: &[String]) -> Result<Vec<Json>, String> {
     args.iter().map(id).collect()
 }
 
-/// A number with what follows its point cut off.
+/// A number, truncated to an integer.
 fn whole(text: &str) -> Option<Json> {
     let number = text.trim().parse::<f64>().ok().filter(|number| number.is_finite())?;
     Some(number.trunc().into())

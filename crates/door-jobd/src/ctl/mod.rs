@@ -1,4 +1,4 @@
-//! `jobctl`: one command to a worker or a master, its answer as a table or as JSON.
+//! `jobctl`: sends one command to a worker or a master and prints the answer as a table or JSON.
 
 mod args;
 mod command;

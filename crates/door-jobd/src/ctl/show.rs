@@ -1,16 +1,16 @@
-//! What is printed of an answer. Pure: an answer of any shape gives a text.
+//! Formats answers. Pure; works for an answer of any shape.
 
 use super::command::{Command, Mode};
 use super::table::{one_line, table};
 use crate::wire::{Json, Object};
 
-/// What a command prints in the end.
+/// The output of a command.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) text: String,
-    /// ManualResult before the text, at the level of a warning.
+    /// Logged as a warning before the text.
     pub(crate) warnings: Vec<String>,
-    /// Whether something that was asked for did not happen.
+    /// Whether part of the request failed.
     pub(crate) failed: bool,
 }
 
@@ -131,7 +131,7 @@ fn entries(value: Option<&Json>) -> impl Iterator<Item = (&str, &Json)> {
     value.and_then(Json::as_object).into_iter().flat_map(Object::iter)
 }
 
-/// Nothing for what is not there.
+/// Empty for absent values.
 fn cell(value: Option<&Json>) -> String {
     value
         .filter(|value| !value.is_null())

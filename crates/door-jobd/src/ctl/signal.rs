@@ -1,4 +1,4 @@
-//! Signals by name. A master takes numbers only, so names are looked up here.
+//! Signals by name. A master accepts only numbers, so names are looked up here.
 
 /// Signal 1 first, as Linux numbers them.
 const NAMES: [&str; 31] = [
@@ -7,7 +7,7 @@ const NAMES: [&str; 31] = [
     "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
 
-/// The number of a signal that is given by number or by name, with or without `SIG`, in any case.
+/// The number of a signal, given by number or by name, with or without `SIG`, case-insensitive.
 pub(crate) fn number(text: &str) -> Option<i64> {
     if let Ok(number) = text.parse::<i64>() {
         return (number >= 0).then_some(number);

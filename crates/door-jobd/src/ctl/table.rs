@@ -22,7 +22,7 @@ pub(crate) fn table(columns: &[&str], rows: &[Vec<String>]) -> String {
     lines.join("\n")
 }
 
-/// Text of others as one line of a cell: nothing in it can move the cursor or end the line.
+/// Foreign text as one line of a cell, without control characters.
 pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

@@ -69,7 +69,7 @@ async fn failures_have_their_texts() {
 
 #[test]
 fn a_server_that_does_not_answer_is_waited_for_until_the_time_out() {
-    // Connections to it wait for ever.
+    // Connections to it wait forever.
     let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = mute.local_addr().unwrap().port().to_string();
     let words = ["--port", &port, "--timeout", "0.05", "poll", "a"].map(str::to_owned);

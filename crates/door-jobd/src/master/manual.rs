@@ -1,5 +1,5 @@
-//! `run-manual` over several workers: which of them runs which jobs, and one answer out of theirs.
-//! Pure. A worker that fails costs its own jobs, each with an error of its own, and nobody else's.
+//! `run-manual` for several workers: assigns jobs to workers, and merges their answers. Pure. If a
+//! worker fails, each of its jobs gets an error; other jobs are not affected.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,14 +18,14 @@ pub(crate) struct Call<P> {
     pub(crate) ids: Vec<Json>,
 }
 
-/// The answer while it is put together.
+/// The merged answer so far.
 #[derive(Debug, Default)]
 pub(crate) struct Ends {
     jobs: Vec<(String, Json)>,
     errors: Vec<(String, Json)>,
 }
 
-/// Gives every job to one worker. `choose` gets a count and answers an index below it.
+/// Assigns every job to a worker. `choose` gets a count and returns an index below it.
 pub(crate) fn plan<P>(
     registry: &Registry<P>,
     data: &Json,
@@ -35,7 +35,7 @@ pub(crate) fn plan<P>(
     let (mut calls, mut ends) = (Vec::<Call<P>>::new(), Ends::default());
     let mut runners = HashMap::new();
     let mut places = HashMap::new();
-    // A job named twice runs once: the second request would be refused and spoil its row.
+    // A job named twice runs once: a second request would be refused and damage its row.
     let mut seen = HashSet::new();
     for job in jobs {
         let (id, target) = (job.id, job.target);
@@ -58,7 +58,7 @@ pub(crate) fn plan<P>(
 }
 
 impl Ends {
-    /// Takes what one worker answered about the jobs it was asked to run.
+    /// Adds the answer of one worker.
     pub(crate) fn take<P>(&mut self, call: &Call<P>, answer: Result<Json, String>) {
         let answer = match answer {
             Ok(answer) => answer,
@@ -82,7 +82,7 @@ impl Ends {
         }
     }
 
-    /// Jobs and errors; what is empty is left out.
+    /// Jobs and errors; empty parts are omitted.
     pub(crate) fn into_data(self) -> Json {
         let mut data = Object::new();
         for (name, part) in [("jobs", self.jobs), ("errors", self.errors)] {
@@ -101,7 +101,7 @@ pub(super) struct Named<'a> {
     pub(super) job: &'a Json,
 }
 
-/// The `jobs` of a request. All of them are checked before anything is done.
+/// The `jobs` of a request, all checked in advance.
 pub(super) fn read_jobs<'a>(data: &'a Json, fields: &[Field]) -> Result<Vec<Named<'a>>, String> {
     let jobs = data.get("jobs").and_then(Json::as_array).ok_or("jobs must be array")?;
     let read = |job: &'a Json| {

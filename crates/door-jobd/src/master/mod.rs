@@ -1,5 +1,5 @@
-//! The master: workers register with it, clients speak to all of them through it. It keeps nothing
-//! on disk: workers come back by themselves when it starts again.
+//! The master: workers register with it, and clients reach all of them through it. It stores nothing
+//! on disk: after a restart, workers register again by themselves.
 
 mod manual;
 mod registry;
@@ -22,7 +22,7 @@ use crate::config::MasterConfig;
 use crate::log::Log;
 use crate::net::{Peer, Server};
 
-/// What requests under way get to be answered when the master is stopped.
+/// What requests in progress get to be answered when the master is stopped.
 const STOP_GRACE: Duration = Duration::from_secs(2);
 /// How long a worker may take to answer. Only `run-manual` has no such limit: its jobs take the
 /// time they take, and pings find out when the worker is gone.

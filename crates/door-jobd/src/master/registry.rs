@@ -1,5 +1,5 @@
-//! Which workers are registered, what they serve, and which pokes wait for a worker. Pure: a
-//! worker's connection is whatever type the caller chooses.
+//! The registered workers, their targets, and the pokes that wait for a worker. Pure: generic over
+//! the type of a worker's connection.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,15 +13,15 @@ pub(crate) struct Worker<P> {
     pub(crate) name: String,
     pub(crate) address: String,
     pub(crate) port: u16,
-    /// None: it named none, so it is polled and signalled for all of them.
+    /// `None` if it named no targets; it is then polled and signalled for all.
     pub(crate) targets: Option<Vec<String>>,
     pub(crate) peer: P,
 }
 
-/// A worker and what it is to be asked about.
+/// A worker and the targets of the request to it.
 pub(crate) type Errand<P> = (Arc<Worker<P>>, Scope);
 
-/// A poll that is to be sent, and to be settled when it has been answered or has failed.
+/// A poll to send; it must be settled when it has been answered or has failed.
 #[derive(Debug)]
 pub(crate) struct Poll<P> {
     pub(crate) worker: Arc<Worker<P>>,
@@ -31,14 +31,14 @@ pub(crate) struct Poll<P> {
 
 #[derive(Debug)]
 pub(crate) struct Registry<P> {
-    /// In the order of their registration.
+    /// In the order of registration.
     workers: Vec<Arc<Worker<P>>>,
-    /// Those that know that they are registered. Others may not listen yet, so what they are to be
-    /// polled for is remembered until they do.
+    /// Workers that have received the answer to their registration. Others may not listen yet, so
+    /// polls for them are kept until they do.
     ready: HashSet<u64>,
     remembered: Wanted,
-    /// Polls that may still fail, by their tickets. Workers that register meanwhile get them too:
-    /// one may be the same worker, whose lost connection has not been noticed yet.
+    /// Polls that may still fail, by ticket. Workers that register meanwhile get them, too: one may
+    /// be the same worker, whose lost connection has not been detected yet.
     unanswered: HashMap<u64, Scope>,
     last_ticket: u64,
 }
@@ -58,7 +58,7 @@ impl<P> Registry<P> {
         &self.workers
     }
 
-    /// Enters a worker, or replaces what its connection said before. True for the first time.
+    /// Registers a worker, or replaces its registration. True the first time.
     pub(crate) fn register(&mut self, mut worker: Worker<P>) -> bool {
         if let Some(targets) = &mut worker.targets {
             drop_repeated(targets);
@@ -73,8 +73,8 @@ impl<P> Registry<P> {
         is_new
     }
 
-    /// The worker has been told that it is registered. Answers what it is to be polled for, because
-    /// that was poked while nobody served it.
+    /// The worker has received its answer. Returns the targets to poll now,
+    /// which were poked while no worker served them.
     pub(crate) fn set_ready(&mut self, id: u64) -> Option<Poll<P>> {
         let worker = self.workers.iter().find(|worker| worker.id == id).cloned()?;
         self.ready.insert(id);
@@ -88,8 +88,7 @@ impl<P> Registry<P> {
         Some(self.workers.remove(place))
     }
 
-    /// Whom to poll for what. Targets that no worker names, or only one that may not listen yet,
-    /// are remembered.
+    /// The polls to send. Targets without a worker that is known to listen are remembered.
     pub(crate) fn poke(&mut self, wanted: &Wanted) -> Vec<Poll<P>> {
         if wanted.is_everything() {
             self.remembered.add_everything();
@@ -111,7 +110,7 @@ impl<P> Registry<P> {
         errands.into_iter().map(|errand| self.issue(errand)).collect()
     }
 
-    /// A poll that did not get through is remembered for the next worker that can take it.
+    /// Remembers a failed poll for the next worker that serves the target.
     pub(crate) fn settle(&mut self, ticket: u64, got_through: bool) {
         let scope = self.unanswered.remove(&ticket);
         if let Some(scope) = scope.filter(|_| !got_through) {
@@ -119,7 +118,7 @@ impl<P> Registry<P> {
         }
     }
 
-    /// Whom to tell of a request about these targets, or about all.
+    /// The workers for a request about these targets, or about all.
     pub(crate) fn share(&self, targets: Option<&[String]>) -> Vec<Errand<P>> {
         let Some(asked) = targets else {
             let all = self.workers.iter().map(|worker| (Arc::clone(worker), Scope::Everything));
@@ -138,13 +137,13 @@ impl<P> Registry<P> {
         self.workers.iter().filter_map(errand).collect()
     }
 
-    /// All workers that may have a job of this target.
+    /// All workers that may hold a job of this target.
     pub(crate) fn serving(&self, target: &str) -> Vec<Arc<Worker<P>>> {
         self.filter(|worker| worker.targets.is_none() || worker.serves(target))
     }
 
-    /// The workers that may be asked to run a job of this target. One that names no targets is not
-    /// asked: whether it serves this one is unknown, and the client waits without a limit.
+    /// The workers that can be asked to run a job of this target. A worker without named targets is
+    /// not asked: it may not serve this one, and the client waits without a time limit.
     pub(crate) fn runners(&self, target: &str) -> Vec<Arc<Worker<P>>> {
         self.filter(|worker| worker.serves(target))
     }
@@ -162,12 +161,12 @@ impl<P> Registry<P> {
     fn take_remembered(&mut self, worker: &Worker<P>) -> Option<Scope> {
         let mut wanted: Wanted = self.unanswered.values().collect();
         let Some(targets) = &worker.targets else {
-            // What such a worker serves is not known, so it all stays remembered for others.
+            // The targets of such a worker are unknown, so everything stays remembered for others.
             let is_owed = !self.remembered.is_empty() || !wanted.is_empty();
             return is_owed.then_some(Scope::Everything);
         };
         if let Some(remembered) = self.remembered.part(targets) {
-            // What everything stands for is not known name by name: it stays for those who come.
+            // The full set has no single names to remove, so it stays for workers that register later.
             targets.iter().for_each(|target| self.remembered.remove(target));
             wanted.add_scope(&remembered);
         }
@@ -247,7 +246,7 @@ mod tests {
         registry
     }
 
-    /// Registers a worker; answers what it is polled for then.
+    /// Registers a worker; returns what it is polled for then.
     fn enter(registry: &mut Registry<()>, id: u64, targets: Option<&[&str]>) -> Option<Scope> {
         registry.register(worker(id, targets));
         let poll = registry.set_ready(id)?;

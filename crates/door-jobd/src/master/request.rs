@@ -1,4 +1,4 @@
-//! The requests that the master answers.
+//! The requests to a master.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -52,7 +52,7 @@ impl Master {
         self.0.log.info(format_args!("worker '{name}' at {addr} serves: {shown}"));
         let (address, port) = (addr.ip().to_string(), addr.port());
         let worker = Worker { id: peer.id(), name, address, port, targets, peer: peer.clone() };
-        // Nobody asks it anything before it has read the answer.
+        // No request is sent to it before it has read the answer.
         peer.hold_requests();
         if self.state().registry.register(worker) {
             self.ping(peer.clone());
@@ -60,7 +60,7 @@ impl Master {
         Ok("ok".into())
     }
 
-    /// Pings begin an interval after the registration and end with the connection.
+    /// Pings start one interval after the registration and stop with the connection.
     fn ping(&self, peer: Peer) {
         let interval = self.0.ping_interval;
         tokio::spawn(async move {
@@ -81,7 +81,7 @@ impl Master {
         Ok("ok".into())
     }
 
-    /// Sends on what was held back, when its time has come, for ever.
+    /// Sends throttled pokes when they are due. Runs forever.
     pub(super) async fn release_pokes(&self) {
         loop {
             let due = self.state().throttle.due();
@@ -100,9 +100,8 @@ impl Master {
         polls.into_iter().for_each(|poll| self.poll(poll));
     }
 
-    /// Sends a poll. One that was refused, because the worker no longer serves a target, is
-    /// repeated for everything; one that did not get through goes to the next worker that
-    /// serves it.
+    /// Sends a poll. If the worker refuses because it no longer serves a target, the poll is repeated
+    /// for all targets; if it is not delivered, it goes to the next worker that serves the target.
     fn poll(&self, Poll { worker, scope, ticket }: Poll<Peer>) {
         let limit = self.0.times.worker_answer_max;
         let first = worker.peer.ask("poll", Some(data_of(&scope)));
@@ -162,7 +161,7 @@ impl Master {
                 call.worker.peer.ask("run-manual", Some(data))
             })
             .collect();
-        // All have been sent; their answers are kept until it is their turn.
+        // All requests have been sent; answers are buffered until they are read here.
         for (call, answer) in calls.iter().zip(asks) {
             ends.take(call, answer.await.map_err(|error| error.to_string()));
         }
@@ -183,7 +182,7 @@ impl Master {
         Ok(sent.into_data())
     }
 
-    /// Asks all of them at once; each has the same time to answer.
+    /// Asks all workers at the same time, with the same time limit.
     async fn ask_all<'a>(
         &self,
         kind: &str,

@@ -1,5 +1,5 @@
-//! `send-signal` over several workers: the master does not know which of them has a job, so it asks
-//! all that may, and one that delivered is enough. Pure.
+//! `send-signal` for several workers: the master does not know which worker has a job, so it asks
+//! all candidates; one delivery is enough. Pure.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(crate) struct Call<P> {
     pub(crate) signals: Vec<(String, Json)>,
 }
 
-/// What is known of each job, in the order in which they were named.
+/// The result for each job so far, in the order of the request.
 #[derive(Debug)]
 pub(crate) struct Sent {
     jobs: Vec<(String, State)>,
@@ -32,7 +32,7 @@ pub(crate) struct Sent {
 
 #[derive(Debug)]
 enum State {
-    /// Nobody delivered it so far.
+    /// No worker has delivered it yet.
     No,
     Yes,
     /// A worker that may have the job did not answer.
@@ -41,7 +41,7 @@ enum State {
 
 pub(crate) fn plan<P>(registry: &Registry<P>, data: &Json) -> Result<(Vec<Call<P>>, Sent), String> {
     let jobs = read_jobs(data, &JOB)?;
-    // The last signal named for a job counts.
+    // The last signal given for a job counts.
     let mut last = HashMap::new();
     let mut order = Vec::new();
     for job in jobs {
@@ -74,7 +74,7 @@ pub(crate) fn plan<P>(registry: &Registry<P>, data: &Json) -> Result<(Vec<Call<P
 }
 
 impl Sent {
-    /// Takes what one worker answered about the jobs it was asked about.
+    /// Adds the answer of one worker.
     pub(crate) fn take<P>(&mut self, call: &Call<P>, answer: &Result<Json, String>) {
         for (id, _) in &call.signals {
             let Some((_, state)) = self.places.get(id).and_then(|place| self.jobs.get_mut(*place))
@@ -90,7 +90,7 @@ impl Sent {
         }
     }
 
-    /// Whether each job got its signal, and errors where that cannot be said.
+    /// Whether each job got its signal, or an error if that is unknown.
     pub(crate) fn into_data(self) -> Json {
         let (mut data, mut errors) = (Vec::new(), Vec::new());
         for (id, state) in self.jobs {

@@ -1,5 +1,4 @@
-//! Pokes of a burst are merged: the first goes out at once, the others together at the end of the
-//! interval.
+//! Merges bursts of pokes: the first is sent at once, the others together at the end of the interval.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +7,7 @@ use super::wanted::Wanted;
 #[derive(Debug)]
 pub(crate) struct Throttle {
     interval: Duration,
-    /// Until then nothing goes out.
+    /// Nothing is sent before this.
     closed_until: Option<Instant>,
     waiting: Wanted,
 }
@@ -18,23 +17,23 @@ impl Throttle {
         Self { interval, closed_until: None, waiting: Wanted::default() }
     }
 
-    /// Takes a poke; answers what is to go out now.
+    /// Takes a poke; returns what is to go out now.
     pub(crate) fn poke(&mut self, targets: &[String], now: Instant) -> Option<Wanted> {
         targets.iter().for_each(|target| self.waiting.add(target));
         self.release(now)
     }
 
-    /// When something that waits may go out.
+    /// When waiting pokes are due.
     pub(crate) fn due(&self) -> Option<Instant> {
         if self.waiting.is_empty() { None } else { self.closed_until }
     }
 
-    /// What waits, if its time has come.
+    /// The waiting pokes, if they are due.
     pub(crate) fn release(&mut self, now: Instant) -> Option<Wanted> {
         if self.waiting.is_empty() || self.closed_until.is_some_and(|until| now < until) {
             return None;
         }
-        // An interval beyond what the clock can name is no interval that anybody meant.
+        // An interval beyond the range of the clock cannot be intended.
         self.closed_until = now.checked_add(self.interval);
         Some(std::mem::take(&mut self.waiting))
     }

@@ -1,13 +1,12 @@
-//! Names of targets that are to be polled: a set with bounds that never loses a name. When it is
-//! full it stands for every target, because polling too much costs a query and polling too little
-//! strands a job.
+//! The targets to poll: a bounded set that never loses a name. A full set means all targets, because
+//! an unnecessary poll costs one query, while a missing poll strands a job.
 
 use std::collections::BTreeSet;
 
-/// Names kept apart; more of them stand for everything.
+/// Maximum number of names; beyond it the set means all targets.
 pub(crate) const NAMES_MAX: usize = 10_000;
 
-/// Their length altogether; more stand for everything.
+/// Maximum total length of the names; beyond it the set means all targets.
 pub(crate) const BYTES_MAX: usize = 1024 * 1024;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,7 +16,7 @@ pub(crate) struct Wanted {
     everything: bool,
 }
 
-/// What one request to a worker is about.
+/// The targets of one request to a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Scope {
     Everything,
@@ -67,7 +66,7 @@ impl Wanted {
         self.names.iter().map(String::as_str)
     }
 
-    /// The part of it that a worker with these targets serves, in the worker's order.
+    /// The subset that a worker with these targets serves, in the worker's order.
     pub(crate) fn part(&self, served: &[String]) -> Option<Scope> {
         if self.everything {
             return Some(Scope::Everything);

@@ -1,4 +1,4 @@
-//! One connection from its beginning to its end.
+//! One connection, from start to end.
 
 use std::io;
 use std::pin::Pin;
@@ -16,20 +16,20 @@ use crate::log::Log;
 use crate::password::Password;
 use crate::wire::{self, ANSWER_BYTES_MAX, MESSAGE_BYTES_MAX, Message, Request, Splitter};
 
-/// Requests of one peer that may be under way; more are refused.
+/// Maximum number of requests in progress per peer; more are refused.
 pub(super) const REQUESTS_MAX: usize = 4096;
-/// The least that is read at once.
+/// Minimum size of one read.
 const READ_BYTES_MIN: usize = 4 * 1024;
-/// The most that a buffer grows at once.
+/// Maximum growth of a buffer in one step.
 const READ_BYTES_MAX: usize = 1024 * 1024;
-/// What messages that are not whole may take together.
+/// Memory for incomplete messages of all connections.
 pub(super) const MEMORY_BYTES_MAX: usize = 1024 * 1024 * 1024;
-/// Those that are shorter need not ask.
+/// Shorter messages do not count.
 pub(super) const FREE_BYTES: usize = 64 * 1024;
-/// After the last answer, what still comes is thrown away up to this.
+/// After the last answer, at most this many bytes are discarded.
 const LINGER_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
-/// Opens a connection. Our first request carries the password; the other side needs none.
+/// Opens a connection. Our first request carries the password; the peer needs none.
 pub(crate) async fn connect(
     host: &str,
     port: u16,
@@ -47,16 +47,16 @@ pub(crate) async fn connect(
     Ok(peer)
 }
 
-/// What a connection is held to.
+/// Limits and access of a connection.
 pub(super) struct Terms {
-    /// What the first request must carry; none when the peer may do everything.
+    /// The password that the first request must carry; `None` if the peer has full access.
     pub password: Option<Password>,
-    /// After this nothing more is read, and what is under way is answered.
+    /// When cancelled, nothing more is read, and requests in progress are answered.
     pub closing: CancellationToken,
     pub memory: Memory,
 }
 
-/// Talks until either side has enough.
+/// Serves until either side closes.
 pub(super) async fn converse(
     mut stream: TcpStream,
     peer: Peer,
@@ -79,7 +79,7 @@ pub(super) async fn converse(
             () = closing.cancelled() => End::Answers,
         };
         if closing.is_cancelled() && reader.under_way.is_empty() && peer.outbound().is_empty() {
-            // Nobody waits for anything, so nobody has to be waited for.
+            // Nothing is in progress, so there is nothing to wait for.
             end = End::Now;
         }
         if peer.end_asks() {
@@ -115,9 +115,9 @@ pub(super) async fn converse(
 /// How a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// When all that is under way has been answered.
+    /// When all requests in progress have been answered.
     Answers,
-    /// After what has been said already.
+    /// After the messages already queued.
     Said,
     Now,
 }
@@ -125,7 +125,7 @@ enum End {
 struct Reader {
     peer: Peer,
     handler: Arc<dyn Handler>,
-    /// None when the peer may do everything.
+    /// `None` if the peer has full access.
     password: Option<Password>,
     splitter: Splitter,
     share: Share,
@@ -178,7 +178,7 @@ impl Reader {
         }
     }
 
-    /// Whether there is memory for a message that is not whole yet.
+    /// Whether there is memory for an incomplete message.
     fn keep(&mut self) -> bool {
         let bytes = self.splitter.buffer().len();
         if bytes < FREE_BYTES {
@@ -198,7 +198,7 @@ impl Reader {
                 self.peer.log().error(&error);
                 self.refuse(0, &error);
             }
-            // What it says is not logged: a password may be in it.
+            // The content is not logged: it may contain a password.
             Message::Broken => self.peer.log().error("failed to parse data as JSON"),
         }
         Ok(())
@@ -226,14 +226,14 @@ impl Reader {
             peer.send(wire::response(no, &result));
             handler.answered(&peer, &kind);
         });
-        // Most requests are answered at once; only those that wait need a task of their own.
+        // Most requests are answered at once; only waiting ones need their own task.
         if poll_once(answering.as_mut()).await.is_pending() {
             self.under_way.spawn(answering);
         }
         Ok(())
     }
 
-    /// The last thing that is said.
+    /// The last message.
     fn leave(&self, error: &str) -> End {
         self.peer.log().error(format_args!("closing a connection: {error}"));
         self.refuse(0, error);

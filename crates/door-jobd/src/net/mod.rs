@@ -1,5 +1,5 @@
-//! Connections. Each one both answers and asks, whichever side opened it: a worker opens the
-//! connection on which its master asks it.
+//! Connections. Requests go both ways, whichever side opened the connection: a worker opens the
+//! connection on which its master sends requests.
 
 mod connection;
 mod outbound;

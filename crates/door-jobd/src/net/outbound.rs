@@ -1,4 +1,4 @@
-//! What waits to be written to a connection, within a bound.
+//! The bounded write queue of a connection.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,11 +10,11 @@ use tokio::sync::Notify;
 
 use windlass_net::tcp;
 
-/// What may wait behind the message that is being written, which may have any length.
+/// Bytes that may wait after the message being written, which may have any length.
 pub(super) const WAITING_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// What even the shortest message takes while it waits.
+/// Minimum size at which a waiting message counts.
 const MESSAGE_BYTES_MIN: usize = 64;
-/// The longest time in which the other side takes nothing of what waits for it.
+/// Longest time without progress while messages wait.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
@@ -26,12 +26,12 @@ pub(super) struct Outbound {
 #[derive(Debug, Default)]
 struct Queue {
     messages: VecDeque<Vec<u8>>,
-    /// Of all of them but the first.
+    /// Of all messages except the first.
     waiting_bytes: usize,
     /// The first one has been taken and is not written yet.
     writing: bool,
     finished: bool,
-    /// Requests that wait until the other side listens to them; none when it does.
+    /// Requests held until the peer listens; `None` once it does.
     held: Option<Held>,
 }
 
@@ -41,12 +41,12 @@ struct Held {
     bytes: usize,
 }
 
-/// The other side does not read.
+/// The peer does not read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
 impl Outbound {
-    /// Messages that come after the end are dropped.
+    /// Messages after the end are dropped.
     pub(super) fn push(&self, message: Vec<u8>) -> Result<(), Full> {
         self.lock().push(message)?;
         self.changed.notify_one();
@@ -83,7 +83,7 @@ impl Outbound {
         Ok(())
     }
 
-    /// Nothing more comes after what is waiting.
+    /// Accepts no more messages.
     pub(super) fn finish(&self) {
         self.lock().finished = true;
         self.changed.notify_one();

@@ -18,9 +18,9 @@ use crate::log::Log;
 use crate::password::Password;
 use crate::wire::{self, Json, Numbers, RequestNo};
 
-/// Requests of ours that may wait for the answer of one peer.
+/// Maximum number of our unanswered requests to one peer.
 pub(super) const ASKS_MAX: usize = 10_000;
-/// A peer of whom nothing has come during so many pings is gone.
+/// A peer that has been silent for this many pings counts as gone.
 const SILENT_PINGS_MAX: u32 = 2;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -28,13 +28,13 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 /// Answers the requests of peers.
 #[async_trait]
 pub(crate) trait Handler: Send + Sync + 'static {
-    /// Several of one peer may be under way. An error is told to the peer as it is.
+    /// Several requests of one peer may be in progress. The peer gets an error's text unchanged.
     async fn handle(&self, peer: &Peer, kind: &str, data: Json) -> Result<Json, String>;
 
-    /// A request of this kind has been answered: what is sent to the peer now comes after it.
+    /// Called after a request of this kind was answered: what is sent now comes after the answer.
     fn answered(&self, _peer: &Peer, _kind: &str) {}
 
-    /// The peer cannot be asked any more. ManualResult once.
+    /// The peer takes no more requests. Called once.
     fn closed(&self, _peer: &Peer) {}
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum AskError {
     Late(Duration),
     #[error("too many requests wait for an answer")]
     TooMany,
-    /// The peer's own words.
+    /// The peer's own error text.
     #[error("{0}")]
     Refused(String),
 }
@@ -62,9 +62,9 @@ struct Inner {
     log: Log,
     outbound: Outbound,
     asks: Mutex<Asks>,
-    /// Counts the reads in which something came.
+    /// Counts reads that returned bytes.
     reads: watch::Sender<u64>,
-    /// The peer cannot be asked any more.
+    /// The peer takes no more requests.
     ended: CancellationToken,
     /// The connection ends at once.
     cut: CancellationToken,
@@ -107,7 +107,7 @@ impl Peer {
         self.0.addr
     }
 
-    /// Sends a request at once; its answer may be awaited, or not.
+    /// Sends a request; the caller may await the answer.
     pub(crate) fn ask(&self, kind: &str, data: Option<Json>) -> Answer {
         let (sender, receiver) = oneshot::channel();
         let mut answer = Answer { peer: self.clone(), no: None, receiver };
@@ -124,7 +124,7 @@ impl Peer {
             return answer;
         }
         let mut no = asks.numbers.take();
-        // Ends, because fewer wait than there are numbers.
+        // Terminates, because there are more numbers than waiting requests.
         while asks.waiting.contains_key(&no) {
             no = asks.numbers.take();
         }
@@ -143,8 +143,7 @@ impl Peer {
         self.0.outbound.hold();
     }
 
-    /// Sends the requests that were held as soon as anything more comes from the peer, or else
-    /// after this pause.
+    /// Sends the held requests as soon as the peer sends anything, at the latest after this pause.
     pub(crate) fn release_requests(&self, pause: Duration) {
         let peer = self.clone();
         let mut reads = self.0.reads.subscribe();
@@ -158,7 +157,7 @@ impl Peer {
         });
     }
 
-    /// Pings until the connection ends, and ends it when nothing comes back.
+    /// Pings until the connection ends, and closes it if the peer stays silent.
     pub(crate) async fn ping_every(&self, interval: Duration) {
         let (mut reads, mut silent) = (self.reads(), 0);
         loop {
@@ -182,7 +181,7 @@ impl Peer {
         self.0.cut.cancel();
     }
 
-    /// Waits until the peer cannot be asked any more. Answers to its own requests may still be due.
+    /// Waits until the peer takes no more requests. Answers to its own requests may still be due.
     pub(crate) async fn closed(&self) {
         self.0.ended.cancelled().await;
     }
@@ -240,12 +239,12 @@ impl Peer {
         }
     }
 
-    /// All who wait hear that there will be no answer. True for the first time.
+    /// Fails all unanswered requests. True the first time.
     pub(super) fn end_asks(&self) -> bool {
         let mut asks = self.asks();
         let first = !self.0.ended.is_cancelled();
         self.0.ended.cancel();
-        // Without their senders, those who wait find the connection closed.
+        // Dropping the senders tells the waiting callers that the connection is closed.
         asks.waiting.clear();
         first
     }
@@ -258,13 +257,13 @@ impl Peer {
 /// The answer to a request of ours.
 pub(crate) struct Answer {
     peer: Peer,
-    /// None when it was not sent.
+    /// `None` if it was not sent.
     no: Option<u32>,
     receiver: oneshot::Receiver<Result<Json, AskError>>,
 }
 
 impl Answer {
-    /// Waits for it, but not longer.
+    /// Waits for it, with a time limit.
     pub(crate) async fn within(self, limit: Duration) -> Result<Json, AskError> {
         tokio::time::timeout(limit, self).await.unwrap_or(Err(AskError::Late(limit)))
     }

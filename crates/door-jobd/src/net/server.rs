@@ -1,4 +1,4 @@
-//! The listening side: how many connections there are, who may ask, and how they end.
+//! The server side: number of connections, access, and how they end.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -19,17 +19,17 @@ use crate::password::Password;
 /// Connections beyond this are closed at once.
 const CONNECTIONS_MAX: usize = 8192;
 
-/// Who may ask.
+/// Access control.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Access {
-    /// Everybody, when there is none.
+    /// Without one, access is open.
     pub password: Option<Password>,
-    /// Whether 127.0.0.1, and no other address, needs no password.
+    /// Whether 127.0.0.1 (and no other address) needs no password.
     pub always_allow_localhost: bool,
 }
 
 impl Access {
-    /// The password that a peer has to give.
+    /// The password required of a peer.
     pub(super) fn password_for(&self, addr: IpAddr) -> Option<Password> {
         let is_localhost = addr == IpAddr::V4(Ipv4Addr::LOCALHOST);
         if self.always_allow_localhost && is_localhost { None } else { self.password.clone() }

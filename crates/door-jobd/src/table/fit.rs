@@ -20,7 +20,7 @@ pub(super) struct Shape {
     pub code: Option<(i64, i64)>,
     /// Bytes of one statement.
     pub packet_bytes_max: Option<usize>,
-    /// Ends a SELECT that locks rows and passes over those which others have locked.
+    /// Ends a SELECT that locks rows and skips those which others have locked.
     pub skip: &'static str,
 }
 

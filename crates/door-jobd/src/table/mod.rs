@@ -1,9 +1,9 @@
-//! The table that others fill with jobs: what a worker asks of it, whatever database it is in.
+//! The table that other programs fill with jobs: the operations of a worker, for any database.
 //!
-//! Rows are never added nor deleted. What a worker has accepted is marked in a small table of our
-//! own beside it (`<table>_windlass`), with a lease, so that the rows of a worker that died can be
-//! told from those of one that lives. Leases are measured by the clock of the database, because
-//! those of the workers may differ. Where that table may not be created, everything else works.
+//! Rows are never added nor deleted. Accepted rows are recorded in a small table of our own
+//! (`<table>_windlass`), with a lease, to tell the rows of dead workers from those of live ones.
+//! Leases use the clock of the database, because the workers' clocks may differ. If that table
+//! cannot be created, everything else still works.
 
 mod fit;
 mod mysql;
@@ -160,7 +160,7 @@ pub(crate) trait Table: Send + Sync + 'static {
         lease: Duration,
     ) -> Result<Vec<Manual>, TableError>;
 
-    /// Accepted rows begin to run; `now` in UNIX seconds. Answers the ids that did: the others are
+    /// Accepted rows begin to run; `now` in UNIX seconds. Returns the ids that did: the others are
     /// no longer ours or are gone, and must not be run.
     async fn start(&self, ids: &[u64], now: i64) -> Result<Vec<u64>, TableError>;
 
@@ -171,10 +171,10 @@ pub(crate) trait Table: Send + Sync + 'static {
     /// Accepted rows that were not started become what they were.
     async fn hand_back(&self, rows: &[Row]) -> Result<(), TableError>;
 
-    /// Keeps rows ours for another lease. Answers the ids that are no longer ours.
+    /// Keeps rows ours for another lease. Returns the ids that are no longer ours.
     async fn renew(&self, ids: &[u64], lease: Duration) -> Result<Vec<u64>, TableError>;
 
-    /// Takes care of the rows whose marks have run out, but for those that we hold; `now` in UNIX
+    /// Takes care of the rows whose marks have run out, except those that we hold; `now` in UNIX
     /// seconds, `reason` for the `stderr` of jobs that fail by it. After an outage of the database
     /// all leases may have run out, also those of workers that live: wait for one lease before
     /// asking.

@@ -32,7 +32,7 @@ use super::url::Server;
 
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// For saying goodbye to a server that may be frozen.
+/// Time limit for disconnecting from a server that may be frozen.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Prepared statements that a connection keeps.
@@ -41,7 +41,7 @@ const STATEMENTS_MAX: usize = 64;
 /// A dead peer is noticed after a while even when nothing is sent to it.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// For a lock that another session holds.
+/// How long to wait for another session's lock.
 const LOCK_WAIT_SECONDS: u32 = 5;
 
 const DIALECT: Dialect = Dialect {
@@ -57,7 +57,7 @@ const DIALECT: Dialect = Dialect {
 
 const SKIP_LOCKED: &str = " FOR UPDATE SKIP LOCKED";
 
-/// Errors of the server which say that others were in the way.
+/// Server errors that mean a conflict with other sessions.
 const CLASHES: [u16; 3] = [1205, 1213, 1020];
 
 /// Errors of the server that pass: too many connections, a full disk, shutting down, read-only for
@@ -69,7 +69,7 @@ const PASSING: [u16; 14] =
 const BINARY_LOG: &str =
     "SHOW SESSION VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format')";
 
-/// How a server says that it does not know some syntax.
+/// Server error for unknown syntax.
 const SYNTAX: u16 = 1064;
 
 pub(super) struct Mysql {

@@ -1,4 +1,4 @@
-//! A few connections to a database server, made when needed and kept while they are sound. Each
+//! A few connections to a database server, opened on demand and kept while healthy. Each
 //! transaction has one for itself, so that a fetch and a result never share one.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,8 +15,8 @@ pub(super) struct Pool<C> {
     places: Arc<Semaphore>,
 }
 
-/// A connection on loan. It goes back only by `keep`; a connection whose transaction did not end
-/// well is closed, which undoes the transaction.
+/// A borrowed connection. It is returned only by `keep`; after a failed transaction it is closed,
+/// which rolls the transaction back.
 pub(super) struct Loan<C> {
     connection: Option<C>,
     idle: Arc<Mutex<Vec<C>>>,
@@ -37,7 +37,7 @@ impl<C> Pool<C> {
         Ok(loan)
     }
 
-    /// Idle connections go, and no more are lent.
+    /// Closes idle connections and lends no more.
     pub(super) fn close(&self) -> Vec<C> {
         self.places.close();
         std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner))
@@ -45,7 +45,7 @@ impl<C> Pool<C> {
 }
 
 impl<C> Loan<C> {
-    /// Changes an idle connection that turned out to be dead for the next.
+    /// Replaces a dead idle connection by the next one.
     pub(super) fn take_idle(&mut self) {
         self.connection = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
     }

@@ -1,5 +1,5 @@
-//! The seam between what is asked of the table and the client of one database: transactions of
-//! statements, with the few kinds of values that the table has.
+//! The interface between the table's operations and a database client: transactions of statements,
+//! with the few kinds of values that the table has.
 
 use async_trait::async_trait;
 
@@ -50,10 +50,10 @@ impl From<Option<i64>> for Value {
     }
 }
 
-/// Why a statement failed, by what is done about it.
+/// Why a statement failed, grouped by the reaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// Others were in the way: the whole transaction is tried again at once.
+    /// A conflict: the whole transaction is retried at once.
     Clash(String),
     Away(String),
     Refused(String),
@@ -86,7 +86,7 @@ pub(super) struct Dialect {
     pub name: &'static str,
 }
 
-/// A transaction under way. Statements have `?` for values. Dropping it undoes everything.
+/// A transaction in progress. Statements have `?` for values. Dropping it undoes everything.
 #[async_trait]
 pub(super) trait Session: Send {
     async fn rows(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Vec<Value>>, Fault>;

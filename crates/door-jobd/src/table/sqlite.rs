@@ -29,7 +29,7 @@ use tokio::sync::OwnedMutexGuard;
 use super::fit::Shape;
 use super::session::{Backend, Dialect, Fault, Session, Value};
 
-/// For others who write to the same file.
+/// How long to wait for other writers of the same file.
 const BUSY_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// SQLite takes a thousand million bytes for a row; memory is scarcer.
@@ -101,7 +101,7 @@ impl Backend for Sqlite {
     }
 }
 
-/// The file is not made: a wrong name would look like an empty table.
+/// The file is not created: a wrong name would look like an empty table.
 fn open(path: &str) -> Result<Connection, Fault> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(fault)?;
@@ -175,7 +175,7 @@ impl Drop for SqliteSession {
     }
 }
 
-/// Where waiting for a disk holds up nobody.
+/// Runs on a thread that may block on the disk.
 async fn apart<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
 ) -> Result<T, Fault> {

@@ -1,4 +1,4 @@
-//! Where the table is: `storage = mysql://…`, `postgres://…`, `sqlite://…`, or the `mysql_*` keys.
+//! The location of the table: `storage = mysql://…`, `postgres://…`, `sqlite://…`, or `mysql_*` keys.
 
 use std::fmt;
 

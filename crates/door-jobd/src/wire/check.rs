@@ -1,8 +1,8 @@
-//! What the fields of an object must be, with the words in which clients are told.
+//! Checks the fields of an object, with jobd's error texts.
 
 use super::{Json, Object};
 
-/// What a field may be.
+/// The type of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Integer,
@@ -35,7 +35,7 @@ impl Kind {
     }
 }
 
-/// A field and whether it must be there.
+/// A field and whether it is required.
 pub(crate) struct Field {
     pub name: &'static str,
     pub kinds: &'static [Kind],
@@ -74,7 +74,7 @@ pub(crate) fn fields(data: &Json, fields: &[Field]) -> Result<(), String> {
     Ok(())
 }
 
-/// The list of targets of a request: none when it is left out, which means all.
+/// The targets of a request; `None` if omitted, which means all.
 pub(crate) fn targets(data: &Json) -> Result<Option<Vec<String>>, String> {
     let Some(given) = data.get("targets") else { return Ok(None) };
     let items = given.as_array().ok_or("targets must be array")?;

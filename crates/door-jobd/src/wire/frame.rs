@@ -1,22 +1,22 @@
-//! Where messages end: bytes in any pieces become whole messages, within bounds.
+//! Framing: turns a byte stream into complete messages, within bounds.
 
 use bytes::{Buf, Bytes, BytesMut};
 
 /// The byte after every message.
 pub(crate) const END: u8 = 0x04;
-/// The longest message that anybody may send.
+/// Maximum length of a message.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// The longest message of a peer that owes us an answer: answers carry the output of many jobs.
+/// Maximum length while an answer is due: answers carry the output of many jobs.
 pub(crate) const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
-/// Takes bytes as they come and gives messages as they end.
+/// Collects bytes and returns complete messages.
 #[derive(Debug, Default)]
 pub(crate) struct Splitter {
     buffer: BytesMut,
-    /// How much of it is known to have no end in it.
+    /// How many bytes have been searched for the end.
     searched: usize,
 }
 
@@ -26,7 +26,7 @@ impl Splitter {
         &mut self.buffer
     }
 
-    /// The next whole message without its end; none when more bytes are needed.
+    /// The next complete message without its end; `None` if more bytes are needed.
     pub(crate) fn next(&mut self, bytes_max: usize) -> Result<Option<Bytes>, TooLong> {
         let found = memchr::memchr(END, &self.buffer[self.searched..]);
         let length = self.searched + found.unwrap_or(self.buffer.len() - self.searched);
@@ -41,7 +41,7 @@ impl Splitter {
         let message = self.buffer.split_to(length).freeze();
         self.buffer.advance(1);
         if self.buffer.is_empty() {
-            // A connection that was busy once does not keep its memory for ever.
+            // Free the memory of a connection that was busy once.
             self.buffer = BytesMut::new();
         }
         Ok(Some(message))

@@ -1,4 +1,4 @@
-//! One message: read with the words in which bad ones are answered, and written.
+//! Reads and writes one message, with jobd's answers to bad ones.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use super::check::{self, Field, Kind};
 use super::{END, Json, Object};
 use crate::password::Password;
 
-/// The other side may number its requests with any integer; ours to ask are within `Numbers`.
+/// The peer may use any integer for its requests; ours are from `Numbers`.
 pub(crate) type RequestNo = i128;
 
 /// Kinds of data that a request or an answer may carry.
@@ -43,7 +43,7 @@ pub(crate) struct Request {
     pub no: RequestNo,
     pub kind: String,
     pub password: Option<Password>,
-    /// An empty object when there was none, or something that counts as none.
+    /// An empty object if there was none, or something that counts as none.
     pub data: Json,
 }
 

@@ -1,4 +1,4 @@
-//! Messages as they travel: JSON arrays that end with a byte of their own. Nothing here does I/O.
+//! The wire format: JSON arrays with a terminating byte. No I/O here.
 
 pub(crate) mod check;
 mod frame;

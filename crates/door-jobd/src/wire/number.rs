@@ -1,6 +1,6 @@
-//! The numbers of our own requests on one connection.
+//! Request numbers on one connection.
 
-/// No number reaches this.
+/// Exclusive upper bound.
 const LIMIT: u32 = 999_999;
 
 /// Counts from a random start. Zero means "no request" and is never given.

@@ -1,5 +1,5 @@
-//! Fetches jobs when they are wanted, one fetch at a time. A poll is never lost: what fails is
-//! asked for again until the database answers.
+//! Fetches wanted jobs, one fetch at a time. A poll is never lost: a failed fetch is retried until
+//! the database answers.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use super::Worker;
 use super::retry::Failures;
 
-/// Before asking again when others held all the rows that there may be.
+/// Pause before a retry when other workers held all candidate rows.
 const HELD_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) async fn run(worker: &Worker) {

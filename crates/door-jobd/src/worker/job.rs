@@ -1,5 +1,5 @@
-//! Jobs from their start to their end. Starts and ends are written for many jobs at once: while one
-//! write is under way, the next ones gather.
+//! Jobs from start to end. Starts and ends are written in batches: while one write is in progress,
+//! the next batch collects.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::state::State;
 use super::{ROWS_AT_ONCE_MAX, Rules, STOPS, Worker};
 use crate::table::{End, Row, Unwritten};
 
-/// What is replaced by a job's id in the command.
+/// Placeholder for the job's id in the command.
 const ID: &str = "{id}";
 
-/// Starts jobs as their turn comes.
+/// Starts jobs when it is their turn.
 pub(super) async fn start_all(worker: &Arc<Worker>) {
     let mut failures = Failures::new(&worker.log, "starting jobs");
     loop {
@@ -59,7 +59,7 @@ fn launch(worker: &Arc<Worker>, rows: Vec<Row>, started: &HashSet<u64>) {
     }
 }
 
-/// These jobs are not started. Answers them without those that run already; `then` is told of them
+/// These jobs are not started. Returns them without those that run already; `then` is told of them
 /// in the same moment.
 fn give_up(
     worker: &Worker,
@@ -98,7 +98,7 @@ async fn run(worker: Arc<Worker>, id: u64) {
     worker.changed();
 }
 
-/// The command of a job: words are separated by spaces, and nothing else has a meaning.
+/// The command of a job: words separated by spaces, with no other special characters.
 fn spec(rules: &Rules, id: u64) -> LaunchSpec {
     let line = rules.launcher.replace(ID, &id.to_string());
     let mut words = line.split(' ').filter(|word| !word.is_empty()).map(str::to_owned);
@@ -113,7 +113,7 @@ fn spec(rules: &Rules, id: u64) -> LaunchSpec {
     }
 }
 
-/// What a run means for the table.
+/// The row values for a run's outcome.
 fn outcome(rules: &Rules, id: u64, launched: Launched, killed: bool, now: i64) -> End {
     let mut stderr = launched.stderr;
     if let Some(failure) = launched.failure {
@@ -144,7 +144,7 @@ fn seconds(time: Duration) -> String {
     if seconds == 1.0 { "1 second".to_owned() } else { format!("{seconds} seconds") }
 }
 
-/// Writes the ends of jobs. They are kept until the database has them.
+/// Writes the ends of jobs, and keeps them until the database has them.
 pub(super) async fn write_ends(worker: &Worker) {
     let mut failures = Failures::new(&worker.log, "writing the results of jobs");
     loop {

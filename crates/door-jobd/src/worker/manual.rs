@@ -11,12 +11,12 @@ use super::{STOPS, Worker};
 use crate::table::{End, Manual, TableError};
 use crate::wire::{Json, Object};
 
-/// Output of all jobs of one answer; that of more jobs is left out. Escaped it is longer.
+/// Bytes of output in one answer; beyond that output is omitted. Escapes make it longer.
 const ANSWER_OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// How long the database may be away before the client is told.
+/// How long the database may be unavailable before the client gets an error.
 const AWAY_MAX: Duration = Duration::from_secs(10);
 
-/// Runs the jobs of these ids and answers when all have ended. They go on when the client leaves.
+/// Runs the jobs with these ids and answers when all have ended. They continue if the client leaves.
 pub(super) async fn run(worker: &Worker, data: &Json) -> Result<Json, String> {
     let asked = Asked::new(worker, read_ids(data)?)?;
     let mut errors: Vec<(String, String)> = asked
@@ -53,7 +53,7 @@ pub(super) async fn run(worker: &Worker, data: &Json) -> Result<Json, String> {
     Ok(answer(told, errors))
 }
 
-/// Ids that a client asked for, until it waits for their jobs or has been refused.
+/// Requested ids, until the client waits for their jobs or has been refused.
 struct Asked<'a> {
     worker: &'a Worker,
     ids: Vec<u64>,
@@ -89,7 +89,7 @@ impl Drop for Asked<'_> {
     }
 }
 
-/// The ids without repetitions. What is no list counts as an empty one.
+/// The ids without duplicates. A value that is not a list counts as an empty list.
 fn read_ids(data: &Json) -> Result<Vec<Json>, String> {
     let ids = match data.get("ids") {
         Some(Json::Array(ids)) => ids.clone(),
@@ -103,7 +103,7 @@ fn read_ids(data: &Json) -> Result<Vec<Json>, String> {
     Ok(ids.into_iter().filter(|id| seen.insert(id.to_string())).collect())
 }
 
-/// Asks again for a while when the database is away.
+/// Retries for a while if the database is unavailable.
 async fn accept(worker: &Worker, ids: &[u64]) -> Result<Vec<Manual>, TableError> {
     if ids.is_empty() {
         return Ok(Vec::new());
@@ -121,7 +121,7 @@ async fn accept(worker: &Worker, ids: &[u64]) -> Result<Vec<Manual>, TableError>
     }
 }
 
-/// How a job ended, as its client is told: in the words of the row.
+/// How a job ended, for its client, with the values of the row.
 pub(super) fn result(end: &End) -> Json {
     let mut stderr = text(&end.stderr);
     if let Some(note) = &end.note {

@@ -1,12 +1,11 @@
-//! The connection to the master, on which the master asks.
+//! The connection to the master, on which the master sends requests.
 //!
-//! The worker listens from the moment it is connected, because polls that the master remembered
-//! come before the answer to the registration. Whenever the connection ends, in whatever phase,
-//! another one is made after a pause.
+//! The worker listens as soon as it is connected, because remembered polls may arrive before the
+//! answer to the registration. Whenever the connection ends, the worker reconnects after a pause.
 //!
-//! When the targets change, a second connection is registered with the new ones, and then the first
-//! is left, as soon as all that was asked on it is answered. Every master understands that, and no
-//! poll is lost in between.
+//! When the targets change, a second connection is registered with the new ones, and the first is
+//! closed as soon as all its requests are answered. Every master supports this, and no poll is lost
+//! in between.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,14 +21,14 @@ use crate::net::{self, Handler, Peer};
 use crate::password::Password;
 use crate::wire::Json;
 
-/// For connecting, and for the answer to each of our requests.
+/// Time limit for connecting and for each answer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
-/// A master of whom nothing comes for two of these is gone.
+/// A master that is silent for two of these counts as gone.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
-/// Connections that were left and still have something to answer.
+/// Old connections that still have requests to answer.
 const LEAVING_MAX: usize = 8;
 
-/// Where the master is.
+/// The address of the master.
 #[derive(Debug, Clone)]
 pub(super) struct Address {
     pub(super) host: String,
@@ -39,7 +38,7 @@ pub(super) struct Address {
     pub(super) reconnect_pause: Duration,
 }
 
-/// Stays registered with the master for ever.
+/// Keeps the worker registered with the master. Runs forever.
 pub(super) async fn run(worker: &Arc<Worker>, master: &Address, mut targets: watch::Receiver<u64>) {
     let leaving = Arc::new(Semaphore::new(LEAVING_MAX));
     let mut current: Option<Link> = None;
@@ -109,8 +108,8 @@ async fn connect(worker: &Arc<Worker>, master: &Address) -> Result<Link, String>
     }
 }
 
-/// Tells the master that there are jobs, on a connection of its own. For a worker that leaves: it
-/// is not asked for them itself.
+/// Tells the master that there are jobs, on a separate connection, so that a leaving worker is not
+/// polled for them itself.
 pub(super) async fn poke(worker: &Arc<Worker>, master: &Address, targets: Vec<String>) {
     let told = async {
         let link = connect(worker, master).await?;
@@ -145,7 +144,7 @@ impl Link {
                 changed.as_mut().await;
                 changed.set(self.requests.answered.notified());
             }
-            // When the master answers this, it has got everything before it.
+            // When the master answers this, it has received everything before it.
             let _ = self.peer.ask("status", None).within(ANSWER_TIME_MAX).await;
         };
         tokio::select! {
@@ -156,7 +155,7 @@ impl Link {
     }
 }
 
-/// Answers the master on one connection, and knows how much is under way.
+/// Answers the master on one connection, and counts the requests in progress.
 struct Requests {
     worker: Arc<Worker>,
     under_way: AtomicUsize,

@@ -1,17 +1,17 @@
-//! The worker: it runs the jobs of a table that others fill, when a client or the master polls it.
+//! The worker: runs jobs from a table that other programs fill, when a client or the master polls it.
 //!
 //! | module | owns |
 //! |---|---|
 //! | `queue` | targets: what to fetch and to start next; pure |
 //! | `state` | every job that is held, from its acceptance until its end is written |
-//! | `request` | what can be asked, and the answers |
+//! | `request` | the requests and their answers |
 //! | `manual` | jobs that a client waits for |
-//! | `fetch` | the way from the table into the queue |
+//! | `fetch` | from the table into the queue |
 //! | `job` | from the start of a job to its end in the table |
 //! | `recover` | leases, and the rows of workers that are gone |
-//! | `retry` | asking the database again |
+//! | `retry` | retrying database operations |
 //! | `master_link` | the registration with the master |
-//! | `stop` | the way to the end |
+//! | `stop` | shutdown |
 
 mod fetch;
 mod job;

@@ -1,4 +1,4 @@
-//! Targets and their jobs: what to fetch, what to start, what is full, paused or wanted. Pure.
+//! Targets and their jobs: what to fetch and start; which targets are full, paused or wanted. Pure.
 //!
 //! A poll makes targets wanted. A fetch is due when one is asked for, none is in progress and at
 //! least one wanted target is not full; it then takes all wanted targets, up to the limit, so that
@@ -9,20 +9,20 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use crate::table::Row;
 
-/// Targets of one worker.
+/// Maximum number of targets of one worker.
 pub(crate) const TARGETS_MAX: usize = 10_000;
-/// Accepted jobs that wait here; with more nothing is fetched.
+/// Maximum number of accepted jobs that wait here; beyond it nothing is fetched.
 pub(crate) const QUEUED_MAX: usize = 100_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     targets: HashMap<String, Target>,
-    /// Targets ever added, which gives each its place.
+    /// Number of targets ever added; gives each its position.
     added: u64,
     wanted: BTreeSet<String>,
     fetching: bool,
     queued: usize,
-    /// Nothing is fetched or started any more.
+    /// From now on nothing is fetched or started.
     closed: bool,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct TargetStatus {
     pub(crate) name: String,
     pub(crate) paused: bool,
     pub(crate) concurrency: u32,
-    /// Jobs that run or wait here.
+    /// Running and waiting jobs.
     pub(crate) length: usize,
 }
 
@@ -121,7 +121,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Pauses targets or lets them go on: these, or all. Unknown names are passed over.
+    /// Pauses or resumes these targets, or all. Unknown names are skipped.
     pub(crate) fn set_paused(&mut self, names: Option<&[String]>, paused: bool) {
         match names {
             None => self.targets.values_mut().for_each(|target| target.paused = paused),
@@ -135,7 +135,7 @@ impl Queue {
         }
     }
 
-    /// Jobs of these targets, or of all, are wanted. Unknown names are passed over.
+    /// Jobs of these targets, or of all, are wanted. Unknown names are skipped.
     pub(crate) fn want(&mut self, names: Option<&[String]>) {
         match names {
             None => self.wanted = self.targets.keys().cloned().collect(),
@@ -146,7 +146,7 @@ impl Queue {
         }
     }
 
-    /// The targets of which jobs are to be fetched now. `fetched` or `fetch_failed` must follow.
+    /// The targets to fetch now. `fetched` or `fetch_failed` must follow.
     pub(crate) fn next_fetch(&mut self) -> Option<Vec<String>> {
         let room = |name: &String| self.targets.get(name).is_some_and(Target::has_room);
         let due = !self.closed && !self.fetching && self.queued < QUEUED_MAX;
@@ -157,7 +157,7 @@ impl Queue {
         Some(std::mem::take(&mut self.wanted).into_iter().collect())
     }
 
-    /// Takes the rows of a fetch; `more` when there may be others. Answers those that have to go
+    /// Takes the rows of a fetch; `more` when there may be others. Returns those that have to go
     /// back, because their target was removed meanwhile or nothing is started any more.
     pub(crate) fn fetched(&mut self, targets: &[String], rows: Vec<Row>, more: bool) -> Vec<Row> {
         self.fetching = false;
@@ -167,13 +167,13 @@ impl Queue {
         self.push(rows)
     }
 
-    /// The fetch is to be asked for again.
+    /// The fetch must be repeated.
     pub(crate) fn fetch_failed(&mut self, targets: &[String]) {
         self.fetching = false;
         self.want(Some(targets));
     }
 
-    /// Lets accepted jobs wait for their turn. Answers those that have to go back.
+    /// Queues accepted jobs. Returns those that have to go back.
     pub(crate) fn push(&mut self, rows: Vec<Row>) -> Vec<Row> {
         let mut back = Vec::new();
         for row in rows {
@@ -188,7 +188,7 @@ impl Queue {
         back
     }
 
-    /// Takes the jobs that may begin now, at most so many. Each counts as running until `ended`.
+    /// Takes the jobs to start now, at most this many. Each counts as running until `ended`.
     pub(crate) fn take_startable(&mut self, count_max: usize) -> Vec<Row> {
         let mut rows = Vec::new();
         if self.closed || self.queued == 0 {
@@ -207,7 +207,7 @@ impl Queue {
         rows
     }
 
-    /// A job of this target runs no more. Answers whether a postponed fetch is due by it.
+    /// A job of this target has ended. Returns whether a postponed fetch is now due.
     pub(crate) fn ended(&mut self, target: &str) -> bool {
         let wanted = self.wanted.contains(target);
         let Some(target) = self.targets.get_mut(target) else {
@@ -217,7 +217,7 @@ impl Queue {
         wanted && !target.paused && target.has_room()
     }
 
-    /// Forgets jobs that wait here and are no longer ours.
+    /// Forgets waiting jobs that are no longer ours.
     pub(crate) fn forget(&mut self, ids: &HashSet<u64>) {
         for target in self.targets.values_mut() {
             let before = target.queued.len();
@@ -226,7 +226,7 @@ impl Queue {
         }
     }
 
-    /// Fetches and starts nothing any more. Answers the jobs that wait, which go back.
+    /// Stops fetching and starting. Returns the waiting jobs, which go back.
     pub(crate) fn close(&mut self) -> Vec<Row> {
         self.closed = true;
         self.wanted.clear();

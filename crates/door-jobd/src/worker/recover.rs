@@ -1,9 +1,8 @@
-//! Leases: those of the jobs that this worker holds are renewed, and the rows of workers that are
-//! gone are taken care of.
+//! Leases: renews those of this worker's jobs, and recovers the rows of dead workers.
 //!
-//! After an outage of the database every lease may have run out, also those of workers that live
-//! and are about to renew them. So rows are recovered only when the database has answered for a
-//! whole lease, and therefore not at the very start either.
+//! After an outage of the database every lease may have expired, including those of live workers
+//! that are about to renew them. So rows are recovered only after the database has been available
+//! for a full lease, and therefore not right after the start.
 
 use std::time::Duration;
 
@@ -12,14 +11,14 @@ use tokio::time::{Instant, sleep};
 use super::{ROWS_AT_ONCE_MAX, Worker};
 use crate::table::{Origin, TableError};
 
-/// Leases are renewed so many times before they would run out.
+/// How often a lease is renewed before it would expire.
 const RENEWALS: u32 = 3;
 /// The longest pause between two recoveries.
 const RECOVER_PAUSE_MAX: Duration = Duration::from_secs(60);
-/// Calls of one recovery; what is left is for the next one.
+/// Maximum number of calls per recovery; the rest is left for the next one.
 const RECOVER_CALLS_MAX: u32 = 1000;
 
-/// Renews the leases of all that is held.
+/// Renews the leases of all held jobs.
 pub(super) async fn renew_all(worker: &Worker) {
     let pause = worker.rules.lease / RENEWALS;
     let mut away = false;
@@ -52,7 +51,7 @@ async fn renew(worker: &Worker) -> Result<(), TableError> {
     Ok(())
 }
 
-/// Takes care of what workers left that are gone, as long as this one lives.
+/// Recovers the rows of dead workers, as long as this one runs.
 pub(super) async fn recover_all(worker: &Worker) {
     let lease = worker.rules.lease;
     let pause = lease.min(RECOVER_PAUSE_MAX);

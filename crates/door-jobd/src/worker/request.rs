@@ -1,4 +1,4 @@
-//! What can be asked of a worker, with the words in which it answers.
+//! The requests to a worker, with jobd's answers.
 
 use windlass_core::launch::SignalTo;
 
@@ -10,11 +10,11 @@ use crate::wire::{Json, Object};
 const TARGET: Field = Field::required("target", &[Kind::String]);
 const CONCURRENCY: Field = Field::required("concurrency", &[Kind::Integer]);
 
-/// Who asks.
+/// The sender of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asker {
     Client,
-    /// It may not know yet which targets were removed, so those are passed over.
+    /// The master. It may not know yet which targets were removed, so those are skipped.
     Master,
 }
 
@@ -74,7 +74,7 @@ fn done() -> Result<Json, String> {
     Ok("ok".into())
 }
 
-/// The targets that a request names: none when it means all.
+/// The targets of a request; `None` means all.
 fn targets(worker: &Worker, asker: Asker, data: &Json) -> Result<Option<Vec<String>>, String> {
     let Some(mut targets) = check::targets(data)? else { return Ok(None) };
     let state = worker.state();
@@ -95,7 +95,7 @@ fn target_and_concurrency(data: &Json) -> Result<(&str, u32), String> {
     if concurrency <= 0.0 {
         return Err("Invalid concurrency value.".to_owned());
     }
-    // A larger number becomes the largest one.
+    // Larger numbers saturate.
     Ok((text(data, "target"), concurrency as u32))
 }
 
@@ -123,7 +123,7 @@ fn status(worker: &Worker) -> Json {
     ])
 }
 
-/// A list is read as an object whose names are the places.
+/// A list is read as an object with its indexes as names.
 fn send_signals(worker: &Worker, data: &Json) -> Json {
     let state = worker.state();
     let send = |id: &str, signal: &Json| {

@@ -1,4 +1,4 @@
-//! Asking the database again: soon in the beginning, then less and less often, for ever.
+//! Retries database operations with growing pauses, without a limit.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::table::TableError;
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// The failures of one activity in a row.
+/// Consecutive failures of one activity.
 pub(super) struct Failures {
     log: Log,
-    /// What fails.
+    /// The name of the activity.
     what: &'static str,
     pause: Duration,
-    /// The last one, which is not logged again.
+    /// The last error, to avoid logging it again.
     said: Option<TableError>,
 }
 
@@ -25,7 +25,7 @@ impl Failures {
         Failures { log: log.clone(), what, pause: PAUSE_MIN, said: None }
     }
 
-    /// Says it, unless it was just said, and waits a little longer each time.
+    /// Logs the error unless it is a repetition, then waits, a little longer each time.
     pub(super) async fn pause(&mut self, error: TableError) {
         if self.said.as_ref() != Some(&error) {
             self.log.error(format_args!("{} failed and is tried again: {error}", self.what));

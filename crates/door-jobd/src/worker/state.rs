@@ -1,11 +1,11 @@
-//! Every job that a worker holds, from the moment it is accepted until its end is in the table.
+//! The jobs that a worker holds, from acceptance until their end is in the table.
 //!
 //! ```text
 //! accepted ─► Queued ─► Starting ─► Running ─► Ended ─► gone
 //!                └────────┴── not ours any more, or handed back ──► gone
 //! ```
-//! While a job is held its lease is renewed. A client that waits for it is answered when its end is
-//! in the table, or when the job is gone.
+//! While a job is held, its lease is renewed. A client that waits for a job is answered when its end
+//! is in the table, or when the job is gone.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -18,30 +18,30 @@ use super::{STOPS, manual};
 use crate::table::{End, Row, Unwritten};
 use crate::wire::Json;
 
-/// Ends that wait for the database, and the bytes of their output; with more nothing is started.
+/// Maximum number of unwritten ends, and bytes of their output; beyond that nothing is started.
 pub(super) const ENDS_MAX: usize = 10_000;
 pub(super) const END_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Written at once, after at least one.
+/// Maximum size of one write, which has at least one end.
 const WRITE_ENDS_MAX: usize = super::ROWS_AT_ONCE_MAX;
 const WRITE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// What a client that waits for a job is told: how it ended, or why it did not run.
+/// The answer to a client that waits for a job: how it ended, or why it did not run.
 pub(super) type ManualResult = Result<Json, String>;
 
 pub(super) struct State {
     pub(super) queue: Queue,
     held: HashMap<u64, Held>,
-    /// Ids that a client asked for and that are being accepted.
+    /// Ids requested by a client that are being accepted.
     asked: HashSet<u64>,
     ends: VecDeque<End>,
-    /// Also of those that are being written.
+    /// Including those being written.
     unwritten: usize,
     unwritten_bytes: usize,
-    /// Rows that were accepted again while their job still runs: they only have to be marked.
+    /// Rows accepted again while their job still runs; they only have to be marked.
     again: Vec<Row>,
-    /// Rows on their way back to the table.
+    /// Rows being returned to the table.
     going_back: usize,
-    /// Jobs are ended instead of awaited, because the worker stops.
+    /// The worker stops, so jobs are killed instead of awaited.
     killing: bool,
 }
 
@@ -73,7 +73,7 @@ impl State {
         }
     }
 
-    /// An error when a client waits for this job.
+    /// An error if a client already waits for this job.
     pub(super) fn refuse_awaited(&self, id: u64) -> Result<(), String> {
         let waits = self.held.get(&id).is_some_and(|held| held.waiter.is_some());
         if waits || self.asked.contains(&id) {
@@ -82,7 +82,7 @@ impl State {
         Ok(())
     }
 
-    /// Claims ids for a client before they are looked for, until `asked`.
+    /// Reserves ids for a client before they are looked up, until `asked`.
     pub(super) fn ask(&mut self, ids: &[u64]) {
         self.asked.extend(ids);
     }
@@ -98,7 +98,7 @@ impl State {
         self.asked.len() + self.held.values().filter(|held| held.waiter.is_some()).count()
     }
 
-    /// Takes what a fetch accepted. Answers the rows that have to go back.
+    /// Adds the rows that a fetch accepted. Returns those that have to go back.
     pub(super) fn fetched(&mut self, targets: &[String], rows: Vec<Row>, more: bool) -> Vec<Row> {
         let rows = self.hold(rows.into_iter().map(|row| (row, None)).collect());
         let back = self.queue.fetched(targets, rows, more);
@@ -107,7 +107,7 @@ impl State {
         back
     }
 
-    /// Takes rows that clients wait for. Answers those that have to go back.
+    /// Adds rows that clients wait for. Returns those that have to go back.
     pub(super) fn accepted(&mut self, rows: Vec<(Row, oneshot::Sender<ManualResult>)>) -> Vec<Row> {
         let rows = self.hold(rows.into_iter().map(|(row, waiter)| (row, Some(waiter))).collect());
         let back = self.queue.push(rows);
@@ -116,8 +116,8 @@ impl State {
         back
     }
 
-    /// Answers the rows that are new here. One that is not was taken from us when its lease ran
-    /// out, and has come back: its place in the queue counts, or the run that is under way.
+    /// Returns the rows that are new here. A known row was lost when its lease expired and has come
+    /// back: it keeps its place in the queue, or its run continues.
     fn hold(&mut self, rows: Vec<(Row, Option<oneshot::Sender<ManualResult>>)>) -> Vec<Row> {
         let mut new = Vec::new();
         for (row, waiter) in rows {
@@ -142,7 +142,7 @@ impl State {
         }
     }
 
-    /// The jobs that begin now, at most so many.
+    /// The jobs to start now, at most this many.
     pub(super) fn starting(&mut self, count_max: usize) -> Vec<Row> {
         let full = self.unwritten >= ENDS_MAX || self.unwritten_bytes >= END_BYTES_MAX;
         let mut rows = std::mem::take(&mut self.again);
@@ -158,7 +158,7 @@ impl State {
         rows
     }
 
-    /// Whether a job that is marked as running is still to be launched.
+    /// Whether a job marked as running still has to be launched.
     pub(super) fn is_starting(&self, id: u64) -> bool {
         self.held.get(&id).is_some_and(|held| matches!(held.phase, Phase::Starting))
     }
@@ -173,13 +173,13 @@ impl State {
         }
     }
 
-    /// A job that was about to start does not. Answers whether a postponed fetch is due.
+    /// A job will not start after all. Returns whether a postponed fetch is due.
     pub(super) fn not_started(&mut self, row: &Row, reason: &str) -> bool {
         self.gone(row.id, reason);
         self.queue.ended(&row.target)
     }
 
-    /// A job ended. A client that waits for it is answered when the end is in the table. Answers
+    /// A job ended. A waiting client is answered when the end is in the table. Returns
     /// whether a postponed fetch is due.
     pub(super) fn ended(&mut self, end: End) -> bool {
         let mut due = false;
@@ -193,7 +193,7 @@ impl State {
         due
     }
 
-    /// Takes some ends to be written. Exactly these are given to `written` later.
+    /// Takes some ends to write. Exactly these are passed to `written` later.
     pub(super) fn take_ends(&mut self) -> Vec<End> {
         let (mut taken, mut total) = (Vec::new(), 0);
         while let Some(end) = self.ends.front() {
@@ -207,7 +207,7 @@ impl State {
         taken
     }
 
-    /// The table has these ends, but for the unwritten ones, which it will never take.
+    /// The table has these ends, except the unwritten ones, which it will never take.
     pub(super) fn written(&mut self, ends: &[End], unwritten: &[Unwritten]) {
         let reasons: HashMap<u64, String> = unwritten.iter().map(why_unwritten).collect();
         for end in ends {
@@ -220,12 +220,12 @@ impl State {
                 Some(reason) => Err(reason.clone()),
                 None => Ok(manual::result(end)),
             };
-            // The client may have left.
+            // The client may have disconnected.
             let _ = waiter.send(outcome);
         }
     }
 
-    /// Answers all clients that still wait, because the worker ends without the database.
+    /// Answers all waiting clients, because the worker exits without the database.
     pub(super) fn abandon_clients(&mut self) {
         for held in self.held.values_mut() {
             if let Some(waiter) = held.waiter.take() {
@@ -234,7 +234,7 @@ impl State {
         }
     }
 
-    /// Ids whose leases are to be renewed.
+    /// Ids whose leases must be renewed.
     pub(super) fn held_ids(&self) -> Vec<u64> {
         self.held.keys().copied().collect()
     }
@@ -243,7 +243,7 @@ impl State {
         self.held.is_empty() && self.going_back == 0
     }
 
-    /// These are about to be handed back, until `went_back`.
+    /// These are being returned, until `went_back`.
     pub(super) fn goes_back(&mut self, rows: &[Row]) {
         self.going_back += rows.len();
     }
@@ -252,7 +252,7 @@ impl State {
         self.going_back = self.going_back.saturating_sub(rows.len());
     }
 
-    /// Whether rows may be accepted at this moment.
+    /// Whether rows may be accepted now.
     pub(super) fn is_accepting(&self) -> bool {
         self.queue.is_fetching() || !self.asked.is_empty()
     }
@@ -262,8 +262,8 @@ impl State {
         self.held.values().any(runs)
     }
 
-    /// These are not ours any more. Jobs that wait are forgotten; those that run go on, and the
-    /// table decides about their ends. Answers how many of each.
+    /// These are no longer ours. Waiting jobs are forgotten; running ones continue, and the
+    /// table decides about their ends. Returns how many of each.
     pub(super) fn lost(&mut self, ids: &[u64]) -> (usize, usize) {
         let queued =
             |id: &&u64| self.held.get(id).is_some_and(|held| matches!(held.phase, Phase::Queued));
@@ -279,7 +279,7 @@ impl State {
         (forgotten.len(), runs)
     }
 
-    /// Nothing is started any more. Answers the rows that go back.
+    /// From now on nothing is started. Returns the rows to give back.
     pub(super) fn close(&mut self) -> Vec<Row> {
         let back = self.queue.close();
         for row in &back {
@@ -296,7 +296,7 @@ impl State {
         }
     }
 
-    /// Ends all that runs. Answers how many that are.
+    /// Kills all running jobs. Returns their number.
     pub(super) fn kill(&mut self) -> usize {
         self.killing = true;
         let mut killed = 0;

@@ -1,5 +1,4 @@
-//! The way to the end: nothing new is begun, what waits is handed back, what runs gets some time,
-//! and what ended is written.
+//! Shutdown: start nothing new, return waiting jobs, give running jobs some time, and write the ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,16 +9,16 @@ use windlass_program::Stop;
 use super::Worker;
 use super::state::State;
 
-/// How long the database may take for what is under way and for the last results.
+/// Time limit for pending database work and the last results.
 pub(super) const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
-/// The same when the end is wanted at once.
+/// The same for an immediate stop.
 pub(super) const WRITE_TIME_SHORT: Duration = Duration::from_secs(1);
-/// How long killed jobs may take to be gone.
+/// How long killed jobs may take to exit.
 const DEATH_TIME_MAX: Duration = Duration::from_secs(15);
-/// All of it together, without what running jobs get.
+/// Total time limit, without the time for running jobs.
 pub(super) const TIME_MAX: Duration = Duration::from_secs(40);
 
-/// Answers the targets of which jobs went back.
+/// Returns the targets of which jobs went back.
 pub(super) async fn stop(worker: &Arc<Worker>, stop: &Stop) -> Vec<String> {
     let back = worker.state().close();
     worker.go_on();
@@ -57,7 +56,7 @@ pub(super) async fn stop(worker: &Arc<Worker>, stop: &Stop) -> Vec<String> {
     targets
 }
 
-/// Waits until the state is so.
+/// Waits until the condition holds.
 async fn until(worker: &Worker, is_so: impl Fn(&State) -> bool) {
     let mut changed = std::pin::pin!(worker.changed.notified());
     loop {

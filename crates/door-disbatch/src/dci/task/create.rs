@@ -61,7 +61,7 @@ pub(crate) async fn queue_id(
     Ok(found.and_then(|queue| queue.get_object_id("_id").ok()))
 }
 
-/// A task that waits for one that is not there would wait for ever.
+/// A task that waits for one that is not there would wait forever.
 async fn known(dci: &Dci, after: &[ObjectId]) -> Result<(), Failure> {
     if after.is_empty() {
         return Ok(());

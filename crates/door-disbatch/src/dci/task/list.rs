@@ -86,7 +86,7 @@ impl Shape {
 /// Tasks that were asked for, the first of them looked at already.
 pub(crate) struct Found {
     first: Option<Document>,
-    /// None when there is one task alone.
+    /// `None` if there is one task alone.
     cursor: Option<Cursor<RawDocumentBuf>>,
     place: Place,
 }

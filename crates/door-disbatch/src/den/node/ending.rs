@@ -36,7 +36,7 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// Waits for the next step towards the end, and takes it. True: whatever else is under way is
+    /// Waits for the next step towards the end, and takes it. True: whatever else is in progress is
     /// not waited for.
     pub(super) async fn next(&mut self, signals: &Signals<'_>) -> bool {
         let Signals { stop, lost, runs, stop_timeout } = signals;
@@ -50,7 +50,7 @@ impl Ending {
             () = stop.asked.cancelled(), if !self.stopped => {
                 tracing::info!(running = runs.count(), "stopping");
                 self.stop(*stop_timeout);
-                // A claim that is under way is soon known, and given back the better for it.
+                // A claim that is in progress is soon known, and given back the better for it.
                 return false;
             }
             () = until(self.end_at) => {

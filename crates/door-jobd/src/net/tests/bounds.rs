@@ -82,7 +82,7 @@ async fn messages_that_are_not_whole_share_their_memory() {
     let piece = vec![b' '; 3 * FREE_BYTES];
     let mut first = served.client().await;
     first.send_bytes(&piece).await;
-    // The server has seen all of it: it reads in order, and answers what comes after it.
+    // The server has seen all of it: it reads in order, and returns what comes after it.
     first.check("[2]", "[3]").await;
     first.send_bytes(&piece).await;
     let mut second = served.client().await;

@@ -1,4 +1,4 @@
-//! Rows become ours: those that wait, and those that a client names.
+//! Accepts rows: waiting ones, and those that a client names.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{Locked, Scene, Work, ids_of};
 /// Targets that one statement looks up.
 const TARGETS_AT_ONCE_MAX: usize = 50;
 
-/// How many pages of candidates are looked at for a fetch when others take them at the same time.
+/// How many pages of candidates a fetch reads while other workers take them.
 const PAGES_MAX: usize = 8;
 
 pub(super) struct Fetch<'a> {

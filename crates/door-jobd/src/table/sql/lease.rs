@@ -1,4 +1,4 @@
-//! Rows stay ours, go back, or are taken from workers that are gone.
+//! Renews and returns rows, and takes those of dead workers.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! The table in any SQL database: what is asked becomes a transaction, a transaction that clashed
-//! is tried again, and one whose end was not heard is mended by the next.
+//! The table in any SQL database: each operation is a transaction, a transaction that conflicted is
+//! retried, and one with an unknown outcome is repaired by the next.
 //!
 //! In every transaction the rows of the table are locked first, in the order of their ids, then the
-//! marks: so workers do not wait for each other in a circle.
+//! marks, so that workers do not deadlock.
 
 mod accept;
 mod lease;
@@ -26,21 +26,21 @@ use names::Names;
 /// Ids that one statement names.
 const IDS_AT_ONCE_MAX: usize = 500;
 
-/// How often a transaction is tried that met others.
+/// How often a conflicting transaction is tried.
 const CLASH_TRIES_MAX: u32 = 10;
 
-/// A transaction that takes longer is given up with its connection: the server may be frozen.
+/// A transaction that takes longer is abandoned with its connection: the server may be frozen.
 const TRANSACTION_TIME_MAX: Duration = Duration::from_secs(60);
 
 pub(in crate::table) struct SqlTable {
     backend: Box<dyn Backend>,
     place: Place,
     looked: OnceCell<Found>,
-    /// Rows that we may have accepted without hearing it.
+    /// Rows that may have been accepted without a confirmation.
     doubtful: Mutex<Vec<Row>>,
 }
 
-/// Whose table, and how it is called.
+/// The owner and the name of the table.
 struct Place {
     names: Names,
     owner: Owner,
@@ -53,7 +53,7 @@ struct Found {
     marks: bool,
 }
 
-/// All that a transaction knows.
+/// The context of a transaction.
 struct Scene<'a> {
     names: &'a Names,
     owner: &'a Owner,
@@ -61,7 +61,7 @@ struct Scene<'a> {
     marks: bool,
 }
 
-/// One transaction, which may be carried out several times until one attempt holds.
+/// One transaction, which may be tried several times until it commits.
 #[async_trait]
 trait Work: Sync {
     type Done: Send;
@@ -72,7 +72,7 @@ trait Work: Sync {
         session: &mut dyn Session,
     ) -> Result<Self::Done, Fault>;
 
-    /// The rows that are accepted when this is committed.
+    /// The rows that this transaction accepts on commit.
     fn accepted(&self, _done: &Self::Done) -> Vec<Row> {
         Vec::new()
     }
@@ -123,7 +123,7 @@ impl SqlTable {
         timeout(TRANSACTION_TIME_MAX, attempt).await.map_err(late)?
     }
 
-    /// Rows whose acceptance was not heard go back first, so that they are found again.
+    /// Rows accepted without a confirmation go back first, so that they are found again.
     async fn mend(&self) -> Result<(), TableError> {
         let doubtful = {
             let mut doubtful = self.doubtful.lock().unwrap_or_else(PoisonError::into_inner);
@@ -171,8 +171,8 @@ impl SqlTable {
         Ok(Found { shape, marks })
     }
 
-    /// Who may not make it may still be allowed to use it, and who makes it at the same time as
-    /// another may be refused.
+    /// A failure does not matter: the user may be allowed to use but not to create the table, or
+    /// another worker may be creating it at the same time.
     async fn make_marks(&self) -> Result<(), Fault> {
         let names = &self.place.names;
         if self.try_all(&names.probe_marks()).await.is_ok() {
@@ -217,7 +217,7 @@ impl Drop for Doubt<'_> {
 }
 
 impl Scene<'_> {
-    /// Locks rows by their ids, waiting for others or passing over what they have locked.
+    /// Locks rows by their ids, waiting for others or skipping what they have locked.
     async fn lock_rows(
         &self,
         session: &mut dyn Session,
@@ -239,7 +239,7 @@ impl Scene<'_> {
         session: &mut dyn Session,
         mut ids: Vec<u64>,
     ) -> Result<(Vec<Locked>, Vec<u64>), Fault> {
-        // All who lock rows do it in the same order, so that no two wait for each other.
+        // All workers lock rows in the same order, which avoids deadlocks.
         ids.sort_unstable();
         let locked = self.lock_rows(session, &ids, true).await?;
         let there = locked.iter().map(|row| row.id).collect();
@@ -305,7 +305,7 @@ impl Scene<'_> {
     }
 }
 
-/// A row that nobody else changes until our transaction ends.
+/// A row that is locked until our transaction ends.
 struct Locked {
     id: u64,
     status: String,

@@ -41,7 +41,7 @@ impl Work for Start<'_> {
 
 impl SqlTable {
     /// All in one transaction; when the database refuses that, one by one, and then without the
-    /// output: a row that cannot be written would run for ever.
+    /// output: a row that cannot be written would run forever.
     pub(super) async fn finish_all(&self, ends: &[End]) -> Result<Vec<Unwritten>, TableError> {
         match self.transact(&Finish { ends }).await {
             Err(TableError::Refused(_)) => {}
@@ -75,7 +75,7 @@ struct Finish<'a> {
     ends: &'a [End],
 }
 
-/// What an end writes, but for the id.
+/// What an end writes, except the id.
 #[derive(PartialEq, Eq, Hash)]
 struct Written {
     ok: bool,

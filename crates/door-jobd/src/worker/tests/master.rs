@@ -83,7 +83,7 @@ async fn a_poll_before_the_answer_to_the_registration_is_heard() {
     let worker = worker_of(&listener).await;
     worker.table.add(1..=1, "low", "waiting");
     let mut master = Master::accept(&listener).await;
-    // A target that was removed is passed over, because the master may not know yet.
+    // A target that was removed is skipped, because the master may not know yet.
     master.send(r#"[0,{"no":5,"type":"poll","data":{"targets":["gone","low"]}}]"#).await;
     master.registered(TARGETS).await;
     assert_eq!(master.next().await.unwrap(), r#"[1,{"no":5,"data":"ok"}]"#);
