@@ -1,5 +1,5 @@
-//! The read side of a connection: turns bytes into requests, within bounds of size and time. An idle
-//! connection has no buffer.
+//! The read side of a connection: turns bytes into requests, within bounds of size and time. An
+//! idle connection has no buffer.
 
 use std::io;
 use std::time::Duration;

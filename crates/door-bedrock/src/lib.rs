@@ -79,8 +79,8 @@ impl Door {
         Door { engine, options }
     }
 
-    /// Serves until `shutdown` is cancelled. Requests that are in progress then are answered; returns
-    /// when all connections have ended, or are cut off after a grace.
+    /// Serves until `shutdown` is cancelled. Requests that are in progress then are answered;
+    /// returns when all connections have ended, or are cut off after a grace.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
         let commands =
             command::Bedrock::new(self.engine, self.options.tenant.clone(), self.options.version);

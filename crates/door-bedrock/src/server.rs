@@ -22,8 +22,8 @@ const REFUSALS_MAX: usize = 64;
 /// Memory for the large requests of all connections.
 const MEMORY_BYTES_MAX: usize = 512 * 1024 * 1024;
 
-/// Serves until `shutdown` is cancelled. Then no more requests are read, workers that wait for a job
-/// get an empty reply, and requests in progress are answered. Returns when all connections have
+/// Serves until `shutdown` is cancelled. Then no more requests are read, workers that wait for a
+/// job get an empty reply, and requests in progress are answered. Returns when all connections have
 /// ended; those that do not are cut off after a grace period.
 pub(crate) async fn serve<C: Commands>(
     listener: TcpListener,

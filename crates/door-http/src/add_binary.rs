@@ -1,5 +1,5 @@
-//! Adds with one binary payload. A large one is never completely in memory: it is written to disk as
-//! it arrives.
+//! Adds with one binary payload. A large one is never completely in memory: it is written to disk
+//! as it arrives.
 
 use axum::body::Body;
 use axum::http::request::Parts;

@@ -62,8 +62,8 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// `too_large` completes the refusal of a large body with advice; `patience` is the longest time
-    /// between two pieces.
+    /// `too_large` completes the refusal of a large body with advice; `patience` is the longest
+    /// time between two pieces.
     pub(crate) fn new(
         headers: &HeaderMap,
         body: Body,

@@ -25,8 +25,8 @@ pub fn protocol(head_time_max: Duration) -> http1::Builder {
     http
 }
 
-/// Answers the requests of one client until it disconnects. When `closing` is cancelled, the request
-/// in progress is still answered.
+/// Answers the requests of one client until it disconnects. When `closing` is cancelled, the
+/// request in progress is still answered.
 pub async fn converse<S>(
     http: http1::Builder,
     stream: impl AsyncRead + AsyncWrite + Unpin,

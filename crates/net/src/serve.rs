@@ -9,9 +9,9 @@ use tokio_util::sync::CancellationToken;
 use crate::accept::accept;
 use crate::connections::{CLOSE_GRACE, Connections};
 
-/// Serves until `stop` is cancelled. Then no more connections are accepted, and every `talk` is told
-/// by its own token to finish. Returns when all have ended; those that do not are cut off after a
-/// grace period.
+/// Serves until `stop` is cancelled. Then no more connections are accepted, and every `talk` is
+/// told by its own token to finish. Returns when all have ended; those that do not are cut off
+/// after a grace period.
 pub async fn serve<T: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
     connections_max: usize,

@@ -44,7 +44,8 @@ impl OnEnd for () {
 }
 
 impl<T> Stream<T> {
-    /// `write_wait_max` is the longest time that the client may read nothing while bytes wait for it.
+    /// `write_wait_max` is the longest time that the client may read nothing while bytes wait for
+    /// it.
     pub fn new(inner: T, write_wait_max: Duration) -> Stream<T> {
         Stream::with_on_end(inner, write_wait_max, ())
     }

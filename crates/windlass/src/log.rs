@@ -153,7 +153,8 @@ impl Shared {
             std::mem::swap(&mut taken, &mut waiting.bytes);
             drop(waiting);
             self.changed.notify_all();
-            // If the log cannot be written, nothing can be reported; the daemon continues without it.
+            // If the log cannot be written, nothing can be reported; the daemon continues without
+            // it.
             let _ = out.write_all(&taken);
             taken.clear();
             taken.shrink_to(BUFFER_BYTES_KEPT);

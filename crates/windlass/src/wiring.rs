@@ -111,7 +111,8 @@ impl Doors {
 }
 
 impl Running {
-    /// Closes the doors after the requests in progress, then lets running jobs end or requeues them.
+    /// Closes the doors after the requests in progress, then lets running jobs end or requeues
+    /// them.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
         self.engine.set_picking(false);
         self.closing.cancel();

@@ -50,7 +50,8 @@ fn parse(text: &str) -> Result<Vec<Fields<'_>>, Refusal> {
     Ok(jobs)
 }
 
-/// A string as its text, anything else as its JSON. `null` counts as absent, but is invalid as data.
+/// A string as its text, anything else as its JSON. `null` counts as absent, but is invalid as
+/// data.
 fn text(job: &Fields<'_>, name: &str) -> Option<String> {
     match job.get(name)?.get() {
         "null" if name != "data" => None,

@@ -174,7 +174,8 @@ impl Scan {
         } else {
             (limits.method_line_bytes_max, Bad::MethodLineTooLong)
         };
-        // Check the first bound that is hit, so that the answer does not depend on how bytes are split.
+        // Check the first bound that is hit, so that the answer does not depend on how bytes are
+        // split.
         let line_end_max = self.line_start + line_bytes_max;
         if end <= line_end_max.min(limits.head_bytes_max) {
             Ok(())

@@ -113,7 +113,7 @@ fn form(fields: &[(&str, &str)]) -> String {
 /// A name of dots alone would be taken for a way up by everything that reads URLs.
 fn path(collection: &str, name: &str) -> Result<String, Failure> {
     if matches!(name, "" | "." | "..") {
-        return Err(Failure::Usage(format!("'{name}' cannot be named in a URL")));
+        return Err(Failure::Usage(format!("'{name}' cannot be part of a URL")));
     }
     Ok(format!("/{collection}/{}", utf8_percent_encode(name, ENCODED)))
 }

@@ -91,9 +91,7 @@ impl Server {
             };
         }
         let told = body.filter(|_| !status.is_success()).and_then(sentence);
-        told.unwrap_or_else(|| {
-            format!("{shown} answered {status}, which is not an answer of Disbatch")
-        })
+        told.unwrap_or_else(|| format!("{shown} answered {status}, but not like Disbatch"))
     }
 
     fn failed(&self, broken: Broken, looks: bool) -> Failure {
@@ -115,7 +113,7 @@ impl Server {
         Failure::Failed(if looks || !may_be_done {
             why
         } else {
-            format!("{why}; it may have been done all the same, so look before you try again")
+            format!("{why}; the request may still have been carried out, so check before you retry")
         })
     }
 }
@@ -143,7 +141,7 @@ fn http(address: &Address, trust: &Trust) -> Result<Client, Failure> {
         Trust::Everybody => builder.tls_danger_accept_invalid_certs(true),
     };
     builder.build().map_err(|error| {
-        Failure::Failed(format!("the HTTP client cannot be set up ({})", root_cause(&error)))
+        Failure::Failed(format!("cannot set up the HTTP client ({})", root_cause(&error)))
     })
 }
 

@@ -408,12 +408,12 @@ async fn a_refusal_is_one_sentence() {
             "has tasks: --tasks keep or --tasks delete",
         ),
         (r#"{"error":{"matched_count":0}}"#, "there is no such entry"),
-        ("<html>", "URL answered 400 Bad Request, which is not an answer of Disbatch"),
+        ("<html>", "URL answered 400 Bad Request, but not like Disbatch"),
     ] {
         assert_eq!(refused("400 Bad Request", "", body).await, said);
     }
     let said = refused(OK, "", "<html>").await;
-    assert_eq!(said, "URL answered 200 OK, which is not an answer of Disbatch");
+    assert_eq!(said, "URL answered 200 OK, but not like Disbatch");
     let said = refused(OK, "", "{}").await;
     assert_eq!(said, "the server answered something else: {}");
     let said = refused("301 Moved", "location: https://x/\r\n", "").await;
@@ -450,7 +450,7 @@ async fn a_change_without_an_answer_may_have_been_made() {
         });
         let error = run(&target(&url, None), &command, Form::Plain).await.unwrap_err().to_string();
         serving.await.unwrap();
-        assert_eq!(error.contains("look before you try again"), may_be_made, "{error}");
+        assert_eq!(error.contains("check before you retry"), may_be_made, "{error}");
     }
 }
 

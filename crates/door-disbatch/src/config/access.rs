@@ -42,17 +42,17 @@ pub(super) fn read_access(keys: Keys<'_>) -> Result<Access, String> {
             let missing = || format!("{} must be a password or a hash of one", named.name(name));
             let password = named.text(name)?.ok_or_else(missing)?;
             if is_hashed(password) && argon2_hash(password).is_none() {
-                return Err(format!("{} is not a whole argon2 hash", named.name(name)));
+                return Err(format!("{} is not a complete argon2 hash", named.name(name)));
             }
             users.push((name.clone(), Secret::new(password)));
         }
         if users.is_empty() {
-            return Err("`users` names nobody; name one, or leave the key out".into());
+            return Err("`users` is empty; add a user, or remove the key".into());
         }
     }
     let tokens = keys.texts("tokens")?;
     if keys.get("tokens").is_some() && tokens.is_empty() {
-        return Err("`tokens` is empty; give one, or leave the key out".into());
+        return Err("`tokens` is empty; add a token, or remove the key".into());
     }
     Ok(Access { users, tokens: tokens.into_iter().map(Secret::new).collect() })
 }

@@ -31,7 +31,7 @@ pub(crate) fn write_files(config: &Config) -> Result<(), String> {
     for user in [User::Plugin, User::TaskRunner] {
         let path = beside(&config.path, user);
         replace(&path, text_for(config, user).as_bytes())
-            .map_err(|error| format!("the file {} cannot be written: {error}", path.display()))?;
+            .map_err(|error| format!("cannot write the file {}: {error}", path.display()))?;
     }
     Ok(())
 }

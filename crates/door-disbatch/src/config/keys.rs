@@ -45,14 +45,13 @@ impl<'a> Keys<'a> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let text = value.as_str().ok_or_else(|| self.wrong(key, "a text", value))?;
         if text.is_empty() {
-            return Err(format!("{} must be a text, not an empty one", self.name(key)));
+            return Err(format!("{} must be a non-empty text", self.name(key)));
         }
         Ok(Some(text))
     }
 
     pub(super) fn required(&self, key: &str, example: &str) -> Result<&'a str, String> {
-        let missing =
-            || format!("{} is missing; it must be there, such as {example}", self.name(key));
+        let missing = || format!("{} is missing; set it, for example to {example}", self.name(key));
         self.text(key)?.ok_or_else(missing)
     }
 

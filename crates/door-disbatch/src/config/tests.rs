@@ -126,7 +126,7 @@ fn what_must_be_there_is_asked_for() {
     let parse = |text| Config::parse(text, Path::new("/c.json")).unwrap_err().to_string();
     let missing = |key, example| {
         format!(
-            "the configuration /c.json: `{key}` is missing; it must be there, such as \"{example}\""
+            "the configuration /c.json: `{key}` is missing; set it, for example to \"{example}\""
         )
     };
     assert_eq!(parse("{}"), missing("mongohost", "mongodb://localhost:27017"));
@@ -143,7 +143,7 @@ fn what_must_be_there_is_asked_for() {
 fn wrong_types_are_named_with_what_was_expected() {
     for (keys, why) in [
         (json!({"database": 7}), "`database` must be a text, not a number"),
-        (json!({"database": ""}), "`database` must be a text, not an empty one"),
+        (json!({"database": ""}), "`database` must be a non-empty text"),
         (json!({"auth": []}), "`auth` must be an object, not a list"),
         (json!({"auth": {"plugin": 1}}), "`auth.plugin` must be a text, not a number"),
         (json!({"quiet": "yes"}), "`quiet` must be true or false, not a text"),
@@ -188,7 +188,7 @@ fn wrong_types_are_named_with_what_was_expected() {
         (json!({"web_extensions": 1}), "`web_extensions` must be an object, not a number"),
         (
             json!({"tls": {"cert": "/c"}}),
-            "`tls.key` is missing; it must be there, such as \"/etc/disbatch/dci.pem\"",
+            "`tls.key` is missing; set it, for example to \"/etc/disbatch/dci.pem\"",
         ),
     ] {
         refused(keys, why);
@@ -235,8 +235,8 @@ fn others_may_only_listen_in_when_they_understand_nothing() {
 
 #[test]
 fn who_may_come_in_is_checked() {
-    refused(json!({"users": {}}), "`users` names nobody; name one, or leave the key out");
-    refused(json!({"users": {"a": ""}}), "`users.a` must be a text, not an empty one");
+    refused(json!({"users": {}}), "`users` is empty; add a user, or remove the key");
+    refused(json!({"users": {"a": ""}}), "`users.a` must be a non-empty text");
     refused(json!({"users": {"a": null}}), "`users.a` must be a password or a hash of one");
     refused(json!({"users": {"a:b": "p"}}), "`users`: \"a:b\" cannot be the name of a user");
     for half in [
@@ -248,9 +248,9 @@ fn who_may_come_in_is_checked() {
         "$argon2id$v=7$m=19456,t=2,p=1$c29tZXNhbHRzYWx0$YWJjZGVmZ2hpamtsbW5vcA",
         "$argon2id$v=19$m=1,t=2,p=1$c29tZXNhbHRzYWx0$YWJjZGVmZ2hpamtsbW5vcA",
     ] {
-        refused(json!({"users": {"a": half}}), "`users.a` is not a whole argon2 hash");
+        refused(json!({"users": {"a": half}}), "`users.a` is not a complete argon2 hash");
     }
-    refused(json!({"tokens": []}), "`tokens` is empty; give one, or leave the key out");
+    refused(json!({"tokens": []}), "`tokens` is empty; add a token, or remove the key");
     refused(json!({"tokens": [""]}), "`tokens` must be a list of texts; an empty text is in it");
     let hash = "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzYWx0$\
                 YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXphYmNkZWY";
@@ -440,7 +440,7 @@ fn the_example_that_is_shipped_is_read_without_a_warning() {
     });
     let all: String = optional.map(|line| format!("{line}\n")).collect();
     let error = Config::parse(&all, Path::new("/c.json")).unwrap_err().to_string();
-    assert!(error.ends_with("`users.alice` is not a whole argon2 hash"), "{error}");
+    assert!(error.ends_with("`users.alice` is not a complete argon2 hash"), "{error}");
     let (config, warnings) =
         Config::parse(&all.replace("$argon2", "argon2"), Path::new("/c.json")).unwrap();
     assert_eq!(warnings, Vec::<String>::new());
@@ -564,7 +564,7 @@ fn files_that_cannot_be_written_are_named() {
     let config = Config { path: home.path().join("gone/config.json"), ..config };
     let error = write_files(&config).unwrap_err();
     let start = format!(
-        "the file {} cannot be written: ",
+        "cannot write the file {}: ",
         home.path().join("gone/config.json-plugin").display()
     );
     assert!(error.starts_with(&start), "{error}");

@@ -69,7 +69,7 @@ impl Database {
             let update = doc! { "$inc": { field: change } };
             if let Err(error) = self.ask(self.queues_collection().update_one(filter, update)).await
             {
-                tracing::warn!(%queue, field, "the counter was not changed: {error}");
+                tracing::warn!(%queue, field, "cannot change the counter: {error}");
             }
         }
     }

@@ -98,7 +98,7 @@ impl Database {
             }
             Err(_) => {
                 let unknown = ids.len();
-                let why = format!("{error}; {unknown} tasks may be there all the same");
+                let why = format!("{error}; {unknown} tasks may exist nevertheless");
                 Err(Unmade { made: Vec::new(), error: DbError::Away(why) })
             }
         }

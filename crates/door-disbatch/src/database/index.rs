@@ -85,7 +85,9 @@ impl Database {
             Some(CONFLICT_OF_OPTIONS | CONFLICT_OF_NAMES) => self.will_do(index, error).await,
             Some(UNAUTHORIZED) if MISSED_BY_NOBODY.contains(&index.collection) => {
                 let Index { collection, keys, .. } = index;
-                tracing::info!("this user may not make the index {keys} of {collection}");
+                tracing::info!(
+                    "this user is not allowed to create the index {keys} of {collection}"
+                );
                 Ok(())
             }
             _ => Err(error.into()),
@@ -102,7 +104,7 @@ impl Database {
         };
         match existing.iter().find(|existing| same_keys(&existing.keys, &index.keys)) {
             Some(existing) if index.unique && !is_unique(existing) => {
-                Err(DbError::Refused("it is there, but lets values occur twice".to_owned()))
+                Err(DbError::Refused("it exists, but is not unique".to_owned()))
             }
             Some(_) => Ok(()),
             None => Err(conflict.into()),
@@ -116,13 +118,13 @@ impl Database {
             .sparse(index.sparse.then_some(true))
             .build();
         let model = IndexModel::builder().keys(index.keys.clone()).options(options).build();
-        tracing::debug!("index {} of {} is made if it is missing", index.keys, index.collection);
+        tracing::debug!("creating index {} of {} if missing", index.keys, index.collection);
         let collection = self.collection(index.collection);
         let building = collection.create_index(model).into_future();
         match tokio::time::timeout(BUILD_TIME_MAX, building).await {
             Ok(built) => Ok(built.map(drop)),
             Err(_) => Err(DbError::Away(format!(
-                "index {} of {} was not made within {} seconds",
+                "index {} of {} was not created within {} seconds",
                 index.keys,
                 index.collection,
                 BUILD_TIME_MAX.as_secs()

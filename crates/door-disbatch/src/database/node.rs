@@ -80,7 +80,7 @@ impl Database {
                 Err(error) => return Err(error),
             }
         }
-        Err(DbError::Away(format!("the entry of the node {} comes and goes", me.node)))
+        Err(DbError::Away(format!("the entry of the node {} changes too fast", me.node)))
     }
 
     async fn node_seize(

@@ -65,7 +65,7 @@ impl Database {
         if queues.len() > QUEUES_MAX {
             queues.truncate(QUEUES_MAX);
             self.too_many_queues.call_once(|| {
-                tracing::warn!("there are more than {QUEUES_MAX} queues; the newest are not seen");
+                tracing::warn!("there are more than {QUEUES_MAX} queues; the newest are ignored");
             });
         }
         Ok(queues)
@@ -80,7 +80,7 @@ impl Database {
     pub(crate) async fn queue_insert(&self, queue: &NewQueue) -> Result<ObjectId, DbError> {
         let count = self.ask(self.queues_collection().estimated_document_count()).await?;
         if count >= QUEUES_MAX as u64 {
-            let why = format!("it has {QUEUES_MAX} queues, and more are not looked at");
+            let why = format!("it already has the maximum of {QUEUES_MAX} queues");
             return Err(DbError::Refused(why));
         }
         // The seed has no index that holds the names apart.

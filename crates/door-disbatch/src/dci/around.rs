@@ -42,7 +42,7 @@ async fn around(State(dci): State<Dci>, request: Request, next: Next) -> Respons
     let mut response = answering.await.unwrap_or_else(|panic| {
         let what = panic_text(panic.as_ref());
         tracing::error!(what, "a request made the command interface panic; this is a defect");
-        let message = "something went wrong here; the log has more";
+        let message = "internal error; see the log";
         Failure::new(StatusCode::INTERNAL_SERVER_ERROR, message).into_response()
     });
     let nosniff = HeaderValue::from_static("nosniff");
@@ -57,7 +57,7 @@ async fn around(State(dci): State<Dci>, request: Request, next: Next) -> Respons
 
 async fn answer(dci: &Dci, request: Request, next: Next) -> Response {
     if site::is_forged(request.method(), request.headers()) {
-        let message = "a page of another site may not change anything here";
+        let message = "a page of another site must not change anything here";
         return Failure::new(StatusCode::FORBIDDEN, message).into_response();
     }
     let reading = matches!(*request.method(), Method::GET | Method::HEAD);

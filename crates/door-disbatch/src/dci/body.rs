@@ -35,7 +35,7 @@ impl Room {
     /// Leave to make something of so many bytes, and to keep it as long as this.
     pub(crate) fn permit(&mut self, bytes: u64) -> Result<(), Failure> {
         if self.made + bytes > READ_BYTES_MAX {
-            let message = "the request has too many values; send it in parts";
+            let message = "the request has too many values; split it";
             return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, message));
         }
         if bytes > SMALL_BYTES_MAX && !self.memory.add(bytes as usize) {
@@ -55,7 +55,7 @@ pub(crate) async fn read(body: Body, memory: &Memory) -> Result<(Bytes, Room), F
 fn refusal(error: BodyError) -> Failure {
     let (status, message) = match error {
         BodyError::TooLarge => {
-            let message = format!("a body has at most {BODY_BYTES_MAX} bytes; send it in parts");
+            let message = format!("a body has at most {BODY_BYTES_MAX} bytes; split the request");
             (StatusCode::PAYLOAD_TOO_LARGE, message)
         }
         BodyError::TooSlow => {
@@ -65,7 +65,7 @@ fn refusal(error: BodyError) -> Failure {
             (StatusCode::BAD_REQUEST, format!("the body ended before it was complete: {why}"))
         }
         BodyError::NoMemory => {
-            let message = "too many large requests at once; send it again in a moment";
+            let message = "too many large requests at the same time; try again in a moment";
             (StatusCode::SERVICE_UNAVAILABLE, message.to_owned())
         }
     };

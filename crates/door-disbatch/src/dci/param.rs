@@ -180,7 +180,7 @@ pub(crate) enum Kind {
 
 fn kind(headers: &HeaderMap) -> Result<Kind, Failure> {
     if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
-        let message = "bodies are taken as they are, without a content encoding";
+        let message = "bodies with a content encoding are not accepted";
         return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
     }
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(Kind::Absent) };

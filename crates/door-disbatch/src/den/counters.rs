@@ -58,7 +58,7 @@ impl Count {
                 && database.counters_correct(queue.id, stored, real).await?
             {
                 let (queue, count_todo, count_total) = (&queue.name, real.todo, real.total);
-                tracing::info!(queue, count_todo, count_total, "wrong counters were put right");
+                tracing::info!(queue, count_todo, count_total, "wrong counters were corrected");
             }
         }
         Ok(())

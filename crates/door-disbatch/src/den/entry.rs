@@ -147,7 +147,7 @@ impl Term {
             match renewed {
                 Ok(true) => {
                     if std::mem::take(&mut failing) {
-                        tracing::info!("the lease is renewed again");
+                        tracing::info!("renewing the lease works again");
                     }
                 }
                 Ok(false) => {
@@ -161,7 +161,7 @@ impl Term {
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut failing, true) {
-                        tracing::warn!("the lease cannot be renewed: {error}");
+                        tracing::warn!("cannot renew the lease: {error}");
                     }
                     self.probe().await;
                     pause = AGAIN_PAUSE.min(self.entrance.heartbeat);
@@ -169,7 +169,7 @@ impl Term {
             }
             let now_fired = self.entrance.fence.fired();
             if std::mem::replace(&mut fired, now_fired) != now_fired {
-                tracing::error!("the lease ran out, and everything that this node ran was ended");
+                tracing::error!("the lease expired; all tasks of this node were ended");
             }
         }
     }

@@ -46,11 +46,11 @@ impl Held {
                 continue;
             }
             let gone = if held.status == CLAIMED {
-                tracing::info!(task = %run.id, "claimed without our knowing; given back");
+                tracing::info!(task = %run.id, "claimed without a confirmation; released");
                 runs::give_back(database, clock, run, me).await.map(|()| true)
             } else if self.strange.contains(token) {
                 let ending = runs::ending(ORPHANED, "the node could not write how the task ended");
-                tracing::error!(task = %run.id, "stands as running and is not here; orphaned");
+                tracing::error!(task = %run.id, "marked as running, but not running here; orphaned");
                 database.finish(run, me, &ending, clock.now()).await.map(|_| true)
             } else {
                 // It may have ended just now.

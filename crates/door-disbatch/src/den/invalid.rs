@@ -36,7 +36,7 @@ impl InvalidTasks {
         for (id, invalid) in found? {
             let text = invalid.to_string();
             if logged.is_news(&format!("task {id}"), &text) {
-                tracing::warn!(task = id, "a task is passed over: {text}");
+                tracing::warn!(task = id, "skipping a task: {text}");
             }
         }
         Ok(())

@@ -189,7 +189,7 @@ fn taken_or_told(
         Err(error @ DbError::Away(_)) => Err(error),
         Err(error) => {
             if logged.is_news(&subject, &error.to_string()) {
-                tracing::warn!(queue = queue.name, "no task of the queue can be taken: {error}");
+                tracing::warn!(queue = queue.name, "cannot claim tasks of the queue: {error}");
             }
             Ok(false)
         }
@@ -209,14 +209,14 @@ pub(super) fn readable(
         match Queue::read(document, dialect) {
             Ok(queue) => {
                 if logged.is_over(&subject) {
-                    tracing::info!(queue = queue.name, "the queue's document is understood again");
+                    tracing::info!(queue = queue.name, "the queue's document is valid again");
                 }
                 queues.push(queue);
             }
             Err(odd) => {
                 let text = odd.to_string();
                 if logged.is_news(&subject, &text) {
-                    tracing::warn!(queue = id, "a queue is passed over: {text}");
+                    tracing::warn!(queue = id, "skipping a queue: {text}");
                 }
             }
         }
@@ -238,7 +238,7 @@ pub(super) fn served(
         match programs.of(queue, config) {
             Ok(plugin) => {
                 if logged.is_over(&subject) {
-                    tracing::info!(queue = queue.name, "the queue is served now");
+                    tracing::info!(queue = queue.name, "now serving the queue");
                 }
                 served.push((queue.clone(), plugin));
             }

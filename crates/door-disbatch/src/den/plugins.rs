@@ -22,11 +22,11 @@ impl Programs {
     /// The program for a queue's tasks, or why this node leaves the queue alone.
     pub(super) fn of(&mut self, queue: &Queue, config: &Config) -> Result<Plugin, String> {
         if !is_served(queue.id, config) {
-            return Err("the configuration leaves it to other nodes".into());
+            return Err("the configuration excludes it on this node".into());
         }
         let name = &queue.plugin;
         let Some(plugin) = config.plugins.get(name) else {
-            return Err(format!("its plugin {name} is not among `plugins`"));
+            return Err(format!("its plugin {name} is not listed in `plugins`"));
         };
         if !plugin.program.is_absolute() {
             return Err(format!("its plugin {name} has no `program` in the configuration"));

@@ -157,7 +157,7 @@ impl Drop for Place {
 /// The next pass finds what is left and does it.
 fn report(done: Result<(), DbError>, run: &Run, what: &str) {
     if let Err(error) = done {
-        tracing::warn!(task = %run.id, "the task could not be {what} yet: {error}");
+        tracing::warn!(task = %run.id, "the task has not been {what} yet: {error}");
     }
 }
 

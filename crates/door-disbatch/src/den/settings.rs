@@ -40,7 +40,7 @@ impl Settings {
         for warning in warnings {
             tracing::warn!("{warning}");
         }
-        tracing::info!("the settings have changed, and are in force now");
+        tracing::info!("new settings are in effect");
         (self.config, self.active) = (config, active);
         Ok(())
     }
@@ -64,7 +64,7 @@ impl Settings {
             Err(error) => {
                 let text = error.to_string();
                 if self.logged.is_news("file", &text) {
-                    tracing::warn!("the former settings stay in force: {text}");
+                    tracing::warn!("keeping the previous settings: {text}");
                 }
                 false
             }

@@ -41,14 +41,14 @@ pub(super) async fn start(config: &Config, tools: &Tools) -> Result<Ready, Strin
     warn_of_name(config);
     if tools.runs_max < RUNS_MAX {
         let room = tools.runs_max;
-        tracing::info!("at most {room} tasks run at once, for which there are open files enough");
+        tracing::info!("running at most {room} tasks at the same time, limited by open files");
     }
     let temp = Temp::open(&config.temp_dir, config.temp_dir_mode).map_err(|error| {
-        format!("the directory `temp_dir` {} cannot be used: {error}", config.temp_dir.display())
+        format!("cannot use the directory `temp_dir` {}: {error}", config.temp_dir.display())
     })?;
     write_files(config)?;
     if tools.fence.process_id().is_none() {
-        return Err("there is no fence, so that nothing may be run".into());
+        return Err("there is no fence process, so no tasks can be run".into());
     }
     let connect = async |user| {
         let connected = Database::connect(config, user).await;
@@ -107,7 +107,7 @@ async fn prepared(database: &Database, clock: &Clock) -> Result<bool, String> {
             Ok(is_shown) => return Ok(is_shown),
             Err(DbError::Away(error)) if Instant::now() < give_up => {
                 if !std::mem::replace(&mut told, true) {
-                    tracing::warn!("the database is waited for: {error}");
+                    tracing::warn!("waiting for the database: {error}");
                 }
                 sleep(PAUSE).await;
             }

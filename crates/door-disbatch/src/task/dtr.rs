@@ -43,7 +43,8 @@ pub async fn runner(
         .filter(|task| has_claimed(task, &config.node, wanted))
         .ok_or_else(|| not_claimed(order, config))?;
     let ender = end_of(stop);
-    let unanswered = |GaveUp| format!("task {} was not started: the database is away", order.task);
+    let unanswered =
+        |GaveUp| format!("task {} was not started: the database is unavailable", order.task);
     let look = || plugin_of(config, order, &database, &task);
     let plugin = until_back(&ender, look).await.map_err(unanswered)?.map_err(text)?;
     if let Ok(Plugin { name, program, .. }) = &plugin
@@ -57,7 +58,7 @@ pub async fn runner(
     }
     let temp = Temp::open(&config.temp_dir, config.temp_dir_mode);
     let temp = temp.map_err(|error| {
-        format!("no temporary files can be made in {}: {error}", config.temp_dir.display())
+        format!("cannot create temporary files in {}: {error}", config.temp_dir.display())
     })?;
     if !order.handoff {
         let now = clock.now();
@@ -84,7 +85,7 @@ pub async fn runner(
         Ran::NotStarted | Ran::Lost => {
             Err(format!("task {} was taken away while it ran", order.task))
         }
-        Ran::Unwritten => Err(format!("the end of task {} could not be written", order.task)),
+        Ran::Unwritten => Err(format!("cannot write the end of task {}", order.task)),
     }
 }
 

@@ -74,7 +74,7 @@ pub(crate) enum Ran {
 pub(crate) async fn run(parts: &Parts, work: Work, ender: Ender) -> Ran {
     let Work { me, task, queue, plugin } = work;
     let Some(run) = Run::of(&task) else {
-        tracing::error!(queue = queue.name, "a claimed task has not the fields that we gave it");
+        tracing::error!(queue = queue.name, "a claimed task lacks the fields of the claim");
         return Ran::Lost;
     };
     let claim = Claim::Node { me, run };
@@ -99,7 +99,7 @@ async fn start(parts: &Parts, claim: &Claim, ender: &Ender) -> Result<(), Ran> {
             }
             Err(error) => {
                 if told.as_ref() != Some(&error) {
-                    tracing::warn!(task = %claim.id(), %error, "a task cannot be started yet");
+                    tracing::warn!(task = %claim.id(), %error, "cannot start a task yet");
                 }
                 told = Some(error);
                 tokio::time::sleep(write::PAUSE).await;
@@ -124,7 +124,7 @@ pub(super) async fn run_started(
     match ran {
         Ok(ran) => ran,
         Err(GaveUp) => {
-            tracing::error!(task = %claim.id(), "the end of a task could not be written");
+            tracing::error!(task = %claim.id(), "cannot write the end of a task");
             Ran::Unwritten
         }
     }

@@ -130,7 +130,10 @@ impl Temp {
         if found.is_dir() && is_ours(&found) && found.mode() & 0o077 == 0 {
             return Ok(true);
         }
-        Err(io::Error::other(format!("{} is not what was made there", self.dir.display())))
+        Err(io::Error::other(format!(
+            "{} is not the directory that was created there",
+            self.dir.display()
+        )))
     }
 }
 
@@ -174,7 +177,7 @@ fn make_parent(parent: &Path, mode: u32) -> io::Result<()> {
         return Err(io::Error::other("it belongs to another user"));
     }
     if found.mode() & WRITABLE_BY_ALL != 0 && found.mode() & STICKY == 0 {
-        return Err(io::Error::other("everybody may rename what is in it"));
+        return Err(io::Error::other("other users may rename files in it"));
     }
     Ok(())
 }
@@ -224,7 +227,7 @@ fn remove_any(path: &Path) {
         Err(_) => return,
     };
     if let Err(reason) = removed {
-        tracing::warn!(path = %path.display(), %reason, "a temporary file cannot be removed");
+        tracing::warn!(path = %path.display(), %reason, "cannot remove a temporary file");
     }
 }
 

@@ -34,7 +34,7 @@ where
         match answer {
             Err(DbError::Away(reason)) => {
                 if !told {
-                    tracing::warn!(reason, "the database is away; what is to be written waits");
+                    tracing::warn!(reason, "the database is unavailable; writes are waiting");
                 }
                 told = true;
             }
@@ -57,7 +57,7 @@ where
         match until_back(ender, &ask).await? {
             Ok(done) => return Ok(done),
             Err(error) if told.as_ref() != Some(&error) => {
-                tracing::error!(%error, "the end of a task is not taken yet");
+                tracing::error!(%error, "cannot write the end of a task yet");
                 told = Some(error);
             }
             Err(_) => {}
@@ -121,7 +121,7 @@ impl One<'_> {
         stderr: Bson,
         exit: Option<&Exit>,
     ) -> Result<Ran, GaveUp> {
-        tracing::error!(task = %self.claim.id(), %error, "the output of a task cannot be saved");
+        tracing::error!(task = %self.claim.id(), %error, "cannot save the output of a task");
         let why = Bson::String(format!("the output could not be saved: {error}"));
         let mut less = ending(status, why, stderr, exit, false);
         let mut told = None;
@@ -129,7 +129,7 @@ impl One<'_> {
             match self.try_finish(&less).await? {
                 Ok(ran) => return Ok(ran),
                 Err(error) if told.as_ref() != Some(&error) => {
-                    tracing::error!(task = %self.claim.id(), %error, "a task cannot be ended");
+                    tracing::error!(task = %self.claim.id(), %error, "cannot end a task");
                     told = Some(error);
                 }
                 Err(_) => {}
@@ -156,11 +156,11 @@ impl One<'_> {
                 Ran::Ended(ending.status)
             }
             Finished::Again => {
-                tracing::info!(task = %id, status = ending.status, "task failed, to be tried anew");
+                tracing::info!(task = %id, status = ending.status, "task failed, will be retried");
                 Ran::Again
             }
             Finished::NotMine => {
-                tracing::warn!(task = %id, status = ending.status, "a task is not ours any more");
+                tracing::warn!(task = %id, status = ending.status, "a task is no longer ours");
                 Ran::Lost
             }
         }))

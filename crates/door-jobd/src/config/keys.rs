@@ -83,7 +83,8 @@ impl Keys {
     pub(super) fn float(&self, key: &str) -> Result<Option<f64>, ConfigError> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let text = numeric(value).ok_or_else(|| format!("'{key}' must be a float"))?;
-        // Numbers in another base are valid, but JavaScript's parseFloat reads only their leading zero.
+        // Numbers in another base are valid, but JavaScript's parseFloat reads only their leading
+        // zero.
         Ok(Some(text.parse().unwrap_or(0.0)))
     }
 

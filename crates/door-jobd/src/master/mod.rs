@@ -1,5 +1,5 @@
-//! The master: workers register with it, and clients reach all of them through it. It stores nothing
-//! on disk: after a restart, workers register again by themselves.
+//! The master: workers register with it, and clients reach all of them through it. It stores
+//! nothing on disk: after a restart, workers register again by themselves.
 
 mod manual;
 mod registry;

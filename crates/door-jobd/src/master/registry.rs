@@ -166,7 +166,8 @@ impl<P> Registry<P> {
             return is_owed.then_some(Scope::Everything);
         };
         if let Some(remembered) = self.remembered.part(targets) {
-            // The full set has no single names to remove, so it stays for workers that register later.
+            // The full set has no single names to remove, so it stays for workers that register
+            // later.
             targets.iter().for_each(|target| self.remembered.remove(target));
             wanted.add_scope(&remembered);
         }

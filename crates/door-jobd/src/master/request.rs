@@ -100,8 +100,9 @@ impl Master {
         polls.into_iter().for_each(|poll| self.poll(poll));
     }
 
-    /// Sends a poll. If the worker refuses because it no longer serves a target, the poll is repeated
-    /// for all targets; if it is not delivered, it goes to the next worker that serves the target.
+    /// Sends a poll. If the worker refuses because it no longer serves a target, the poll is
+    /// repeated for all targets; if it is not delivered, it goes to the next worker that serves the
+    /// target.
     fn poll(&self, Poll { worker, scope, ticket }: Poll<Peer>) {
         let limit = self.0.times.worker_answer_max;
         let first = worker.peer.ask("poll", Some(data_of(&scope)));

@@ -1,4 +1,5 @@
-//! Merges bursts of pokes: the first is sent at once, the others together at the end of the interval.
+//! Merges bursts of pokes: the first is sent at once, the others together at the end of the
+//! interval.
 
 use std::time::{Duration, Instant};
 

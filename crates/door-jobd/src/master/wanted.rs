@@ -1,5 +1,5 @@
-//! The targets to poll: a bounded set that never loses a name. A full set means all targets, because
-//! an unnecessary poll costs one query, while a missing poll strands a job.
+//! The targets to poll: a bounded set that never loses a name. A full set means all targets,
+//! because an unnecessary poll costs one query, while a missing poll strands a job.
 
 use std::collections::BTreeSet;
 

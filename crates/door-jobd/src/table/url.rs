@@ -1,4 +1,5 @@
-//! The location of the table: `storage = mysql://…`, `postgres://…`, `sqlite://…`, or `mysql_*` keys.
+//! The location of the table: `storage = mysql://…`, `postgres://…`, `sqlite://…`, or `mysql_*`
+//! keys.
 
 use std::fmt;
 

@@ -16,7 +16,8 @@ const ANSWER_OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How long the database may be unavailable before the client gets an error.
 const AWAY_MAX: Duration = Duration::from_secs(10);
 
-/// Runs the jobs with these ids and answers when all have ended. They continue if the client leaves.
+/// Runs the jobs with these ids and answers when all have ended. They continue if the client
+/// leaves.
 pub(super) async fn run(worker: &Worker, data: &Json) -> Result<Json, String> {
     let asked = Asked::new(worker, read_ids(data)?)?;
     let mut errors: Vec<(String, String)> = asked

@@ -1,4 +1,5 @@
-//! The worker: runs jobs from a table that other programs fill, when a client or the master polls it.
+//! The worker: runs jobs from a table that other programs fill, when a client or the master polls
+//! it.
 //!
 //! | module | owns |
 //! |---|---|

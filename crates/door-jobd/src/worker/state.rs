@@ -4,8 +4,8 @@
 //! accepted ─► Queued ─► Starting ─► Running ─► Ended ─► gone
 //!                └────────┴── not ours any more, or handed back ──► gone
 //! ```
-//! While a job is held, its lease is renewed. A client that waits for a job is answered when its end
-//! is in the table, or when the job is gone.
+//! While a job is held, its lease is renewed. A client that waits for a job is answered when its
+//! end is in the table, or when the job is gone.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Shutdown: start nothing new, return waiting jobs, give running jobs some time, and write the ends.
+//! Shutdown: start nothing new, return waiting jobs, give running jobs some time, and write the
+//! ends.
 
 use std::sync::Arc;
 use std::time::Duration;

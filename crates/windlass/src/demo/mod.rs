@@ -1,5 +1,5 @@
-//! `windlass demo`: starts a queue in a temporary directory, adds jobs over its HTTP door, shows the
-//! progress and a summary. All numbers come from the daemon.
+//! `windlass demo`: starts a queue in a temporary directory, adds jobs over its HTTP door, shows
+//! the progress and a summary. All numbers come from the daemon.
 
 mod plan;
 mod report;

@@ -320,6 +320,6 @@ fn a_task_that_cannot_be_changed_keeps_no_other_queue_waiting() {
         home.all_reach(&tasks, 1);
         assert_eq!(home.status(small), -2);
         assert!(den.alive());
-        until("it is told", || den.console().contains("no task of the queue can be taken"));
+        until("it is told", || den.console().contains("cannot claim tasks of the queue"));
     });
 }

@@ -29,7 +29,7 @@ impl Places {
         match timeout(WAIT_MAX, self.0.clone().acquire_owned()).await {
             Ok(Ok(place)) => Ok(Place(Arc::new(place))),
             Ok(Err(_)) | Err(_) => {
-                let message = "too many ask for tasks at once; ask again in a moment";
+                let message = "too many requests for tasks at the same time; try again in a moment";
                 Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, message))
             }
         }

@@ -193,7 +193,7 @@ impl Node {
     async fn end_left_by(&self, mark: &str) {
         let (fence, mark) = (Arc::clone(&self.fence), mark.to_owned());
         if spawn_blocking(move || fence.end_left_by(&mark)).await.is_err() {
-            tracing::error!("what was left running could not be ended");
+            tracing::error!("cannot end the processes that were left running");
         }
     }
 
@@ -270,8 +270,8 @@ impl Node {
         };
         match timeout(LEAVE_TIME_MAX, leave).await {
             Ok(Ok(())) => tracing::info!(node = term.me.node, "the node has left the network"),
-            Ok(Err(error)) => tracing::warn!("the node could not leave the network: {error}"),
-            Err(_) => tracing::warn!("the node could not leave the network: no answer in time"),
+            Ok(Err(error)) => tracing::warn!("cannot remove the node's entry: {error}"),
+            Err(_) => tracing::warn!("cannot remove the node's entry: no answer in time"),
         }
     }
 }

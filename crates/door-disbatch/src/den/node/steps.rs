@@ -41,7 +41,7 @@ impl Node {
         match said {
             Ok(()) => {
                 if self.logged.is_over("hook") {
-                    tracing::info!(hook = hook.name, "the hook before each pass is well again");
+                    tracing::info!(hook = hook.name, "the hook before each pass works again");
                 }
                 Ok(())
             }
@@ -125,7 +125,7 @@ impl Node {
             self.dialect_open = !self.database.learn_dialect().await?;
             let dialect = self.database.dialect();
             if before != dialect {
-                tracing::info!(dialect = dialect.name(), "the database shows its dialect");
+                tracing::info!(dialect = dialect.name(), "detected the dialect of the database");
                 let indexed = self.database.ensure_indexes().await;
                 self.tolerate("indexes", indexed)?;
             }
@@ -158,7 +158,7 @@ impl Node {
             Err(odd) => {
                 let text = odd.to_string();
                 if self.logged.is_news("limit", &text) {
-                    tracing::warn!("nothing is run, because of this node's entry: {text}");
+                    tracing::warn!("no tasks are run because of this node's entry: {text}");
                 }
                 Limit::At(0)
             }
@@ -191,7 +191,7 @@ impl Node {
         match done {
             Ok(()) => {
                 if self.logged.is_over(what) {
-                    tracing::info!("the database does this again: {what}");
+                    tracing::info!("this works again: {what}");
                 }
                 Ok(())
             }
