@@ -40,7 +40,7 @@ use windlass_engine::Engine;
 pub struct Options {
     /// Whose jobs this door shows; a Bedrock name is a type of this tenant.
     pub tenant: Tenant,
-    /// Connections at the same time; further ones are told that there are too many.
+    /// Maximum number of connections; further ones are refused with a reply.
     pub connections_max: usize,
     /// Longest time between two requests of a connection; workers keep theirs.
     pub idle_max: Duration,

@@ -1,5 +1,5 @@
-//! The two dialects of Disbatch's documents. Both are read everywhere; the one that is in force for
-//! a database is written.
+//! The two dialects of Disbatch's documents. Both are read everywhere; only the dialect of the
+//! database is written.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -56,7 +56,7 @@ impl Dialect {
         }
     }
 
-    /// The `node` of a task that nobody has.
+    /// The `node` of a task that no node has.
     pub(crate) fn unclaimed(self) -> Bson {
         match self {
             Self::Seed => Bson::Int32(-1),

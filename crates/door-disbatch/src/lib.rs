@@ -1,17 +1,18 @@
 //! The Disbatch door: an execution node, a task runner and a command interface on a MongoDB that
-//! other programs use too. Collections, documents, routes and configuration files are those of
-//! Disbatch, in both of its dialects, so that it can work beside the original or in its place.
+//! other programs use, too. Collections, documents, routes and configuration files are those of
+//! Disbatch, in both of its dialects, so that it can work side by side with the original or replace
+//! it.
 //!
-//! What we add stands below the field `windlass` of a document; no other field means anything new.
+//! Our additions are in the field `windlass` of a document; all other fields keep their meaning.
 //!
 //! | module | owns |
 //! |---|---|
 //! | `config`, `relaxed` | the configuration file |
 //! | `den` | the execution node |
-//! | `task` | running one task, for the node and as a program of its own |
+//! | `task` | running one task, for the node and as a stand-alone program |
 //! | `dci`, `balance` | the command interface and its balancer |
 //! | `client` | the command line client of a command interface |
-//! | `database`, `gridfs` | every change that is made to the collections |
+//! | `database`, `gridfs` | all changes to the collections |
 //! | `doc`, `dialect`, `status` | documents, in both dialects |
 
 mod balance;

@@ -1,6 +1,6 @@
-//! Relaxed JSON as Disbatch's files have it: comments from `#` to the end of the line, a comma
-//! behind the last entry, and tabs inside of strings. What is relaxed is blanked out first, so that
-//! lines and columns of an error are those of the file.
+//! Relaxed JSON as in Disbatch's files: comments from `#` to the end of the line, a trailing comma
+//! after the last entry, and tabs inside strings. These are blanked out first, so that errors have
+//! the lines and columns of the file.
 
 use serde_json::Value;
 

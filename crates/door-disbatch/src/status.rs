@@ -1,6 +1,6 @@
 //! What the status of a task means.
 
-/// It was being worked on, and nobody knows how it ended.
+/// It was running, and how it ended is unknown.
 pub(crate) const ORPHANED: i32 = -6;
 pub(crate) const CANCELLED: i32 = -5;
 /// It waits for a time or for other tasks.

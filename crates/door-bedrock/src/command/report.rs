@@ -83,7 +83,7 @@ impl Report {
 /// A job whose report was accepted, before what is next is known.
 pub(super) struct Reported<'a> {
     pub(super) seen: &'a Seen,
-    /// Somebody waits for it.
+    /// Its parent waits for it.
     pub(super) is_child: bool,
     pub(super) repeats: bool,
     pub(super) put: Put,

@@ -1,12 +1,12 @@
-//! The balancer: limits of queues are moved so that all of them together run as many tasks as the
-//! time of the week allows, and more important queues first.
+//! The balancer: adjusts the limits of queues so that all of them together run as many tasks as
+//! allowed at the time of the week, more important queues first.
 //!
 //! | file | owns |
 //! |---|---|
 //! | `schedule` | how many tasks may run now |
 //! | `step` | how they are shared between queues |
-//! | `plan` | the document that says both |
-//! | `run` | doing it, every half minute, by one command interface at a time |
+//! | `plan` | the document that defines both |
+//! | `run` | the loop: every half minute, in one command interface at a time |
 
 mod plan;
 mod run;

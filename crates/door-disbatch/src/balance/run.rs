@@ -1,5 +1,5 @@
-//! The balancer at work: every half minute one command interface of all looks at the document and
-//! moves limits.
+//! The balancer's loop: every half minute, one of the command interfaces reads the document and
+//! adjusts the limits.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::dialect::Dialect;
 use crate::doc::whole;
 
 const EVERY: Duration = Duration::from_secs(30);
-/// Who is silent for so long is not followed any more: two turns and a half.
+/// After this much silence another command interface takes over: two and a half intervals.
 const LEASE: Duration = Duration::from_secs(75);
 
 /// How long the end of a command interface waits for it.
@@ -85,7 +85,7 @@ impl Balancer {
                 told = said;
             }
         }
-        // Who cannot be told in time sees the lease run out.
+        // If others cannot be told in time, the lease expires for them.
         let _ = tokio::time::timeout(LEAVE_TIME_MAX, self.database.balance_leave(&self.me)).await;
     }
 

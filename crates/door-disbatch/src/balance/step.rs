@@ -1,8 +1,8 @@
 //! How the tasks that may run are shared between queues.
 //!
-//! Queues stand in groups. The first group is the default: it gets what the others leave. Room is
-//! kept for all that later groups have to do; what runs in a group already is taken from those
-//! behind it, because it cannot be taken back.
+//! Queues are in groups. The first group is the default: it gets what the others leave. Capacity is
+//! reserved for all work of later groups; tasks that already run in a group reduce the share of the
+//! groups after it, because they cannot be taken back.
 
 /// What a queue has to do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ fn split(room: u64, group: &[Demand]) -> Vec<u64> {
     let mut order: Vec<usize> = (0..group.len()).collect();
     order.sort_by_key(|place| group[*place].total());
     let mut room = room;
-    // Who needs less than an even part is served first: what it leaves is divided among the rest.
+    // Queues that need less than an equal share come first: the rest divides what they leave.
     let mut rest = order.as_slice();
     while let [first, others @ ..] = rest {
         let wanted = group[*first].total();

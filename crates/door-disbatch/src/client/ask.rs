@@ -1,4 +1,4 @@
-//! The request that a command is.
+//! The request of a command.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A command interface over HTTP. Whatever goes wrong becomes one sentence.
+//! A command interface over HTTP. Every failure becomes one sentence.
 
 use std::time::Duration;
 

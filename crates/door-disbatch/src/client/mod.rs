@@ -1,12 +1,12 @@
-//! `disbatch`: what people type to look at a command interface and to change something there. It
-//! speaks to ours and to the original one.
+//! `disbatch`: the command line client of a command interface. It works with ours and with the
+//! original.
 //!
 //! | file | owns |
 //! |---|---|
 //! | `words` | the command line |
-//! | `ask` | the request that a command is |
+//! | `ask` | the request of a command |
 //! | `http` | the server, its login and its certificate |
-//! | `show`, `table` | what is printed of an answer |
+//! | `show`, `table` | formatting answers |
 
 mod ask;
 mod http;

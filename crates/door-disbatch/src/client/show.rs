@@ -1,4 +1,4 @@
-//! What is printed of an answer.
+//! Formats answers.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};

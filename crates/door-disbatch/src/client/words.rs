@@ -1,4 +1,4 @@
-//! The words of `disbatch`, as the original has them.
+//! The command line of `disbatch`, compatible with the original.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _};
@@ -230,7 +230,7 @@ enum LeftoverArg {
 /// As many as the original shows when it is not told.
 const LIMIT: u64 = 20;
 
-/// The whole command, with the help for who has called it so.
+/// The complete command, with help for the name under which it was called.
 fn spec(called: &'static str, version: &'static str) -> clap::Command {
     let examples = EXAMPLES.replace("\n  disbatch ", &format!("\n  {called} "));
     Cli::command().bin_name(called).version(version).after_help(examples)
@@ -252,7 +252,7 @@ pub(super) fn read(
     let line = std::iter::once(OsString::from(called)).chain(words.iter().map(OsString::from));
     let matches = spec(called, outside.version).try_get_matches_from(line);
     let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|answer| {
-        // Help that nobody reads any more is no failure.
+        // A closed output is not a failure.
         let _ = answer.print();
         Failure::Told(u8::try_from(answer.exit_code()).unwrap_or(u8::MAX))
     })?;
@@ -316,7 +316,7 @@ fn trust(args: &ServerArgs) -> Result<Trust, Failure> {
         Some(path) => {
             ServerTls::of_file(path).map_err(|error| Failure::Failed(error.to_string()))?
         }
-        // The usual place may well be empty, or not for everybody.
+        // The default file may be missing or unreadable.
         None => ServerTls::of_file(Path::new(DEFAULT_PATH)).unwrap_or_default(),
     };
     Ok(match tls {

@@ -1,4 +1,4 @@
-//! Who may use the command interface, and how it is reached: `users`, `tokens`, `tls`, `listen`.
+//! Access to the command interface: `users`, `tokens`, `tls`, `listen`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use windlass_program::Secret;
 
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
 
-/// Who may come in. Without users and tokens, everybody who reaches the address.
+/// Users and tokens. Without any, access is open to everyone who can reach the address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Access {
     /// Names, each with a password or an argon2 hash of one (`$argon2…`).
@@ -109,7 +109,7 @@ pub(super) fn read_listen(
         }
         if access.is_open() {
             warnings.push(format!(
-                "everybody who reaches {listen} may change queues and tasks; name `users` or \
+                "anyone who can reach {listen} can change queues and tasks; set `users` or \
                  `tokens`"
             ));
         }

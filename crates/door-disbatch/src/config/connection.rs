@@ -1,4 +1,4 @@
-//! How the database is reached: `mongohost`, `database`, `attributes`, `auth`.
+//! The connection to the database: `mongohost`, `database`, `attributes`, `auth`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

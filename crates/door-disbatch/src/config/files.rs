@@ -1,5 +1,5 @@
-//! `FILE-plugin` and `FILE-task_runner`: the configuration for programs that may know less. Each
-//! has the password of its own user only, and nobody else may read it.
+//! `FILE-plugin` and `FILE-task_runner`: the configuration for less privileged programs. Each has
+//! only the password of its own user, and only the owner can read it.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
-//! Values by their keys: whether they are there, and what they must be. Errors are sentences that
-//! name the key and what was expected; they never show a value, since it may be a password.
+//! Typed access to values by key. Errors name the key and what was expected, but never the value,
+//! since it may be a password.
 
 use std::path::PathBuf;
 use std::time::Duration;

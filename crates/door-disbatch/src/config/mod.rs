@@ -1,5 +1,5 @@
-//! The configuration file of Disbatch's programs: every key, its default, and the words in which
-//! mistakes are told. One file serves node, task runner and command interface.
+//! The configuration file of Disbatch's programs: every key, its default, and the error messages.
+//! One file serves node, task runner and command interface.
 
 pub(crate) mod access;
 mod connection;
@@ -113,7 +113,7 @@ impl Config {
         let mode = std::fs::metadata(path).map_err(unreadable)?.permissions().mode();
         if mode & OTHERS_READ != 0 && config.has_secrets() {
             warnings.push(format!(
-                "{} holds passwords, and everybody on this host may read it",
+                "{} contains passwords, and every user on this host can read it",
                 path.display()
             ));
         }
@@ -145,7 +145,7 @@ pub(crate) enum Gfs {
     Auto,
 }
 
-/// What the web page is told.
+/// Settings for the web page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dashboard {
     pub refresh_ms: u64,

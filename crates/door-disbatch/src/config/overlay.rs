@@ -1,6 +1,6 @@
 //! The `config` collection of the seed's dialect: settings that all nodes of a network share. It
-//! says which queues are served, and may take plugins away; it never adds a program, because who
-//! may write to the database is not meant to choose what runs on a host.
+//! defines which queues are served, and may remove plugins. It never adds a program, because write
+//! access to the database must not decide what runs on a host.
 
 use mongodb::bson::{Bson, Document};
 

@@ -1,5 +1,4 @@
-//! From the text of a file to its settings. The first mistake counts; what is odd and harmless is a
-//! warning.
+//! From the text of a file to its settings. The first error counts; harmless oddities are warnings.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};

@@ -225,7 +225,7 @@ fn others_may_only_listen_in_when_they_understand_nothing() {
     config(json!({"listen": "0.0.0.0:80", "tls": tls, "tokens": ["t"]}));
     warned(
         json!({"listen": "0.0.0.0:80", "tls": tls}),
-        "everybody who reaches 0.0.0.0:80 may change queues and tasks; name `users` or `tokens`",
+        "anyone who can reach 0.0.0.0:80 can change queues and tasks; set `users` or `tokens`",
     );
     assert_eq!(config(json!({"listen": "localhost:9"})).listen.to_string(), "127.0.0.1:9");
     let expected = "an address with a port, such as \"127.0.0.1:8080\"";
@@ -583,7 +583,7 @@ fn a_file_with_passwords_that_everybody_may_read_is_told() {
         std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
         let (_, warnings) = Config::read(&path).unwrap();
         let about =
-            format!("{} holds passwords, and everybody on this host may read it", path.display());
+            format!("{} contains passwords, and every user on this host can read it", path.display());
         assert_eq!(warnings, if told { vec![about] } else { vec![] });
     }
 }

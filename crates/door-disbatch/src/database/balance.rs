@@ -1,4 +1,4 @@
-//! The document of the balancer, of which there is one, and who may follow it.
+//! The single document of the balancer, and which command interface carries it out.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! What a user asks of a task: to end it, or to have it run again.
+//! Cancelling and retrying a task on a user's request.
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};
@@ -17,7 +17,7 @@ pub(crate) enum Cancelled {
     Done,
     /// One of our nodes has it, and is asked to end it.
     Asked,
-    /// A foreign node has it, and nobody can ask that to end it.
+    /// A foreign node has it, which cannot be asked to end it.
     Foreign,
     /// It is not waiting and not running.
     Not(Bson),

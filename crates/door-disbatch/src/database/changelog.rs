@@ -1,4 +1,4 @@
-//! The changelog: a copy of each node, queue or balance document after a change of it.
+//! The changelog: a copy of each node, queue or balance document after a change.
 
 use mongodb::bson::{Document, doc};
 

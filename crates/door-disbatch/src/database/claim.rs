@@ -1,6 +1,6 @@
-//! Whose task is run, and with that the filter of every change to it: a task of one of our nodes is
-//! known by its boot and its run, that of a foreign node which called our task runner by nothing
-//! but the node's name. Also what a plugin does to the database on its own.
+//! The owner of a running task, and with it the filter of every change: a task of one of our nodes
+//! is identified by boot and run, that of a foreign node which called our task runner only by the
+//! node's name. Also the changes that a plugin makes to the database itself.
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};

@@ -1,4 +1,4 @@
-//! The database's time on this host: the local clock, moved by what the server said.
+//! The database's time on this host: the local clock plus the server's offset.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -1,5 +1,5 @@
-//! The seed's counters in a queue: `count_todo` and `count_total`. Every program adds to them on
-//! its own and some forget to, so they drift; what stays wrong for a while is put right.
+//! The counters of the seed's dialect in a queue: `count_todo` and `count_total`. Every program
+//! updates them itself and some forget to, so they drift; lasting errors are corrected.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -74,7 +74,7 @@ impl Database {
         }
     }
 
-    /// Sets the counters that are missing, null, or nothing that counts: nobody can add to them.
+    /// Sets counters that are missing, null or not numbers: no program could add to them.
     /// True: some were not as they should be.
     pub(crate) async fn counters_fill(
         &self,
@@ -134,7 +134,7 @@ mod tests {
         assert!(!watch.look(queue, counters(1, 1), counters(0, 1), at(60)));
         assert!(!watch.look(queue, counters(1, 1), counters(0, 1), at(69)));
         assert!(watch.look(queue, counters(1, 1), counters(0, 1), at(70)));
-        // Either side moves: the time begins anew.
+        // Either side changed: start the time again.
         assert!(!watch.look(queue, counters(2, 1), counters(0, 1), at(71)));
         assert!(!watch.look(queue, counters(2, 1), counters(0, 2), at(82)));
         assert!(watch.look(queue, counters(2, 1), counters(0, 2), at(92)));

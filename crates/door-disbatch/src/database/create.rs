@@ -104,14 +104,14 @@ impl Database {
         }
     }
 
-    /// Takes tasks back that were just made, those that nobody has.
+    /// Removes tasks that were just created, unless a node has them.
     pub(crate) async fn tasks_take_back(&self, ids: &[ObjectId]) -> Result<(), DbError> {
         let nobody = doc! { "_id": { "$in": ids }, "status": { "$nin": ACTIVE.to_vec() } };
         self.ask(self.tasks_collection().delete_many(nobody)).await?;
         Ok(())
     }
 
-    /// Removes tasks of a queue that nobody has, up to `BATCH` of them.
+    /// Removes up to `BATCH` tasks of a queue that no node has.
     pub(crate) async fn tasks_delete(&self, queue: ObjectId) -> Result<Removed, DbError> {
         let tasks = self.tasks_collection();
         let nobody = doc! { "queue": queue, "status": { "$nin": ACTIVE.to_vec() } };

@@ -1,4 +1,4 @@
-//! What can go wrong with the database, by what a caller can do about it.
+//! Errors of the database, grouped by what the caller can do.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! Holds: pieces of a queue's limit over all nodes, taken one by one before anything is claimed.
+//! Holds: units of a queue's limit over all nodes, each acquired before a task is claimed.
 //!
-//! A hold is taken only while the array of holds is short enough, in the update that makes it
-//! longer, so no two nodes can take the same piece. Tasks of foreign nodes have no hold; they are
-//! counted, and make the array that is allowed shorter.
+//! One update checks the length of the array of holds and adds the new one, so no two nodes can get
+//! the same unit. Tasks of foreign nodes have no hold; they are counted and reduce the allowed
+//! length.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ impl Database {
         Ok(nodes.into_iter().take(usize::try_from(max).unwrap_or(usize::MAX)).collect())
     }
 
-    /// Who has the tasks of a queue that are claimed or running.
+    /// The owners of a queue's claimed or running tasks.
     async fn active_groups(&self, queue: ObjectId) -> Result<Vec<Document>, DbError> {
         let tasks = self.tasks_collection();
         let groups = tasks.aggregate([

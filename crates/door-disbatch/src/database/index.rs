@@ -1,4 +1,4 @@
-//! The indexes that Disbatch needs, made where they are missing.
+//! The indexes that Disbatch needs, created if missing.
 
 use std::time::Duration;
 

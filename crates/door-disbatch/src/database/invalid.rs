@@ -1,4 +1,4 @@
-//! Tasks that no node will ever take because of the types of their fields.
+//! Tasks that no node can ever take because of the types of their fields.
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
@@ -7,14 +7,14 @@ use super::{Database, DbError};
 use crate::doc::{Invalid, Task};
 use crate::status::{BLOCKED, QUEUED};
 
-/// The most of them that are told of.
+/// Maximum number of reported tasks.
 const INVALID_MAX: usize = 100;
 
 /// Types that an index on `status` can look up, and that are no status.
 const NO_STATUS: [&str; 8] =
     ["null", "string", "object", "array", "bool", "date", "objectId", "binData"];
 
-/// The same for `node`, where null and a number mean that nobody has the task.
+/// The same for `node`, where null and a number mean that no node has the task.
 const NO_NODE: [&str; 5] = ["object", "array", "bool", "date", "objectId"];
 
 impl Database {

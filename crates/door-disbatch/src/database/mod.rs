@@ -1,9 +1,9 @@
-//! The database: every change that we make to Disbatch's collections, each safe beside foreign
-//! programs that make theirs.
+//! The database: every change that we make to Disbatch's collections, each safe with foreign
+//! programs that change them at the same time.
 //!
 //! Nothing here reads a clock: `now` is the database's own time, as [`Clock`] knows it. Nothing
 //! waits without a bound either. A task that one of our nodes has is only ever changed under a
-//! filter with the node, its boot and the claim, so who has lost a task can do no harm to it.
+//! filter with the node, its boot and the claim, so a node that has lost a task cannot change it.
 
 mod balance;
 mod cancel;
@@ -265,7 +265,7 @@ pub(crate) fn stored(document: &RawDocument) -> Result<Document, DbError> {
     Ok(read)
 }
 
-/// Filters for what is told by a name or by an id: 24 hexadecimal digits are an id.
+/// Filters for something given by name or id: 24 hexadecimal digits are an id.
 fn by_name_or_id(field: &str, name_or_id: &str) -> Document {
     match ObjectId::parse_str(name_or_id) {
         Ok(id) => doc! { "_id": id },

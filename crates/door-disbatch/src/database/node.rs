@@ -25,7 +25,7 @@ pub(crate) struct Process {
     pub pid: u32,
     /// The process that ends the node's tasks when the node is gone.
     pub fence: Option<u32>,
-    /// How long the node may be silent before anybody holds it dead.
+    /// How long the node may be silent before it counts as dead.
     pub orphan_after: Duration,
     pub version: String,
 }

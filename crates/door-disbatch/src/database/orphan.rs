@@ -1,4 +1,4 @@
-//! Tasks of nodes that are gone.
+//! Tasks of dead nodes.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::{Database, DbError, Me, boot_of_ours, of_ours};
 use crate::doc::{at, whole};
 use crate::status::{ACTIVE, CLAIMED, ORPHANED, RUNNING};
 
-/// Who has tasks that are claimed or running.
+/// The owners of claimed or running tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub node: String,
@@ -20,7 +20,7 @@ pub(crate) struct Owner {
 }
 
 impl Database {
-    /// Everybody who has tasks, also those that have no entry among the nodes any more.
+    /// All owners of tasks, including those without an entry in `nodes`.
     pub(crate) async fn owners(&self) -> Result<Vec<Owner>, DbError> {
         let tasks = self.tasks_collection();
         let groups = tasks.aggregate([
@@ -110,7 +110,7 @@ fn seconds(time: DateTime) -> i64 {
     time.timestamp_millis().div_euclid(1000)
 }
 
-/// Tasks counted by who has them, and by what else is named; see [`owner`] and [`count`].
+/// Counts tasks by owner and other fields; see [`owner`] and [`count`].
 pub(super) fn owner_groups(more: Document) -> Document {
     let ours = doc! { "boot": "$windlass.boot", "node": "$windlass.node" };
     let mut by = doc! { "node": "$node", "windlass": ours };

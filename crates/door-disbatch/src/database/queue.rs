@@ -1,4 +1,4 @@
-//! Queues: reading, changing, and counting what is in them.
+//! Reading, changing and counting queues.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -241,7 +241,7 @@ impl Database {
         self.queue_counts_within(queues, OPERATION_TIME_MAX).await
     }
 
-    /// The same for who has more time. The server gives up when nobody waits any more.
+    /// The same with a longer time limit, after which the server aborts, too.
     pub(crate) async fn queue_counts_within(
         &self,
         queues: &[ObjectId],

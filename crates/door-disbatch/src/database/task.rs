@@ -1,4 +1,4 @@
-//! The way of a task through one of our nodes: claimed, given back or started.
+//! Claiming, releasing and starting tasks in one of our nodes.
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};

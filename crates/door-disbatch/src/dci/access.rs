@@ -1,8 +1,8 @@
-//! Who may come in: users with a password, given as it is or as an argon2 hash, and bearer tokens.
+//! Access control: users with a plain or argon2-hashed password, and bearer tokens.
 //!
-//! What was found right is remembered, so that a hash is not computed for each request; what is
-//! wrong costs time and one of a few places, so that guessing stays slow whatever the number of
-//! connections. A guess waits for its place before it is looked at: an answer in time says nothing.
+//! Valid credentials are cached, so that a hash is not computed for each request. A wrong guess
+//! costs time and one of a few slots, so that guessing stays slow regardless of the number of
+//! connections. A guess waits for its slot before it is checked, so timing reveals nothing.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +28,7 @@ const PLACES: usize = 4;
 const WRONG_DELAY: Duration = Duration::from_millis(500);
 /// How long a request waits for a place.
 const PLACE_WAIT_MAX: Duration = Duration::from_secs(10);
-/// Right credentials that are remembered; then it begins anew.
+/// Maximum number of cached credentials; a full cache is cleared.
 const PROVEN_MAX: usize = 1024;
 
 type Print = [u8; 32];
@@ -80,7 +80,7 @@ impl Guard {
         Ok(Guard(Some(Arc::new(Inner { known, proven, places }))))
     }
 
-    /// Whether everybody may come in.
+    /// Whether access is open to everyone.
     pub(crate) fn is_open(&self) -> bool {
         self.0.is_none()
     }

@@ -75,7 +75,7 @@ async fn retry(
     let id = id(&name)?;
     let (database, now) = (dci.writable().await?, dci.now().await?);
     let task = database.task(id).await?.ok_or_else(|| missing(&name))?;
-    // Nobody would ever run it.
+    // No node would ever run it.
     let queue = task.get_object_id("queue").map(|queue| queue.to_hex()).unwrap_or_default();
     if database.queue(&queue).await?.is_none() {
         return Err(Failure::conflict("the queue of the task is not there any more"));

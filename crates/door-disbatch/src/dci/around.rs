@@ -1,6 +1,6 @@
-//! What happens around every request: pages of other sites change nothing, who is unknown sees
-//! nothing, unknown routes and wrong methods get an answer in JSON, and a panic becomes an answer
-//! and a log line.
+//! The layers around every request: pages of other sites cannot change anything, clients without a
+//! login see nothing, unknown routes and wrong methods get a JSON answer, and a panic becomes an
+//! answer and a log line.
 
 use std::panic::AssertUnwindSafe;
 
@@ -47,7 +47,7 @@ async fn around(State(dci): State<Dci>, request: Request, next: Next) -> Respons
     });
     let nosniff = HeaderValue::from_static("nosniff");
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, nosniff);
-    // What a task says is for who has asked, and is another thing a moment later.
+    // Answers are private and change quickly, so they must not be cached.
     let no_store = HeaderValue::from_static("no-store");
     response.headers_mut().entry(CACHE_CONTROL).or_insert(no_store);
     // The query stays out of it: parameters of tasks may stand there.

@@ -55,7 +55,7 @@ fn shown(document: Option<Document>) -> Value {
     match document.filter(|document| !is_only_begun(document)) {
         Some(mut document) => {
             document.remove("_id");
-            // Who follows it is nothing for others.
+            // Which interface carries it out is internal.
             document.remove("windlass");
             doc::json(&Bson::Document(document), doc::Times::Iso)
         }

@@ -1,4 +1,4 @@
-//! All queues with their numbers. Counting looks at every task, so only one count runs at a time:
+//! All queues with their counts. Counting reads every task, so only one count runs at a time:
 //! requests that arrive meanwhile share the next one. No answer is older than its request.
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 
 use crate::database::{Counts, Database, DbError};
 
-/// How long a count may take. Who has to wait for another one first waits twice as long.
+/// How long a count may take. A request that waits for a previous count waits twice as long.
 const COUNT_TIME_MAX: Duration = Duration::from_secs(25);
 
 /// What was found.
@@ -51,7 +51,7 @@ impl Queues {
     }
 }
 
-/// One answer for all who ask meanwhile.
+/// One answer for all concurrent requests.
 struct Shared<T> {
     asked: AtomicU64,
     /// The last answer, and how many had asked when the look for it began.

@@ -1,8 +1,8 @@
 //! `DELETE /queues/:queue?tasks=keep|delete`. Without the parameter a queue that has tasks is not
-//! deleted: nobody would ever run them, and nobody could see what they were for.
+//! deleted: its tasks would never run, and their purpose would be lost.
 //!
 //! With `tasks=delete`, running tasks are cancelled first. A queue keeps its entry until nothing of
-//! it runs any more, so that whatever goes wrong on the way can be tried again.
+//! it runs any more, so that a failed delete can be repeated.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `GET /info`: which database this is, and what can be asked.
+//! `GET /info`: the database and the list of routes.
 
 use axum::extract::State;
 use serde_json::json;

@@ -1,11 +1,11 @@
-//! The command interface: Disbatch's HTTP routes, with a login, for people and programs that look
-//! after queues, nodes and tasks.
+//! The command interface: Disbatch's HTTP routes, with a login, for managing queues, nodes and
+//! tasks.
 //!
 //! | file | owns |
 //! |---|---|
 //! | `server` | connections and TLS |
-//! | `around`, `access`, `site`, `page` | what holds for every request, and the files |
-//! | `route`, `param`, `body`, `answer`, `error` | the form of routes, questions and answers |
+//! | `around`, `access`, `site`, `page` | the layers around every request, and static files |
+//! | `route`, `param`, `body`, `answer`, `error` | the form of routes, requests and answers |
 //! | the others | a route, or a few that belong together |
 
 mod access;

@@ -1,4 +1,4 @@
-//! `/monitoring`: whether nodes and balancer are at work, for programs that watch.
+//! `/monitoring`: whether nodes and the balancer are active, for monitoring programs.
 
 use axum::extract::State;
 use mongodb::bson::{Bson, Document};
@@ -12,7 +12,7 @@ use super::route::Routes;
 use crate::database::DbError;
 use crate::doc;
 
-/// Who has not been heard of for longer is not at work, in seconds.
+/// After this many seconds of silence, a node counts as inactive.
 const SILENT_MAX: i64 = 60;
 /// The words that a balancer may say of itself.
 const WORDS: [&str; 3] = ["OK", "WARNING", "CRITICAL"];

@@ -1,4 +1,4 @@
-//! `/nodes`: who works on the queues, and how much at once.
+//! `/nodes`: the nodes and their limits.
 
 use axum::extract::State;
 use mongodb::bson::{Bson, DateTime, Document};

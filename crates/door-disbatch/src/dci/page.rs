@@ -21,7 +21,7 @@ const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Files are read in pieces of this size.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// The page loads only its own files, and nobody shows it in a frame.
+/// The page loads only its own files, and cannot be framed.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       img-src 'self' data:; base-uri 'none'; form-action 'self'; \
                       frame-ancestors 'none'";
@@ -87,7 +87,7 @@ async fn open(root: &Path, below: &Path) -> io::Result<Option<(File, u64)>> {
         tracing::warn!("a link in web_root leads out of it: {}", below.display());
         return Ok(None);
     }
-    // All links are followed by now. A pipe must not keep anybody waiting.
+    // All links have been resolved. Opening a pipe must not block.
     let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits();
     let file = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path).await?;
     let metadata = file.metadata().await?;

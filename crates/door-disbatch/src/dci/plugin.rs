@@ -1,4 +1,4 @@
-//! `GET /plugins`: what a queue may be for.
+//! `GET /plugins`: the plugins that a queue can use.
 
 use axum::extract::State;
 use serde_json::json;

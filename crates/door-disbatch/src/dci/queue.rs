@@ -1,4 +1,4 @@
-//! `/queues`: what is to be done by which plugin, how much of it at once, and how far it is.
+//! `/queues`: queues with their plugin, limits and progress.
 
 use axum::extract::State;
 use mongodb::bson::{Bson, Document};

@@ -1,4 +1,4 @@
-//! Connections: how many there are, how long they may be silent, TLS, and how they end.
+//! Connections: their number, idle times, TLS, and how they end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) async fn serve(
     stop: CancellationToken,
 ) {
     let mut protocol = http::protocol(HEAD_TIME_MAX);
-    // Who stops sending may still read: it has said all that it has to say.
+    // A client that has stopped sending may still read the answer.
     protocol.half_close(true);
     windlass_net::serve(listener, CONNECTIONS_MAX, stop, |stream, closing| {
         talk(protocol.clone(), stream, tls.clone(), router.clone(), closing)
@@ -81,7 +81,7 @@ pub(crate) fn tls(files: &crate::config::Tls) -> Result<TlsAcceptor, String> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Passwords and tasks do not go over a network for everybody to read.
+/// Passwords and tasks must not cross a network unencrypted.
 pub(crate) fn may_listen(address: SocketAddr, has_tls: bool) -> Result<(), String> {
     if has_tls || address.ip().is_loopback() {
         return Ok(());

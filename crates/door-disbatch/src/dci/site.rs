@@ -1,4 +1,4 @@
-//! Requests that a page of another site makes its reader's browser send.
+//! Requests that a page of another site makes the user's browser send.
 //!
 //! Any page can make a browser send forms to this address, with the login that the browser keeps
 //! for it. The page does not see the answers, so only requests that change something matter. Every

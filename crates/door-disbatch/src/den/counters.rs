@@ -1,4 +1,4 @@
-//! Keeps the seed's counters: set where they are missing, put right where they stay wrong.
+//! Maintains the seed's counters: sets missing ones and corrects lasting errors.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! A node's name and its lease: entered, renewed by a task of its own, and given back.
+//! A node's name and lease: acquired, renewed by a separate task, and released.
 //!
 //! ```text
 //! renewal sent ──► succeeded: a tick for the fence, with the time of the sending
@@ -212,7 +212,7 @@ impl Term {
         }
     }
 
-    /// A database that refuses everybody cannot be asked by anybody whether we live.
+    /// While the database refuses all connections, no other node can check whether we are alive.
     async fn probe(&self) {
         let Some(hosts) = lock(&self.way).witnesses() else { return };
         let at = here::boot_time();
@@ -251,7 +251,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_a_refusal_is_a_refusal() {
-        // A port that is bound and not listened at is nobody else's, and refuses.
+        // A bound port without a listener belongs to us, and refuses connections.
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let host = ("127.0.0.1".to_owned(), socket.local_addr().unwrap().port());

@@ -1,5 +1,5 @@
-//! What the database says that this node has, against what the node knows: what a lost answer has
-//! left is given back, and what was asked to end is ended.
+//! Compares the tasks that this node has in the database with those it knows: releases what a lost
+//! answer has left behind, and ends tasks on request.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! What this machine says of itself and of its processes.
+//! Facts about this machine and its processes.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,4 @@
-//! Tasks that no node will ever take because of the types of their fields: of each of them the
-//! operator is told once.
+//! Logs once each task that no node can ever take because of the types of its fields.
 
 use std::time::Duration;
 

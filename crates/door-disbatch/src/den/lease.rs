@@ -5,9 +5,9 @@
 //!      │────────── 0.8 × orphan_after ──│              │
 //!      │  first seen by others │──────── orphan_after ──│
 //! ```
-//! Time counts from the sending of a renewal that succeeded, so that it is over here before it can
-//! be over for anybody else. A database that is down for everybody keeps all others from looking,
-//! so a refused connection counts as well, if it is certain to mean that.
+//! Time counts from when a successful renewal was sent, so that the lease expires here before any
+//! other node can see it expire. While the database is down for all nodes, none can observe us, so
+//! a refused connection counts as a renewal, too, if it is certain to mean that.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -32,7 +32,7 @@ impl Lease {
         Lease { time: fence_time(orphan_after), from }
     }
 
-    /// A renewal that was sent then has succeeded, or nobody could have looked at that moment.
+    /// A renewal sent at that time succeeded, or no node could have observed us then.
     pub(crate) fn renewed(&mut self, sent: Duration) {
         self.from = self.from.max(sent);
     }
@@ -44,7 +44,7 @@ impl Lease {
 
 pub(crate) type Host = (String, u16);
 
-/// What is known of the way to the database, and of who else goes there.
+/// What is known about the path to the database and its other users.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Way {
     /// Named by the configuration, and by the servers themselves.
@@ -57,7 +57,7 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    /// The hosts that must all refuse a connection to prove that nobody reaches the database.
+    /// The hosts that must all refuse a connection to prove that no node reaches the database.
     /// `None` if no refusal proves it: it may be only a router, or the near end of a tunnel, that
     /// is down.
     pub(crate) fn witnesses(&self) -> Option<Vec<Host>> {

@@ -1,5 +1,5 @@
-//! How many tasks may be started within one pass of a second: pure. The limits on what is there at
-//! once are in `doc::Limit` and, where they hold over all nodes, in `database`'s holds.
+//! How many tasks may be started within one pass. Pure. The limits on simultaneous tasks are in
+//! `doc::Limit` and, if they apply to all nodes, in `database`'s holds.
 
 use std::collections::HashMap;
 

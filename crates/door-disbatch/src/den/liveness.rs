@@ -1,10 +1,9 @@
-//! Which nodes have fallen silent, told from looks at their entries: pure.
+//! Detects silent nodes by observing their entries. Pure.
 //!
-//! A node is not judged by any clock but the observer's own. What an entry shows (its sign: the
-//! beat of one of ours, the timestamp of a foreign one, or nothing) must have stayed the same from
-//! one look to another, with looks all along. A moment in which the database was away for everybody
-//! is nobody's silence, so each begins anew after it: it shows as a gap between two looks, or as
-//! another process of the server.
+//! Only the observer's own clock counts. A node is silent if its sign (the beat of one of our
+//! nodes, the timestamp of a foreign one, or nothing) has not changed over a series of observations
+//! without gaps. An outage of the database is not a node's silence, so all measurements start again
+//! after one: it shows as a gap between two observations, or as another server process.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -64,7 +63,7 @@ impl Liveness {
         Liveness { gap_max, tracks: HashMap::new(), last: None }
     }
 
-    /// A look that failed: the database may have been away for everybody.
+    /// A failed observation: the database may have been unavailable for all nodes.
     pub(crate) fn miss(&mut self) {
         self.last = None;
     }
@@ -94,7 +93,7 @@ impl Liveness {
         Some((last.sent.saturating_sub(track.since), &track.sign))
     }
 
-    /// All who have shown the same for at least this long.
+    /// All nodes whose sign has not changed for at least this long.
     pub(crate) fn silent_for(&self, time: Duration) -> impl Iterator<Item = (&Who, &Sign)> {
         let now = self.last.as_ref().map_or(Duration::ZERO, |last| last.sent);
         let silent = move |track: &Track| now.saturating_sub(track.since) >= time;

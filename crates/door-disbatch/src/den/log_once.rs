@@ -21,7 +21,7 @@ impl LogOnce {
         true
     }
 
-    /// The subject is as it should be. Whether something else was told before.
+    /// The subject is fine. Returns whether a problem was logged before.
     pub(crate) fn is_over(&mut self, subject: &str) -> bool {
         self.0.remove(subject).is_some()
     }

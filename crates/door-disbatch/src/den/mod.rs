@@ -1,21 +1,21 @@
-//! The execution node: takes tasks from the queues of a database that others work on too, runs
-//! them, and shows that it lives.
+//! The execution node: claims tasks from the queues of a shared database, runs them, and sends
+//! heartbeats.
 //!
 //! | module | owns |
 //! |---|---|
-//! | `start` | what must be there before anything is run |
-//! | `node` | the life of a node: its passes, its stop, and what becomes of a lost name |
-//! | `entry`, `lease` | the name and the lease: entered, renewed, lost; when the fence may tick |
-//! | `liveness`, `orphan` | who has fallen silent, and what becomes of their tasks |
+//! | `start` | what a node needs before it runs anything |
+//! | `node` | the life cycle of a node: passes, shutdown, and loss of the name |
+//! | `entry`, `lease` | the name and the lease: acquired, renewed, lost; when the fence may tick |
+//! | `liveness`, `orphan` | silent nodes, and what happens to their tasks |
 //! | `pass`, `turn`, `limit` | claims in fair turns, within every limit |
-//! | `runs`, `held` | the tasks that this node has; compared with what the database says |
+//! | `runs`, `held` | the tasks of this node; comparison with the database |
 //! | `plugins` | which queues are served, by which programs |
-//! | `tend` | what is not urgent, beside the passes: the next three |
+//! | `tend` | background work besides the passes: the next three |
 //! | `due` | tasks that wait for a time or for others |
-//! | `report`, `counters` | what the seed's dialect shows of queues |
+//! | `report`, `counters` | queue statistics of the seed's dialect |
 //! | `settings`, `hook` | settings that change while it runs; the program before each pass |
-//! | `log_once`, `refusal` | what is in the log already; what the database refuses of many things |
-//! | `here` | what the machine says |
+//! | `log_once`, `refusal` | logging a change once; continuing after a refused operation |
+//! | `here` | facts about this machine |
 
 mod counters;
 mod due;

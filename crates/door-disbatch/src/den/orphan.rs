@@ -1,4 +1,4 @@
-//! Finds the tasks of nodes that are gone, whichever node had them.
+//! Finds the tasks of dead nodes.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ impl Watch {
         }
     }
 
-    /// Looks at everybody, and teaches the clock the server's time.
+    /// Observes all nodes, and updates the clock with the server's time.
     pub(super) async fn look(
         &mut self,
         database: &Database,
@@ -87,7 +87,7 @@ impl Watch {
         Ok(Seen { entries, queues, hosts, vouched, holds, owners })
     }
 
-    /// Orphans what is nobody's any more. `me` is the boot of this node, when it has one.
+    /// Orphans the tasks of dead nodes. `me` is the boot of this node, if it has one.
     pub(super) async fn clear(
         &self,
         database: &Database,
@@ -196,7 +196,7 @@ pub(super) fn holds(queues: &[Document]) -> Vec<(Bson, Hold)> {
     all
 }
 
-/// Everybody who has an entry, a task or a hold, and what is to be seen of them.
+/// All owners of an entry, a task or a hold, with their signs of life.
 fn signs(
     entries: &[(Node, Option<Bson>)],
     owners: &[Owner],

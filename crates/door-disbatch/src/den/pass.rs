@@ -21,7 +21,7 @@ use crate::dialect::Dialect;
 use crate::doc::{Limit, Queue, Sort};
 use crate::task::Parts;
 
-/// Tasks that one node has at most, where nobody has set a limit.
+/// Default maximum number of tasks of one node.
 pub(super) const RUNS_MAX: u64 = 10_000;
 /// Claims in one go; the node looks after itself before it goes on.
 const CLAIMS_MAX: usize = 200;
@@ -196,7 +196,7 @@ fn taken_or_told(
     }
 }
 
-/// All queues that can be understood. Of the others the operator is told once.
+/// All valid queues. Invalid ones are logged once.
 pub(super) fn readable(
     documents: &[Document],
     dialect: Dialect,

@@ -1,5 +1,4 @@
-//! Many things that are done one after the other: what the database refuses of one of them keeps
-//! none of the others from being done.
+//! Runs many operations in a row: if the database refuses one of them, the others still run.
 
 use crate::database::DbError;
 

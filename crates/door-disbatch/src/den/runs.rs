@@ -1,5 +1,5 @@
-//! The tasks that this node has, each in a task of its own: started, waited for, written back, its
-//! hold dropped. A claim is here from before it is started until nothing of it is left to do.
+//! The tasks of this node, each in its own async task: start, wait, write back, release the hold. A
+//! claim is listed here from before its start until nothing is left to do.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
-//! The settings in force: those of the file, and in the seed's dialect those of the `config`
-//! collection over them. There both are read again when they have changed.
+//! The current settings: those of the file, and in the seed's dialect those of the `config`
+//! collection on top. In that dialect both are read again when they change.
 
 use std::fs;
 use std::time::SystemTime;

@@ -1,4 +1,4 @@
-//! What must be there before a node runs anything: its files, the database, the indexes.
+//! What a node needs before it runs anything: its files, the database, the indexes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 pub(super) struct Ready {
     pub(super) database: Database,
-    /// The same database, by the user who may write what tasks put out.
+    /// The same database, with the user that may write tasks' output.
     pub(super) for_tasks: Database,
     pub(super) clock: Clock,
     /// There was nothing to tell the dialect from.
@@ -64,7 +64,7 @@ pub(super) async fn start(config: &Config, tools: &Tools) -> Result<Ready, Strin
     Ok(Ready { database, for_tasks, clock, dialect_open, temp: Arc::new(temp) })
 }
 
-/// The files that plugins are given; only plugins that are told of the database need them.
+/// The configuration files for plugins; only plugins that use the database need them.
 pub(super) fn write_files(config: &Config) -> Result<(), String> {
     match config::write_files(config) {
         Err(error) if needs_files(config) => Err(error),

@@ -1,4 +1,4 @@
-//! Work that is not urgent, in tasks of its own, so that a slow database delays neither claims nor
+//! Background work, in separate tasks, so that a slow database delays neither claims nor
 //! heartbeats.
 
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ async fn look_after(database: &Database, clock: &Clock, view: &watch::Receiver<V
     }
 }
 
-/// That the database is away is told by the passes.
+/// Passes already report an unavailable database.
 fn tell(logged: &mut LogOnce, what: &str, done: Result<(), DbError>) {
     match done {
         Ok(()) => drop(logged.is_over(what)),

@@ -1,5 +1,5 @@
-//! Fair turns between queues: in each round every queue that may gets one task, and the next pass
-//! begins behind the queue that was served last. Pure.
+//! Round-robin over the queues: in each round every eligible queue gets one task, and the next pass
+//! starts after the queue that was served last. Pure.
 
 use mongodb::bson::oid::ObjectId;
 

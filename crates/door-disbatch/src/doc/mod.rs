@@ -1,5 +1,5 @@
-//! Documents of the database as we understand them. Other programs write them too, so any field
-//! may have any type: what cannot be understood is reported as [`Invalid`], never guessed.
+//! Parsed documents of the database. Other programs write them, too, so any field may have any
+//! type: invalid fields are reported as [`Invalid`], never guessed.
 
 mod json;
 mod node;

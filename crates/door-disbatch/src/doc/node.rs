@@ -1,5 +1,5 @@
-//! A node's entry. Who observes a node needs its signs of life even when the rest is odd, so only
-//! the name has to be right.
+//! A node's entry. Observers need its signs of life even if other fields are invalid, so only the
+//! name has to be valid.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{Invalid, Limit, at, text, whole};
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Node {
     pub name: String,
-    /// As it is stored: who observes it only asks whether it changes.
+    /// As stored: observers only check whether it changes.
     pub timestamp: Bson,
     pub limit: Result<Limit, Invalid>,
     /// Which start of one of our nodes has the name; nothing for a foreign node, or when it left.

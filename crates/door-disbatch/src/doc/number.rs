@@ -1,4 +1,4 @@
-//! Whole numbers and limits, of whatever type a client has written them.
+//! Whole numbers and limits, in any type that clients write.
 
 use mongodb::bson::Bson;
 

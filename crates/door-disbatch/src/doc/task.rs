@@ -13,7 +13,7 @@ pub(crate) struct Task {
     pub id: ObjectId,
     pub queue: ObjectId,
     pub status: i32,
-    /// Who has it or had it; nothing when nobody has.
+    /// The node that has or had it, if any.
     pub node: Option<String>,
     /// The start of a node of ours that has it now.
     pub boot: Option<String>,
@@ -61,7 +61,7 @@ fn read_status(document: &Document) -> Result<i32, Invalid> {
         .ok_or_else(|| Invalid::not("status", "a whole number", status))
 }
 
-/// Foreign programs write null or a number where nobody has a task.
+/// Foreign programs write null or a number if no node has a task.
 fn read_node(document: &Document) -> Result<Option<String>, Invalid> {
     match document.get("node") {
         Some(Bson::String(node)) => Ok(Some(node.clone())),

@@ -1,5 +1,5 @@
-//! The output of tasks that does not stand in their documents: GridFS in the bucket `tasks`, in
-//! Disbatch's own form with strings and in the standard one with bytes. Both are read everywhere.
+//! Output of tasks outside of their documents: GridFS in the bucket `tasks`, in Disbatch's own form
+//! with strings and in the standard one with bytes. Both are read everywhere.
 //!
 //! The chunks of a file are written before its document in `tasks.files`, and the task points to it
 //! last: readers never see half a file, and what a crash leaves is found and removed.

@@ -1,5 +1,5 @@
-//! What of a task's output stands in its document, what goes to files, and what is cut because it
-//! may do neither. A rule only: it reads and writes nothing.
+//! Decides which part of a task's output is stored in its document, which in files, and which is
+//! cut because neither is possible. Pure.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Reading output back, in whichever form it was written.
+//! Reading output back, in either form.
 
 use futures_util::TryStreamExt;
 use md5::{Digest, Md5};

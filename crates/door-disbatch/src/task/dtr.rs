@@ -1,5 +1,5 @@
-//! The stand-alone task runner: one task that a node has claimed, which may be a foreign one. Only
-//! the node's name tells whose the task is, as everywhere in Disbatch.
+//! The stand-alone task runner: runs one task that a node, possibly a foreign one, has claimed.
+//! Only the node's name identifies the owner, as everywhere in Disbatch.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -1,4 +1,4 @@
-//! How others end a task that runs.
+//! Ending a running task from outside.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Ender {
     pub(super) async fn asked(&mut self) -> Why {
         match self.why.wait_for(Option::is_some).await.map(|why| *why) {
             Ok(Some(why)) => why,
-            // Nobody is left who could ask.
+            // No handle is left that could ask.
             Ok(None) | Err(_) => pending().await,
         }
     }

@@ -1,4 +1,4 @@
-//! How a plugin is told of its task: the words of its command line, and the task as JSON.
+//! How a plugin gets its task: its command line, and the task as JSON.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

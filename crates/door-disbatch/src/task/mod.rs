@@ -1,14 +1,14 @@
-//! One task from claimed to ended: it is started, handed to its plugin's program, waited for,
-//! judged, and written back with its output.
+//! One task from claim to end: start it, pass it to its plugin's program, wait, evaluate the
+//! result, and write it back with its output.
 //!
 //! | module | owns |
 //! |---|---|
-//! | `run` | the way of one task, and what it needs |
-//! | `handover` | what a plugin is told, and what it must be |
-//! | `temp`, `response` | the files by which it is told, and answers |
-//! | `outcome` | what its end means: the rules and every message |
-//! | `write` | the end written to the database, as often as it takes |
-//! | `ender` | how others end it |
+//! | `run` | running one task |
+//! | `handover` | the input of a plugin, and checks of its program |
+//! | `temp`, `response` | the files for input and response |
+//! | `outcome` | what the exit means: the rules and all messages |
+//! | `write` | writing the end to the database, with retries |
+//! | `ender` | ending it from outside |
 //! | `dtr`, `order` | the stand-alone task runner, and its command line |
 
 mod dtr;

@@ -1,4 +1,4 @@
-//! What becomes of a task when its program has ended: the rules, and every message of them.
+//! What happens to a task when its program has ended: the rules and all messages.
 
 use std::time::Duration;
 

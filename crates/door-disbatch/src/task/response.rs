@@ -1,5 +1,5 @@
-//! A plugin's response file as text and as JSON. Neither bytes that are no UTF-8 nor halves of
-//! characters lose a result: both become the sign for an unknown character.
+//! A plugin's response file as text and as JSON. Neither invalid UTF-8 nor unpaired surrogates lose
+//! a result: both become U+FFFD.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! The way of one task:
+//! Runs one task:
 //!
 //! ```text
 //! claimed ─► running ─► program ─┬─ ends by itself ─► its answer ─► judged ─┐
@@ -70,7 +70,7 @@ pub(crate) enum Ran {
     Unwritten,
 }
 
-/// Runs a claimed task to its end. Waits for a database that is away, until it is told to give up.
+/// Runs a claimed task. Waits for an unavailable database until it is asked to give up.
 pub(crate) async fn run(parts: &Parts, work: Work, ender: Ender) -> Ran {
     let Work { me, task, queue, plugin } = work;
     let Some(run) = Run::of(&task) else {
@@ -321,7 +321,7 @@ impl One<'_> {
         (launched, why)
     }
 
-    /// Nothing was started: a node gives the task back; who called a runner expects its end.
+    /// Nothing was started: a node releases the task; the caller of a runner expects its end.
     async fn not_launched(&self, why: Why) -> Result<Ran, GaveUp> {
         let Claim::Node { .. } = self.claim else {
             return self.end(outcome::cut_short(why, Answer::NoResult), None).await;

@@ -1,8 +1,8 @@
-//! The files by which plugins get tasks and give results. They lie in a directory of this start of
-//! the program that nobody else may enter, so that nobody can guess, read or place them.
+//! The files that pass tasks to plugins and results back. They are in a private directory of this
+//! process, so that no other user can guess, read or create them.
 //!
-//! Each run of a task has a directory of its own in it: an earlier run of the same task may still
-//! be at its end.
+//! Each run of a task has its own directory in it: an earlier run of the same task may still be
+//! ending.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -378,7 +378,7 @@ mod tests {
         assert!(!temp.dir.exists());
     }
 
-    /// Others may have made directories with such a name where everybody may write.
+    /// Other users may have created directories with such a name in a world-writable place.
     #[test]
     fn what_others_placed_neither_holds_up_a_start_nor_goes() {
         let home = tempfile::tempdir().unwrap();

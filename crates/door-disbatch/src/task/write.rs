@@ -1,5 +1,6 @@
-//! The end of a task written to the database: its output first, then status and all in one update.
-//! A database that is away is waited for; one that refuses gets less, until it takes it.
+//! Writes the end of a task: its output first, then the status and everything else in one update.
+//! If the database is unavailable, it waits; if the database refuses, it writes less until
+//! accepted.
 
 use std::time::Duration;
 

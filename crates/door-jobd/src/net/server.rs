@@ -73,7 +73,7 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop` is cancelled. Then nobody is listened to any more, and requests under
+    /// Serves until `stop` is cancelled. Then nothing more is accepted, and requests under
     /// way get `grace` to be answered.
     pub(crate) async fn serve(
         self,

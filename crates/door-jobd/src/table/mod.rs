@@ -69,7 +69,7 @@ pub(crate) enum Manual {
         id: u64,
         status: String,
     },
-    /// Nobody serves its target here; it is now `ignored`.
+    /// No worker here serves its target; it is now `ignored`.
     UnknownTarget {
         id: u64,
         target: String,

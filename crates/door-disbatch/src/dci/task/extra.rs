@@ -1,5 +1,5 @@
 //! What Windlass adds to a new task: priority, a time or other tasks to wait for, a time limit and
-//! retries. It stands below `windlass` in the document, where no other program looks.
+//! retries. They are stored in `windlass` in the document, which other programs ignore.
 
 use super::filter;
 use crate::database::NewTask;

@@ -23,7 +23,7 @@ pub(crate) enum Part {
 
 /// Where a file belongs.
 pub(crate) struct Mark {
-    /// A text that nobody could have known, and that JSON shows as it is.
+    /// An unpredictable text that JSON does not escape.
     text: String,
     file: ObjectId,
 }

@@ -1,4 +1,4 @@
-//! What a search for tasks asks for, as a filter of the database: values only, never operators.
+//! Turns a search for tasks into a database filter: values only, never operators.
 
 use mongodb::bson::{Bson, Document, doc, oid::ObjectId};
 use serde_json::{Map, Number, Value};
@@ -38,7 +38,7 @@ fn wanted(name: &str, value: &Value) -> Result<Vec<Bson>, String> {
     }
     match value {
         Value::String(text) => Ok(match number_of(text) {
-            // A node may be called 17, but -1 is the one that nobody is.
+            // A node may be named 17, but -1 means no node.
             Some(number) if name == "node" && text != "-1" => {
                 vec![number, Bson::String(text.clone())]
             }

@@ -1,4 +1,4 @@
-//! `/tasks`: searching, showing and creating tasks. What a client sends is data: only named
+//! `/tasks`: searching, showing and creating tasks. Client input is data: only named
 //! operators of a filter reach the database.
 
 pub(super) mod ask;

@@ -1,5 +1,5 @@
-//! Places for answers with tasks. One task may have sixteen megabytes, and so may what the database
-//! sends at once, so that only a few such answers are written at a time.
+//! A limit for concurrent answers with tasks. One task may have 16 MB, and so may what the database
+//! sends at once, so only a few such answers are written at the same time.
 
 use std::sync::Arc;
 use std::time::Duration;

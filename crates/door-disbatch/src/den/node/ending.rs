@@ -1,4 +1,4 @@
-//! How far the end of a node is, and what does not have to wait for it.
+//! The stages of a node's shutdown, and what need not wait for it.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use windlass_program::Stop;
 
 /// How long the ends of tasks may take to be written when the node stops.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
-/// The same when it is told to stop at once.
+/// The same for an immediate stop.
 const HURRY_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// What brings the end nearer, and what it does to the tasks.

@@ -1,11 +1,11 @@
-//! The life of a node.
+//! The life cycle of a node.
 //!
 //! ```text
 //! enter ─► serve: a pass each second, claims at once when a task ends ─► asked to stop ─► leave
 //!   ▲        └─ the name is lost: everything ends, another boot ─┐
 //!   └────────────────────────────────────────────────────────────┘
 //! ```
-//! A hook runs beside that: the pass behind its end claims, and those meanwhile do not.
+//! A hook runs in parallel: passes claim nothing until it has ended.
 
 mod ending;
 mod steps;
@@ -189,7 +189,7 @@ impl Node {
         Some((boot, Some(doc::at(entry, "windlass.beat").cloned().unwrap_or(Bson::Null))))
     }
 
-    /// Ends what carries a mark although nobody knows it any more.
+    /// Ends marked processes that no task knows any more.
     async fn end_left_by(&self, mark: &str) {
         let (fence, mark) = (Arc::clone(&self.fence), mark.to_owned());
         if spawn_blocking(move || fence.end_left_by(&mark)).await.is_err() {

@@ -1,4 +1,4 @@
-//! What a node does each second, step by step.
+//! The steps of a node in each second.
 
 use super::{Node, parts};
 use crate::database::{DbError, OPERATION_TIME_MAX};
@@ -19,7 +19,7 @@ impl Node {
         match self.steps(term, fresh).await {
             Ok(()) => self.well(),
             Err(error) => {
-                // Limits that nobody knows any more are none to claim by.
+                // Without known limits nothing may be claimed.
                 self.served.clear();
                 self.complain(&error);
             }
