@@ -582,8 +582,10 @@ fn a_file_with_passwords_that_everybody_may_read_is_told() {
         std::fs::write(&path, format!(r#"{{"mongohost": "h", "database": "d"{keys}}}"#)).unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
         let (_, warnings) = Config::read(&path).unwrap();
-        let about =
-            format!("{} contains passwords, and every user on this host can read it", path.display());
+        let about = format!(
+            "{} contains passwords, and every user on this host can read it",
+            path.display()
+        );
         assert_eq!(warnings, if told { vec![about] } else { vec![] });
     }
 }

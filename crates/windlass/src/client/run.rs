@@ -31,7 +31,7 @@ pub(super) async fn run(daemon: Daemon, show: Show, run: &Run) -> anyhow::Result
     let count = ids.len();
     if count == 0 {
         output::note(
-            "standard input is empty, so no job was added; use --payload '' for an empty payload\n",
+            "standard input has no lines, so no job was added; use --payload '' for an empty payload\n",
         );
     }
     let daemon = Arc::new(daemon);
