@@ -103,9 +103,9 @@ pub(crate) struct WireRetry {
 pub(crate) struct WireSettings {
     /// Share relative to the tenant's other types, 1 to 1000.
     weight: Option<u32>,
-    /// Maximum number of running jobs in one daemon, 1 to 1000000.
+    /// Maximum number of running jobs in all daemons together, 1 to 1000000.
     concurrency: Option<u32>,
-    /// Maximum number of starts per second in one daemon, 0.000001 to 1000000.
+    /// Maximum number of starts per second in each daemon, 0.000001 to 1000000.
     rate: Option<f64>,
     timeout: Option<WireDuration>,
     retry: Option<WireRetry>,
