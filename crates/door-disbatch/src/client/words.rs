@@ -10,23 +10,23 @@ use windlass_program::Secret;
 use super::{Command, Failure, Form, Leftover, Login, Outside, Target, Trust, Variable, Which};
 use crate::config::{DEFAULT_PATH, ServerTls};
 
-/// Largest list of tasks that is read from standard input.
+/// Maximum size of a task list on standard input.
 const INPUT_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 const NAME: &str = "disbatch";
 const URL: &str = "http://localhost:8080";
 const URL_VARIABLE: &str = "DISBATCH_URL";
 
-/// Look at queues, nodes and tasks of Disbatch, and change them.
+/// Show and change queues, nodes and tasks of Disbatch.
 #[derive(Debug, Parser)]
 #[command(name = NAME, arg_required_else_help = true)]
 struct Cli {
     #[command(flatten)]
     server: ServerArgs,
-    /// Print what the server answers as JSON.
+    /// Print the server's answer as JSON.
     #[arg(long, global = true)]
     json: bool,
-    /// The original takes these in front of the command too.
+    /// Like the original, accepts these before the command, too.
     #[command(flatten)]
     early: Early,
     #[command(subcommand)]
@@ -35,10 +35,10 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  disbatch queues                                  all queues with their numbers
+  disbatch queues                                  all queues with their task counts
   disbatch create-queue demo Disbatch::Plugin::Demo
-  disbatch update-queue demo threads 5             let five of its tasks run at once
-  disbatch update-queue demo threads null          no limit; in 4.x nothing runs then
+  disbatch update-queue demo threads 5             run at most five of its tasks at a time
+  disbatch update-queue demo threads null          no limit; in 4.x this stops the queue
   disbatch create-task demo user alice             one task, with {\"user\": \"alice\"}
   disbatch create-tasks demo '[{\"n\": 1}, {\"n\": 2}]'
   disbatch create-tasks demo - < tasks.json        the same list from standard input
@@ -47,7 +47,7 @@ Examples:
   disbatch retry 571fac85ee63413233049fbd
   disbatch delete-queue demo --tasks delete        a queue and its tasks
 
-A queue is named by its name or its id. Times and output of tasks are as the server has them.
+A queue is given by name or ID. Times and output of tasks are shown as the server sends them.
 Exit status: 0 done, 1 refused or failed (one sentence on standard error), 2 wrong usage.";
 
 #[derive(Debug, Args)]
@@ -56,26 +56,26 @@ struct ServerArgs {
     /// Address of the command interface [env: DISBATCH_URL] [default: http://localhost:8080]
     #[arg(long, short = 'u', global = true, value_name = "URL")]
     url: Option<String>,
-    /// Who logs in.
+    /// User name for the login.
     #[arg(long, short = 'n', global = true, value_name = "NAME")]
     username: Option<String>,
-    /// Password of that user. Other users of this host can see it here; a file or the variable
-    /// DISBATCH_PASSWORD are better places.
+    /// Password of that user. Other users of this host can see it here; prefer a file or the
+    /// variable DISBATCH_PASSWORD.
     #[arg(long, global = true, value_name = "TEXT", conflicts_with = "password_file")]
     password: Option<String>,
     /// File with the password in its first line.
     #[arg(long = "password_file", alias = "password-file", global = true, value_name = "FILE")]
     password_file: Option<PathBuf>,
-    /// Token to log in with, instead of a user; also in the variable DISBATCH_TOKEN.
+    /// Token for the login, instead of a user; or set the variable DISBATCH_TOKEN.
     #[arg(long, global = true, value_name = "TEXT", conflicts_with = "username")]
     token: Option<String>,
-    /// File with the authority that has signed the server's certificate.
+    /// File with the CA certificate for the server.
     #[arg(long = "ssl_ca_file", alias = "ssl-ca-file", global = true, value_name = "FILE")]
     ssl_ca_file: Option<PathBuf>,
-    /// Believe any certificate.
+    /// Accept any certificate.
     #[arg(long = "disable_ssl_verification", alias = "disable-ssl-verification", global = true)]
     disable_ssl_verification: bool,
-    /// Configuration whose `attributes.ssl` says which certificates are believed, when no option
+    /// Configuration whose `attributes.ssl` defines the accepted certificates, if no option
     /// does [default: /etc/disbatch/config.json]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -105,16 +105,16 @@ struct Early {
 
 #[derive(Debug, Subcommand)]
 enum Words {
-    /// List the plugins that queues may have.
+    /// List the plugins that queues can use.
     Plugins,
-    /// List the queues with their numbers.
+    /// List the queues with their task counts.
     #[command(alias = "status")]
     Queues,
     /// Create a queue.
     CreateQueue {
         /// Its name.
         name: String,
-        /// What runs its tasks: one of those that `plugins` lists.
+        /// Its plugin, one of those listed by `plugins`.
         plugin: String,
     },
     /// Change fields of a queue: name, plugin, threads, sort.
@@ -126,11 +126,11 @@ enum Words {
     DeleteQueue {
         /// Its name or its id.
         queue: String,
-        /// What becomes of its tasks. Without it a queue that has tasks is not deleted.
+        /// What to do with its tasks. Without it, a queue with tasks is not deleted.
         #[arg(long, value_name = "WHAT")]
         tasks: Option<LeftoverArg>,
     },
-    /// List the nodes: which live, and how many tasks they run at most.
+    /// List the nodes: which are alive, and their limits.
     Nodes,
     /// Change a node: maxthreads, a number or null.
     UpdateNode {
@@ -141,7 +141,7 @@ enum Words {
     CreateTask {
         /// Its queue, by name or id.
         queue: String,
-        /// Names and values of its params, in turn.
+        /// Names and values of its params, alternating.
         #[arg(value_name = "KEY VALUE", allow_negative_numbers = true)]
         params: Vec<String>,
     },
@@ -153,12 +153,12 @@ enum Words {
         /// and `params`. `-` reads it from standard input.
         #[arg(value_name = "JSON")]
         list: String,
-        /// One task for each document of this collection that the filter finds; a param
+        /// One task for each matching document of this collection; a param
         /// `document.x` becomes the document's field x.
         #[arg(long, value_name = "NAME")]
         collection: Option<String>,
     },
-    /// Find tasks: a table on a terminal, elsewhere JSON as the server wrote it.
+    /// Find tasks: a table on a terminal, otherwise the server's JSON.
     Tasks(TasksArgs),
     /// Show one task with its output.
     Task {
@@ -168,12 +168,12 @@ enum Words {
         #[arg(long)]
         full: bool,
     },
-    /// Cancel a task, also while it runs.
+    /// Cancel a task, even while it runs.
     Cancel {
         /// Its id, 24 hexadecimal digits.
         id: String,
     },
-    /// Queue a task again that has ended.
+    /// Queue an ended task again.
     Retry {
         /// Its id, 24 hexadecimal digits.
         id: String,
@@ -184,7 +184,7 @@ enum Words {
 struct Change {
     /// Its name or its id.
     name: String,
-    /// Names and values of the fields, in turn.
+    /// Names and values of the fields, alternating.
     #[arg(value_name = "FIELD VALUE", required = true, allow_negative_numbers = true)]
     fields: Vec<String>,
 }
@@ -193,19 +193,19 @@ struct Change {
 struct TasksArgs {
     /// A JSON object with fields that have an index: id, queue, status with queue, node.
     filter: Option<String>,
-    /// Tell only how many there are.
+    /// Print only the number of tasks.
     #[arg(long)]
     count: bool,
     /// Show at most this many [default: 20]
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// Leave out so many from the beginning.
+    /// Skip this many tasks.
     #[arg(long, value_name = "N")]
     skip: Option<u64>,
     /// Fields to show, as a JSON list or object.
     #[arg(long, value_name = "JSON")]
     fields: Option<String>,
-    /// Leave out stdout and stderr.
+    /// Omit stdout and stderr.
     #[arg(long, action = ArgAction::SetTrue, overrides_with = "noterse")]
     terse: bool,
     #[arg(long, hide = true, alias = "no-terse", overrides_with = "terse")]
@@ -216,7 +216,7 @@ struct TasksArgs {
     /// Show times as seconds.
     #[arg(long)]
     epoch: bool,
-    /// Print JSON with one field a line.
+    /// Print JSON with one field per line.
     #[arg(long)]
     pretty: bool,
 }
@@ -227,7 +227,7 @@ enum LeftoverArg {
     Delete,
 }
 
-/// As many as the original shows when it is not told.
+/// The original's default.
 const LIMIT: u64 = 20;
 
 /// The complete command, with help for the name under which it was called.
@@ -236,14 +236,14 @@ fn spec(called: &'static str, version: &'static str) -> clap::Command {
     Cli::command().bin_name(called).version(version).after_help(examples)
 }
 
-/// How the command line was understood.
+/// The parsed command line.
 pub(super) struct Read {
     pub(super) target: Target,
     pub(super) command: Command,
     pub(super) form: Form,
 }
 
-/// Reads the words that follow the program's name. Help and unknown commands are answered at once.
+/// Parses the arguments after the program's name. Help and unknown commands are handled here.
 pub(super) fn read(
     called: &'static str,
     words: &[String],
@@ -275,7 +275,7 @@ fn target(args: ServerArgs, variable: Variable<'_>) -> Result<Target, Failure> {
 
 const TOGETHER: &str = "--username and --password go together";
 
-/// What is typed counts more than what the environment has, which may be for another time.
+/// Options override the environment.
 fn login(
     args: &ServerArgs,
     variable: impl Fn(&str) -> Option<String>,

@@ -42,7 +42,7 @@ First steps:
   windlass add hello moon --wait         add another one of that type
   windlass jobs list                     list the newest jobs
 
-Exit status: 0 done, 1 refused or failed (one sentence on standard error), 2 wrong usage.";
+Exit code: 0 done, 1 refused or failed (one sentence on standard error), 2 wrong usage.";
 
 /// Which daemon and which tenant a command talks to.
 #[derive(Debug, Clone, Args)]
