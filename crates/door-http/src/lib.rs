@@ -3,7 +3,7 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | `server`, `presence` | connections: their number, time limits, and whether the client is still there |
+//! | `server`, `presence` | connections: number, time limits, whether the client is still there |
 //! | `door` | what every route shares: the engine, the limits, the clock |
 //! | `around` | the layers around every request: the log line, panics, common headers |
 //! | `route`, `openapi` | the table of routes, from which router and document are made |
@@ -11,7 +11,7 @@
 //! | `path`, `query`, `body`, `json` | reading requests, strictly and within bounds |
 //! | `time`, `size`, `wire_job`, `wire_handler` | wire forms of the domain |
 //! | `add`, `add_text`, `add_binary`, `add_json` | adding jobs |
-//! | `jobs`, `log`, `handlers`, `types`, `pull`, `operate`, `seed` | the other routes, by resource |
+//! | `jobs`, `log`, `handlers`, `types`, `pull`, `operate`, `seed` | other routes, by resource |
 
 mod add;
 mod add_binary;

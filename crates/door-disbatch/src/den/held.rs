@@ -50,7 +50,7 @@ impl Held {
                 runs::give_back(database, clock, run, me).await.map(|()| true)
             } else if self.strange.contains(token) {
                 let ending = runs::ending(ORPHANED, "the node could not write how the task ended");
-                tracing::error!(task = %run.id, "marked as running, but not running here; orphaned");
+                tracing::error!(task = %run.id, "marked as running, but not here; orphaned");
                 database.finish(run, me, &ending, clock.now()).await.map(|_| true)
             } else {
                 // It may have ended just now.

@@ -30,9 +30,7 @@ pub(super) async fn run(daemon: Daemon, show: Show, run: &Run) -> anyhow::Result
     let ids = add(&daemon, name, adds).await?;
     let count = ids.len();
     if count == 0 {
-        output::note(
-            "standard input has no lines, so no job was added; use --payload '' for an empty payload\n",
-        );
+        output::note("standard input has no lines, so no job was added; --payload '' adds one\n");
     }
     let daemon = Arc::new(daemon);
     let mut signals = Signals::listen().context("cannot install signal handlers")?;

@@ -109,8 +109,8 @@ async fn account(daemons: &[Daemon], ended: &[Ended], began_ms: i64) -> anyhow::
     let took_s = ((last_ms - began_ms) as f64 / 1000.0).max(0.001);
     let mut text = format!("\n{}", report::table(ended, began_ms).render(output::width()));
     text.push_str(&format!(
-        "\n{jobs} jobs in {attempts} attempts took {took_s:.1} s: {:.0} jobs per second with {SLOTS} \
-         slots. Most of that time the jobs sleep, so that there is something to watch.\n",
+        "\n{jobs} jobs in {attempts} attempts took {took_s:.1} s: {:.0} jobs per second with \
+         {SLOTS} slots. Most of that time the jobs sleep, so that there is something to watch.\n",
         jobs as f64 / took_s
     ));
     if let Some(sentence) = report::fairness(ended, began_ms) {
