@@ -268,8 +268,9 @@ impl Engine {
 
     /// In whose name a decision makes a lease, and with which token: good for one take.
     pub async fn claimant(&self) -> Result<(Sysid, Token), Error> {
-        let token = self.shared().token().await.map_err(store_error)?;
-        Ok((self.shared().grant.sysid, token))
+        let shared = self.shared();
+        let token = shared.daemon.tokens.next(shared.store.as_ref()).await.map_err(store_error)?;
+        Ok((shared.daemon.sysid(), token))
     }
 
     pub fn now(&self) -> Timestamp {
@@ -299,6 +300,6 @@ impl Engine {
     /// Picking can be stopped and started again; adds and pulls by workers go on.
     pub fn set_picking(&self, picking: bool) {
         self.shared().picking.store(picking, Ordering::SeqCst);
-        self.shared().look();
+        self.shared().ready.look();
     }
 }

@@ -16,7 +16,12 @@
 //! | `settle` | verdicts into the store, with the jobs that attempts asked for |
 //! | `house` | what runs in the background so that nothing is lost, stuck or kept for ever |
 //! | `ask` | everything else that doors want to know or to change |
+//! | `ready` | who hears that jobs may run: scheduler, dispatcher, waiting workers |
+//! | `daemon` | who this daemon is to the store: number, tokens, contact |
 //! | `shared`, `start` | what the parts share; how they come up and go down |
+//! | `api`, `options`, `error` | what goes in and out |
+//! | `event`, `metrics` | what it tells: log lines and numbers |
+//! | `lock` | locks that a panic does not poison |
 //!
 //! The engine knows core's traits and the journal, never a concrete store or runner.
 
@@ -24,6 +29,7 @@ mod accept;
 pub mod api;
 mod ask;
 mod claim;
+mod daemon;
 mod dispatch;
 mod engine;
 mod error;
@@ -33,6 +39,7 @@ mod ingest;
 mod lock;
 pub mod metrics;
 pub mod options;
+mod ready;
 mod schedule;
 mod settle;
 mod shared;

@@ -146,12 +146,12 @@ fn spawn_services(
     carrying.spawn(ingest, quiet(), stop_carrying.clone());
     let settle = Settle::new(shared.clone(), settlements, stop_carrying.clone());
     carrying.spawn(settle, quiet(), stop_carrying.clone());
-    let beat_wanted = shared.contact.beat_wanted.clone();
+    let beat_wanted = shared.daemon.contact.beat_wanted.clone();
     carrying.spawn(Beat::new(shared.clone()), beat_wanted, stop_carrying.clone());
     let keep_wake = shared.kept.wake.clone();
     carrying.spawn(Keep::new(shared.clone()), keep_wake, stop_carrying.clone());
     let dispatch = Dispatch::new(shared.clone(), batches.clone());
-    beginning.spawn(dispatch, shared.dispatch_wake.clone(), stop_beginning.clone());
+    beginning.spawn(dispatch, shared.ready.dispatch_wake.clone(), stop_beginning.clone());
     beginning.spawn(Reap { shared: shared.clone() }, quiet(), stop_beginning.clone());
     beginning.spawn(Unhandled::new(shared.clone()), quiet(), stop_beginning.clone());
     beginning.spawn(Purge { shared: shared.clone() }, quiet(), stop_beginning.clone());
@@ -202,7 +202,7 @@ impl Running {
     }
 
     async fn leave_store(&self) -> Result<(), Error> {
-        let SysidGrant { sysid, boot } = self.shared.grant;
+        let SysidGrant { sysid, boot } = self.shared.daemon.grant;
         let leave = async {
             keep::flush(&self.shared).await;
             self.shared.store.flush().await?;

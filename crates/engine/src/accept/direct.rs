@@ -10,7 +10,6 @@ use windlass_journal::{AddPayload, Spool};
 use crate::accept::KEY_PATIENCE;
 use crate::accept::pieces::{NotPut, put_pieces};
 use crate::api::AddJob;
-use crate::ask::change::in_store;
 use crate::ask::decide;
 use crate::error::{Error, storage_error, store_error};
 use crate::shared::Shared;
@@ -75,7 +74,7 @@ pub(crate) async fn add(
 /// A parent that was just added may still be in the journal.
 pub(crate) async fn parents_in_store(shared: &Shared, jobs: &[NewJob]) -> Result<(), Error> {
     match jobs.iter().filter_map(|job| job.parent).max() {
-        Some(newest) => in_store(shared, newest).await,
+        Some(newest) => shared.fresh.require(newest).await,
         None => Ok(()),
     }
 }

@@ -59,7 +59,7 @@ pub(crate) async fn add(
 
 /// While this process stood still, another daemon may have got its number, and made the same ids.
 async fn number_is_ours(shared: &Shared) -> Result<(), Error> {
-    shared.contact.moves(&shared.clock).await;
+    shared.daemon.contact.moves(&shared.clock).await;
     match &*shared.health.failure.borrow() {
         None => Ok(()),
         Some(why) => Err(Error::Unavailable(format!("the job was not accepted: {why}"))),
@@ -109,8 +109,8 @@ async fn add_keyed(
         Found::Answered(record) => return repeated(&record, &note),
         Found::Mine(deciding) => deciding,
     };
-    if let Some(backlog) = shared.backlog_newest {
-        shared.ingested_up_to(backlog, KEY_PATIENCE).await;
+    if let Some(backlog) = shared.fresh.backlog_newest {
+        shared.fresh.up_to(backlog, KEY_PATIENCE).await;
     }
     let fits = jobs.len() <= BATCH_JOBS_MAX;
     let decided = match fits {
@@ -131,7 +131,7 @@ async fn add_keyed(
             let ids = append_jobs(shared, key, jobs, Some(note.clone())).await?;
             // Other daemons know of the key through the store alone.
             if let (false, Some(last)) = (fits, ids.last()) {
-                shared.ingested_up_to(*last, KEY_PATIENCE).await;
+                shared.fresh.up_to(*last, KEY_PATIENCE).await;
             }
             ids
         }
@@ -182,7 +182,7 @@ async fn append(
     note: Option<IdempotencyKey>,
 ) -> Result<Vec<JobId>, Error> {
     let ids = shared.journal.append(entries, note).await.map_err(storage_error)?;
-    ids.last().into_iter().for_each(|id| shared.note_appended(*id));
+    ids.last().into_iter().for_each(|id| shared.fresh.note_appended(*id));
     Ok(ids)
 }
 

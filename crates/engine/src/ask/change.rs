@@ -18,13 +18,13 @@ use crate::error::{storage_error, store_error};
 use crate::event;
 use crate::house::reap;
 use crate::settle;
-use crate::shared::{FRESH_CHANGE, Shared};
+use crate::shared::Shared;
 
 /// How long a cancel waits until the job's processes are gone.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<(), Error> {
-    in_store(shared, id).await?;
+    shared.fresh.require(id).await?;
     let job = shared.store.job_get(tenant, id).await.map_err(store_error)?;
     let job = job.ok_or(Error::NotFound("job"))?;
     if let Some(attempt) = job.attempt_id().filter(|attempt| shared.running.get(*attempt).is_some())
@@ -49,7 +49,7 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
         shared.runner.stop(attempt, Stop::Cancelled);
     }
     shared.job_waiters.wake(&id);
-    shared.announce_room(&job.key);
+    shared.ready.announce_room(&job.key);
     look_for_family(shared, &job);
     Ok(())
 }
@@ -70,15 +70,15 @@ async fn until_stopped(shared: &Shared, attempt: AttemptId) {
 }
 
 pub(crate) async fn retry(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<(), Error> {
-    in_store(shared, id).await?;
+    shared.fresh.require(id).await?;
     let answer = shared.store.job_rerun(tenant, id).await.map_err(store_error)?;
     let job = changed(answer, "retried")?;
-    shared.announce([(job.key, 1)]);
+    shared.ready.announce([(job.key, 1)]);
     Ok(())
 }
 
 pub(crate) async fn delete(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<(), Error> {
-    in_store(shared, id).await?;
+    shared.fresh.require(id).await?;
     let answer = shared.store.job_delete(tenant, id).await.map_err(store_error)?;
     let job = changed(answer, "removed")?;
     shared.job_waiters.wake(&id);
@@ -89,7 +89,7 @@ pub(crate) async fn delete(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
 /// A parent may run now, or children.
 fn look_for_family(shared: &Shared, job: &Job) {
     if settle::is_in_family(job) {
-        shared.look();
+        shared.ready.look();
     }
 }
 
@@ -110,7 +110,7 @@ pub(crate) async fn requeue(
     let requeue = Requeue { key: key.clone(), state, limit };
     let requeued = shared.store.job_requeue(requeue).await.map_err(store_error)?;
     if requeued > 0 {
-        shared.announce([(key.clone(), requeued)]);
+        shared.ready.announce([(key.clone(), requeued)]);
     }
     Ok(requeued)
 }
@@ -132,20 +132,20 @@ pub(crate) async fn handler_set(
     shared.store.handler_put(id, key, spec).await.map_err(store_error)?;
     shared.catalogue.add(Arc::clone(&handler));
     let batches_max = shared.runner.batches_max(&handler);
-    let mut scheduler = shared.scheduler();
+    let mut scheduler = shared.ready.scheduler();
     scheduler.set_handler(key, id);
     scheduler.set_contexts(key, id, batches_max);
     drop(scheduler);
-    shared.look();
+    shared.ready.look();
     Ok(id)
 }
 
 pub(crate) async fn handler_delete(shared: &Shared, key: &TypeKey) -> Result<(), Error> {
-    let told = shared.scheduler().told(key);
+    let told = shared.ready.scheduler().told(key);
     if !shared.store.handler_delete(key).await.map_err(store_error)? {
         return Err(Error::NotFound("handler"));
     }
-    shared.scheduler().handler_gone(key, told);
+    shared.ready.scheduler().handler_gone(key, told);
     shared.runner.forget(key);
     Ok(())
 }
@@ -154,7 +154,7 @@ pub(crate) async fn suspend(shared: &Shared, key: &TypeKey, suspended: bool) -> 
     // Only a look says how it is now: others may change it at the same time. What is thought to be
     // open and is not costs one empty claim.
     shared.store.type_suspend(key, suspended).await.map_err(store_error)?;
-    shared.look();
+    shared.ready.look();
     Ok(())
 }
 
@@ -165,17 +165,9 @@ pub(crate) async fn settings_put(
 ) -> Result<(), Error> {
     settings.check()?;
     shared.store.type_settings_put(key, settings.clone()).await.map_err(store_error)?;
-    shared.scheduler().set_settings(key, settings);
-    shared.look();
+    shared.ready.scheduler().set_settings(key, settings);
+    shared.ready.look();
     Ok(())
-}
-
-/// A job can only be changed where it is stored.
-pub(crate) async fn in_store(shared: &Shared, id: JobId) -> Result<(), Error> {
-    if shared.ingested_up_to(id, FRESH_CHANGE).await {
-        return Ok(());
-    }
-    Err(Error::Unavailable("the store does not take jobs now; try again later".into()))
 }
 
 fn changed(answer: Changed, what: &str) -> Result<Job, Error> {

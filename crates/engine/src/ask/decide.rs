@@ -11,7 +11,6 @@ use windlass_core::store::Durability;
 use windlass_core::store::sql::{SqlAnswer, SqlAsk};
 use windlass_core::{Job, JobId, State, Tenant, TypeKey};
 
-use crate::ask::change::in_store;
 use crate::error::Error;
 use crate::error::store_error;
 use crate::event;
@@ -30,7 +29,7 @@ pub(crate) async fn decide(
     to_its_end(async move {
         let began = Instant::now();
         if let Some(newest) = needed(&shared, &which) {
-            in_store(&shared, newest).await?;
+            shared.fresh.require(newest).await?;
         }
         let ask = Ask { tenant, which, decide, durability: Durability::Synced };
         let decided = shared.store.job_decide(ask).await.map_err(store_error)?;
@@ -47,7 +46,7 @@ pub(crate) async fn full_job(
     tenant: &Tenant,
     id: JobId,
 ) -> Result<Option<FullJob>, Error> {
-    in_store(shared, id).await?;
+    shared.fresh.require(id).await?;
     let seen: Arc<Mutex<Option<FullJob>>> = Arc::default();
     let decide: Decide = {
         let seen = seen.clone();
@@ -74,8 +73,8 @@ pub(crate) async fn query(
     let (shared, tenant) = (shared.clone(), tenant.clone());
     to_its_end(async move {
         let began = Instant::now();
-        if let Some(newest) = shared.appended() {
-            in_store(&shared, newest).await?;
+        if let Some(newest) = shared.fresh.newest() {
+            shared.fresh.require(newest).await?;
         }
         let journal = shared.journal.clone();
         let ask = SqlAsk {
@@ -83,8 +82,8 @@ pub(crate) async fn query(
             text,
             without_where,
             patience,
-            owner: shared.grant.sysid,
-            token: shared.token().await.map_err(store_error)?,
+            owner: shared.daemon.sysid(),
+            token: shared.daemon.tokens.next(shared.store.as_ref()).await.map_err(store_error)?,
             keep: shared.options.retention,
             ids: Arc::new(move || journal.make_id().ok()),
         };
@@ -112,7 +111,7 @@ async fn to_its_end<T: Send + 'static>(
 fn needed(shared: &Shared, which: &[Which]) -> Option<JobId> {
     let of_one = |which: &Which| match which {
         Which::Job(id) => Some(*id),
-        Which::New { only: Some(_), .. } => shared.appended(),
+        Which::New { only: Some(_), .. } => shared.fresh.newest(),
         Which::New { only: None, parent } => *parent,
     };
     which.iter().filter_map(of_one).max()
@@ -156,10 +155,10 @@ pub(crate) fn tell(shared: &Shared, moved: &Moved) {
         shared.job_waiters.wake(&attempt.job);
     }
     moved.touched.iter().for_each(|id| shared.job_waiters.wake(id));
-    shared.announce(moved.ready.iter().map(|(key, jobs)| (key.clone(), *jobs)));
-    moved.due.into_iter().for_each(|at| shared.announce_due(at));
-    moved.back.iter().for_each(|(before, _)| shared.announce_room(&before.key));
+    shared.ready.announce(moved.ready.iter().map(|(key, jobs)| (key.clone(), *jobs)));
+    moved.due.into_iter().for_each(|at| shared.ready.announce_due(at));
+    moved.back.iter().for_each(|(before, _)| shared.ready.announce_room(&before.key));
     if !moved.stopped.is_empty() {
-        shared.announce_any_room();
+        shared.ready.announce_any_room();
     }
 }

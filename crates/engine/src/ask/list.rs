@@ -12,10 +12,7 @@ use crate::error::{storage_error, store_error};
 use crate::shared::Shared;
 
 pub(crate) async fn job_list(shared: &Shared, list: List) -> Result<Page, Error> {
-    let fresh = match shared.appended() {
-        Some(newest) => shared.ingested_up_to(newest, LIST_PATIENCE).await,
-        None => true,
-    };
+    let fresh = shared.fresh.all(LIST_PATIENCE).await;
     let queued_wanted = list.state.is_none_or(|state| state == State::Queued);
     if fresh || !queued_wanted {
         return shared.store.job_list(list).await.map_err(store_error);

@@ -16,7 +16,8 @@ use windlass_journal::{Record, Stats};
 use crate::api::{DaemonStatus, JobView, JournalStatus, Readiness, TenantCounts};
 use crate::error::{Error, storage_error, store_error};
 use crate::house::service::Backoff;
-use crate::shared::{FRESH_READ, Shared};
+use crate::ingest::freshness::FRESH_READ;
+use crate::shared::Shared;
 
 /// How long lists and numbers wait for everything that was just added.
 pub(crate) const LIST_PATIENCE: Duration = Duration::from_millis(500);
@@ -24,7 +25,7 @@ pub(crate) const LIST_PATIENCE: Duration = Duration::from_millis(500);
 const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) async fn job(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<JobView, Error> {
-    if !shared.ingested_up_to(id, FRESH_READ).await
+    if !shared.fresh.up_to(id, FRESH_READ).await
         && let Some(record) = find_unread(shared, tenant, id).await?
     {
         return Ok(JobView { job: Job::queued(record.job), result: None });
@@ -65,8 +66,7 @@ pub(crate) async fn job_log(
     tenant: &Tenant,
     id: JobId,
 ) -> Result<Vec<AttemptLog>, Error> {
-    if !shared.ingested_up_to(id, FRESH_READ).await
-        && find_unread(shared, tenant, id).await?.is_some()
+    if !shared.fresh.up_to(id, FRESH_READ).await && find_unread(shared, tenant, id).await?.is_some()
     {
         return Ok(Vec::new());
     }
@@ -76,9 +76,7 @@ pub(crate) async fn job_log(
 
 /// The numbers of a tenant's types, with what was just added.
 pub(crate) async fn types(shared: &Shared, tenant: &Tenant) -> Result<Vec<TypeStats>, Error> {
-    if let Some(newest) = shared.appended() {
-        shared.ingested_up_to(newest, LIST_PATIENCE).await;
-    }
+    shared.fresh.all(LIST_PATIENCE).await;
     shared.store.type_stats(Some(tenant)).await.map_err(store_error)
 }
 
@@ -104,7 +102,7 @@ pub(crate) async fn job_payload(
     id: JobId,
 ) -> Result<PayloadReader, Error> {
     let mut unread = None;
-    if !shared.ingested_up_to(id, FRESH_READ).await {
+    if !shared.fresh.up_to(id, FRESH_READ).await {
         unread = find_unread(&shared, tenant, id).await?;
     }
     // A spooled file that is gone by now is in the store.
@@ -171,8 +169,8 @@ pub(crate) async fn status(shared: &Shared) -> DaemonStatus {
     }
     let journal = shared.journal.stats();
     DaemonStatus {
-        sysid: shared.grant.sysid,
-        started_at: shared.started_at,
+        sysid: shared.daemon.sysid(),
+        started_at: shared.daemon.started_at,
         now: shared.now(),
         store: shared.store.capabilities().name,
         picking: shared.picking.load(std::sync::atomic::Ordering::SeqCst),

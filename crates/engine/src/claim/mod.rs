@@ -76,15 +76,15 @@ async fn claim_picks(
     picks: Vec<Pick>,
     hold: Hold,
 ) -> Result<(Vec<Claimed>, UnderWay<'_>), Error> {
-    let (store, owner) = (shared.store.as_ref(), shared.grant.sysid);
+    let (store, owner) = (shared.store.as_ref(), shared.daemon.sysid());
     for tried in 0..TOKENS_TRIED_MAX {
-        let token = shared.tokens.next(store).await?;
-        let under_way = shared.tokens.under_way(token);
+        let token = shared.daemon.tokens.next(store).await?;
+        let under_way = shared.daemon.tokens.under_way(token);
         let claim = Claim { picks: picks.clone(), owner, token, hold };
         match store.job_claim(claim).await {
             // A later claim of ours was faster, or another daemon's has a newer boot number.
             Err(Error::Conflict(_)) if tried == 0 => {}
-            Err(Error::Conflict(_)) => shared.tokens.refresh(store).await?,
+            Err(Error::Conflict(_)) => shared.daemon.tokens.refresh(store).await?,
             answer => return Ok((answer?, under_way)),
         }
     }

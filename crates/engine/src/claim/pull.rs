@@ -113,12 +113,13 @@ async fn types(shared: &Shared, wish: &PullClaim) -> Result<Vec<WaitingType>, Er
         let found = shared.store.type_named(look).await.map_err(store_error)?;
         let NamedTypes { types, next, full } = found;
         if full {
-            shared.room_wanted.store(true, Ordering::SeqCst);
+            shared.ready.limit_hit.store(true, Ordering::SeqCst);
         }
         let at_end = next.is_none();
         after = next;
         let now = shared.clock.steady();
-        let startable = types.iter().any(|of_type| shared.scheduler().may_start(of_type, now));
+        let startable =
+            types.iter().any(|of_type| shared.ready.scheduler().may_start(of_type, now));
         if startable || (at_end && from_start) {
             shared.cursors.set(&wish.tenant, &wish.types, after);
             return Ok(types);
@@ -137,7 +138,7 @@ async fn hand_back(shared: Arc<Shared>, claimed: Vec<Claimed>) {
         Some(settle::release(LeaseRef { tenant, id: job.id, token }, None))
     });
     match shared.store.job_settle(releases.collect(), Durability::Relaxed).await {
-        Ok(_) => shared.announce(claimed.into_iter().map(|claimed| (claimed.job.key, 1))),
+        Ok(_) => shared.ready.announce(claimed.into_iter().map(|claimed| (claimed.job.key, 1))),
         Err(error) => tracing::warn!(%error, "jobs of a worker that hung up wait for their lease"),
     }
 }

@@ -79,11 +79,11 @@ impl Reservation {
         wanted: u32,
     ) -> Reservation {
         let now = shared.clock.steady();
-        let reserved = shared.scheduler().reserve(key, settings, None, wanted, now);
+        let reserved = shared.ready.scheduler().reserve(key, settings, None, wanted, now);
         let rated = settings.rate.is_some();
         if rated {
             // It tells waiting workers when the type has rested, and may sleep for longer.
-            shared.dispatch_wake.notify_one();
+            shared.ready.dispatch_wake.notify_one();
         }
         Reservation {
             shared: shared.clone(),
@@ -115,7 +115,7 @@ impl Reservation {
         let front = jobs.iter().map(|claimed| claimed.job.priority).max();
         if let Some(reserved) = self.reserved.take() {
             let now = self.shared.clock.steady();
-            let mut scheduler = self.shared.scheduler();
+            let mut scheduler = self.shared.ready.scheduler();
             scheduler.answered(&self.key, reserved, got, left, now);
             if let Some(front) = front.filter(|_| self.floor.is_none()) {
                 scheduler.note_front(&self.key, front);
@@ -134,7 +134,7 @@ impl Reservation {
     fn release(&mut self, used: u32) {
         if let Some(reserved) = self.reserved.take() {
             let now = self.shared.clock.steady();
-            self.shared.scheduler().give_back(&self.key, reserved, used, now);
+            self.shared.ready.scheduler().give_back(&self.key, reserved, used, now);
             self.wake_if_unused(used);
         }
     }
@@ -142,7 +142,7 @@ impl Reservation {
     /// The type goes on sooner than was thought.
     fn wake_if_unused(&self, used: u32) {
         if self.rated && used < self.jobs {
-            self.shared.dispatch_wake.notify_one();
+            self.shared.ready.dispatch_wake.notify_one();
         }
     }
 }
@@ -155,7 +155,7 @@ impl Drop for Reservation {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.shared.scheduler().free_slot(&self.key, self.handler);
-        self.shared.dispatch_wake.notify_one();
+        self.shared.ready.scheduler().free_slot(&self.key, self.handler);
+        self.shared.ready.dispatch_wake.notify_one();
     }
 }

@@ -93,11 +93,11 @@ fn conclude(shared: &Shared, took: &Took, rates: &RateReservations) {
     }
     rates.answered(&mut given);
     {
-        let mut scheduler = shared.scheduler();
+        let mut scheduler = shared.ready.scheduler();
         given.iter().for_each(|(key, jobs)| scheduler.taken(key, u64::from(*jobs)));
     }
     if took.full {
-        shared.room_wanted.store(true, Ordering::SeqCst);
+        shared.ready.limit_hit.store(true, Ordering::SeqCst);
     }
     decide::tell(shared, &took.moved);
 }

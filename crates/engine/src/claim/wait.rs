@@ -11,7 +11,8 @@ use windlass_core::TypeKey;
 
 use crate::claim::waitlist::Interest;
 use crate::error::Error;
-use crate::shared::{FRESH_CLAIM, Shared};
+use crate::ingest::freshness::FRESH_CLAIM;
+use crate::shared::Shared;
 
 /// How callers of one kind are served.
 pub(crate) struct Serving<T, A, B> {
@@ -70,13 +71,11 @@ where
     A: Future<Output = Result<Option<T>, Error>>,
 {
     let deadline = tokio::time::Instant::now() + wait;
-    if let Some(newest) = shared.appended() {
-        shared.ingested_up_to(newest, FRESH_CLAIM).await;
-    }
+    shared.fresh.all(FRESH_CLAIM).await;
     if wait.is_zero() {
         return attempt(shared).await;
     }
-    let mut waiting = shared.waitlist.enter(interest);
+    let mut waiting = shared.ready.waitlist.enter(interest);
     loop {
         let found = attempt(shared.clone()).await;
         match &found {

@@ -160,7 +160,7 @@ impl BatchReports {
 
     async fn settle(&self, item: SettleItem) {
         let attempt = item.running.attempt_id();
-        settle::send(&self.shared, item).await;
+        self.shared.settle.send(item).await;
         self.open().remove(&attempt);
     }
 }

@@ -34,7 +34,7 @@ pub(super) async fn run(
         shared.runner.stop(job.attempt_id(), Stop::LeaseLost);
         let settlement = failed(&shared, &job);
         let said = settlement.log.len();
-        settle::send(&shared, SettleItem::new(job, settlement, said, Duration::ZERO)).await;
+        shared.settle.send(SettleItem::new(job, settlement, said, Duration::ZERO)).await;
     }
 }
 

@@ -28,7 +28,7 @@ use crate::dispatch::running::RunningJob;
 use crate::error::Error;
 use crate::house::service::{Backoff, Failed, Next, Service};
 use crate::schedule::window::TENANT_TYPES_MAX;
-use crate::settle::{self, SettleItem};
+use crate::settle::SettleItem;
 use crate::shared::Shared;
 
 /// Batches that one claim asks for.
@@ -89,13 +89,13 @@ impl Dispatch {
     async fn look_if_due(&mut self) {
         let began = Instant::now();
         let shared = &self.shared;
-        let due = shared.next_due.borrow().is_some_and(|at| at <= shared.now());
-        let wanted = shared.look_wanted.load(Ordering::SeqCst);
+        let due = shared.ready.next_due.borrow().is_some_and(|at| at <= shared.now());
+        let wanted = shared.ready.look_wanted.load(Ordering::SeqCst);
         let polling = began >= self.poll_at;
         let (mut looked, mut did) = (Ok(()), false);
         if (due || wanted || polling) && began >= self.look_from {
             if polling {
-                shared.scheduler().retry_dry(DRY_TENANTS_MAX);
+                shared.ready.scheduler().retry_dry(DRY_TENANTS_MAX);
             }
             (looked, did) = (self.look_for_changes(due).await, true);
             if looked.is_ok() && (due || wanted) {
@@ -114,7 +114,7 @@ impl Dispatch {
             self.blind = looked.as_ref().err().map(why);
         }
         if looked.is_err() {
-            self.shared.look_wanted.store(true, Ordering::SeqCst);
+            self.shared.ready.look_wanted.store(true, Ordering::SeqCst);
             self.look_from = began + CLAIM_PAUSE;
             self.feed_from = self.look_from;
         }
@@ -123,18 +123,18 @@ impl Dispatch {
     /// One page of what changed since the last look: of types that are run here, and of those that
     /// workers wait for.
     async fn look_for_changes(&mut self, due: bool) -> Result<(), store::Error> {
-        self.shared.look_wanted.store(false, Ordering::SeqCst);
-        let next_due = self.shared.next_due.send_replace(None);
+        self.shared.ready.look_wanted.store(false, Ordering::SeqCst);
+        let next_due = self.shared.ready.next_due.send_replace(None);
         let looked = match self.look_for_handled().await {
             Ok(newest) => self.look_for_unhandled(newest).await,
             Err(error) => Err(error),
         };
         let shared = &self.shared;
         match &looked {
-            Ok(()) if due => shared.waitlist.wake_hidden(),
+            Ok(()) if due => shared.ready.waitlist.wake_hidden(),
             Ok(()) => {}
             // What was due is so still.
-            Err(_) => next_due.into_iter().for_each(|at| shared.announce_due(at)),
+            Err(_) => next_due.into_iter().for_each(|at| shared.ready.announce_due(at)),
         }
         looked
     }
@@ -142,12 +142,12 @@ impl Dispatch {
     /// Answers with the newest change in the store.
     async fn look_for_handled(&mut self) -> Result<Revision, store::Error> {
         let shared = &self.shared;
-        shared.scheduler().look_begins();
+        shared.ready.scheduler().look_begins();
         let changed = shared.store.type_changed(changed_look(self.seen, true)).await?;
         let ChangedTypes { types, cut, up_to, newest, more, next_due_at } = changed;
         self.wake_workers(&types, &cut);
-        next_due_at.into_iter().for_each(|at| shared.announce_due(at));
-        let mut scheduler = shared.scheduler();
+        next_due_at.into_iter().for_each(|at| shared.ready.announce_due(at));
+        let mut scheduler = shared.ready.scheduler();
         let again = scheduler.told_changed(types);
         cut.iter().for_each(|tenant| scheduler.has_more(tenant));
         drop(scheduler);
@@ -155,7 +155,7 @@ impl Dispatch {
             self.round = Some(None);
         }
         if more || again.is_some() {
-            shared.look_wanted.store(true, Ordering::SeqCst);
+            shared.ready.look_wanted.store(true, Ordering::SeqCst);
         }
         Ok(newest)
     }
@@ -164,17 +164,17 @@ impl Dispatch {
     /// One that came later has looked for itself, so what is older is none of its concern.
     async fn look_for_unhandled(&mut self, newest: Revision) -> Result<(), store::Error> {
         let shared = &self.shared;
-        if shared.waitlist.is_empty() {
+        if shared.ready.waitlist.is_empty() {
             self.seen_unhandled = newest;
             return Ok(());
         }
         let look = changed_look(Some(self.seen_unhandled), false);
         let ChangedTypes { types, cut, up_to, more, .. } = shared.store.type_changed(look).await?;
         self.wake_workers(&types, &cut);
-        shared.scheduler().told_changed(types);
+        shared.ready.scheduler().told_changed(types);
         self.seen_unhandled = up_to;
         if more {
-            shared.look_wanted.store(true, Ordering::SeqCst);
+            shared.ready.look_wanted.store(true, Ordering::SeqCst);
         }
         Ok(())
     }
@@ -182,47 +182,47 @@ impl Dispatch {
     /// Tells waiting workers of types that opened; also those that came while the store was asked.
     fn wake_workers(&self, types: &[WaitingType], cut: &[Tenant]) {
         let shared = &self.shared;
-        if shared.waitlist.is_empty() {
+        if shared.ready.waitlist.is_empty() {
             return;
         }
         let now = shared.clock.steady();
-        let mut scheduler = shared.scheduler();
+        let mut scheduler = shared.ready.scheduler();
         let startable = types.iter().filter(|of_type| scheduler.may_start(of_type, now));
         let ready: Vec<(&TypeKey, u64)> =
             startable.map(|of_type| (&of_type.key, of_type.ready)).collect();
         drop(scheduler);
-        shared.waitlist.wake(ready);
-        cut.iter().for_each(|tenant| shared.waitlist.wake_all_of(tenant));
+        shared.ready.waitlist.wake(ready);
+        cut.iter().for_each(|tenant| shared.ready.waitlist.wake_all_of(tenant));
     }
 
     /// Whether there are types in the store that have a place here.
     fn feed_wanted(&self) -> bool {
-        self.round.is_some() || self.shared.scheduler().wants_types()
+        self.round.is_some() || self.shared.ready.scheduler().wants_types()
     }
 
     /// Brings types into the window that wait in the store: a page of a round through all tenants,
     /// and next types of tenants that are short of them.
     async fn feed(&mut self) -> Result<(), store::Error> {
         let shared = &self.shared;
-        if shared.scheduler().take_beyond() {
+        if shared.ready.scheduler().take_beyond() {
             self.round = Some(None);
         }
         if let Some(after) = self.round.take() {
-            shared.scheduler().look_begins();
+            shared.ready.scheduler().look_begins();
             let (each, limit) = (FIRST_TYPES, LOOK_TYPES_MAX);
             let first = shared.store.type_first(after.clone(), each, limit).await;
             let first = first.inspect_err(|_| self.round = Some(after))?;
             let last = first.last().map(|of_type| of_type.key.tenant.clone());
             self.round = last.filter(|_| first.len() >= limit).map(Some);
-            shared.scheduler().told_first(first, each);
+            shared.ready.scheduler().told_first(first, each);
         }
-        let short = shared.scheduler().take_short(SHORT_TENANTS_MAX);
+        let short = shared.ready.scheduler().take_short(SHORT_TENANTS_MAX);
         if !short.is_empty() {
-            shared.scheduler().look_begins();
+            shared.ready.scheduler().look_begins();
             let next = shared.store.type_next(short.clone(), NEXT_TYPES).await;
             // Without an answer they stay short, and are asked for again.
             let answer = next.as_deref().unwrap_or_default();
-            let mut scheduler = shared.scheduler();
+            let mut scheduler = shared.ready.scheduler();
             match &next {
                 Ok(_) => scheduler.told_next(&short, answer, NEXT_TYPES),
                 Err(_) => scheduler.still_short(&short),
@@ -235,8 +235,8 @@ impl Dispatch {
 
     /// Tells waiting workers of types that are not over their rate any more.
     fn wake_rested(&self) {
-        let rested = self.shared.scheduler().take_rested(self.shared.clock.steady());
-        self.shared.waitlist.wake(rested.iter().map(|(key, jobs)| (key, u64::from(*jobs))));
+        let rested = self.shared.ready.scheduler().take_rested(self.shared.clock.steady());
+        self.shared.ready.waitlist.wake(rested.iter().map(|(key, jobs)| (key, u64::from(*jobs))));
     }
 
     /// Picks for the free slots and reserves them.
@@ -247,7 +247,7 @@ impl Dispatch {
             return reservations;
         }
         let warm = shared.runner.warm().into_iter().collect();
-        let mut scheduler = shared.scheduler();
+        let mut scheduler = shared.ready.scheduler();
         let mut rng = shared.rng();
         let mut left = BATCH_JOBS_MAX as u32;
         while reservations.len() < PICKS_MAX && left > 0 {
@@ -268,7 +268,7 @@ impl Dispatch {
 
     async fn claim(&self, reservations: Vec<Reservation>) -> Result<(), store::Error> {
         let shared = &self.shared;
-        let hold = Hold::Beat(shared.grant.boot);
+        let hold = Hold::Beat(shared.daemon.grant.boot);
         // It is under way until all that it takes is in the running table.
         let (filled, _under_way) = claim::claim(shared, reservations, hold).await?;
         for (jobs, slot) in filled {
@@ -283,7 +283,7 @@ impl Dispatch {
         let shared = &self.shared;
         let key = slot.key();
         let handler = self.handler_for(&slot, jobs[0].handler).await;
-        let settings = shared.scheduler().settings(key).unwrap_or_default();
+        let settings = shared.ready.scheduler().settings(key).unwrap_or_default();
         let policy = Arc::new(Policy::of(handler.as_deref(), &settings, &shared.options));
         let mut running = Vec::with_capacity(jobs.len());
         for Claimed { job, payload, .. } in jobs {
@@ -316,7 +316,7 @@ impl Dispatch {
     async fn handler_for(&self, slot: &Slot, version: Option<HandlerId>) -> Option<Arc<Handler>> {
         let (shared, key) = (&self.shared, slot.key());
         let version = version.or_else(|| {
-            shared.scheduler().handler_gone(key, slot.told());
+            shared.ready.scheduler().handler_gone(key, slot.told());
             None
         })?;
         let handler = match shared.catalogue.get(shared.store.as_ref(), key, version).await {
@@ -328,11 +328,11 @@ impl Dispatch {
         };
         if let Err(why) = shared.runner.check(&handler.spec) {
             tracing::warn!(r#type = %key, %why, "this machine cannot run a handler");
-            shared.scheduler().set_unrunnable(key, version);
+            shared.ready.scheduler().set_unrunnable(key, version);
             return None;
         }
         let batches_max = shared.runner.batches_max(&handler);
-        let mut scheduler = shared.scheduler();
+        let mut scheduler = shared.ready.scheduler();
         scheduler.set_handler(key, version);
         scheduler.set_contexts(key, version, batches_max);
         drop(scheduler);
@@ -342,7 +342,7 @@ impl Dispatch {
     /// Jobs whose handler went away in the meantime return to the queue unharmed.
     async fn hand_back(&self, jobs: Vec<(RunningJob, Payload)>) {
         for (running, _) in jobs {
-            settle::send(&self.shared, SettleItem::release(running, None)).await;
+            self.shared.settle.send(SettleItem::release(running, None)).await;
         }
     }
 
@@ -350,12 +350,12 @@ impl Dispatch {
     fn pause(&self) -> Duration {
         let shared = &self.shared;
         let now = shared.now();
-        let rested = shared.scheduler().next_rested_at();
+        let rested = shared.ready.scheduler().next_rested_at();
         let rested = rested.map(|at| at.saturating_sub(shared.clock.steady()));
-        let due = shared.next_due.borrow().map(|at| at.since(now));
+        let due = shared.ready.next_due.borrow().map(|at| at.since(now));
         let instant = Instant::now();
         let look = self.look_from.saturating_duration_since(instant);
-        let looking = shared.look_wanted.load(Ordering::SeqCst).then_some(look);
+        let looking = shared.ready.look_wanted.load(Ordering::SeqCst).then_some(look);
         let feed = self.feed_from.saturating_duration_since(instant);
         let feeding = self.feed_wanted().then_some(feed);
         let poll = self.poll_at.saturating_duration_since(instant);
@@ -378,7 +378,7 @@ impl Service for Dispatch {
 
     /// The scheduler may think that jobs are gone that the panic kept from being claimed.
     async fn recover(&mut self) -> Result<(), Error> {
-        self.shared.look();
+        self.shared.ready.look();
         Ok(())
     }
 

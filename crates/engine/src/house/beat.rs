@@ -39,7 +39,7 @@ impl Service for Beat {
             |what: &str, error: store::Error| Failed::new(format!("{what}: {error}"), pause);
         self.beat().await.map_err(|error| failed("cannot renew the sysid", error))?;
         let shared = &self.shared;
-        let refreshed = shared.tokens.refresh(shared.store.as_ref()).await;
+        let refreshed = shared.daemon.tokens.refresh(shared.store.as_ref()).await;
         // What runs here is compared in any case.
         self.compare().await.map_err(|error| failed("cannot compare what runs here", error))?;
         refreshed.map_err(|error| failed("cannot take a new boot number", error))?;
@@ -63,7 +63,7 @@ impl Beat {
     async fn beat(&mut self) -> Result<(), store::Error> {
         let shared = &self.shared;
         let renew = SysidRenew {
-            grant: shared.grant,
+            grant: shared.daemon.grant,
             lease: shared.options.lease,
             id_newest: shared.journal.id_newest(),
         };
@@ -72,7 +72,7 @@ impl Beat {
         let failed_before = std::mem::replace(&mut self.failed, beaten.is_err());
         self.heard(&beaten, failed_before, before, sent);
         // Whoever waits for it sees what it told.
-        self.shared.contact.tried(sent);
+        self.shared.daemon.contact.tried(sent);
         beaten.map(drop)
     }
 
@@ -87,7 +87,7 @@ impl Beat {
         match beaten {
             Ok(store_time) => {
                 shared.clock.follow(before, *store_time, &shared.metrics);
-                if shared.contact.beat(failed_before, sent) {
+                if shared.daemon.contact.beat(failed_before, sent) {
                     tracing::warn!("contact with the store was lost for a while and is back");
                 }
             }
@@ -95,9 +95,9 @@ impl Beat {
             // here on would be safe.
             Err(store::Error::Conflict(why)) => {
                 shared.picking.store(false, Ordering::SeqCst);
-                shared.fail(why.clone());
+                shared.health.fail(why.clone());
             }
-            Err(error @ store::Error::Corrupt(_)) => shared.fail(error.to_string()),
+            Err(error @ store::Error::Corrupt(_)) => shared.health.fail(error.to_string()),
             Err(_) => {}
         }
     }
@@ -109,12 +109,12 @@ impl Beat {
         let (mut held, mut orphans) = (HashSet::new(), Vec::new());
         let mut after = None;
         loop {
-            let me = shared.grant.sysid;
+            let me = shared.daemon.sysid();
             let page = shared.store.lease_mine(me, after, BATCH_JOBS_MAX).await?;
             for lease in &page {
                 let attempt = AttemptId { job: lease.id, token: lease.token };
                 held.insert(attempt);
-                let is_under_way = || shared.tokens.is_under_way(lease.token);
+                let is_under_way = || shared.daemon.tokens.is_under_way(lease.token);
                 if is_orphan(is_under_way, || shared.running.contains(attempt)) {
                     orphans.push(lease.clone());
                 }
@@ -145,7 +145,7 @@ impl Beat {
             answers.iter().filter(|answer| **answer == Some(store::Settled::Done)).count();
         if given_back > 0 {
             tracing::warn!(jobs = given_back, "gave back jobs whose claim was never answered");
-            shared.look();
+            shared.ready.look();
         }
         all
     }

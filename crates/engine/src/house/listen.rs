@@ -23,7 +23,7 @@ impl Service for Listen {
         tokio::select! {
             () = self.stop.cancelled() => Ok(Next::OnWake),
             () = self.shared.store.changed() => {
-                self.shared.look();
+                self.shared.ready.look();
                 Ok(Next::Now)
             }
         }

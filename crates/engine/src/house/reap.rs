@@ -63,7 +63,7 @@ impl Reap {
         if ours.is_some_and(|running| !running.lost) {
             return Ok(None);
         }
-        if !shared.contact.may_break(lease.owner, shared.clock.steady()) {
+        if !shared.daemon.contact.may_break(lease.owner, shared.clock.steady()) {
             return Ok(None);
         }
         let policy = policy_of(shared, job).await?;
@@ -113,7 +113,7 @@ pub(crate) async fn give_up(
         shared.job_waiters.wake(&job.id);
     }
     if jobs.iter().any(settle::is_in_family) {
-        shared.look();
+        shared.ready.look();
     }
     Ok(jobs.len())
 }

@@ -63,7 +63,7 @@ impl Adopt {
             left.insert(None, format!("cannot list the journals: {error}"));
             Vec::new()
         });
-        for sysid in journals.into_iter().filter(|sysid| *sysid != self.shared.grant.sysid) {
+        for sysid in journals.into_iter().filter(|sysid| *sysid != self.shared.daemon.sysid()) {
             if self.stop.is_cancelled() {
                 break;
             }
@@ -81,8 +81,11 @@ impl Adopt {
 
     async fn adopt(&self, sysid: Sysid) -> Result<(), Error> {
         let shared = &self.shared;
-        let position =
-            shared.store.journal_position(shared.journal_id(sysid)).await.map_err(store_error)?;
+        let position = shared
+            .store
+            .journal_position(shared.daemon.journal_id(sysid))
+            .await
+            .map_err(store_error)?;
         let options = journal_options(&shared.options, &shared.metrics, sysid);
         let clock = shared.clock.machine();
         let adopting =

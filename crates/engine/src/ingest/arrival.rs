@@ -78,8 +78,8 @@ pub(crate) fn announce(shared: &Shared, jobs: &[Arrival], inserted: &[Inserted])
             }
         }
     }
-    shared.announce(ready);
-    due.into_iter().for_each(|at| shared.announce_due(at));
+    shared.ready.announce(ready);
+    due.into_iter().for_each(|at| shared.ready.announce_due(at));
 }
 
 /// The store took jobs up to `position` and could not say so: what became of each, nobody knows
@@ -89,7 +89,7 @@ pub(crate) fn announce_unknown(shared: &Shared, jobs: &[Arrival], position: JobI
         job.forget_key(shared);
         shared.job_waiters.wake(&job.id);
     }
-    shared.look();
+    shared.ready.look();
 }
 
 /// It entered as cancelled. Further repeats of its add are answered by the store, with the ids of

@@ -5,6 +5,7 @@
 
 pub(crate) mod adopt;
 mod arrival;
+pub(crate) mod freshness;
 pub(crate) mod place;
 
 use std::path::Path;
@@ -153,12 +154,12 @@ impl Ingest {
 
     /// Whoever waits for a job of our own journal to be in the store hears how far it is.
     fn tell_readers(&self) {
-        if self.sysid != self.shared.grant.sysid {
+        if self.sysid != self.shared.daemon.sysid() {
             return;
         }
         let all = self.journal.stats().unread_records == 0;
-        let known = if all { self.shared.backlog_newest } else { None };
-        self.shared.ingested.send_replace(self.position.max(known));
+        let known = if all { self.shared.fresh.backlog_newest } else { None };
+        self.shared.fresh.note_ingested(self.position.max(known));
     }
 
     /// The jobs of these records go into the store, unless it has them: a job that was removed
@@ -192,7 +193,7 @@ impl Ingest {
         // what a store may forget while we live would be missed only at the next batch.
         let synced = spooled || self.shared.store.capabilities().forgets;
         let durability = if synced { Durability::Synced } else { Durability::Relaxed };
-        let (journal, from) = (self.shared.journal_id(self.sysid), self.position);
+        let (journal, from) = (self.shared.daemon.journal_id(self.sysid), self.position);
         let mark = Some(JournalMark { journal, from, position });
         let insert = Insert { jobs, keys, mark, durability };
         match self.shared.store.job_insert(insert).await.map_err(store_error)? {
@@ -241,12 +242,12 @@ impl Ingest {
 
     /// A pause, unless somebody waits for a job that is not in the store yet.
     async fn gather(&self) {
-        if !self.shared.waitlist.is_empty() {
+        if !self.shared.ready.waitlist.is_empty() {
             return;
         }
         tokio::select! {
             () = self.stop.cancelled() => {}
-            () = self.shared.ingest_wanted.notified() => {}
+            () = self.shared.fresh.wanted.notified() => {}
             () = tokio::time::sleep(GATHER_PAUSE) => {}
         }
     }
@@ -274,7 +275,7 @@ impl Ingest {
     async fn synced_position(&self) -> Result<Option<JobId>, Error> {
         let store = &self.shared.store;
         store.flush().await.map_err(store_error)?;
-        store.journal_position(self.shared.journal_id(self.sysid)).await.map_err(store_error)
+        store.journal_position(self.shared.daemon.journal_id(self.sysid)).await.map_err(store_error)
     }
 }
 
@@ -295,7 +296,7 @@ impl Service for Ingest {
     /// Records that were reserved are unread again at once: were others moved first, the mark
     /// would stand behind them, and a restart would not read them.
     async fn recover(&mut self) -> Result<(), Error> {
-        let id = self.shared.journal_id(self.sysid);
+        let id = self.shared.daemon.journal_id(self.sysid);
         let position = self.shared.store.journal_position(id).await.map_err(store_error)?;
         self.go_to(position).await
     }

@@ -33,7 +33,7 @@ use crate::house::service::{Backoff, Failed, Next, Service};
 use crate::shared::Shared;
 
 /// Ended attempts that may wait for the store; beyond that, runners wait.
-pub(crate) const SETTLE_QUEUE_MAX: usize = 10_000;
+const SETTLE_QUEUE_MAX: usize = 10_000;
 /// Results, logs and payloads that may wait for the store; beyond that, runners wait.
 const SETTLE_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Verdicts in one transaction.
@@ -84,22 +84,26 @@ impl SettleItem {
     }
 }
 
-/// The memory that verdicts may take while they wait for the store.
-pub(crate) struct Room(Arc<Semaphore>);
-
-impl Room {
-    pub(crate) fn new() -> Room {
-        Room(Arc::new(Semaphore::new(SETTLE_BYTES_MAX)))
-    }
+/// The way to the store for verdicts, bounded in number and in memory.
+pub(crate) struct SettleQueue {
+    items: mpsc::Sender<SettleItem>,
+    bytes: Arc<Semaphore>,
 }
 
-/// Hands a verdict over; waits until there is room for what it carries.
-pub(crate) async fn send(shared: &Shared, mut item: SettleItem) {
-    let bytes = item.bytes().min(SETTLE_BYTES_MAX) as u32;
-    // Nobody closes it, so that there is room sooner or later.
-    item.room = Arc::clone(&shared.settle_room.0).acquire_many_owned(bytes).await.ok();
-    if shared.settle_queue.send(item).await.is_err() {
-        tracing::error!("an attempt ended after the engine; its lease will run out");
+impl SettleQueue {
+    pub(crate) fn new() -> (SettleQueue, mpsc::Receiver<SettleItem>) {
+        let (items, settlements) = mpsc::channel(SETTLE_QUEUE_MAX);
+        (SettleQueue { items, bytes: Arc::new(Semaphore::new(SETTLE_BYTES_MAX)) }, settlements)
+    }
+
+    /// Hands a verdict over; waits until there is room for what it carries.
+    pub(crate) async fn send(&self, mut item: SettleItem) {
+        let bytes = item.bytes().min(SETTLE_BYTES_MAX) as u32;
+        // Nobody closes it, so that there is room sooner or later.
+        item.room = Arc::clone(&self.bytes).acquire_many_owned(bytes).await.ok();
+        if self.items.send(item).await.is_err() {
+            tracing::error!("an attempt ended after the engine stopped; its lease will expire");
+        }
     }
 }
 
@@ -354,9 +358,9 @@ pub(crate) fn conclude(
         }
         (None, _) => event::returned(job, "released"),
     }
-    shared.announce_room(&job.key);
+    shared.ready.announce_room(&job.key);
     if paused || is_in_family(job) {
-        shared.look();
+        shared.ready.look();
     }
     if paused {
         return;
@@ -369,9 +373,9 @@ pub(crate) fn conclude(
         Verdict::Repeat { run_at } => run_at,
     };
     if run_at <= now {
-        shared.announce([(job.key.clone(), 1)]);
+        shared.ready.announce([(job.key.clone(), 1)]);
     } else {
-        shared.announce_due(run_at);
+        shared.ready.announce_due(run_at);
     }
 }
 

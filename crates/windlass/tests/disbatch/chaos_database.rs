@@ -114,7 +114,7 @@ fn a_database_that_hangs_is_waited_for() {
     home.began(task);
     home.mongo.server().freeze();
     home.open(task);
-    until("it gives up a renewal", || den.console().contains("lease cannot be renewed"));
+    until("it gives up a renewal", || den.console().contains("cannot renew the lease"));
     home.mongo.server().thaw();
     assert_eq!(home.reaches(task, 1).text("stdout"), Some("out"));
     assert!(den.alive());

@@ -208,7 +208,7 @@ fn options_in_front_of_the_command_are_refused() {
         let ended = run(windlass(&[options, &["disbatch", "queues"]].concat()), "");
         assert_eq!(ended.code, Some(2), "{ended:?}");
         assert!(ended.stderr.contains(options[0]), "{ended:?}");
-        assert!(ended.stderr.contains("behind `disbatch`"), "{ended:?}");
+        assert!(ended.stderr.contains("after `disbatch`"), "{ended:?}");
     }
     let mut command = windlass(&["disbatch", "--url", &url, "queues"]);
     command.env("WINDLASS_URL", "http://127.0.0.1:1");
