@@ -88,14 +88,14 @@ mod tests {
         };
         let memory = Memory::new(BODY_BYTES_MAX as usize);
         let large = Body::from(vec![b'x'; BODY_BYTES_MAX as usize + 1]);
-        check(large, &memory, 413, "send it in parts").await;
+        check(large, &memory, 413, "split the request").await;
         let stalled = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
         check(stalled, &memory, 408, "in time").await;
         let broken = stream::iter([Err::<Bytes, _>("cut off")]);
         check(Body::from_stream(broken), &memory, 400, "complete: cut off").await;
         let _taken = memory.take(4096).unwrap();
         let large = Body::from(vec![b'x'; BODY_BYTES_MAX as usize]);
-        check(large, &memory, 503, "at once").await;
+        check(large, &memory, 503, "at the same time").await;
     }
 
     #[tokio::test]

@@ -116,7 +116,7 @@ mod tests {
         let mut why = |plugin: &str| programs.of(&queue(plugin), &config).err();
         assert_eq!(why("/bin/sh"), None);
         for (plugin, part) in [
-            ("/bin/true", "not among `plugins`"),
+            ("/bin/true", "not listed in `plugins`"),
             ("/dev/null", "not a file"),
             ("/no/such", "No such file"),
             ("/etc/passwd", "not executable"),

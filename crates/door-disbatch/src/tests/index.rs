@@ -76,7 +76,7 @@ async fn an_index_that_cannot_be_made_is_told() {
     index_nodes(&db, IndexOptions::default()).await;
     let error = db.speaking(Dialect::Seed).ensure_indexes().await.unwrap_err();
     assert!(matches!(error, DbError::Refused(_)), "{error}");
-    assert!(error.to_string().contains("of nodes: it is there, but"), "{error}");
+    assert!(error.to_string().contains("of nodes: it exists, but"), "{error}");
 
     let db = fresh().await;
     for _ in 0..2 {
