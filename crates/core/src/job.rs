@@ -114,8 +114,8 @@ impl NewJob {
         }
     }
 
-    /// Whether a store whose clock shows `now` may run it at once. The clock of whoever created it
-    /// may be ahead, or the store's may have been set back since.
+    /// Whether a store whose clock shows `now` may run it at once. The clock of its creator may be
+    /// ahead, or the store's may have been set back since.
     pub fn is_due(&self, now: Timestamp) -> bool {
         self.run_at <= now.max(self.created_at)
     }

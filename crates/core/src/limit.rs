@@ -50,7 +50,7 @@ pub const CHILDREN_SHOWN_MAX: usize = 100_000;
 /// How long jobs are kept that were cancelled because their parent was removed.
 pub const ORPHAN_RETENTION: Duration = Duration::from_secs(3 * 24 * 3600);
 /// How long jobs are kept that were cancelled because another add had their idempotency key: longer
-/// than whoever sent it may repeat it.
+/// than the key can be repeated.
 pub const REPEATED_RETENTION: Duration =
     Duration::from_secs(IDEMPOTENCY_TTL.as_secs() + ORPHAN_RETENTION.as_secs());
 /// How long pieces of a payload wait for their job, which normally comes at once; longer ones were

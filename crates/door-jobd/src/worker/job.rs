@@ -59,8 +59,7 @@ fn launch(worker: &Arc<Worker>, rows: Vec<Row>, started: &HashSet<u64>) {
     }
 }
 
-/// These jobs are not started. Returns them without those that run already; `then` is told of them
-/// in the same moment.
+/// Gives up jobs that are not running, calls `then` with them under the same lock, and returns them.
 fn give_up(
     worker: &Worker,
     mut rows: Vec<Row>,

@@ -71,7 +71,7 @@ impl Beat {
         let beaten = shared.store.sysid_renew(renew).await;
         let failed_before = std::mem::replace(&mut self.failed, beaten.is_err());
         self.heard(&beaten, failed_before, before, sent);
-        // Whoever waits for it sees what it told.
+        // After the answer took effect, so that those who wait for a beat see it.
         self.shared.daemon.contact.tried(sent);
         beaten.map(drop)
     }

@@ -24,7 +24,7 @@ pub(crate) struct Contact {
     state: Mutex<State>,
     /// When the newest beat was sent that came to an end, well or not.
     tried: watch::Sender<Duration>,
-    /// Somebody waits for a beat.
+    /// Makes the daemon beat at once.
     pub(crate) beat_wanted: Arc<Notify>,
 }
 

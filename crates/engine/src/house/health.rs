@@ -1,8 +1,8 @@
 //! Health: what has gone wrong in the background, for `/readyz`, the status and the metrics.
 //!
-//! A panic is shown for as long as `FAILURES_WINDOW`, although the service runs again by then:
-//! whoever looks must see that something is not in order. Why it happened is in the log alone,
-//! since the words of a panic may contain anything.
+//! A panic is shown for `FAILURES_WINDOW`, although the service runs again by then, so that an
+//! operator sees it. Why it happened is in the log alone, since the words of a panic may contain
+//! anything.
 //!
 //! Passes that fail one after the other are shown when that has gone on for `FAILING_SHOWN_AFTER`,
 //! and until one succeeds.

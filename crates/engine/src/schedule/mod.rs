@@ -204,8 +204,8 @@ impl Scheduler {
         Some((Pick { limit: limit.max(1), floor: self.next_floor(front, rng), key }, handler))
     }
 
-    /// Reserves `wanted` jobs of a type for a claim: they are not waiting for anybody else here,
-    /// and count for its rate. With a handler, a slot for a batch of that version is taken too.
+    /// Reserves `wanted` jobs of a type for a claim: no other claim of this daemon counts on them,
+    /// and they count for the type's rate. With a handler, a slot for a batch of that version is taken too.
     pub(crate) fn reserve(
         &mut self,
         key: &TypeKey,

@@ -158,8 +158,8 @@ impl Scheduler {
         self.unhandled.insert(key.clone());
     }
 
-    /// Puts settings into force, whoever tells of them. Another rate makes another rest of the one
-    /// that the old rate made.
+    /// Applies settings, wherever they come from. A new rate shortens or prolongs the rest that the
+    /// old one caused.
     pub(super) fn put_settings(&mut self, key: &TypeKey, settings: TypeSettings) {
         self.rates.follow(key, settings.rate);
         if let Some(entry) = self.types.get_mut(key).filter(|entry| *entry.settings != settings) {

@@ -1,4 +1,4 @@
-//! Somebody sets the clock of the machine while a daemon works.
+//! The clock of the machine is set while a daemon works.
 
 use std::sync::Arc;
 use std::time::Duration;

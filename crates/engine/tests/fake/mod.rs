@@ -75,7 +75,7 @@ pub async fn steal_sysid(store: &MemoryStore, clock: &SettableClock, sysid: Sysi
 
 const STEAL_TRIES: usize = 100;
 
-/// The machine's clock, which somebody may set, and which may run ahead of it.
+/// The machine's clock, except that it can be set, and that time can pass at once.
 #[derive(Default)]
 pub struct SettableClock {
     set_by_ms: AtomicI64,
