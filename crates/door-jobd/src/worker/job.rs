@@ -59,7 +59,8 @@ fn launch(worker: &Arc<Worker>, rows: Vec<Row>, started: &HashSet<u64>) {
     }
 }
 
-/// Gives up jobs that are not running, calls `then` with them under the same lock, and returns them.
+/// Gives up jobs that are not running, calls `then` with them under the same lock, and returns
+/// them.
 fn give_up(
     worker: &Worker,
     mut rows: Vec<Row>,

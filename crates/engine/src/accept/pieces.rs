@@ -56,8 +56,8 @@ pub(crate) async fn put_pieces(
     Ok(())
 }
 
-/// Renames what is left of a payload that cannot be read, so that nothing removes it and an operator
-/// may still save it.
+/// Renames what is left of a payload that cannot be read, so that nothing removes it and an
+/// operator may still save it.
 pub(crate) async fn set_aside(file: &Path) {
     let Some(name) = file.file_name() else { return };
     let aside = file.with_file_name(format!("unreadable-{}", name.display()));

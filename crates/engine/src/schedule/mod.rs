@@ -205,7 +205,8 @@ impl Scheduler {
     }
 
     /// Reserves `wanted` jobs of a type for a claim: no other claim of this daemon counts on them,
-    /// and they count for the type's rate. With a handler, a slot for a batch of that version is taken too.
+    /// and they count for the type's rate. With a handler, a slot for a batch of that version is
+    /// taken too.
     pub(crate) fn reserve(
         &mut self,
         key: &TypeKey,
