@@ -24,7 +24,7 @@ const RECHECK_MAX: Duration = Duration::from_secs(1);
 
 impl Journal {
     /// The next unread records, at most as many as the bounds allow but at least one; `None` when
-    /// nothing waits. Spooled payloads count in `bytes_max`. They are nobody else's until the
+    /// nothing waits. Spooled payloads count in `bytes_max`. No other ticket gets them until the
     /// ticket is committed or given back, or until `timeout` has passed, if there is one. May read
     /// up to one chunk from the disk.
     pub fn reserve(

@@ -207,8 +207,8 @@ impl Unread {
         }
     }
 
-    /// What is left of a chunk behind `position`. One that cannot be loaded stays whole; whoever
-    /// reads it gets nothing below the floor.
+    /// What is left of a chunk behind `position`. One that cannot be loaded stays whole; a
+    /// read of it gives nothing below the floor.
     fn rest_behind(
         &mut self,
         position: JobId,

@@ -52,7 +52,7 @@ fn known_run(conn: &Connection) -> Result<i64> {
     Ok(conn.query_row(find, [], |row| row.get(0))?)
 }
 
-/// What time it is, and by how many milliseconds the clock was set since somebody followed it.
+/// What time it is, and by how many milliseconds the clock was set since a write followed it.
 pub(crate) fn look(conn: &Connection, clock: &dyn Clock) -> Result<(Moment, Option<i64>)> {
     let moment = Moment::now(clock);
     let offset = conn.prepare_cached(OFFSET)?.query_row([], |row| row.get(0))?;

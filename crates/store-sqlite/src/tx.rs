@@ -134,7 +134,7 @@ impl<'w> Tx<'w> {
     }
 
     /// A claim is answered that there is nothing more to get of this type. If there is after all
-    /// when the transaction ends, whoever claimed has to hear of it.
+    /// when the transaction ends, the claimer has to hear of it.
     pub(crate) fn told_closed(&mut self, type_id: i64) {
         self.counts.entry(type_id).or_default().told_closed = true;
     }

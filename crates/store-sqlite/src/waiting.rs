@@ -260,7 +260,7 @@ mod tests {
         tx.count(type_id, Counter::Ready, 1);
         tx.apply_counts().unwrap();
         let again = changed(&conn, &look(open.up_to)).unwrap();
-        assert_eq!(again.types.len(), 1, "whoever claimed has to hear of it");
+        assert_eq!(again.types.len(), 1, "the claimer has to hear of it");
         tx.claimed(type_id, 1, Timestamp(0));
         tx.told_closed(type_id);
         tx.apply_counts().unwrap();

@@ -109,7 +109,7 @@ pub async fn a_lease_is_not_broken_because_the_clock_was_set(harness: &dyn Harne
     let mut breaking = settlement(&claimed, again(store.now()));
     breaking.only_if_expired = true;
     let settled = store.settle(breaking.clone()).await;
-    assert_eq!(settled, windlass_core::store::Settled::Stale, "nobody else has noticed it yet");
+    assert_eq!(settled, windlass_core::store::Settled::Stale, "the first write notices it");
     store.at(store.now() + LEASE);
     assert_eq!(store.settle(breaking).await, windlass_core::store::Settled::Done);
 }

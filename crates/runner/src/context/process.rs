@@ -204,8 +204,8 @@ impl Process {
             .collect()
     }
 
-    /// Halts the batch and reads all that was said until then. Of the jobs that have no `end`
-    /// afterwards at most the first has begun, and none of the others will.
+    /// Halts the batch and reads everything the context has written so far. Of the jobs that have
+    /// no `end` afterwards at most the first has begun, and none of the others will.
     pub(super) async fn halt(&mut self) {
         if self.halt.set() {
             sleep(LOOK_WAIT).await;

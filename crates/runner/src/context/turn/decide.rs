@@ -50,7 +50,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The time of what runs now is over, unless more was said than was heard.
+    /// The time limit of what runs now has passed, unless its end lies unread in the channel.
     pub(super) async fn time_out(&mut self) {
         let (at, phase) = (self.at, self.phase);
         let limit = self.limit - self.since;
