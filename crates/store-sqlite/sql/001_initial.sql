@@ -2,13 +2,16 @@
 -- 3 finished, 4 failed, 5 cancelled; 1 (running) is never in a job's row: a job runs while it has
 -- a lease, so that a claim leaves the row alone.
 
--- Counters of the store itself. `boot` numbers the starts of daemons; `synced` is written by a
+-- Numbers of the store itself. `boot` numbers the starts of daemons; `synced` is written by a
 -- synced commit that has nothing else to write; `revision` numbers the changes of what waits.
 -- `clock_offset` is how far the wall clock is ahead of the clock that the machine counts from its
--- start, in the run of the machine that `machine_run` names.
+-- start, in the run of the machine that `machine_run` names. `journal` is how far each journal has
+-- been inserted; it lies beside `revision`, because most inserts write both.
 CREATE TABLE meta (
-    name  TEXT PRIMARY KEY,
-    value INTEGER NOT NULL
+    name  TEXT NOT NULL,
+    id    INTEGER NOT NULL DEFAULT 0,
+    value INTEGER NOT NULL,
+    PRIMARY KEY (name, id)
 ) WITHOUT ROWID;
 INSERT INTO meta (name, value)
 VALUES ('boot', 0), ('synced', 0), ('revision', 0), ('machine_run', 0), ('clock_offset', 0);
@@ -19,12 +22,6 @@ CREATE TABLE sysid (
     expires_at INTEGER NOT NULL,
     released   INTEGER NOT NULL,
     id_newest  INTEGER
-);
-
--- How far each journal has been inserted.
-CREATE TABLE journal (
-    id       INTEGER PRIMARY KEY,
-    position INTEGER NOT NULL
 );
 
 -- Types are never removed, so that their ids may be cached by every process.
@@ -49,30 +46,29 @@ CREATE TABLE type (
     head_tie    INTEGER,
     -- The `concurrency` of the settings.
     running_max INTEGER,
-    -- Not NULL while the type is open: a claim would get a job of it. Grows with `revision` of
-    -- `meta` each time the type opens, and each time its handler or its settings change while it is
-    -- open. It is written apart from the counters, so that the indexes over it cost nothing while a
-    -- type stays open.
-    open_rev    INTEGER,
+    -- The next three are written apart from the counters, so that the indexes over them cost
+    -- nothing while they stay as they are. Whether a claim would get a job of this type.
+    open        INTEGER NOT NULL DEFAULT 0,
+    -- The `revision` of `meta` when the type last opened, or when its handler or its settings
+    -- changed while it was open.
+    rev         INTEGER,
+    -- Whether it has a handler, settings or jobs, or is suspended. All other types were named once,
+    -- and cost nothing.
+    shown       INTEGER NOT NULL DEFAULT 0,
+    -- Whether it has a handler, for indexes.
+    handled     INTEGER NOT NULL DEFAULT 0,
     UNIQUE (tenant, name)
 );
--- Types that have something to show: all others were named once, and cost nothing.
-CREATE INDEX type_shown ON type (tenant, name)
- WHERE handler_id IS NOT NULL OR settings IS NOT NULL OR suspended OR ready OR deferred OR running
-    OR paused OR finished OR failed OR cancelled;
--- What changed since somebody last asked: types without a handler, and types with one. With the
+CREATE INDEX type_shown ON type (tenant, name) WHERE shown;
+-- What changed since the last look, types without a handler and types with one apart. With the
 -- tenant, so that those of one that has very many are passed over without a look at the table.
-CREATE INDEX type_changed ON type (open_rev, tenant, handler_id)
- WHERE open_rev IS NOT NULL AND handler_id IS NULL;
-CREATE INDEX type_changed_handled ON type (open_rev, tenant, handler_id)
- WHERE open_rev IS NOT NULL AND handler_id IS NOT NULL;
--- The ring of tenants with types that a daemon can run, and of those types in each.
-CREATE INDEX type_handled ON type (tenant, open_rev, handler_id)
- WHERE open_rev IS NOT NULL AND handler_id IS NOT NULL;
+-- Types stay in it when they close: a look passes over them, and closing writes one index less.
+CREATE INDEX type_changed ON type (handled, rev, tenant) WHERE rev IS NOT NULL;
+-- Open types by name: the ring of tenants with types that a daemon can run, the ring of those types
+-- in each, and what workers ask for.
+CREATE INDEX type_open ON type (handled, tenant, name, open) WHERE open;
 -- Types with a limit.
 CREATE INDEX type_limited ON type (tenant, name) WHERE running_max IS NOT NULL;
--- Open types by name.
-CREATE INDEX type_open ON type (tenant, name, open_rev) WHERE open_rev IS NOT NULL;
 -- The most urgent job of all types of a tenant.
 CREATE INDEX type_head ON type (tenant, head_rank, head_run_at, head_tie, name)
  WHERE head_rank IS NOT NULL AND suspended = 0;

@@ -9,13 +9,13 @@ use windlass_core::edit::{Ask, Decided, Take, Took};
 use windlass_core::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
 use windlass_core::job::{Boot, Progress};
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
-use windlass_core::name::{Tenant, TypeKey};
+use windlass_core::name::{Tenant, TypeKey, TypeName};
 use windlass_core::outcome::Json;
 use windlass_core::store::{
     Add, Added, AttemptLog, Capabilities, Changed, ChangedLook, ChangedTypes, Changes, Claim,
     Claimed, Claims, Daemons, Decides, Durability, EndRequest, Error, GiveUp, Handlers,
     IdempotencyRecord, Insert, Insertion, Inserts, JournalId, LeaseRef, List, NamedLook,
-    NamedTypes, Page, Piece, Reads, Renew, Requeue, Revision, SettleAnswer, Settled, Settlement,
+    NamedTypes, Page, Piece, Reads, Renew, Requeue, SettleAnswer, Settled, Settlement,
     Settles, SqlAnswer, SqlAsk, SqlStore, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats,
     WaitingType, Waits,
 };
@@ -122,7 +122,7 @@ impl Waits for SqliteStore {
 
     async fn type_next(
         &self,
-        of: Vec<(Tenant, Revision)>,
+        of: Vec<(Tenant, Option<TypeName>)>,
         each: usize,
     ) -> Result<Vec<WaitingType>, Error> {
         self.readers.read(move |conn| waiting::next(conn, &of, each)).await

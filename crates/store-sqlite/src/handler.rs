@@ -41,7 +41,7 @@ pub(crate) fn put(tx: &mut Tx<'_>, id: HandlerId, key: &TypeKey, spec: &HandlerS
         let message = format!("the handler id {id} belongs to another type");
         return Err(Failure::Store(Error::Conflict(message)));
     }
-    let enforce = "UPDATE type SET handler_id = ?2 WHERE id = ?1";
+    let enforce = "UPDATE type SET handler_id = ?2, handled = 1 WHERE id = ?1";
     conn.prepare_cached(enforce)?.execute([type_id, id.get()])?;
     tx.changed(type_id)?;
     let drop_old = "
@@ -89,7 +89,7 @@ pub(crate) fn list(conn: &Connection, tenant: &Tenant) -> Result<Vec<Handler>> {
 
 pub(crate) fn delete(tx: &mut Tx<'_>, key: &TypeKey) -> Result<bool> {
     let Some(type_id) = tx.types.find(tx.conn, key)? else { return Ok(false) };
-    let remove = "UPDATE type SET handler_id = NULL WHERE id = ?1 AND handler_id IS NOT NULL";
+    let remove = "UPDATE type SET handler_id = NULL, handled = 0 WHERE id = ?1 AND handled";
     let removed = tx.conn.prepare_cached(remove)?.execute([type_id])? > 0;
     if removed {
         tx.changed(type_id)?;

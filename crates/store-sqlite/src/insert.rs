@@ -328,14 +328,15 @@ fn idempotency_of(
 
 fn move_mark(conn: &Connection, mark: JournalMark) -> Result<()> {
     let put = "
-        INSERT INTO journal (id, position) VALUES (?1, ?2)
-        ON CONFLICT (id) DO UPDATE SET position = excluded.position";
+        INSERT INTO meta (name, id, value) VALUES ('journal', ?1, ?2)
+        ON CONFLICT (name, id) DO UPDATE SET value = excluded.value";
     conn.prepare_cached(put)?.execute(params![mark.journal.0, mark.position.get()])?;
     Ok(())
 }
 
 pub(crate) fn journal_position(conn: &Connection, journal: JournalId) -> Result<Option<JobId>> {
-    let mut find = conn.prepare_cached("SELECT position FROM journal WHERE id = ?1")?;
+    let find = "SELECT value FROM meta WHERE name = 'journal' AND id = ?1";
+    let mut find = conn.prepare_cached(find)?;
     let position = find.query_row([journal.0], |row| row.get(0)).optional()?;
     position.map(row::job_id).transpose()
 }

@@ -89,14 +89,13 @@ fn lists_walk_the_index_by_type_and_state() {
 
 #[test]
 fn s2_14_types_at_rest_are_not_looked_at() {
-    check(waiting::CHANGED, "type USING COVERING INDEX type_changed (open_rev>?)");
-    check(waiting::CHANGED_HANDLED, "USING COVERING INDEX type_changed_handled (open_rev>?)");
-    check(waiting::BY_ID, "type USING INTEGER PRIMARY KEY (rowid=?)");
-    check(waiting::NEXT_TENANT, "type USING COVERING INDEX type_handled (tenant>?)");
-    check(waiting::NEXT_OF, "type USING INDEX type_handled (tenant=? AND open_rev>?)");
+    check(waiting::CHANGED, "type USING COVERING INDEX type_changed (handled=? AND rev>?)");
+    check(waiting::OPEN_BY_ID, "type USING INTEGER PRIMARY KEY (rowid=?)");
+    check(waiting::NEXT_TENANT, "type USING COVERING INDEX type_open (handled=? AND tenant>?)");
+    check(waiting::NEXT_OF, "type USING INDEX type_open (handled=? AND tenant=? AND name>?)");
     check(waiting::NAMED, "(tenant=? AND name=?)");
     check(waiting::LIMITED, "type USING INDEX type_limited (tenant=?)");
-    check(waiting::OPEN_FROM, "type USING COVERING INDEX type_open (tenant=? AND name>?)");
+    check(waiting::OPEN_FROM, "COVERING INDEX type_open (handled=? AND tenant=? AND name>?)");
     let directory = tempfile::TempDir::new().unwrap();
     let conn = open::writer(&Options::new(directory.path().join("plan.db"))).unwrap();
     assert_eq!(plan(&conn, type_row::STATS_OF_ALL), "SCAN type USING INDEX type_shown");

@@ -99,7 +99,7 @@ pub(crate) fn id_newest(conn: &Connection) -> Result<Option<JobId>> {
     let find = "
         SELECT max(id) FROM (
             SELECT max(id) AS id FROM job
-            UNION ALL SELECT max(position) FROM journal
+            UNION ALL SELECT max(value) FROM meta WHERE name = 'journal'
             UNION ALL SELECT max(id_newest) FROM sysid)";
     let newest: Option<i64> = conn.prepare_cached(find)?.query_row([], |row| row.get(0))?;
     newest.map(row::job_id).transpose()

@@ -66,34 +66,37 @@ impl Counter {
     }
 }
 
+/// Adds the sums of a type, and answers with what may have to follow them.
 const APPLY: &str = "
     UPDATE type
        SET ready = ready + ?2, deferred = deferred + ?3, running = running + ?4,
            paused = paused + ?5, finished = finished + ?6, failed = failed + ?7,
            cancelled = cancelled + ?8,
            claimed_at = CASE WHEN ?9 > coalesce(claimed_at, ?9 - 1) THEN ?9 ELSE claimed_at END
-     WHERE id = ?1";
+     WHERE id = ?1
+    RETURNING open,
+              ready > 0 AND suspended = 0 AND (running_max IS NULL OR running < running_max),
+              shown <> (handler_id IS NOT NULL OR settings IS NOT NULL OR suspended OR ready
+                        OR deferred OR running OR paused OR finished OR failed OR cancelled),
+              head_rank, head_run_at, head_tie";
 pub(crate) const FRONT: &str = "
     SELECT rank, run_at, tie FROM ready
      WHERE type_id = ?1 ORDER BY rank, run_at, tie LIMIT 1";
-/// Most changes leave the front alone, and then the index over it.
-const APPLY_FRONT: &str = "
-    UPDATE type SET head_rank = ?2, head_run_at = ?3, head_tie = ?4
-     WHERE id = ?1 AND (head_rank, head_run_at, head_tie) IS NOT (?2, ?3, ?4)";
 
-/// A type is open when a claim would get a job of it. Most changes leave it as it is, and then the
-/// indexes over it.
-const OPEN_OR_CLOSE: &str = "
-    UPDATE type SET open_rev = CASE WHEN open_rev IS NULL THEN ?2 END
-     WHERE id = ?1
-       AND (open_rev IS NULL) = (ready > 0 AND suspended = 0
-                                 AND (running_max IS NULL OR running < running_max))";
-/// It closed and opened within the transaction.
-const REOPEN: &str = "UPDATE type SET open_rev = ?2 WHERE id = ?1 AND open_rev IS NOT NULL";
+// Most changes leave these columns alone. They are written apart from the counters, so that the
+// indexes over them cost nothing then.
+const SET_FRONT: &str =
+    "UPDATE type SET head_rank = ?2, head_run_at = ?3, head_tie = ?4 WHERE id = ?1";
+const SHOW_OR_HIDE: &str = "UPDATE type SET shown = NOT shown WHERE id = ?1";
+const OPEN: &str = "UPDATE type SET open = 1, rev = ?2 WHERE id = ?1";
+const REOPEN: &str = "UPDATE type SET rev = ?2 WHERE id = ?1";
+const CLOSE: &str = "UPDATE type SET open = 0 WHERE id = ?1";
 const RENEW: &str = "
     UPDATE type
-       SET open_rev = CASE WHEN ready > 0 AND suspended = 0
-                                AND (running_max IS NULL OR running < running_max) THEN ?2 END
+       SET open = ready > 0 AND suspended = 0 AND (running_max IS NULL OR running < running_max),
+           rev = ?2,
+           shown = handler_id IS NOT NULL OR settings IS NOT NULL OR suspended OR ready
+                   OR deferred OR running OR paused OR finished OR failed OR cancelled
      WHERE id = ?1";
 pub(crate) const REVISION: &str = "SELECT value FROM meta WHERE name = 'revision'";
 
@@ -181,36 +184,71 @@ impl<'w> Tx<'w> {
     }
 
     fn apply_sums(&mut self) -> Result<()> {
-        if self.counts.is_empty() {
+        let counts = std::mem::take(&mut self.counts);
+        if counts.is_empty() {
             return Ok(());
         }
         let conn = self.conn;
-        let mut revision = self.revision()?;
         let mut apply = conn.prepare_cached(APPLY)?;
-        let mut open_or_close = conn.prepare_cached(OPEN_OR_CLOSE)?;
-        let mut reopen = conn.prepare_cached(REOPEN)?;
-        for (type_id, Delta { counts: c, front, claimed_at, told_closed }) in self.counts.drain() {
+        for (type_id, Delta { counts: c, front, claimed_at, told_closed }) in counts {
             let claimed_at = claimed_at.map(Timestamp::ms);
-            apply
-                .execute(params![type_id, c[0], c[1], c[2], c[3], c[4], c[5], c[6], claimed_at])?;
+            let sums = params![type_id, c[0], c[1], c[2], c[3], c[4], c[5], c[6], claimed_at];
+            let applied = apply.query_row(sums, Applied::read).optional()?;
+            let Some(Applied { was_open, is_open, shown_changed, head }) = applied else {
+                continue;
+            };
             if front {
-                apply_front(conn, type_id)?;
+                set_front(conn, type_id, head)?;
             }
-            let ids = [type_id, revision + 1];
-            if open_or_close.execute(ids)? > 0 || told_closed && reopen.execute(ids)? > 0 {
-                revision += 1;
-                (self.revision, self.revision_written) = (Some(revision), false);
+            if shown_changed {
+                conn.prepare_cached(SHOW_OR_HIDE)?.execute([type_id])?;
+            }
+            if is_open && (!was_open || told_closed) {
+                let next = self.revision()? + 1;
+                let open = if was_open { REOPEN } else { OPEN };
+                conn.prepare_cached(open)?.execute([type_id, next])?;
+                (self.revision, self.revision_written) = (Some(next), false);
+            } else if was_open && !is_open {
+                conn.prepare_cached(CLOSE)?.execute([type_id])?;
             }
         }
         Ok(())
     }
 }
 
-fn apply_front(conn: &Connection, type_id: i64) -> Result<()> {
-    let mut front = conn.prepare_cached(FRONT)?;
-    let place = |row: &Row<'_>| Ok([row.get(0)?, row.get(1)?, row.get(2)?].map(Some));
-    let front: Option<[Option<i64>; 3]> = front.query_row([type_id], place).optional()?;
-    let [rank, run_at, tie] = front.unwrap_or_default();
-    conn.prepare_cached(APPLY_FRONT)?.execute(params![type_id, rank, run_at, tie])?;
+/// The front of a type's queue: rank, time and tie of its first job. All are NULL when there is
+/// none.
+type Head = [Option<i64>; 3];
+
+/// A type after its sums were added.
+struct Applied {
+    /// A type is open when a claim would get a job of it.
+    was_open: bool,
+    is_open: bool,
+    /// Whether it has anything to show changed.
+    shown_changed: bool,
+    /// As it was.
+    head: Head,
+}
+
+impl Applied {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Applied> {
+        Ok(Applied {
+            was_open: row.get(0)?,
+            is_open: row.get(1)?,
+            shown_changed: row.get(2)?,
+            head: [row.get(3)?, row.get(4)?, row.get(5)?],
+        })
+    }
+}
+
+fn set_front(conn: &Connection, type_id: i64, head: Head) -> Result<()> {
+    let mut find = conn.prepare_cached(FRONT)?;
+    let first = |row: &Row<'_>| Ok([row.get(0)?, row.get(1)?, row.get(2)?]);
+    let front: Head = find.query_row([type_id], first).optional()?.unwrap_or_default();
+    if front != head {
+        let [rank, run_at, tie] = front;
+        conn.prepare_cached(SET_FRONT)?.execute(params![type_id, rank, run_at, tie])?;
+    }
     Ok(())
 }

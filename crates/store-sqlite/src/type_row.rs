@@ -154,10 +154,7 @@ pub(crate) const STATS: &str = "
 pub(crate) const STATS_OF_ALL: &str = "
     SELECT id, tenant, name, handler_id IS NOT NULL, suspended,
            ready, deferred, running, paused, finished, failed, cancelled, settings IS NOT NULL
-      FROM type INDEXED BY type_shown
-     WHERE handler_id IS NOT NULL OR settings IS NOT NULL OR suspended OR ready OR deferred
-        OR running OR paused OR finished OR failed OR cancelled
-     ORDER BY tenant, name";
+      FROM type INDEXED BY type_shown WHERE shown ORDER BY tenant, name";
 
 pub(crate) fn stats(conn: &Connection, tenant: Option<&Tenant>) -> Result<Vec<TypeStats>> {
     let mut statement = conn.prepare_cached(tenant.map_or(STATS_OF_ALL, |_| STATS))?;

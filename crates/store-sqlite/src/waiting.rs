@@ -23,17 +23,14 @@ const CHANGES_MAX: usize = 50_000;
 /// Types with a limit that one look by pattern looks at.
 const LIMITED_MAX: usize = 1000;
 
-/// Read from the index alone, so that types of which a look does not tell cost next to nothing.
+/// Read from the index alone, so that types of a tenant that has very many cost next to nothing.
 pub(crate) const CHANGED: &str = "
-    SELECT open_rev, tenant, id FROM type INDEXED BY type_changed
-     WHERE open_rev > ?1 AND handler_id IS NULL ORDER BY open_rev";
-pub(crate) const CHANGED_HANDLED: &str = "
-    SELECT open_rev, tenant, id FROM type INDEXED BY type_changed_handled
-     WHERE open_rev > ?1 AND handler_id IS NOT NULL ORDER BY open_rev";
-pub(crate) const BY_ID: &str = "
+    SELECT rev, tenant, id FROM type INDEXED BY type_changed
+     WHERE handled = ?1 AND rev > ?2 ORDER BY rev";
+pub(crate) const OPEN_BY_ID: &str = "
     SELECT tenant, name, min(ready, coalesce(running_max - running, ready)), handler_id, settings,
-           open_rev
-      FROM type WHERE id = ?1";
+           rev
+      FROM type WHERE id = ?1 AND open";
 
 /// Everything that is due has been promoted before.
 pub(crate) fn changed(conn: &Connection, look: &ChangedLook) -> Result<ChangedTypes> {
@@ -47,31 +44,30 @@ pub(crate) fn changed(conn: &Connection, look: &ChangedLook) -> Result<ChangedTy
         next_due_at: queue::next_due_at(conn)?,
     };
     let Some(since) = look.since else { return Ok(answer) };
-    let sql = if look.handled { CHANGED_HANDLED } else { CHANGED };
-    let mut find = conn.prepare_cached(sql)?;
-    let mut by_id = conn.prepare_cached(BY_ID)?;
-    let mut rows = find.query([since.0])?;
+    let mut find = conn.prepare_cached(CHANGED)?;
+    let mut open_by_id = conn.prepare_cached(OPEN_BY_ID)?;
+    let mut rows = find.query(params![look.handled, since.0])?;
     let mut told: HashMap<String, usize> = HashMap::new();
     let mut passed = 0;
     while let Some(row) = rows.next()? {
         let revision: i64 = row.get(0)?;
         let tenant = row.get_ref(1)?.as_str().unwrap_or_default();
         let before = told.get(tenant).copied().unwrap_or(0);
-        let tell = before < look.each;
-        if passed == CHANGES_MAX || (tell && answer.types.len() == look.limit) {
+        if passed == CHANGES_MAX || (before < look.each && answer.types.len() == look.limit) {
             answer.more = true;
             answer.up_to = Revision(revision - 1);
             break;
         }
         passed += 1;
-        if before <= look.each {
-            told.insert(tenant.to_owned(), before + 1);
+        // One more than is told, which says that there are more.
+        if before > look.each {
+            continue;
         }
-        if tell {
-            let mut found = by_id.query([row.get::<_, i64>(2)?])?;
-            if let Some(of_type) = found.next()? {
-                answer.types.push(waiting(of_type)?);
-            }
+        let mut found = open_by_id.query([row.get::<_, i64>(2)?])?;
+        let Some(of_type) = found.next()? else { continue };
+        told.insert(tenant.to_owned(), before + 1);
+        if before < look.each {
+            answer.types.push(waiting(of_type)?);
         }
     }
     let cut = told.iter().filter(|(_, count)| **count > look.each);
@@ -84,14 +80,13 @@ pub(crate) fn changed(conn: &Connection, look: &ChangedLook) -> Result<ChangedTy
 }
 
 pub(crate) const NEXT_TENANT: &str = "
-    SELECT tenant FROM type INDEXED BY type_handled
-     WHERE tenant > ?1 AND open_rev IS NOT NULL AND handler_id IS NOT NULL
-     ORDER BY tenant LIMIT 1";
+    SELECT tenant FROM type INDEXED BY type_open
+     WHERE handled = 1 AND tenant > ?1 AND open ORDER BY tenant LIMIT 1";
 pub(crate) const NEXT_OF: &str = "
     SELECT tenant, name, min(ready, coalesce(running_max - running, ready)), handler_id, settings,
-           open_rev
-      FROM type INDEXED BY type_handled
-     WHERE tenant = ?1 AND open_rev > ?2 AND handler_id IS NOT NULL ORDER BY open_rev";
+           rev
+      FROM type INDEXED BY type_open
+     WHERE handled = 1 AND tenant = ?1 AND name > ?2 AND open ORDER BY name";
 
 pub(crate) fn first(
     conn: &Connection,
@@ -105,7 +100,7 @@ pub(crate) fn first(
     while page.len() < limit {
         let tenant: Option<String> = next.query_row([&after], |row| row.get(0)).optional()?;
         let Some(tenant) = tenant else { break };
-        next_of(conn, &tenant, Revision(i64::MIN), each, &mut page)?;
+        next_of(conn, &tenant, None, each, &mut page)?;
         after = tenant;
     }
     Ok(page)
@@ -113,12 +108,12 @@ pub(crate) fn first(
 
 pub(crate) fn next(
     conn: &Connection,
-    of: &[(Tenant, Revision)],
+    of: &[(Tenant, Option<TypeName>)],
     each: usize,
 ) -> Result<Vec<WaitingType>> {
     let mut page = Vec::new();
     for (tenant, after) in of {
-        next_of(conn, tenant.as_str(), *after, each, &mut page)?;
+        next_of(conn, tenant.as_str(), after.as_ref(), each, &mut page)?;
     }
     Ok(page)
 }
@@ -126,12 +121,12 @@ pub(crate) fn next(
 fn next_of(
     conn: &Connection,
     tenant: &str,
-    after: Revision,
+    after: Option<&TypeName>,
     each: usize,
     page: &mut Vec<WaitingType>,
 ) -> Result<()> {
     let mut find = conn.prepare_cached(NEXT_OF)?;
-    let mut rows = find.query(params![tenant, after.0])?;
+    let mut rows = find.query([tenant, after.map_or("", TypeName::as_str)])?;
     for _ in 0..each {
         let Some(row) = rows.next()? else { break };
         page.push(waiting(row)?);
@@ -141,11 +136,15 @@ fn next_of(
 
 pub(crate) const NAMED: &str = "
     SELECT tenant, name, min(ready, coalesce(running_max - running, ready)), handler_id, settings,
-           open_rev, ready > 0 AND running >= running_max
+           rev, ready > 0 AND running >= running_max, open
       FROM type WHERE tenant = ?1 AND name = ?2";
 pub(crate) const OPEN_FROM: &str = "
     SELECT name FROM type INDEXED BY type_open
-     WHERE tenant = ?1 AND name >= ?2 AND open_rev IS NOT NULL ORDER BY name";
+     WHERE handled = 0 AND tenant = ?1 AND name >= ?2 AND open
+     UNION ALL
+    SELECT name FROM type INDEXED BY type_open
+     WHERE handled = 1 AND tenant = ?1 AND name >= ?2 AND open
+     ORDER BY name";
 
 pub(crate) fn named(conn: &Connection, look: &NamedLook) -> Result<NamedTypes> {
     let mut answer = NamedTypes { types: Vec::new(), next: None, full: false };
@@ -217,7 +216,7 @@ fn of_name(conn: &Connection, tenant: &Tenant, name: &str) -> Result<(Option<Wai
     let mut rows = find.query([tenant.as_str(), name])?;
     let Some(row) = rows.next()? else { return Ok((None, false)) };
     let full = row.get::<_, Option<bool>>(6)?.unwrap_or(false);
-    let open = row.get::<_, Option<i64>>(5)?.is_some();
+    let open = row.get(7)?;
     Ok((if open { Some(waiting(row)?) } else { None }, full))
 }
 

@@ -199,7 +199,7 @@ suite! { $
         types_without_a_handler_are_left_out_when_nobody_asks_for_them
         a_tenant_with_very_many_changes_is_cut_and_others_are_told_of
         tenants_come_one_after_the_other_each_with_its_first_types
-        the_next_types_of_a_tenant_come_behind_a_revision
+        the_next_types_of_a_tenant_come_behind_a_name
         types_are_found_by_name_and_by_pattern
         a_search_by_pattern_goes_on_where_it_ended
         a_type_gives_no_more_than_its_concurrency

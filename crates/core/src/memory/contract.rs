@@ -10,13 +10,13 @@ use crate::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
 use crate::id::{JobId, Sysid};
 use crate::job::{Boot, Job, Payload, Progress};
 use crate::limit::PAYLOAD_INLINE_BYTES_MAX;
-use crate::name::{Tenant, TypeKey};
+use crate::name::{Tenant, TypeKey, TypeName};
 use crate::outcome::Json;
 use crate::store::{
     Add, Added, AttemptLog, Capabilities, Changed, ChangedLook, ChangedTypes, Changes, Claim,
     Claimed, Claims, Daemons, Decides, Durability, EndRequest, Error, GiveUp, Handlers,
     IdempotencyRecord, Insert, Insertion, Inserts, JournalId, LeaseRef, List, NamedLook,
-    NamedTypes, Page, Piece, Reads, Renew, Requeue, Revision, SettleAnswer, Settled, Settlement,
+    NamedTypes, Page, Piece, Reads, Renew, Requeue, SettleAnswer, Settled, Settlement,
     Settles, Store, SysidGrant, SysidRenew, SysidReserve, TypeStats, WaitingType, Waits,
 };
 use crate::time::Timestamp;
@@ -108,7 +108,7 @@ impl Waits for MemoryStore {
 
     async fn type_next(
         &self,
-        of: Vec<(Tenant, Revision)>,
+        of: Vec<(Tenant, Option<TypeName>)>,
         each: usize,
     ) -> Result<Vec<WaitingType>, Error> {
         Ok(self.open()?.type_next(&of, each))

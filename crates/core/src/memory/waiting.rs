@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::glob;
 use crate::job::Job;
-use crate::name::{Tenant, TypeKey};
+use crate::name::{Tenant, TypeKey, TypeName};
 use crate::state::State as JobState;
 use crate::store::{ChangedLook, ChangedTypes, NamedLook, NamedTypes, Revision, WaitingType};
 
@@ -50,7 +50,7 @@ impl State {
             after.is_none_or(|after| key.tenant > *after) && self.is_handled(key)
         };
         let mut by_tenant: BTreeMap<Tenant, Vec<WaitingType>> = BTreeMap::new();
-        for waiting in self.open(wanted) {
+        for waiting in self.open_by_name(wanted) {
             let of_tenant = by_tenant.entry(waiting.key.tenant.clone()).or_default();
             if of_tenant.len() < each {
                 of_tenant.push(waiting);
@@ -67,13 +67,18 @@ impl State {
         page
     }
 
-    pub(super) fn type_next(&mut self, of: &[(Tenant, Revision)], each: usize) -> Vec<WaitingType> {
+    pub(super) fn type_next(
+        &mut self,
+        of: &[(Tenant, Option<TypeName>)],
+        each: usize,
+    ) -> Vec<WaitingType> {
         let mut page = Vec::new();
         for (tenant, after) in of {
-            let wanted = |key: &TypeKey, row: &TypeRow| {
-                key.tenant == *tenant && row.revision > *after && self.is_handled(key)
+            let wanted = |key: &TypeKey, _: &TypeRow| {
+                let behind = after.as_ref().is_none_or(|after| key.name > *after);
+                key.tenant == *tenant && behind && self.is_handled(key)
             };
-            page.extend(self.open(wanted).into_iter().take(each));
+            page.extend(self.open_by_name(wanted).into_iter().take(each));
         }
         self.told += page.len() as u64;
         page
@@ -93,8 +98,7 @@ impl State {
                 && !named(key)
                 && globs.iter().any(|pattern| glob::matches(pattern, key.name.as_str()))
         };
-        let mut found = self.open(matches);
-        found.sort_by(|a, b| a.key.name.cmp(&b.key.name));
+        let mut found = self.open_by_name(matches);
         let room = look.limit.saturating_sub(types.len());
         let next = (found.len() > room).then(|| {
             found.truncate(room);
@@ -136,6 +140,12 @@ impl State {
         row.settings.concurrency.is_some()
             && self.jobs.values().any(|row| row.job.key == *key && row.is_ready())
             && self.room(key) == 0
+    }
+
+    fn open_by_name(&self, wanted: impl Fn(&TypeKey, &TypeRow) -> bool) -> Vec<WaitingType> {
+        let mut open = self.open(wanted);
+        open.sort_by(|a, b| a.key.name.cmp(&b.key.name));
+        open
     }
 
     /// The open ones of these types, by revision.

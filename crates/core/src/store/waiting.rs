@@ -27,9 +27,8 @@ pub trait Waits: Send + Sync {
     /// has passed, and the caller looks again.
     async fn type_changed(&self, look: ChangedLook) -> Result<ChangedTypes, Error>;
 
-    /// The first open types with a handler, by revision, of each tenant behind `after`: at most
-    /// `each` of a tenant, tenant by tenant in the order of their names, until there are `limit`
-    /// or more. A page never ends in the middle of a tenant, so the next one begins behind its
+    /// The first open types with a handler of each tenant behind `after`: at most `each` of a
+    /// tenant, tenants and types in the order of their names, until there are `limit` or more. A page never ends in the middle of a tenant, so the next one begins behind its
     /// last; a page of fewer than `limit` is the last one.
     async fn type_first(
         &self,
@@ -38,11 +37,11 @@ pub trait Waits: Send + Sync {
         limit: usize,
     ) -> Result<Vec<WaitingType>, Error>;
 
-    /// The next open types with a handler of these tenants, each from behind a revision on: at
-    /// most `each` of a tenant, by revision.
+    /// The next open types with a handler of these tenants: at most `each` of a tenant, in the
+    /// order of their names, from behind a name on.
     async fn type_next(
         &self,
-        of: Vec<(Tenant, Revision)>,
+        of: Vec<(Tenant, Option<TypeName>)>,
         each: usize,
     ) -> Result<Vec<WaitingType>, Error>;
 

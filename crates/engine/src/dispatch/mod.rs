@@ -326,7 +326,10 @@ impl Dispatch {
                 return None;
             }
         };
-        if let Err(why) = shared.runner.check(&handler.spec) {
+        // The check looks for programs on the disk; a handler with a warm context has passed it.
+        let is_warm = shared.runner.warm().contains(&version);
+        let unfit = (!is_warm).then(|| shared.runner.check(&handler.spec).err()).flatten();
+        if let Some(why) = unfit {
             tracing::warn!(r#type = %key, %why, "this machine cannot run a handler");
             shared.ready.scheduler().set_unrunnable(key, version);
             return None;

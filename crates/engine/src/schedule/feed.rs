@@ -1,6 +1,6 @@
 //! The feed: how types come into the window that wait in the store and have no place here yet.
 //!
-//! A tenant's types in the store are a ring, in the order of their revisions. A tenant that has
+//! A tenant's types in the store are a ring, in the order of their names. A tenant that has
 //! next to none to pick asks for the next page of its ring:
 //!
 //! ```text
@@ -17,8 +17,8 @@
 //! types that cannot be picked. Each poll tries a few dry ones again, so that an event that nobody
 //! told us of costs a moment and not for ever.
 
-use windlass_core::store::{Revision, WaitingType};
-use windlass_core::{Tenant, TypeKey};
+use windlass_core::store::WaitingType;
+use windlass_core::{Tenant, TypeKey, TypeName};
 
 use super::Scheduler;
 use super::window::{TENANT_TYPES_MAX, TENANTS_MAX, WINDOW_TYPES_MAX};
@@ -47,7 +47,7 @@ impl Scheduler {
     pub(crate) fn told_first(&mut self, types: Vec<WaitingType>, each: usize) {
         self.welcoming = false;
         for of_tenant in types.chunk_by(|a, b| a.key.tenant == b.key.tenant) {
-            self.told_of_tenant(&of_tenant[0].key.tenant, Revision::default(), of_tenant, each);
+            self.told_of_tenant(&of_tenant[0].key.tenant, None, of_tenant, each);
         }
         self.welcoming = true;
     }
@@ -55,7 +55,7 @@ impl Scheduler {
     /// Next types of the tenants that were short of them.
     pub(crate) fn told_next(
         &mut self,
-        of: &[(Tenant, Revision)],
+        of: &[(Tenant, Option<TypeName>)],
         types: &[WaitingType],
         each: usize,
     ) {
@@ -64,13 +64,13 @@ impl Scheduler {
             let count = rest.iter().take_while(|seen| seen.key.tenant == *tenant).count();
             let (of_tenant, behind) = rest.split_at(count);
             rest = behind;
-            self.told_of_tenant(tenant, *after, of_tenant, each);
+            self.told_of_tenant(tenant, after.as_ref(), of_tenant, each);
         }
     }
 
     /// Tenants that are short of types to pick, though the store has more of theirs; at most
     /// `limit`, each with where it goes on.
-    pub(crate) fn take_short(&mut self, limit: usize) -> Vec<(Tenant, Revision)> {
+    pub(crate) fn take_short(&mut self, limit: usize) -> Vec<(Tenant, Option<TypeName>)> {
         for _ in 0..limit {
             let Some(tenant) = self.room().then(|| self.crowded.pop()).flatten() else { break };
             self.set_feed(&tenant, Feed::Partial);
@@ -83,15 +83,15 @@ impl Scheduler {
             // It has been asked for: until the answer comes it stands in no line.
             self.set_feed(&tenant, Feed::Partial);
             if let Some(entry) = self.tenants.get_mut(&tenant) {
-                entry.stirred &= entry.after > Revision::default();
-                of.push((tenant, entry.after));
+                entry.stirred &= entry.after.is_some();
+                of.push((tenant, entry.after.clone()));
             }
         }
         of
     }
 
     /// The store gave no answer for these.
-    pub(crate) fn still_short(&mut self, of: &[(Tenant, Revision)]) {
+    pub(crate) fn still_short(&mut self, of: &[(Tenant, Option<TypeName>)]) {
         of.iter().for_each(|(tenant, _)| self.place_tenant(tenant));
     }
 
@@ -189,11 +189,11 @@ impl Scheduler {
         self.waiting < WINDOW_TYPES_MAX / 2
     }
 
-    /// Types of one tenant from behind a revision on; fewer than `each` are all that there are.
+    /// Types of one tenant from behind a name on; fewer than `each` are all that there are.
     fn told_of_tenant(
         &mut self,
         tenant: &Tenant,
-        from: Revision,
+        from: Option<&TypeName>,
         types: &[WaitingType],
         each: usize,
     ) {
@@ -212,13 +212,13 @@ impl Scheduler {
             (true, _) if gained && full => Feed::Crowded,
             // All of its places are taken by types that may not be picked.
             (true, _) if !gained => Feed::Dry,
-            (false, true) if from == Revision::default() => Feed::Whole,
+            (false, true) if from.is_none() => Feed::Whole,
             (false, true) if !entry.stirred => Feed::Dry,
             _ => Feed::Partial,
         };
         // Behind the last one the ring begins anew.
-        let last = told.checked_sub(1).map_or(from, |last| types[last].revision);
-        entry.after = if at_end { Revision::default() } else { last };
+        let last = told.checked_sub(1).map_or(from, |last| Some(&types[last].key.name));
+        entry.after = last.filter(|_| !at_end).cloned();
         self.set_feed(tenant, feed);
         self.place_tenant(tenant);
     }

@@ -43,7 +43,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_core::limit::PRIORITY_MAX;
-use windlass_core::store::{Pick, Revision, WaitingType};
+use windlass_core::store::{Pick, WaitingType};
 use windlass_core::{HandlerId, Priority, Tenant, TypeKey, TypeName, TypeSettings};
 
 use crate::options::Fairness;
@@ -148,7 +148,7 @@ struct TenantEntry {
     waiting: HashSet<TypeName>,
     feed: Feed,
     /// Behind which type the next ones of the ring are.
-    after: Revision,
+    after: Option<TypeName>,
     /// Since the round through the ring began, it brought a type to pick, or something about one of
     /// the tenant's types changed.
     stirred: bool,

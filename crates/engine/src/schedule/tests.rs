@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use windlass_core::store::WaitingType;
+use windlass_core::store::{Revision, WaitingType};
 
 use super::*;
 
@@ -339,10 +339,12 @@ impl Ring {
         Ring((1..=types).map(of_type).collect())
     }
 
-    fn next(&self, of: &[(Tenant, Revision)], each: usize) -> Vec<WaitingType> {
-        let behind = |after: Revision| self.0.iter().filter(move |t| t.revision > after);
-        let of_tenant = |(_, after): &(Tenant, Revision)| behind(*after).take(each).cloned();
-        of.iter().flat_map(of_tenant).collect()
+    fn next(&self, of: &[(Tenant, Option<TypeName>)], each: usize) -> Vec<WaitingType> {
+        let behind = |after: &Option<TypeName>| {
+            let at = |after: &TypeName| self.0.iter().position(|of_type| of_type.key.name == *after);
+            &self.0[after.as_ref().and_then(at).map_or(0, |at| at + 1)..]
+        };
+        of.iter().flat_map(|(_, after)| behind(after).iter().take(each).cloned()).collect()
     }
 }
 
