@@ -198,6 +198,7 @@ suite! { $
         a_change_of_handler_settings_or_suspension_is_told
         types_without_a_handler_are_left_out_when_nobody_asks_for_them
         a_tenant_with_very_many_changes_is_cut_and_others_are_told_of
+        types_that_closed_meanwhile_take_no_place_in_a_look
         tenants_come_one_after_the_other_each_with_its_first_types
         the_next_types_of_a_tenant_come_behind_a_name
         types_are_found_by_name_and_by_pattern

@@ -123,6 +123,23 @@ pub async fn a_tenant_with_very_many_changes_is_cut_and_others_are_told_of(harne
     }
 }
 
+pub async fn types_that_closed_meanwhile_take_no_place_in_a_look(harness: &dyn Harness) {
+    let store = Subject::fresh(harness).await;
+    for (number, name) in (1..).zip(["a", "b", "c", "d", "e"]) {
+        store.add([job_of(name, number)]).await;
+    }
+    for name in ["a", "b", "d"] {
+        store.claim_one(name, NOW).await;
+    }
+    let since = Some(Revision::default());
+    let look = ChangedLook { since, handled: false, each: 2, limit: 9 };
+    let told = store.type_changed(look).await.unwrap();
+    assert_eq!((names(&told.types), told.cut), (vec!["c", "e"], vec![]));
+    store.add([job_of("f", 6)]).await;
+    let told = store.type_changed(look).await.unwrap();
+    assert_eq!((names(&told.types), told.cut), (vec!["c", "e"], vec![acme()]));
+}
+
 pub async fn tenants_come_one_after_the_other_each_with_its_first_types(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     for (number, name) in (1..).zip(["c", "a", "b"]) {
