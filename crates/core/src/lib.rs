@@ -22,6 +22,7 @@
 //! | `store`, `runner`, `launch` | the seams |
 //! | `memory` | the reference store, against which all others are compared |
 //! | `log` | the lines of an attempt, and where each came from |
+//! | `sync` | locks that a panic does not poison |
 //! | `limit` | every bound of the domain, by name |
 //! | `range` | ranges of numbers: checked where they enter, clamped where they are read |
 //!
@@ -50,6 +51,7 @@ pub mod runner;
 pub mod size;
 pub mod state;
 pub mod store;
+pub mod sync;
 pub mod time;
 
 pub use add::AddOptions;

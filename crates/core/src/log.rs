@@ -12,6 +12,8 @@
 use std::fmt;
 use std::sync::{Mutex, MutexGuard};
 
+use crate::sync::lock;
+
 /// Where a line came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stream {
@@ -180,7 +182,7 @@ pub struct Live(Mutex<Newest>);
 impl Live {
     /// For the runner, which holds it only for as long as a line takes.
     pub fn write(&self) -> MutexGuard<'_, Newest> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        lock(&self.0)
     }
 
     /// The lines so far.

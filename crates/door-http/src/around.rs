@@ -12,6 +12,8 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
+use windlass_core::sync::panic_text;
+
 use crate::door::Door;
 use crate::error::Failure;
 
@@ -55,11 +57,6 @@ fn is_forged(request: &Request) -> bool {
     let site = request.headers().get(FETCH_SITE);
     site.is_some_and(|site| site == "cross-site" || site == "same-site")
         && !matches!(*request.method(), Method::GET | Method::HEAD)
-}
-
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }
 
 #[cfg(test)]

@@ -5,9 +5,11 @@ use std::fmt::{self, Display};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use jiff::Zoned;
+
+use windlass_core::sync::lock;
 
 /// A log file is rotated at this size.
 const FILE_BYTES_MAX: u64 = 50 * 1024 * 1024;
@@ -143,7 +145,7 @@ impl Log {
         }
         if let Some((_, file)) = file {
             let line = format!("{}{text}\n", head(level, &self.name, &time));
-            let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut file = lock(file);
             let _ = file.write(line.as_bytes());
         }
     }

@@ -21,7 +21,6 @@
 //! | `shared`, `start` | what the parts share; how they come up and go down |
 //! | `api`, `options`, `error` | what goes in and out |
 //! | `event`, `metrics` | what it tells: log lines and numbers |
-//! | `lock` | locks that a panic does not poison |
 //!
 //! The engine knows core's traits and the journal, never a concrete store or runner.
 
@@ -36,7 +35,6 @@ mod error;
 mod event;
 mod house;
 mod ingest;
-mod lock;
 pub mod metrics;
 pub mod options;
 mod ready;

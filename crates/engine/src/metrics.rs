@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -12,6 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use windlass_core::sync::{read, write};
 use windlass_core::{Code, TypeKey};
 
 /// Distinct (tenant, type) pairs that get labels of their own; the rest share `_other`.
@@ -240,17 +241,17 @@ impl Metrics {
     }
 
     fn of(&self, key: &TypeKey) -> Arc<TypeMetrics> {
-        let types = self.types.read().unwrap_or_else(PoisonError::into_inner);
+        let types = read(&self.types);
         if let Some(known) = types.get(key) {
             return known.clone();
         }
         let full = types.len() >= LABELS_MAX;
         drop(types);
         if full {
-            let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
+            let mut others = write(&self.others);
             return others.get_or_insert_with(|| self.make("_other", "_other")).clone();
         }
-        let mut types = self.types.write().unwrap_or_else(PoisonError::into_inner);
+        let mut types = write(&self.types);
         let make = || self.make(key.tenant.as_str(), key.name.as_str());
         types.entry(key.clone()).or_insert_with(make).clone()
     }

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{Notify, watch};
 
+use windlass_core::sync::lock;
 use windlass_core::{Timestamp, TypeKey};
 
 use crate::claim::waitlist::Waitlist;
-use crate::lock::lock;
 use crate::schedule::Scheduler;
 
 pub(crate) struct ReadySignals {

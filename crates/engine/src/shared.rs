@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::mpsc;
 
 use windlass_core::store::SysidGrant;
+use windlass_core::sync::lock;
 use windlass_core::{JobId, Runner, Store, Timestamp};
 use windlass_journal::Journal;
 
@@ -20,7 +21,6 @@ use crate::house::clock::DaemonClock;
 use crate::house::health::Health;
 use crate::house::keep::Kept;
 use crate::ingest::freshness::Freshness;
-use crate::lock::lock;
 use crate::metrics::Metrics;
 use crate::options::{Options, Parts};
 use crate::ready::ReadySignals;

@@ -3,11 +3,12 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use windlass_core::store::IdempotencyKey;
+use windlass_core::sync::lock;
 use windlass_core::{Clock, JobId, Sysid};
 
 use crate::disk::{self, Disk, Lock, RealDisk};
@@ -211,7 +212,7 @@ impl Journal {
     }
 
     pub(crate) async fn stop_writer(&self) {
-        drop(self.queue.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(lock(&self.queue).take());
         self.writer_ended().await;
     }
 
@@ -222,7 +223,7 @@ impl Journal {
     }
 
     fn sender(&self) -> Result<mpsc::Sender<Command>, Error> {
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let queue = lock(&self.queue);
         queue.clone().ok_or(Error::Closed)
     }
 }

@@ -4,10 +4,11 @@ use std::any::Any;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use windlass_core::sync::{lock, panic_text};
 use windlass_core::{Clock, IdGenerator, JobId, Sysid, Timestamp};
 
 use crate::disk::{Disk, Lock};
@@ -92,12 +93,12 @@ impl Shared {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Lets one rewind at a time through.
     pub(crate) fn rewinding(&self) -> MutexGuard<'_, ()> {
-        self.rewinding.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.rewinding)
     }
 
     /// The newest id that was made, or found when the journal was opened.
@@ -107,7 +108,7 @@ impl Shared {
 
     /// Lets go of the directory.
     pub(crate) fn unlock(&self) {
-        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(lock(&self.lock).take());
     }
 
     /// Why there is no writer any more, if it has panicked.
@@ -116,15 +117,13 @@ impl Shared {
     }
 
     pub(crate) fn note_panic(&self, panic: &(dyn Any + Send)) {
-        let texts = (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>());
-        let text = texts.0.map(String::as_str).or(texts.1.copied()).unwrap_or("no message");
-        let error = self.lost.get_or_init(|| Error::Writer(text.to_owned()));
+        let error = self.lost.get_or_init(|| Error::Writer(panic_text(panic).to_owned()));
         tracing::error!(%error, "the journal is lost until the next start");
     }
 
     /// The next ids, each larger than all before it, also than those of a refused append.
     pub(crate) fn make_ids(&self, now: Timestamp, count: usize) -> Result<Vec<JobId>, Error> {
-        let mut generator = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut generator = lock(&self.ids);
         let mut ids = Vec::with_capacity(count);
         for _ in 0..count {
             ids.push(generator.next(now)?);

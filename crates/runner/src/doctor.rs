@@ -12,6 +12,7 @@ use bytes::Bytes;
 use windlass_core::job::Token;
 use windlass_core::runner::{Assignment, Batch, Pieces, Report, Reports, Runner, Stop};
 use windlass_core::size::format_size;
+use windlass_core::sync::lock;
 use windlass_core::time::format_duration;
 use windlass_core::{
     AttemptId, Handler, HandlerOptions, HandlerSpec, Job, JobId, Lang, Limits, NewJob, Payload,
@@ -20,7 +21,6 @@ use windlass_core::{
 
 use crate::context::language::find_program;
 use crate::isolate::{Landlock, landlock_version};
-use crate::lock::lock;
 use crate::process::stopped_before_start;
 use crate::{Error, LocalRunner, Options};
 

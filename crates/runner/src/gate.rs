@@ -6,12 +6,13 @@
 //! is killed later is not stopped first.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Mutex, RwLock, RwLockReadGuard};
 
 use rustix::process::{Pid, Signal};
 
+use windlass_core::sync::{lock, read, write};
+
 use crate::kill::{signal_all, stop_all};
-use crate::lock::lock;
 
 #[derive(Default)]
 pub(crate) struct Gate {
@@ -27,12 +28,12 @@ pub(crate) struct Inside<'a> {
 
 impl Gate {
     pub(crate) fn enter(&self) -> Inside<'_> {
-        Inside { is_closed: self.is_closed.read().unwrap_or_else(PoisonError::into_inner) }
+        Inside { is_closed: read(&self.is_closed) }
     }
 
     /// Blocks until what is stopped now is killed, which takes a few looks at the process table.
     pub(crate) fn close(&self) {
-        *self.is_closed.write().unwrap_or_else(PoisonError::into_inner) = true;
+        *write(&self.is_closed) = true;
         for main in lock(&self.mains).iter() {
             let _ = rustix::process::kill_process_group(*main, Signal::KILL);
         }

@@ -15,7 +15,6 @@
 //! | `tree` | ending everything that an attempt started |
 //! | `gate` | the end of a runner: nothing stays behind, frozen or not |
 //! | `kill` | killing processes with their descendants, and all that carry a mark |
-//! | `lock` | locks that survive a panic |
 //! | `proc` | reading `/proc` |
 //! | `output`, `tail` | what a handler wrote: its log and the jobs it asks for |
 //! | `payload` | the payload as a handler receives it, piece by piece |
@@ -36,7 +35,6 @@ mod http_batch;
 mod isolate;
 mod kill;
 mod launch;
-mod lock;
 mod os;
 mod output;
 mod payload;

@@ -18,9 +18,9 @@ use std::sync::{Arc, Mutex};
 
 use rustix::fs::FlockOperation;
 use windlass_core::JobId;
+use windlass_core::sync::lock;
 
 use crate::gate::Gate;
-use crate::lock::lock;
 use crate::{Error, kill};
 
 const NAME_PREFIX: &str = "job-";

@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::mpsc;
 use windlass_core::AttemptId;
 use windlass_core::runner::Stop;
-
-use crate::lock::lock;
+use windlass_core::sync::lock;
 
 type Order = (AttemptId, Stop);
 

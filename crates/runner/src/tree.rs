@@ -26,15 +26,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, TryLockError};
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
+use windlass_core::sync::{lock, read};
+
 use crate::gate::Gate;
 use crate::kill::{descendants, with_descendants};
-use crate::lock::lock;
 use crate::proc::{self, Answer, Entry};
 
 /// Names the attempt's directory in its environment, by which its processes are known again.
@@ -92,7 +93,7 @@ impl Main {
         if inside.is_closed() {
             return Err(Errno::AGAIN.into());
         }
-        let _spawning = SPAWNING.read().unwrap_or_else(PoisonError::into_inner);
+        let _spawning = read(&SPAWNING);
         let child = command.spawn()?;
         let pid = Pid::from_raw(child.id().cast_signed()).expect("a process has an id above 0");
         mains().get_or_insert_default().insert(pid);
@@ -261,7 +262,7 @@ impl Tree {
         if unfinished == 0 {
             // What another sweep is reaping at this moment is no longer our child, and not yet
             // gone. It holds this lock for writing.
-            drop(SPAWNING.read().unwrap_or_else(PoisonError::into_inner));
+            drop(read(&SPAWNING));
         }
         unfinished
     }

@@ -1,11 +1,12 @@
 //! The connections that read, each for one call at a time. A read sees one consistent state: what
 //! was committed when it began, and so everything that was answered before.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use windlass_core::store::Error;
+use windlass_core::sync::lock;
 
 use crate::error::{Result, closed};
 use crate::open::{self, Options};
@@ -57,7 +58,7 @@ impl Readers {
 impl Shared {
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
         // A list of connections has no state that a panic could leave half-done.
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.idle)
     }
 
     fn run<T>(

@@ -1,11 +1,12 @@
 //! Test aids: faults that a store can have, on demand.
 
 use std::collections::BTreeSet;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::task::{Poll, Waker};
 
 use crate::id::JobId;
 use crate::store::{Error, Insertion, Settlement};
+use crate::sync::lock;
 
 use super::MemoryStore;
 
@@ -89,6 +90,6 @@ impl MemoryStore {
     }
 
     fn faults(&self) -> MutexGuard<'_, Faults> {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.faults)
     }
 }

@@ -23,7 +23,7 @@ mod undo;
 mod waiting;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
 use bytes::Bytes;
@@ -34,6 +34,7 @@ use crate::job::{Boot, Job, Payload, Progress, Token};
 use crate::name::{Tenant, TypeKey};
 use crate::outcome::Json;
 use crate::store::{AttemptLog, Error, IdempotencyRecord, JournalId, Revision};
+use crate::sync::lock;
 use crate::time::{Clock, Moment, SystemClock, Timestamp};
 
 use undo::Open;
@@ -112,7 +113,7 @@ impl MemoryStore {
 
     fn locked(&self) -> MutexGuard<'_, State> {
         // A panic under the lock can only come from a failed test, whose report matters more.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The state for one call, at the store's time.

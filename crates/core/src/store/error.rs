@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::edit::Refusal;
+use crate::sync::panic_text;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -32,10 +33,7 @@ impl Error {
     /// trouble alone: it becomes an `Internal` that says what panicked.
     pub fn caught<T>(what: &str, work: impl FnOnce() -> T) -> Result<T, Error> {
         catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
-            let text = panic.downcast_ref::<&str>().copied();
-            let words = text.or(panic.downcast_ref::<String>().map(String::as_str));
-            let words = words.unwrap_or("it did not say why");
-            Error::Internal(format!("{what} panicked: {words}").into())
+            Error::Internal(format!("{what} panicked: {}", panic_text(&*panic)).into())
         })
     }
 }

@@ -2,9 +2,10 @@
 //! being handed out. They are kept in memory only.
 
 use std::net::Ipv4Addr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use windlass_core::glob;
+use windlass_core::sync::lock;
 
 use crate::execute::{Call, Reply};
 use crate::wire::Request;
@@ -29,7 +30,7 @@ impl Crashed {
 
     fn patterns(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
         // A panic cannot leave a list of texts in an inconsistent state.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -5,7 +5,7 @@
 //! connections. A guess waits for its slot before it is checked, so timing reveals nothing.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use argon2::password_hash::PasswordVerifier;
@@ -16,6 +16,8 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use windlass_core::sync::lock;
 
 use super::error::Failure;
 use crate::config::Access;
@@ -143,7 +145,7 @@ impl Inner {
     }
 
     fn proven(&self) -> std::sync::MutexGuard<'_, HashSet<Print>> {
-        self.proven.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.proven)
     }
 }
 

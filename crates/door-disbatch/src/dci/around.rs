@@ -12,6 +12,8 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
+use windlass_core::sync::panic_text;
+
 use super::error::Failure;
 use super::{Dci, page, site};
 
@@ -76,9 +78,4 @@ async fn answer(dci: &Dci, request: Request, next: Next) -> Response {
         return refused.into_response();
     }
     next.run(request).await
-}
-
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }

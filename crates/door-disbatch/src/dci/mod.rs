@@ -32,7 +32,7 @@ mod site;
 mod task;
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
@@ -48,6 +48,8 @@ use self::access::Guard;
 use self::count::{Counted, Queues};
 use self::route::Routes;
 use self::task::place::Places;
+use windlass_core::sync::lock;
+
 use crate::config::Config;
 use crate::database::{Clock, Database, DbError, User};
 use crate::dialect::Dialect;
@@ -200,6 +202,6 @@ impl Dci {
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, Known> {
-        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.known)
     }
 }

@@ -8,7 +8,7 @@
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -19,6 +19,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use windlass_core::launch::{BootTime, Fence};
+use windlass_core::sync::lock;
 
 use super::here;
 use super::lease::{Host, Lease, Way};
@@ -238,10 +239,6 @@ async fn refuses(host: &Host) -> bool {
         Some(!addresses.is_empty() && join_all(connects).await.iter().all(refused))
     };
     timeout(PROBE_TIME_MAX, all).await.ok().flatten().unwrap_or(false)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

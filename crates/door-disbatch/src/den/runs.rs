@@ -2,12 +2,14 @@
 //! claim is listed here from before its start until nothing is left to do.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document};
 use tokio::sync::Notify;
+
+use windlass_core::sync::lock;
 
 use crate::config::Plugin;
 use crate::database::{Clock, Database, DbError, Ending, Me, Run};
@@ -135,10 +137,6 @@ impl Runs {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
         lock(&self.by_token)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Gives up the place of a task when it is dropped, whatever has happened to it.

@@ -8,13 +8,14 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mongodb::bson::oid::ObjectId;
 use rustix::fs::OFlags;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use windlass_core::launch::is_exhaustion;
+use windlass_core::sync::lock;
 
 use super::outcome::Answer;
 use super::response;
@@ -112,7 +113,7 @@ impl Temp {
         if self.is_there()? {
             return Ok(());
         }
-        let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lock = lock(&self.lock);
         // Another task may have been faster.
         if !self.is_there()? {
             make_parent(&self.parent, self.parent_mode)?;

@@ -10,11 +10,13 @@ mod tests;
 mod throttle;
 mod wanted;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+
+use windlass_core::sync::lock;
 
 use self::registry::Registry;
 use self::throttle::Throttle;
@@ -97,6 +99,6 @@ impl Master {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.state)
     }
 }

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
+use windlass_core::sync::lock;
 use windlass_net::tcp;
 
 /// Bytes that may wait after the message being written, which may have any length.
@@ -117,7 +118,7 @@ impl Outbound {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 }
 

@@ -5,13 +5,15 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
+
+use windlass_core::sync::lock;
 
 use super::outbound::{Full, Outbound};
 use crate::log::Log;
@@ -250,7 +252,7 @@ impl Peer {
     }
 
     fn asks(&self) -> MutexGuard<'_, Asks> {
-        self.0.asks.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.asks)
     }
 }
 

@@ -1,9 +1,11 @@
 //! A few connections to a database server, opened on demand and kept while healthy. Each
 //! transaction has one for itself, so that a fetch and a result never share one.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use windlass_core::sync::lock;
 
 use super::session::Fault;
 
@@ -40,14 +42,14 @@ impl<C> Pool<C> {
     /// Closes idle connections and lends no more.
     pub(super) fn close(&self) -> Vec<C> {
         self.places.close();
-        std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.idle))
     }
 }
 
 impl<C> Loan<C> {
     /// Replaces a dead idle connection by the next one.
     pub(super) fn take_idle(&mut self) {
-        self.connection = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        self.connection = lock(&self.idle).pop();
     }
 
     pub(super) fn connection(&mut self) -> Option<&mut C> {
@@ -60,7 +62,7 @@ impl<C> Loan<C> {
 
     pub(super) fn keep(mut self) {
         if let Some(connection) = self.connection.take() {
-            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            lock(&self.idle).push(connection);
         }
     }
 }

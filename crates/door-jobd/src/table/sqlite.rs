@@ -18,13 +18,15 @@
 //! CREATE INDEX status_target_idx ON jobs (status, target, id);
 //! ```
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Error, ErrorCode, OpenFlags, params_from_iter};
 use tokio::sync::OwnedMutexGuard;
+
+use windlass_core::sync::lock;
 
 use super::fit::Shape;
 use super::session::{Backend, Dialect, Fault, Session, Value};
@@ -72,7 +74,7 @@ impl Backend for Sqlite {
         let turn = Arc::clone(&self.turn).lock_owned().await;
         let (shared, path) = (Arc::clone(&self.connection), self.path.clone());
         apart(move || {
-            let mut connection = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut connection = lock(&shared);
             let open = match connection.take() {
                 Some(open) => open,
                 None => open(&path)?,
@@ -94,7 +96,7 @@ impl Backend for Sqlite {
         let _turn = self.turn.lock().await;
         let shared = Arc::clone(&self.connection);
         let closing = move || {
-            drop(shared.lock().unwrap_or_else(PoisonError::into_inner).take());
+            drop(lock(&shared).take());
             Ok(())
         };
         let _: Result<(), Fault> = apart(closing).await;
@@ -122,7 +124,7 @@ impl SqliteSession {
     ) -> Result<T, Fault> {
         let shared = Arc::clone(&self.shared);
         apart(move || {
-            let connection = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let connection = lock(&shared);
             let Some(connection) = &*connection else {
                 return Err(Fault::Away("the file was closed".into()));
             };
@@ -170,7 +172,7 @@ impl Drop for SqliteSession {
     /// Closing the connection undoes what was not committed; the next transaction opens a new one.
     fn drop(&mut self) {
         if !self.committed {
-            drop(self.shared.lock().unwrap_or_else(PoisonError::into_inner).take());
+            drop(lock(&self.shared).take());
         }
     }
 }

@@ -28,7 +28,7 @@ mod stop;
 mod tests;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -37,6 +37,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use windlass_core::Clock;
 use windlass_core::launch::Launcher;
+use windlass_core::sync::lock;
 use windlass_program::Stop;
 
 use self::master_link::Address;
@@ -143,7 +144,7 @@ impl Worker {
 
     /// Held for short decisions only, never while something is awaited.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// UNIX seconds.
@@ -172,19 +173,19 @@ impl Worker {
     }
 
     fn database_was_away(&self) {
-        *self.away_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *lock(&self.away_at) = Some(Instant::now());
     }
 
     fn away_at(&self) -> Option<Instant> {
-        *self.away_at.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.away_at)
     }
 
     fn set_master(&self, master: Option<Peer>) {
-        *self.master.lock().unwrap_or_else(PoisonError::into_inner) = master;
+        *lock(&self.master) = master;
     }
 
     fn master(&self) -> Option<Peer> {
-        self.master.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.master).clone()
     }
 
     /// Tells the master, if there is one, that there are jobs which other workers may serve.

@@ -10,9 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use windlass_core::store::IdempotencyRecord;
+use windlass_core::sync::lock;
 use windlass_core::{Tenant, Timestamp};
-
-use crate::lock::lock;
 
 /// Answers that are remembered, and ids that they may have together; the oldest answers go first.
 const REMEMBERED_KEYS_MAX: usize = 100_000;

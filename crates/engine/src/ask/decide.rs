@@ -9,12 +9,12 @@ use windlass_core::edit::{Ask, Decide, Decided, Decision, FullJob, Moved, Seen, 
 use windlass_core::runner::Stop;
 use windlass_core::store::Durability;
 use windlass_core::store::sql::{SqlAnswer, SqlAsk};
+use windlass_core::sync::lock;
 use windlass_core::{Job, JobId, State, Tenant, TypeKey};
 
 use crate::error::Error;
 use crate::error::store_error;
 use crate::event;
-use crate::lock::lock;
 use crate::shared::Shared;
 
 /// Shows jobs to a decision and carries its edits out; durable when this returns. It is done, and

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use crate::lock::lock;
+use windlass_core::sync::lock;
 
 /// Waiting requests, by what they wait for. An entry lives as long as somebody waits.
 pub(crate) struct Waiters<K>(Mutex<HashMap<K, Entry>>);

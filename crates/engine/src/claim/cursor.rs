@@ -4,9 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
+use windlass_core::sync::lock;
 use windlass_core::{Tenant, TypeName};
-
-use crate::lock::lock;
 
 /// Patterns whose place is remembered, and their bytes; when there are more, all begin anew.
 const CURSORS_MAX: usize = 10_000;

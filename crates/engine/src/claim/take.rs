@@ -3,13 +3,14 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use windlass_core::edit::{
     Ask, Decide, Decision, Edit, Moved, Put, Seen, Take, TakeDecide, Taken, Took, Which,
 };
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::store::Durability;
+use windlass_core::sync::lock;
 use windlass_core::{Invalid, Payload, TypeKey, TypeSettings};
 
 use crate::api::TakeWish;
@@ -115,14 +116,14 @@ impl RateReservations {
 
     /// How many jobs of the type may start. The store may ask twice, and gets the same answer.
     fn room(&self, key: &TypeKey, settings: &TypeSettings) -> u32 {
-        let mut of_types = self.of_types.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut of_types = lock(&self.of_types);
         let reserve = || Reservation::of_rate(&self.shared, key, settings, u32::MAX);
         of_types.entry(key.clone()).or_insert_with(reserve).jobs()
     }
 
     /// Gives back what was not used; the types that it knows leave `given`.
     fn answered(&self, given: &mut HashMap<&TypeKey, u32>) {
-        let mut of_types = self.of_types.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut of_types = lock(&self.of_types);
         for (key, reservation) in of_types.drain() {
             reservation.used(given.remove(&key).unwrap_or(0));
         }

@@ -13,8 +13,7 @@ use std::sync::Mutex;
 use windlass_core::Store;
 use windlass_core::job::{Boot, TOKENS_PER_BOOT, Token};
 use windlass_core::store::Error;
-
-use crate::lock::lock;
+use windlass_core::sync::lock;
 
 pub(crate) struct Tokens {
     next: tokio::sync::Mutex<(Boot, i64)>,

@@ -11,9 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use windlass_core::edit::Names;
+use windlass_core::sync::lock;
 use windlass_core::{Priority, Tenant, TypeKey, TypeName, glob};
-
-use crate::lock::lock;
 
 /// Grows with every waiter: the smaller one came first.
 type Ticket = u64;

@@ -13,6 +13,7 @@ use windlass_core::limit::RESULT_BYTES_MAX;
 use windlass_core::retry::{self, Verdict};
 use windlass_core::runner::{Assignment, Batch, Pieces, Report, Reports, Stop};
 use windlass_core::store::Settlement;
+use windlass_core::sync::lock;
 use windlass_core::{AttemptId, Handler, Job, JobId, Log, NewJob, Payload, Status, TypeKey};
 
 use crate::accept;
@@ -21,7 +22,6 @@ use crate::dispatch::progress::Progresses;
 use crate::dispatch::running::RunningJob;
 use crate::error::Error;
 use crate::event;
-use crate::lock::lock;
 use crate::settle::follow;
 use crate::settle::{self, SettleItem};
 use crate::shared::Shared;

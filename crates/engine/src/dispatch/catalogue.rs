@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use windlass_core::store::Error;
+use windlass_core::sync::lock;
 use windlass_core::{Handler, HandlerId, Store, TypeKey};
-
-use crate::lock::lock;
 
 /// Versions kept in memory; when there are more, all are forgotten and read again.
 const CATALOGUE_MAX: usize = 10_000;

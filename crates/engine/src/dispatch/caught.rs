@@ -9,12 +9,12 @@ use futures_util::FutureExt;
 
 use windlass_core::runner::Stop;
 use windlass_core::store::Settlement;
+use windlass_core::sync::panic_text;
 use windlass_core::{Handler, Log, Payload, Status, retry};
 
 use crate::claim::reserve::Slot;
 use crate::dispatch::batch;
 use crate::dispatch::running::RunningJob;
-use crate::house::service::panic_text;
 use crate::settle::{self, SettleItem};
 use crate::shared::Shared;
 

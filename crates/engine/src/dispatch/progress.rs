@@ -10,8 +10,8 @@ use windlass_core::AttemptId;
 use windlass_core::job::Progress;
 use windlass_core::limit::PROGRESS_BYTES_MAX;
 use windlass_core::store::LeaseRef;
+use windlass_core::sync::lock;
 
-use crate::lock::lock;
 use crate::shared::Shared;
 
 /// A job's progress is written at most once in this time.

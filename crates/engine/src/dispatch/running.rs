@@ -12,10 +12,10 @@ use windlass_core::job::Token;
 use windlass_core::log::Live;
 use windlass_core::runner::Stop;
 use windlass_core::store::LeaseRef;
+use windlass_core::sync::lock;
 use windlass_core::{AttemptId, Job, JobId};
 
 use crate::dispatch::policy::Policy;
-use crate::lock::lock;
 
 /// One claimed job.
 #[derive(Debug, Clone)]

@@ -11,9 +11,9 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
 use windlass_core::Sysid;
+use windlass_core::sync::lock;
 
 use crate::house::clock::DaemonClock;
-use crate::lock::lock;
 
 /// How long an answer waits for the beat of a process that stood still.
 const BEAT_PATIENCE: Duration = Duration::from_secs(5);

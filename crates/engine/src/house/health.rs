@@ -14,11 +14,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use windlass_core::sync::lock;
 use windlass_core::time::format_duration;
 use windlass_core::{JobId, Sysid};
 
 use crate::api::{FailedService, FailingService, LeftJournal, ParkedResult};
-use crate::lock::lock;
 use crate::metrics::Metrics;
 
 /// A service that fails so often within `FAILURES_WINDOW` is not started again.

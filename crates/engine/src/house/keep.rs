@@ -9,9 +9,9 @@ use tokio::sync::Notify;
 
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::store::{self, LeaseRef, Renew};
+use windlass_core::sync::lock;
 
 use crate::house::service::{Backoff, Failed, Next, Service};
-use crate::lock::lock;
 use crate::shared::Shared;
 
 /// How long leases gather after the first one.

@@ -26,7 +26,6 @@
 //! - beat, reap, purge, listen, clock: have nothing to lose. Each pass begins with what the store
 //!   or the clock says.
 
-use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +36,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use windlass_core::sync::panic_text;
 use windlass_core::time::format_duration;
 
 use crate::error::Error;
@@ -188,12 +188,6 @@ fn too_often(name: &str) -> String {
         "the service {name} has panicked {FAILURES_MAX} times within {window}, a defect of \
          Windlass that its log shows; start the daemon again, nothing that was accepted is lost"
     )
-}
-
-/// What a panic said.
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
 }
 
 /// A pause that doubles while nothing changes, between two bounds.

@@ -18,11 +18,12 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use windlass_core::Sysid;
+use windlass_core::sync::panic_text;
 use windlass_journal::Journal;
 
 use crate::error::{Error, store_error};
 use crate::house::health::Left;
-use crate::house::service::{Failed, Next, Service, panic_text};
+use crate::house::service::{Failed, Next, Service};
 use crate::ingest::Ingest;
 use crate::shared::Shared;
 use crate::start::journal_options;

@@ -28,9 +28,9 @@ use tokio::time::{sleep, timeout};
 use windlass_core::launch::{
     Input, LaunchSpec, Launched, Launcher, Running, SignalTo, is_exhaustion,
 };
+use windlass_core::sync::lock;
 
 use crate::command::pipe::Pipes;
-use crate::lock::lock;
 use crate::tree::Main;
 use crate::{Error, os};
 

@@ -37,6 +37,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use windlass_core::runner::{Assignment, Batch, Pieces, Reports};
+use windlass_core::sync::lock;
 use windlass_core::{AttemptId, Clock, Handler, HandlerId};
 
 pub use self::bounds::Bounds;
@@ -49,7 +50,6 @@ use self::start::Unready;
 use self::turn::{After, Around, Turn, report_unbegun};
 use crate::Options;
 use crate::isolate::{Isolation, set_cpu_budget};
-use crate::lock::lock;
 use crate::output::Output;
 use crate::scratch::Scratch;
 use crate::stop::Watch;

@@ -6,9 +6,8 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use windlass_core::sync::lock;
 use windlass_core::{Handler, HandlerId};
-
-use crate::lock::lock;
 
 /// Most jobs handed over at once if the handler does not say.
 const BATCH_DEFAULT: u32 = 100;

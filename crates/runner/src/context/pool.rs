@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
+use windlass_core::sync::lock;
 use windlass_core::{Handler, HandlerId, Lang, Tenant, TypeKey};
 
 use super::bounds::{Bounds, Living};
 use super::start::{Context, Loaded};
-use crate::lock::lock;
 
 /// How long an idle context lives if its handler does not say.
 pub(crate) const IDLE_DEFAULT: Duration = Duration::from_secs(60);

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use windlass_core::sync::lock;
 use windlass_core::{AttemptId, Handler, HandlerSpec, Invalid, JobId, TypeKey};
 
 use super::Contexts;
 use super::language::Language;
 use super::pool::{ContextKey, IDLE_DEFAULT, Place};
 use super::start::{Context, LOADED_MAX, Starter, Unready};
-use crate::lock::lock;
 use crate::output::Output;
 use crate::stop::{Stops, Watch};
 

@@ -11,10 +11,10 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
 use windlass_core::launch::{BootTime, Fence};
+use windlass_core::sync::lock;
 
 use super::guard::Mark;
 use super::{FIRED, MARK, Order, READY, boot_time, to_ms};
-use crate::lock::lock;
 use crate::{Error, os};
 
 /// How long a fence may take until it watches.

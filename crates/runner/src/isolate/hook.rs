@@ -11,8 +11,9 @@ use std::sync::Mutex;
 
 use rustix::fs::{Mode, OFlags};
 
+use windlass_core::sync::lock;
+
 use super::limit::Limit;
-use crate::lock::lock;
 
 /// Where a context finds its channel.
 const REQUESTS: i32 = 3;

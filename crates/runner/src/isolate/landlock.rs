@@ -15,8 +15,9 @@ use landlock::{
     RulesetCreatedAttr, RulesetError, Scope,
 };
 
+use windlass_core::sync::lock;
+
 use crate::Error;
-use crate::lock::lock;
 
 /// Newest rights that were tried; a kernel that knows fewer keeps those that it knows.
 const TRIED: ABI = ABI::V7;

@@ -3,13 +3,15 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::limits::Limit;
+
+use windlass_core::sync::lock;
 
 use super::view;
 
@@ -114,7 +116,7 @@ impl Guard {
 
     fn noted(&self) -> std::sync::MutexGuard<'_, Noted> {
         // Flags have no state that a panic could leave half-done.
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.noted)
     }
 
     fn answer(&self, context: &AuthContext<'_>) -> Authorization {

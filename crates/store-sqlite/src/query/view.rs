@@ -9,7 +9,7 @@
 //! question must not get as far as naming a table of the store: empty views of the same names
 //! stand before them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::{Null, Value, ValueRef};
@@ -17,6 +17,7 @@ use rusqlite::{Connection, Result};
 use windlass_bedrock_rules::column::COLUMNS;
 use windlass_bedrock_rules::date_text::{millis_text, seconds_text};
 use windlass_core::name::Tenant;
+use windlass_core::sync::lock;
 use windlass_core::time::Timestamp;
 use windlass_core::{JobId, State};
 
@@ -80,7 +81,7 @@ impl Wishes {
 
     fn noted(&self) -> std::sync::MutexGuard<'_, Noted> {
         // A list has no state that a panic could leave half-done.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

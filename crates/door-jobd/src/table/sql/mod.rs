@@ -9,12 +9,14 @@ mod lease;
 mod names;
 mod run;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
+
+use windlass_core::sync::lock;
 
 use super::fit::Shape;
 use super::session::{Backend, Fault, Session, Value};
@@ -126,7 +128,7 @@ impl SqlTable {
     /// Rows accepted without a confirmation go back first, so that they are found again.
     async fn mend(&self) -> Result<(), TableError> {
         let doubtful = {
-            let mut doubtful = self.doubtful.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut doubtful = lock(&self.doubtful);
             std::mem::take(&mut *doubtful)
         };
         if doubtful.is_empty() {
@@ -138,7 +140,7 @@ impl SqlTable {
         }
         let handed = self.hand_back(&doubtful).await;
         if handed.is_err() {
-            self.doubtful.lock().unwrap_or_else(PoisonError::into_inner).extend(doubtful);
+            lock(&self.doubtful).extend(doubtful);
         }
         handed
     }
@@ -211,7 +213,7 @@ impl Drop for Doubt<'_> {
     fn drop(&mut self) {
         if !self.rows.is_empty() {
             let rows = std::mem::take(&mut self.rows);
-            self.about.lock().unwrap_or_else(PoisonError::into_inner).extend(rows);
+            lock(self.about).extend(rows);
         }
     }
 }
