@@ -98,6 +98,12 @@ pub struct LeaseRef {
 }
 
 impl LeaseRef {
+    /// The lease of a running job.
+    pub fn of(job: &Job) -> Option<LeaseRef> {
+        let token = job.lease?.token;
+        Some(LeaseRef { tenant: job.key.tenant.clone(), id: job.id, token })
+    }
+
     pub fn attempt_id(&self) -> AttemptId {
         AttemptId { job: self.id, token: self.token }
     }

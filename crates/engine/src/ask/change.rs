@@ -12,11 +12,11 @@ use windlass_core::{
 };
 
 use crate::ask::read;
+use crate::dispatch::policy::Policy;
 use crate::dispatch::running::RunningJob;
 use crate::error::Error;
 use crate::error::{storage_error, store_error};
 use crate::event;
-use crate::house::reap;
 use crate::settle;
 use crate::shared::Shared;
 
@@ -38,7 +38,7 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
             _ => {}
         }
     }
-    let policy = reap::policy_of(shared, &job).await.map_err(store_error)?;
+    let policy = Policy::of_job(shared, &job).await.map_err(store_error)?;
     let end = EndRequest { tenant: tenant.clone(), id, keep: policy.retention };
     // What is claimed later belongs to a run that somebody asked for after this.
     let attempts = shared.running.of_job(id);

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use windlass_core::job::Progress;
 use windlass_core::limit::{PROGRESS_BYTES_MAX, PULL_JOBS_MAX};
-use windlass_core::retry;
 use windlass_core::store::{
     Claimed, Durability, Hold, LeaseRef, NamedLook, NamedTypes, Renew, SettleAnswer, Settled,
     Settlement, WaitingType,
@@ -18,11 +17,11 @@ use crate::api::{PullClaim, PullFinish, Pulled};
 use crate::claim::reserve::Reservation;
 use crate::claim::wait::{self, Serving};
 use crate::claim::waitlist::{Interest, Pattern};
+use crate::dispatch::policy::Policy;
 use crate::error::{Error, store_error};
 use crate::event;
-use crate::house::reap;
 use crate::settle;
-use crate::settle::follow;
+use crate::settle::verdict::{self, Cause, Rules};
 use crate::shared::Shared;
 
 /// Types that one claim chooses from, unless it wants more jobs than that.
@@ -132,11 +131,8 @@ async fn types(shared: &Shared, wish: &PullClaim) -> Result<Vec<WaitingType>, Er
 
 /// Releases jobs of a worker that disconnected.
 async fn hand_back(shared: Arc<Shared>, claimed: Vec<Claimed>) {
-    let releases = claimed.iter().filter_map(|claimed| {
-        let job = &claimed.job;
-        let (tenant, token) = (job.key.tenant.clone(), job.lease?.token);
-        Some(settle::release(LeaseRef { tenant, id: job.id, token }, None))
-    });
+    let leases = claimed.iter().filter_map(|claimed| LeaseRef::of(&claimed.job));
+    let releases = leases.map(|lease| verdict::release(lease, None));
     match shared.store.job_settle(releases.collect(), Durability::Relaxed).await {
         Ok(_) => shared.ready.announce(claimed.into_iter().map(|claimed| (claimed.job.key, 1))),
         Err(error) => tracing::warn!(%error, "jobs of a worker that hung up wait for their lease"),
@@ -151,30 +147,16 @@ pub(crate) async fn renew(shared: &Shared, lease: LeaseRef, by: Duration) -> Res
 
 /// The worker's word on how the job ended; durable when this returns.
 pub(crate) async fn finish(shared: &Shared, finish: PullFinish) -> Result<(), Error> {
-    let now = shared.now();
     let job = job_of(shared, &finish.lease).await?;
     if job.lease.is_none_or(|lease| lease.token != finish.lease.token) {
         return Err(lost());
     }
-    let policy = reap::policy_of(shared, &job).await.map_err(store_error)?;
-    let jitter = shared.jitter();
-    let (verdict, exhausted) =
-        retry::after_attempt(&job, finish.status, &policy.retry, now, jitter);
-    let mut log = exhausted.map_or(Log::new(), |why| Log::of_note(why.as_str()));
-    settle::note_repeat(&mut log, verdict);
-    let follow = follow::job(shared, &job, finish.status, finish.data.as_ref())?;
-    let settlement = Settlement {
-        lease: finish.lease,
-        verdict,
-        ended: Some(finish.status.into()),
-        data: finish.data,
-        progress: None,
-        log,
-        adds: Vec::new(),
-        follow,
-        keep: policy.retention,
-        only_if_expired: false,
-    };
+    let policy = Policy::of_job(shared, &job).await.map_err(store_error)?;
+    let PullFinish { lease, status, data } = finish;
+    let follow = verdict::follow(shared, &job, status, data.as_ref())?;
+    let rules = Rules::now(shared, &policy);
+    let end = verdict::end(&job, lease, Cause::Ended(status), Log::new(), &rules);
+    let settlement = Settlement { data, follow, ..end };
     settle_pulled(shared, &job, settlement).await
 }
 
@@ -185,7 +167,7 @@ pub(crate) async fn release(
     delay: Duration,
 ) -> Result<(), Error> {
     let job = job_of(shared, &lease).await?;
-    settle_pulled(shared, &job, settle::release(lease, Some(delay))).await
+    settle_pulled(shared, &job, verdict::release(lease, Some(delay))).await
 }
 
 pub(crate) async fn progress(

@@ -10,8 +10,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 
 use windlass_core::limit::RESULT_BYTES_MAX;
-use windlass_core::retry::{self, Verdict};
-use windlass_core::runner::{Assignment, Batch, Pieces, Report, Reports, Stop};
+use windlass_core::runner::{Assignment, Batch, Pieces, Report, Reports};
 use windlass_core::store::Settlement;
 use windlass_core::sync::lock;
 use windlass_core::{AttemptId, Handler, Job, JobId, Log, NewJob, Payload, Status, TypeKey};
@@ -20,10 +19,9 @@ use crate::accept;
 use crate::claim::reserve::Slot;
 use crate::dispatch::progress::Progresses;
 use crate::dispatch::running::RunningJob;
-use crate::error::Error;
 use crate::event;
-use crate::settle::follow;
-use crate::settle::{self, SettleItem};
+use crate::settle::SettleItem;
+use crate::settle::verdict::{self, Cause, Rules};
 use crate::shared::Shared;
 
 /// How long a job rests that the runner could not even start.
@@ -144,11 +142,13 @@ impl BatchReports {
         if report.stopped.is_some() || !report.status.code().ends_job() || emitted.is_empty() {
             return Ok(Vec::new());
         }
-        accept::emitted(&self.shared, &job.key.tenant, emitted).await.map_err(not_accepted)
+        accept::emitted(&self.shared, &job.key.tenant, emitted)
+            .await
+            .map_err(|error| verdict::not_accepted(&error))
     }
 
     fn follow(&self, job: &Job, report: &Report) -> Result<Option<NewJob>, String> {
-        let follow = follow::job(&self.shared, job, report.status, report.data.as_ref());
+        let follow = verdict::follow(&self.shared, job, report.status, report.data.as_ref());
         follow.map_err(|error| format!("the job that follows was not made: {error}"))
     }
 
@@ -194,10 +194,12 @@ impl Reports for BatchReports {
             report.log.note(&why);
             (Vec::new(), None)
         });
-        let said = report.log.len();
-        let judged = judge(&self.shared, &running, report);
-        let settlement = Settlement { adds, follow, progress, ..judged };
-        self.settle(SettleItem::new(running, settlement, said, run)).await;
+        let Report { status, stopped, data, log, .. } = report;
+        let cause = stopped.map_or(Cause::Ended(status), |stop| Cause::Stopped(stop, status));
+        let (log_own, rules) = (log.len(), Rules::now(&self.shared, &running.policy));
+        let end = verdict::end(&running.job, running.lease(), cause, log, &rules);
+        let settlement = Settlement { data, progress, adds, follow, ..end };
+        self.settle(SettleItem::new(running, settlement, log_own, run)).await;
     }
 
     async fn returned(&self, attempt: AttemptId) {
@@ -205,62 +207,11 @@ impl Reports for BatchReports {
     }
 }
 
-fn not_accepted(error: Error) -> String {
-    format!("its new jobs were not accepted: {error}")
-}
-
-/// The settlement of an attempt whose new jobs the store refused: it counts as an error, and none
-/// of them enters. `said` is how much of the log is not about the verdict.
-pub(crate) fn refused(
-    shared: &Shared,
-    running: &RunningJob,
-    settlement: &Settlement,
-    said: usize,
-    why: Error,
-) -> Settlement {
-    let Settlement { log, data, progress, .. } = settlement;
-    let mut log = Log::from_stored(log.as_stored()[..said].to_owned());
-    log.note(&not_accepted(why));
-    let (data, progress) = (data.clone(), progress.clone());
-    let (status, emitted, run_time) = (Status::ERROR, Vec::new(), Duration::ZERO);
-    let report = Report { status, stopped: None, data, log, emitted, run_time };
-    Settlement { progress, ..judge(shared, running, report) }
-}
-
 /// The report of an attempt that ended in a defect of the daemon.
 fn panicked() -> Report {
     let log = Log::of_note("the daemon's runner panicked; its log says where");
     let (status, run_time) = (Status::ERROR, Duration::ZERO);
     Report { status, stopped: None, data: None, log, emitted: Vec::new(), run_time }
-}
-
-/// The verdict on an attempt, by core's rules.
-fn judge(shared: &Shared, running: &RunningJob, report: Report) -> Settlement {
-    let now = shared.now();
-    let (job, policy) = (&running.job, &running.policy);
-    let jitter = shared.jitter();
-    let (verdict, exhausted) = match report.stopped {
-        Some(stop) => retry::after_stop(job, stop, &policy.retry, now, jitter),
-        None => retry::after_attempt(job, report.status, &policy.retry, now, jitter),
-    };
-    let mut log = report.log;
-    if let Some(why) = exhausted.filter(|_| report.stopped != Some(Stop::Expired)) {
-        log.note(why.as_str());
-    }
-    settle::note_repeat(&mut log, verdict);
-    let released = matches!(verdict, Verdict::Release { .. });
-    Settlement {
-        lease: running.lease(),
-        verdict,
-        ended: (!released).then(|| report.status.into()),
-        data: report.data,
-        progress: None,
-        log,
-        adds: Vec::new(),
-        follow: None,
-        keep: policy.retention,
-        only_if_expired: false,
-    }
 }
 
 /// Large payloads, piece by piece out of the store.

@@ -8,14 +8,14 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use windlass_core::runner::Stop;
-use windlass_core::store::Settlement;
 use windlass_core::sync::panic_text;
-use windlass_core::{Handler, Log, Payload, Status, retry};
+use windlass_core::{Handler, Log, Payload, Status};
 
 use crate::claim::reserve::Slot;
 use crate::dispatch::batch;
 use crate::dispatch::running::RunningJob;
-use crate::settle::{self, SettleItem};
+use crate::settle::SettleItem;
+use crate::settle::verdict::{self, Cause, Rules};
 use crate::shared::Shared;
 
 /// Runs a batch to its end, whatever that is.
@@ -32,26 +32,11 @@ pub(super) async fn run(
     left.retain(|job| shared.running.contains(job.attempt_id()));
     for job in left {
         shared.runner.stop(job.attempt_id(), Stop::LeaseLost);
-        let settlement = failed(&shared, &job);
-        let said = settlement.log.len();
-        shared.settle.send(SettleItem::new(job, settlement, said, Duration::ZERO)).await;
-    }
-}
-
-/// The attempt ended in a defect of ours. Refused where its true end is in the store already.
-fn failed(shared: &Shared, running: &RunningJob) -> Settlement {
-    let now = shared.now();
-    let (job, policy) = (&running.job, &running.policy);
-    let (verdict, exhausted) =
-        retry::after_attempt(job, Status::ERROR, &policy.retry, now, shared.jitter());
-    let mut log = Log::of_note("the daemon panicked while it ran the job; its log says where");
-    exhausted.iter().for_each(|why| log.note(why.as_str()));
-    settle::note_repeat(&mut log, verdict);
-    Settlement {
-        verdict,
-        ended: Some(Status::ERROR.into()),
-        log,
-        keep: policy.retention,
-        ..settle::release(running.lease(), None)
+        // Refused where the attempt's true end is in the store already.
+        let log = Log::of_note("the daemon panicked while it ran the job; its log says where");
+        let (log_own, rules) = (log.len(), Rules::now(&shared, &job.policy));
+        let cause = Cause::Ended(Status::ERROR);
+        let settlement = verdict::end(&job.job, job.lease(), cause, log, &rules);
+        shared.settle.send(SettleItem::new(job, settlement, log_own, Duration::ZERO)).await;
     }
 }

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use windlass_core::store::Error;
 use windlass_core::{Handler, Job, RetryPolicy, TypeSettings};
 
 use crate::options::Options;
+use crate::shared::Shared;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Policy {
@@ -31,6 +33,13 @@ impl Policy {
                 .unwrap_or(options.timeout),
             retention: settings.retention.unwrap_or(options.retention),
         }
+    }
+
+    /// How a job is treated that does not run in this daemon: by what the store has now.
+    pub(crate) async fn of_job(shared: &Shared, job: &Job) -> Result<Policy, Error> {
+        let settings = shared.store.type_settings_get(&job.key).await?;
+        let handler = shared.store.handler_get(&job.key, None).await?;
+        Ok(Policy::of(handler.as_ref(), &settings, &shared.options))
     }
 
     /// The time limit of one attempt of `job`.

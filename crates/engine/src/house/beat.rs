@@ -16,6 +16,7 @@ use windlass_core::{AttemptId, Timestamp};
 
 use crate::house::service::{Failed, Next, Service};
 use crate::settle;
+use crate::settle::verdict;
 use crate::shared::Shared;
 
 /// Beats in the time of one lease.
@@ -139,7 +140,7 @@ impl Beat {
         if orphans.is_empty() {
             return Ok(());
         }
-        let releases = orphans.into_iter().map(|lease| settle::release(lease, None)).collect();
+        let releases = orphans.into_iter().map(|lease| verdict::release(lease, None)).collect();
         let (answers, all) = settle::settle_each(shared, releases).await;
         let given_back =
             answers.iter().filter(|answer| **answer == Some(store::Settled::Done)).count();

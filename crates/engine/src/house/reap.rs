@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use windlass_core::retry;
 use windlass_core::store::{self, GiveUp, LeaseRef, Overdue, Settled, Settlement};
 use windlass_core::{AttemptId, Job, Log, Status};
 
@@ -13,6 +12,7 @@ use crate::dispatch::policy::Policy;
 use crate::event;
 use crate::house::service::{Failed, Next, Service};
 use crate::settle;
+use crate::settle::verdict::{self, Cause, Rules};
 use crate::shared::Shared;
 
 /// Jobs in one transaction; a full one is followed by the next pass at once.
@@ -66,26 +66,10 @@ impl Reap {
         if !shared.daemon.contact.may_break(lease.owner, shared.clock.steady()) {
             return Ok(None);
         }
-        let policy = policy_of(shared, job).await?;
-        let now = shared.now();
-        let (verdict, exhausted) = retry::after_lost_lease(job, &policy.retry, now);
-        let mut log = Log::of_note(&format!("lease of daemon {} ran out", lease.owner));
-        if let Some(why) = exhausted {
-            log.note(why.as_str());
-        }
-        settle::note_repeat(&mut log, verdict);
-        Ok(Some(Settlement {
-            lease: LeaseRef { tenant: job.key.tenant.clone(), id: job.id, token: lease.token },
-            verdict,
-            ended: Some(Status::ERROR.into()),
-            data: None,
-            progress: None,
-            log,
-            adds: Vec::new(),
-            follow: None,
-            keep: policy.retention,
-            only_if_expired: true,
-        }))
+        let policy = Policy::of_job(shared, job).await?;
+        let log = Log::of_note(&format!("lease of daemon {} ran out", lease.owner));
+        let (cause, rules) = (Cause::LeaseExpired, Rules::now(shared, &policy));
+        Ok(LeaseRef::of(job).map(|lease| verdict::end(job, lease, cause, log, &rules)))
     }
 
     /// Ends queued jobs past their expiry. True when there may be more.
@@ -135,11 +119,4 @@ impl Service for Reap {
         let failed = broken.err().or(expired.err());
         failed.map_or(Ok(next), |error| Err(Failed::new(error, next.pause())))
     }
-}
-
-/// How a job is treated that does not run in this daemon.
-pub(crate) async fn policy_of(shared: &Shared, job: &Job) -> Result<Policy, store::Error> {
-    let settings = shared.store.type_settings_get(&job.key).await?;
-    let handler = shared.store.handler_get(&job.key, None).await?;
-    Ok(Policy::of(handler.as_ref(), &settings, &shared.options))
 }

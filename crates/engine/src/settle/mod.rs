@@ -6,7 +6,7 @@
 //! one by one. What fails then too is parked, shown (`house::health`), and tried again from time to
 //! time; everything else goes on.
 
-pub(crate) mod follow;
+pub(crate) mod verdict;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -19,18 +19,18 @@ use tokio_util::sync::CancellationToken;
 
 use windlass_core::edit::Moved;
 use windlass_core::retry::Verdict;
-use windlass_core::store::{self, Durability, LeaseRef, SettleAnswer, Settled, Settlement};
-use windlass_core::time::format_time;
-use windlass_core::{Job, Log, State, TypeKey};
+use windlass_core::store::{self, Durability, SettleAnswer, Settled, Settlement};
+use windlass_core::{Job, State, TypeKey};
 
 use crate::accept::direct;
 use crate::ask::decide;
-use crate::dispatch::batch;
 use crate::dispatch::running::RunningJob;
 use crate::error::Error;
 use crate::event;
 use crate::house::service::{Backoff, Failed, Next, Service};
 use crate::shared::Shared;
+
+use verdict::Rules;
 
 /// Ended attempts that may wait for the store; beyond that, runners wait.
 const SETTLE_QUEUE_MAX: usize = 10_000;
@@ -72,7 +72,7 @@ impl SettleItem {
     }
 
     pub(crate) fn release(running: RunningJob, after: Option<Duration>) -> SettleItem {
-        let settlement = release(running.lease(), after);
+        let settlement = verdict::release(running.lease(), after);
         SettleItem::new(running, settlement, 0, Duration::ZERO)
     }
 
@@ -164,7 +164,8 @@ impl About {
     /// enters with it any more, so that it is not refused again.
     fn refused(self, shared: &Shared, settlement: &Settlement, why: Error) -> SettleItem {
         let About { running, said, run, room } = self;
-        let settlement = batch::refused(shared, &running, settlement, said, why);
+        let rules = Rules::now(shared, &running.policy);
+        let settlement = verdict::refused(&running.job, settlement, said, &why, &rules);
         SettleItem { running, settlement, said, run, room }
     }
 }
@@ -392,29 +393,6 @@ pub(crate) fn tell_entered(shared: &Shared, moved: &Moved) {
 /// Whether others may have moved with this job; only the store knows which.
 pub(crate) fn is_in_family(job: &Job) -> bool {
     job.children || job.parent.is_some()
-}
-
-/// A release: the attempt does not count, and leaves no log. See `Verdict::Release`.
-pub(crate) fn release(lease: LeaseRef, after: Option<Duration>) -> Settlement {
-    Settlement {
-        lease,
-        verdict: Verdict::Release { after },
-        ended: None,
-        data: None,
-        progress: None,
-        log: Log::new(),
-        adds: Vec::new(),
-        follow: None,
-        keep: Duration::ZERO,
-        only_if_expired: false,
-    }
-}
-
-/// A job that repeats says when, in the log of its attempt.
-pub(crate) fn note_repeat(log: &mut Log, verdict: Verdict) {
-    if let Verdict::Repeat { run_at } = verdict {
-        log.note(&format!("repeats at {}", format_time(run_at)));
-    }
 }
 
 fn what_next(verdict: Verdict) -> &'static str {
