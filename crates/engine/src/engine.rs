@@ -29,6 +29,7 @@ use crate::error::{Error, storage_error, store_error};
 use crate::house::keep;
 use crate::metrics::Metrics;
 use crate::options::{Options, Parts};
+use crate::settle::worker;
 use crate::shared::Shared;
 use crate::start::{self, Running};
 
@@ -200,15 +201,15 @@ impl Engine {
     }
 
     pub async fn renew(&self, lease: LeaseRef, by: Duration) -> Result<(), Error> {
-        pull::renew(self.shared(), lease, by).await
+        worker::renew(self.shared(), lease, by).await
     }
 
     pub async fn finish(&self, finish: PullFinish) -> Result<(), Error> {
-        pull::finish(self.shared(), finish).await
+        worker::finish(self.shared(), finish).await
     }
 
     pub async fn release(&self, lease: LeaseRef, delay: Duration) -> Result<(), Error> {
-        pull::release(self.shared(), lease, delay).await
+        worker::release(self.shared(), lease, delay).await
     }
 
     pub async fn progress(
@@ -217,7 +218,7 @@ impl Engine {
         percent: f64,
         message: String,
     ) -> Result<(), Error> {
-        pull::progress(self.shared(), lease, percent, message).await
+        worker::progress(self.shared(), lease, percent, message).await
     }
 
     // ---- decisions of doors --------------------------------------------------------------------

@@ -25,7 +25,7 @@ use crate::metrics::Metrics;
 use crate::options::{Options, Parts};
 use crate::ready::ReadySignals;
 use crate::schedule::{Scheduler, Slots};
-use crate::settle::{SettleItem, SettleQueue};
+use crate::settle::queue::{SettleItem, SettleQueue};
 
 pub(crate) struct Shared {
     pub store: Arc<dyn Store>,

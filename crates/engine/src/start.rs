@@ -29,7 +29,7 @@ use crate::ingest::adopt::Adopt;
 use crate::ingest::place;
 use crate::metrics::Metrics;
 use crate::options::{Options, Parts};
-use crate::settle::Settle;
+use crate::settle::service::Settle;
 use crate::shared::Shared;
 
 /// Another daemon may be taking over the journal of our number: it is done in a moment.

@@ -17,7 +17,7 @@ use crate::dispatch::running::RunningJob;
 use crate::error::Error;
 use crate::error::{storage_error, store_error};
 use crate::event;
-use crate::settle;
+use crate::settle::conclude::is_in_family;
 use crate::shared::Shared;
 
 /// How long a cancel waits until the job's processes are gone.
@@ -88,7 +88,7 @@ pub(crate) async fn delete(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
 
 /// A parent may run now, or children.
 fn look_for_family(shared: &Shared, job: &Job) {
-    if settle::is_in_family(job) {
+    if is_in_family(job) {
         shared.ready.look();
     }
 }

@@ -20,7 +20,7 @@ use crate::claim::reserve::Slot;
 use crate::dispatch::progress::Progresses;
 use crate::dispatch::running::RunningJob;
 use crate::event;
-use crate::settle::SettleItem;
+use crate::settle::queue::SettleItem;
 use crate::settle::verdict::{self, Cause, Rules};
 use crate::shared::Shared;
 

@@ -14,7 +14,7 @@ use windlass_core::{Handler, Log, Payload, Status};
 use crate::claim::reserve::Slot;
 use crate::dispatch::batch;
 use crate::dispatch::running::RunningJob;
-use crate::settle::SettleItem;
+use crate::settle::queue::SettleItem;
 use crate::settle::verdict::{self, Cause, Rules};
 use crate::shared::Shared;
 

@@ -28,7 +28,7 @@ use crate::dispatch::running::RunningJob;
 use crate::error::Error;
 use crate::house::service::{Backoff, Failed, Next, Service};
 use crate::schedule::window::TENANT_TYPES_MAX;
-use crate::settle::SettleItem;
+use crate::settle::queue::SettleItem;
 use crate::shared::Shared;
 
 /// Batches that one claim asks for.

@@ -12,6 +12,7 @@ use crate::dispatch::policy::Policy;
 use crate::event;
 use crate::house::service::{Failed, Next, Service};
 use crate::settle;
+use crate::settle::conclude::{conclude, is_in_family};
 use crate::settle::verdict::{self, Cause, Rules};
 use crate::shared::Shared;
 
@@ -50,7 +51,7 @@ impl Reap {
             let Some(answer) = answer.filter(|answer| *answer != Settled::Stale) else { continue };
             shared.metrics.lease_expired();
             let held = now.since(job.started_at.unwrap_or(now));
-            settle::conclude(shared, job, settlement, answer, held);
+            conclude(shared, job, settlement, answer, held);
         }
         all.map(|()| full)
     }
@@ -96,7 +97,7 @@ pub(crate) async fn give_up(
         event::ended(job, ended, Duration::ZERO, "failed");
         shared.job_waiters.wake(&job.id);
     }
-    if jobs.iter().any(settle::is_in_family) {
+    if jobs.iter().any(is_in_family) {
         shared.ready.look();
     }
     Ok(jobs.len())

@@ -1,0 +1,82 @@
+//! After a verdict: the log, the metrics, waiting requests, the scheduler and the dispatcher hear of
+//! it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use windlass_core::edit::Moved;
+use windlass_core::retry::Verdict;
+use windlass_core::store::{Settled, Settlement};
+use windlass_core::{Job, State, TypeKey};
+
+use crate::ask::decide;
+use crate::event;
+use crate::shared::Shared;
+
+/// After a verdict was stored (or refused): the log, the numbers, whoever waits, the scheduler.
+pub(crate) fn conclude(
+    shared: &Shared,
+    job: &Job,
+    settlement: &Settlement,
+    answer: Settled,
+    run: Duration,
+) {
+    shared.job_waiters.wake(&job.id);
+    if answer == Settled::Stale {
+        event::returned(job, "lease lost");
+        return;
+    }
+    let paused = answer == Settled::Paused;
+    match (settlement.ended, settlement.verdict) {
+        (Some(ended), verdict) => {
+            let again = matches!(verdict, Verdict::Again { .. });
+            shared.metrics.ended(&job.key, ended.code, again);
+            let what = if paused { State::Paused.as_str() } else { what_next(verdict) };
+            event::ended(job, ended, run, what);
+        }
+        (None, _) => event::returned(job, "released"),
+    }
+    shared.ready.announce_room(&job.key);
+    if paused || is_in_family(job) {
+        shared.ready.look();
+    }
+    if paused {
+        return;
+    }
+    let now = shared.now();
+    let run_at = match settlement.verdict {
+        Verdict::End(_) => return,
+        Verdict::Again { after } => now + after,
+        Verdict::Release { after } => now + after.unwrap_or_default(),
+        Verdict::Repeat { run_at } => run_at,
+    };
+    if run_at <= now {
+        shared.ready.announce([(job.key.clone(), 1)]);
+    } else {
+        shared.ready.announce_due(run_at);
+    }
+}
+
+/// Tells of jobs that entered with the ends of others.
+pub(crate) fn tell_entered(shared: &Shared, moved: &Moved) {
+    let mut numbers: HashMap<&TypeKey, u64> = HashMap::new();
+    for (_, key) in &moved.entered {
+        *numbers.entry(key).or_default() += 1;
+    }
+    numbers.into_iter().for_each(|(key, jobs)| shared.metrics.followed(key, jobs));
+    decide::tell(shared, moved);
+}
+
+/// Whether others may have moved with this job; only the store knows which.
+pub(crate) fn is_in_family(job: &Job) -> bool {
+    job.children || job.parent.is_some()
+}
+
+fn what_next(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::End(ending) => ending.state().as_str(),
+        Verdict::Again { .. } => "again",
+        Verdict::Release { .. } => "released",
+        Verdict::Repeat { .. } => "repeats",
+    }
+}

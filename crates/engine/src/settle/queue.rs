@@ -1,0 +1,188 @@
+//! The queue of verdicts on attempts that ran in this daemon, and the batches in which they go to
+//! the store. Both are bounded in number and in memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use windlass_core::store::Settlement;
+
+use crate::dispatch::running::RunningJob;
+use crate::error::Error;
+use crate::shared::Shared;
+
+use super::verdict::{self, Rules};
+
+/// Ended attempts that may wait for the store; beyond that, runners wait.
+const SETTLE_QUEUE_MAX: usize = 10_000;
+/// Results, logs and payloads that may wait for the store; beyond that, runners wait.
+const SETTLE_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Verdicts in one transaction.
+pub(super) const SETTLE_BATCH_MAX: usize = 1000;
+/// Jobs that enter in one transaction, unless a single attempt asked for more (`EMITTED_MAX`).
+const SETTLE_BATCH_ADDS_MAX: usize = 2000;
+/// Bytes of one transaction, unless a single attempt left more behind.
+const SETTLE_BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// A verdict on an attempt that ran in this daemon.
+pub(crate) struct SettleItem {
+    pub running: RunningJob,
+    pub settlement: Settlement,
+    /// How much of the log is the attempt's own, and not about the verdict.
+    said: usize,
+    run: Duration,
+    /// Held until the store has it.
+    room: Option<OwnedSemaphorePermit>,
+}
+
+impl SettleItem {
+    pub(crate) fn new(
+        running: RunningJob,
+        settlement: Settlement,
+        said: usize,
+        run: Duration,
+    ) -> SettleItem {
+        SettleItem { running, settlement, said, run, room: None }
+    }
+
+    pub(crate) fn release(running: RunningJob, after: Option<Duration>) -> SettleItem {
+        let settlement = verdict::release(running.lease(), after);
+        SettleItem::new(running, settlement, 0, Duration::ZERO)
+    }
+
+    fn bytes(&self) -> usize {
+        let Settlement { data, log, adds, follow, .. } = &self.settlement;
+        let data = data.as_ref().map_or(0, |data| data.as_str().len());
+        let payloads = adds.iter().chain(follow).map(|new| new.payload.len()).sum::<u64>();
+        data + log.len() + usize::try_from(payloads).unwrap_or(usize::MAX)
+    }
+}
+
+/// The way to the store for verdicts, bounded in number and in memory.
+pub(crate) struct SettleQueue {
+    items: mpsc::Sender<SettleItem>,
+    bytes: Arc<Semaphore>,
+}
+
+impl SettleQueue {
+    pub(crate) fn new() -> (SettleQueue, mpsc::Receiver<SettleItem>) {
+        let (items, settlements) = mpsc::channel(SETTLE_QUEUE_MAX);
+        (SettleQueue { items, bytes: Arc::new(Semaphore::new(SETTLE_BYTES_MAX)) }, settlements)
+    }
+
+    /// Hands a verdict over; waits until there is room for what it carries.
+    pub(crate) async fn send(&self, mut item: SettleItem) {
+        let bytes = item.bytes().min(SETTLE_BYTES_MAX) as u32;
+        // Nobody closes it, so that there is room sooner or later.
+        item.room = Arc::clone(&self.bytes).acquire_many_owned(bytes).await.ok();
+        if self.items.send(item).await.is_err() {
+            tracing::error!("an attempt ended after the engine stopped; its lease will expire");
+        }
+    }
+}
+
+/// Verdicts of one transaction.
+pub(super) struct Batch {
+    pub settlements: Arc<[Settlement]>,
+    /// What else is known of each attempt.
+    pub about: Vec<About>,
+}
+
+pub(super) struct About {
+    pub running: RunningJob,
+    said: usize,
+    pub run: Duration,
+    room: Option<OwnedSemaphorePermit>,
+}
+
+impl Batch {
+    pub(super) fn of(items: impl IntoIterator<Item = SettleItem>) -> Batch {
+        let split = |SettleItem { running, settlement, said, run, room }| {
+            (settlement, About { running, said, run, room })
+        };
+        let (settlements, about): (Vec<_>, _) = items.into_iter().map(split).unzip();
+        Batch { settlements: settlements.into(), about }
+    }
+
+    pub(super) fn into_items(self) -> impl Iterator<Item = SettleItem> {
+        let item = |(settlement, About { running, said, run, room }): (&Settlement, About)| {
+            SettleItem { running, settlement: settlement.clone(), said, run, room }
+        };
+        let settlements = self.settlements;
+        let items: Vec<_> = settlements.iter().zip(self.about).map(item).collect();
+        items.into_iter()
+    }
+}
+
+impl About {
+    /// What is settled instead when the store refused the jobs that the attempt asked for. Nothing
+    /// enters with it any more, so that it is not refused again.
+    pub(super) fn refused(
+        self,
+        shared: &Shared,
+        settlement: &Settlement,
+        why: Error,
+    ) -> SettleItem {
+        let About { running, said, run, room } = self;
+        let rules = Rules::now(shared, &running.policy);
+        let settlement = verdict::refused(&running.job, settlement, said, &why, &rules);
+        SettleItem { running, settlement, said, run, room }
+    }
+}
+
+/// How many of these make a batch; one always does.
+pub(super) fn batch_len(items: &[SettleItem]) -> usize {
+    let (mut adds, mut bytes) = (0, 0);
+    let fits = |(index, item): &(usize, &SettleItem)| {
+        adds += item.settlement.adds.len();
+        bytes += item.bytes();
+        *index == 0 || (adds <= SETTLE_BATCH_ADDS_MAX && bytes <= SETTLE_BATCH_BYTES_MAX)
+    };
+    items.iter().enumerate().take(SETTLE_BATCH_MAX).take_while(fits).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use windlass_core::job::Token;
+    use windlass_core::{Job, JobId, NewJob, Payload, TypeKey, TypeSettings};
+
+    use super::*;
+    use crate::dispatch::policy::Policy;
+    use crate::options::Options;
+
+    /// The verdict on an attempt that asked for so many jobs with so many bytes each.
+    fn item(adds: usize, bytes: usize) -> SettleItem {
+        let key = TypeKey::new("acme", "t").unwrap();
+        let payload = Payload::Inline(Bytes::from(vec![0; bytes]));
+        let new = NewJob::new(JobId::new(1).unwrap(), key, payload, windlass_core::Timestamp(0));
+        let policy = Policy::of(None, &TypeSettings::default(), &Options::new("".into()));
+        let running = RunningJob {
+            job: Arc::new(Job::queued(new.clone())),
+            token: Token(1),
+            policy: Arc::new(policy),
+            live: Arc::default(),
+            lost: false,
+            started: true,
+        };
+        let mut item = SettleItem::release(running, None);
+        item.settlement.adds = vec![new; adds];
+        item
+    }
+
+    #[test]
+    fn a_batch_is_bounded_by_verdicts_jobs_that_enter_and_bytes() {
+        let len = |items: &[(usize, usize)]| {
+            let items: Vec<_> = items.iter().map(|(adds, bytes)| item(*adds, *bytes)).collect();
+            batch_len(&items)
+        };
+        assert_eq!(len(&[]), 0);
+        assert_eq!(len(&[(0, 0); SETTLE_BATCH_MAX + 1]), SETTLE_BATCH_MAX);
+        let half = SETTLE_BATCH_ADDS_MAX / 2;
+        assert_eq!(len(&[(half, 0), (0, 0), (half, 0), (1, 0), (0, 0)]), 3);
+        assert_eq!(len(&[(SETTLE_BATCH_ADDS_MAX + 1, 0), (0, 0)]), 1, "one is always taken");
+        assert_eq!(len(&[(1, SETTLE_BATCH_BYTES_MAX), (0, 0), (1, 1)]), 2);
+        assert_eq!(len(&[(2, SETTLE_BATCH_BYTES_MAX), (1, 1)]), 1);
+    }
+}

@@ -1,0 +1,183 @@
+//! The service that brings verdicts to the store, in batches.
+//!
+//! A batch that the store cannot take, because something is wrong with one of its jobs, is settled
+//! one by one. What fails then too is parked, shown (`house::health`), and tried again from time to
+//! time; everything else goes on.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use windlass_core::store::{self, Durability, SettleAnswer, Settled};
+
+use crate::accept::direct;
+use crate::house::service::{Backoff, Failed, Next, Service};
+use crate::shared::Shared;
+
+use super::conclude::{conclude, tell_entered};
+use super::queue::{Batch, SETTLE_BATCH_MAX, SettleItem, batch_len};
+
+/// Verdicts that may be parked; beyond that, all of them wait.
+const PARKED_MAX: usize = 1000;
+/// How often those that are parked are tried again.
+const PARKED_PAUSE: Duration = Duration::from_secs(5);
+/// Pauses while the store does not take anything.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+pub(crate) struct Settle {
+    shared: Arc<Shared>,
+    queue: mpsc::Receiver<SettleItem>,
+    stop: CancellationToken,
+    /// Taken from the queue, in no batch yet.
+    taken: Vec<SettleItem>,
+    /// Each of them makes a batch of its own, before any other.
+    alone: VecDeque<SettleItem>,
+    /// On its way to the store; tried until that takes it.
+    batch: Option<Batch>,
+    /// The store cannot take these, and says why not.
+    parked: Vec<(SettleItem, String)>,
+    /// When they are tried again.
+    parked_until: Instant,
+    /// They are others than those that are shown.
+    parked_changed: bool,
+    backoff: Backoff,
+}
+
+impl Settle {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        queue: mpsc::Receiver<SettleItem>,
+        stop: CancellationToken,
+    ) -> Settle {
+        Settle {
+            shared,
+            queue,
+            stop,
+            taken: Vec::new(),
+            alone: VecDeque::new(),
+            batch: None,
+            parked: Vec::new(),
+            parked_until: Instant::now(),
+            parked_changed: false,
+            backoff: Backoff::new(PAUSE_MIN, PAUSE_MAX),
+        }
+    }
+
+    /// Waits until there is something to do; false when that is to stop.
+    async fn something_to_do(&mut self) -> bool {
+        if self.batch.is_some() || !self.alone.is_empty() || !self.taken.is_empty() {
+            return true;
+        }
+        tokio::select! {
+            () = self.stop.cancelled() => return false,
+            _ = self.queue.recv_many(&mut self.taken, SETTLE_BATCH_MAX) => {}
+            () = tokio::time::sleep_until(self.parked_until), if !self.parked.is_empty() => {}
+        }
+        true
+    }
+
+    fn next_batch(&mut self) -> Option<&Batch> {
+        if self.batch.is_none() && !self.parked.is_empty() && Instant::now() >= self.parked_until {
+            self.parked_until = Instant::now() + PARKED_PAUSE;
+            self.parked_changed = true;
+            self.alone.extend(self.parked.drain(..).map(|(item, _)| item));
+        }
+        if self.batch.is_none() {
+            self.batch = self.alone.pop_front().map(|item| Batch::of([item]));
+        }
+        if self.batch.is_none() && !self.taken.is_empty() {
+            let len = batch_len(&self.taken);
+            self.batch = Some(Batch::of(self.taken.drain(..len)));
+        }
+        self.batch.as_ref()
+    }
+
+    /// The store failed at the batch as a whole. True when there is another way than to try again:
+    /// a batch is taken apart, a single verdict is parked.
+    fn set_aside(&mut self, error: &store::Error) -> bool {
+        if matches!(error, store::Error::Unavailable(_)) || self.parked.len() >= PARKED_MAX {
+            return false;
+        }
+        let Some(batch) = self.batch.take() else { return false };
+        if batch.about.len() > 1 {
+            self.alone.extend(batch.into_items());
+            return true;
+        }
+        for item in batch.into_items() {
+            let id = item.running.job.id;
+            tracing::error!(%id, %error, "the store cannot take a result; it is tried again");
+            if self.parked.is_empty() {
+                self.parked_until = Instant::now() + PARKED_PAUSE;
+            }
+            self.parked.push((item, error.to_string()));
+            self.parked_changed = true;
+        }
+        true
+    }
+
+    /// When all that were to be tried have been.
+    fn show_parked(&mut self) {
+        if !self.alone.is_empty() || !std::mem::take(&mut self.parked_changed) {
+            return;
+        }
+        let parked = self.parked.iter().map(|(item, why)| (item.running.job.id, why.clone()));
+        self.shared.health.set_parked(parked.collect());
+    }
+
+    /// The store has taken the batch.
+    fn settled(&mut self, answer: SettleAnswer) {
+        let Some(Batch { settlements, about }) = self.batch.take() else { return };
+        let shared = &self.shared;
+        let mut over = Vec::with_capacity(about.len());
+        for ((settlement, about), answer) in settlements.iter().zip(about).zip(answer.settled) {
+            match answer {
+                Settled::Unfit { parent, unfit } => {
+                    let why = direct::unfit_parent(parent, unfit);
+                    self.taken.push(about.refused(shared, settlement, why));
+                }
+                answer => {
+                    shared.running.remove(about.running.attempt_id());
+                    over.push((settlement, about, answer));
+                }
+            }
+        }
+        for (settlement, About { running, run, .. }, answer) in over {
+            conclude(shared, &running.job, settlement, answer, run);
+        }
+        tell_entered(shared, &answer.moved);
+    }
+}
+
+#[async_trait]
+impl Service for Settle {
+    fn name(&self) -> &'static str {
+        "settle"
+    }
+
+    async fn pass(&mut self) -> Result<Next, Failed> {
+        if !self.something_to_do().await {
+            return Ok(Next::OnWake);
+        }
+        let Some(batch) = self.next_batch() else { return Ok(Next::Now) };
+        let settlements = batch.settlements.clone();
+        let waiting = settlements.len();
+        // A power cut may undo this and run the jobs again; it never loses one.
+        match self.shared.store.job_settle(settlements, Durability::Relaxed).await {
+            Ok(answer) => self.settled(answer),
+            Err(error) if self.set_aside(&error) => {}
+            Err(error) => {
+                let why = format!("{waiting} results wait: {error}");
+                return Err(Failed::new(why, self.backoff.pause()));
+            }
+        }
+        self.show_parked();
+        self.backoff.reset();
+        Ok(Next::Now)
+    }
+}
