@@ -159,7 +159,7 @@ impl BatchReports {
     }
 
     async fn settle(&self, item: SettleItem) {
-        let attempt = item.running.attempt_id();
+        let attempt = item.attempt.running.attempt_id();
         self.shared.settle.send(item).await;
         self.open().remove(&attempt);
     }

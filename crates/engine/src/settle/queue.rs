@@ -27,12 +27,17 @@ const SETTLE_BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// A verdict on an attempt that ran in this daemon.
 pub(crate) struct SettleItem {
-    pub running: RunningJob,
     pub settlement: Settlement,
+    pub attempt: EndedAttempt,
+}
+
+/// What the store does not need to know about an ended attempt.
+pub(crate) struct EndedAttempt {
+    pub running: RunningJob,
+    pub run_time: Duration,
     /// How much of the log is the attempt's own, and not about the verdict.
-    said: usize,
-    run: Duration,
-    /// Held until the store has it.
+    log_own: usize,
+    /// Held until the store has the verdict.
     room: Option<OwnedSemaphorePermit>,
 }
 
@@ -40,10 +45,10 @@ impl SettleItem {
     pub(crate) fn new(
         running: RunningJob,
         settlement: Settlement,
-        said: usize,
-        run: Duration,
+        log_own: usize,
+        run_time: Duration,
     ) -> SettleItem {
-        SettleItem { running, settlement, said, run, room: None }
+        SettleItem { settlement, attempt: EndedAttempt { running, run_time, log_own, room: None } }
     }
 
     pub(crate) fn release(running: RunningJob, after: Option<Duration>) -> SettleItem {
@@ -75,59 +80,47 @@ impl SettleQueue {
     pub(crate) async fn send(&self, mut item: SettleItem) {
         let bytes = item.bytes().min(SETTLE_BYTES_MAX) as u32;
         // Nobody closes it, so that there is room sooner or later.
-        item.room = Arc::clone(&self.bytes).acquire_many_owned(bytes).await.ok();
+        item.attempt.room = Arc::clone(&self.bytes).acquire_many_owned(bytes).await.ok();
         if self.items.send(item).await.is_err() {
             tracing::error!("an attempt ended after the engine stopped; its lease will expire");
         }
     }
 }
 
-/// Verdicts of one transaction.
+/// Verdicts of one transaction. The settlements are shared with the store, so that nothing is
+/// copied; each belongs to the attempt at the same index.
 pub(super) struct Batch {
     pub settlements: Arc<[Settlement]>,
-    /// What else is known of each attempt.
-    pub about: Vec<About>,
-}
-
-pub(super) struct About {
-    pub running: RunningJob,
-    said: usize,
-    pub run: Duration,
-    room: Option<OwnedSemaphorePermit>,
+    pub attempts: Vec<EndedAttempt>,
 }
 
 impl Batch {
     pub(super) fn of(items: impl IntoIterator<Item = SettleItem>) -> Batch {
-        let split = |SettleItem { running, settlement, said, run, room }| {
-            (settlement, About { running, said, run, room })
-        };
-        let (settlements, about): (Vec<_>, _) = items.into_iter().map(split).unzip();
-        Batch { settlements: settlements.into(), about }
+        let items = items.into_iter().map(|item| (item.settlement, item.attempt));
+        let (settlements, attempts): (Vec<_>, _) = items.unzip();
+        Batch { settlements: settlements.into(), attempts }
     }
 
-    pub(super) fn into_items(self) -> impl Iterator<Item = SettleItem> {
-        let item = |(settlement, About { running, said, run, room }): (&Settlement, About)| {
-            SettleItem { running, settlement: settlement.clone(), said, run, room }
-        };
-        let settlements = self.settlements;
-        let items: Vec<_> = settlements.iter().zip(self.about).map(item).collect();
-        items.into_iter()
+    /// For batches that the store refused.
+    pub(super) fn into_items(self) -> Vec<SettleItem> {
+        let settlements = self.settlements.iter().cloned();
+        let items = settlements.zip(self.attempts);
+        items.map(|(settlement, attempt)| SettleItem { settlement, attempt }).collect()
     }
 }
 
-impl About {
-    /// What is settled instead when the store refused the jobs that the attempt asked for. Nothing
-    /// enters with it any more, so that it is not refused again.
+impl EndedAttempt {
+    /// What is settled instead when the store refused the jobs that the attempt asked for.
     pub(super) fn refused(
         self,
         shared: &Shared,
         settlement: &Settlement,
-        why: Error,
+        why: &Error,
     ) -> SettleItem {
-        let About { running, said, run, room } = self;
-        let rules = Rules::now(shared, &running.policy);
-        let settlement = verdict::refused(&running.job, settlement, said, &why, &rules);
-        SettleItem { running, settlement, said, run, room }
+        let RunningJob { job, policy, .. } = &self.running;
+        let rules = Rules::now(shared, policy);
+        let settlement = verdict::refused(job, settlement, self.log_own, why, &rules);
+        SettleItem { settlement, attempt: self }
     }
 }
 

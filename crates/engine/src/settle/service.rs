@@ -20,7 +20,7 @@ use crate::house::service::{Backoff, Failed, Next, Service};
 use crate::shared::Shared;
 
 use super::conclude::{conclude, tell_entered};
-use super::queue::{Batch, SETTLE_BATCH_MAX, SettleItem, batch_len};
+use super::queue::{Batch, EndedAttempt, SETTLE_BATCH_MAX, SettleItem, batch_len};
 
 /// Verdicts that may be parked; beyond that, all of them wait.
 const PARKED_MAX: usize = 1000;
@@ -105,12 +105,12 @@ impl Settle {
             return false;
         }
         let Some(batch) = self.batch.take() else { return false };
-        if batch.about.len() > 1 {
+        if batch.attempts.len() > 1 {
             self.alone.extend(batch.into_items());
             return true;
         }
         for item in batch.into_items() {
-            let id = item.running.job.id;
+            let id = item.attempt.running.job.id;
             tracing::error!(%id, %error, "the store cannot take a result; it is tried again");
             if self.parked.is_empty() {
                 self.parked_until = Instant::now() + PARKED_PAUSE;
@@ -126,29 +126,31 @@ impl Settle {
         if !self.alone.is_empty() || !std::mem::take(&mut self.parked_changed) {
             return;
         }
-        let parked = self.parked.iter().map(|(item, why)| (item.running.job.id, why.clone()));
+        let parked =
+            self.parked.iter().map(|(item, why)| (item.attempt.running.job.id, why.clone()));
         self.shared.health.set_parked(parked.collect());
     }
 
     /// The store has taken the batch.
     fn settled(&mut self, answer: SettleAnswer) {
-        let Some(Batch { settlements, about }) = self.batch.take() else { return };
+        let Some(Batch { settlements, attempts }) = self.batch.take() else { return };
         let shared = &self.shared;
-        let mut over = Vec::with_capacity(about.len());
-        for ((settlement, about), answer) in settlements.iter().zip(about).zip(answer.settled) {
+        let mut over = Vec::with_capacity(attempts.len());
+        for ((settlement, attempt), answer) in settlements.iter().zip(attempts).zip(answer.settled)
+        {
             match answer {
                 Settled::Unfit { parent, unfit } => {
                     let why = direct::unfit_parent(parent, unfit);
-                    self.taken.push(about.refused(shared, settlement, why));
+                    self.taken.push(attempt.refused(shared, settlement, &why));
                 }
                 answer => {
-                    shared.running.remove(about.running.attempt_id());
-                    over.push((settlement, about, answer));
+                    shared.running.remove(attempt.running.attempt_id());
+                    over.push((settlement, attempt, answer));
                 }
             }
         }
-        for (settlement, About { running, run, .. }, answer) in over {
-            conclude(shared, &running.job, settlement, answer, run);
+        for (settlement, EndedAttempt { running, run_time, .. }, answer) in over {
+            conclude(shared, &running.job, settlement, answer, run_time);
         }
         tell_entered(shared, &answer.moved);
     }
