@@ -185,9 +185,10 @@ pub struct Moved {
     pub back: Vec<(Job, Job)>,
 }
 
-/// Asks for due jobs by name, most urgent first, then the one that is due the longest (among those
-/// of one millisecond by `Extra::tie`), then by name, then by id. Suspended types give nothing, and
-/// a type with a `concurrency` no more than leaves so many of its jobs running.
+/// A request for due jobs by name, with a pure decision on each that is found: most urgent first,
+/// then the one that has been due the longest (within one millisecond by `Extra::tie`), then by
+/// name, then by id. Suspended types give nothing; a type with a `concurrency` gives no more than it
+/// allows to run.
 #[derive(Clone)]
 pub struct Take {
     pub tenant: Tenant,
@@ -200,12 +201,12 @@ pub struct Take {
     pub limit: u32,
     /// Jobs with more payload are passed over.
     pub payload_bytes_max: u64,
-    /// Asked for types with a `rate`: how many jobs of it may start now.
-    pub room: RateRoom,
-    /// Where an earlier one ended that found nothing.
-    pub after: Option<TakeCursor>,
     /// Asked for each job in turn, until `limit` were asked for.
     pub decide: TakeDecide,
+    /// How many jobs of a type with a `rate` may start now. The engine sets it.
+    pub room: RateRoom,
+    /// Where an earlier search stopped that found nothing. The engine sets it.
+    pub after: Option<TakeCursor>,
 }
 
 /// How many jobs of a type may start now. May be asked more than once, and answers the same then.
@@ -219,7 +220,8 @@ pub struct TakeCursor {
     pub name: String,
 }
 
-pub type TakeDecide = Arc<dyn Fn(&FullJob) -> Taking + Send + Sync>;
+/// Pure: gets the job as it is, and the store's time.
+pub type TakeDecide = Arc<dyn Fn(&FullJob, Timestamp) -> TakeDecision + Send + Sync>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Names {
@@ -228,9 +230,9 @@ pub enum Names {
     AnyOf(Vec<TypeName>),
 }
 
-/// What becomes of a job that was asked for.
+/// What becomes of a job that a `Take` found.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Taking {
+pub struct TakeDecision {
     /// It may not stay queued and due.
     pub put: Put,
     /// Whether the caller gets it.
@@ -238,9 +240,9 @@ pub struct Taking {
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Took {
-    pub given: Vec<Taken>,
-    /// Jobs that were asked for and not given.
+pub struct TakeAnswer {
+    pub given: Vec<TakenJob>,
+    /// Jobs that were found and not given.
     pub kept: u32,
     pub moved: Moved,
     /// A type had more to give than its `concurrency` allows.
@@ -251,7 +253,7 @@ pub struct Took {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Taken {
+pub struct TakenJob {
     /// As it was before.
     pub before: FullJob,
     /// As it is now.
@@ -273,9 +275,24 @@ impl Ask {
 }
 
 impl Take {
+    /// Any jobs of these names, however large, without a limit on starts.
+    pub fn new(tenant: Tenant, names: Names, limit: u32, decide: TakeDecide) -> Take {
+        Take {
+            tenant,
+            names,
+            priority: None,
+            hidden: false,
+            limit,
+            payload_bytes_max: u64::MAX,
+            decide,
+            room: Arc::new(|_, _| u32::MAX),
+            after: None,
+        }
+    }
+
     /// What becomes of this job; as with `Ask::decision`, an error undoes the whole take.
-    pub fn taking(&self, before: &FullJob) -> Result<Taking, Error> {
-        Error::caught(A_DECISION, || (self.decide)(before))
+    pub fn decision(&self, before: &FullJob, now: Timestamp) -> Result<TakeDecision, Error> {
+        Error::caught(A_DECISION, || (self.decide)(before, now))
     }
 }
 
@@ -385,7 +402,14 @@ impl fmt::Debug for Ask {
 
 impl fmt::Debug for Take {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Take").field("tenant", &self.tenant).field("names", &self.names).finish()
+        let Take { tenant, names, priority, hidden, limit, .. } = self;
+        f.debug_struct("Take")
+            .field("tenant", tenant)
+            .field("names", names)
+            .field("priority", priority)
+            .field("hidden", hidden)
+            .field("limit", limit)
+            .finish_non_exhaustive()
     }
 }
 

@@ -7,8 +7,9 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use windlass_core::job::Job;
+use windlass_core::store::Claimed;
 use windlass_core::{JobId, Json, Payload, TypeName};
-use windlass_engine::api::{JobView, Pulled};
+use windlass_engine::api::JobView;
 
 use crate::time::WireTime;
 
@@ -133,23 +134,23 @@ pub(crate) fn from_job(job: &Job) -> WireJob<'_> {
     }
 }
 
-pub(crate) fn from_claim(pulled: &[Pulled]) -> WireClaim<'_> {
+pub(crate) fn from_claim(claimed: &[Claimed]) -> WireClaim<'_> {
     let mut left = CLAIM_PAYLOAD_BYTES_MAX;
-    let claimed = pulled.iter().map(|pulled| {
-        let inline = match &pulled.payload {
+    let jobs = claimed.iter().map(|claimed| {
+        let inline = match &claimed.payload {
             Payload::Inline(bytes) if bytes.len() as u64 <= left => Some(&bytes[..]),
             _ => None,
         };
         left -= inline.map_or(0, |bytes| bytes.len() as u64);
-        from_pulled(pulled, inline)
+        from_claimed(claimed, inline)
     });
-    WireClaim { jobs: claimed.collect() }
+    WireClaim { jobs: jobs.collect() }
 }
 
-fn from_pulled<'a>(pulled: &'a Pulled, inline: Option<&'a [u8]>) -> WireClaimed<'a> {
+fn from_claimed<'a>(claimed: &'a Claimed, inline: Option<&'a [u8]>) -> WireClaimed<'a> {
     let text = inline.map(std::str::from_utf8);
     WireClaimed {
-        job: from_job(&pulled.job),
+        job: from_job(&claimed.job),
         payload: text.and_then(Result::ok),
         payload_base64: match (inline, text) {
             (Some(bytes), Some(Err(_))) => Some(BASE64.encode(bytes)),
@@ -157,9 +158,9 @@ fn from_pulled<'a>(pulled: &'a Pulled, inline: Option<&'a [u8]>) -> WireClaimed<
         },
         payload_url: match inline {
             Some(_) => None,
-            None => Some(format!("/v1/{}/jobs/{}/payload", pulled.job.key.tenant, pulled.job.id)),
+            None => Some(format!("/v1/{}/jobs/{}/payload", claimed.job.key.tenant, claimed.job.id)),
         },
-        token: pulled.job.lease.map_or(0, |lease| lease.token.0),
+        token: claimed.job.lease.map_or(0, |lease| lease.token.0),
     }
 }
 
@@ -213,8 +214,11 @@ mod tests {
     }
 
     fn claimed(payload: Payload) -> Value {
-        let pulled = [Pulled { job: job(), payload }];
-        serde_json::to_value(from_claim(&pulled)).unwrap()["jobs"][0].clone()
+        serde_json::to_value(from_claim(&[claim(payload)])).unwrap()["jobs"][0].clone()
+    }
+
+    fn claim(payload: Payload) -> Claimed {
+        Claimed { job: job(), payload, handler: None, left: 0 }
     }
 
     #[test]
@@ -248,9 +252,8 @@ mod tests {
     #[test]
     fn a_claim_carries_a_bounded_number_of_payload_bytes() {
         let payload = Payload::Inline(Bytes::from(vec![b'x'; 1024 * 1024]));
-        let pulled: Vec<_> =
-            (0..20).map(|_| Pulled { job: job(), payload: payload.clone() }).collect();
-        let claim = from_claim(&pulled);
+        let claimed: Vec<_> = (0..20).map(|_| claim(payload.clone())).collect();
+        let claim = from_claim(&claimed);
         let inline = claim.jobs.iter().filter(|job| job.payload.is_some()).count();
         assert_eq!(inline, 16);
         assert!(claim.jobs[16..].iter().all(|job| job.payload_url.is_some()));

@@ -1,13 +1,10 @@
 //! What doors say to the engine and hear from it.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_core::add::AddOptions;
-use windlass_core::edit::{FullJob, Names, Taking};
-use windlass_core::job::{Job, Payload, Priority};
+use windlass_core::job::Job;
 use windlass_core::log::Newest;
 use windlass_core::outcome::{Json, Status};
 pub use windlass_core::store::IdempotencyKey;
@@ -80,54 +77,12 @@ pub struct PullClaim {
     pub wait: Duration,
 }
 
-#[derive(Debug, Clone, PartialEq)]
-pub struct Pulled {
-    /// Running, with its lease and token.
-    pub job: Job,
-    pub payload: Payload,
-}
-
 /// How a pulled job ended, in the worker's words.
 #[derive(Debug, Clone)]
 pub struct PullFinish {
     pub lease: LeaseRef,
     pub status: Status,
     pub data: Option<Json>,
-}
-
-/// A wish for jobs by name, with a pure decision on what becomes of each that is found.
-#[derive(Clone)]
-pub struct TakeWish {
-    pub tenant: Tenant,
-    pub names: Names,
-    /// Only this one.
-    pub priority: Option<Priority>,
-    /// Hidden jobs too.
-    pub hidden: bool,
-    /// 1 to `BATCH_JOBS_MAX`.
-    pub limit: u32,
-    /// Jobs with more payload are passed over.
-    pub payload_bytes_max: u64,
-    /// How long to wait when nothing is there.
-    pub wait: Duration,
-    /// Told the job as it is, and the time.
-    pub decide: TakeWishDecide,
-}
-
-pub type TakeWishDecide = Arc<dyn Fn(&FullJob, Timestamp) -> Taking + Send + Sync>;
-
-impl fmt::Debug for TakeWish {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TakeWish { tenant, names, priority, hidden, limit, wait, .. } = self;
-        f.debug_struct("TakeWish")
-            .field("tenant", tenant)
-            .field("names", names)
-            .field("priority", priority)
-            .field("hidden", hidden)
-            .field("limit", limit)
-            .field("wait", wait)
-            .finish_non_exhaustive()
-    }
 }
 
 /// What `GET /v1/status` and `windlass status` show.

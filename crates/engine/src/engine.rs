@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use windlass_core::edit::{Decide, Decided, FullJob, Took, Which};
+use windlass_core::edit::{Decide, Decided, FullJob, Take, TakeAnswer, Which};
 use windlass_core::job::Token;
 use windlass_core::store::sql::SqlAnswer;
-use windlass_core::store::{AttemptLog, LeaseRef, List, Page, TypeStats};
+use windlass_core::store::{AttemptLog, Claimed, LeaseRef, List, Page, TypeStats};
 use windlass_core::{
     Handler, HandlerId, HandlerSpec, Job, JobId, State, Sysid, Tenant, Timestamp, TypeKey,
     TypeSettings,
@@ -16,8 +16,7 @@ use windlass_journal::SpoolWriter;
 
 use crate::accept;
 use crate::api::{
-    AddJob, Added, DaemonStatus, IdempotencyKey, JobView, LiveLog, PullClaim, PullFinish, Pulled,
-    Readiness, TakeWish,
+    AddJob, Added, DaemonStatus, IdempotencyKey, JobView, LiveLog, PullClaim, PullFinish, Readiness,
 };
 use crate::ask::change;
 use crate::ask::decide;
@@ -196,7 +195,7 @@ impl Engine {
     // ---- pulling workers ---------------------------------------------------------------------
 
     /// Takes jobs for a worker. If the caller stops waiting, jobs that were just taken go back.
-    pub async fn claim(&self, wish: PullClaim) -> Result<Vec<Pulled>, Error> {
+    pub async fn claim(&self, wish: PullClaim) -> Result<Vec<Claimed>, Error> {
         pull::claim(self.shared().clone(), wish).await
     }
 
@@ -237,8 +236,8 @@ impl Engine {
 
     /// Takes due jobs by name; waits for some when there are none. If the caller stops waiting,
     /// jobs that were just taken become what they were.
-    pub async fn take(&self, wish: TakeWish) -> Result<Took, Error> {
-        take::take(self.shared().clone(), wish).await
+    pub async fn take(&self, take: Take, wait: Duration) -> Result<TakeAnswer, Error> {
+        take::take(self.shared().clone(), take, wait).await
     }
 
     /// Prolongs leases that a take made for ever, within a moment: their workers never renew them.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use rusqlite::Connection;
-use windlass_core::edit::{Ask, Decided, Take, Took};
+use windlass_core::edit::{Ask, Decided, Take, TakeAnswer};
 use windlass_core::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
 use windlass_core::job::{Boot, Progress};
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
@@ -222,7 +222,7 @@ impl Decides for SqliteStore {
         self.writer.write(durability, jobs, move |tx| edit::job_decide(tx, &ask)).await
     }
 
-    async fn job_take(&self, take: Take) -> Result<Took, Error> {
+    async fn job_take(&self, take: Take) -> Result<TakeAnswer, Error> {
         let jobs = take.limit as usize;
         self.write_when_ready(jobs, move |tx| take::job_take(tx, &take)).await
     }

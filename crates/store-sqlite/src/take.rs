@@ -1,7 +1,7 @@
 //! Due jobs are handed out by name.
 
 use rusqlite::Connection;
-use windlass_core::edit::{Take, Taken, Took};
+use windlass_core::edit::{Take, TakeAnswer, TakenJob};
 use windlass_core::limit::CHILDREN_SHOWN_MAX;
 use windlass_core::{Job, JobId, Payload, State};
 
@@ -17,7 +17,7 @@ use crate::tx::Tx;
 
 /// `None` when nothing that is asked for is ready, and some of it may be among the jobs that are
 /// still to become so: then the caller tries again.
-pub(crate) fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<Took>> {
+pub(crate) fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<TakeAnswer>> {
     let more_due = queue::promote(tx)?;
     tx.apply_counts()?;
     let now = tx.now;
@@ -25,7 +25,7 @@ pub(crate) fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<Took>> {
     if wanted.is_empty() && more_due {
         return Ok(None);
     }
-    let mut took = Took { full, next, ..Took::default() };
+    let mut took = TakeAnswer { full, next, ..TakeAnswer::default() };
     for (id, type_id) in wanted {
         tx.asked(type_id, now);
         take_one(tx, id, take, &mut took)?;
@@ -34,13 +34,13 @@ pub(crate) fn job_take(tx: &mut Tx<'_>, take: &Take) -> Result<Option<Took>> {
     Ok(Some(took))
 }
 
-fn take_one(tx: &mut Tx<'_>, id: i64, take: &Take, took: &mut Took) -> Result<()> {
+fn take_one(tx: &mut Tx<'_>, id: i64, take: &Take, took: &mut TakeAnswer) -> Result<()> {
     let missing = || Failure::corrupt(format!("job {id} is ready but not there"));
     let stored = row::find(tx.conn, id)?.ok_or_else(missing)?;
     let before = edit::full_job(tx.conn, &stored)?;
-    let taking = take.taking(&before)?;
-    let job = put::put(tx, &stored, &taking.put, &mut took.moved)?;
-    if !taking.give {
+    let decision = take.decision(&before, tx.now)?;
+    let job = put::put(tx, &stored, &decision.put, &mut took.moved)?;
+    if !decision.give {
         took.kept += 1;
         return Ok(());
     }
@@ -48,7 +48,7 @@ fn take_one(tx: &mut Tx<'_>, id: i64, take: &Take, took: &mut Took) -> Result<()
     let parent = parent.map(|parent| edit::full_job(tx.conn, &parent)).transpose()?;
     let finished = ended_children(tx.conn, &job, State::Finished)?;
     let cancelled = ended_children(tx.conn, &job, State::Cancelled)?;
-    took.given.push(Taken { before, job, parent, finished, cancelled });
+    took.given.push(TakenJob { before, job, parent, finished, cancelled });
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::sync::watch;
-use windlass_core::edit::{FullJob, Names, Put, Take, Taking};
+use windlass_core::edit::{FullJob, Names, Put, Take, TakeDecision};
 use windlass_core::job::Token;
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::store::prelude::*;
@@ -109,9 +109,9 @@ impl Glut {
 
     /// The numbers of the jobs that were given.
     async fn take(&self, names: Names) -> Vec<i64> {
-        let decide = |whole: &FullJob| {
+        let decide = |whole: &FullJob, _| {
             let job = windlass_core::Job { state: State::Paused, ..whole.job.clone() };
-            Taking { put: Put { job, payload: None, purge_at: None }, give: true }
+            TakeDecision { put: Put { job, payload: None, purge_at: None }, give: true }
         };
         let take = Take {
             tenant: tenant(),

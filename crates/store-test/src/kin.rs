@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use windlass_core::edit::{
-    Ask, Decided, Decision, Edit, FullJob, Names, Put, Refusal, Seen, Take, Taking, Took, Which,
+    Ask, Decided, Decision, Edit, FullJob, Names, Put, Refusal, Seen, Take, TakeAnswer,
+    TakeDecision, Which,
 };
 use windlass_core::job::Token;
 use windlass_core::store::{Claimed, Durability, Error};
@@ -58,21 +59,11 @@ pub(crate) fn leased_by(token: Token, whole: &FullJob, now: Timestamp) -> Job {
 pub(crate) fn take(names: Names, limit: u32, now: Timestamp) -> Take {
     // A decision may be asked more than once, so the token is not its own.
     let token = token();
-    let decide = move |whole: &FullJob| {
+    let decide = move |whole: &FullJob, _| {
         let put = Put { job: leased_by(token, whole, now), payload: None, purge_at: None };
-        Taking { put, give: true }
+        TakeDecision { put, give: true }
     };
-    Take {
-        tenant: acme(),
-        names,
-        priority: None,
-        hidden: false,
-        limit,
-        payload_bytes_max: u64::MAX,
-        room: Arc::new(|_, _| u32::MAX),
-        after: None,
-        decide: Arc::new(decide),
-    }
+    Take::new(acme(), names, limit, Arc::new(decide))
 }
 
 pub(crate) fn glob(pattern: &str) -> Names {
@@ -83,7 +74,7 @@ pub(crate) fn any_of(names: &[&str]) -> Names {
     Names::AnyOf(names.iter().map(|name| TypeName::new(name).unwrap()).collect())
 }
 
-pub(crate) fn taken_numbers(took: &Took) -> Vec<i64> {
+pub(crate) fn taken_numbers(took: &TakeAnswer) -> Vec<i64> {
     took.given.iter().map(|taken| taken.job.id.get()).collect()
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass_core::edit::{Edit, FullJob, Put, Take, Taking};
+use windlass_core::edit::{Edit, FullJob, Put, Take, TakeDecision};
 use windlass_core::store::{Error, GiveUp, Overdue};
 use windlass_core::{Extra, Job, NewJob, Payload, State, TypeKey, TypeSettings};
 
@@ -36,8 +36,8 @@ pub async fn a_taken_job_is_what_the_decision_made_of_it(harness: &dyn Harness) 
 pub async fn a_take_whose_decision_panics_takes_nothing(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1), job(2)]).await;
-    let decide = |whole: &FullJob| match whole.job.id.get() {
-        1 => Taking {
+    let decide = |whole: &FullJob, _| match whole.job.id.get() {
+        1 => TakeDecision {
             put: Put { job: leased(whole, NOW), payload: None, purge_at: None },
             give: true,
         },
@@ -172,11 +172,11 @@ pub async fn no_more_than_the_limit_are_asked_for(harness: &dyn Harness) {
     store.add((1..=10).map(job)).await;
     // Every second one is kept back, as failed.
     let every_second = |limit| {
-        let decide = move |whole: &FullJob| {
+        let decide = move |whole: &FullJob, _| {
             let give = whole.job.id.get() % 2 == 0;
             let failed = Job { state: State::Failed, ..whole.job.clone() };
             let job = if give { leased(whole, NOW) } else { failed };
-            Taking { put: Put { job, payload: None, purge_at: Some(after(9)) }, give }
+            TakeDecision { put: Put { job, payload: None, purge_at: Some(after(9)) }, give }
         };
         Take { decide: Arc::new(decide), ..take(glob("*"), limit, NOW) }
     };
@@ -193,10 +193,10 @@ pub async fn a_job_that_is_lent_is_queued_for_later(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1)]).await;
     let lend = |now, until| {
-        let decide = move |whole: &FullJob| {
+        let decide = move |whole: &FullJob, _| {
             let extra = Extra { lent: true, ..whole.job.extra.clone() };
             let job = Job { run_at: until, started_at: Some(now), extra, ..whole.job.clone() };
-            Taking { put: Put { job, payload: None, purge_at: None }, give: true }
+            TakeDecision { put: Put { job, payload: None, purge_at: None }, give: true }
         };
         Take { decide: Arc::new(decide), ..take(glob("*"), 9, now) }
     };
@@ -355,10 +355,10 @@ pub async fn takers_never_take_the_same_job(harness: &dyn Harness) {
 pub async fn a_decision_that_cannot_be_carried_out_takes_nothing(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     store.add([job(1), job(2)]).await;
-    let decide = |whole: &FullJob| {
+    let decide = |whole: &FullJob, _| {
         let lease = leased(whole, NOW).lease.filter(|_| whole.job.id == id(1));
         let job = Job { lease, ..leased(whole, NOW) };
-        Taking { put: Put { job, payload: None, purge_at: None }, give: true }
+        TakeDecision { put: Put { job, payload: None, purge_at: None }, give: true }
     };
     let odd = Take { decide: Arc::new(decide), ..take(glob("*"), 9, NOW) };
     assert!(store.job_take(odd).await.is_err());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::edit::{Ask, Decided, Take, Took};
+use crate::edit::{Ask, Decided, Take, TakeAnswer};
 use crate::handler::{Handler, HandlerId, HandlerSpec, TypeSettings};
 use crate::id::{JobId, Sysid};
 use crate::job::{Boot, Job, Payload, Progress};
@@ -197,7 +197,7 @@ impl Decides for MemoryStore {
         self.open()?.durable(ask.durability).job_decide(&ask)
     }
 
-    async fn job_take(&self, take: Take) -> Result<Took, Error> {
+    async fn job_take(&self, take: Take) -> Result<TakeAnswer, Error> {
         self.open()?.job_take(&take)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::edit::{Names, Take, Taken, Took};
+use crate::edit::{Names, Take, TakeAnswer, TakenJob};
 use crate::glob;
 use crate::id::JobId;
 use crate::job::{Job, Payload};
@@ -22,17 +22,17 @@ struct Left {
 }
 
 impl State {
-    pub(super) fn job_take(&mut self, take: &Take) -> Result<Took, Error> {
-        let (mut changes, mut took) = (Changes::default(), Took::default());
+    pub(super) fn job_take(&mut self, take: &Take) -> Result<TakeAnswer, Error> {
+        let (mut changes, mut answer) = (Changes::default(), TakeAnswer::default());
         let (wanted, full) = self.wanted(take);
         for id in wanted {
-            if let Err(error) = self.take_one(id, take, &mut changes, &mut took) {
+            if let Err(error) = self.take_one(id, take, &mut changes, &mut answer) {
                 self.undo(changes);
                 return Err(error);
             }
         }
         changes.moved.tidy();
-        Ok(Took { moved: changes.moved, full, ..took })
+        Ok(TakeAnswer { moved: changes.moved, full, ..answer })
     }
 
     fn take_one(
@@ -40,22 +40,22 @@ impl State {
         id: JobId,
         take: &Take,
         changes: &mut Changes,
-        took: &mut Took,
+        answer: &mut TakeAnswer,
     ) -> Result<(), Error> {
         let before = self.full_job(&self.jobs[&id]);
-        let taking = take.taking(&before)?;
-        let job = self.put(&taking.put, changes)?;
         let now = self.now;
+        let decision = take.decision(&before, now)?;
+        let job = self.put(&decision.put, changes)?;
         let of_type = self.type_row(&before.job.key);
         of_type.claimed_at = of_type.claimed_at.max(Some(now));
-        if !taking.give {
-            took.kept += 1;
+        if !decision.give {
+            answer.kept += 1;
             return Ok(());
         }
         let parent = self.parent(&job).map(|row| self.full_job(row));
         let finished = self.ended_children(&job, JobState::Finished);
         let cancelled = self.ended_children(&job, JobState::Cancelled);
-        took.given.push(Taken { before, job, parent, finished, cancelled });
+        answer.given.push(TakenJob { before, job, parent, finished, cancelled });
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::Error;
-use crate::edit::{Ask, Decided, Take, Took};
+use crate::edit::{Ask, Decided, Take, TakeAnswer};
 
 #[async_trait]
 pub trait Decides: Send + Sync {
@@ -13,5 +13,5 @@ pub trait Decides: Send + Sync {
 
     /// Hands out due jobs by name; the decision says what each becomes, all or
     /// nothing. Jobs become ready as for `job_claim`. Not synced.
-    async fn job_take(&self, take: Take) -> Result<Took, Error>;
+    async fn job_take(&self, take: Take) -> Result<TakeAnswer, Error>;
 }

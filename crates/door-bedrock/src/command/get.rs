@@ -8,13 +8,14 @@ use tokio::time::Instant;
 
 use windlass_bedrock_rules::date_text::{due_at, seconds_text, set_next_run};
 use windlass_core::calendar::{Civil, Modifiers};
-use windlass_core::edit::{FullJob, Names, Put, Taken, Taking, Took};
+use windlass_core::edit::{
+    FullJob, Names, Put, Take, TakeAnswer, TakeDecide, TakeDecision, TakenJob,
+};
 use windlass_core::job::Token;
 use windlass_core::limit::{BATCH_JOBS_MAX, WHOLE_BYTES_MAX};
 use windlass_core::repeat::{Bases, Repeat};
 use windlass_core::store::LeaseRef;
 use windlass_core::{Job, JobId, Lease, Payload, Priority, State, Sysid, Timestamp, TypeName};
-use windlass_engine::api::TakeWish;
 
 use crate::execute::{Call, Given, Reply};
 use crate::number::leading_integer;
@@ -56,17 +57,13 @@ pub(super) async fn several(
     Ok(reply(Response::json(Object::new().raw("jobs", jobs)), took))
 }
 
-fn reply(response: Response, took: Took) -> Reply {
+fn reply(response: Response, took: TakeAnswer) -> Reply {
     Reply { response, given: took.given.into_iter().map(|taken| taken.job).collect() }
 }
 
 /// The reply was delivered: the worker keeps these jobs until it reports.
 pub(super) async fn delivered(door: &Bedrock, given: Vec<Given>) {
-    let lease = |job: Job| {
-        let token = job.lease?.token;
-        Some(LeaseRef { tenant: job.key.tenant, id: job.id, token })
-    };
-    door.engine.keep(given.into_iter().filter_map(lease).collect()).await;
+    door.engine.keep(given.iter().filter_map(LeaseRef::of).collect()).await;
 }
 
 async fn take(
@@ -75,28 +72,26 @@ async fn take(
     call: &Call,
     names: &str,
     limit: u32,
-) -> Result<Took, Refusal> {
+) -> Result<TakeAnswer, Refusal> {
     let priority: Option<Priority> = value::job_priority(request)?;
     let waits = request.connection_is("wait") && !call.gone.is_cancelled();
     let wait = call.until.saturating_duration_since(Instant::now());
     let (crashed, (owner, token)) = (Arc::clone(&door.crashed), door.engine.claimant().await?);
     let hand_out = HandOut { owner, token };
-    let wish = TakeWish {
-        tenant: door.tenant.clone(),
-        names: parse_names(names),
+    let decide: TakeDecide = Arc::new(move |whole, now| {
+        hand_out.decide(whole, crashed.matches(whole.job.key.name.as_str()), now)
+    });
+    let take = Take {
         priority,
         hidden: ["mockRequest", "getMockedJobs"].iter().any(|name| request.header(name).is_some()),
-        limit,
         payload_bytes_max: WHOLE_BYTES_MAX,
-        wait: if waits { wait } else { Duration::ZERO },
-        decide: Arc::new(move |whole, now| {
-            hand_out.decide(whole, crashed.matches(whole.job.key.name.as_str()), now)
-        }),
+        ..Take::new(door.tenant.clone(), parse_names(names), limit, decide)
     };
+    let wait = if waits { wait } else { Duration::ZERO };
     // A worker that disconnects while waiting gets nothing; dropping the claim takes no job.
     let took = tokio::select! {
-        took = door.engine.take(wish) => took?,
-        () = call.gone.cancelled(), if waits => Took::default(),
+        took = door.engine.take(take, wait) => took?,
+        () = call.gone.cancelled(), if waits => TakeAnswer::default(),
     };
     if took.given.is_empty() && took.kept == 0 {
         return Err((404, "No job found").into());
@@ -113,7 +108,7 @@ fn parse_names(names: &str) -> Names {
     Names::Glob(names.to_owned())
 }
 
-fn object(taken: &Taken) -> Object {
+fn object(taken: &TakenJob) -> Object {
     let mut job = view::given(&taken.before);
     if let Some(parent) = taken.before.job.parent {
         let parent_data = taken.parent.as_ref().map(|parent| data::shown(&parent.payload));
@@ -143,7 +138,7 @@ pub(super) struct HandOut {
 }
 
 impl HandOut {
-    pub(super) fn decide(&self, whole: &FullJob, crashed: bool, now: Timestamp) -> Taking {
+    pub(super) fn decide(&self, whole: &FullJob, crashed: bool, now: Timestamp) -> TakeDecision {
         if crashed {
             return give_up(&whole.job, now, false);
         }
@@ -158,7 +153,7 @@ impl HandOut {
             job.state = State::Running;
             job.lease = Some(Lease { owner, token, expires_at, on_beat: false });
             job.extra.lent = false;
-            return Taking { put: Put { job, payload: None, purge_at: None }, give: true };
+            return TakeDecision { put: Put { job, payload: None, purge_at: None }, give: true };
         };
         let text = data::shown(&whole.payload);
         let count = data::retry_count(&text);
@@ -174,7 +169,7 @@ impl HandOut {
         job.extra.lent = true;
         let counted = (!whole.job.key.name.as_str().starts_with(MANUAL))
             .then(|| data::bytes(counted(&whole.job, &text, count + 1)));
-        Taking { put: Put { job, payload: counted, purge_at: None }, give: true }
+        TakeDecision { put: Put { job, payload: counted, purge_at: None }, give: true }
     }
 }
 
@@ -194,6 +189,6 @@ fn counted(job: &Job, text: &str, count: i64) -> String {
     if scheduled { data::with_original_next_run(&text, &view::next_run(job)) } else { text }
 }
 
-fn give_up(job: &Job, now: Timestamp, give: bool) -> Taking {
-    Taking { put: Put { job: failed(job, now), payload: None, purge_at: None }, give }
+fn give_up(job: &Job, now: Timestamp, give: bool) -> TakeDecision {
+    TakeDecision { put: Put { job: failed(job, now), payload: None, purge_at: None }, give }
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass_core::edit::{Ask, Decided, Decision, Names, Seen, Take, Took, Which};
+use windlass_core::edit::{Ask, Decided, Decision, Names, Seen, Take, TakeAnswer, Which};
 use windlass_core::job::Token;
 use windlass_core::memory::MemoryStore;
 use windlass_core::store::prelude::*;
@@ -107,7 +107,7 @@ impl World {
         self.decide(which, move |seen, now| create::decision(&wish, seen, &tenant, id, now)).await;
     }
 
-    async fn take(&self, limit: u32) -> Took {
+    async fn take(&self, limit: u32) -> TakeAnswer {
         let hand_out = HandOut { owner: Sysid::new(1).unwrap(), token: Token(1) };
         let now = self.now;
         let take = Take {
@@ -119,7 +119,7 @@ impl World {
             payload_bytes_max: u64::MAX,
             room: std::sync::Arc::new(|_, _| u32::MAX),
             after: None,
-            decide: Arc::new(move |whole| hand_out.decide(whole, false, now)),
+            decide: Arc::new(move |whole, _| hand_out.decide(whole, false, now)),
         };
         self.store.job_take(take).await.unwrap()
     }

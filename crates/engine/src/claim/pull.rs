@@ -10,7 +10,7 @@ use windlass_core::store::{
 };
 use windlass_core::{Invalid, TypeKey};
 
-use crate::api::{PullClaim, Pulled};
+use crate::api::PullClaim;
 use crate::claim::reserve::Reservation;
 use crate::claim::wait::{self, Serving};
 use crate::claim::waitlist::{Interest, Pattern};
@@ -27,7 +27,7 @@ const PAGES_MAX: usize = 100;
 const TRIES_MAX: usize = 16;
 
 /// Takes jobs for a worker; waits for some when there are none.
-pub(crate) async fn claim(shared: Arc<Shared>, wish: PullClaim) -> Result<Vec<Pulled>, Error> {
+pub(crate) async fn claim(shared: Arc<Shared>, wish: PullClaim) -> Result<Vec<Claimed>, Error> {
     if wish.limit == 0 || wish.limit > PULL_JOBS_MAX {
         return Err(Invalid::new("limit", "a claim takes 1 to 1000 jobs").into());
     }
@@ -43,13 +43,12 @@ pub(crate) async fn claim(shared: Arc<Shared>, wish: PullClaim) -> Result<Vec<Pu
         claimed.iter().any(|claimed| claimed.job.key == *key)
     };
     let serving = Serving { attempt, has, back: hand_back };
-    let claimed = wait::serve(&shared, interest, wait, serving).await?;
-    let pulled = |Claimed { job, payload, .. }| {
+    let claimed = wait::serve(&shared, interest, wait, serving).await?.unwrap_or_default();
+    for Claimed { job, .. } in &claimed {
         shared.metrics.pulled(&job.key);
-        event::started(&job);
-        Pulled { job, payload }
-    };
-    Ok(claimed.unwrap_or_default().into_iter().map(pulled).collect())
+        event::started(job);
+    }
+    Ok(claimed)
 }
 
 async fn claim_now(

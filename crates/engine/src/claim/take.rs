@@ -4,16 +4,16 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use windlass_core::edit::{
-    Ask, Decide, Decision, Edit, Moved, Put, Seen, Take, TakeDecide, Taken, Took, Which,
+    Ask, Decide, Decision, Edit, Moved, Put, Seen, Take, TakeAnswer, TakenJob, Which,
 };
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::store::Durability;
 use windlass_core::sync::lock;
 use windlass_core::{Invalid, Payload, TypeKey, TypeSettings};
 
-use crate::api::TakeWish;
 use crate::ask::decide;
 use crate::claim::reserve::Reservation;
 use crate::claim::wait::{self, Serving};
@@ -26,70 +26,58 @@ use crate::shared::Shared;
 const PIECES_MAX: usize = 1000;
 
 /// Takes jobs; waits for some when there are none.
-pub(crate) async fn take(shared: Arc<Shared>, wish: TakeWish) -> Result<Took, Error> {
-    if wish.limit == 0 || wish.limit as usize > BATCH_JOBS_MAX {
+pub(crate) async fn take(
+    shared: Arc<Shared>,
+    take: Take,
+    wait: Duration,
+) -> Result<TakeAnswer, Error> {
+    if take.limit == 0 || take.limit as usize > BATCH_JOBS_MAX {
         let reason = format!("a worker takes 1 to {BATCH_JOBS_MAX} jobs");
         return Err(Invalid::new("limit", reason).into());
     }
     let interest = Interest {
-        tenant: wish.tenant.clone(),
-        names: Pattern::of_names(&wish.names),
-        priority: wish.priority,
-        hidden: wish.hidden,
+        tenant: take.tenant.clone(),
+        names: Pattern::of_names(&take.names),
+        priority: take.priority,
+        hidden: take.hidden,
     };
-    let (wait, wish) = (wish.wait, Arc::new(wish));
-    let attempt = move |shared| take_now(shared, wish.clone());
-    let has =
-        |took: &Took, key: &TypeKey| took.given.iter().any(|taken| taken.before.job.key == *key);
+    let attempt = move |shared| take_now(shared, take.clone());
+    let has = |answer: &TakeAnswer, key: &TypeKey| {
+        answer.given.iter().any(|taken| taken.before.job.key == *key)
+    };
     let serving = Serving { attempt, has, back: hand_back };
-    let took = wait::serve(&shared, interest, wait, serving).await?.unwrap_or_default();
-    for taken in &took.given {
+    let answer = wait::serve(&shared, interest, wait, serving).await?.unwrap_or_default();
+    for taken in &answer.given {
         shared.metrics.pulled(&taken.job.key);
         event::started(&taken.job);
     }
-    Ok(took)
+    Ok(answer)
 }
 
-async fn take_now(shared: Arc<Shared>, wish: Arc<TakeWish>) -> Result<Option<Took>, Error> {
-    let mut after = None;
+async fn take_now(shared: Arc<Shared>, mut take: Take) -> Result<Option<TakeAnswer>, Error> {
     for _ in 0..PIECES_MAX {
         let rates = Arc::new(RateReservations::new(shared.clone()));
-        let take = Take {
-            tenant: wish.tenant.clone(),
-            names: wish.names.clone(),
-            priority: wish.priority,
-            hidden: wish.hidden,
-            limit: wish.limit,
-            payload_bytes_max: wish.payload_bytes_max,
-            room: {
-                let rates = rates.clone();
-                Arc::new(move |key, settings| rates.room(key, settings))
-            },
-            after: after.take(),
-            decide: decide_at(&wish, &shared),
+        take.room = {
+            let rates = rates.clone();
+            Arc::new(move |key, settings| rates.room(key, settings))
         };
-        let took = shared.store.job_take(take).await.map_err(store_error)?;
-        conclude(&shared, &took, &rates);
-        if !took.given.is_empty() || took.kept > 0 {
-            return Ok(Some(took));
+        let answer = shared.store.job_take(take.clone()).await.map_err(store_error)?;
+        conclude(&shared, &answer, &rates);
+        if !answer.given.is_empty() || answer.kept > 0 {
+            return Ok(Some(answer));
         }
-        after = took.next;
-        if after.is_none() {
+        take.after = answer.next;
+        if take.after.is_none() {
             return Ok(None);
         }
     }
     Ok(None)
 }
 
-fn decide_at(wish: &TakeWish, shared: &Shared) -> TakeDecide {
-    let (decide, now) = (wish.decide.clone(), shared.now());
-    Arc::new(move |whole| decide(whole, now))
-}
-
 /// Tells everybody what was taken.
-fn conclude(shared: &Shared, took: &Took, rates: &RateReservations) {
+fn conclude(shared: &Shared, answer: &TakeAnswer, rates: &RateReservations) {
     let mut given: HashMap<&TypeKey, u32> = HashMap::new();
-    for taken in &took.given {
+    for taken in &answer.given {
         *given.entry(&taken.before.job.key).or_default() += 1;
     }
     rates.answered(&mut given);
@@ -97,10 +85,10 @@ fn conclude(shared: &Shared, took: &Took, rates: &RateReservations) {
         let mut scheduler = shared.ready.scheduler();
         given.iter().for_each(|(key, jobs)| scheduler.taken(key, u64::from(*jobs)));
     }
-    if took.full {
+    if answer.full {
         shared.ready.limit_hit.store(true, Ordering::SeqCst);
     }
-    decide::tell(shared, &took.moved);
+    decide::tell(shared, &answer.moved);
 }
 
 /// Reservations of the types with a rate that a search of the store comes across.
@@ -131,8 +119,8 @@ impl RateReservations {
 }
 
 /// Jobs of a caller that went away become what they were, unless somebody changed them since.
-async fn hand_back(shared: Arc<Shared>, took: Took) {
-    let given = took.given;
+async fn hand_back(shared: Arc<Shared>, answer: TakeAnswer) {
+    let given = answer.given;
     let Some(first) = given.first() else { return };
     let tenant = first.before.job.key.tenant.clone();
     let which = given.iter().map(|taken| Which::Job(taken.job.id)).collect();
@@ -145,7 +133,7 @@ async fn hand_back(shared: Arc<Shared>, took: Took) {
     }
 }
 
-fn as_before(taken: &Taken, seen: &Seen) -> Decision {
+fn as_before(taken: &TakenJob, seen: &Seen) -> Decision {
     let before = &taken.before;
     let still_his = |now: &&windlass_core::edit::FullJob| {
         let same = now.job.state == taken.job.state && now.job.run_at == taken.job.run_at;

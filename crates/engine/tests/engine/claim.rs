@@ -15,7 +15,7 @@ use windlass_test_kit::wait::eventually;
 
 use crate::PATIENCE;
 use crate::fake::{Daemon, handler, jobs, key};
-use crate::take::{glob, wish as take_wish};
+use crate::take::{glob, one_job};
 
 fn pull(of: &TypeKey, types: &[&str], limit: u32) -> PullClaim {
     let types = types.iter().map(|pattern| (*pattern).to_owned()).collect();
@@ -58,8 +58,8 @@ async fn pulls_takes_and_runs_together_do_not_pass_a_types_concurrency() {
             let (engine, wish) = (daemon.engine.clone(), pull(&t, &[t.name.as_str()], 2));
             claims.spawn(async move { drop(engine.claim(wish).await.unwrap()) });
             let engine = daemon.engine.clone();
-            let wish = take_wish(&engine, glob(t.name.as_str()), Duration::ZERO).await;
-            claims.spawn(async move { drop(engine.take(wish).await.unwrap()) });
+            let take = one_job(&engine, glob(t.name.as_str())).await;
+            claims.spawn(async move { drop(engine.take(take, Duration::ZERO).await.unwrap()) });
         }
         claims.join_all().await;
         let of_type = daemon.engine.types(&t.tenant).await.unwrap();

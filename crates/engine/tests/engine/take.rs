@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use windlass_core::edit::{
-    Decide, Decision, Edit, FullJob, Names, Put, Refusal, Taking, Took, Which,
+    Decide, Decision, Edit, FullJob, Names, Put, Refusal, Take, TakeAnswer, TakeDecision, Which,
 };
 use windlass_core::job::{Lease, Token};
 use windlass_core::runner::Stop;
@@ -16,7 +16,7 @@ use windlass_core::{
     AddOptions, Extra, Job, JobId, Payload, Priority, State, Timestamp, TypeKey, TypeName,
     TypeSettings,
 };
-use windlass_engine::api::{AddJob, TakeWish};
+use windlass_engine::api::AddJob;
 use windlass_engine::{Engine, Error};
 
 use crate::PATIENCE;
@@ -28,8 +28,8 @@ pub(crate) fn glob(text: &str) -> Names {
     Names::Glob(text.to_owned())
 }
 
-/// A wish for one job, which then runs under a lease.
-pub(crate) async fn wish(engine: &Engine, names: Names, wait: Duration) -> TakeWish {
+/// Takes one job, which then runs under a lease.
+pub(crate) async fn one_job(engine: &Engine, names: Names) -> Take {
     let (owner, token) = engine.claimant().await.unwrap();
     let decide = move |whole: &FullJob, now: Timestamp| {
         let job = Job {
@@ -40,26 +40,17 @@ pub(crate) async fn wish(engine: &Engine, names: Names, wait: Duration) -> TakeW
             ..whole.job.clone()
         };
         let put = Put { job, payload: Some("taken".into()), purge_at: None };
-        Taking { put, give: true }
+        TakeDecision { put, give: true }
     };
-    TakeWish {
-        tenant: key("acme", "t").tenant,
-        names,
-        priority: None,
-        hidden: false,
-        limit: 1,
-        payload_bytes_max: u64::MAX,
-        wait,
-        decide: Arc::new(decide),
-    }
+    Take::new(key("acme", "t").tenant, names, 1, Arc::new(decide))
 }
 
-fn ids(took: &Took) -> Vec<JobId> {
+fn ids(took: &TakeAnswer) -> Vec<JobId> {
     took.given.iter().map(|taken| taken.job.id).collect()
 }
 
 async fn take_now(engine: &Engine, name: &str) -> Vec<JobId> {
-    ids(&engine.take(wish(engine, glob(name), Duration::ZERO).await).await.unwrap())
+    ids(&engine.take(one_job(engine, glob(name)).await, Duration::ZERO).await.unwrap())
 }
 
 /// Ends a job, whoever has it.
@@ -93,7 +84,7 @@ async fn a_waiting_worker_gets_what_it_named_the_moment_it_is_added() {
         let other = daemon.engine.add(&key("acme", "other"), jobs(&["x"]), None).await.unwrap();
         let waiting = tokio::spawn({
             let engine = daemon.engine.clone();
-            async move { engine.take(wish(&engine, names, PATIENCE).await).await }
+            async move { engine.take(one_job(&engine, names).await, PATIENCE).await }
         });
         let added = daemon.engine.add(&key("acme", "t"), jobs(&["x"]), None).await.unwrap();
         let took = waiting.await.unwrap().unwrap();
@@ -113,8 +104,9 @@ async fn each_job_goes_to_one_of_those_who_wait_and_the_rest_goes_on_waiting() {
     for n in 0..WAITING {
         let engine = daemon.engine.clone();
         let names = if n % 2 == 0 { glob("t") } else { glob("t*") };
-        waiting
-            .spawn(async move { engine.take(wish(&engine, names, PATIENCE).await).await.unwrap() });
+        waiting.spawn(async move {
+            engine.take(one_job(&engine, names).await, PATIENCE).await.unwrap()
+        });
     }
     let mut taken = Vec::new();
     let mut added = Vec::new();
@@ -140,7 +132,7 @@ async fn a_worker_that_went_away_leaves_its_job_as_it_was() {
     let (reached, until_reached) = oneshot::channel();
     let (go_on, gate) = mpsc::channel();
     let gates = Mutex::new(Some((reached, gate)));
-    let plain = wish(&daemon.engine, glob("t"), PATIENCE).await;
+    let plain = one_job(&daemon.engine, glob("t")).await;
     let decide = plain.decide.clone();
     let halting = move |whole: &FullJob, now| {
         if let Some((reached, gate)) = gates.lock().unwrap().take() {
@@ -151,15 +143,15 @@ async fn a_worker_that_went_away_leaves_its_job_as_it_was() {
     };
     let waiting = tokio::spawn({
         let engine = daemon.engine.clone();
-        let wish = TakeWish { decide: Arc::new(halting), ..plain };
-        async move { engine.take(wish).await }
+        let take = Take { decide: Arc::new(halting), ..plain };
+        async move { engine.take(take, PATIENCE).await }
     });
     windlass_test_kit::wait::in_time("it is reached", until_reached).await.unwrap();
     waiting.abort();
     assert!(waiting.await.unwrap_err().is_cancelled());
     go_on.send(()).unwrap();
-    let next = wish(&daemon.engine, glob("t"), PATIENCE).await;
-    let took = daemon.engine.take(next).await.unwrap();
+    let next = one_job(&daemon.engine, glob("t")).await;
+    let took = daemon.engine.take(next, PATIENCE).await.unwrap();
     let before = &took.given[0].before;
     assert_eq!((before.job.id, before.job.state, before.job.attempt), (id, State::Queued, 0));
     assert_eq!(before.payload, Payload::Inline("x".into()));
@@ -175,17 +167,21 @@ async fn a_job_that_comes_due_wakes_whoever_waits_for_it() {
     let later = with(AddOptions { run_at, ..AddOptions::default() });
     let added = daemon.engine.add(&key("acme", "t"), later, None).await.unwrap();
     assert!(take_now(&daemon.engine, "*").await.is_empty());
-    let took = daemon.engine.take(wish(&daemon.engine, glob("*"), PATIENCE).await).await.unwrap();
+    let took =
+        daemon.engine.take(one_job(&daemon.engine, glob("*")).await, PATIENCE).await.unwrap();
     assert_eq!(ids(&took), added.ids);
 }
 
 #[tokio::test]
 async fn whoever_waits_longer_than_he_wants_gets_nothing() {
     let daemon = Daemon::start(|_| {}).await;
-    let short = wish(&daemon.engine, glob("*"), Duration::from_millis(20)).await;
-    assert_eq!(daemon.engine.take(short).await.unwrap(), Took::default());
-    let none = TakeWish { limit: 0, ..wish(&daemon.engine, glob("*"), PATIENCE).await };
-    assert!(matches!(daemon.engine.take(none).await, Err(Error::Invalid(_))));
+    let short = one_job(&daemon.engine, glob("*")).await;
+    assert_eq!(
+        daemon.engine.take(short, Duration::from_millis(20)).await.unwrap(),
+        TakeAnswer::default()
+    );
+    let none = Take { limit: 0, ..one_job(&daemon.engine, glob("*")).await };
+    assert!(matches!(daemon.engine.take(none, PATIENCE).await, Err(Error::Invalid(_))));
 }
 
 #[tokio::test]
@@ -195,8 +191,8 @@ async fn a_worker_that_wants_one_priority_does_not_keep_others_from_theirs() {
     let waiting = |priority| {
         let engine = daemon.engine.clone();
         tokio::spawn(async move {
-            let wish = TakeWish { priority, ..wish(&engine, glob("t"), PATIENCE).await };
-            engine.take(wish).await.unwrap()
+            let take = Take { priority, ..one_job(&engine, glob("t")).await };
+            engine.take(take, PATIENCE).await.unwrap()
         })
     };
     let (picky, other) = (waiting(urgent), waiting(None));
@@ -215,8 +211,8 @@ async fn hidden_jobs_wake_only_those_who_want_them() {
     let waiting = |hidden| {
         let engine = daemon.engine.clone();
         tokio::spawn(async move {
-            let wish = TakeWish { hidden, ..wish(&engine, glob("t"), PATIENCE).await };
-            engine.take(wish).await.unwrap()
+            let take = Take { hidden, ..one_job(&engine, glob("t")).await };
+            engine.take(take, PATIENCE).await.unwrap()
         })
     };
     let (plain, hidden) = (waiting(false), waiting(true));
@@ -235,13 +231,13 @@ async fn a_type_gives_no_more_than_its_limit_until_one_of_its_jobs_has_ended() {
     let settings = TypeSettings { concurrency: Some(2), ..TypeSettings::default() };
     daemon.engine.type_settings_put(&t, settings).await.unwrap();
     let added = daemon.engine.add(&t, jobs(&["x"; 5]), None).await.unwrap();
-    let many = TakeWish { limit: 5, ..wish(&daemon.engine, glob("*"), PATIENCE).await };
-    let took = daemon.engine.take(many.clone()).await.unwrap();
+    let many = Take { limit: 5, ..one_job(&daemon.engine, glob("*")).await };
+    let took = daemon.engine.take(many.clone(), PATIENCE).await.unwrap();
     assert_eq!(ids(&took), added.ids[..2]);
     assert!(take_now(&daemon.engine, "*").await.is_empty());
     let waiting = tokio::spawn({
         let engine = daemon.engine.clone();
-        async move { engine.take(many).await }
+        async move { engine.take(many, PATIENCE).await }
     });
     finish(&daemon.engine, added.ids[0]).await;
     assert_eq!(ids(&waiting.await.unwrap().unwrap()), added.ids[2..3]);
@@ -254,9 +250,9 @@ async fn a_type_over_its_rate_gives_the_next_job_when_it_has_rested() {
     let settings = TypeSettings { rate: Some(5.0), ..TypeSettings::default() };
     daemon.engine.type_settings_put(&t, settings).await.unwrap();
     let added = daemon.engine.add(&t, jobs(&["x"; 7]), None).await.unwrap();
-    let many = TakeWish { limit: 7, ..wish(&daemon.engine, glob("t"), PATIENCE).await };
-    assert_eq!(ids(&daemon.engine.take(many.clone()).await.unwrap()), added.ids[..5]);
-    assert_eq!(ids(&daemon.engine.take(many).await.unwrap()), added.ids[5..]);
+    let many = Take { limit: 7, ..one_job(&daemon.engine, glob("t")).await };
+    assert_eq!(ids(&daemon.engine.take(many.clone(), PATIENCE).await.unwrap()), added.ids[..5]);
+    assert_eq!(ids(&daemon.engine.take(many, PATIENCE).await.unwrap()), added.ids[5..]);
 }
 
 #[tokio::test]
@@ -268,7 +264,7 @@ async fn a_suspended_type_gives_nothing_until_it_is_resumed() {
     assert!(take_now(&daemon.engine, "t").await.is_empty());
     let waiting = tokio::spawn({
         let engine = daemon.engine.clone();
-        async move { engine.take(wish(&engine, glob("t"), PATIENCE).await).await }
+        async move { engine.take(one_job(&engine, glob("t")).await, PATIENCE).await }
     });
     daemon.engine.type_suspend(&t, false).await.unwrap();
     assert_eq!(ids(&waiting.await.unwrap().unwrap()), added.ids);

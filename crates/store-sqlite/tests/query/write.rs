@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use windlass_core::edit::{Moved, Names, Put, Take, Taking};
+use windlass_core::edit::{Moved, Names, Put, Take, TakeDecision};
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
 use windlass_core::store::prelude::*;
 use windlass_core::store::sql::{SqlAnswer, SqlAsk};
@@ -40,9 +40,9 @@ impl World {
             payload_bytes_max: u64::MAX,
             room: Arc::new(|_, _| u32::MAX),
             after: None,
-            decide: Arc::new(|whole| {
+            decide: Arc::new(|whole, _| {
                 let job = Job { state: State::Failed, ..whole.job.clone() };
-                Taking { put: Put { job, payload: None, purge_at: None }, give: true }
+                TakeDecision { put: Put { job, payload: None, purge_at: None }, give: true }
             }),
         };
         let took = self.store.job_take(take).await.unwrap();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use windlass_core::edit::{FullJob, Moved, Taken, Took};
+use windlass_core::edit::{FullJob, Moved, TakeAnswer, TakenJob};
 use windlass_core::store::{
     Added, Changed, ChangedTypes, Claimed, Durability, Error, Insert, LeaseRef, Piece, Revision,
     WaitingType,
@@ -157,8 +157,8 @@ fn plain_whole(whole: FullJob) -> FullJob {
     FullJob { job: plain(whole.job), ..whole }
 }
 
-fn plain_took(took: Took) -> impl Debug {
-    let given = took.given.into_iter().map(|taken| Taken {
+fn plain_took(took: TakeAnswer) -> impl Debug {
+    let given = took.given.into_iter().map(|taken| TakenJob {
         before: plain_whole(taken.before),
         job: plain(taken.job),
         parent: taken.parent.map(plain_whole),

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use windlass_core::edit::{
-    Ask, ChildMove, Decision, Edit, FullJob, Names, Only, Put, Refusal, Seen, Take, Taking, Which,
+    Ask, ChildMove, Decision, Edit, FullJob, Names, Only, Put, Refusal, Seen, Take, TakeDecision,
+    Which,
 };
 use windlass_core::job::Token;
 use windlass_core::store::Durability;
@@ -221,11 +222,11 @@ impl TakePlan {
                 Arc::new(move |key, _| room.get(&key.name).copied().unwrap_or(u32::MAX))
             },
             after: None,
-            decide: Arc::new(move |whole| plan.decide(whole)),
+            decide: Arc::new(move |whole, _| plan.decide(whole)),
         }
     }
 
-    fn decide(&self, whole: &FullJob) -> Taking {
+    fn decide(&self, whole: &FullJob) -> TakeDecision {
         let give = whole.job.id.get() % self.keep != 0;
         let job = match self.lend.filter(|_| give) {
             _ if !give => Job { state: State::Failed, ..whole.job.clone() },
@@ -235,6 +236,6 @@ impl TakePlan {
             }
             None => leased(whole, self.owner, self.token, self.now),
         };
-        Taking { put: Put { job, payload: None, purge_at: Some(self.now + LEASE) }, give }
+        TakeDecision { put: Put { job, payload: None, purge_at: Some(self.now + LEASE) }, give }
     }
 }
