@@ -19,7 +19,7 @@ use crate::dispatch::catalogue::Catalogue;
 use crate::dispatch::running::RunningTable;
 use crate::house::clock::DaemonClock;
 use crate::house::health::Health;
-use crate::house::keep::Kept;
+use crate::house::keep::KeepQueue;
 use crate::ingest::freshness::Freshness;
 use crate::metrics::Metrics;
 use crate::options::{Options, Parts};
@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     /// Where claims with very many types go on.
     pub cursors: Cursors,
     /// Leases that are to last for ever.
-    pub kept: Kept,
+    pub keep_queue: KeepQueue,
     rng: Mutex<fastrand::Rng>,
 
     /// Whether the dispatcher takes jobs.
@@ -90,7 +90,7 @@ impl Shared {
             running: RunningTable::default(),
             job_waiters: Waiters::default(),
             cursors: Cursors::default(),
-            kept: Kept::default(),
+            keep_queue: KeepQueue::default(),
             rng: Mutex::new(fastrand::Rng::with_seed(options.seed)),
             picking: AtomicBool::new(true),
             options,

@@ -148,7 +148,7 @@ fn spawn_services(
     carrying.spawn(settle, quiet(), stop_carrying.clone());
     let beat_wanted = shared.daemon.contact.beat_wanted.clone();
     carrying.spawn(Beat::new(shared.clone()), beat_wanted, stop_carrying.clone());
-    let keep_wake = shared.kept.wake.clone();
+    let keep_wake = shared.keep_queue.wake.clone();
     carrying.spawn(Keep::new(shared.clone()), keep_wake, stop_carrying.clone());
     let dispatch = Dispatch::new(shared.clone(), batches.clone());
     beginning.spawn(dispatch, shared.ready.dispatch_wake.clone(), stop_beginning.clone());

@@ -22,20 +22,20 @@ const WAITING_MAX: usize = 100_000;
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// Leases on their way to the store.
+/// Leases that wait for the store.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct KeepQueue {
     waiting: Mutex<Vec<LeaseRef>>,
-    /// Told of the first one.
+    /// Notified when the queue is no longer empty.
     pub wake: Arc<Notify>,
 }
 
-impl Kept {
-    fn take(&self) -> Taken<'_> {
-        Taken { kept: self, leases: std::mem::take(&mut lock(&self.waiting)) }
+impl KeepQueue {
+    fn take(&self) -> InFlight<'_> {
+        InFlight { queue: self, leases: std::mem::take(&mut lock(&self.waiting)) }
     }
 
-    /// Whether there was room for them.
+    /// False when there is no room for them.
     fn put(&self, leases: &[LeaseRef]) -> bool {
         let mut waiting = lock(&self.waiting);
         if waiting.len() + leases.len() > WAITING_MAX {
@@ -49,21 +49,21 @@ impl Kept {
     }
 }
 
-/// Leases that are being taken to the store. Unless they get there, they wait again.
-struct Taken<'a> {
-    kept: &'a Kept,
+/// Leases on their way to the store. Those that do not get there return to the queue.
+struct InFlight<'a> {
+    queue: &'a KeepQueue,
     leases: Vec<LeaseRef>,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        lock(&self.kept.waiting).append(&mut self.leases);
+        lock(&self.queue.waiting).append(&mut self.leases);
     }
 }
 
 /// Prolongs these leases for ever, soon. A lease that is lost by then stays lost.
 pub(crate) async fn keep(shared: &Shared, leases: Vec<LeaseRef>) {
-    if !shared.kept.put(&leases)
+    if !shared.keep_queue.put(&leases)
         && let Err(error) = renew(shared, &leases).await
     {
         tracing::warn!(%error, "cannot keep workers' leases now");
@@ -72,9 +72,9 @@ pub(crate) async fn keep(shared: &Shared, leases: Vec<LeaseRef>) {
 
 /// Prolongs those that wait.
 pub(crate) async fn flush(shared: &Shared) {
-    let mut taken = shared.kept.take();
-    match renew(shared, &taken.leases).await {
-        Ok(()) => taken.leases.clear(),
+    let mut in_flight = shared.keep_queue.take();
+    match renew(shared, &in_flight.leases).await {
+        Ok(()) => in_flight.leases.clear(),
         Err(error) => tracing::warn!(%error, "cannot keep workers' leases now"),
     }
 }
@@ -110,10 +110,10 @@ impl Service for Keep {
             self.gathering = true;
             return Ok(Next::After(GATHER));
         }
-        let mut taken = self.shared.kept.take();
-        let renewed = renew(&self.shared, &taken.leases).await;
+        let mut in_flight = self.shared.keep_queue.take();
+        let renewed = renew(&self.shared, &in_flight.leases).await;
         renewed.map_err(|error| Failed::new(error, self.backoff.pause()))?;
-        taken.leases.clear();
+        in_flight.leases.clear();
         self.gathering = false;
         self.backoff.reset();
         Ok(Next::OnWake)
