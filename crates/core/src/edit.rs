@@ -24,17 +24,17 @@ pub struct Ask {
     pub tenant: Tenant,
     /// What is shown, one after the other; each decision sees what those before it changed. At
     /// most `BATCH_JOBS_MAX`.
-    pub which: Vec<Which>,
+    pub targets: Vec<Target>,
     pub decide: Decide,
     pub durability: Durability,
 }
 
 #[derive(Debug, Clone)]
-pub enum Which {
+pub enum Target {
     /// A job that is there.
     Job(JobId),
     /// A job that is to come: shows the parent that it names and, if it is to be the only one, the
-    /// job of this type that stands in its way (see `Seen::job`).
+    /// job of this type that stands in its way (see `FamilyView::job`).
     New { only: Option<Only>, parent: Option<JobId> },
 }
 
@@ -47,7 +47,7 @@ pub struct Only {
 
 /// Pure: it may be asked more than once. A refusal refuses the whole question, as
 /// `Error::Refused`, and nothing changes; a panic does so as `Error::Internal`.
-pub type Decide = Arc<dyn Fn(usize, &Seen) -> Result<Decision, Refusal> + Send + Sync>;
+pub type Decide = Arc<dyn Fn(usize, &FamilyView) -> Result<Decision, Refusal> + Send + Sync>;
 
 /// Why a decision says no, in its door's own terms: stores and the engine pass it on unread.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -65,8 +65,8 @@ impl Refusal {
 
 /// What a decision may look at.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Seen {
-    /// For `Which::New`: the job with the smallest id of that type, hidden or not, that has not
+pub struct FamilyView {
+    /// For `Target::New`: the job with the smallest id of that type, hidden or not, that has not
     /// ended, has failed, or is an ended child.
     pub job: Option<FullJob>,
     pub parent: Option<FullJob>,
@@ -165,12 +165,12 @@ pub enum ChildMove {
 pub struct Decided {
     /// `Decision::id` of each decision.
     pub ids: Vec<Option<JobId>>,
-    pub moved: Moved,
+    pub moved: MovedJobs,
 }
 
 /// What others have to hear after edits.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Moved {
+pub struct MovedJobs {
     /// How many jobs of these types became ready.
     pub ready: HashMap<TypeKey, u64>,
     /// When the earliest job comes due that was queued for later.
@@ -244,7 +244,7 @@ pub struct TakeAnswer {
     pub given: Vec<TakenJob>,
     /// Jobs that were found and not given.
     pub kept: u32,
-    pub moved: Moved,
+    pub moved: MovedJobs,
     /// A type had more to give than its `concurrency` allows.
     pub full: bool,
     /// Nothing was found so far, and this is where the search goes on: a store looks at a bounded
@@ -269,7 +269,7 @@ const A_DECISION: &str = "a decision on jobs";
 impl Ask {
     /// Takes decision number `index` on what the store shows. A store undoes the whole question
     /// when this is an error; a decision that panics is one, too.
-    pub fn decision(&self, index: usize, seen: &Seen) -> Result<Decision, Error> {
+    pub fn decision(&self, index: usize, seen: &FamilyView) -> Result<Decision, Error> {
         Error::caught(A_DECISION, || (self.decide)(index, seen))?.map_err(Error::Refused)
     }
 }
@@ -346,7 +346,7 @@ impl ChildMove {
     }
 }
 
-impl Moved {
+impl MovedJobs {
     /// A job is in the store that was not there before.
     pub fn note_entered(&mut self, new: &NewJob, now: Timestamp) {
         self.entered.push((new.id, new.key.clone()));
@@ -396,7 +396,7 @@ impl Moved {
 
 impl fmt::Debug for Ask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ask").field("tenant", &self.tenant).field("which", &self.which).finish()
+        f.debug_struct("Ask").field("tenant", &self.tenant).field("targets", &self.targets).finish()
     }
 }
 
@@ -455,7 +455,7 @@ mod tests {
     #[test]
     fn a_job_is_told_of_once_and_is_ready_only_when_it_became_so() {
         let changed = |before: &Job, after: &Job| {
-            let mut moved = Moved::default();
+            let mut moved = MovedJobs::default();
             moved.note_changed(before, after, NOW);
             moved.note_changed(after, after, NOW);
             moved.tidy();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use windlass_core::edit::{Decide, Decided, FullJob, Take, TakeAnswer, Which};
+use windlass_core::edit::{Decide, Decided, FullJob, Take, TakeAnswer, Target};
 use windlass_core::job::Token;
 use windlass_core::store::sql::SqlAnswer;
 use windlass_core::store::{AttemptLog, Claimed, LeaseRef, List, Page, TypeStats};
@@ -228,10 +228,10 @@ impl Engine {
     pub async fn decide(
         &self,
         tenant: &Tenant,
-        which: Vec<Which>,
+        targets: Vec<Target>,
         decide: Decide,
     ) -> Result<Decided, Error> {
-        decide::decide(self.shared(), tenant, which, decide).await
+        decide::decide(self.shared(), tenant, targets, decide).await
     }
 
     /// Takes due jobs by name; waits for some when there are none. If the caller stops waiting,

@@ -218,7 +218,7 @@ impl Changes for SqliteStore {
 #[async_trait]
 impl Decides for SqliteStore {
     async fn job_decide(&self, ask: Ask) -> Result<Decided, Error> {
-        let (durability, jobs) = (ask.durability, ask.which.len());
+        let (durability, jobs) = (ask.durability, ask.targets.len());
         self.writer.write(durability, jobs, move |tx| edit::job_decide(tx, &ask)).await
     }
 

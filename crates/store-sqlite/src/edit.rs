@@ -2,7 +2,9 @@
 //! carried out fails the whole operation, whose transaction is then undone.
 
 use rusqlite::{Connection, OptionalExtension};
-use windlass_core::edit::{Ask, ChildMove, Decided, Edit, FullJob, Moved, Only, Seen, Which};
+use windlass_core::edit::{
+    Ask, ChildMove, Decided, Edit, FamilyView, FullJob, MovedJobs, Only, Target,
+};
 use windlass_core::limit::WHOLE_BYTES_MAX;
 use windlass_core::name::{Tenant, TypeKey};
 use windlass_core::store::{Error, Inserted};
@@ -21,8 +23,8 @@ use crate::type_row;
 
 pub(crate) fn job_decide(tx: &mut Tx<'_>, ask: &Ask) -> Result<Decided> {
     let mut decided = Decided::default();
-    for (index, which) in ask.which.iter().enumerate() {
-        let seen = seen(tx, &ask.tenant, which)?;
+    for (index, target) in ask.targets.iter().enumerate() {
+        let seen = seen(tx, &ask.tenant, target)?;
         let decision = ask.decision(index, &seen)?;
         for edit in &decision.edits {
             carry_out(tx, edit, &mut decided.moved)?;
@@ -41,20 +43,20 @@ pub(crate) fn held_by(holder: JobId) -> Failure {
     conflict(format!("job {holder} holds the unique key"))
 }
 
-fn seen(tx: &mut Tx<'_>, tenant: &Tenant, which: &Which) -> Result<Seen> {
+fn seen(tx: &mut Tx<'_>, tenant: &Tenant, target: &Target) -> Result<FamilyView> {
     let conn = tx.conn;
     let find = |id: JobId| row::find_of(conn, tenant, id);
-    let (job, parent) = match which {
-        Which::Job(id) => {
+    let (job, parent) = match target {
+        Target::Job(id) => {
             let job = find(*id)?;
             let parent = job.as_ref().and_then(|stored| stored.job.parent);
             (job, parent)
         }
-        Which::New { only: None, parent } => (None, *parent),
-        Which::New { only: Some(only), parent } => (in_the_way(tx, tenant, only)?, *parent),
+        Target::New { only: None, parent } => (None, *parent),
+        Target::New { only: Some(only), parent } => (in_the_way(tx, tenant, only)?, *parent),
     };
     let parent = parent.map(find).transpose()?.flatten();
-    let mut seen = Seen::default();
+    let mut seen = FamilyView::default();
     if let Some(parent) = &parent {
         let except = job.as_ref().map(|stored| stored.job.id);
         seen.siblings = family::children(conn, parent.job.id, except)?;
@@ -135,7 +137,7 @@ pub(crate) fn in_one(conn: &Connection, id: JobId, payload: Payload) -> Result<P
 }
 
 /// Carries out one edit, and notes what others have to hear of it.
-pub(crate) fn carry_out(tx: &mut Tx<'_>, edit: &Edit, moved: &mut Moved) -> Result<()> {
+pub(crate) fn carry_out(tx: &mut Tx<'_>, edit: &Edit, moved: &mut MovedJobs) -> Result<()> {
     match edit {
         Edit::Insert(new) => enter(tx, new, moved),
         Edit::Put(change) => {
@@ -155,7 +157,7 @@ pub(crate) fn carry_out(tx: &mut Tx<'_>, edit: &Edit, moved: &mut Moved) -> Resu
     }
 }
 
-fn enter(tx: &mut Tx<'_>, new: &NewJob, moved: &mut Moved) -> Result<()> {
+fn enter(tx: &mut Tx<'_>, new: &NewJob, moved: &mut MovedJobs) -> Result<()> {
     match insert::insert_split(tx, new)? {
         Inserted::New => {
             moved.note_entered(new, tx.now);
@@ -176,7 +178,7 @@ fn move_children(
     parent: JobId,
     from: State,
     to: ChildMove,
-    moved: &mut Moved,
+    moved: &mut MovedJobs,
 ) -> Result<()> {
     let in_row = if from == State::Running { State::Queued } else { from };
     for id in change::ids(tx.conn, CHILDREN, [parent.get(), row::state_number(in_row)])? {

@@ -1,7 +1,7 @@
 //! What native changes of a job do to its parent and its children; the rules are the core's.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use windlass_core::edit::{Children, Edit, Moved};
+use windlass_core::edit::{Children, Edit, MovedJobs};
 use windlass_core::family;
 use windlass_core::limit::ORPHAN_RETENTION;
 use windlass_core::store::Settlement;
@@ -88,6 +88,6 @@ fn waiting(conn: &Connection, job: &Job) -> Result<(Option<Job>, Children)> {
 }
 
 fn carry_out(tx: &mut Tx<'_>, edits: Vec<Edit>) -> Result<()> {
-    let mut moved = Moved::default();
+    let mut moved = MovedJobs::default();
     edits.iter().try_for_each(|edit| edit::carry_out(tx, edit, &mut moved))
 }

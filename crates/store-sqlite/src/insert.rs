@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use windlass_core::edit::Moved;
+use windlass_core::edit::MovedJobs;
 use windlass_core::family::{self, Unfit};
 use windlass_core::limit::{PAYLOAD_INLINE_BYTES_MAX, REPEATED_RETENTION};
 use windlass_core::name::Tenant;
@@ -74,7 +74,7 @@ pub(crate) fn job_add(tx: &mut Tx<'_>, add: &Add) -> Result<Added> {
             return Ok(Added::Unfit { parent, unfit });
         }
     };
-    let (mut ids, mut moved) = (Vec::with_capacity(jobs.len()), Box::<Moved>::default());
+    let (mut ids, mut moved) = (Vec::with_capacity(jobs.len()), Box::<MovedJobs>::default());
     for job in begun {
         ids.push(match insert_one(tx, &job)? {
             Inserted::Held(holder) => holder,

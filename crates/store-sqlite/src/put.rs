@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use rusqlite::{Connection, params};
-use windlass_core::edit::{Moved, Put};
+use windlass_core::edit::{MovedJobs, Put};
 use windlass_core::time::Timestamp;
 use windlass_core::{Job, JobId, Payload, State, TypeName};
 
@@ -23,7 +23,7 @@ pub(crate) fn put(
     tx: &mut Tx<'_>,
     stored: &Stored,
     change: &Put,
-    moved: &mut Moved,
+    moved: &mut MovedJobs,
 ) -> Result<Job> {
     let (conn, now) = (tx.conn, tx.now);
     let id = stored.job.id;

@@ -2,7 +2,7 @@
 //! results and logs are kept beside it.
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
-use windlass_core::edit::Moved;
+use windlass_core::edit::MovedJobs;
 use windlass_core::job::{Ended, Progress, Token};
 use windlass_core::limit::LOG_ATTEMPTS_MAX;
 use windlass_core::log::Log;
@@ -85,7 +85,7 @@ fn settle_one(
     tx: &mut Tx<'_>,
     find: &mut CachedStatement<'_>,
     settlement: &Settlement,
-    moved: &mut Moved,
+    moved: &mut MovedJobs,
 ) -> Result<Settled> {
     let id = settlement.lease.id.get();
     let Some(mut leased) = find_leased(find, id)? else { return Ok(Settled::Stale) };
@@ -153,7 +153,7 @@ fn settle_one(
 }
 
 /// Adds a job with the end of another.
-fn enter(tx: &mut Tx<'_>, new: &NewJob, moved: &mut Moved) -> Result<()> {
+fn enter(tx: &mut Tx<'_>, new: &NewJob, moved: &mut MovedJobs) -> Result<()> {
     if insert::insert_split(tx, new)? == Inserted::New {
         moved.note_entered(new, tx.now);
     }

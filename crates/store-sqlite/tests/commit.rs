@@ -13,7 +13,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
-use windlass_core::edit::{Ask, Decision, Edit, Refusal, Seen, Which};
+use windlass_core::edit::{Ask, Decision, Edit, FamilyView, Refusal, Target};
 use windlass_core::handler::{HandlerOptions, HandlerSpec, Lang};
 use windlass_core::store::prelude::*;
 use windlass_core::store::{Durability, EndRequest, Error, Inserted, Insertion};
@@ -189,13 +189,13 @@ async fn a_decision_that_refuses_half_way_leaves_nothing_among_its_neighbours() 
         let new_type = TypeKey::new("acme", &format!("new {number}")).unwrap();
         let edits = [urgent(100 + number), NewJob { key: new_type, ..urgent(200 + number) }];
         let edits: Vec<Edit> = edits.into_iter().map(|new| Edit::Insert(Box::new(new))).collect();
-        let decide = move |index: usize, _: &Seen| match index {
+        let decide = move |index: usize, _: &FamilyView| match index {
             0 => Ok(Decision { edits: edits.clone(), id: None }),
             _ => Err(Refusal::new(405, "no")),
         };
-        let which = vec![Which::Job(id(1)), Which::Job(id(1))];
+        let targets = vec![Target::Job(id(1)), Target::Job(id(1))];
         let (tenant, durability, decide) = (tenant(), Durability::Relaxed, Arc::new(decide));
-        let ask = Ask { tenant, which, decide, durability };
+        let ask = Ask { tenant, targets, decide, durability };
         calls.spawn(async move { store.job_decide(ask).await.is_ok() });
     }
     tokio::task::yield_now().await;
@@ -238,13 +238,13 @@ async fn a_decision_that_panics_does_not_close_the_writer() {
             store.job_insert(insert(vec![job(number)], Durability::Relaxed)).await.map(drop)
         });
     }
-    let decide = |index: usize, _: &Seen| match index {
+    let decide = |index: usize, _: &FamilyView| match index {
         0 => Ok(Decision { edits: vec![Edit::Insert(Box::new(job(100)))], id: None }),
         _ => panic!("a defect"),
     };
-    let which = vec![Which::Job(id(1)), Which::Job(id(1))];
+    let targets = vec![Target::Job(id(1)), Target::Job(id(1))];
     let (tenant, durability, decide) = (tenant(), Durability::Relaxed, Arc::new(decide));
-    let ask = Ask { tenant, which, decide, durability };
+    let ask = Ask { tenant, targets, decide, durability };
     let store = watched.store.clone();
     let panicking = tokio::spawn(async move { store.job_decide(ask).await });
     tokio::task::yield_now().await;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use tempfile::TempDir;
-use windlass_core::edit::{Ask, Decision, Edit, Seen, Which};
+use windlass_core::edit::{Ask, Decision, Edit, FamilyView, Target};
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
 use windlass_core::store::prelude::*;
 use windlass_core::store::{Durability, Error, Inserted, SysidReserve};
@@ -262,8 +262,8 @@ async fn a_payload_that_lacks_a_piece_is_shown_to_no_decision() {
     store.job_insert(insert(vec![large], Durability::Synced)).await.unwrap();
     let ask = || Ask {
         tenant: tenant(),
-        which: vec![Which::Job(id(1))],
-        decide: Arc::new(move |_, seen: &Seen| {
+        targets: vec![Target::Job(id(1))],
+        decide: Arc::new(move |_, seen: &FamilyView| {
             let shown = seen.job.as_ref().map(|whole| whole.payload.len());
             assert_eq!(shown, Some(bytes), "the whole of it or nothing");
             Ok(Decision { edits: vec![Edit::Delete(id(1))], id: None })

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use windlass_core::edit::{ChildMove, Children, Decision, Edit, Only, Put, Refusal, Which};
+use windlass_core::edit::{ChildMove, Children, Decision, Edit, Only, Put, Refusal, Target};
 use windlass_core::handler::TypeSettings;
 use windlass_core::job::{Ended, Progress};
 use windlass_core::limit::{PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PIECE_BYTES};
@@ -24,7 +24,7 @@ pub async fn a_decision_sees_a_job_with_its_family(harness: &dyn Harness) {
     store.alter(3, |job| job.state = State::Failed).await;
     store.alter(4, |job| job.state = State::Finished).await;
 
-    let seen = store.seen(Which::Job(id(2))).await;
+    let seen = store.seen(Target::Job(id(2))).await;
     let whole = seen.job.unwrap();
     assert_eq!((whole.job, whole.payload), (store.get(2).await, child(2, 1).payload));
     assert_eq!(whole.retention, None);
@@ -33,11 +33,11 @@ pub async fn a_decision_sees_a_job_with_its_family(harness: &dyn Harness) {
     let ended = Children { failed: true, finished: true, ..Children::default() };
     assert_eq!(seen.siblings, ended, "the others");
 
-    let seen = store.seen(Which::Job(id(1))).await;
+    let seen = store.seen(Target::Job(id(1))).await;
     assert_eq!(seen.children, Children { paused: true, ..ended });
     assert_eq!((seen.parent, seen.siblings), (None, Children::default()));
 
-    let seen = store.seen(Which::New { only: None, parent: Some(id(1)) }).await;
+    let seen = store.seen(Target::New { only: None, parent: Some(id(1)) }).await;
     assert_eq!(seen.siblings, Children { paused: true, ..ended });
     assert_eq!((seen.job, seen.parent.unwrap().job.id), (None, id(1)));
 }
@@ -59,10 +59,10 @@ pub async fn a_decision_sees_only_jobs_of_its_tenant(harness: &dyn Harness) {
     let theirs = TypeKey { tenant: globex(), ..key("t") };
     store.add([NewJob { key: theirs.clone(), ..job(1) }]).await;
     let of_one = Some(Only { name: theirs.name.clone(), hidden: false });
-    for which in
-        [Which::Job(id(1)), Which::Job(id(9)), Which::New { only: of_one, parent: Some(id(1)) }]
+    for target in
+        [Target::Job(id(1)), Target::Job(id(9)), Target::New { only: of_one, parent: Some(id(1)) }]
     {
-        assert_eq!(store.seen(which).await, Default::default());
+        assert_eq!(store.seen(target).await, Default::default());
     }
     let stolen = store.job_get(&globex(), id(1)).await.unwrap().unwrap();
     let stolen = Job { key: key("t"), ..stolen };
@@ -74,7 +74,7 @@ pub async fn the_only_one_is_the_oldest_that_counts(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let only = async |hidden: bool| {
         let only = Some(Only { name: TypeName::new("t").unwrap(), hidden });
-        let seen = store.seen(Which::New { only, parent: None }).await;
+        let seen = store.seen(Target::New { only, parent: None }).await;
         seen.job.map(|whole| whole.job.id.get())
     };
     assert_eq!(only(false).await, None);
@@ -354,8 +354,8 @@ pub async fn an_ended_job_without_a_time_to_go_stays(harness: &dyn Harness) {
 pub async fn later_decisions_see_what_earlier_ones_changed(harness: &dyn Harness) {
     let store = Subject::fresh(harness).await;
     let only = || Some(Only { name: TypeName::new("t").unwrap(), hidden: false });
-    let which = (0..3).map(|_| Which::New { only: only(), parent: None }).collect();
-    let decided = ask(which, |index, seen| {
+    let targets = (0..3).map(|_| Target::New { only: only(), parent: None }).collect();
+    let decided = ask(targets, |index, seen| {
         let found = seen.job.as_ref().map(|whole| whole.job.id);
         let new = insert(job(index as i64 + 1));
         let edits = if found.is_none() { vec![new] } else { Vec::new() };
@@ -380,7 +380,7 @@ pub async fn a_refusal_undoes_all_before_it(harness: &dyn Harness) {
         insert(NewJob { priority: priority(1000), ..job_of("newer", 3) }),
         insert(NewJob { priority: priority(1000), unique: Some("k".into()), ..job(4) }),
     ];
-    let three = || (1..=3).map(|number| Which::Job(id(number))).collect::<Vec<_>>();
+    let three = || (1..=3).map(|number| Target::Job(id(number))).collect::<Vec<_>>();
     let edits = first_edits.clone();
     let refusing = ask(three(), move |index, _| match index {
         0 => Ok(Decision { edits: edits.clone(), id: None }),
@@ -410,8 +410,8 @@ pub async fn a_refusal_does_not_reach_others(harness: &dyn Harness) {
         let store = store.clone();
         let insert = insert(job(number));
         calls.spawn(async move {
-            let which = vec![Which::Job(id(1)), Which::Job(id(2))];
-            let refuse = ask(which, move |index, _| match index == 1 && number % 2 == 0 {
+            let targets = vec![Target::Job(id(1)), Target::Job(id(2))];
+            let refuse = ask(targets, move |index, _| match index == 1 && number % 2 == 0 {
                 true => Err(Refusal::new(405, "no")),
                 false if index == 0 => Ok(Decision { edits: vec![insert.clone()], id: None }),
                 false => Ok(Decision::default()),
@@ -431,8 +431,8 @@ pub async fn a_decision_that_panics_is_an_internal_error_and_changes_nothing(
     store.add([job(1)]).await;
     let before = store.get(1).await;
     let entered = insert(NewJob { key: key("new"), ..job(2) });
-    let which = vec![Which::Job(id(1)), Which::Job(id(1))];
-    let panicking = ask(which, move |index, _| match index {
+    let targets = vec![Target::Job(id(1)), Target::Job(id(1))];
+    let panicking = ask(targets, move |index, _| match index {
         0 => Ok(Decision { edits: vec![entered.clone(), Edit::Delete(id(1))], id: None }),
         _ => panic!("the rules are broken"),
     });

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use windlass_core::edit::{
-    Ask, Decided, Decision, Edit, FullJob, Names, Put, Refusal, Seen, Take, TakeAnswer,
-    TakeDecision, Which,
+    Ask, Decided, Decision, Edit, FamilyView, FullJob, Names, Put, Refusal, Take, TakeAnswer,
+    TakeDecision, Target,
 };
 use windlass_core::job::Token;
 use windlass_core::store::{Claimed, Durability, Error};
@@ -14,17 +14,17 @@ use crate::fixture::{LEASE, NOW, Subject, acme, id, job_of, sysid, token};
 
 /// A question about `acme`'s jobs.
 pub(crate) fn ask(
-    which: Vec<Which>,
-    decide: impl Fn(usize, &Seen) -> Result<Decision, Refusal> + Send + Sync + 'static,
+    targets: Vec<Target>,
+    decide: impl Fn(usize, &FamilyView) -> Result<Decision, Refusal> + Send + Sync + 'static,
 ) -> Ask {
     let (tenant, durability) = (acme(), Durability::Relaxed);
-    Ask { tenant, which, decide: Arc::new(decide), durability }
+    Ask { tenant, targets, decide: Arc::new(decide), durability }
 }
 
 /// A question whose answer does not depend on what is seen.
 pub(crate) fn edits(edits: Vec<Edit>) -> Ask {
-    let which = vec![Which::New { only: None, parent: None }];
-    ask(which, move |_, _| Ok(Decision { edits: edits.clone(), id: None }))
+    let targets = vec![Target::New { only: None, parent: None }];
+    ask(targets, move |_, _| Ok(Decision { edits: edits.clone(), id: None }))
 }
 
 pub(crate) fn put(job: Job) -> Edit {
@@ -89,10 +89,10 @@ impl Subject {
     }
 
     /// What a question that changes nothing is shown.
-    pub(crate) async fn seen(&self, which: Which) -> Seen {
-        let seen = Arc::new(std::sync::Mutex::new(Seen::default()));
+    pub(crate) async fn seen(&self, target: Target) -> FamilyView {
+        let seen = Arc::new(std::sync::Mutex::new(FamilyView::default()));
         let shown = seen.clone();
-        let look = ask(vec![which], move |_, seen| {
+        let look = ask(vec![target], move |_, seen| {
             *shown.lock().unwrap() = seen.clone();
             Ok(Decision::default())
         });
@@ -101,7 +101,7 @@ impl Subject {
     }
 
     pub(crate) async fn full_job(&self, number: i64) -> FullJob {
-        self.seen(Which::Job(id(number))).await.job.expect("the job is there")
+        self.seen(Target::Job(id(number))).await.job.expect("the job is there")
     }
 
     /// Makes the job what `change` makes of it.

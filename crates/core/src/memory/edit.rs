@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::edit::{
-    Ask, ChildMove, Children, Decided, Edit, FullJob, Moved, Only, Put, Seen, Which,
+    Ask, ChildMove, Children, Decided, Edit, FamilyView, FullJob, MovedJobs, Only, Put, Target,
 };
 use crate::id::JobId;
 use crate::job::{Job, NewJob, Payload};
@@ -17,7 +17,7 @@ use super::{Row, State};
 /// What edits did, and how to undo it.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    pub(super) moved: Moved,
+    pub(super) moved: MovedJobs,
     undo: Vec<Undo>,
 }
 
@@ -31,8 +31,8 @@ impl State {
     pub(super) fn job_decide(&mut self, ask: &Ask) -> Result<Decided, Error> {
         let mut changes = Changes::default();
         let mut ids = Vec::new();
-        for (index, which) in ask.which.iter().enumerate() {
-            match self.decide_one(ask, index, which, &mut changes) {
+        for (index, target) in ask.targets.iter().enumerate() {
+            match self.decide_one(ask, index, target, &mut changes) {
                 Ok(id) => ids.push(id),
                 Err(error) => {
                     self.undo(changes);
@@ -48,10 +48,10 @@ impl State {
         &mut self,
         ask: &Ask,
         index: usize,
-        which: &Which,
+        target: &Target,
         changes: &mut Changes,
     ) -> Result<Option<JobId>, Error> {
-        let seen = self.seen(&ask.tenant, which);
+        let seen = self.seen(&ask.tenant, target);
         let decision = ask.decision(index, &seen)?;
         for edit in &decision.edits {
             self.carry_out(edit, changes)?;
@@ -59,19 +59,19 @@ impl State {
         Ok(decision.id)
     }
 
-    fn seen(&self, tenant: &Tenant, which: &Which) -> Seen {
-        let (job, parent) = match which {
-            Which::Job(id) => {
+    fn seen(&self, tenant: &Tenant, target: &Target) -> FamilyView {
+        let (job, parent) = match target {
+            Target::Job(id) => {
                 let job = self.row(tenant, *id);
                 (job, job.and_then(|row| self.parent(&row.job)))
             }
-            Which::New { only, parent } => {
+            Target::New { only, parent } => {
                 let job = only.as_ref().and_then(|only| self.in_the_way(tenant, only));
                 (job, parent.and_then(|id| self.row(tenant, id)))
             }
         };
         let (of_job, of_parent) = (job.map(|row| &row.job), parent.map(|row| &row.job));
-        Seen {
+        FamilyView {
             job: job.map(|row| self.full_job(row)),
             parent: parent.map(|row| self.full_job(row)),
             children: of_job.map(|job| self.children(job)).unwrap_or_default(),

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::edit::Moved;
+use crate::edit::MovedJobs;
 use crate::family::{self, Unfit};
 use crate::id::JobId;
 use crate::job::{Job, NewJob};
@@ -51,7 +51,7 @@ impl State {
             self.remove_pieces(&jobs);
             return Added::Unfit { parent, unfit };
         }
-        let mut moved = Box::<Moved>::default();
+        let mut moved = Box::<MovedJobs>::default();
         let mut enter = |new: NewJob| match self.insert_one(new.clone()) {
             Inserted::Held(holder) => holder,
             Inserted::New => {
@@ -83,7 +83,7 @@ impl State {
     }
 
     /// Adds a job that enters with the end of another.
-    pub(super) fn enter_split(&mut self, mut new: NewJob, moved: &mut Moved) {
+    pub(super) fn enter_split(&mut self, mut new: NewJob, moved: &mut MovedJobs) {
         let (id, pieces) = (new.id, new.split_payload());
         if self.insert_one(new.clone()) == Inserted::New {
             self.pieces.extend((0..).map(|index| (id, index)).zip(pieces));

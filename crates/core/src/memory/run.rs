@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::edit::Moved;
+use crate::edit::MovedJobs;
 use crate::id::{JobId, Sysid};
 use crate::job::{Job, Lease, Priority, Progress};
 use crate::limit::LOG_ATTEMPTS_MAX;
@@ -78,7 +78,7 @@ impl State {
         answer
     }
 
-    fn settle_one(&mut self, settlement: Settlement, moved: &mut Moved) -> Settled {
+    fn settle_one(&mut self, settlement: Settlement, moved: &mut MovedJobs) -> Settled {
         let now = self.now;
         let Some(row) = self.leased(&settlement.lease) else { return Settled::Stale };
         let lease = row.job.lease.expect("a leased job");

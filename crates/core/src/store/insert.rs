@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::{Durability, Error};
-use crate::edit::Moved;
+use crate::edit::MovedJobs;
 use crate::family::Unfit;
 use crate::id::{JobId, Sysid};
 use crate::job::NewJob;
@@ -68,7 +68,7 @@ pub enum Added {
     New {
         /// One a job, in order: its own, or that of the job that holds its unique key.
         ids: Vec<JobId>,
-        moved: Box<Moved>,
+        moved: Box<MovedJobs>,
     },
     /// Nothing was added: an earlier add had the same key.
     Known(IdempotencyRecord),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{Durability, Error, LeaseRef};
-use crate::edit::Moved;
+use crate::edit::MovedJobs;
 use crate::family::Unfit;
 use crate::id::JobId;
 use crate::job::{Ended, NewJob, Progress};
@@ -66,7 +66,7 @@ pub struct SettleAnswer {
     pub settled: Vec<Settled>,
     /// The jobs that entered, and which of them are ready or come due; of what else moved it does
     /// not tell.
-    pub moved: Moved,
+    pub moved: MovedJobs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::edit::Moved;
+use crate::edit::MovedJobs;
 use crate::id::{JobId, Sysid};
 use crate::job::Token;
 use crate::name::Tenant;
@@ -48,7 +48,7 @@ pub enum SqlAnswer {
     Wrote {
         changed: u64,
         last_id: Option<JobId>,
-        moved: Moved,
+        moved: MovedJobs,
     },
     /// It could not be understood, or asked for what it may not see; in words.
     Bad(String),

@@ -1,6 +1,6 @@
 //! `CancelJob`: cancels a child job.
 
-use windlass_core::edit::{Decision, Edit, Put, Seen, Which};
+use windlass_core::edit::{Decision, Edit, FamilyView, Put, Target};
 use windlass_core::family;
 use windlass_core::{Job, State, Timestamp};
 
@@ -15,11 +15,11 @@ pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refu
         return done();
     }
     let id = value::job_id(request)?;
-    door.decide(vec![Which::Job(id)], |_, seen, now| decision(seen, now)).await?;
+    door.decide(vec![Target::Job(id)], |_, seen, now| decision(seen, now)).await?;
     done()
 }
 
-pub(super) fn decision(seen: &Seen, now: Timestamp) -> Result<Decision, Refusal> {
+pub(super) fn decision(seen: &FamilyView, now: Timestamp) -> Result<Decision, Refusal> {
     let job = &view::found(seen)?.job;
     if seen.children.any() {
         return Err((404, "Invalid jobID - Cannot cancel a job with children").into());

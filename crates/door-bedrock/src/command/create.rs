@@ -8,7 +8,7 @@ use windlass_bedrock_rules::date_text::{due_at, set_next_run};
 use windlass_bedrock_rules::merge::merge_patch;
 use windlass_core::add::AddOptions;
 use windlass_core::calendar::Modifiers;
-use windlass_core::edit::{Decision, Edit, FullJob, Only, Put, Seen, Which};
+use windlass_core::edit::{Decision, Edit, FamilyView, FullJob, Only, Put, Target};
 use windlass_core::family::{self, Unfit};
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
 use windlass_core::repeat::Repeat;
@@ -87,9 +87,9 @@ impl Wish {
     }
 
     /// What has to be read from the store before the decision.
-    pub(super) fn which(&self) -> Which {
+    pub(super) fn target(&self) -> Target {
         let only = Only { name: self.name.clone(), hidden: self.mock };
-        Which::New { only: self.unique.then_some(only), parent: self.parent.and_then(JobId::new) }
+        Target::New { only: self.unique.then_some(only), parent: self.parent.and_then(JobId::new) }
     }
 
     fn repeat(&self) -> Result<Option<Repeat>, Refusal> {
@@ -160,16 +160,16 @@ async fn add(door: &Bedrock, wish: Wish) -> Result<JobId, Refusal> {
 
 async fn decide(door: &Bedrock, wish: Wish) -> Result<JobId, Refusal> {
     let (tenant, id) = (door.tenant.clone(), door.engine.make_id()?);
-    let which = vec![wish.which()];
-    let create = move |_, seen: &Seen, now| decision(&wish, seen, &tenant, id, now);
-    let decided = door.decide(which, create).await?;
+    let targets = vec![wish.target()];
+    let create = move |_, seen: &FamilyView, now| decision(&wish, seen, &tenant, id, now);
+    let decided = door.decide(targets, create).await?;
     decided.ids.first().copied().flatten().ok_or_else(|| (500, "Unhandled Exception").into())
 }
 
 /// Decides a request, with checks in Bedrock's order.
 pub(super) fn decision(
     wish: &Wish,
-    seen: &Seen,
+    seen: &FamilyView,
     tenant: &Tenant,
     id: JobId,
     now: Timestamp,

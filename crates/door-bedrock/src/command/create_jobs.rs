@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
-use windlass_core::edit::Seen;
+use windlass_core::edit::FamilyView;
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::{JobId, Tenant};
 
@@ -66,11 +66,11 @@ async fn decide(door: &Bedrock, wishes: Vec<Wish>) -> Result<Vec<JobId>, Refusal
     for _ in &wishes {
         new.push(door.engine.make_id()?);
     }
-    let which = wishes.iter().map(Wish::which).collect();
-    let create = move |index: usize, seen: &Seen, now| {
+    let targets = wishes.iter().map(Wish::target).collect();
+    let create = move |index: usize, seen: &FamilyView, now| {
         create::decision(&wishes[index], seen, &tenant, new[index], now)
     };
-    let decided = door.decide(which, create).await?;
+    let decided = door.decide(targets, create).await?;
     Ok(decided.ids.into_iter().flatten().collect())
 }
 

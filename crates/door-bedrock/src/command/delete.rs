@@ -1,7 +1,7 @@
 //! `DeleteJob`: removes a job that is not running.
 
 use windlass_core::State;
-use windlass_core::edit::{Decision, Edit, Seen, Which};
+use windlass_core::edit::{Decision, Edit, FamilyView, Target};
 use windlass_core::family;
 
 use crate::execute::Reply;
@@ -11,11 +11,11 @@ use super::{Bedrock, Refusal, done, value, view};
 
 pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refusal> {
     let id = value::job_id(request)?;
-    door.decide(vec![Which::Job(id)], |_, seen, _| decision(seen)).await?;
+    door.decide(vec![Target::Job(id)], |_, seen, _| decision(seen)).await?;
     done()
 }
 
-pub(super) fn decision(seen: &Seen) -> Result<Decision, Refusal> {
+pub(super) fn decision(seen: &FamilyView) -> Result<Decision, Refusal> {
     let job = &view::found(seen)?.job;
     match job.state {
         State::Running => return Err((405, "Can't delete a RUNNING job").into()),

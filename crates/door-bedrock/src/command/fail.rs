@@ -1,6 +1,6 @@
 //! `FailJob`: the job has failed, and is kept for inspection.
 
-use windlass_core::edit::{Decision, Edit, Put, Seen, Which};
+use windlass_core::edit::{Decision, Edit, FamilyView, Put, Target};
 use windlass_core::job::Ended;
 use windlass_core::{Job, State, Status, Timestamp};
 
@@ -13,14 +13,14 @@ use super::{Bedrock, Refusal, data, done, view};
 pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refusal> {
     let id = value::job_id(request)?;
     let data = filled(request, "data").map(str::to_owned);
-    let fail = move |_, seen: &Seen, now| decision(data.as_deref(), seen, now);
-    door.decide(vec![Which::Job(id)], fail).await?;
+    let fail = move |_, seen: &FamilyView, now| decision(data.as_deref(), seen, now);
+    door.decide(vec![Target::Job(id)], fail).await?;
     done()
 }
 
 pub(super) fn decision(
     data: Option<&str>,
-    seen: &Seen,
+    seen: &FamilyView,
     now: Timestamp,
 ) -> Result<Decision, Refusal> {
     let whole = view::found(seen)?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use windlass_bedrock_rules::date_text::{seconds_text, set_next_run};
-use windlass_core::edit::{Decision, Edit, Put, Seen, Which};
+use windlass_core::edit::{Decision, Edit, FamilyView, Put, Target};
 use windlass_core::family;
 use windlass_core::job::Ended;
 use windlass_core::{State, Status, Timestamp};
@@ -16,15 +16,15 @@ use super::{Bedrock, Refusal, done};
 
 pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refusal> {
     let report = Report::new(request)?;
-    let (which, retention) = (Which::Job(report.id), door.engine.retention());
-    let finish = move |_, seen: &Seen, now| decision(&report, seen, now, retention);
-    door.decide(vec![which], finish).await?;
+    let (target, retention) = (Target::Job(report.id), door.engine.retention());
+    let finish = move |_, seen: &FamilyView, now| decision(&report, seen, now, retention);
+    door.decide(vec![target], finish).await?;
     done()
 }
 
 pub(super) fn decision(
     report: &Report,
-    seen: &Seen,
+    seen: &FamilyView,
     now: Timestamp,
     retention: Duration,
 ) -> Result<Decision, Refusal> {

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use windlass_core::edit::{self, Decided, Decision, Seen, Which};
+use windlass_core::edit::{self, Decided, Decision, FamilyView, Target};
 use windlass_core::{Tenant, Timestamp};
 use windlass_engine::{Engine, Error};
 
@@ -113,14 +113,15 @@ impl Bedrock {
     }
 
     /// Asks the store with a decision whose refusals are replies of the protocol.
-    async fn decide<F>(&self, which: Vec<Which>, decide: F) -> Result<Decided, Refusal>
+    async fn decide<F>(&self, targets: Vec<Target>, decide: F) -> Result<Decided, Refusal>
     where
-        F: Fn(usize, &Seen, Timestamp) -> Result<Decision, Refusal> + Send + Sync + 'static,
+        F: Fn(usize, &FamilyView, Timestamp) -> Result<Decision, Refusal> + Send + Sync + 'static,
     {
         let now = self.engine.now();
-        let decide =
-            move |index: usize, seen: &Seen| decide(index, seen, now).map_err(|refusal| refusal.0);
-        Ok(self.engine.decide(&self.tenant, which, Arc::new(decide)).await?)
+        let decide = move |index: usize, seen: &FamilyView| {
+            decide(index, seen, now).map_err(|refusal| refusal.0)
+        };
+        Ok(self.engine.decide(&self.tenant, targets, Arc::new(decide)).await?)
     }
 }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass_core::edit::{Ask, Decided, Decision, Names, Seen, Take, TakeAnswer, Which};
+use windlass_core::edit::{Ask, Decided, Decision, FamilyView, Names, Take, TakeAnswer, Target};
 use windlass_core::job::Token;
 use windlass_core::memory::MemoryStore;
 use windlass_core::store::prelude::*;
@@ -65,15 +65,14 @@ impl World {
         jobs.into_iter().filter(view::is_there).collect()
     }
 
-    async fn decide(
-        &mut self,
-        which: Which,
-        decide: impl Fn(&Seen, Timestamp) -> Result<Decision, Refusal> + Send + Sync + 'static,
-    ) -> Option<Decided> {
+    async fn decide<F>(&mut self, target: Target, decide: F) -> Option<Decided>
+    where
+        F: Fn(&FamilyView, Timestamp) -> Result<Decision, Refusal> + Send + Sync + 'static,
+    {
         let now = self.now;
         let ask = Ask {
             tenant: self.tenant.clone(),
-            which: vec![which],
+            targets: vec![target],
             decide: Arc::new(move |_, seen| decide(seen, now).map_err(|no| no.0)),
             durability: Durability::Relaxed,
         };
@@ -103,8 +102,8 @@ impl World {
             _ => None,
         };
         let wish = Wish::new(&field, false).unwrap();
-        let which = wish.which();
-        self.decide(which, move |seen, now| create::decision(&wish, seen, &tenant, id, now)).await;
+        let target = wish.target();
+        self.decide(target, move |seen, now| create::decision(&wish, seen, &tenant, id, now)).await;
     }
 
     async fn take(&self, limit: u32) -> TakeAnswer {
@@ -127,8 +126,8 @@ impl World {
     async fn finish(&mut self, id: JobId, ignore_repeat: bool) {
         let report = Report::plain(id, ignore_repeat);
         let keep = Duration::from_secs(60);
-        let decide = move |seen: &Seen, now| finish::decision(&report, seen, now, keep);
-        self.decide(Which::Job(id), decide).await;
+        let decide = move |seen: &FamilyView, now| finish::decision(&report, seen, now, keep);
+        self.decide(Target::Job(id), decide).await;
     }
 
     async fn step(&mut self) {
@@ -136,22 +135,24 @@ impl World {
         self.pass(seconds);
         let jobs = self.jobs().await;
         let Some(job) = self.luck.choice(&jobs).cloned() else { return self.create(None).await };
-        let which = Which::Job(job.id);
+        let target = Target::Job(job.id);
         match self.luck.u8(..14) {
             0 => self.create(None).await,
             1..=3 => self.create(Some(job.id)).await,
             4..=6 => drop(self.take(1 + self.luck.clone().u32(..3)).await),
             7..=9 => self.finish(job.id, false).await,
-            10 => drop(self.decide(which, |seen, now| fail::decision(None, seen, now)).await),
-            11 => drop(self.decide(which, cancel::decision).await),
-            12 => drop(self.decide(which, |seen, _| delete::decision(seen)).await),
+            10 => drop(self.decide(target, |seen, now| fail::decision(None, seen, now)).await),
+            11 => drop(self.decide(target, cancel::decision).await),
+            12 => drop(self.decide(target, |seen, _| delete::decision(seen)).await),
             _ if self.luck.bool() => {
                 let keep = Duration::from_secs(60);
                 let retry = retry::Retry::plain(job.id);
-                let decide = move |seen: &Seen, now| retry::decision(&retry, seen, now, keep);
-                self.decide(which, decide).await;
+                let decide = move |seen: &FamilyView, now| retry::decision(&retry, seen, now, keep);
+                self.decide(target, decide).await;
             }
-            _ => drop(self.decide(which, |seen, _| Ok(requeue::decision(seen, None, false))).await),
+            _ => {
+                drop(self.decide(target, |seen, _| Ok(requeue::decision(seen, None, false))).await)
+            }
         }
     }
 
@@ -176,8 +177,9 @@ impl World {
         for _ in 0..ROUNDS_MAX {
             self.pass(3600);
             for job in self.jobs().await.iter().filter(|job| job.state == State::Failed) {
-                let requeue = |seen: &Seen, _: Timestamp| Ok(requeue::decision(seen, None, false));
-                self.decide(Which::Job(job.id), requeue).await;
+                let requeue =
+                    |seen: &FamilyView, _: Timestamp| Ok(requeue::decision(seen, None, false));
+                self.decide(Target::Job(job.id), requeue).await;
             }
             self.take(1000).await;
             // Children last come first, so that parents find them gone.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use windlass_bedrock_rules::date_text::{seconds_text, set_next_run};
 use windlass_core::calendar::Civil;
-use windlass_core::edit::{ChildMove, Edit, Put, Seen};
+use windlass_core::edit::{ChildMove, Edit, FamilyView, Put};
 use windlass_core::family;
 use windlass_core::repeat::{Bases, Repeat};
 use windlass_core::{Job, JobId, State, Timestamp};
@@ -38,7 +38,7 @@ impl Report {
     /// The checks of both commands, and the job with its new data.
     pub(super) fn on<'a>(
         &self,
-        seen: &'a Seen,
+        seen: &'a FamilyView,
         now: Timestamp,
         retention: Duration,
     ) -> Result<Reported<'a>, Refusal> {
@@ -82,7 +82,7 @@ impl Report {
 
 /// A job whose report was accepted, before what is next is known.
 pub(super) struct Reported<'a> {
-    pub(super) seen: &'a Seen,
+    pub(super) seen: &'a FamilyView,
     /// Its parent waits for it.
     pub(super) is_child: bool,
     pub(super) repeats: bool,

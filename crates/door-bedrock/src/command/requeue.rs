@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use windlass_bedrock_rules::date_text::{due_at, seconds_text, set_next_run};
-use windlass_core::edit::{Decision, Edit, FullJob, Put, Seen, Which};
+use windlass_core::edit::{Decision, Edit, FamilyView, FullJob, Put, Target};
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::{JobId, State, TypeName};
 
@@ -18,30 +18,30 @@ pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refu
     let ids = value::list(request.header("jobIDs").unwrap_or_default());
     // Duplicate ids count once.
     let ids: BTreeSet<JobId> = ids.filter_map(|id| JobId::new(id.parse().ok()?)).collect();
-    let which: Vec<Which> = ids.into_iter().map(Which::Job).collect();
+    let targets: Vec<Target> = ids.into_iter().map(Target::Job).collect();
     let name = filled(request, "name").map(value::type_name).transpose()?;
     let decrement = value::test(request, "decrementFailures");
-    if which.len() > BATCH_JOBS_MAX {
+    if targets.len() > BATCH_JOBS_MAX {
         return Err((402, "Malformed jobIDs").into());
     }
-    if which.is_empty() {
+    if targets.is_empty() {
         return done();
     }
-    let requeue = move |_, seen: &Seen, _| Ok(decision(seen, name.as_ref(), decrement));
-    door.decide(which, requeue).await?;
+    let requeue = move |_, seen: &FamilyView, _| Ok(decision(seen, name.as_ref(), decrement));
+    door.decide(targets, requeue).await?;
     done()
 }
 
-pub(super) fn decision(seen: &Seen, name: Option<&TypeName>, decrement: bool) -> Decision {
+pub(super) fn decision(seen: &FamilyView, name: Option<&TypeName>, decrement: bool) -> Decision {
     let there = seen.job.as_ref().filter(|whole| view::is_there(&whole.job));
     there.map(|whole| requeued(whole, name, decrement)).unwrap_or_default()
 }
 
 /// Takes back jobs that no worker received. A job that has changed since is left alone.
 pub(super) async fn undelivered(door: &Bedrock, given: Vec<Given>) {
-    let which = given.iter().map(|job| Which::Job(job.id)).collect();
+    let targets = given.iter().map(|job| Target::Job(job.id)).collect();
     let count = given.len();
-    let take_back = move |index: usize, seen: &Seen, _| {
+    let take_back = move |index: usize, seen: &FamilyView, _| {
         let same = |whole: &&FullJob| {
             let (now, then) = (&whole.job, &given[index]);
             now.is_out()
@@ -51,7 +51,7 @@ pub(super) async fn undelivered(door: &Bedrock, given: Vec<Given>) {
         let whole = seen.job.as_ref().filter(same);
         Ok(whole.map(|whole| requeued(whole, None, true)).unwrap_or_default())
     };
-    match door.decide(which, take_back).await {
+    match door.decide(targets, take_back).await {
         Ok(_) => tracing::info!(jobs = count, "jobs whose reply could not be written are queued"),
         Err(refusal) => {
             tracing::warn!(jobs = count, reason = %refusal.0, "undelivered jobs are not queued");

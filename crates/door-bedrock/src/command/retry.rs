@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use windlass_bedrock_rules::date_text::{due_at, seconds_text};
-use windlass_core::edit::{Decision, Edit, Seen, Which};
+use windlass_core::edit::{Decision, Edit, FamilyView, Target};
 use windlass_core::{Priority, Timestamp, TypeName};
 
 use crate::execute::Reply;
@@ -35,15 +35,15 @@ pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refu
         next_run: text("nextRun"),
         delay: text("delay"),
     };
-    let (which, retention) = (Which::Job(retry.report.id), door.engine.retention());
-    let decide = move |_, seen: &Seen, now| decision(&retry, seen, now, retention);
-    door.decide(vec![which], decide).await?;
+    let (target, retention) = (Target::Job(retry.report.id), door.engine.retention());
+    let decide = move |_, seen: &FamilyView, now| decision(&retry, seen, now, retention);
+    door.decide(vec![target], decide).await?;
     done()
 }
 
 pub(super) fn decision(
     retry: &Retry,
-    seen: &Seen,
+    seen: &FamilyView,
     now: Timestamp,
     retention: Duration,
 ) -> Result<Decision, Refusal> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use windlass_bedrock_rules::date_text::{due_at, seconds_text, set_next_run};
-use windlass_core::edit::{Decision, Edit, Put, Seen, Which};
+use windlass_core::edit::{Decision, Edit, FamilyView, Put, Target};
 use windlass_core::repeat::{Bases, Repeat};
 use windlass_core::{Job, Priority, Timestamp};
 
@@ -31,12 +31,12 @@ pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refu
         priority: value::job_priority(request)?,
         next_run: filled(request, "nextRun").map(str::to_owned),
     };
-    let decide = move |_, seen: &Seen, now| decision(&update, seen, now);
-    door.decide(vec![Which::Job(id)], decide).await?;
+    let decide = move |_, seen: &FamilyView, now| decision(&update, seen, now);
+    door.decide(vec![Target::Job(id)], decide).await?;
     done()
 }
 
-fn decision(update: &Update, seen: &Seen, now: Timestamp) -> Result<Decision, Refusal> {
+fn decision(update: &Update, seen: &FamilyView, now: Timestamp) -> Result<Decision, Refusal> {
     let mut job = view::found(seen)?.job.clone();
     let data = data::updated(&update.data, job.extra.hidden);
     if let Some(text) = update.next_run(&job, now) {

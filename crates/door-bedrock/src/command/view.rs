@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use windlass_bedrock_rules::date_text::{millis_text, seconds_text};
 use windlass_bedrock_rules::state;
 use windlass_core::calendar::Civil;
-use windlass_core::edit::{FullJob, Seen};
+use windlass_core::edit::{FamilyView, FullJob};
 use windlass_core::{Job, State};
 
 use crate::wire::json::Object;
@@ -19,7 +19,7 @@ pub(super) fn is_there(job: &Job) -> bool {
 }
 
 /// The job that a command names.
-pub(super) fn found(seen: &Seen) -> Result<&FullJob, Refusal> {
+pub(super) fn found(seen: &FamilyView) -> Result<&FullJob, Refusal> {
     let there = seen.job.as_ref().filter(|whole| is_there(&whole.job));
     there.ok_or_else(|| (404, "No job with this jobID").into())
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use windlass_core::edit::{Ask, Decide, Decided, Decision, FullJob, Moved, Seen, Which};
+use windlass_core::edit::{Ask, Decide, Decided, Decision, FamilyView, FullJob, MovedJobs, Target};
 use windlass_core::runner::Stop;
 use windlass_core::store::Durability;
 use windlass_core::store::sql::{SqlAnswer, SqlAsk};
@@ -22,16 +22,16 @@ use crate::shared::Shared;
 pub(crate) async fn decide(
     shared: &Arc<Shared>,
     tenant: &Tenant,
-    which: Vec<Which>,
+    targets: Vec<Target>,
     decide: Decide,
 ) -> Result<Decided, Error> {
     let (shared, tenant) = (shared.clone(), tenant.clone());
     to_its_end(async move {
         let began = Instant::now();
-        if let Some(newest) = needed(&shared, &which) {
+        if let Some(newest) = needed(&shared, &targets) {
             shared.fresh.require(newest).await?;
         }
-        let ask = Ask { tenant, which, decide, durability: Durability::Synced };
+        let ask = Ask { tenant, targets, decide, durability: Durability::Synced };
         let decided = shared.store.job_decide(ask).await.map_err(store_error)?;
         count(&shared, &decided.moved, began.elapsed());
         tell(&shared, &decided.moved);
@@ -50,13 +50,13 @@ pub(crate) async fn full_job(
     let seen: Arc<Mutex<Option<FullJob>>> = Arc::default();
     let decide: Decide = {
         let seen = seen.clone();
-        Arc::new(move |_, shown: &Seen| {
+        Arc::new(move |_, shown: &FamilyView| {
             *lock(&seen) = shown.job.clone();
             Ok(Decision::default())
         })
     };
-    let (tenant, which) = (tenant.clone(), vec![Which::Job(id)]);
-    let ask = Ask { tenant, which, decide, durability: Durability::Relaxed };
+    let (tenant, targets) = (tenant.clone(), vec![Target::Job(id)]);
+    let ask = Ask { tenant, targets, decide, durability: Durability::Relaxed };
     shared.store.job_decide(ask).await.map_err(store_error)?;
     let whole = lock(&seen).take();
     Ok(whole)
@@ -108,17 +108,17 @@ async fn to_its_end<T: Send + 'static>(
 }
 
 /// Up to which id the store must have what was accepted here, for the decision to see it.
-fn needed(shared: &Shared, which: &[Which]) -> Option<JobId> {
-    let of_one = |which: &Which| match which {
-        Which::Job(id) => Some(*id),
-        Which::New { only: Some(_), .. } => shared.fresh.newest(),
-        Which::New { only: None, parent } => *parent,
+fn needed(shared: &Shared, targets: &[Target]) -> Option<JobId> {
+    let of_one = |target: &Target| match target {
+        Target::Job(id) => Some(*id),
+        Target::New { only: Some(_), .. } => shared.fresh.newest(),
+        Target::New { only: None, parent } => *parent,
     };
-    which.iter().filter_map(of_one).max()
+    targets.iter().filter_map(of_one).max()
 }
 
 /// Counts jobs that entered; `took` is how long that was waited for.
-fn count(shared: &Shared, moved: &Moved, took: Duration) {
+fn count(shared: &Shared, moved: &MovedJobs, took: Duration) {
     let mut numbers: HashMap<&TypeKey, usize> = HashMap::new();
     for (_, key) in &moved.entered {
         *numbers.entry(key).or_default() += 1;
@@ -146,7 +146,7 @@ fn came_back(shared: &Shared, before: &Job, after: &Job) {
 
 /// What moved, for all who care: the log, runs that lost their lease, waiting requests, the
 /// scheduler, the dispatcher and waiting workers.
-pub(crate) fn tell(shared: &Shared, moved: &Moved) {
+pub(crate) fn tell(shared: &Shared, moved: &MovedJobs) {
     moved.entered.iter().for_each(|(id, key)| event::entered(*id, key));
     moved.back.iter().for_each(|(before, after)| came_back(shared, before, after));
     for attempt in &moved.stopped {

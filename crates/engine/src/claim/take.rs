@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use windlass_core::edit::{
-    Ask, Decide, Decision, Edit, Moved, Put, Seen, Take, TakeAnswer, TakenJob, Which,
+    Ask, Decide, Decision, Edit, FamilyView, MovedJobs, Put, Take, TakeAnswer, TakenJob, Target,
 };
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::store::Durability;
@@ -123,17 +123,17 @@ async fn hand_back(shared: Arc<Shared>, answer: TakeAnswer) {
     let given = answer.given;
     let Some(first) = given.first() else { return };
     let tenant = first.before.job.key.tenant.clone();
-    let which = given.iter().map(|taken| Which::Job(taken.job.id)).collect();
+    let targets = given.iter().map(|taken| Target::Job(taken.job.id)).collect();
     let decide: Decide = Arc::new(move |index, seen| Ok(as_before(&given[index], seen)));
-    let ask = Ask { tenant, which, decide, durability: Durability::Relaxed };
+    let ask = Ask { tenant, targets, decide, durability: Durability::Relaxed };
     match shared.store.job_decide(ask).await {
         // Nobody was told that they started.
-        Ok(decided) => decide::tell(&shared, &Moved { back: Vec::new(), ..decided.moved }),
+        Ok(decided) => decide::tell(&shared, &MovedJobs { back: Vec::new(), ..decided.moved }),
         Err(error) => tracing::warn!(%error, "jobs of a worker that went away wait for their time"),
     }
 }
 
-fn as_before(taken: &TakenJob, seen: &Seen) -> Decision {
+fn as_before(taken: &TakenJob, seen: &FamilyView) -> Decision {
     let before = &taken.before;
     let still_his = |now: &&windlass_core::edit::FullJob| {
         let same = now.job.state == taken.job.state && now.job.run_at == taken.job.run_at;

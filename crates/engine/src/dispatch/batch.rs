@@ -36,7 +36,8 @@ pub(crate) async fn run(
 ) {
     let key = handler.key.clone();
     let attempts: Vec<AttemptId> = jobs.iter().map(|(job, _)| job.attempt_id()).collect();
-    let open = Mutex::new(attempts.iter().map(|attempt| (*attempt, Told::Nothing)).collect());
+    let open =
+        Mutex::new(attempts.iter().map(|attempt| (*attempt, OpenAttempt::Running)).collect());
     let reports = Arc::new(BatchReports {
         shared: shared.clone(),
         key: key.clone(),
@@ -74,32 +75,32 @@ pub(crate) async fn run(
 struct BatchReports {
     shared: Arc<Shared>,
     key: TypeKey,
-    /// Attempts of the batch whose verdict is not on its way yet.
-    open: Mutex<HashMap<AttemptId, Told>>,
+    /// Attempts whose verdict is not in the settle queue yet.
+    open: Mutex<HashMap<AttemptId, OpenAttempt>>,
     progresses: Arc<Progresses>,
 }
 
-/// What is known of the end of an attempt.
+/// An attempt of the batch that has no verdict yet.
 #[derive(Clone, Copy, PartialEq)]
-enum Told {
-    Nothing,
-    /// The metrics know that it runs no more; the verdict is being made.
-    Counted,
+enum OpenAttempt {
+    Running,
+    /// It has ended, and the metrics have counted that; the verdict is being made.
+    Ended,
 }
 
 impl BatchReports {
-    fn open(&self) -> MutexGuard<'_, HashMap<AttemptId, Told>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<AttemptId, OpenAttempt>> {
         lock(&self.open)
     }
 
     /// The job as it was claimed; `None` when its end was reported before or is not ours to tell.
     fn take(&self, attempt: AttemptId) -> Option<RunningJob> {
-        let told = std::mem::replace(self.open().get_mut(&attempt)?, Told::Counted);
+        let was = std::mem::replace(self.open().get_mut(&attempt)?, OpenAttempt::Ended);
         let Some(running) = self.shared.running.get(attempt) else {
             self.open().remove(&attempt);
             return None;
         };
-        if told == Told::Nothing && running.started {
+        if was == OpenAttempt::Running && running.started {
             let held = self.shared.now().since(running.job.started_at.unwrap_or_default());
             self.shared.metrics.stopped(&self.key, held);
         }

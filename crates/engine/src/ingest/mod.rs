@@ -105,15 +105,15 @@ impl Ingest {
                 Err(error) => Err(Error::Internal(error.to_string())),
             };
             match moved {
-                Ok(Moved::Up) => {
+                Ok(BatchMove::Stored) => {
                     self.position = self.position.max(Some(last));
                     self.journal.commit_until(last);
                     self.tell_readers();
                     return Ok(count);
                 }
-                Ok(Moved::Behind(position)) => {
+                Ok(BatchMove::Refused { store_at }) => {
                     self.journal.give_back(ticket);
-                    self.go_to(position).await?;
+                    self.go_to(store_at).await?;
                 }
                 Err(error) => {
                     self.journal.give_back(ticket);
@@ -164,10 +164,10 @@ impl Ingest {
 
     /// The jobs of these records go into the store, unless it has them: a job that was removed
     /// there must not come again.
-    async fn insert(&mut self, mut records: Vec<Record>) -> Result<Moved, Error> {
+    async fn insert(&mut self, mut records: Vec<Record>) -> Result<BatchMove, Error> {
         records.retain(|record| Some(record.job.id) > self.position);
         let Some(position) = records.last().map(|record| record.job.id) else {
-            return Ok(Moved::Up);
+            return Ok(BatchMove::Stored);
         };
         let mut arrivals: Vec<Arrival> = records.iter().map(Arrival::of).collect();
         let mut jobs: Vec<NewJob> = Vec::with_capacity(records.len());
@@ -198,11 +198,11 @@ impl Ingest {
         let insert = Insert { jobs, keys, mark, durability };
         match self.shared.store.job_insert(insert).await.map_err(store_error)? {
             Insertion::Done(inserted) => arrival::announce(&self.shared, &arrivals, &inserted),
-            Insertion::Behind(at) => {
-                if let Some(at) = at.filter(|at| Some(*at) > self.position) {
+            Insertion::Behind(store_at) => {
+                if let Some(at) = store_at.filter(|at| Some(*at) > self.position) {
                     arrival::announce_unknown(&self.shared, &arrivals, at);
                 }
-                return Ok(Moved::Behind(at));
+                return Ok(BatchMove::Refused { store_at });
             }
         }
         for arrival in &arrivals {
@@ -213,7 +213,7 @@ impl Ingest {
         if spooled {
             self.synced = Some(position);
         }
-        Ok(Moved::Up)
+        Ok(BatchMove::Stored)
     }
 
     /// Brings a spooled payload into the store. Where it cannot be read, also not after some
@@ -279,12 +279,13 @@ impl Ingest {
     }
 }
 
-/// Where the store is after a batch.
-enum Moved {
-    /// It took the batch, and is behind it now.
-    Up,
-    /// It took nothing, because it is here.
-    Behind(Option<JobId>),
+/// What the store did with a batch.
+enum BatchMove {
+    Stored,
+    /// It took nothing: it has the journal up to here, and the batch does not follow on that.
+    Refused {
+        store_at: Option<JobId>,
+    },
 }
 
 #[async_trait]

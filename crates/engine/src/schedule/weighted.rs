@@ -14,12 +14,13 @@ const TRIES_MAX: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct WeightedSet<T> {
-    places: HashMap<T, Place>,
+    locations: HashMap<T, Location>,
     classes: Vec<Class<T>>,
 }
 
+/// Where a member is kept.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct Location {
     class: usize,
     index: usize,
     weight: u64,
@@ -33,21 +34,21 @@ struct Class<T> {
 
 impl<T> Default for WeightedSet<T> {
     fn default() -> WeightedSet<T> {
-        WeightedSet { places: HashMap::new(), classes: Vec::new() }
+        WeightedSet { locations: HashMap::new(), classes: Vec::new() }
     }
 }
 
 impl<T: Clone + Eq + Hash> WeightedSet<T> {
     pub(crate) fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.locations.is_empty()
     }
 
     pub(crate) fn contains(&self, member: &T) -> bool {
-        self.places.contains_key(member)
+        self.locations.contains_key(member)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.places.len()
+        self.locations.len()
     }
 
     /// The weight of all members.
@@ -58,7 +59,7 @@ impl<T: Clone + Eq + Hash> WeightedSet<T> {
     /// Adds a member, or gives it another weight, which is at least 1.
     pub(crate) fn insert(&mut self, member: &T, weight: u64) {
         let weight = weight.max(1);
-        if self.places.get(member).is_some_and(|place| place.weight == weight) {
+        if self.locations.get(member).is_some_and(|location| location.weight == weight) {
             return;
         }
         self.remove(member);
@@ -68,21 +69,21 @@ impl<T: Clone + Eq + Hash> WeightedSet<T> {
             self.classes.push(Class { members: Vec::new(), total: 0 });
         }
         let of_class = &mut self.classes[class];
-        let place = Place { class, index: of_class.members.len(), weight };
+        let location = Location { class, index: of_class.members.len(), weight };
         of_class.members.push(member.clone());
         of_class.total += weight;
-        self.places.insert(member.clone(), place);
+        self.locations.insert(member.clone(), location);
     }
 
     pub(crate) fn remove(&mut self, member: &T) {
-        let Some(Place { class, index, weight }) = self.places.remove(member) else { return };
+        let Some(Location { class, index, weight }) = self.locations.remove(member) else { return };
         let of_class = &mut self.classes[class];
         of_class.members.swap_remove(index);
         of_class.total -= weight;
         if let Some(moved) = of_class.members.get(index)
-            && let Some(place) = self.places.get_mut(moved)
+            && let Some(location) = self.locations.get_mut(moved)
         {
-            place.index = index;
+            location.index = index;
         }
     }
 
@@ -100,7 +101,7 @@ impl<T: Clone + Eq + Hash> WeightedSet<T> {
         for _ in 0..TRIES_MAX {
             let member = &members[rng.usize(..members.len())];
             drawn = Some(member);
-            if rng.u64(..=ceiling) < self.places[member].weight {
+            if rng.u64(..=ceiling) < self.locations[member].weight {
                 break;
             }
         }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use windlass_core::edit::Moved;
+use windlass_core::edit::MovedJobs;
 use windlass_core::retry::Verdict;
 use windlass_core::store::{Settled, Settlement};
 use windlass_core::{Job, State, TypeKey};
@@ -58,7 +58,7 @@ pub(crate) fn conclude(
 }
 
 /// Tells of jobs that entered with the ends of others.
-pub(crate) fn tell_entered(shared: &Shared, moved: &Moved) {
+pub(crate) fn tell_entered(shared: &Shared, moved: &MovedJobs) {
     let mut numbers: HashMap<&TypeKey, u64> = HashMap::new();
     for (_, key) in &moved.entered {
         *numbers.entry(key).or_default() += 1;

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use windlass_core::edit::{
-    Decide, Decision, Edit, FullJob, Names, Put, Refusal, Take, TakeAnswer, TakeDecision, Which,
+    Decide, Decision, Edit, FullJob, Names, Put, Refusal, Take, TakeAnswer, TakeDecision, Target,
 };
 use windlass_core::job::{Lease, Token};
 use windlass_core::runner::Stop;
@@ -62,7 +62,7 @@ async fn finish(engine: &Engine, id: JobId) {
         Ok(Decision { edits: vec![Edit::Put(Box::new(put))], id: None })
     });
     let tenant = key("acme", "t").tenant;
-    engine.decide(&tenant, vec![Which::Job(id)], decide).await.unwrap();
+    engine.decide(&tenant, vec![Target::Job(id)], decide).await.unwrap();
 }
 
 async fn full_job(engine: &Engine, id: JobId) -> FullJob {
@@ -314,10 +314,10 @@ async fn a_decision_sees_what_was_just_added_and_may_refuse_in_its_own_words() {
     let id = daemon.engine.add(&t, jobs(&["x"]), None).await.unwrap().ids[0];
     let refuse: Decide =
         Arc::new(|_, seen| Err(Refusal::new(404, format!("it is {}", seen.job.is_some()))));
-    let refused = daemon.engine.decide(&t.tenant, vec![Which::Job(id)], refuse.clone()).await;
+    let refused = daemon.engine.decide(&t.tenant, vec![Target::Job(id)], refuse.clone()).await;
     assert_eq!(refused, Err(Error::Refused(Refusal::new(404, "it is true"))));
     let others = key("other", "t").tenant;
-    let refused = daemon.engine.decide(&others, vec![Which::Job(id)], refuse).await;
+    let refused = daemon.engine.decide(&others, vec![Target::Job(id)], refuse).await;
     assert_eq!(refused, Err(Error::Refused(Refusal::new(404, "it is false"))));
     assert_eq!(daemon.engine.full_job(&others, id).await.unwrap(), None);
     let no_sql = daemon.engine.query(&t.tenant, "SELECT 1;".into(), false, PATIENCE).await;

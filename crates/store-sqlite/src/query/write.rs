@@ -9,7 +9,7 @@ use windlass_bedrock_rules::data::is_mocked;
 use windlass_bedrock_rules::date_text::{due_at, millis_text, set_next_run};
 use windlass_bedrock_rules::state;
 use windlass_core::calendar::Civil;
-use windlass_core::edit::{Edit, Moved, Put};
+use windlass_core::edit::{Edit, MovedJobs, Put};
 use windlass_core::job::Ended;
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
 use windlass_core::store::Error;
@@ -37,7 +37,7 @@ const NO_GRANDCHILDREN: &str = "a job with a parent has no children";
 pub(super) struct Written {
     pub(super) changed: u64,
     pub(super) last_id: Option<JobId>,
-    pub(super) moved: Moved,
+    pub(super) moved: MovedJobs,
 }
 
 pub(super) fn carry_out(
@@ -78,7 +78,7 @@ fn put(
     ask: &SqlAsk,
     stored: Stored,
     values: &Values,
-    moved: &mut Moved,
+    moved: &mut MovedJobs,
 ) -> Result<()> {
     if values[column::JOB_ID].is_some() {
         return Err(refuse("the jobID of a job never changes"));
@@ -189,7 +189,7 @@ fn find_parent(conn: &Connection, ask: &SqlAsk, value: &Value) -> Result<Option<
 }
 
 /// A new job enters as a plain one, and then becomes what else the statement says of it.
-fn insert(tx: &mut Tx<'_>, ask: &SqlAsk, values: &Values, moved: &mut Moved) -> Result<JobId> {
+fn insert(tx: &mut Tx<'_>, ask: &SqlAsk, values: &Values, moved: &mut MovedJobs) -> Result<JobId> {
     if values[column::JOB_ID].is_some() {
         return Err(refuse("the jobID of a new job is given by the store"));
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use windlass_core::edit::{Moved, Names, Put, Take, TakeDecision};
+use windlass_core::edit::{MovedJobs, Names, Put, Take, TakeDecision};
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
 use windlass_core::store::prelude::*;
 use windlass_core::store::sql::{SqlAnswer, SqlAsk};
@@ -22,7 +22,7 @@ impl World {
     }
 
     /// What a question that changes jobs tells others.
-    async fn moved(&self, text: &str) -> Moved {
+    async fn moved(&self, text: &str) -> MovedJobs {
         match self.answer(text).await {
             SqlAnswer::Wrote { moved, .. } => moved,
             other => panic!("{text}: {other:?}"),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use windlass_core::edit::{FullJob, Moved, TakeAnswer, TakenJob};
+use windlass_core::edit::{FullJob, MovedJobs, TakeAnswer, TakenJob};
 use windlass_core::store::{
     Added, Changed, ChangedTypes, Claimed, Durability, Error, Insert, LeaseRef, Piece, Revision,
     WaitingType,
@@ -168,7 +168,7 @@ fn plain_took(took: TakeAnswer) -> impl Debug {
 }
 
 /// The same types in the same order.
-fn plain_moved(moved: Moved) -> impl Debug {
+fn plain_moved(moved: MovedJobs) -> impl Debug {
     let ready: BTreeMap<_, _> = moved.ready.into_iter().collect();
     let back = moved.back.into_iter().map(|(before, after)| (plain(before), plain(after)));
     let back: Vec<(Job, Job)> = back.collect();

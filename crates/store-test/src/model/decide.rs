@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use windlass_core::edit::{
-    Ask, ChildMove, Decision, Edit, FullJob, Names, Only, Put, Refusal, Seen, Take, TakeDecision,
-    Which,
+    Ask, ChildMove, Decision, Edit, FamilyView, FullJob, Names, Only, Put, Refusal, Take,
+    TakeDecision, Target,
 };
 use windlass_core::job::Token;
 use windlass_core::store::Durability;
@@ -66,7 +66,7 @@ impl DecidePlan {
         let (plans, now) = (self.plans.clone(), self.now);
         Ask {
             tenant: self.tenant.clone(),
-            which: plans.iter().map(Plan::which).collect(),
+            targets: plans.iter().map(Plan::target).collect(),
             decide: Arc::new(move |index, seen| {
                 plans[index].decide(seen, now).map_err(|why| Refusal::new(index as u16, why))
             }),
@@ -76,14 +76,14 @@ impl DecidePlan {
 }
 
 impl Plan {
-    fn which(&self) -> Which {
+    fn target(&self) -> Target {
         match self {
-            Plan::AddChild(new) => Which::New { only: None, parent: new.parent },
+            Plan::AddChild(new) => Target::New { only: None, parent: new.parent },
             Plan::AddOnly(new) => {
                 let only = Only { name: new.key.name.clone(), hidden: new.extra.hidden };
-                Which::New { only: Some(only), parent: None }
+                Target::New { only: Some(only), parent: None }
             }
-            Plan::Refuse => Which::New { only: None, parent: None },
+            Plan::Refuse => Target::New { only: None, parent: None },
             Plan::Look(id)
             | Plan::Finish(id, _)
             | Plan::Fail(id, _)
@@ -92,11 +92,11 @@ impl Plan {
             | Plan::Run(id, ..)
             | Plan::Alter(id, _)
             | Plan::Delete(id)
-            | Plan::Detach(id, _) => Which::Job(*id),
+            | Plan::Detach(id, _) => Target::Job(*id),
         }
     }
 
-    fn decide(&self, seen: &Seen, now: Timestamp) -> Result<Decision, &'static str> {
+    fn decide(&self, seen: &FamilyView, now: Timestamp) -> Result<Decision, &'static str> {
         let edits = match self {
             Plan::AddChild(new) => {
                 let parent = seen.parent.as_ref().ok_or("no parent")?;
@@ -116,7 +116,7 @@ impl Plan {
     fn change(
         &self,
         whole: &FullJob,
-        seen: &Seen,
+        seen: &FamilyView,
         now: Timestamp,
     ) -> Result<Vec<Edit>, &'static str> {
         let job = &whole.job;
