@@ -147,6 +147,19 @@ impl HandlerOptions {
 }
 
 impl HandlerSpec {
+    /// A handler with nothing but what it must have.
+    pub fn new(lang: Lang, body: impl Into<String>) -> HandlerSpec {
+        HandlerSpec {
+            lang,
+            body: body.into(),
+            before: None,
+            before_each: None,
+            after_each: None,
+            eid: None,
+            options: HandlerOptions::default(),
+        }
+    }
+
     /// The rules that hold for every language; a runner adds its own.
     pub fn check(&self) -> Result<(), Invalid> {
         if self.body.trim().is_empty() {

@@ -236,6 +236,12 @@ impl Job {
         }
     }
 
+    /// The job during an attempt, without the lease that only a store gives.
+    pub fn running(new: NewJob, attempt: u32, started_at: Timestamp) -> Job {
+        let (state, started_at) = (State::Running, Some(started_at));
+        Job { state, attempt, started_at, ..Job::queued(new) }
+    }
+
     /// It is queued and waits for a while, not for a time of day: for its next attempt, or for the
     /// worker that it is lent to.
     pub fn waits_a_while(&self) -> bool {
@@ -348,7 +354,7 @@ pub(crate) mod tests {
     pub(crate) fn running_job(attempt: u32, due_at: Timestamp) -> Job {
         let key = TypeKey::new("acme", "t").unwrap();
         let new = NewJob::new(JobId::new(1).unwrap(), key, Payload::Inline(Bytes::new()), due_at);
-        Job { state: State::Running, attempt, started_at: Some(due_at), ..Job::queued(new) }
+        Job::running(new, attempt, due_at)
     }
 
     #[test]

@@ -133,15 +133,7 @@ impl WireSpec {
 /// A handler with only a language and a body.
 pub(crate) fn plain_spec(lang: &str, body: String) -> Result<HandlerSpec, Failure> {
     let lang = Lang::parse(lang).map_err(|invalid| Failure::invalid("method", invalid.reason))?;
-    Ok(HandlerSpec {
-        lang,
-        body,
-        before: None,
-        before_each: None,
-        after_each: None,
-        eid: None,
-        options: HandlerOptions::default(),
-    })
+    Ok(HandlerSpec::new(lang, body))
 }
 
 pub(crate) fn from_handler(handler: &Handler) -> WireHandler<'_> {

@@ -191,7 +191,7 @@ mod tests {
     use bytes::Bytes;
     use serde_json::{Value, json};
     use windlass_core::job::{Ended, Extra, Lease, Token};
-    use windlass_core::{NewJob, State, Status, Sysid, Timestamp, TypeKey};
+    use windlass_core::{NewJob, Status, Sysid, Timestamp, TypeKey};
 
     fn job() -> Job {
         let (owner, token) = (Sysid::new(3).unwrap(), Token(99));
@@ -204,12 +204,9 @@ mod tests {
             ..NewJob::new(JobId::new(7).unwrap(), key, payload, Timestamp(0))
         };
         Job {
-            state: State::Running,
-            attempt: 2,
-            started_at: Some(Timestamp(1)),
             lease: Some(Lease { owner, token, expires_at: Timestamp(5), on_beat: false }),
             last: Some(Ended::from(Status::ERROR)),
-            ..Job::queued(new)
+            ..Job::running(new, 2, Timestamp(1))
         }
     }
 

@@ -1,7 +1,6 @@
 //! Which layers of isolation are in force on this machine. Nothing is assumed: real handlers run,
 //! and their output shows what they can see and do.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -16,7 +15,7 @@ use windlass_core::sync::lock;
 use windlass_core::time::format_duration;
 use windlass_core::{
     AttemptId, Handler, HandlerOptions, HandlerSpec, Job, JobId, Lang, Limits, NewJob, Payload,
-    State, Timestamp, TypeKey,
+    Timestamp, TypeKey,
 };
 
 use crate::context::language::find_program;
@@ -234,19 +233,11 @@ impl Trial {
     async fn run_as(&self, lang: Lang, body: &str, limits: Limits) -> Report {
         let (id, now) = (JobId::new(1).expect("1 is an id"), Timestamp(0));
         let key = TypeKey::new("windlass", "doctor").expect("these are names");
-        let spec = HandlerSpec {
-            lang,
-            body: body.to_owned(),
-            before: None,
-            before_each: None,
-            after_each: None,
-            eid: None,
-            options: HandlerOptions { limits, env: BTreeMap::new(), ..HandlerOptions::default() },
-        };
+        let options = HandlerOptions { limits, ..HandlerOptions::default() };
+        let spec = HandlerSpec { options, ..HandlerSpec::new(lang, body) };
         let payload = Payload::Inline(Bytes::new());
         let new = NewJob::new(id, key.clone(), payload.clone(), now);
-        let job =
-            Job { state: State::Running, attempt: 1, started_at: Some(now), ..Job::queued(new) };
+        let job = Job::running(new, 1, now);
         let handler = Arc::new(Handler { id, key, created_at: now, spec });
         let attempt = AttemptId { job: id, token: Token(1) };
         let (timeout, live) = (TRIAL_MAX, Arc::default());

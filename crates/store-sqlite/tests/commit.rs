@@ -14,7 +14,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 use windlass_core::edit::{Ask, Decision, Edit, FamilyView, Refusal, Target};
-use windlass_core::handler::{HandlerOptions, HandlerSpec, Lang};
+use windlass_core::handler::{HandlerSpec, Lang};
 use windlass_core::store::prelude::*;
 use windlass_core::store::{Durability, EndRequest, Error, Inserted, Insertion};
 use windlass_core::{NewJob, Priority, Store, TypeKey};
@@ -59,15 +59,7 @@ impl Watched {
 const PATIENT: Duration = Duration::from_secs(60);
 
 fn spec() -> HandlerSpec {
-    HandlerSpec {
-        lang: Lang::Sh,
-        body: "cat".into(),
-        before: None,
-        before_each: None,
-        after_each: None,
-        eid: None,
-        options: HandlerOptions::default(),
-    }
+    HandlerSpec::new(Lang::Sh, "cat")
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use windlass_core::handler::{HandlerOptions, HandlerSpec, Lang};
+use windlass_core::handler::{HandlerSpec, Lang};
 use windlass_core::job::{Boot, Ended, Token};
 use windlass_core::log::{Log, Stream};
 use windlass_core::retry::Verdict;
@@ -161,15 +161,7 @@ pub(crate) fn give_up_expired() -> GiveUp {
 
 /// A handler with nothing but what it must have.
 pub(crate) fn handler_spec() -> HandlerSpec {
-    HandlerSpec {
-        lang: Lang::Sh,
-        body: "true".into(),
-        before: None,
-        before_each: None,
-        after_each: None,
-        eid: None,
-        options: HandlerOptions::default(),
-    }
+    HandlerSpec::new(Lang::Sh, "true")
 }
 
 pub(crate) fn everything_of(tenant: Tenant) -> List {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 
 use windlass_core::time::SystemClock;
-use windlass_core::{HandlerOptions, HandlerSpec, Lang, Runner};
+use windlass_core::{HandlerSpec, Lang, Runner};
 use windlass_engine::metrics::Metrics;
 use windlass_engine::{Engine, Options, Parts};
 use windlass_store_sqlite::SqliteStore;
@@ -58,13 +58,5 @@ pub(crate) async fn start(dir: &Path, runner: Arc<dyn Runner>) -> anyhow::Result
 
 /// A handler for the runner that does nothing.
 pub(crate) fn handler() -> HandlerSpec {
-    HandlerSpec {
-        lang: Lang::Exec,
-        body: "true".into(),
-        before: None,
-        before_each: None,
-        after_each: None,
-        eid: None,
-        options: HandlerOptions::default(),
-    }
+    HandlerSpec::new(Lang::Exec, "true")
 }

@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use windlass_core::{Job, JobId, NewJob, Payload, State, Tenant, Timestamp, TypeKey};
+use windlass_core::{Job, JobId, NewJob, Payload, Tenant, Timestamp, TypeKey};
 
 use super::client::Client;
 use crate::execute::{Call, Commands, Given, Reply, waits};
@@ -96,7 +96,7 @@ fn job() -> Job {
     let key = TypeKey::new("default", "t").unwrap();
     let payload = Payload::Inline(Bytes::new());
     let new = NewJob::new(JobId::new(1).unwrap(), key, payload, Timestamp(1));
-    Job { state: State::Running, attempt: 1, started_at: Some(Timestamp(1)), ..Job::queued(new) }
+    Job::running(new, 1, Timestamp(1))
 }
 
 /// A door with pretended commands.

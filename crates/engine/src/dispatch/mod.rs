@@ -288,16 +288,7 @@ impl Dispatch {
         let mut running = Vec::with_capacity(jobs.len());
         for Claimed { job, payload, .. } in jobs {
             let Some(lease) = job.lease else { continue };
-            let policy = policy.clone();
-            let (token, lost, started) = (lease.token, false, false);
-            let claimed = RunningJob {
-                job: Arc::new(job),
-                token,
-                policy,
-                live: Arc::default(),
-                lost,
-                started,
-            };
+            let claimed = RunningJob::new(job, lease.token, policy.clone());
             shared.running.insert(claimed.clone());
             running.push((claimed, payload));
         }

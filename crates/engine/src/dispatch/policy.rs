@@ -67,15 +67,8 @@ mod tests {
         let by_type = Policy::of(None, &settings, &options);
         assert_eq!((by_type.timeout, by_type.retention), (seconds(7), seconds(9)));
 
-        let spec = HandlerSpec {
-            lang: Lang::Sh,
-            body: "true".into(),
-            before: None,
-            before_each: None,
-            after_each: None,
-            eid: None,
-            options: HandlerOptions { timeout: Some(seconds(3)), ..HandlerOptions::default() },
-        };
+        let own = HandlerOptions { timeout: Some(seconds(3)), ..HandlerOptions::default() };
+        let spec = HandlerSpec { options: own, ..HandlerSpec::new(Lang::Sh, "true") };
         let handler = Handler {
             id: HandlerId::new(1).unwrap(),
             key: TypeKey::new("a", "t").unwrap(),

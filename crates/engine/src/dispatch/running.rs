@@ -31,6 +31,12 @@ pub(crate) struct RunningJob {
 }
 
 impl RunningJob {
+    /// A job that was just claimed under this token, and has not started.
+    pub(crate) fn new(job: Job, token: Token, policy: Arc<Policy>) -> RunningJob {
+        let (job, live) = (Arc::new(job), Arc::default());
+        RunningJob { job, token, policy, live, lost: false, started: false }
+    }
+
     pub(crate) fn attempt_id(&self) -> AttemptId {
         AttemptId { job: self.job.id, token: self.token }
     }
@@ -123,25 +129,18 @@ impl RunningTable {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use bytes::Bytes;
     use windlass_core::{NewJob, Payload, Timestamp, TypeKey, TypeSettings};
 
     use super::*;
     use crate::options::Options;
 
-    fn attempt(job: i64, token: i64) -> RunningJob {
+    pub(crate) fn attempt(job: i64, token: i64) -> RunningJob {
         let (id, key) = (JobId::new(job).unwrap(), TypeKey::new("acme", "t").unwrap());
         let new = NewJob::new(id, key, Payload::Inline(Bytes::new()), Timestamp(0));
         let policy = Policy::of(None, &TypeSettings::default(), &Options::new("".into()));
-        RunningJob {
-            job: Arc::new(Job::queued(new)),
-            token: Token(token),
-            policy: Arc::new(policy),
-            live: Arc::default(),
-            lost: false,
-            started: false,
-        }
+        RunningJob::new(Job::running(new, 1, Timestamp(0)), Token(token), Arc::new(policy))
     }
 
     #[test]

@@ -138,27 +138,17 @@ pub(super) fn batch_len(items: &[SettleItem]) -> usize {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use windlass_core::job::Token;
-    use windlass_core::{Job, JobId, NewJob, Payload, TypeKey, TypeSettings};
+    use windlass_core::{JobId, NewJob, Payload, Timestamp};
 
     use super::*;
-    use crate::dispatch::policy::Policy;
-    use crate::options::Options;
+    use crate::dispatch::running::tests::attempt;
 
     /// The verdict on an attempt that asked for so many jobs with so many bytes each.
     fn item(adds: usize, bytes: usize) -> SettleItem {
-        let key = TypeKey::new("acme", "t").unwrap();
+        let running = attempt(1, 1);
+        let (id, key) = (JobId::new(2).unwrap(), running.job.key.clone());
         let payload = Payload::Inline(Bytes::from(vec![0; bytes]));
-        let new = NewJob::new(JobId::new(1).unwrap(), key, payload, windlass_core::Timestamp(0));
-        let policy = Policy::of(None, &TypeSettings::default(), &Options::new("".into()));
-        let running = RunningJob {
-            job: Arc::new(Job::queued(new.clone())),
-            token: Token(1),
-            policy: Arc::new(policy),
-            live: Arc::default(),
-            lost: false,
-            started: true,
-        };
+        let new = NewJob::new(id, key, payload, Timestamp(0));
         let mut item = SettleItem::release(running, None);
         item.settlement.adds = vec![new; adds];
         item

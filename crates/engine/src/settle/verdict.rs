@@ -136,26 +136,26 @@ pub(crate) fn follow(
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-    use windlass_core::job::Token;
     use windlass_core::state::Ending;
-    use windlass_core::{Extra, JobId, Payload, TypeKey, TypeSettings};
+    use windlass_core::{Extra, Payload};
 
     use super::*;
-    use crate::options::Options;
+    use crate::dispatch::running::tests::attempt;
 
     const NOW: Timestamp = Timestamp(1_800_000_000_000);
 
-    fn job(attempt: u32) -> Job {
-        let key = TypeKey::new("acme", "t").unwrap();
-        let new = NewJob::new(JobId::new(1).unwrap(), key, Payload::Inline(Bytes::new()), NOW);
-        Job { attempt, ..Job::queued(new) }
+    fn job(attempts: u32) -> Job {
+        let job = Job::clone(&attempt(1, 1).job);
+        Job { attempt: attempts, due_at: NOW, run_at: NOW, started_at: Some(NOW), ..job }
+    }
+
+    fn rules(policy: &Policy) -> Rules<'_> {
+        Rules { policy, now: NOW, jitter: 0.5 }
     }
 
     fn judged(job: &Job, cause: Cause, log: Log) -> Settlement {
-        let policy = Policy::of(None, &TypeSettings::default(), &Options::new("".into()));
-        let lease = LeaseRef { tenant: job.key.tenant.clone(), id: job.id, token: Token(7) };
-        end(job, lease, cause, log, &Rules { policy: &policy, now: NOW, jitter: 0.5 })
+        let running = attempt(1, 1);
+        end(job, running.lease(), cause, log, &rules(&running.policy))
     }
 
     fn notes(settlement: &Settlement) -> Vec<&str> {
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(notes(&settlement), ["expired"], "the runner's note is enough");
 
         let extra = Extra { repeat: Some("FINISHED, +1 HOUR".into()), ..Extra::default() };
-        let repeats = Job { extra, started_at: Some(NOW), ..job(1) };
+        let repeats = Job { extra, ..job(1) };
         let settlement = judged(&repeats, Cause::Ended(Status::OK), Log::new());
         let [note] = notes(&settlement)[..] else { panic!("{:?}", settlement.log) };
         assert!(note.starts_with("repeats at "), "{note}");
@@ -203,12 +203,11 @@ mod tests {
         let log_own = log.len();
         let mut settlement = judged(&job, Cause::Ended(Status::OK), log);
         settlement.data = Json::parse("1".to_owned()).ok();
-        settlement.adds =
-            vec![NewJob::new(job.id, job.key.clone(), Payload::Inline(Bytes::new()), NOW)];
-        let policy = Policy::of(None, &TypeSettings::default(), &Options::new("".into()));
-        let rules = Rules { policy: &policy, now: NOW, jitter: 0.5 };
+        let payload = Payload::Inline("x".into());
+        settlement.adds = vec![NewJob::new(job.id, job.key.clone(), payload, NOW)];
         let why = Error::Conflict("no".into());
-        let instead = refused(&job, &settlement, log_own, &why, &rules);
+        let policy = attempt(1, 1).policy;
+        let instead = refused(&job, &settlement, log_own, &why, &rules(&policy));
         assert_eq!(notes(&instead), ["its own", "its new jobs were not accepted: no"]);
         assert!(instead.adds.is_empty() && instead.data == settlement.data);
         assert!(matches!(instead.verdict, Verdict::Again { .. }));

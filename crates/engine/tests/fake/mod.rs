@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::{Notify, watch};
 
-use windlass_core::handler::{HandlerOptions, HandlerSpec, Lang};
+use windlass_core::handler::{HandlerSpec, Lang};
 use windlass_core::log::{Log, Stream};
 use windlass_core::memory::MemoryStore;
 use windlass_core::runner::{Assignment, Batch, Emitted, Report, Reports, Stop};
@@ -48,15 +48,7 @@ pub fn jobs(payloads: &[&str]) -> Vec<AddJob> {
 }
 
 pub fn handler() -> HandlerSpec {
-    HandlerSpec {
-        lang: Lang::Sh,
-        body: "as the payload says".into(),
-        before: None,
-        before_each: None,
-        after_each: None,
-        eid: None,
-        options: HandlerOptions::default(),
-    }
+    HandlerSpec::new(Lang::Sh, "as the payload says")
 }
 
 /// Takes a sysid away from its owner, as a daemon would that found its lease run out. `clock` is

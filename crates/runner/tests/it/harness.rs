@@ -14,8 +14,7 @@ use windlass_core::job::Token;
 use windlass_core::runner::{Assignment, Batch, Pieces, Report, Reports, Runner, Stop};
 use windlass_core::time::SystemClock;
 use windlass_core::{
-    AttemptId, Handler, HandlerOptions, HandlerSpec, Job, JobId, Lang, NewJob, Payload, State,
-    Timestamp, TypeKey,
+    AttemptId, Handler, HandlerSpec, Job, JobId, Lang, NewJob, Payload, Timestamp, TypeKey,
 };
 use windlass_runner::{Bounds, IsolationOptions, LocalRunner, Options};
 use windlass_test_kit::folder::whole_lines;
@@ -237,17 +236,7 @@ impl Pieces for MadePieces {
 }
 
 pub(crate) fn spec(lang: Lang, body: &str) -> HandlerSpec {
-    let options = HandlerOptions::default();
-    let body = body.to_owned();
-    HandlerSpec {
-        lang,
-        body,
-        before: None,
-        before_each: None,
-        after_each: None,
-        eid: None,
-        options,
-    }
+    HandlerSpec::new(lang, body)
 }
 
 pub(crate) fn with_env(mut spec: HandlerSpec, name: &str, value: &str) -> HandlerSpec {
@@ -263,7 +252,7 @@ pub(crate) fn job(payload: &[u8]) -> Assignment {
     let payload = Payload::Inline(Bytes::copy_from_slice(payload));
     let now = Timestamp(0);
     let new = NewJob::new(id, key, payload.clone(), now);
-    let job = Job { state: State::Running, attempt: 3, started_at: Some(now), ..Job::queued(new) };
+    let job = Job::running(new, 3, now);
     let id = AttemptId { job: job.id, token: Token(3) };
     Assignment { id, job: Arc::new(job), payload, timeout: PATIENCE, live: Arc::default() }
 }
