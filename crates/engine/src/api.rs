@@ -1,4 +1,4 @@
-//! What doors say to the engine and hear from it.
+//! Requests of doors to the engine, and its answers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub struct AddJob {
     pub options: AddOptions,
 }
 
-/// The log of an attempt that has not ended.
+/// The log of a running attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LiveLog {
     pub attempt: u32,
@@ -27,7 +27,7 @@ pub struct LiveLog {
     pub newest: Newest,
 }
 
-/// Digest over the parts of a request, the same in every version of Windlass (FNV-1a, 64 bits).
+/// A digest of the parts of a request, the same in every version of Windlass (FNV-1a, 64 bits).
 #[derive(Debug, Clone)]
 pub struct Fingerprint(u64);
 
@@ -51,9 +51,10 @@ impl Fingerprint {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Added {
-    /// One id a job, in order. For a job whose unique key is held, the holder's id.
+    /// One id per job, in order. For a job whose unique key is held, the holder's id.
     pub ids: Vec<JobId>,
-    /// The ids are those of an earlier add with the same idempotency key; nothing was added.
+    /// True when nothing was added: the ids are those of an earlier add with the same idempotency
+    /// key.
     pub repeated: bool,
 }
 
@@ -64,7 +65,7 @@ pub struct JobView {
     pub result: Option<Json>,
 }
 
-/// A pulling worker's wish.
+/// A worker's request for jobs.
 #[derive(Debug, Clone)]
 pub struct PullClaim {
     pub tenant: Tenant,
@@ -73,11 +74,11 @@ pub struct PullClaim {
     /// 1 to `PULL_JOBS_MAX`.
     pub limit: u32,
     pub lease: Duration,
-    /// How long to wait when nothing is there.
+    /// How long to wait when there are no jobs.
     pub wait: Duration,
 }
 
-/// How a pulled job ended, in the worker's words.
+/// A worker's report on how its job ended.
 #[derive(Debug, Clone)]
 pub struct PullFinish {
     pub lease: LeaseRef,
@@ -85,7 +86,7 @@ pub struct PullFinish {
     pub data: Option<Json>,
 }
 
-/// What `GET /v1/status` and `windlass status` show.
+/// The content of `GET /v1/status` and `windlass status`.
 #[derive(Debug, Clone)]
 pub struct DaemonStatus {
     pub sysid: Sysid,
@@ -95,13 +96,13 @@ pub struct DaemonStatus {
     pub picking: bool,
     pub running: u64,
     pub journal: JournalStatus,
-    /// Services that panicked lately.
+    /// Services that panicked recently.
     pub services: Vec<FailedService>,
-    /// Services that have not been able to do their work for long.
+    /// Services whose passes have failed for a long time.
     pub services_failing: Vec<FailingService>,
     pub results_parked: Vec<ParkedResult>,
     pub journals_left: Vec<LeftJournal>,
-    /// Numbers of each tenant; empty when the store does not answer.
+    /// Counts of each tenant; empty when the store does not answer.
     pub tenants: BTreeMap<Tenant, TenantCounts>,
 }
 
@@ -126,31 +127,31 @@ pub struct JournalStatus {
     pub bytes: u64,
 }
 
-/// A service of the daemon that panicked lately; it has been started again since.
+/// A service that panicked recently; it has been restarted since.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedService {
     pub name: &'static str,
     pub failures: usize,
 }
 
-/// A service of the daemon whose passes fail, one after the other.
+/// A service whose passes keep failing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailingService {
     pub name: &'static str,
     pub failing_for: Duration,
-    /// What the newest pass said.
+    /// The error of the latest pass.
     pub why: String,
 }
 
-/// The end of a job that the store cannot take, because something is wrong with that job there. It
-/// is tried again from time to time; others go on.
+/// A result that the store cannot take because something is wrong with that job in the store. It is
+/// retried from time to time; other jobs are not affected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParkedResult {
     pub id: JobId,
     pub why: String,
 }
 
-/// A journal of a dead daemon that cannot be taken over: jobs that it has do not run.
+/// A dead daemon's journal that cannot be taken over: its jobs do not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftJournal {
     /// `None`: the directory of all journals cannot be listed.
@@ -158,15 +159,15 @@ pub struct LeftJournal {
     pub why: String,
 }
 
-/// Whether the daemon accepts, whether the store answers, and what else is not in order. `Err`
-/// carries the reason.
+/// Whether the daemon accepts jobs, whether the store answers, and what else is wrong. `Err` has
+/// the reason.
 #[derive(Debug, Clone)]
 pub struct Readiness {
     pub journal: Result<(), String>,
     pub store: Result<(), String>,
-    /// Services of the daemon that panicked lately or have failed for long, and results that the
-    /// store cannot take.
+    /// Services that panicked recently or have failed for a long time, and results that the store
+    /// cannot take.
     pub services: Result<(), String>,
-    /// Journals of dead daemons that cannot be taken over.
+    /// Dead daemons' journals that cannot be taken over.
     pub takeover: Result<(), String>,
 }

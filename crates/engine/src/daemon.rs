@@ -1,4 +1,4 @@
-//! Who this daemon is to the store: its number, its journals' names, its tokens, its contact.
+//! This daemon's identity in the store: its number, its journals' names, its tokens, its contact.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(crate) struct Daemon {
     pub tokens: Tokens,
     pub contact: Contact,
     pub started_at: Timestamp,
-    /// Stands for the data directory: see `JournalId`.
+    /// Identifies the data directory: see `JournalId`.
     place: u64,
 }
 
@@ -32,7 +32,7 @@ impl Daemon {
         self.grant.sysid
     }
 
-    /// The name under which the store knows the journal of a daemon on our data directory.
+    /// The store's name for the journal of a daemon on our data directory.
     pub(crate) fn journal_id(&self, sysid: Sysid) -> JournalId {
         JournalId::new(self.place, sysid)
     }

@@ -1,4 +1,4 @@
-//! The engine as doors see it: one cheap handle, and every verb of a job's life.
+//! The engine as doors see it: a handle that is cheap to clone, with every operation on jobs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,7 +38,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Reserves a sysid, opens the journal, starts every service.
+    /// Reserves a sysid, opens the journal, starts all services.
     pub async fn start(
         parts: Parts,
         options: Options,
@@ -48,12 +48,12 @@ impl Engine {
         Ok(Engine { running: Arc::new(running) })
     }
 
-    /// Stops picking, lets running jobs end or hands them back, flushes, frees the sysid.
+    /// Stops picking, lets running jobs end or releases them, flushes, frees the sysid.
     pub async fn shutdown(&self) -> Result<(), Error> {
         self.running.stop().await
     }
 
-    /// Returns when the engine cannot go on by itself, with the reason.
+    /// Returns when the engine cannot continue, with the reason.
     pub async fn failed(&self) -> String {
         let mut failure = self.shared().health.failure.subscribe();
         match failure.wait_for(Option::is_some).await {
@@ -68,8 +68,8 @@ impl Engine {
 
     // ---- jobs ------------------------------------------------------------------------------
 
-    /// Accepts jobs of one type, all or none. They are durable when this returns, and accepted
-    /// also when the caller stops waiting.
+    /// Accepts jobs of one type, all or none. They are durable when this returns. They are accepted
+    /// even if the caller stops waiting.
     pub async fn add(
         &self,
         key: &TypeKey,
@@ -79,14 +79,14 @@ impl Engine {
         if idempotency.is_none() {
             return accept::add(self.shared(), key, jobs, None).await;
         }
-        // A key must be answered although its first asker hangs up half-way.
+        // A key must get its answer even if the first client disconnects half-way.
         let (shared, key) = (self.shared().clone(), key.clone());
         let adding =
             tokio::spawn(async move { accept::add(&shared, &key, jobs, idempotency).await });
         adding.await.unwrap_or_else(|error| Err(Error::Internal(error.to_string())))
     }
 
-    /// For a payload above `PAYLOAD_INLINE_BYTES_MAX`: write it here, finish, then add it.
+    /// For a payload above `PAYLOAD_INLINE_BYTES_MAX`: write it here, finish, then add the job.
     pub async fn spool(&self) -> Result<SpoolWriter, Error> {
         self.shared().journal.spool().await.map_err(storage_error)
     }
@@ -95,7 +95,7 @@ impl Engine {
         read::job(self.shared(), tenant, id).await
     }
 
-    /// Answers when the job has ended, or as it is after `wait`.
+    /// Returns when the job has ended, or after `wait` with the job as it is.
     pub async fn job_wait(
         &self,
         tenant: &Tenant,
@@ -113,7 +113,7 @@ impl Engine {
         read::job_log(self.shared(), tenant, id).await
     }
 
-    /// What the attempt has written that runs here now, if there is one.
+    /// What the attempt that runs in this daemon has written so far, if there is one.
     pub fn job_live(&self, tenant: &Tenant, id: JobId) -> Option<LiveLog> {
         let mut attempts = self.shared().running.of_job(id);
         attempts.retain(|running| running.job.key.tenant == *tenant);
@@ -126,7 +126,7 @@ impl Engine {
         list::job_list(self.shared(), wish).await
     }
 
-    /// A running job is stopped, with all its processes, before this returns.
+    /// Stops a running job with all its processes before it returns.
     pub async fn job_cancel(&self, tenant: &Tenant, id: JobId) -> Result<(), Error> {
         change::cancel(self.shared(), tenant, id).await
     }
@@ -167,7 +167,7 @@ impl Engine {
         self.shared().store.handler_list(tenant).await.map_err(store_error)
     }
 
-    /// Jobs that run go on; queued ones wait for a new handler.
+    /// Running jobs continue; queued ones wait for a new handler.
     pub async fn handler_delete(&self, key: &TypeKey) -> Result<(), Error> {
         change::handler_delete(self.shared(), key).await
     }
@@ -194,7 +194,7 @@ impl Engine {
 
     // ---- pulling workers ---------------------------------------------------------------------
 
-    /// Takes jobs for a worker. If the caller stops waiting, jobs that were just taken go back.
+    /// Claims jobs for a worker. If the caller stops waiting, the jobs are released.
     pub async fn claim(&self, wish: PullClaim) -> Result<Vec<Claimed>, Error> {
         pull::claim(self.shared().clone(), wish).await
     }
@@ -222,9 +222,9 @@ impl Engine {
 
     // ---- decisions of doors --------------------------------------------------------------------
 
-    /// Shows jobs to a pure decision and carries out what it answers with, all or nothing; durable
-    /// when this returns. `Error::Conflict` has the words with which the decision refused. It is
-    /// done also when the caller stops waiting.
+    /// Shows jobs to a pure decision and carries out its edits, all or nothing; durable when this
+    /// returns. `Error::Refused` has the decision's reason. It is done even if the caller stops
+    /// waiting.
     pub async fn decide(
         &self,
         tenant: &Tenant,
@@ -234,23 +234,23 @@ impl Engine {
         decide::decide(self.shared(), tenant, targets, decide).await
     }
 
-    /// Takes due jobs by name; waits for some when there are none. If the caller stops waiting,
-    /// jobs that were just taken become what they were.
+    /// Takes due jobs by name; waits when there are none. If the caller stops waiting, the jobs
+    /// become what they were.
     pub async fn take(&self, take: Take, wait: Duration) -> Result<TakeAnswer, Error> {
         take::take(self.shared().clone(), take, wait).await
     }
 
-    /// Prolongs leases that a take made for ever, within a moment: their workers never renew them.
+    /// Soon makes leases of a take last for ever: their workers never renew them.
     pub async fn keep(&self, leases: Vec<LeaseRef>) {
         keep::keep(self.shared(), leases).await;
     }
 
-    /// A job with its payload, from the moment its add was answered.
+    /// A job with its payload; visible as soon as its add is answered.
     pub async fn full_job(&self, tenant: &Tenant, id: JobId) -> Result<Option<FullJob>, Error> {
         decide::full_job(self.shared(), tenant, id).await
     }
 
-    /// Asks the store in SQL, if it understands that; it sees everything that was added before.
+    /// Runs SQL on the store, if it supports that; sees everything added before.
     pub async fn query(
         &self,
         tenant: &Tenant,
@@ -261,12 +261,12 @@ impl Engine {
         decide::query(self.shared(), tenant, text, without_where, patience).await
     }
 
-    /// A new id, for a job that a decision adds.
+    /// A new id for a job that a decision adds.
     pub fn make_id(&self) -> Result<JobId, Error> {
         self.shared().journal.make_id().map_err(storage_error)
     }
 
-    /// In whose name a decision makes a lease, and with which token: good for one take.
+    /// The owner and the token of the leases that a decision makes; good for one take.
     pub async fn claimant(&self) -> Result<(Sysid, Token), Error> {
         let shared = self.shared();
         let token = shared.daemon.tokens.next(shared.store.as_ref()).await.map_err(store_error)?;
@@ -277,7 +277,7 @@ impl Engine {
         self.shared().now()
     }
 
-    /// How long ended jobs are kept whose type says nothing of that.
+    /// How long ended jobs are kept unless their type sets another time.
     pub fn retention(&self) -> Duration {
         self.shared().options.retention
     }
@@ -292,12 +292,12 @@ impl Engine {
         read::readiness(self.shared()).await
     }
 
-    /// The Prometheus text, with the queue's depth as the store has it now.
+    /// The metrics as Prometheus text, with the current depth of the queue.
     pub async fn metrics_text(&self) -> String {
         read::metrics_text(self.shared()).await
     }
 
-    /// Picking can be stopped and started again; adds and pulls by workers go on.
+    /// Stops or restarts picking; adds and claims of workers continue.
     pub fn set_picking(&self, picking: bool) {
         self.shared().picking.store(picking, Ordering::SeqCst);
         self.shared().ready.look();

@@ -1,23 +1,22 @@
-//! What the engine answers when it cannot do what was asked, and how errors of its parts become
-//! that.
+//! The engine's errors, and how errors of its parts become them.
 
 use windlass_core::edit::Refusal;
 use windlass_core::{Invalid, store};
 
-/// Cut by what a door answers.
+/// One variant for each kind of answer that a door gives.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// Names what there is not: `job`, `handler`.
+    /// What does not exist: `job` or `handler`.
     #[error("there is no such {0}")]
     NotFound(&'static str),
     #[error("{0}")]
     Conflict(String),
-    /// Of an add: its key was used for another one that is still remembered.
+    /// An add reused the key of another add that is still remembered.
     #[error("this key was used within 24 hours for another type or body")]
     KeyReused,
-    /// The decision that the caller brought along said no.
+    /// The caller's own decision refused.
     #[error(transparent)]
     Refused(Refusal),
     #[error("{0}")]
@@ -26,7 +25,7 @@ pub enum Error {
     Internal(String),
 }
 
-/// The journal could not make something durable: nothing was accepted.
+/// The journal could not make the jobs durable: nothing was accepted.
 pub(crate) fn storage_error(error: windlass_journal::Error) -> Error {
     Error::Unavailable(format!("the job was not accepted: {error}"))
 }

@@ -1,5 +1,5 @@
-//! The lines that a job leaves in the log: one when it enters, one for each start, one for each end
-//! of an attempt. Ids, names, codes and durations; never a payload, a key or a result.
+//! Log lines of a job: one when it enters, one for each start, one for each end of an attempt. They
+//! have ids, names, codes and durations, never a payload, a key or a result.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(crate) fn started(job: &Job) {
     );
 }
 
-/// `run` is how long the attempt ran, where that is known.
+/// `run` is how long the attempt ran, zero if unknown.
 pub(crate) fn ended(job: &Job, ended: Ended, run: Duration, what: &'static str) {
     tracing::info!(
         event = "job_ended",
@@ -51,7 +51,7 @@ pub(crate) fn cancelled(job: &Job) {
     );
 }
 
-/// Entered as cancelled, because another add had its idempotency key first.
+/// Entered as cancelled: another add used its idempotency key first.
 pub(crate) fn repeated(id: JobId, key: &TypeKey) {
     entered(id, key);
     tracing::warn!(
@@ -63,7 +63,7 @@ pub(crate) fn repeated(id: JobId, key: &TypeKey) {
     );
 }
 
-/// An attempt that does not count: handed back, or lost to another owner.
+/// An attempt that does not count: released, or lost to another owner.
 pub(crate) fn returned(job: &Job, why: &'static str) {
     tracing::info!(
         event = "job_returned",
@@ -75,7 +75,7 @@ pub(crate) fn returned(job: &Job, why: &'static str) {
     );
 }
 
-/// From when the job might have run to when it was taken.
+/// From when the job was due to when it was claimed.
 fn waited(job: &Job) -> Duration {
     job.started_at.map_or(Duration::ZERO, |at: Timestamp| at.since(job.run_at))
 }

@@ -1,4 +1,4 @@
-//! What the daemon counts and measures. One registry, no globals; doors only print it.
+//! The metrics of the daemon: one registry, no globals; doors only print it.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -41,10 +41,11 @@ pub struct StepLabels {
     pub direction: &'static str,
 }
 
-/// All numbers of one daemon.
+/// All metrics of one daemon.
 pub struct Metrics {
     registry: Registry,
-    /// The numbers of each type, found without making labels; `others` for those beyond the bound.
+    /// The metrics of each type, found without building labels; `others` for types beyond the
+    /// bound.
     types: RwLock<HashMap<TypeKey, Arc<TypeMetrics>>>,
     others: RwLock<Option<Arc<TypeMetrics>>>,
     accepted: Family<TypeLabels, Counter>,
@@ -70,7 +71,7 @@ pub struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Metrics {
-        // 50 µs to 26 s for what is awaited, 1 ms to 2 h for how long jobs are held.
+        // 50 µs to 26 s for waits, 1 ms to 2 h for how long jobs are held.
         let short = || Histogram::new(exponential_buckets(0.00005, 2.0, 20));
         let long = || Histogram::new(exponential_buckets(0.001, 3.0, 15));
         let mut metrics = Metrics {
@@ -139,7 +140,7 @@ impl Metrics {
         r.register_with_unit("store_commit", help, Unit::Seconds, self.store_commit.clone());
     }
 
-    /// The Prometheus text of everything.
+    /// All metrics as Prometheus text.
     pub fn encode(&self) -> String {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry)
@@ -152,7 +153,7 @@ impl Metrics {
         self.accept.observe(took.as_secs_f64());
     }
 
-    /// Jobs that entered with the end of another: nobody waited for them to be accepted.
+    /// Jobs that entered with the settlement of another: no client waited for them.
     pub fn followed(&self, key: &TypeKey, jobs: u64) {
         self.of(key).accepted.inc_by(jobs);
     }
@@ -163,17 +164,17 @@ impl Metrics {
         of.running.inc();
     }
 
-    /// A worker outside has taken a job through this daemon.
+    /// An outside worker has claimed a job through this daemon.
     pub fn pulled(&self, key: &TypeKey) {
         self.of(key).started.inc();
     }
 
-    /// How long a worker outside held a job.
+    /// How long an outside worker held a job.
     pub fn held(&self, held: Duration) {
         self.lease.observe(held.as_secs_f64());
     }
 
-    /// An attempt that was started here is over, however it ended.
+    /// An attempt that started here has ended, for any reason.
     pub fn stopped(&self, key: &TypeKey, held: Duration) {
         self.of(key).running.dec();
         self.lease.observe(held.as_secs_f64());
@@ -204,7 +205,7 @@ impl Metrics {
         self.store_clock_offset.set(ms as f64 / 1000.0);
     }
 
-    /// What waits in the journal, and for how long the oldest of it.
+    /// How many jobs wait in the journal, and the age of the oldest.
     pub fn journal(&self, waiting: u64, oldest: Duration) {
         self.journal_waiting.set(waiting as i64);
         self.journal_oldest.set(oldest.as_secs() as i64);
@@ -226,7 +227,7 @@ impl Metrics {
         self.store_commit.observe(took.as_secs_f64());
     }
 
-    /// What waits in the store, as just read from it.
+    /// The waiting jobs, as just read from the store.
     pub fn queue(&self, waiting: impl Iterator<Item = (TypeKey, u64, Duration)>) {
         self.depth.clear();
         self.oldest.clear();
@@ -268,7 +269,7 @@ impl Metrics {
     }
 }
 
-/// The numbers of one type.
+/// The metrics of one type.
 struct TypeMetrics {
     labels: TypeLabels,
     accepted: Counter,

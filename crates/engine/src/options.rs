@@ -1,4 +1,4 @@
-//! What an engine is made of, and the numbers that an operator may choose.
+//! The parts of an engine, and the settings that an operator may choose.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,54 +13,55 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
 }
 
-/// How picks are shared out.
+/// How picks are distributed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fairness {
-    /// A tenant first, then one of its types: a tenant gains nothing by having many types.
+    /// Pick a tenant, then one of its types: many types give a tenant no advantage.
     Tenant,
-    /// All types of all tenants alike.
+    /// Treat all types of all tenants alike.
     Type,
 }
 
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// `journal/` and `payload/` are below it.
+    /// Contains `journal/` and `payload/`.
     pub data_dir: PathBuf,
-    /// Insist on this sysid; else any free one.
+    /// Use only this sysid; any free one when `None`.
     pub sysid: Option<Sysid>,
     pub fairness: Fairness,
-    /// Run jobs of these tenants only; all when `None`.
+    /// Run only these tenants' jobs; all when `None`.
     pub tenants: Option<Vec<Tenant>>,
-    /// Tenants whose jobs wait for a worker as long as it takes; those of others are given up when
-    /// nobody has handled them for too long.
+    /// Tenants whose jobs wait for a worker as long as it takes. Other tenants' jobs fail when they
+    /// have waited too long for a handler or a worker.
     pub keep_unhandled: Vec<Tenant>,
     /// Batches that run at once.
     pub slots: usize,
-    /// Further slots that only tenants with fewer than `tenant_slots_min` running batches may use,
-    /// so that a tenant whose jobs hang cannot keep others out.
+    /// Additional slots, only for tenants with fewer than `tenant_slots_min` running batches: a
+    /// tenant whose jobs hang cannot block the others.
     pub slots_reserved: usize,
     pub tenant_slots_min: usize,
     /// How long a job or a sysid stays with a daemon that does not renew it.
     pub lease: Duration,
-    /// How often dead leases and overdue jobs are looked for.
+    /// Interval of the search for expired leases and overdue jobs.
     pub reap_interval: Duration,
-    /// How often ended jobs past their time are removed.
+    /// Interval of the removal of ended jobs past their retention.
     pub purge_interval: Duration,
-    /// The store is looked at this often for other daemons' work when it cannot wake us: at first
-    /// after `poll_min`, then less and less often, at last every `poll_max`.
+    /// Interval at which a store without notifications is polled for other daemons' work: starts at
+    /// `poll_min` and grows to `poll_max` while idle.
     pub poll_min: Duration,
     pub poll_max: Duration,
-    /// Defaults where neither the job, nor the handler, nor the type says otherwise.
+    /// Defaults for what neither the job, nor the handler, nor the type sets.
     pub timeout: Duration,
     pub retry: RetryPolicy,
     pub retention: Duration,
-    /// At shutdown, running jobs get this long before they are stopped and handed back.
+    /// At shutdown, running jobs have this long to end before they are stopped and released.
     pub stop_grace: Duration,
     pub journal_segment_bytes_max: u64,
-    /// How long a segment of the journal stays after a synced commit of the store has all of it.
-    /// Zero: the embedded store forgets no such commit. A store that fails over to a standby may.
+    /// How long a journal segment is kept after a synced commit of the store contains all of it.
+    /// Zero is enough for the embedded store, which forgets no such commit; a store that fails over
+    /// to a standby may.
     pub journal_keep: Duration,
-    /// Seed of the picks and of the jitter.
+    /// Seed for picks and jitter.
     pub seed: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Who hears that jobs may run: the scheduler, the dispatcher and workers that wait.
+//! Announcements that jobs may run: to the scheduler, the dispatcher and waiting workers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,15 +13,15 @@ use crate::schedule::Scheduler;
 
 pub(crate) struct ReadySignals {
     scheduler: Mutex<Scheduler>,
-    /// Workers that wait for jobs.
+    /// Workers waiting for jobs.
     pub waitlist: Waitlist,
-    /// Wakes the dispatcher: something may run, or a slot is free.
+    /// Wakes the dispatcher: a job may run, or a slot is free.
     pub dispatch_wake: Arc<Notify>,
-    /// The dispatcher's next pass begins with a look at the store.
+    /// The dispatcher's next pass starts with a look at the store.
     pub look_wanted: AtomicBool,
     /// A claim hit a type's concurrency limit: look again when a job ends.
     pub limit_hit: AtomicBool,
-    /// The earliest moment at which a job that is deferred comes due, as far as we know.
+    /// When the earliest known deferred job comes due.
     pub next_due: watch::Sender<Option<Timestamp>>,
 }
 
@@ -41,7 +41,7 @@ impl ReadySignals {
         lock(&self.scheduler)
     }
 
-    /// Jobs of these types may run now: tells the scheduler, the dispatcher and waiting workers.
+    /// Jobs of these types may run now: informs the scheduler, the dispatcher and waiting workers.
     pub(crate) fn announce(&self, ready: impl IntoIterator<Item = (TypeKey, u64)>) {
         let ready: Vec<(TypeKey, u64)> = ready.into_iter().collect();
         if ready.is_empty() {
@@ -65,7 +65,7 @@ impl ReadySignals {
         self.dispatch_wake.notify_one();
     }
 
-    /// A job of this type runs no more: where a limit kept others back, there may be room for one.
+    /// A job of this type no longer runs: if a limit held others back, one of them may run now.
     pub(crate) fn announce_room(&self, key: &TypeKey) {
         let settings = self.scheduler().settings(key);
         if settings.is_some_and(|settings| settings.concurrency.is_some()) {
@@ -74,10 +74,10 @@ impl ReadySignals {
         self.announce_any_room();
     }
 
-    /// A job of some type runs no more.
+    /// A job of some type no longer runs.
     pub(crate) fn announce_any_room(&self) {
         if self.limit_hit.load(Ordering::SeqCst) {
-            // Those who wait do not look again before there is room in their own type.
+            // Waiting workers do not look again before there is room in their own type.
             self.limit_hit.store(!self.waitlist.is_empty(), Ordering::SeqCst);
             self.look();
         }

@@ -1,4 +1,4 @@
-//! What all parts of one engine share.
+//! State shared by all parts of an engine.
 
 use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
@@ -42,15 +42,15 @@ pub(crate) struct Shared {
     pub catalogue: Catalogue,
     pub idempotencies: Idempotencies,
     pub running: RunningTable,
-    /// Requests that wait for a job to change.
+    /// Requests waiting for a job to change.
     pub job_waiters: Waiters<JobId>,
-    /// Where claims with very many types go on.
+    /// Where the next claim with very many types continues.
     pub cursors: Cursors,
-    /// Leases that are to last for ever.
+    /// Leases to be kept for ever.
     pub keep_queue: KeepQueue,
     rng: Mutex<fastrand::Rng>,
 
-    /// Whether the dispatcher takes jobs.
+    /// Whether the dispatcher picks jobs.
     pub picking: AtomicBool,
 }
 
@@ -98,7 +98,7 @@ impl Shared {
         (Arc::new(shared), settlements)
     }
 
-    /// The store's time, as far as we know it.
+    /// Our estimate of the store's time.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -107,7 +107,7 @@ impl Shared {
         lock(&self.rng)
     }
 
-    /// A random share of a delay, so that retries do not come all at once.
+    /// A random number from 0 to 1 that spreads retries over time.
     pub(crate) fn jitter(&self) -> f64 {
         self.rng().f64()
     }

@@ -1,4 +1,4 @@
-//! Start and stop: reserve a sysid, open the journal, start every service; and all of it backwards.
+//! Start and stop: reserve a sysid, open the journal, start all services; and the reverse.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,27 +32,28 @@ use crate::options::{Options, Parts};
 use crate::settle::service::Settle;
 use crate::shared::Shared;
 
-/// Another daemon may be taking over the journal of our number: it is done in a moment.
+/// Another daemon may be taking over the journal of our number, which takes a moment.
 const LOCK_TRIES_MAX: usize = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
-/// How long the start waits for the journals of dead daemons; a long one goes on afterwards.
+/// How long the start waits for the takeover of dead daemons' journals; a long one continues in the
+/// background.
 const ADOPT_PATIENCE: Duration = Duration::from_secs(2);
-/// After jobs were told to stop, how long until they are given up on.
+/// How long shutdown waits for stopped jobs.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
-/// How long shutdown waits for the store before it leaves the rest to the next start.
+/// How long shutdown waits for the store; the next start does the rest.
 const STORE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A running engine: what it shares, and how its parts are ended.
+/// A running engine: the shared state, and the means to stop its parts.
 pub(crate) struct Running {
     pub shared: Arc<Shared>,
-    /// Services that begin work, and how they are stopped; they go first.
+    /// Services that begin work; they stop first.
     beginning: Services,
     stop_beginning: CancellationToken,
     batches: TaskTracker,
-    /// Services that carry work on to its end.
+    /// Services that bring work to its end.
     carrying: Services,
     stop_carrying: CancellationToken,
-    /// True after dead daemons' journals have been looked for once.
+    /// True after the first search for dead daemons' journals.
     adopted: watch::Sender<bool>,
 }
 
@@ -66,7 +67,7 @@ pub(crate) async fn start(
     match open_journal(&parts, &options, &metrics, grant.sysid).await {
         Ok(opened) => {
             let running = spawn_services(parts, options, metrics, grant, opened);
-            // What a killed predecessor accepted is visible from the first request on.
+            // Jobs accepted by a killed predecessor are visible from the first request on.
             let mut adopted = running.adopted.subscribe();
             let _ = tokio::time::timeout(ADOPT_PATIENCE, adopted.wait_for(|done| *done)).await;
             Ok(running)
@@ -78,7 +79,7 @@ pub(crate) async fn start(
     }
 }
 
-/// Our own journal, and how far the store has it.
+/// Our own journal, and the store's position in it.
 struct Opened {
     journal: Journal,
     place: u64,
@@ -193,7 +194,7 @@ impl Running {
         flushed
     }
 
-    /// Waits until the store has every verdict; a store that is away does not hold us for ever.
+    /// Waits until the store has every verdict, for a limited time.
     async fn settled(&self) {
         if tokio::time::timeout(STORE_PATIENCE, self.shared.running.empty()).await.is_err() {
             let left = self.shared.running.len();

@@ -1,6 +1,5 @@
-//! Direct: adds that the store decides about go into it in one synced change, with all that the
-//! decision depends on: who holds a unique key, what a parent does, whether an idempotency key is
-//! known.
+//! Direct: adds that only the store can decide go there in one synced change. The decision depends
+//! on who holds a unique key, on a parent's state, and on known idempotency keys.
 
 use windlass_core::family::Unfit;
 use windlass_core::store::{self, Add, IdempotencyKey, IdempotencyRecord};
@@ -14,13 +13,13 @@ use crate::ask::decide;
 use crate::error::{Error, storage_error, store_error};
 use crate::shared::Shared;
 
-/// What the store said.
+/// The store's answer to an add.
 pub(crate) enum Direct {
-    /// One id a job; for a job whose unique key is held, the holder's.
+    /// One id per job; for a job whose unique key is held, the holder's.
     New(Vec<JobId>),
-    /// Nothing was added: what an earlier add with the same key was answered.
+    /// Nothing was added: the answer of an earlier add with the same key.
     Known(IdempotencyRecord),
-    /// The store is not available. If it has added the jobs all the same, its answer was lost.
+    /// The store is not available. It may have added the jobs, and its answer was lost.
     Undecided(Error),
 }
 
@@ -58,7 +57,7 @@ pub(crate) async fn add(
     }
     parents_in_store(shared, &new).await?;
     if !spools.is_empty() {
-        // Much is not written in vain.
+        // A known key saves writing the payloads.
         if let Some(note) = note
             && let known @ Direct::Known(_) = look_up(shared, &key.tenant, note).await
         {
@@ -71,7 +70,7 @@ pub(crate) async fn add(
     enter(shared, &key.tenant, new, note).await
 }
 
-/// A parent that was just added may still be in the journal.
+/// Waits for parents that are still in the journal.
 pub(crate) async fn parents_in_store(shared: &Shared, jobs: &[NewJob]) -> Result<(), Error> {
     match jobs.iter().filter_map(|job| job.parent).max() {
         Some(newest) => shared.fresh.require(newest).await,
@@ -79,7 +78,7 @@ pub(crate) async fn parents_in_store(shared: &Shared, jobs: &[NewJob]) -> Result
     }
 }
 
-/// Adds jobs whose parents, and payloads in pieces, the store has already.
+/// Adds jobs whose parents and payload pieces are already in the store.
 async fn enter(
     shared: &Shared,
     tenant: &Tenant,
@@ -103,7 +102,7 @@ async fn enter(
     }
 }
 
-/// Whether the store knows a key; never `New`.
+/// Looks a key up in the store; never returns `New`.
 pub(crate) async fn look_up(shared: &Shared, tenant: &Tenant, note: &IdempotencyKey) -> Direct {
     let asked = shared.store.idempotency_get(tenant, &note.key);
     match tokio::time::timeout(KEY_PATIENCE, asked).await {
@@ -114,7 +113,7 @@ pub(crate) async fn look_up(shared: &Shared, tenant: &Tenant, note: &Idempotency
     }
 }
 
-/// Copies large payloads into the store; why not, if it is away.
+/// Copies large payloads into the store; returns the error when the store is away.
 async fn put_spools(shared: &Shared, spools: &[(JobId, Spool)]) -> Result<Option<Error>, Error> {
     for (id, spool) in spools {
         match put_pieces(shared.store.as_ref(), *id, spool.path(), spool.bytes()).await {
@@ -148,7 +147,7 @@ pub(crate) fn new_job(
     }
 }
 
-/// The error for an add whose parent cannot have it.
+/// The error for an add whose parent cannot have children.
 pub(crate) fn unfit_parent(id: JobId, unfit: Unfit) -> Error {
     Error::Conflict(match unfit {
         Unfit::Missing => return Invalid::new("parent", format!("there is no job {id}")).into(),

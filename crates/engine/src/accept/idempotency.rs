@@ -1,7 +1,7 @@
-//! Adds with a key: the same key within its time is answered like the first add and adds nothing.
+//! Adds with a key: a repeated key gets the answer of the first add and adds nothing.
 //!
-//! In one daemon a key is decided by one request at a time. What it answered lately is in memory,
-//! so that repeats are recognised also while the store is away; the store decides otherwise.
+//! In one daemon, one request at a time decides a key. Recent answers are kept in memory, so that
+//! repeats are recognised while the store is away; otherwise the store decides.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -13,7 +13,7 @@ use windlass_core::store::IdempotencyRecord;
 use windlass_core::sync::lock;
 use windlass_core::{Tenant, Timestamp};
 
-/// Answers that are remembered, and ids that they may have together; the oldest answers go first.
+/// Remembered answers, and the total number of their ids; the oldest answers are dropped first.
 const REMEMBERED_KEYS_MAX: usize = 100_000;
 const REMEMBERED_IDS_MAX: usize = 1_000_000;
 
@@ -24,30 +24,30 @@ pub(crate) struct Idempotencies(Mutex<Keys<Name>>);
 
 struct Keys<N> {
     slots: HashMap<N, Slot>,
-    /// Answered keys with the number of their answer, oldest first. One whose answer has been
-    /// forgotten or replaced stays here until its turn comes.
+    /// Answered keys with the number of their answer, oldest first. Entries of forgotten or
+    /// replaced answers stay until they are the oldest.
     order: VecDeque<(u64, N)>,
-    /// Of the newest answer.
+    /// The number of the newest answer.
     number: u64,
-    /// That all remembered answers have.
+    /// The ids of all remembered answers together.
     ids: usize,
 }
 
 enum Slot {
-    /// A request is deciding it now.
+    /// A request is deciding the key.
     Pending(Arc<Notify>),
     Answered(u64, Arc<IdempotencyRecord>),
 }
 
-/// What a request finds.
+/// What is known of a key.
 pub(crate) enum Found<'a> {
-    /// The key is this request's to decide.
+    /// This request decides the key.
     Mine(Deciding<'a>),
     Answered(Arc<IdempotencyRecord>),
 }
 
 impl Idempotencies {
-    /// Waits for a request that is deciding the same key, then says what is known of it.
+    /// Waits for a request that is deciding the same key, then returns what is known of the key.
     pub(crate) async fn find(&self, tenant: &Tenant, key: &str, now: Timestamp) -> Found<'_> {
         let name = (tenant.clone(), key.to_owned());
         loop {
@@ -69,7 +69,7 @@ impl Idempotencies {
         }
     }
 
-    /// The store knows better than what was answered here.
+    /// Forgets an answer that the store contradicts.
     pub(crate) fn forget(&self, tenant: &Tenant, key: &str) {
         self.keys().forget(&(tenant.clone(), key.to_owned()));
     }
@@ -107,7 +107,7 @@ impl<N: Hash + Eq + Clone> Keys<N> {
     }
 }
 
-/// The right and duty to decide one key. Dropped without an answer, the next request decides.
+/// The right to decide one key. If it is dropped without an answer, the next request decides.
 pub(crate) struct Deciding<'a> {
     keys: &'a Idempotencies,
     name: Name,

@@ -1,4 +1,4 @@
-//! Accept: jobs come in and are durable before the add is answered.
+//! Accept: jobs are durable before their add is answered.
 //!
 //! ```text
 //! add ─► check ─┬─ plain ───────────► journal: one fdatasync for all adds that wait
@@ -28,8 +28,8 @@ use crate::shared::Shared;
 use direct::Direct;
 use idempotency::Found;
 
-/// How long an add with a key waits for what this daemon's journal still has to bring to the
-/// store, and for the store to say whether it knows the key of an add that is too large for it.
+/// How long an add with a key waits for the ingest of the journal's backlog, and for the store's
+/// answer on the key of an add that is too large for one call.
 const KEY_PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) async fn add(
@@ -57,7 +57,7 @@ pub(crate) async fn add(
     Ok(added)
 }
 
-/// While this process stood still, another daemon may have got its number, and made the same ids.
+/// After a suspension of this process, another daemon may have our number and make the same ids.
 async fn number_is_ours(shared: &Shared) -> Result<(), Error> {
     shared.daemon.contact.moves(&shared.clock).await;
     match &*shared.health.failure.borrow() {
@@ -88,13 +88,14 @@ fn check(jobs: &[AddJob]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Only the store knows who holds a key, and what a parent does.
+/// Only the store knows who holds a unique key and what state a parent is in.
 fn goes_to_store(options: &AddOptions) -> bool {
     options.unique.is_some() || options.parent.is_some()
 }
 
-/// The key is decided in the store, with the jobs, whichever daemons it reaches. While the store
-/// is away, this daemon alone decides, as far as it remembers; accepting does not depend on more.
+/// The store decides the key together with the jobs, whatever daemons the key reaches. While the
+/// store is away, this daemon decides alone from what it remembers, because accepting must not
+/// depend on the store.
 async fn add_keyed(
     shared: &Shared,
     key: &TypeKey,
@@ -129,7 +130,7 @@ async fn add_keyed(
         }
         Direct::Undecided(_) => {
             let ids = append_jobs(shared, key, jobs, Some(note.clone())).await?;
-            // Other daemons know of the key through the store alone.
+            // Other daemons learn of the key only through the store.
             if let (false, Some(last)) = (fits, ids.last()) {
                 shared.fresh.up_to(*last, KEY_PATIENCE).await;
             }
@@ -147,8 +148,8 @@ fn repeated(record: &IdempotencyRecord, note: &IdempotencyKey) -> Result<Added, 
     Ok(Added { ids: record.ids.clone(), repeated: true })
 }
 
-/// The jobs that an attempt asked for, in its tenant; they enter with its end. When this returns,
-/// the store knows the parents that they name.
+/// The jobs that an attempt emitted, in its tenant; they enter with its settlement. When this
+/// returns, the parents that they name are in the store.
 pub(crate) async fn emitted(
     shared: &Shared,
     tenant: &Tenant,

@@ -1,4 +1,4 @@
-//! Large payloads on their way from a spooled file into the store.
+//! Copies large payloads from spooled files into the store.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use windlass_core::{JobId, Store};
 
 use crate::error::{Error, store_error};
 
-/// Why a payload is not in the store.
+/// Why a payload was not copied.
 pub(crate) enum NotPut {
     Unreadable(PathBuf, io::Error),
     Store(store::Error),
@@ -28,7 +28,7 @@ impl From<NotPut> for Error {
     }
 }
 
-/// Copies a spooled payload of so many bytes into the store, one piece at a time.
+/// Copies a spooled payload of `bytes` bytes into the store, one piece at a time.
 pub(crate) async fn put_pieces(
     store: &dyn Store,
     id: JobId,
@@ -56,11 +56,11 @@ pub(crate) async fn put_pieces(
     Ok(())
 }
 
-/// Renames what is left of a payload that cannot be read, so that nothing removes it and an
-/// operator may still save it.
+/// Renames an unreadable payload file, so that nothing removes it and an operator can try to rescue
+/// it.
 pub(crate) async fn set_aside(file: &Path) {
     let Some(name) = file.file_name() else { return };
     let aside = file.with_file_name(format!("unreadable-{}", name.display()));
-    // As a rule there is nothing to keep.
+    // Usually the file does not exist.
     let _ = tokio::fs::rename(file, aside).await;
 }

@@ -1,4 +1,4 @@
-//! Change from outside: cancel, run again, remove; handlers and types. Durable when answered.
+//! Changes by clients: cancel, rerun, delete; handlers and types. Durable when answered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::event;
 use crate::settle::conclude::is_in_family;
 use crate::shared::Shared;
 
-/// How long a cancel waits until the job's processes are gone.
+/// How long a cancel waits for the job's processes to end.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<(), Error> {
@@ -31,7 +31,7 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
     {
         shared.runner.stop(attempt, Stop::Cancelled);
         until_stopped(shared, attempt).await;
-        // It may have come to its end by itself, or to that of one attempt.
+        // The job or the attempt may have ended by itself.
         match read::job(shared, tenant, id).await?.job.state {
             State::Cancelled => return Ok(()),
             state if state.is_ended() => return Err(refused("cancelled", state)),
@@ -40,7 +40,7 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
     }
     let policy = Policy::of_job(shared, &job).await.map_err(store_error)?;
     let end = EndRequest { tenant: tenant.clone(), id, keep: policy.retention };
-    // What is claimed later belongs to a run that somebody asked for after this.
+    // Attempts that are claimed later belong to a rerun requested after this.
     let attempts = shared.running.of_job(id);
     changed(shared.store.job_cancel(end).await.map_err(store_error)?, "cancelled")?;
     event::cancelled(&job);
@@ -54,7 +54,7 @@ pub(crate) async fn cancel(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
     Ok(())
 }
 
-/// Waits until the verdict on this attempt is in the store.
+/// Waits until the verdict on this attempt is stored.
 async fn until_stopped(shared: &Shared, attempt: AttemptId) {
     let watch = shared.job_waiters.watch(&attempt.job);
     let stopped = async {
@@ -86,7 +86,7 @@ pub(crate) async fn delete(shared: &Shared, tenant: &Tenant, id: JobId) -> Resul
     Ok(())
 }
 
-/// A parent may run now, or children.
+/// The parent or children may run now.
 fn look_for_family(shared: &Shared, job: &Job) {
     if is_in_family(job) {
         shared.ready.look();
@@ -126,7 +126,7 @@ pub(crate) async fn handler_set(
     let id = shared.journal.make_id().map_err(storage_error)?;
     let created_at = shared.now();
     let handler = Arc::new(Handler { id, key: key.clone(), created_at, spec });
-    // Before anybody can pick a job for it, so that the first one finds it getting ready.
+    // Before a job can be picked for it, so that the first job finds the handler being prepared.
     shared.runner.prepare(Arc::clone(&handler));
     let spec = handler.spec.clone();
     shared.store.handler_put(id, key, spec).await.map_err(store_error)?;
@@ -141,18 +141,18 @@ pub(crate) async fn handler_set(
 }
 
 pub(crate) async fn handler_delete(shared: &Shared, key: &TypeKey) -> Result<(), Error> {
-    let told = shared.ready.scheduler().told(key);
+    let last_report = shared.ready.scheduler().last_report(key);
     if !shared.store.handler_delete(key).await.map_err(store_error)? {
         return Err(Error::NotFound("handler"));
     }
-    shared.ready.scheduler().handler_gone(key, told);
+    shared.ready.scheduler().handler_gone(key, last_report);
     shared.runner.forget(key);
     Ok(())
 }
 
 pub(crate) async fn suspend(shared: &Shared, key: &TypeKey, suspended: bool) -> Result<(), Error> {
-    // Only a look says how it is now: others may change it at the same time. What is thought to be
-    // open and is not costs one empty claim.
+    // Only a look shows the current state, because others may change it at the same time. A type
+    // wrongly taken for open costs one empty claim.
     shared.store.type_suspend(key, suspended).await.map_err(store_error)?;
     shared.ready.look();
     Ok(())

@@ -1,5 +1,5 @@
-//! Decide: doors change jobs by pure decisions, which the store carries out in one change; then
-//! everybody who cares hears of what moved.
+//! Decide: doors change jobs by pure decisions, which the store carries out in one change. Then the
+//! effects are logged and announced.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -17,8 +17,8 @@ use crate::error::store_error;
 use crate::event;
 use crate::shared::Shared;
 
-/// Shows jobs to a decision and carries its edits out; durable when this returns. It is done, and
-/// told, also when the caller stops waiting.
+/// Shows jobs to a decision and carries out its edits; durable when this returns. It is done and
+/// announced even if the caller stops waiting.
 pub(crate) async fn decide(
     shared: &Arc<Shared>,
     tenant: &Tenant,
@@ -40,7 +40,7 @@ pub(crate) async fn decide(
     .await
 }
 
-/// One job as it is, whether it is in the store yet or not.
+/// A job as it is now; waits until it is in the store.
 pub(crate) async fn full_job(
     shared: &Shared,
     tenant: &Tenant,
@@ -62,7 +62,7 @@ pub(crate) async fn full_job(
     Ok(whole)
 }
 
-/// Asks the store in SQL; what a statement changed is durable when this returns.
+/// Runs SQL on the store; changes are durable when this returns.
 pub(crate) async fn query(
     shared: &Arc<Shared>,
     tenant: &Tenant,
@@ -88,7 +88,7 @@ pub(crate) async fn query(
             ids: Arc::new(move || journal.make_id().ok()),
         };
         let Some(sql) = shared.store.sql() else {
-            return Err(Error::Conflict("this store does not answer questions in SQL".into()));
+            return Err(Error::Conflict("this store does not support SQL queries".into()));
         };
         let answer = sql.query(ask).await.map_err(store_error)?;
         if let SqlAnswer::Wrote { moved, .. } = &answer {
@@ -100,14 +100,14 @@ pub(crate) async fn query(
     .await
 }
 
-/// A change and the news of it belong together, also when the caller hangs up in between.
+/// Finishes a change and its announcement even if the caller disconnects in between.
 async fn to_its_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, Error>> + Send + 'static,
 ) -> Result<T, Error> {
     tokio::spawn(work).await.unwrap_or_else(|error| Err(Error::Internal(error.to_string())))
 }
 
-/// Up to which id the store must have what was accepted here, for the decision to see it.
+/// The id up to which accepted jobs must be in the store for the decision to see them.
 fn needed(shared: &Shared, targets: &[Target]) -> Option<JobId> {
     let of_one = |target: &Target| match target {
         Target::Job(id) => Some(*id),
@@ -117,7 +117,7 @@ fn needed(shared: &Shared, targets: &[Target]) -> Option<JobId> {
     targets.iter().filter_map(of_one).max()
 }
 
-/// Counts jobs that entered; `took` is how long that was waited for.
+/// Counts jobs that entered; `took` is how long the client waited.
 fn count(shared: &Shared, moved: &MovedJobs, took: Duration) {
     let mut numbers: HashMap<&TypeKey, usize> = HashMap::new();
     for (_, key) in &moved.entered {
@@ -128,7 +128,7 @@ fn count(shared: &Shared, moved: &MovedJobs, took: Duration) {
     }
 }
 
-/// An attempt that a worker made is over: it ended the job or a round of it, or the job goes back.
+/// A worker's attempt is over: the job ended, repeats, or returned to the queue.
 fn came_back(shared: &Shared, before: &Job, after: &Job) {
     let over = after.state.is_ended() || after.attempt == 0;
     let held = shared.now().since(before.started_at.unwrap_or_else(|| shared.now()));
@@ -144,8 +144,8 @@ fn came_back(shared: &Shared, before: &Job, after: &Job) {
     }
 }
 
-/// What moved, for all who care: the log, runs that lost their lease, waiting requests, the
-/// scheduler, the dispatcher and waiting workers.
+/// Logs what moved, stops attempts that lost their lease, and announces the rest to waiting
+/// requests, the scheduler, the dispatcher and waiting workers.
 pub(crate) fn tell(shared: &Shared, moved: &MovedJobs) {
     moved.entered.iter().for_each(|(id, key)| event::entered(*id, key));
     moved.back.iter().for_each(|(before, after)| came_back(shared, before, after));

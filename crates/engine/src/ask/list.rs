@@ -1,4 +1,4 @@
-//! List: newest first, from the store and from the part of our journal that it has not got yet.
+//! List: newest first, from the store and from the part of our journal that is not ingested yet.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ pub(crate) async fn job_list(shared: &Shared, list: List) -> Result<Page, Error>
     if fresh || !queued_wanted {
         return shared.store.job_list(list).await.map_err(store_error);
     }
-    // The journal first: what moves on in between is then seen twice, not missed.
+    // The journal first: a job that is ingested in between is seen twice, not missed.
     let newest = shared.journal.newest(list.before, wanted(&list)).await.map_err(storage_error)?;
     let limit = list.limit;
     let stored = shared.store.job_list(list).await.map_err(store_error)?;
@@ -29,7 +29,7 @@ fn wanted(list: &List) -> impl Fn(&NewJob) -> bool + Send + 'static {
     move |job| job.key.tenant == tenant && name.as_ref().is_none_or(|name| job.key.name == *name)
 }
 
-/// One page out of both. It ends where either of them was not looked at any further.
+/// Merges both into one page. It ends where the search in either of them ended.
 fn merge(newest: Newest, stored: Page, limit: usize) -> Page {
     let known: HashSet<JobId> = stored.jobs.iter().map(|job| job.id).collect();
     let unread = newest.records.into_iter().map(|record| Job::queued(record.job));

@@ -1,4 +1,4 @@
-//! Ask: everything that doors want to know of jobs, or to change about them from outside.
+//! Ask: reads and changes of jobs by doors.
 
 pub(crate) mod change;
 pub(crate) mod decide;

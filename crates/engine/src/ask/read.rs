@@ -1,5 +1,4 @@
-//! Read: jobs as they are, from the moment their add was answered, whether the store has them yet
-//! or not.
+//! Read: jobs are visible as soon as their add is answered, whether the store has them yet or not.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use crate::house::service::Backoff;
 use crate::ingest::freshness::FRESH_READ;
 use crate::shared::Shared;
 
-/// How long lists and numbers wait for everything that was just added.
+/// How long lists and counts wait for the ingest of recent adds.
 pub(crate) const LIST_PATIENCE: Duration = Duration::from_millis(500);
 /// How long status, readiness and metrics wait for the store.
 const STATUS_PATIENCE: Duration = Duration::from_secs(2);
@@ -39,7 +38,7 @@ pub(crate) async fn job(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<J
     Ok(JobView { job, result })
 }
 
-/// Answers when the job has ended, or as it is after `wait`.
+/// Returns when the job has ended, or after `wait` with the job as it is.
 pub(crate) async fn job_wait(
     shared: &Shared,
     tenant: &Tenant,
@@ -47,7 +46,7 @@ pub(crate) async fn job_wait(
     wait: Duration,
 ) -> Result<JobView, Error> {
     let deadline = Instant::now() + wait;
-    // Other daemons' work is seen by looking again, less and less often.
+    // Other daemons' changes are found by polling at growing intervals.
     let mut poll = Backoff::new(shared.options.poll_min, shared.options.poll_max);
     let watch = shared.job_waiters.watch(&id);
     loop {
@@ -74,7 +73,7 @@ pub(crate) async fn job_log(
     log.ok_or(Error::NotFound("job"))
 }
 
-/// The numbers of a tenant's types, with what was just added.
+/// The counts of a tenant's types, with recent adds.
 pub(crate) async fn types(shared: &Shared, tenant: &Tenant) -> Result<Vec<TypeStats>, Error> {
     shared.fresh.all(LIST_PATIENCE).await;
     shared.store.type_stats(Some(tenant)).await.map_err(store_error)
@@ -92,7 +91,7 @@ enum Source {
     Inline(Option<Bytes>),
     /// The next piece in the store.
     Pieces(u32),
-    /// Still where the add wrote it.
+    /// The file that the add wrote.
     Spool(tokio::fs::File),
 }
 
@@ -105,7 +104,7 @@ pub(crate) async fn job_payload(
     if !shared.fresh.up_to(id, FRESH_READ).await {
         unread = find_unread(&shared, tenant, id).await?;
     }
-    // A spooled file that is gone by now is in the store.
+    // If the spooled file is gone, the payload is in the store.
     let mut spool = None;
     if let Some(path) = unread.as_ref().and_then(|record| record.spool.as_ref()) {
         spool = tokio::fs::File::open(path).await.ok();
@@ -130,7 +129,7 @@ impl PayloadReader {
         self.bytes
     }
 
-    /// The next piece; `None` behind the last.
+    /// The next piece; `None` after the last.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         match &mut self.source {
             Source::Inline(bytes) => Ok(bytes.take().filter(|bytes| !bytes.is_empty())),
@@ -202,7 +201,7 @@ pub(crate) async fn readiness(shared: &Shared) -> Readiness {
     Readiness { journal, store, services, takeover }
 }
 
-/// A disk that refused an append is tried again here: there may be no other traffic.
+/// Retries after a failed append, because there may be no other traffic.
 async fn journal_works(shared: &Shared) -> Result<(), String> {
     let Some(refusal) = shared.journal.stats().healthy else { return Ok(()) };
     match tokio::time::timeout(STATUS_PATIENCE, shared.journal.wsync()).await {
@@ -211,7 +210,7 @@ async fn journal_works(shared: &Shared) -> Result<(), String> {
     }
 }
 
-/// The numbers of the daemon, with the queue's depth as the store has it now.
+/// The metrics of the daemon, with the current depth of the queue.
 pub(crate) async fn metrics_text(shared: &Shared) -> String {
     let asked = shared.store.type_stats(None);
     if let Ok(Ok(stats)) = tokio::time::timeout(STATUS_PATIENCE, asked).await {
@@ -227,12 +226,12 @@ pub(crate) async fn metrics_text(shared: &Shared) -> String {
     shared.metrics.encode()
 }
 
-/// How long the oldest job that is not in the store yet has waited in the journal.
+/// How long the oldest job in the journal has waited for ingest.
 fn journal_oldest(shared: &Shared, stats: &Stats) -> Duration {
     stats.unread_oldest.map_or(Duration::ZERO, |id| shared.now().since(id.made_at()))
 }
 
-/// The tenant's job, if it is in our journal and not in the store yet.
+/// The tenant's job, if it is in our journal and not ingested yet.
 async fn find_unread(shared: &Shared, tenant: &Tenant, id: JobId) -> Result<Option<Record>, Error> {
     let found = shared.journal.find(id).await.map_err(storage_error)?;
     Ok(found.filter(|record| record.job.key.tenant == *tenant))

@@ -1,4 +1,4 @@
-//! Who waits for what: requests for the end of a job.
+//! Requests that wait for the end of a job.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -9,7 +9,7 @@ use tokio::sync::futures::Notified;
 
 use windlass_core::sync::lock;
 
-/// Waiting requests, by what they wait for. An entry lives as long as somebody waits.
+/// Waiting requests by key. An entry exists as long as a request waits for it.
 pub(crate) struct Waiters<K>(Mutex<HashMap<K, Entry>>);
 
 struct Entry {
@@ -24,7 +24,7 @@ impl<K> Default for Waiters<K> {
 }
 
 impl<K: Clone + Eq + Hash> Waiters<K> {
-    /// Begins to wait for something to happen to `key`; ends when the answer is dropped.
+    /// Starts to watch `key`, until the result is dropped.
     pub(crate) fn watch(&self, key: &K) -> Watch<'_, K> {
         let mut entries = self.entries();
         let entry = entries
@@ -45,7 +45,7 @@ impl<K: Clone + Eq + Hash> Waiters<K> {
     }
 }
 
-/// One waiting request.
+/// A waiting request.
 pub(crate) struct Watch<'a, K: Clone + Eq + Hash> {
     waiters: &'a Waiters<K>,
     key: K,
@@ -53,7 +53,7 @@ pub(crate) struct Watch<'a, K: Clone + Eq + Hash> {
 }
 
 impl<K: Clone + Eq + Hash> Watch<'_, K> {
-    /// Completes when something happens after this call, whether it is polled by then or not.
+    /// Completes at the next wake-up after this call, even if it is not polled before that.
     pub(crate) fn next(&self) -> Notified<'_> {
         self.notify.notified()
     }

@@ -1,5 +1,5 @@
-//! Where workers that name very many types go on. Each claim looks at a page of the types that
-//! match; the next one with the same patterns begins behind it, so that every type has its turn.
+//! Cursors of workers that name very many types. Each claim reads one page of the matching types;
+//! the next claim with the same patterns continues after it, so that every type gets its turn.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use windlass_core::sync::lock;
 use windlass_core::{Tenant, TypeName};
 
-/// Patterns whose place is remembered, and their bytes; when there are more, all begin anew.
+/// Remembered cursors, and the bytes of their patterns; when there are more, all are forgotten.
 const CURSORS_MAX: usize = 10_000;
 const CURSORS_BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -19,14 +19,14 @@ type Key = (Tenant, Vec<String>);
 #[derive(Default)]
 struct Table {
     places: HashMap<Key, TypeName>,
-    /// Of all keys.
+    /// The bytes of all keys.
     bytes: usize,
 }
 
 impl Cursors {
     pub(crate) fn get(&self, tenant: &Tenant, patterns: &[String]) -> Option<TypeName> {
         let table = lock(&self.0);
-        // Mostly there are few types, and nothing is remembered.
+        // Usually there are few types, and no cursors.
         if table.places.is_empty() {
             return None;
         }

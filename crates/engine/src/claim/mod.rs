@@ -1,5 +1,5 @@
-//! Claim: how waiting jobs are taken under leases. There is one way for all: the dispatcher,
-//! workers that pull, and doors whose decision says what becomes of each job.
+//! Claim: takes waiting jobs under leases. The dispatcher, pulling workers, and doors with a
+//! decision of their own all come through here.
 //!
 //! ```text
 //!   dispatcher ── picks of the scheduler ─┐
@@ -7,17 +7,16 @@
 //!   take ──────── names and a decision ─────► Reservation ─► job_take  ─► answered, or given back
 //! ```
 //!
-//! **Limits.** A type's `concurrency` is counted in one place, the store, within the claim itself:
-//! so it holds for claims of all kinds at once, of this daemon and of others. A type's `rate` is
-//! counted by the scheduler: a claim reserves its starts before it asks the store. A `Reservation`
-//! holds what a claim may use of a type (starts, and a slot for a batch); what is not used goes
-//! back when it is dropped, whatever happened to the claim.
+//! **Limits.** The store counts a type's `concurrency` within the claim, so it holds for all kinds
+//! of claims and all daemons. The scheduler counts a type's `rate`: a claim reserves its starts
+//! before it asks the store. A `Reservation` holds what a claim may use of a type (starts, and a
+//! slot for a batch). Dropping it returns what was not used, whatever happened to the claim.
 //!
-//! **What a claim sees.** Every job whose add was answered before: the claim waits until our own
-//! journal is in the store that far, and then asks the store, not the scheduler's estimates.
+//! **What a claim sees.** Every job whose add was answered before: the claim waits until our
+//! journal is ingested that far, and then asks the store, not the scheduler's estimates.
 //!
 //! **Waiting.** A worker that finds nothing waits in the `Waitlist`. It enters the list before it
-//! looks, so that it misses nothing. Jobs claimed for a caller that disconnected are released.
+//! looks, so it misses nothing. Jobs claimed for a caller that disconnected are released.
 
 pub(crate) mod cursor;
 pub(crate) mod pull;
@@ -37,15 +36,15 @@ use crate::shared::Shared;
 use reserve::{Reservation, Slot};
 use token::UnderWay;
 
-/// Tokens that one claim tries: a new boot number is larger than all before it, so only daemons
-/// that got one in the meantime can be in the way.
+/// Tokens that one claim tries. A new boot number is larger than all before it, so only a daemon
+/// with an even newer one can cause another conflict.
 const TOKENS_TRIED_MAX: usize = 4;
 
-/// What one reservation got: its jobs, and its slot if it had one.
+/// The jobs that one reservation got, and its slot if it had one.
 pub(crate) type Filled = (Vec<Claimed>, Option<Slot>);
 
-/// Claims what was reserved, in one call of the store; each reservation gets what it reserved, or
-/// as much as there is. The claim is under way until the guard is dropped.
+/// Claims what was reserved, in one call of the store. Each reservation gets up to as many jobs as
+/// it reserved. The claim is under way until the guard is dropped.
 pub(crate) async fn claim(
     shared: &Shared,
     reservations: Vec<Reservation>,
@@ -82,7 +81,7 @@ async fn claim_picks(
         let under_way = shared.daemon.tokens.under_way(token);
         let claim = Claim { picks: picks.clone(), owner, token, hold };
         match store.job_claim(claim).await {
-            // A later claim of ours was faster, or another daemon's has a newer boot number.
+            // A later claim of ours was faster, or another daemon has a newer boot number.
             Err(Error::Conflict(_)) if tried == 0 => {}
             Err(Error::Conflict(_)) => shared.daemon.tokens.refresh(store).await?,
             answer => return Ok((answer?, under_way)),
@@ -91,7 +90,7 @@ async fn claim_picks(
     Err(Error::Conflict("other daemons have had the jobs under larger tokens".into()))
 }
 
-/// One pick for each type, however many reservations there are of it.
+/// One pick per type, however many reservations it has.
 fn picks(reservations: &[Reservation]) -> Vec<Pick> {
     let mut picks: Vec<Pick> = Vec::with_capacity(reservations.len());
     let mut places: HashMap<&TypeKey, usize> = HashMap::new();
@@ -107,5 +106,5 @@ fn picks(reservations: &[Reservation]) -> Vec<Pick> {
     picks
 }
 
-/// The shared state that reservations give back to.
+/// The shared state to which reservations return what they did not use.
 pub(crate) type Owner = Arc<Shared>;

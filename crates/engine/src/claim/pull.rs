@@ -1,4 +1,4 @@
-//! Pull: outside workers claim jobs. Each worker holds the leases of its jobs, and ends them
+//! Pull: outside workers claim jobs. A worker holds the leases of its jobs until it ends them
 //! (`settle::worker`).
 
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::event;
 use crate::settle::verdict;
 use crate::shared::Shared;
 
-/// Types that one claim chooses from, unless it wants more jobs than that.
+/// Types that one claim chooses from; at least as many as it wants jobs.
 const TYPES_MAX: u32 = 64;
-/// Pages that one claim reads until it finds a type that matches; the next one goes on there.
+/// Pages that one claim reads in search of a matching type; the next claim continues there.
 const PAGES_MAX: usize = 100;
-/// Claims that find the jobs gone, because others were faster, before the worker waits its turn.
+/// Attempts at a claim when others are faster; then the worker waits its turn.
 const TRIES_MAX: usize = 16;
 
-/// Takes jobs for a worker; waits for some when there are none.
+/// Claims jobs for a worker; waits when there are none.
 pub(crate) async fn claim(shared: Arc<Shared>, wish: PullClaim) -> Result<Vec<Claimed>, Error> {
     if wish.limit == 0 || wish.limit > PULL_JOBS_MAX {
         return Err(Invalid::new("limit", "a claim takes 1 to 1000 jobs").into());
@@ -71,7 +71,7 @@ async fn claim_now(
     Ok(None)
 }
 
-/// Reserves jobs of these types, in random order, until the limit is filled.
+/// Reserves jobs of these types, in random order, up to the limit.
 fn reserve(
     shared: &Arc<Shared>,
     wish: &PullClaim,
@@ -92,7 +92,7 @@ fn reserve(
     reservations
 }
 
-/// Some of the open types that match. Where there are very many, each claim gets the next ones.
+/// Some of the matching open types. If there are very many, each claim gets the next page.
 async fn types(shared: &Shared, wish: &PullClaim) -> Result<Vec<WaitingType>, Error> {
     let mut after = shared.cursors.get(&wish.tenant, &wish.types);
     let mut from_start = after.is_none();
@@ -129,6 +129,8 @@ async fn hand_back(shared: Arc<Shared>, claimed: Vec<Claimed>) {
     let releases = leases.map(|lease| verdict::release(lease, None));
     match shared.store.job_settle(releases.collect(), Durability::Relaxed).await {
         Ok(_) => shared.ready.announce(claimed.into_iter().map(|claimed| (claimed.job.key, 1))),
-        Err(error) => tracing::warn!(%error, "jobs of a worker that hung up wait for their lease"),
+        Err(error) => {
+            tracing::warn!(%error, "cannot release the jobs of a worker that disconnected; their leases will expire")
+        }
     }
 }

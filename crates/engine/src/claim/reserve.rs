@@ -1,4 +1,4 @@
-//! Reservations: what a claim may use of a type. Dropping one gives back what was not used.
+//! Reservations: what a claim may use of a type. Dropping one returns what was not used.
 
 use windlass_core::store::{Claimed, Pick, WaitingType};
 use windlass_core::{HandlerId, Priority, TypeKey, TypeSettings};
@@ -6,26 +6,26 @@ use windlass_core::{HandlerId, Priority, TypeKey, TypeSettings};
 use super::Owner;
 use crate::schedule::{Reserved, Scheduler};
 
-/// Jobs of one type that a claim may take.
+/// The right to claim jobs of one type.
 pub(crate) struct Reservation {
     shared: Owner,
     key: TypeKey,
     floor: Option<Priority>,
     jobs: u32,
-    /// The type has a rate: when it may go on depends on what is used.
+    /// The type has a rate: the length of its rest depends on what is used.
     rated: bool,
-    /// Until the claim is answered.
+    /// Present until the claim is answered.
     reserved: Option<Reserved>,
     slot: Option<Slot>,
 }
 
-/// The place of one batch among those that run at once; free when it is dropped.
+/// The slot of one running batch; dropping it frees the slot.
 pub(crate) struct Slot {
     shared: Owner,
     key: TypeKey,
     handler: HandlerId,
-    /// When the store had last told of the type before.
-    told: u64,
+    /// The number of the store's last report on the type before the reservation.
+    last_report: u64,
 }
 
 impl Slot {
@@ -34,8 +34,8 @@ impl Slot {
         &self.key
     }
 
-    pub(crate) fn told(&self) -> u64 {
-        self.told
+    pub(crate) fn last_report(&self) -> u64 {
+        self.last_report
     }
 }
 
@@ -51,8 +51,8 @@ impl Reservation {
         let settings = scheduler.settings(&pick.key).unwrap_or_default();
         let now = shared.clock.steady();
         let reserved = scheduler.reserve(&pick.key, &settings, Some(handler), pick.limit, now);
-        let told = reserved.told;
-        let slot = Slot { shared: shared.clone(), key: pick.key.clone(), handler, told };
+        let last_report = reserved.last_report;
+        let slot = Slot { shared: shared.clone(), key: pick.key.clone(), handler, last_report };
         Reservation {
             shared: shared.clone(),
             key: pick.key,
@@ -64,14 +64,14 @@ impl Reservation {
         }
     }
 
-    /// For a worker: as many jobs of an open type as it wants, there are, and may start now.
+    /// For a worker: as many jobs of an open type as it wants, as are ready, and as may start now.
     pub(crate) fn of_type(shared: &Owner, of: &WaitingType, wanted: u32) -> Option<Reservation> {
         let wanted = wanted.min(u32::try_from(of.ready).unwrap_or(u32::MAX));
         let reservation = Reservation::of_rate(shared, &of.key, &of.settings, wanted);
         (reservation.jobs > 0).then_some(reservation)
     }
 
-    /// For a search of the store: what the rate of a type allows.
+    /// For a search of the store: as many starts as the type's rate allows.
     pub(crate) fn of_rate(
         shared: &Owner,
         key: &TypeKey,
@@ -82,7 +82,7 @@ impl Reservation {
         let reserved = shared.ready.scheduler().reserve(key, settings, None, wanted, now);
         let rated = settings.rate.is_some();
         if rated {
-            // It tells waiting workers when the type has rested, and may sleep for longer.
+            // The dispatcher wakes workers when the rest is over, and may now sleep longer.
             shared.ready.dispatch_wake.notify_one();
         }
         Reservation {
@@ -108,8 +108,8 @@ impl Reservation {
         self.floor
     }
 
-    /// The claim got these of them, and would get `left` more. The slot stays taken if there is
-    /// something to run in it.
+    /// The claim got these jobs and would get `left` more. Returns the slot if there are jobs to
+    /// run in it.
     pub(crate) fn answered(mut self, jobs: &[Claimed], left: u64) -> Option<Slot> {
         let got = jobs.len() as u32;
         let front = jobs.iter().map(|claimed| claimed.job.priority).max();
@@ -126,7 +126,7 @@ impl Reservation {
         self.slot.take().filter(|_| got > 0)
     }
 
-    /// So many of the starts were used; nothing is known of how many more jobs there are.
+    /// `jobs` starts were used; it is not known how many more jobs there are.
     pub(crate) fn used(mut self, jobs: u32) {
         self.release(jobs);
     }
@@ -139,7 +139,7 @@ impl Reservation {
         }
     }
 
-    /// The type goes on sooner than was thought.
+    /// The type may start jobs earlier than planned.
     fn wake_if_unused(&self, used: u32) {
         if self.rated && used < self.jobs {
             self.shared.ready.dispatch_wake.notify_one();

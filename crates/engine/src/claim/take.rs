@@ -1,5 +1,5 @@
-//! Take: workers ask for jobs by name, and a pure decision of their door says what becomes of
-//! each. A worker gets the best job that there is among all types that it names.
+//! Take: workers ask for jobs by name, and a pure decision of their door says what becomes of each.
+//! A worker gets the best job of all types that it names.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -22,10 +22,10 @@ use crate::error::{Error, store_error};
 use crate::event;
 use crate::shared::Shared;
 
-/// Pieces of one search among very many types.
+/// Store calls of one search among very many types.
 const PIECES_MAX: usize = 1000;
 
-/// Takes jobs; waits for some when there are none.
+/// Takes jobs; waits when there are none.
 pub(crate) async fn take(
     shared: Arc<Shared>,
     take: Take,
@@ -74,7 +74,7 @@ async fn take_now(shared: Arc<Shared>, mut take: Take) -> Result<Option<TakeAnsw
     Ok(None)
 }
 
-/// Tells everybody what was taken.
+/// Updates the scheduler and announces what changed.
 fn conclude(shared: &Shared, answer: &TakeAnswer, rates: &RateReservations) {
     let mut given: HashMap<&TypeKey, u32> = HashMap::new();
     for taken in &answer.given {
@@ -91,7 +91,7 @@ fn conclude(shared: &Shared, answer: &TakeAnswer, rates: &RateReservations) {
     decide::tell(shared, &answer.moved);
 }
 
-/// Reservations of the types with a rate that a search of the store comes across.
+/// Reservations of types with a rate that a search of the store finds.
 struct RateReservations {
     shared: Arc<Shared>,
     of_types: Mutex<HashMap<TypeKey, Reservation>>,
@@ -102,14 +102,14 @@ impl RateReservations {
         RateReservations { shared, of_types: Mutex::default() }
     }
 
-    /// How many jobs of the type may start. The store may ask twice, and gets the same answer.
+    /// How many jobs of the type may start. The store may ask repeatedly and gets the same answer.
     fn room(&self, key: &TypeKey, settings: &TypeSettings) -> u32 {
         let mut of_types = lock(&self.of_types);
         let reserve = || Reservation::of_rate(&self.shared, key, settings, u32::MAX);
         of_types.entry(key.clone()).or_insert_with(reserve).jobs()
     }
 
-    /// Gives back what was not used; the types that it knows leave `given`.
+    /// Returns what was not used, and removes the types that it knows from `given`.
     fn answered(&self, given: &mut HashMap<&TypeKey, u32>) {
         let mut of_types = lock(&self.of_types);
         for (key, reservation) in of_types.drain() {
@@ -118,7 +118,7 @@ impl RateReservations {
     }
 }
 
-/// Jobs of a caller that went away become what they were, unless somebody changed them since.
+/// Jobs of a caller that disconnected become what they were, unless they changed since.
 async fn hand_back(shared: Arc<Shared>, answer: TakeAnswer) {
     let given = answer.given;
     let Some(first) = given.first() else { return };
@@ -127,19 +127,21 @@ async fn hand_back(shared: Arc<Shared>, answer: TakeAnswer) {
     let decide: Decide = Arc::new(move |index, seen| Ok(as_before(&given[index], seen)));
     let ask = Ask { tenant, targets, decide, durability: Durability::Relaxed };
     match shared.store.job_decide(ask).await {
-        // Nobody was told that they started.
+        // Their start was never reported, so neither is their return.
         Ok(decided) => decide::tell(&shared, &MovedJobs { back: Vec::new(), ..decided.moved }),
-        Err(error) => tracing::warn!(%error, "jobs of a worker that went away wait for their time"),
+        Err(error) => {
+            tracing::warn!(%error, "cannot hand back the jobs of a worker that disconnected; their leases will expire")
+        }
     }
 }
 
 fn as_before(taken: &TakenJob, seen: &FamilyView) -> Decision {
     let before = &taken.before;
-    let still_his = |now: &&windlass_core::edit::FullJob| {
+    let is_unchanged = |now: &&windlass_core::edit::FullJob| {
         let same = now.job.state == taken.job.state && now.job.run_at == taken.job.run_at;
         same && now.job.lease.map(|lease| lease.token) == taken.job.lease.map(|lease| lease.token)
     };
-    let Some(now) = seen.job.as_ref().filter(still_his) else { return Decision::default() };
+    let Some(now) = seen.job.as_ref().filter(is_unchanged) else { return Decision::default() };
     let payload = match &before.payload {
         Payload::Inline(bytes) if now.payload != before.payload => Some(bytes.clone()),
         _ => None,

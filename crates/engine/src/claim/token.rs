@@ -1,11 +1,11 @@
-//! Tokens: this daemon names each of its claims. A boot number is good for many; when they are used
-//! up, and with each beat, the store gives another one. Boot numbers grow over all daemons, and the
-//! store refuses a claim whose token is smaller than one that the job had before; then the daemon
-//! takes another boot number. So the tokens of a job grow: a resource outside that remembers the
-//! largest token it has seen refuses a late owner.
+//! Tokens: this daemon names each of its claims. A boot number is good for many tokens; when they
+//! are used up, and with each beat, the daemon gets a new one from the store. Boot numbers grow
+//! over all daemons. The store refuses a claim whose token is smaller than the job's last one; then
+//! the daemon gets another boot number. So the tokens of a job only grow, and an outside resource
+//! that remembers the largest token can refuse a late owner.
 //!
-//! Claims whose answer is still on its way are known here, so that a comparison with what the store
-//! thinks we hold does not take them for lost ones.
+//! Claims without an answer yet are tracked here, so that comparing the store's leases with our
+//! running jobs does not take them for orphans.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -36,19 +36,19 @@ impl Tokens {
         Ok(token)
     }
 
-    /// With each beat: the next claims have larger tokens than all that any daemon made before.
+    /// With each beat: the next claims get larger tokens than any daemon has used before.
     pub(crate) async fn refresh(&self, store: &dyn Store) -> Result<(), Error> {
         if self.next.lock().await.1 == 0 {
             return Ok(());
         }
-        // Claims go on meanwhile: this waits for a sync.
+        // Not under the lock, because this waits for a sync.
         let boot = store.boot_next().await?;
         let mut next = self.next.lock().await;
         *next = (*next).max((boot, 0));
         Ok(())
     }
 
-    /// A claim with this token is under way until the answer is dropped.
+    /// Marks a claim with this token as under way until the guard is dropped.
     pub(crate) fn under_way(&self, token: Token) -> UnderWay<'_> {
         lock(&self.under_way).insert(token);
         UnderWay { tokens: self, token }
@@ -59,7 +59,7 @@ impl Tokens {
     }
 }
 
-/// One claim whose jobs are not in the running table yet.
+/// A claim whose jobs are not in the running table yet.
 pub(crate) struct UnderWay<'a> {
     tokens: &'a Tokens,
     token: Token,

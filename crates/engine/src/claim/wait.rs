@@ -1,5 +1,5 @@
-//! Wait: a caller asks for jobs, waits when there are none, and may disconnect at any moment. What
-//! was claimed for one that did is handed back.
+//! Wait: a caller asks for jobs, waits when there are none, and may disconnect at any moment. Jobs
+//! claimed for a caller that disconnected are handed back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use crate::error::Error;
 use crate::ingest::freshness::FRESH_CLAIM;
 use crate::shared::Shared;
 
-/// How callers of one kind are served.
+/// How one kind of caller is served.
 pub(crate) struct Serving<T, A, B> {
     /// Looks for jobs once.
     pub attempt: A,
-    /// Whether jobs of a type are among those that were found.
+    /// Whether jobs of this type were found.
     pub has: fn(&T, &TypeKey) -> bool,
-    /// Gets what was found for a caller that stopped waiting.
+    /// Hands back what was found for a caller that disconnected.
     pub back: B,
 }
 
-/// Calls `attempt` until it finds something, at first at once and then whenever there may be
-/// something new for `interest`, for as long as `wait`.
+/// Calls `attempt` until it finds something: at once, and then whenever jobs that match `interest`
+/// may be ready, for up to `wait`.
 pub(crate) async fn serve<T, A, B, Attempt, Back>(
     shared: &Arc<Shared>,
     interest: Interest,
@@ -97,7 +97,7 @@ where
     }
 }
 
-/// A caller's question, until it is answered or the caller disconnects.
+/// A caller's request, until it is answered or the caller disconnects.
 struct Asking<T, F: Fn(T)> {
     gone: CancellationToken,
     answered: oneshot::Receiver<Result<Option<T>, Error>>,

@@ -1,9 +1,8 @@
-//! Waitlist: workers that wait for jobs by name. When jobs of a type become ready, as many of those
-//! who want it are woken, in the order in which they came, and nobody else: thousands may wait,
-//! and they cost nothing while they do.
+//! Waitlist: workers that wait for jobs by name. When n jobs of a type become ready, the first n
+//! workers that want the type are woken, and no others. Thousands may wait, at no cost.
 //!
-//! Workers that want only one priority, or hidden jobs too, stand in lines of their own, because
-//! an announcement does not say what kind of job became ready: the first of each line are woken.
+//! Workers that want only one priority, or hidden jobs too, wait in separate lines. An announcement
+//! does not say what kind of job became ready, so the first of each line are woken.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,19 +13,19 @@ use windlass_core::edit::Names;
 use windlass_core::sync::lock;
 use windlass_core::{Priority, Tenant, TypeKey, TypeName, glob};
 
-/// Grows with every waiter: the smaller one came first.
+/// Order of arrival: grows with every waiter.
 type Ticket = u64;
 
-/// The only priority that somebody interest, and whether he interest hidden jobs too.
+/// The one priority that a worker wants, if it wants only one, and whether it wants hidden jobs.
 type Line = (Option<Priority>, bool);
 
-/// Those who want the same names.
+/// The waiters for one name, by line.
 type Lines = BTreeMap<Line, BTreeSet<Ticket>>;
 
 #[derive(Default)]
 pub(crate) struct Waitlist(Mutex<Table>);
 
-/// What somebody waits for.
+/// What a worker waits for.
 #[derive(Debug, Clone)]
 pub(crate) struct Interest {
     pub tenant: Tenant,
@@ -46,7 +45,7 @@ pub(crate) enum Pattern {
 struct Table {
     tickets: Ticket,
     waiters: HashMap<Ticket, Waiter>,
-    /// Those who may be woken. Somebody who was woken and has not noticed it yet is not here.
+    /// Waiters that can be woken. One that was woken and has not noticed it yet is not here.
     names: HashMap<TypeKey, Lines>,
     globs: HashMap<Tenant, HashMap<String, Lines>>,
     hidden: BTreeSet<Ticket>,
@@ -58,16 +57,16 @@ struct Waiter {
     call: Option<Call>,
 }
 
-/// What somebody is woken for.
+/// Why a waiter is woken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Call {
     Ready(TypeKey),
-    /// Something that all who may want it are woken for.
-    Everybody,
+    /// All waiters that may be concerned are woken.
+    All,
 }
 
 impl Pattern {
-    /// Most patterns are names, and those are found without trying them all.
+    /// Most patterns are plain names, which are found by lookup.
     pub(crate) fn of(text: &str) -> Pattern {
         let name = (!text.contains(['*', '?', '['])).then(|| TypeName::new(text).ok()).flatten();
         name.map_or_else(|| Pattern::Glob(text.to_owned()), Pattern::Name)
@@ -90,8 +89,8 @@ impl Waitlist {
         self.table().waiters.is_empty()
     }
 
-    /// A place at the end of the line, until it is dropped. Whoever looks for jobs after this call
-    /// misses none: those that come while he looks wake him.
+    /// Enters the end of the line, until the entry is dropped. A worker that enters before it looks
+    /// misses no jobs: those that arrive meanwhile wake it.
     pub(crate) fn enter(&self, interest: Interest) -> Entry<'_> {
         let mut table = self.table();
         table.tickets += 1;
@@ -103,7 +102,7 @@ impl Waitlist {
         Entry { waitlist: self, ticket, wake, pending: None }
     }
 
-    /// So many jobs of these types became ready.
+    /// This many jobs of these types became ready.
     pub(crate) fn wake<'a>(&self, ready: impl IntoIterator<Item = (&'a TypeKey, u64)>) {
         let mut table = self.table();
         for (key, jobs) in ready {
@@ -114,20 +113,21 @@ impl Waitlist {
         }
     }
 
-    /// A hidden job may have come due, of which a look at the store says nothing: wakes all who
-    /// want such ones. They are few, because hidden jobs are for tests.
+    /// A hidden job may have come due, which a look at the store does not show: wakes all workers
+    /// that want hidden jobs. They are few, because hidden jobs are for tests.
     pub(crate) fn wake_hidden(&self) {
         let mut table = self.table();
         let standing = table.hidden.clone();
-        standing.into_iter().for_each(|ticket| table.call(ticket, Call::Everybody));
+        standing.into_iter().for_each(|ticket| table.call(ticket, Call::All));
     }
 
-    /// Types of this tenant became ready that nobody named: wakes all who wait for some of them.
+    /// Unspecified types of this tenant became ready: wakes all workers that wait for any of its
+    /// types.
     pub(crate) fn wake_all_of(&self, tenant: &Tenant) {
         let mut table = self.table();
         let of_tenant = table.waiters.iter().filter(|(_, it)| it.interest.tenant == *tenant);
         let tickets: Vec<Ticket> = of_tenant.map(|(ticket, _)| *ticket).collect();
-        tickets.into_iter().for_each(|ticket| table.call(ticket, Call::Everybody));
+        tickets.into_iter().for_each(|ticket| table.call(ticket, Call::All));
     }
 }
 
@@ -150,7 +150,7 @@ impl Table {
         }
     }
 
-    /// The lines in which somebody waits for this type.
+    /// The lines with waiters for this type.
     fn lines_of(&self, key: &TypeKey) -> BTreeSet<Line> {
         let by_name = self.names.get(key).into_iter().flat_map(BTreeMap::keys);
         let of_tenant = self.globs.get(&key.tenant).into_iter().flatten();
@@ -220,7 +220,7 @@ impl Interest {
         (self.priority, self.hidden)
     }
 
-    /// True when nobody is left.
+    /// True when no waiters are left.
     fn leave(&self, ticket: Ticket, lines: &mut Lines) -> bool {
         if let Some(line) = lines.get_mut(&self.line()) {
             line.remove(&ticket);
@@ -232,18 +232,18 @@ impl Interest {
     }
 }
 
-/// Somebody's place in the line.
+/// A worker's entry in the waitlist.
 pub(crate) struct Entry<'a> {
     waitlist: &'a Waitlist,
     ticket: Ticket,
     wake: Arc<Notify>,
-    /// What he was woken for, until he has looked.
+    /// Why it was woken, until it has looked.
     pending: Option<Call>,
 }
 
 impl Entry<'_> {
-    /// Completes when there may be something. He is back at his old place at once, so that he
-    /// also hears of what comes while he looks.
+    /// Completes when jobs may be ready. The worker is back at its old place at once, so that jobs
+    /// that arrive while it looks wake it again.
     pub(crate) async fn woken(&mut self) {
         while !self.answer() {
             self.wake.notified().await;
@@ -260,8 +260,8 @@ impl Entry<'_> {
         true
     }
 
-    /// It has looked. What it was woken for is done with if it found nothing at all, or jobs of
-    /// that type; another worker may want them otherwise.
+    /// The worker has looked. Its wake-up is used up if it found nothing at all, or jobs of that
+    /// type; otherwise another worker may want those jobs.
     pub(crate) fn checked(&mut self, done: impl FnOnce(&TypeKey) -> bool) {
         if !matches!(&self.pending, Some(Call::Ready(key)) if !done(key)) {
             self.pending = None;
@@ -274,7 +274,7 @@ impl Drop for Entry<'_> {
         let mut table = self.waitlist.table();
         let Some(waiter) = table.waiters.remove(&self.ticket) else { return };
         table.leave(self.ticket, &waiter.interest);
-        // What it was woken for and has not taken is for the next in its line.
+        // An unused wake-up goes to the next in line.
         for call in [self.pending.take(), waiter.call].into_iter().flatten() {
             if let Call::Ready(key) = call {
                 table.wake_line(&key, waiter.interest.line(), 1);

@@ -1,4 +1,4 @@
-//! One batch on its way through the runner: what is reported becomes verdicts.
+//! One batch in the runner: its reports become verdicts.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -24,10 +24,10 @@ use crate::settle::queue::SettleItem;
 use crate::settle::verdict::{self, Cause, Rules};
 use crate::shared::Shared;
 
-/// How long a job rests that the runner could not even start.
+/// How long a job waits that the runner could not start.
 const RETURN_PAUSE: Duration = Duration::from_millis(500);
 
-/// Runs jobs of one handler to their end, then frees their slot.
+/// Runs jobs of one handler to their end, then frees the slot.
 pub(crate) async fn run(
     shared: Arc<Shared>,
     handler: Arc<Handler>,
@@ -56,7 +56,7 @@ pub(crate) async fn run(
         .collect();
     let pieces = Arc::new(StorePieces(shared.clone()));
     let batch = Batch { handler, jobs: assignments, pieces };
-    // A panic is a defect of ours. Whatever it was, the jobs must not hang in it.
+    // A panic is a bug in the runner; the jobs must not hang because of it.
     let ran = AssertUnwindSafe(shared.runner.run(batch, reports.clone())).catch_unwind().await;
     let mut left = attempts;
     left.retain(|attempt| reports.open().contains_key(attempt));
@@ -65,7 +65,7 @@ pub(crate) async fn run(
         reports.after_panic(left).await;
     } else {
         for attempt in left {
-            tracing::error!(id = %attempt.job, "the runner said nothing about a job; it goes back");
+            tracing::error!(id = %attempt.job, "the runner did not report on a job; it is released");
             reports.hand_back(attempt).await;
         }
     }
@@ -93,7 +93,7 @@ impl BatchReports {
         lock(&self.open)
     }
 
-    /// The job as it was claimed; `None` when its end was reported before or is not ours to tell.
+    /// The job as it was claimed; `None` when its end was already reported or its lease is lost.
     fn take(&self, attempt: AttemptId) -> Option<RunningJob> {
         let was = std::mem::replace(self.open().get_mut(&attempt)?, OpenAttempt::Ended);
         let Some(running) = self.shared.running.get(attempt) else {
@@ -114,8 +114,8 @@ impl BatchReports {
         Some(running)
     }
 
-    /// What was started may be at fault, and so may the first job when nothing was: their attempts
-    /// count, so that a job that always ends in a panic comes to an end. The others go back.
+    /// The started jobs may have caused the panic, or the first job if none was started. Their
+    /// attempts count, so that a job that always panics ends at last. The others are released.
     async fn after_panic(&self, left: Vec<AttemptId>) {
         let started = |id: &AttemptId| self.shared.running.get(*id).is_some_and(|job| job.started);
         let any_started = left.iter().any(started);
@@ -129,8 +129,8 @@ impl BatchReports {
         }
     }
 
-    /// The jobs that are to enter with the end of this attempt; an error says what of all that it
-    /// leaves behind cannot be taken.
+    /// The jobs that enter with the end of this attempt; an error says what cannot be accepted of
+    /// its result or its jobs.
     async fn accept(&self, job: &Job, report: &mut Report) -> Result<Vec<NewJob>, String> {
         let bytes = report.data.as_ref().map_or(0, |data| data.as_str().len());
         if bytes > RESULT_BYTES_MAX {
@@ -208,14 +208,14 @@ impl Reports for BatchReports {
     }
 }
 
-/// The report of an attempt that ended in a defect of the daemon.
+/// The report of an attempt that ended in a panic of the runner.
 fn panicked() -> Report {
     let log = Log::of_note("the daemon's runner panicked; its log says where");
     let (status, run_time) = (Status::ERROR, Duration::ZERO);
     Report { status, stopped: None, data: None, log, emitted: Vec::new(), run_time }
 }
 
-/// Large payloads, piece by piece out of the store.
+/// Reads large payloads from the store, piece by piece.
 struct StorePieces(Arc<Shared>);
 
 #[async_trait]

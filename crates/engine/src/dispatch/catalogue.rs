@@ -1,4 +1,4 @@
-//! Handlers by version. A version never changes, so nothing here ever goes out of date.
+//! Handlers by version. A version never changes, so this cache is never stale.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -7,14 +7,14 @@ use windlass_core::store::Error;
 use windlass_core::sync::lock;
 use windlass_core::{Handler, HandlerId, Store, TypeKey};
 
-/// Versions kept in memory; when there are more, all are forgotten and read again.
+/// Cached versions; when there are more, the cache is cleared.
 const CATALOGUE_MAX: usize = 10_000;
 
 #[derive(Default)]
 pub(crate) struct Catalogue(Mutex<HashMap<HandlerId, Arc<Handler>>>);
 
 impl Catalogue {
-    /// One version of a handler; `None` when it is gone.
+    /// One version of a handler; `None` when the store no longer has it.
     pub(crate) async fn get(
         &self,
         store: &dyn Store,

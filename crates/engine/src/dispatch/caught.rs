@@ -1,5 +1,5 @@
-//! Caught: a batch whose own code panics. Its slot is free all the same, and the attempts of its
-//! jobs have failed.
+//! Caught: catches a panic in our own code around a batch. The slot is freed, and the attempts of
+//! the batch have failed.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::settle::queue::SettleItem;
 use crate::settle::verdict::{self, Cause, Rules};
 use crate::shared::Shared;
 
-/// Runs a batch to its end, whatever that is.
+/// Runs a batch to its end, even if that is a panic.
 pub(super) async fn run(
     shared: Arc<Shared>,
     handler: Arc<Handler>,
@@ -32,7 +32,7 @@ pub(super) async fn run(
     left.retain(|job| shared.running.contains(job.attempt_id()));
     for job in left {
         shared.runner.stop(job.attempt_id(), Stop::LeaseLost);
-        // Refused where the attempt's true end is in the store already.
+        // The store refuses it if it already has the attempt's real end.
         let log = Log::of_note("the daemon panicked while it ran the job; its log says where");
         let (log_own, rules) = (log.len(), Rules::now(&shared, &job.policy));
         let cause = Cause::Ended(Status::ERROR);

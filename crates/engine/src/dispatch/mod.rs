@@ -1,7 +1,8 @@
-//! Dispatch: while there are slots, pick, claim a small batch, and hand it to the runner.
+//! Dispatch: while there are free slots, pick a type, claim a small batch, and hand it to the
+//! runner.
 //!
-//! Wake-ups, not polling: adds and ended jobs of this daemon wake it at once. What other daemons
-//! do it learns from the store's notifications, or by looking at the store less and less often.
+//! Wake-ups instead of polling: adds and ended jobs of this daemon wake it at once. It learns of
+//! other daemons' work from the store's notifications, or by polling at growing intervals.
 
 pub(crate) mod batch;
 pub(crate) mod catalogue;
@@ -31,20 +32,20 @@ use crate::schedule::window::TENANT_TYPES_MAX;
 use crate::settle::queue::SettleItem;
 use crate::shared::Shared;
 
-/// Batches that one claim asks for.
+/// Batches in one claim.
 const PICKS_MAX: usize = 64;
-/// A look at the store may take this share of the daemon's time: one part in so many.
+/// Looks at the store may take one part in this many of the daemon's time.
 const LOOK_SHARE: u32 = 10;
 /// Types in one page of a look.
 const LOOK_TYPES_MAX: usize = 1000;
-/// Types of each tenant that a round through all tenants brings.
+/// Types of each tenant in a round through all tenants.
 const FIRST_TYPES: usize = 4;
-/// Tenants whose types could not be picked, and that each poll tries again.
+/// Dry tenants that each poll tries again.
 const DRY_TENANTS_MAX: usize = 64;
-/// Tenants that get more types in one look, and how many each.
+/// Short tenants that get more types in one look, and how many types each.
 const SHORT_TENANTS_MAX: usize = 64;
 const NEXT_TYPES: usize = 32;
-/// The pause after the store refused a claim.
+/// The pause after a failed claim.
 const CLAIM_PAUSE: Duration = Duration::from_millis(200);
 
 pub(crate) struct Dispatch {
@@ -52,17 +53,18 @@ pub(crate) struct Dispatch {
     batches: TaskTracker,
     poll: Backoff,
     poll_at: Instant,
-    /// No look before this moment, so that many waiting types do not eat the daemon's time.
+    /// No look before this moment, so that many waiting types do not use up the daemon's time.
     look_from: Instant,
-    /// The same for bringing in types that wait in the store. What changed does not wait for it.
+    /// The same for feeding the window. Looks for changes do not wait for it.
     feed_from: Instant,
-    /// Up to which revision changes of types with a handler have been seen.
+    /// The last seen revision of types with a handler.
     seen: Option<Revision>,
-    /// The same for types without one, which only workers take: moved on while none waits.
+    /// The same for types without a handler, which only workers take. It advances while no worker
+    /// waits.
     seen_unhandled: Revision,
-    /// A round through all tenants of the store is under way, and has come so far.
+    /// The progress of a round through all tenants of the store, while one is under way.
     round: Option<Option<Tenant>>,
-    /// Why the last look failed, if it did.
+    /// The error of the last look, if it failed.
     blind: Option<String>,
 }
 
@@ -85,7 +87,7 @@ impl Dispatch {
         }
     }
 
-    /// Looks at the store for what waits, when there is a reason to: one page of each kind.
+    /// Looks at the store for waiting types if there is a reason to: one page of each kind.
     async fn look_if_due(&mut self) {
         let began = Instant::now();
         let shared = &self.shared;
@@ -120,8 +122,8 @@ impl Dispatch {
         }
     }
 
-    /// One page of what changed since the last look: of types that are run here, and of those that
-    /// workers wait for.
+    /// One page of changes since the last look: of types with a handler, and of types that workers
+    /// wait for.
     async fn look_for_changes(&mut self, due: bool) -> Result<(), store::Error> {
         self.shared.ready.look_wanted.store(false, Ordering::SeqCst);
         let next_due = self.shared.ready.next_due.send_replace(None);
@@ -133,13 +135,13 @@ impl Dispatch {
         match &looked {
             Ok(()) if due => shared.ready.waitlist.wake_hidden(),
             Ok(()) => {}
-            // What was due is so still.
+            // The due job is still due.
             Err(_) => next_due.into_iter().for_each(|at| shared.ready.announce_due(at)),
         }
         looked
     }
 
-    /// Answers with the newest change in the store.
+    /// Returns the newest revision in the store.
     async fn look_for_handled(&mut self) -> Result<Revision, store::Error> {
         let shared = &self.shared;
         shared.ready.scheduler().look_begins();
@@ -148,7 +150,7 @@ impl Dispatch {
         self.wake_workers(&types, &cut);
         next_due_at.into_iter().for_each(|at| shared.ready.announce_due(at));
         let mut scheduler = shared.ready.scheduler();
-        let again = scheduler.told_changed(types);
+        let again = scheduler.apply_changes(types);
         cut.iter().for_each(|tenant| scheduler.has_more(tenant));
         drop(scheduler);
         if self.seen.replace(again.unwrap_or(up_to)).is_none() {
@@ -160,8 +162,8 @@ impl Dispatch {
         Ok(newest)
     }
 
-    /// Nobody waited when the store answered that `newest` is its newest change, or a worker did.
-    /// One that came later has looked for itself, so what is older is none of its concern.
+    /// If no worker waits, older changes can be skipped: a worker that comes later looks for itself
+    /// first.
     async fn look_for_unhandled(&mut self, newest: Revision) -> Result<(), store::Error> {
         let shared = &self.shared;
         if shared.ready.waitlist.is_empty() {
@@ -171,7 +173,7 @@ impl Dispatch {
         let look = changed_look(Some(self.seen_unhandled), false);
         let ChangedTypes { types, cut, up_to, more, .. } = shared.store.type_changed(look).await?;
         self.wake_workers(&types, &cut);
-        shared.ready.scheduler().told_changed(types);
+        shared.ready.scheduler().apply_changes(types);
         self.seen_unhandled = up_to;
         if more {
             shared.ready.look_wanted.store(true, Ordering::SeqCst);
@@ -179,7 +181,7 @@ impl Dispatch {
         Ok(())
     }
 
-    /// Tells waiting workers of types that opened; also those that came while the store was asked.
+    /// Wakes workers that wait for types that opened, including workers that came during the look.
     fn wake_workers(&self, types: &[WaitingType], cut: &[Tenant]) {
         let shared = &self.shared;
         if shared.ready.waitlist.is_empty() {
@@ -195,13 +197,13 @@ impl Dispatch {
         cut.iter().for_each(|tenant| shared.ready.waitlist.wake_all_of(tenant));
     }
 
-    /// Whether there are types in the store that have a place here.
+    /// Whether there are types in the store for which the window has room.
     fn feed_wanted(&self) -> bool {
         self.round.is_some() || self.shared.ready.scheduler().wants_types()
     }
 
-    /// Brings types into the window that wait in the store: a page of a round through all tenants,
-    /// and next types of tenants that are short of them.
+    /// Feeds the window from the store: a page of a round through all tenants, and the next types
+    /// of tenants that are short of them.
     async fn feed(&mut self) -> Result<(), store::Error> {
         let shared = &self.shared;
         if shared.ready.scheduler().take_beyond() {
@@ -214,17 +216,17 @@ impl Dispatch {
             let first = first.inspect_err(|_| self.round = Some(after))?;
             let last = first.last().map(|of_type| of_type.key.tenant.clone());
             self.round = last.filter(|_| first.len() >= limit).map(Some);
-            shared.ready.scheduler().told_first(first, each);
+            shared.ready.scheduler().feed_first(first, each);
         }
         let short = shared.ready.scheduler().take_short(SHORT_TENANTS_MAX);
         if !short.is_empty() {
             shared.ready.scheduler().look_begins();
             let next = shared.store.type_next(short.clone(), NEXT_TYPES).await;
-            // Without an answer they stay short, and are asked for again.
+            // Without an answer they stay short and are asked for again.
             let answer = next.as_deref().unwrap_or_default();
             let mut scheduler = shared.ready.scheduler();
             match &next {
-                Ok(_) => scheduler.told_next(&short, answer, NEXT_TYPES),
+                Ok(_) => scheduler.feed_next(&short, answer, NEXT_TYPES),
                 Err(_) => scheduler.still_short(&short),
             }
             drop(scheduler);
@@ -233,13 +235,13 @@ impl Dispatch {
         Ok(())
     }
 
-    /// Tells waiting workers of types that are not over their rate any more.
+    /// Wakes workers that wait for types whose rest is over.
     fn wake_rested(&self) {
         let rested = self.shared.ready.scheduler().take_rested(self.shared.clock.steady());
         self.shared.ready.waitlist.wake(rested.iter().map(|(key, jobs)| (key, u64::from(*jobs))));
     }
 
-    /// Picks for the free slots and reserves them.
+    /// Picks types for the free slots and reserves their jobs.
     fn pick(&self) -> Vec<Reservation> {
         let shared = &self.shared;
         let mut reservations = Vec::new();
@@ -260,7 +262,7 @@ impl Dispatch {
         reservations
     }
 
-    /// The first batch of a handler that was never seen is one job; it brings the handler along.
+    /// The first batch of an unknown handler is one job, which loads the handler.
     fn batch_max(&self, handler: HandlerId) -> u32 {
         let known = self.shared.catalogue.known(handler);
         known.map_or(1, |handler| self.shared.runner.batch_max(&handler).max(1))
@@ -269,7 +271,7 @@ impl Dispatch {
     async fn claim(&self, reservations: Vec<Reservation>) -> Result<(), store::Error> {
         let shared = &self.shared;
         let hold = Hold::Beat(shared.daemon.grant.boot);
-        // It is under way until all that it takes is in the running table.
+        // Under way until all claimed jobs are in the running table.
         let (filled, _under_way) = claim::claim(shared, reservations, hold).await?;
         for (jobs, slot) in filled {
             if let Some(slot) = slot {
@@ -303,11 +305,11 @@ impl Dispatch {
         }
     }
 
-    /// The handler to run, if there is one and this machine can run it.
+    /// The handler to run, if there is one that this machine can run.
     async fn handler_for(&self, slot: &Slot, version: Option<HandlerId>) -> Option<Arc<Handler>> {
         let (shared, key) = (&self.shared, slot.key());
         let version = version.or_else(|| {
-            shared.ready.scheduler().handler_gone(key, slot.told());
+            shared.ready.scheduler().handler_gone(key, slot.last_report());
             None
         })?;
         let handler = match shared.catalogue.get(shared.store.as_ref(), key, version).await {
@@ -333,14 +335,14 @@ impl Dispatch {
         Some(handler)
     }
 
-    /// Jobs whose handler went away in the meantime return to the queue unharmed.
+    /// Releases jobs whose handler was removed in the meantime.
     async fn hand_back(&self, jobs: Vec<(RunningJob, Payload)>) {
         for (running, _) in jobs {
             self.shared.settle.send(SettleItem::release(running, None)).await;
         }
     }
 
-    /// How long nothing will happen unless somebody wakes us.
+    /// How long the dispatcher can sleep unless it is woken.
     fn pause(&self) -> Duration {
         let shared = &self.shared;
         let now = shared.now();
@@ -359,7 +361,7 @@ impl Dispatch {
     }
 }
 
-/// A page of what changed; of no tenant more than have a place here.
+/// A page of changes; no more types of a tenant than the window has room for.
 fn changed_look(since: Option<Revision>, handled: bool) -> ChangedLook {
     ChangedLook { since, handled, each: TENANT_TYPES_MAX, limit: LOOK_TYPES_MAX }
 }
@@ -370,7 +372,7 @@ impl Service for Dispatch {
         "dispatch"
     }
 
-    /// The scheduler may think that jobs are gone that the panic kept from being claimed.
+    /// The scheduler may count jobs as claimed that the panic kept from being claimed.
     async fn recover(&mut self) -> Result<(), Error> {
         self.shared.ready.look();
         Ok(())

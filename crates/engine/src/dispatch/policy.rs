@@ -1,4 +1,4 @@
-//! How a job is treated: its own wish, then its handler's, then its type's, then the daemon's.
+//! How a job is treated: by its own settings, then its handler's, its type's, and the daemon's.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ impl Policy {
         }
     }
 
-    /// How a job is treated that does not run in this daemon: by what the store has now.
+    /// The policy of a job that does not run in this daemon, from the store's current settings.
     pub(crate) async fn of_job(shared: &Shared, job: &Job) -> Result<Policy, Error> {
         let settings = shared.store.type_settings_get(&job.key).await?;
         let handler = shared.store.handler_get(&job.key, None).await?;

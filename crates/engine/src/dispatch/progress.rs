@@ -1,6 +1,6 @@
-//! Progress: what running handlers say about how far they have come. A handler may say it as often
-//! as it likes and never waits for the store: the newest word of each job is written at most once
-//! in `INTERVAL`, and what is not written by the end of the attempt goes along with its verdict.
+//! Progress reports of running handlers. A handler may report as often as it likes and never waits
+//! for the store: the latest report of each job is written at most once per `INTERVAL`. A report
+//! that is not written by the end of the attempt goes into its settlement.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,34 +14,34 @@ use windlass_core::sync::lock;
 
 use crate::shared::Shared;
 
-/// A job's progress is written at most once in this time.
+/// Minimum time between two writes of a job's progress.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// The reports of one batch of jobs.
+/// The progress of one batch.
 #[derive(Default)]
 pub(crate) struct Progresses {
     slots: Mutex<HashMap<AttemptId, Slot>>,
 }
 
-/// What one attempt has said.
+/// The progress of one attempt.
 #[derive(Default)]
 struct Slot {
     newest: Option<Progress>,
-    /// Counts what was said, so that it is known whether the newest is in the store.
+    /// The number of the latest report; it is in the store if `stored` is the same.
     said: u64,
     stored: u64,
-    /// A task writes, or waits until it may again.
+    /// A task is writing, or pausing before the next write.
     writing: bool,
-    /// The first percentage that was none.
+    /// The first value that was not a percentage.
     odd: Option<f64>,
 }
 
-/// What is left to tell of a job's progress when it has ended.
+/// The progress that is left to store when an attempt has ended.
 #[derive(Default)]
 pub(crate) struct Rest {
-    /// The newest word, if the store may not have it.
+    /// The latest report, if the store may not have it.
     pub progress: Option<Progress>,
-    /// For the job's log.
+    /// A note for the job's log.
     pub note: Option<String>,
 }
 
@@ -69,7 +69,7 @@ impl Progresses {
         }
     }
 
-    /// Forgets the attempt; nothing more is written for it.
+    /// Forgets the attempt; no more progress is written for it.
     pub(crate) fn end(&self, attempt: AttemptId) -> Rest {
         let Some(slot) = self.slots().remove(&attempt) else { return Rest::default() };
         let odd = |odd| format!("a progress of {odd} is not a percentage from 0 to 100");
@@ -81,13 +81,13 @@ impl Progresses {
         while let Some((said, progress)) = self.next(attempt) {
             match shared.store.job_progress(vec![(lease.clone(), progress)]).await {
                 Ok(_) => self.stored(attempt, said),
-                Err(error) => tracing::debug!(%error, id = %lease.id, "progress is not kept yet"),
+                Err(error) => tracing::debug!(%error, id = %lease.id, "cannot store progress now"),
             }
             tokio::time::sleep(INTERVAL).await;
         }
     }
 
-    /// What is to be written, if anything is.
+    /// The report to write, if there is a new one.
     fn next(&self, attempt: AttemptId) -> Option<(u64, Progress)> {
         let mut slots = self.slots();
         let slot = slots.get_mut(&attempt)?;
@@ -106,11 +106,11 @@ impl Progresses {
     }
 }
 
-/// A message within its bound, in text that every store can keep.
+/// The message cut to its bound, as text that every store can keep.
 fn cut(mut message: String) -> String {
     message.truncate(message.floor_char_boundary(PROGRESS_BYTES_MAX));
     if message.contains('\0') {
-        // The replacement is longer, so that the end may have to go once more.
+        // The replacement is longer, so the end may have to be cut again.
         message = message.replace('\0', "\u{fffd}");
         message.truncate(message.floor_char_boundary(PROGRESS_BYTES_MAX));
     }

@@ -1,7 +1,8 @@
-//! The attempts that run in this daemon, from their claim until their settlement is in the store.
+//! The attempts that run in this daemon, from their claim until their settlement is stored.
 //!
 //! Several attempts of one job may be here at once: one that lost its lease and has not ended yet,
-//! and the next one. Each is known by its claim, so that nothing said about one reaches another.
+//! and the next one. Each is identified by its claim, so that a report on one does not reach
+//! another.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,21 +18,21 @@ use windlass_core::{AttemptId, Job, JobId};
 
 use crate::dispatch::policy::Policy;
 
-/// One claimed job.
+/// A claimed job.
 #[derive(Debug, Clone)]
 pub(crate) struct RunningJob {
     pub job: Arc<Job>,
     pub token: Token,
     pub policy: Arc<Policy>,
-    /// What it has written so far.
+    /// Its output so far.
     pub live: Arc<Live>,
-    /// Somebody else has it by now: its end is not ours to tell.
+    /// Another owner has the job now: the end of this attempt does not count.
     pub lost: bool,
     pub started: bool,
 }
 
 impl RunningJob {
-    /// A job that was just claimed under this token, and has not started.
+    /// A job that was just claimed under this token and has not started.
     pub(crate) fn new(job: Job, token: Token, policy: Arc<Policy>) -> RunningJob {
         let (job, live) = (Arc::new(job), Arc::default());
         RunningJob { job, token, policy, live, lost: false, started: false }
@@ -49,9 +50,9 @@ impl RunningJob {
 
 #[derive(Default)]
 pub(crate) struct RunningTable {
-    /// Sorted, so that the attempts of one job lie together.
+    /// Sorted, so that the attempts of one job are adjacent.
     attempts: Mutex<BTreeMap<AttemptId, RunningJob>>,
-    /// Told when the last one leaves.
+    /// Notified when the last one leaves.
     emptied: Notify,
 }
 
@@ -100,7 +101,7 @@ impl RunningTable {
         }
     }
 
-    /// Returns when none is left.
+    /// Returns when the table is empty.
     pub(crate) async fn empty(&self) {
         loop {
             let emptied = self.emptied.notified();
@@ -119,7 +120,7 @@ impl RunningTable {
         self.lock().len()
     }
 
-    /// Attempts of jobs whose time to give up has come.
+    /// Attempts of jobs that have expired.
     pub(crate) fn expired(&self, now: windlass_core::Timestamp) -> Vec<(AttemptId, Stop)> {
         let due = |job: &RunningJob| job.job.expires_at.is_some_and(|at| at <= now);
         let attempts = self.lock();

@@ -1,6 +1,6 @@
-//! The beat: one write keeps this daemon's number, and with it every job that it runs. Then what
-//! the store thinks we hold is compared with what we run: an attempt that the store does not know
-//! is lost and is stopped, and a claim whose answer never came is given back.
+//! The beat: one write renews this daemon's number, and with it the leases of all jobs that it
+//! runs. Then the store's list of our leases is compared with what we run: an attempt without a
+//! lease is lost and is stopped, and a lease whose claim was never answered is released.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::settle;
 use crate::settle::verdict;
 use crate::shared::Shared;
 
-/// Beats in the time of one lease.
+/// Beats per lease time.
 const BEATS_PER_LEASE: u32 = 3;
 
 pub(crate) struct Beat {
@@ -41,7 +41,7 @@ impl Service for Beat {
         self.beat().await.map_err(|error| failed("cannot renew the sysid", error))?;
         let shared = &self.shared;
         let refreshed = shared.daemon.tokens.refresh(shared.store.as_ref()).await;
-        // What runs here is compared in any case.
+        // Compare even if that failed.
         self.compare().await.map_err(|error| failed("cannot compare what runs here", error))?;
         refreshed.map_err(|error| failed("cannot take a new boot number", error))?;
         Ok(Next::After(pause))
@@ -49,9 +49,9 @@ impl Service for Beat {
 }
 
 /// Whether a lease of ours belongs to no attempt. A claim is under way until its jobs are in the
-/// running table. So this asks for the claim first: one that ends between the two questions is
-/// found in the table then. The other way round it would be found nowhere, and a job that runs
-/// would be given back.
+/// running table, so the claim is checked first: if it completes between the two checks, its jobs
+/// are in the table. In the other order it would be found in neither, and a running job would be
+/// released.
 fn is_orphan(is_under_way: impl FnOnce() -> bool, runs: impl FnOnce() -> bool) -> bool {
     !is_under_way() && !runs()
 }
@@ -72,7 +72,7 @@ impl Beat {
         let beaten = shared.store.sysid_renew(renew).await;
         let failed_before = std::mem::replace(&mut self.failed, beaten.is_err());
         self.heard(&beaten, failed_before, before, sent);
-        // After the answer took effect, so that those who wait for a beat see it.
+        // After the answer took effect, so that requests waiting for a beat see it.
         self.shared.daemon.contact.tried(sent);
         beaten.map(drop)
     }
@@ -92,8 +92,8 @@ impl Beat {
                     tracing::warn!("contact with the store was lost for a while and is back");
                 }
             }
-            // Another daemon makes ids and takes leases under our number: nothing we did from
-            // here on would be safe.
+            // Another daemon makes ids and takes leases under our number: nothing we do is safe any
+            // more.
             Err(store::Error::Conflict(why)) => {
                 shared.picking.store(false, Ordering::SeqCst);
                 shared.health.fail(why.clone());
@@ -105,7 +105,7 @@ impl Beat {
 
     async fn compare(&self) -> Result<(), store::Error> {
         let shared = &self.shared;
-        // What starts while we look is in neither list, or in the store's alone and under way.
+        // A job that starts meanwhile is in neither list, or only in the store's and under way.
         let running = shared.running.attempts();
         let (mut held, mut orphans) = (HashSet::new(), Vec::new());
         let mut after = None;
@@ -126,15 +126,16 @@ impl Beat {
             }
         }
         for attempt in running.into_iter().filter(|attempt| !held.contains(attempt)) {
-            // One that was settled meanwhile is about to leave the table; this changes nothing.
+            // An attempt that was settled meanwhile is about to leave the table; this does not
+            // affect it.
             shared.running.set_lost(attempt);
             shared.runner.stop(attempt, Stop::LeaseLost);
         }
         self.give_back(orphans).await
     }
 
-    /// Jobs that the store gave us in an answer that never came. One that has just been settled is
-    /// among them, too; its lease is gone, and the release is refused.
+    /// Releases jobs of claims whose answer was lost. A job that was just settled may be among
+    /// them; its lease is gone, and the store refuses the release.
     async fn give_back(&self, orphans: Vec<LeaseRef>) -> Result<(), store::Error> {
         let shared = &self.shared;
         if orphans.is_empty() {
@@ -145,7 +146,7 @@ impl Beat {
         let given_back =
             answers.iter().filter(|answer| **answer == Some(store::Settled::Done)).count();
         if given_back > 0 {
-            tracing::warn!(jobs = given_back, "gave back jobs whose claim was never answered");
+            tracing::warn!(jobs = given_back, "released jobs whose claim was never answered");
             shared.ready.look();
         }
         all
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_claim_that_ends_between_the_two_questions_leaves_no_orphan() {
-        // Whichever question comes first, the attempt is in the table before the other one.
+        // The attempt enters the table between the two checks.
         let (asked, at) = (Cell::new(0), |asked: &Cell<u32>| asked.replace(asked.get() + 1));
         assert!(!is_orphan(|| at(&asked) == 0, || at(&asked) > 0));
         assert_eq!(asked.get(), 1, "under way, it is not asked for in the table");

@@ -1,7 +1,7 @@
-//! Clocks. `DaemonClock` is what the engine goes by: the machine's clock, corrected by how far the
-//! store's is ahead. `ClockWatch` notices when the machine's wall clock is set while the daemon
-//! runs; it is logged and counted, so that an operator who wonders about early or late jobs finds
-//! the cause. What follows from it is the store's matter.
+//! Clocks. `DaemonClock` is the engine's clock: the machine's, corrected by how far the store's is
+//! ahead. `ClockWatch` notices when the machine's wall clock is set while the daemon runs. It logs
+//! and counts that, so that an operator can explain early or late jobs. The store handles the
+//! consequences.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -14,9 +14,9 @@ use windlass_core::time::{Clock, Moment, Timestamp, format_duration};
 use crate::house::service::{Failed, Next, Service};
 use crate::metrics::Metrics;
 
-/// How often the clocks are compared.
+/// Interval at which the clocks are compared.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
-/// A difference between our clock and the store's that an operator should hear of.
+/// A change of the difference between our clock and the store's that is logged.
 const OFFSET_WARN_MS: u64 = 1000;
 
 pub(crate) struct DaemonClock {
@@ -30,7 +30,7 @@ impl DaemonClock {
         DaemonClock { machine, offset: AtomicI64::new(0) }
     }
 
-    /// The store's time, as far as we know it.
+    /// Our estimate of the store's time.
     pub(crate) fn now(&self) -> Timestamp {
         self.wall().shifted(self.offset.load(Ordering::Relaxed))
     }
@@ -49,11 +49,12 @@ impl DaemonClock {
         self.machine.clone()
     }
 
-    /// It was `store_time` at the store at some moment between `before`, by our wall clock, and
-    /// now. The offset changes no more than it must to fit that: a slow answer does not move it.
+    /// The store's clock showed `store_time` at some moment between `before`, by our wall clock,
+    /// and now. The offset changes no more than it must to fit that, so a slow answer does not move
+    /// it.
     pub(crate) fn follow(&self, before: Timestamp, store_time: Timestamp, metrics: &Metrics) {
         let (at_most, at_least) = (store_time.0 - before.0, store_time.0 - self.wall().0);
-        // A wall clock that was set meanwhile tells nothing.
+        // Our wall clock was set meanwhile: this is no measurement.
         if at_least > at_most {
             return;
         }
@@ -121,7 +122,7 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    /// The steps that were counted, by direction.
+    /// The counted steps, by direction.
     fn counted(metrics: &Metrics) -> [u64; 2] {
         let text = metrics.encode();
         ["forward", "back"].map(|direction| {

@@ -1,9 +1,9 @@
-//! Contact: whether this daemon may say that another one is dead. While the store was away, nobody
-//! could renew anything, so a lease that ran out then says nothing about its holder. Nobody breaks
-//! a lease before it has itself had one whole lease of unbroken contact with the store.
+//! Contact: whether this daemon may declare another one dead. While the store is away, no daemon
+//! can renew, so a lease that expires then says nothing about its holder. A daemon breaks a lease
+//! only after one lease time of unbroken contact with the store.
 //!
-//! And whether its number may be another's by now: a process that stood still for a whole lease
-//! beats before it answers an add. All times are those of the steady clock.
+//! And whether its number may belong to another daemon by now: a process that was suspended for a
+//! whole lease beats before it answers an add. All times are of the steady clock.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,24 +15,24 @@ use windlass_core::sync::lock;
 
 use crate::house::clock::DaemonClock;
 
-/// How long an answer waits for the beat of a process that stood still.
+/// How long an answer waits for the beat after a suspension.
 const BEAT_PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) struct Contact {
     lease: Duration,
     me: Sysid,
     state: Mutex<State>,
-    /// When the newest beat was sent that came to an end, well or not.
+    /// When the latest completed beat was sent, successful or not.
     tried: watch::Sender<Duration>,
-    /// Makes the daemon beat at once.
+    /// Triggers a beat.
     pub(crate) beat_wanted: Arc<Notify>,
 }
 
 struct State {
     started: Duration,
-    /// When the newest beat was sent that the store took.
+    /// When the latest successful beat was sent.
     beat: Duration,
-    /// When contact came back after it was lost.
+    /// When contact was last restored.
     back: Option<Duration>,
 }
 
@@ -42,13 +42,13 @@ impl Contact {
         Contact { lease, me, state, tried: watch::Sender::new(now), beat_wanted: Arc::default() }
     }
 
-    /// A beat that was sent at this time came to an end.
+    /// A beat that was sent at this time has completed.
     pub(crate) fn tried(&self, sent: Duration) {
         self.tried.send_replace(sent);
     }
 
-    /// This process has not stood still for a lease, or there was a beat since. A store that is
-    /// away cannot be asked; what is accepted meanwhile is not held up.
+    /// Returns when there was a beat within the last lease; triggers one if not. Gives up after
+    /// `BEAT_PATIENCE`, so that a store that is away does not hold up adds.
     pub(crate) async fn moves(&self, clock: &DaemonClock) {
         let fresh = |tried: &Duration| clock.steady().saturating_sub(*tried) < self.lease;
         if !fresh(&self.tried.borrow()) {
@@ -58,8 +58,8 @@ impl Contact {
         }
     }
 
-    /// The store took a beat that was sent at `now`. True when contact had been lost before: a beat
-    /// failed, or the last one was too long ago, because this process stood still.
+    /// The store took a beat that was sent at `now`. True when contact had been lost: a beat
+    /// failed, or the last one was too long ago because this process was suspended.
     pub(crate) fn beat(&self, failed_before: bool, now: Duration) -> bool {
         let mut state = lock(&self.state);
         let lost = failed_before || now.saturating_sub(state.beat) >= self.lease;
@@ -70,8 +70,8 @@ impl Contact {
         lost
     }
 
-    /// Whether a lease of this owner that ran out may be broken. What we granted to workers
-    /// ourselves needs no contact with others.
+    /// Whether an expired lease of this owner may be broken. Leases that we granted to workers
+    /// ourselves can be broken right after the start.
     pub(crate) fn may_break(&self, owner: Sysid, now: Duration) -> bool {
         let state = lock(&self.state);
         let long_enough = |since: Duration| now.saturating_sub(since) >= self.lease;
@@ -96,7 +96,7 @@ mod tests {
         (Contact::new(LEASE, sysid(1), start), start)
     }
 
-    /// A beat each second; the time of the last.
+    /// Beats each second; returns the time of the last.
     fn beats(contact: &Contact, from: Duration, seconds: u64) -> Duration {
         let at = |second| from + Duration::from_secs(second);
         assert!((1..=seconds).all(|second| !contact.beat(false, at(second))));

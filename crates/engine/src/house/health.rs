@@ -1,11 +1,9 @@
-//! Health: what has gone wrong in the background, for `/readyz`, the status and the metrics.
+//! Health: problems in the background, for `/readyz`, the status and the metrics.
 //!
-//! A panic is shown for `FAILURES_WINDOW`, although the service runs again by then, so that an
-//! operator sees it. Why it happened is in the log alone, since the words of a panic may contain
-//! anything.
+//! A panic is shown for `FAILURES_WINDOW`, although the service runs again, so that an operator
+//! sees it. Its message is only in the log, because it may contain anything.
 //!
-//! Passes that fail one after the other are shown when that has gone on for `FAILING_SHOWN_AFTER`,
-//! and until one succeeds.
+//! A service whose passes keep failing is shown after `FAILING_SHOWN_AFTER`, until a pass succeeds.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -21,24 +19,24 @@ use windlass_core::{JobId, Sysid};
 use crate::api::{FailedService, FailingService, LeftJournal, ParkedResult};
 use crate::metrics::Metrics;
 
-/// A service that fails so often within `FAILURES_WINDOW` is not started again.
+/// A service that panics this often within `FAILURES_WINDOW` is not restarted.
 pub(crate) const FAILURES_MAX: usize = 10;
 pub(crate) const FAILURES_WINDOW: Duration = Duration::from_secs(5 * 60);
 
-/// A service whose passes have failed for so long, all of them, is shown.
+/// A service whose passes have all failed for this long is shown.
 pub(crate) const FAILING_SHOWN_AFTER: Duration = Duration::from_secs(30);
 
 pub(crate) struct Health {
     metrics: Arc<Metrics>,
-    /// Services whose newest pass failed.
+    /// Services whose latest pass failed.
     failing: Mutex<BTreeMap<&'static str, Failing>>,
-    /// Ends of jobs that the store cannot take, and why not.
+    /// Results that the store cannot take, with the reason.
     parked: Mutex<BTreeMap<JobId, String>>,
-    /// When services failed lately, the newest `FAILURES_MAX` times.
+    /// When services panicked, the latest `FAILURES_MAX` times.
     services: Mutex<BTreeMap<&'static str, VecDeque<Instant>>>,
-    /// Journals of dead daemons that cannot be taken over, and why.
+    /// Dead daemons' journals that cannot be taken over, with the reason.
     journals: Mutex<BTreeMap<Left, String>>,
-    /// Why the engine cannot go on.
+    /// Why the engine cannot continue.
     pub failure: watch::Sender<Option<String>>,
 }
 
@@ -54,13 +52,13 @@ impl Health {
         }
     }
 
-    /// The engine cannot go on by itself.
+    /// The engine cannot continue.
     pub(crate) fn fail(&self, why: String) {
-        tracing::error!(%why, "the daemon cannot go on");
+        tracing::error!(%why, "the daemon cannot continue");
         self.failure.send_replace(Some(why));
     }
 
-    /// A service has panicked. Answers with how often it has lately, this time included.
+    /// A service has panicked. Returns how often it has recently, including this time.
     pub(crate) fn service_failed(&self, name: &'static str, why: &str) -> usize {
         self.metrics.service_failed(name);
         let now = Instant::now();
@@ -77,22 +75,22 @@ impl Health {
         lately
     }
 
-    /// A pass of a service could not do its work.
+    /// A pass of a service failed.
     pub(crate) fn pass_failed(&self, name: &'static str, why: String) {
-        tracing::warn!(service = name, %why, "a service cannot do its work now");
+        tracing::warn!(service = name, %why, "a pass of a service failed");
         let mut failing = lock(&self.failing);
         let since = failing.get(name).map_or_else(Instant::now, |failing| failing.since);
         failing.insert(name, Failing { since, why });
     }
 
-    /// … and then one could again.
+    /// A pass succeeded after others had failed.
     pub(crate) fn pass_succeeded(&self, name: &'static str) {
         let Some(failing) = lock(&self.failing).remove(name) else { return };
         let failed_ms = failing.since.elapsed().as_millis() as u64;
-        tracing::info!(service = name, failed_ms, "a service does its work again");
+        tracing::info!(service = name, failed_ms, "a service works again");
     }
 
-    /// Services that have failed for long, and still do.
+    /// Services that have been failing for a long time.
     pub(crate) fn failing_services(&self) -> Vec<FailingService> {
         let failing = lock(&self.failing);
         let all = failing.iter().map(|(name, Failing { since, why })| FailingService {
@@ -103,7 +101,7 @@ impl Health {
         all.filter(|service| service.failing_for >= FAILING_SHOWN_AFTER).collect()
     }
 
-    /// Which ends of jobs the store cannot take, and why not.
+    /// Sets the results that the store cannot take, with the reason.
     pub(crate) fn set_parked(&self, parked: BTreeMap<JobId, String>) {
         self.metrics.results_parked(parked.len());
         *lock(&self.parked) = parked;
@@ -114,7 +112,7 @@ impl Health {
         parked.iter().map(|(id, why)| ParkedResult { id: *id, why: why.clone() }).collect()
     }
 
-    /// Services that panicked lately.
+    /// Services that panicked recently.
     pub(crate) fn failed_services(&self) -> Vec<FailedService> {
         let now = Instant::now();
         let services = lock(&self.services);
@@ -125,7 +123,7 @@ impl Health {
         lately.filter(|service| service.failures > 0).collect()
     }
 
-    /// Which journals of dead daemons cannot be taken over, and why. Logs what has changed.
+    /// Sets the dead daemons' journals that cannot be taken over, with the reason. Logs changes.
     pub(crate) fn set_journals_left(&self, left: BTreeMap<Left, String>) {
         let mut journals = lock(&self.journals);
         for (journal, why) in left.iter().filter(|(key, why)| journals.get(key) != Some(*why)) {
@@ -134,7 +132,7 @@ impl Health {
         }
         for journal in journals.keys().filter(|journal| !left.contains_key(journal)) {
             let journal = journal.map(Sysid::get);
-            tracing::info!(journal, "a journal that could not be taken over is no longer left");
+            tracing::info!(journal, "a journal that could not be taken over is gone");
         }
         self.metrics.journals_left(left.len());
         *journals = left;
@@ -147,7 +145,7 @@ impl Health {
         left.collect()
     }
 
-    /// In words, for `/readyz`. They name no files: the status and the log do.
+    /// As text for `/readyz`, without file names, which are in the status and the log.
     pub(crate) fn takeover(&self) -> Result<(), String> {
         let left = lock(&self.journals);
         let in_words = |sysid: &Left| match sysid {
@@ -158,8 +156,8 @@ impl Health {
         if words.is_empty() { Ok(()) } else { Err(words.join("; ")) }
     }
 
-    /// In words, for `/readyz`. Why passes fail is left to the status and the log, which may name
-    /// files and jobs.
+    /// As text for `/readyz`. The errors are in the status and the log, because they may name files
+    /// and jobs.
     pub(crate) fn services(&self) -> Result<(), String> {
         let failed = self.failed_services();
         let failing = |service: FailingService| {
@@ -183,11 +181,11 @@ impl Health {
 
 struct Failing {
     since: Instant,
-    /// What the newest pass said.
+    /// The error of the latest pass.
     why: String,
 }
 
-/// A journal that is left: with its number, or the directory of all of them.
+/// The number of a journal that is left, or `None` for the directory of all journals.
 pub(crate) type Left = Option<Sysid>;
 
 fn is_recent(at: Instant, now: Instant) -> bool {

@@ -1,5 +1,5 @@
-//! Keep: leases of workers that never renew them. They are taken for a short time; when a worker
-//! has its job for sure, they are prolonged for ever, many in one change.
+//! Keep: leases of workers that never renew them. They are taken for a short time; once a worker
+//! has received its job, they are made to last for ever, many in one change.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,11 +14,11 @@ use windlass_core::sync::lock;
 use crate::house::service::{Backoff, Failed, Next, Service};
 use crate::shared::Shared;
 
-/// How long leases gather after the first one.
+/// How long leases are collected after the first one.
 const GATHER: Duration = Duration::from_millis(50);
-/// Leases that may wait; whoever brings more of them carries them to the store himself.
+/// Leases that may wait; beyond that, the caller writes its leases itself.
 const WAITING_MAX: usize = 100_000;
-/// Pauses while the store does not take anything.
+/// Pauses while the store is not available.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
@@ -61,7 +61,7 @@ impl Drop for InFlight<'_> {
     }
 }
 
-/// Prolongs these leases for ever, soon. A lease that is lost by then stays lost.
+/// Soon makes these leases last for ever. A lease that is lost by then stays lost.
 pub(crate) async fn keep(shared: &Shared, leases: Vec<LeaseRef>) {
     if !shared.keep_queue.put(&leases)
         && let Err(error) = renew(shared, &leases).await
@@ -70,7 +70,7 @@ pub(crate) async fn keep(shared: &Shared, leases: Vec<LeaseRef>) {
     }
 }
 
-/// Prolongs those that wait.
+/// Writes the leases in the queue.
 pub(crate) async fn flush(shared: &Shared) {
     let mut in_flight = shared.keep_queue.take();
     match renew(shared, &in_flight.leases).await {

@@ -1,4 +1,4 @@
-//! Listen: a store that says when other daemons changed something makes the dispatcher look.
+//! Listen: a store's notification of other daemons' changes makes the dispatcher look.
 
 use std::sync::Arc;
 

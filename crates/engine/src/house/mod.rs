@@ -1,4 +1,4 @@
-//! House: what runs in the background so that nothing is lost, stuck or kept for ever.
+//! House: background services that make sure that nothing is lost, stuck or kept for ever.
 
 pub(crate) mod beat;
 pub(crate) mod clock;

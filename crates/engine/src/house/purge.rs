@@ -1,4 +1,4 @@
-//! Purge: ended jobs are kept for a time, then removed.
+//! Purge: removes ended jobs after their retention.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::shared::Shared;
 
 /// Jobs in one transaction; a full one is followed by the next at once.
 const PURGE_BATCH_MAX: usize = 500;
-/// After a failure the store is tried again at least this often.
+/// Longest pause after a failure.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 pub(crate) struct Purge {

@@ -1,4 +1,4 @@
-//! Reap: dead owners' leases are broken, and jobs past their expiry are given up.
+//! Reap: breaks dead owners' leases and gives up expired jobs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) struct Reap {
 }
 
 impl Reap {
-    /// Breaks leases that ran out. True when there may be more.
+    /// Breaks expired leases. True when there may be more.
     async fn break_leases(&self) -> Result<bool, store::Error> {
         let shared = &self.shared;
         let expired = shared.store.lease_expired(REAP_BATCH_MAX).await?;
@@ -47,7 +47,7 @@ impl Reap {
         let settlements: Arc<[Settlement]> = settlements.into();
         let (answers, all) = settle::settle_each(shared, settlements.clone()).await;
         for ((job, settlement), answer) in jobs.iter().zip(&*settlements).zip(answers) {
-            // Renewed, ended, or broken by another daemon in the meantime.
+            // Stale: renewed, ended, or broken by another daemon in the meantime.
             let Some(answer) = answer.filter(|answer| *answer != Settled::Stale) else { continue };
             shared.metrics.lease_expired();
             let held = now.since(job.started_at.unwrap_or(now));
@@ -59,7 +59,7 @@ impl Reap {
     async fn lost_lease(&self, job: &Job) -> Result<Option<Settlement>, store::Error> {
         let shared = &self.shared;
         let Some(lease) = job.lease else { return Ok(None) };
-        // It runs right here, and only its renewal is late: there is no dead owner to replace.
+        // It runs here, and only its renewal is late: its owner is not dead.
         let ours = shared.running.get(AttemptId { job: job.id, token: lease.token });
         if ours.is_some_and(|running| !running.lost) {
             return Ok(None);
@@ -73,7 +73,7 @@ impl Reap {
         Ok(LeaseRef::of(job).map(|lease| verdict::end(job, lease, cause, log, &rules)))
     }
 
-    /// Ends queued jobs past their expiry. True when there may be more.
+    /// Ends expired jobs that have not started. True when there may be more.
     async fn give_up_expired(&self) -> Result<bool, store::Error> {
         let retention = self.shared.options.retention;
         let given_up = give_up(&self.shared, Overdue::Expired, "expired", retention).await?;
@@ -81,7 +81,7 @@ impl Reap {
     }
 }
 
-/// Ends jobs that never ran, as failed; how many it were.
+/// Ends waiting jobs as failed; returns how many.
 pub(crate) async fn give_up(
     shared: &Shared,
     which: Overdue,

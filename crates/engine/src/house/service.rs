@@ -1,30 +1,29 @@
-//! The one shape of everything in the background: a pass, and when the next one is due.
+//! The shape of every background service: a pass, and when the next one is due.
 //!
-//! Services are watched. A pass that could not do its work says why and when to try again: that is
-//! logged, and when it goes on for long it is shown (`house::health`), until a pass succeeds.
+//! Services are supervised. A pass that fails returns the reason and when to try again. That is
+//! logged, and shown (`house::health`) if passes keep failing, until one succeeds.
 //!
-//! A pass that panics is caught: it is logged with the service's name,
-//! counted, shown in `/readyz` and in the status (`house::health`), and the service goes on after
-//! a pause that doubles. One that has panicked `FAILURES_MAX` times within `FAILURES_WINDOW` ends
-//! the daemon with a sentence, since a restart of the process is what is left to try. A service
-//! cannot end otherwise: its loop is here.
+//! A panic of a pass is caught, logged with the service's name, counted, and shown in `/readyz` and
+//! in the status (`house::health`). The service continues after a pause that doubles. A service
+//! that panics `FAILURES_MAX` times within `FAILURES_WINDOW` ends the daemon with an explanation,
+//! because only a restart of the process is left to try. A service cannot end in any other way: its
+//! loop is here.
 //!
-//! A service keeps its state over a panic. Why that is safe, service by service:
+//! A service keeps its state after a panic. Why that is safe, service by service:
 //!
-//! - ingest: what it had reserved would be read too late, behind the mark. `recover` goes back in
-//!   the journal to where the store is.
-//! - settle: forgets only what the store has answered. The others are settled again, which the
-//!   store refuses where it has them.
-//! - keep: leases that did not get to the store wait again, whatever dropped them.
-//! - dispatch: slots are given back when what holds them is dropped (`dispatch::reserved`); jobs
-//!   that were claimed and not started are given back by the beat; `recover` asks for a look at
-//!   the store.
-//! - batch: not a service. Its slot is given back, and the attempts of its jobs have failed. It
-//!   never ends the daemon, since other batches go on.
-//! - adopt: a journal that was being read is closed, and the next pass opens it again where the
-//!   store is.
-//! - beat, reap, purge, listen, clock: have nothing to lose. Each pass begins with what the store
-//!   or the clock says.
+//! - ingest: records that it had reserved would be skipped. `recover` goes back in the journal to
+//!   the store's position.
+//! - settle: forgets only what the store has answered. The rest is settled again, and the store
+//!   refuses what it already has.
+//! - keep: leases that did not reach the store return to the queue.
+//! - dispatch: reservations and slots are returned when they are dropped (`claim::reserve`); the
+//!   beat releases jobs that were claimed and not started; `recover` requests a look at the store.
+//! - batch: not a service. Its slot is freed, and the attempts of its jobs have failed. It never
+//!   ends the daemon, because other batches continue.
+//! - adopt: the journal that was being read is closed, and the next pass opens it again at the
+//!   store's position.
+//! - beat, reap, purge, listen, clock: have no state to lose. Each pass starts from the store or
+//!   the clock.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -42,17 +41,17 @@ use windlass_core::time::format_duration;
 use crate::error::Error;
 use crate::house::health::{FAILURES_MAX, FAILURES_WINDOW, Health};
 
-/// Pauses before a service that panicked goes on.
+/// Pauses before a service that panicked continues.
 const RESTART_PAUSE_MIN: Duration = Duration::from_millis(100);
 const RESTART_PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// A background service. A pass is bounded work and is never cut short: stopping waits for it.
+/// A background service. A pass is bounded work and is never interrupted: stopping waits for it.
 #[async_trait]
 pub(crate) trait Service: Send + 'static {
     fn name(&self) -> &'static str;
     async fn pass(&mut self) -> Result<Next, Failed>;
 
-    /// Makes the state safe to go on with after a panic. No pass comes before this has succeeded.
+    /// Makes the state usable after a panic. No pass runs before this has succeeded.
     async fn recover(&mut self) -> Result<(), Error> {
         Ok(())
     }
@@ -63,12 +62,12 @@ pub(crate) trait Service: Send + 'static {
 pub(crate) enum Next {
     Now,
     After(Duration),
-    /// Nothing to do until somebody wakes the service.
+    /// Nothing to do until the service is woken.
     OnWake,
 }
 
 impl Next {
-    /// How long it is until then.
+    /// How long until then.
     pub(crate) fn pause(self) -> Duration {
         match self {
             Next::Now => Duration::ZERO,
@@ -78,11 +77,11 @@ impl Next {
     }
 }
 
-/// A pass that could not do its work.
+/// A pass that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failed {
     pub why: String,
-    /// Until the next pass. A wake-up brings it forward.
+    /// The pause until the next pass. A wake-up shortens it.
     pub pause: Duration,
 }
 
@@ -92,7 +91,7 @@ impl Failed {
     }
 }
 
-/// Runs services and ends them together.
+/// Runs services and stops them together.
 pub(crate) struct Services {
     tasks: TaskTracker,
     health: Arc<Health>,
@@ -113,7 +112,7 @@ impl Services {
         });
     }
 
-    /// Returns when every service is gone.
+    /// Returns when all services have ended.
     pub(crate) async fn stopped(&self) {
         self.tasks.close();
         self.tasks.wait().await;
@@ -154,7 +153,7 @@ async fn run(
                 if lately == 1 {
                     restart.reset();
                 }
-                // A wake-up does not count here: there may be thousands of them.
+                // Ignores wake-ups here: there may be thousands.
                 pause_or_stop(restart.pause(), &stop).await;
                 continue;
             }
@@ -167,7 +166,7 @@ async fn run(
     }
 }
 
-/// One pass; as long as the service has not recovered from a panic, that fails.
+/// One pass; fails as long as the service has not recovered from a panic.
 async fn pass(service: &mut impl Service, panicked: &mut bool) -> Result<Next, Failed> {
     if *panicked {
         let recovered = service.recover().await;
@@ -190,7 +189,7 @@ fn too_often(name: &str) -> String {
     )
 }
 
-/// A pause that doubles while nothing changes, between two bounds.
+/// A pause that doubles, between two bounds, until it is reset.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     min: Duration,

@@ -1,5 +1,5 @@
-//! Unhandled: jobs of types that nobody has handled for too long are given up. Apart from the
-//! reaper, because there may be very many such types: each pass looks at some of them.
+//! Unhandled: gives up jobs of types that have had no handler and no worker for too long. Separate
+//! from the reaper, because there may be very many such types: each pass looks at some of them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use crate::house::service::{Failed, Next, Service};
 use crate::options::Options;
 use crate::shared::Shared;
 
-/// Types are looked through at most this often.
+/// Longest interval between two scans of all types.
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
-/// … and at least so often within the age at which their jobs are given up.
+/// Minimum number of scans within the age at which jobs are given up.
 const LOOKS_PER_AGE: u32 = 4;
-/// Types that may have overdue jobs, and that one pass asks the store about.
+/// Types with possibly overdue jobs that one pass checks in the store.
 const TYPES_MAX: usize = 100;
-/// Between two passes of one look, so that the store is there for others.
+/// The pause between two passes of one scan, to leave the store to others.
 const PASS_PAUSE: Duration = Duration::from_millis(10);
 
 pub(crate) struct Unhandled {
     shared: Arc<Shared>,
-    /// What the last look through all types left to ask about, with when the oldest job came due.
+    /// Types that the last scan left to check, with when their oldest job came due.
     suspects: VecDeque<(TypeKey, Timestamp)>,
-    /// When all types are looked through the next time.
+    /// When the next scan of all types is due.
     look_at: Instant,
 }
 
@@ -38,7 +38,7 @@ impl Unhandled {
         Unhandled { shared, suspects: VecDeque::new(), look_at: Instant::now() }
     }
 
-    /// Looks through all types for those that may have jobs to give up.
+    /// Scans all types for those that may have overdue jobs.
     async fn look(&mut self) -> Result<(), store::Error> {
         let shared = &self.shared;
         let shortest = shared.options.retry.age / LOOKS_PER_AGE;
@@ -49,7 +49,7 @@ impl Unhandled {
         Ok(())
     }
 
-    /// The type, if its jobs may be overdue. Only one that has settings may have another age.
+    /// The type, if its jobs may be overdue. Only a type with settings can have another age limit.
     fn suspect(&self, stats: TypeStats) -> Option<(TypeKey, Timestamp)> {
         let Options { keep_unhandled, retry, .. } = &self.shared.options;
         let TypeStats { key, handler: false, suspended: false, .. } = stats else { return None };
@@ -58,7 +58,7 @@ impl Unhandled {
         (old && !keep_unhandled.contains(&key.tenant)).then_some((key, oldest))
     }
 
-    /// Gives up what is overdue of one type. True when there may be more.
+    /// Gives up the overdue jobs of one type. True when there may be more.
     async fn give_up(&self, key: &TypeKey, oldest: Timestamp) -> Result<bool, store::Error> {
         let shared = &self.shared;
         let settings = shared.store.type_settings_get(key).await?;

@@ -1,8 +1,9 @@
-//! Adopt: a journal outlives its daemon. Whoever runs on the same data directory ingests the
-//! journals whose owners are gone, and then removes them. A living owner holds its journal's lock.
+//! Adopt: a journal outlives its daemon. Another daemon on the same data directory ingests the
+//! journals whose owners are gone, and then removes them. A living owner holds the lock of its
+//! journal.
 //!
-//! Each journal is on its own: one that cannot be taken over (damage, a disk that refuses, rights)
-//! is left as it is and shown (`house::health`), and the others are taken over. Each pass tries it
+//! Journals are independent: one that cannot be taken over (damage, disk errors, permissions) is
+//! left as it is and shown (`house::health`), and the others are taken over. Each pass tries it
 //! again.
 
 use std::collections::BTreeMap;
@@ -28,14 +29,14 @@ use crate::ingest::Ingest;
 use crate::shared::Shared;
 use crate::start::journal_options;
 
-/// The directory is looked through at start, then whenever a lease may have run out, and at least
-/// this often.
+/// The directory is scanned at start, then whenever a lease may have expired, and at least this
+/// often.
 const LOOK_INTERVAL_MAX: Duration = Duration::from_secs(5);
 
 pub(crate) struct Adopt {
     pub shared: Arc<Shared>,
     pub stop: CancellationToken,
-    /// Becomes true after the first look.
+    /// Becomes true after the first scan.
     pub looked: watch::Sender<bool>,
 }
 
@@ -56,7 +57,7 @@ impl Service for Adopt {
 }
 
 impl Adopt {
-    /// Those that could not be taken over, and why.
+    /// The journals that could not be taken over, with the reason.
     async fn adopt_all(&self) -> BTreeMap<Left, String> {
         let mut left = BTreeMap::new();
         let journals = journals_in(self.shared.options.data_dir.join("journal"));
@@ -68,7 +69,7 @@ impl Adopt {
             if self.stop.is_cancelled() {
                 break;
             }
-            // A defect that one journal brings out is that journal's matter too.
+            // A panic is a problem of that journal only.
             let adopted = AssertUnwindSafe(self.adopt(sysid)).catch_unwind().await;
             let why = match adopted {
                 Ok(Ok(())) => continue,
@@ -113,7 +114,7 @@ fn unreadable(error: windlass_journal::Error) -> Error {
     Error::Unavailable(error.to_string())
 }
 
-/// In the order of their numbers.
+/// Sorted by number.
 fn journals_in(directory: PathBuf) -> io::Result<Vec<Sysid>> {
     let sysid_of = |name: String| name.parse().ok().and_then(Sysid::new);
     let mut journals = Vec::new();

@@ -1,4 +1,4 @@
-//! Jobs that have just entered the store: the log, the scheduler and the dispatcher hear of them.
+//! Jobs that have just entered the store are logged and announced.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ use crate::event;
 use crate::house::reap;
 use crate::shared::Shared;
 
-/// What is left to tell of a job after the store has taken it.
+/// What is needed of a job to announce it, after it has been moved into the store.
 pub(crate) struct Arrival {
     id: JobId,
     key: TypeKey,
     run_at: Timestamp,
     note: Option<Arc<KeyNote>>,
-    /// If it can never run.
+    /// Set if the job can never run.
     pub lost: Option<Lost>,
 }
 
@@ -41,7 +41,7 @@ impl Arrival {
         }
     }
 
-    /// Ends a job that can never run.
+    /// Ends a job whose payload is lost.
     pub(crate) async fn give_up(&self, shared: &Shared, lost: &Lost) {
         let (tenant, id) = (self.key.tenant.clone(), self.id);
         let (Lost { file, error }, retention) = (lost, shared.options.retention);
@@ -50,13 +50,13 @@ impl Arrival {
         let why = format!("its payload cannot be read: {error}");
         let which = Overdue::Lost { tenant, id };
         if let Err(error) = reap::give_up(shared, which, &why, retention).await {
-            // It has expired too, so that it is found again.
+            // It is expired as well, so the reaper will find it.
             tracing::warn!(%id, %error, "a job whose payload is lost is given up later");
         }
     }
 }
 
-/// Logs new jobs, and tells the scheduler which of them may run now and when the next one may.
+/// Logs new jobs, and announces which of them may run now and when the next one comes due.
 pub(crate) fn announce(shared: &Shared, jobs: &[Arrival], inserted: &[Inserted]) {
     let now = shared.now();
     let mut ready: HashMap<TypeKey, u64> = HashMap::new();
@@ -82,8 +82,8 @@ pub(crate) fn announce(shared: &Shared, jobs: &[Arrival], inserted: &[Inserted])
     due.into_iter().for_each(|at| shared.ready.announce_due(at));
 }
 
-/// The store took jobs up to `position` and could not say so: what became of each, nobody knows
-/// here. So the dispatcher looks, and repeated adds are answered by the store.
+/// The store took jobs up to `position`, and its answer was lost: what became of each job is not
+/// known. So the dispatcher looks at the store, and repeated adds are answered by the store.
 pub(crate) fn announce_unknown(shared: &Shared, jobs: &[Arrival], position: JobId) {
     for job in jobs.iter().filter(|job| job.id <= position) {
         job.forget_key(shared);
@@ -92,8 +92,8 @@ pub(crate) fn announce_unknown(shared: &Shared, jobs: &[Arrival], position: JobI
     shared.ready.look();
 }
 
-/// It entered as cancelled. Further repeats of its add are answered by the store, with the ids of
-/// the add that was first.
+/// The job entered as cancelled. The store answers further repeats of its add, with the ids of the
+/// first add.
 fn repeated(shared: &Shared, job: &Arrival) {
     event::repeated(job.id, &job.key);
     job.forget_key(shared);

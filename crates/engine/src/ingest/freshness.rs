@@ -1,5 +1,5 @@
-//! How far this daemon's adds are in the store. A claim, a read or a change waits a little until
-//! the store has everything that was answered before it.
+//! How far this daemon's adds have been ingested. A claim, a read or a change waits briefly until
+//! the store has everything that was answered before.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -10,27 +10,27 @@ use windlass_core::JobId;
 
 use crate::error::Error;
 
-/// How long a claim waits for jobs that were just added to reach the store.
+/// How long a claim waits for the ingest of recent adds.
 pub(crate) const FRESH_CLAIM: Duration = Duration::from_millis(500);
-/// … a read, before it looks into the journal.
+/// The same for a read, which then looks into the journal.
 pub(crate) const FRESH_READ: Duration = Duration::from_millis(50);
-/// … a change, which is refused after that.
+/// The same for a change, which is then refused.
 const FRESH_CHANGE: Duration = Duration::from_secs(5);
 
 pub(crate) struct Freshness {
-    /// How far our own journal is in the store.
+    /// The store's position in our own journal.
     ingested: watch::Sender<Option<JobId>>,
     /// Notified when a caller waits for ingest.
     pub wanted: Notify,
-    /// The newest id in the backlog that the journal had when the engine started.
+    /// The newest id in the journal's backlog when the engine started.
     pub backlog_newest: Option<JobId>,
-    /// The last id that was answered to an add through the journal.
+    /// The last id of an answered add through the journal.
     appended: AtomicI64,
 }
 
 impl Freshness {
-    /// `position` is how far the store has the journal, `backlog_newest` the newest id in it that
-    /// the store does not have.
+    /// `position` is the store's position in the journal, `backlog_newest` the newest id that the
+    /// store does not have.
     pub(crate) fn new(position: Option<JobId>, backlog_newest: Option<JobId>) -> Freshness {
         Freshness {
             ingested: watch::Sender::new(position),
@@ -49,8 +49,8 @@ impl Freshness {
         self.ingested.send_replace(position);
     }
 
-    /// Waits until the store has every job up to `id` that this daemon accepted; false when that
-    /// takes longer than `patience`.
+    /// Waits until the store has every job up to `id` that this daemon accepted; false after
+    /// `patience`.
     pub(crate) async fn up_to(&self, id: JobId, patience: Duration) -> bool {
         let target = id.get().min(self.appended.load(Ordering::SeqCst));
         let mut ingested = self.ingested.subscribe();
@@ -63,7 +63,7 @@ impl Freshness {
         tokio::time::timeout(patience, arrived).await.is_ok_and(|seen| seen.is_ok())
     }
 
-    /// The same for everything that was answered until now.
+    /// The same for everything answered until now.
     pub(crate) async fn all(&self, patience: Duration) -> bool {
         match self.newest() {
             Some(newest) => self.up_to(newest, patience).await,
@@ -71,7 +71,7 @@ impl Freshness {
         }
     }
 
-    /// Returns when the store has this job: it can be changed only there.
+    /// Waits until the store has this job, because jobs are changed only there.
     pub(crate) async fn require(&self, id: JobId) -> Result<(), Error> {
         if self.up_to(id, FRESH_CHANGE).await {
             return Ok(());
@@ -79,7 +79,7 @@ impl Freshness {
         Err(Error::Unavailable("the store does not take jobs now; try again later".into()))
     }
 
-    /// The newest id that was answered.
+    /// The newest answered id.
     pub(crate) fn newest(&self) -> Option<JobId> {
         JobId::new(self.appended.load(Ordering::SeqCst))
     }

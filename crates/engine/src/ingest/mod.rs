@@ -1,7 +1,7 @@
-//! Ingest: from the journal into the store, in batches, each exactly once: the position in the
-//! journal is kept in the same transaction as the jobs, and compared before it moves. A store that
-//! forgot what it had not synced is behind, and gets everything from there on again. While the
-//! store is away, ingest waits and goes on by itself; the journal keeps accepting.
+//! Ingest: moves jobs from the journal into the store, in batches, exactly once. The position in
+//! the journal is written in the same transaction as the jobs, and compared before it moves. A
+//! store that forgot what it had not synced is behind, and gets everything from its position on
+//! again. While the store is away, ingest waits; the journal keeps accepting.
 
 pub(crate) mod adopt;
 mod arrival;
@@ -29,21 +29,21 @@ use arrival::{Arrival, Lost};
 /// Jobs and payload bytes of one transaction, unless a single payload has more.
 const BATCH_RECORDS_MAX: usize = 2000;
 const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// How often one batch goes to where the store says that it is.
+/// How often one batch is moved to the store's position.
 const BEHIND_TRIES_MAX: usize = 3;
-/// How often a payload is tried in a row that cannot be read, before its job enters as failed.
+/// How often an unreadable payload is tried before its job enters as failed.
 const UNREADABLE_TRIES_MAX: u32 = 8;
-/// Errors that say nothing about the file: the machine or the process is short of memory
-/// (`ENOMEM`) or of descriptors (`ENFILE`, `EMFILE`).
+/// Errors that are not the file's fault: the machine or the process is short of memory (`ENOMEM`)
+/// or of descriptors (`ENFILE`, `EMFILE`).
 const SHORT_OF_MEANS: [i32; 3] = [12, 23, 24];
-/// The pause before files that could not be removed are tried again.
+/// The pause before another try to remove files.
 const DROP_PAUSE: Duration = Duration::from_secs(10);
-/// A batch of so many jobs means that adds come thick and fast. Then ingest lets some more gather:
-/// few large transactions leave the processors to the adds, and nobody sees the difference, as
-/// long as nobody waits for one of these jobs.
+/// A batch of this many jobs means that there are many adds. Then ingest lets more of them
+/// accumulate: few large transactions leave the processors to the adds, and make no difference as
+/// long as nothing waits for one of these jobs.
 const GATHER_FROM_RECORDS: usize = 8;
 const GATHER_PAUSE: Duration = Duration::from_millis(10);
-/// Pauses while the store does not take anything.
+/// Pauses while the store is not available.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
@@ -51,21 +51,21 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 pub(crate) struct Ingest {
     pub shared: Arc<Shared>,
     pub journal: Journal,
-    /// The daemon that wrote the journal: us, or one that is gone.
+    /// The daemon that wrote the journal: this one, or a dead one.
     pub sysid: Sysid,
     pub stop: CancellationToken,
-    /// How far the store has the journal, as far as we know.
+    /// The store's position in the journal, as far as we know.
     position: Option<JobId>,
     backoff: Backoff,
-    /// Tries in a row in which a payload could not be read.
+    /// Consecutive failures to read a payload.
     unreadable: u32,
-    /// How far the store has the journal synced, if that is news for the journal.
+    /// The store's synced position, if the journal does not know it yet.
     synced: Option<JobId>,
-    /// The journal could not let go of something.
+    /// The journal could not remove some files.
     undropped: bool,
     /// Bytes moved since segments were last dropped.
     moved_bytes: u64,
-    /// Lets more gather before the next batch.
+    /// Whether to let more jobs accumulate before the next batch.
     gathers: bool,
 }
 
@@ -93,7 +93,7 @@ impl Ingest {
         }
     }
 
-    /// Moves the next batch; how many jobs it had.
+    /// Moves the next batch; returns the number of its jobs.
     pub(crate) async fn move_batch(&mut self) -> Result<usize, Error> {
         for _ in 0..BEHIND_TRIES_MAX {
             let reserved = self.journal.reserve(BATCH_RECORDS_MAX, BATCH_BYTES_MAX, None);
@@ -124,8 +124,8 @@ impl Ingest {
         Err(Error::Unavailable("another daemon moves the same journal into the store".into()))
     }
 
-    /// Everything that was moved is in the store, synced. False when the store has forgotten some
-    /// of it, which is to be moved again.
+    /// Makes sure that everything that was moved is synced in the store. False when the store has
+    /// forgotten some of it, which must be moved again.
     pub(crate) async fn confirm(&mut self) -> Result<bool, Error> {
         let position = self.synced_position().await?;
         if position != self.position {
@@ -134,14 +134,15 @@ impl Ingest {
         Ok(self.journal.stats().unread_records == 0)
     }
 
-    /// Goes on in the journal behind `position`, which the store has: back when it forgot what it
-    /// had not synced, forward when it did more than it could answer.
+    /// Continues in the journal after the store's position: backward if the store forgot what it
+    /// had not synced, forward if an answer was lost.
     async fn go_to(&mut self, position: Option<JobId>) -> Result<(), Error> {
         let journal = self.sysid.get();
-        tracing::warn!(journal, believed = ?self.position, ?position, "the store is elsewhere");
+        tracing::warn!(journal, believed = ?self.position, ?position, "the store is at another position of the journal");
         match self.journal.rewind(position).await {
             Err(error @ windlass_journal::Error::Gap { until, .. }) => {
-                // What was synced once and is gone now cannot be had here: a store from a backup.
+                // Synced jobs are gone, and the journal no longer has them: the store was restored
+                // from a backup.
                 tracing::error!(journal, %error, "the store has lost jobs that it had confirmed");
                 self.journal.rewind(Some(until)).await.map_err(storage_error)?;
             }
@@ -152,7 +153,7 @@ impl Ingest {
         Ok(())
     }
 
-    /// Whoever waits for a job of our own journal to be in the store hears how far it is.
+    /// Publishes the position of our own journal to requests that wait for it.
     fn tell_readers(&self) {
         if self.sysid != self.shared.daemon.sysid() {
             return;
@@ -162,8 +163,8 @@ impl Ingest {
         self.shared.fresh.note_ingested(self.position.max(known));
     }
 
-    /// The jobs of these records go into the store, unless it has them: a job that was removed
-    /// there must not come again.
+    /// Inserts the jobs of these records, except those that the store already has: a job that was
+    /// removed there must not come back.
     async fn insert(&mut self, mut records: Vec<Record>) -> Result<BatchMove, Error> {
         records.retain(|record| Some(record.job.id) > self.position);
         let Some(position) = records.last().map(|record| record.job.id) else {
@@ -178,7 +179,7 @@ impl Ingest {
                 arrival.lost = self.put_payload(&mut job, &file).await?;
                 spooled = true;
             }
-            // Each batch that an add lies in brings its key along.
+            // An add may span several batches; each of them carries its key.
             let is_new = |note: &Arc<KeyNote>| {
                 keys.last().is_none_or(|key| key.ids.first() != note.ids.first())
             };
@@ -189,8 +190,8 @@ impl Ingest {
             self.moved_bytes += job.payload.len();
             jobs.push(job);
         }
-        // A spooled file goes as soon as the store has it, so the store must really have it. And
-        // what a store may forget while we live would be missed only at the next batch.
+        // A spooled file is removed as soon as the store has it, so that must be durable. And if a
+        // store can forget while we live, a loss would be noticed only at the next batch.
         let synced = spooled || self.shared.store.capabilities().forgets;
         let durability = if synced { Durability::Synced } else { Durability::Relaxed };
         let (journal, from) = (self.shared.daemon.journal_id(self.sysid), self.position);
@@ -216,8 +217,8 @@ impl Ingest {
         Ok(BatchMove::Stored)
     }
 
-    /// Brings a spooled payload into the store. Where it cannot be read, also not after some
-    /// tries, answers why: then the job enters so that nobody runs it.
+    /// Copies a spooled payload into the store. If it still cannot be read after several tries,
+    /// returns the reason, and the job enters in a way that it never runs.
     async fn put_payload(&mut self, job: &mut NewJob, file: &Path) -> Result<Option<Lost>, Error> {
         let store = self.shared.store.as_ref();
         let put = pieces::put_pieces(store, job.id, file, job.payload.len()).await;
@@ -230,17 +231,17 @@ impl Ingest {
             Err(NotPut::Unreadable(_, error)) => error,
         };
         self.unreadable = self.unreadable.saturating_add(1);
-        let is_no_fault_of_it = error.raw_os_error().is_some_and(|no| SHORT_OF_MEANS.contains(&no));
-        if is_no_fault_of_it || self.unreadable < UNREADABLE_TRIES_MAX {
+        let is_not_its_fault = error.raw_os_error().is_some_and(|no| SHORT_OF_MEANS.contains(&no));
+        if is_not_its_fault || self.unreadable < UNREADABLE_TRIES_MAX {
             return Err(NotPut::Unreadable(file.to_owned(), error).into());
         }
-        // Paused, so that nobody takes it before it is given up, and expired, so that it is given
-        // up by the next look for overdue jobs if this daemon does not live to do it.
+        // Paused, so that it is not claimed before it is given up, and expired, so that the reaper
+        // gives it up if this daemon does not live to do it.
         (job.paused, job.expires_at) = (true, Some(job.created_at));
         Ok(Some(Lost { file: file.to_owned(), error: error.to_string() }))
     }
 
-    /// A pause, unless somebody waits for a job that is not in the store yet.
+    /// Pauses, unless a request waits for a job that is not in the store yet.
     async fn gather(&self) {
         if !self.shared.ready.waitlist.is_empty() {
             return;
@@ -252,7 +253,7 @@ impl Ingest {
         }
     }
 
-    /// Lets go of files whose records are in the store: only after a synced commit says so.
+    /// Removes journal files whose records are in the store, after a synced commit.
     pub(crate) async fn drop_moved(&mut self) -> Result<(), Error> {
         let stats = self.journal.stats();
         let enough = self.moved_bytes >= self.shared.options.journal_segment_bytes_max;
@@ -271,7 +272,7 @@ impl Ingest {
         dropped.map_err(|error| Error::Unavailable(error.to_string()))
     }
 
-    /// How far the store has the journal and will not forget it.
+    /// The store's synced position in the journal.
     async fn synced_position(&self) -> Result<Option<JobId>, Error> {
         let store = &self.shared.store;
         store.flush().await.map_err(store_error)?;
@@ -282,7 +283,7 @@ impl Ingest {
 /// What the store did with a batch.
 enum BatchMove {
     Stored,
-    /// It took nothing: it has the journal up to here, and the batch does not follow on that.
+    /// It took nothing, because its position in the journal is not where the batch begins.
     Refused {
         store_at: Option<JobId>,
     },
@@ -294,8 +295,8 @@ impl Service for Ingest {
         "ingest"
     }
 
-    /// Records that were reserved are unread again at once: were others moved first, the mark
-    /// would stand behind them, and a restart would not read them.
+    /// Makes reserved records unread again at once: if later ones were moved first, the position
+    /// would be past them, and they would be skipped.
     async fn recover(&mut self) -> Result<(), Error> {
         let id = self.shared.daemon.journal_id(self.sysid);
         let position = self.shared.store.journal_position(id).await.map_err(store_error)?;
@@ -316,7 +317,7 @@ impl Service for Ingest {
         self.backoff.reset();
         let waiting = self.journal.stats().unread_records as usize;
         self.gathers = moved >= GATHER_FROM_RECORDS && waiting < BATCH_RECORDS_MAX;
-        // The batch is in the store: what cannot be let go of now does not hold up the next one.
+        // The batch is stored: a failure to remove files does not delay the next one.
         let dropped = self.drop_moved().await;
         dropped.map_err(|error| Failed::new(error, Duration::ZERO))?;
         Ok(Next::Now)

@@ -1,5 +1,5 @@
-//! The number that stands for a data directory, so that journals of different machines on one store
-//! are told apart: made once, kept in a file of its own.
+//! The number that identifies a data directory, to distinguish journals of different machines on
+//! one store. It is made once and kept in a file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -7,13 +7,13 @@ use std::path::Path;
 
 const FILE_NAME: &str = "place";
 
-/// The directory's number; `fresh` becomes it where there is none yet. Durable when this returns.
+/// The directory's number; `fresh` if it has none yet. Durable when this returns.
 pub(crate) fn of(data_dir: &Path, fresh: u64) -> io::Result<u64> {
     windlass_journal::create_dir(data_dir)?;
     let path = data_dir.join(FILE_NAME);
     if !path.exists() {
-        // Written aside and linked into place, so that of two daemons that start at once both read
-        // the same number, and none reads half of it.
+        // Written to another file and linked into place, so that two daemons that start at once
+        // read the same number, and never a partial one.
         let aside = data_dir.join(format!("{FILE_NAME}.{}.{fresh:x}", std::process::id()));
         let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(&aside)?;
         writeln!(file, "{fresh}")?;
@@ -25,7 +25,7 @@ pub(crate) fn of(data_dir: &Path, fresh: u64) -> io::Result<u64> {
             _ => {}
         }
     }
-    // Also where the file was there: another process may not have lived to sync it.
+    // Even if the file existed: its writer may have died before the sync.
     File::open(data_dir)?.sync_all()?;
     let text = std::fs::read_to_string(&path)?;
     text.trim().parse().map_err(|_| {

@@ -1,5 +1,5 @@
-//! The draw: a random tenant with a slot left, then a random type by weight, then perhaps the
-//! neighbour whose context is warm. Constant time, however many tenants and types there are.
+//! The draw: a random tenant that has a slot left, then a random type by weight, then perhaps
+//! another type whose context is warm. Constant time for any number of tenants and types.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use windlass_core::{HandlerId, Tenant, TypeKey};
 use super::Scheduler;
 use crate::options::Fairness;
 
-/// How many picks a warm type may be ahead of a cold one of its tenant.
+/// How many picks a warm type may be ahead of a cold type of the same tenant.
 const WARM_LEAD_MAX: i32 = 16;
 
 impl Scheduler {
@@ -28,7 +28,7 @@ impl Scheduler {
         }
     }
 
-    /// A shared slot is for everybody; a reserved one is for tenants that have next to nothing.
+    /// Shared slots are for all tenants; reserved ones only for needy tenants.
     fn draw_tenant(&mut self, rng: &mut fastrand::Rng) -> Option<Tenant> {
         self.newcomer_next = !self.newcomer_next;
         let newcomer = if self.newcomer_next { None } else { self.next_newcomer() };
@@ -42,7 +42,7 @@ impl Scheduler {
         self.needy.draw(rng).filter(|_| reserved).cloned()
     }
 
-    /// The next one that still has something to run, if there is a slot for it.
+    /// The next newcomer that still has jobs to run, if there is a slot for it.
     fn next_newcomer(&mut self) -> Option<Tenant> {
         let shared = self.batches_running < self.slots.shared;
         if !shared && self.batches_running >= self.slots.shared + self.slots.reserved {
@@ -62,8 +62,7 @@ impl Scheduler {
         Some(TypeKey { tenant: tenant.clone(), name })
     }
 
-    /// Takes the warm one of two candidates, as long as neither has been moved too far from its
-    /// fair share by that.
+    /// Prefers the warm one of two candidates, as long as neither gets too far from its fair share.
     fn prefer_warm(
         &mut self,
         first: TypeKey,

@@ -1,7 +1,7 @@
-//! The feed: how types come into the window that wait in the store and have no place here yet.
+//! The feed: brings types from the store into the window.
 //!
-//! A tenant's types in the store are a ring, in the order of their names. A tenant that has
-//! next to none to pick asks for the next page of its ring:
+//! A tenant's types in the store form a ring, ordered by name. A tenant with few types left to
+//! pick asks for the next page of its ring:
 //!
 //! ```text
 //!   Whole ── a type finds no place ──► Partial ◄── few are left to pick ──► Short ── asks ──► page
@@ -12,10 +12,9 @@
 //!                   Dry      nothing can be picked    ── something changed, or a poll ► Partial
 //! ```
 //!
-//! A tenant is dry only after a whole round, from the first of its types to the last, that brought
-//! none to pick and during which nothing about them changed; or when all of its places are taken by
-//! types that cannot be picked. Each poll tries a few dry ones again, so that an event that nobody
-//! told us of costs a moment and not for ever.
+//! A tenant is dry only after a full round through its types that brought none to pick and during
+//! which none of them changed, or when all of its places are taken by types that cannot be picked.
+//! Each poll tries a few dry tenants again, so that a missed event costs a moment and not for ever.
 
 use windlass_core::store::WaitingType;
 use windlass_core::{Tenant, TypeKey, TypeName};
@@ -23,37 +22,37 @@ use windlass_core::{Tenant, TypeKey, TypeName};
 use super::Scheduler;
 use super::window::{TENANT_TYPES_MAX, TENANTS_MAX, WINDOW_TYPES_MAX};
 
-/// A tenant that has more types gets them when so few are left to pick.
+/// A tenant gets more types when it has no more than this many left to pick.
 const TENANT_TYPES_LOW: usize = 1;
 
-/// What a tenant has in the store beside its types in the window.
+/// Which types a tenant has in the store beside those in the window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Feed {
-    /// Nothing: all of its types are here.
+    /// None: all of its types are in the window.
     #[default]
     Whole,
-    /// More types, and enough here to pick from.
+    /// More types, and enough in the window to pick from.
     Partial,
-    /// More types, and next to none here to pick: it stands in `Scheduler::short`.
+    /// More types, and few in the window to pick from: it is in `Scheduler::short`.
     Short,
-    /// More types, none of which may be picked now: it stands in `Scheduler::dry`.
+    /// More types, none of which can be picked now: it is in `Scheduler::dry`.
     Dry,
-    /// More types, and no room in the window: it stands in `Scheduler::crowded`.
+    /// More types, and no room in the window: it is in `Scheduler::crowded`.
     Crowded,
 }
 
 impl Scheduler {
-    /// A page of tenants, each with up to `each` of its first types.
-    pub(crate) fn told_first(&mut self, types: Vec<WaitingType>, each: usize) {
+    /// Takes a page of tenants, each with up to `each` of its first types.
+    pub(crate) fn feed_first(&mut self, types: Vec<WaitingType>, each: usize) {
         self.welcoming = false;
         for of_tenant in types.chunk_by(|a, b| a.key.tenant == b.key.tenant) {
-            self.told_of_tenant(&of_tenant[0].key.tenant, None, of_tenant, each);
+            self.feed_tenant(&of_tenant[0].key.tenant, None, of_tenant, each);
         }
         self.welcoming = true;
     }
 
-    /// Next types of the tenants that were short of them.
-    pub(crate) fn told_next(
+    /// Takes the next types of tenants that were short of them.
+    pub(crate) fn feed_next(
         &mut self,
         of: &[(Tenant, Option<TypeName>)],
         types: &[WaitingType],
@@ -64,12 +63,12 @@ impl Scheduler {
             let count = rest.iter().take_while(|seen| seen.key.tenant == *tenant).count();
             let (of_tenant, behind) = rest.split_at(count);
             rest = behind;
-            self.told_of_tenant(tenant, after.as_ref(), of_tenant, each);
+            self.feed_tenant(tenant, after.as_ref(), of_tenant, each);
         }
     }
 
-    /// Tenants that are short of types to pick, though the store has more of theirs; at most
-    /// `limit`, each with where it goes on.
+    /// Tenants that are short of types, though the store has more; at most `limit`, each with the
+    /// name after which it continues.
     pub(crate) fn take_short(&mut self, limit: usize) -> Vec<(Tenant, Option<TypeName>)> {
         for _ in 0..limit {
             let Some(tenant) = self.room().then(|| self.crowded.pop()).flatten() else { break };
@@ -80,7 +79,7 @@ impl Scheduler {
         while of.len() < limit {
             let Some(tenant) = self.short.pop() else { break };
             self.make_room(&tenant);
-            // It has been asked for: until the answer comes it stands in no line.
+            // It has been asked for: it is in no line until the answer comes.
             self.set_feed(&tenant, Feed::Partial);
             if let Some(entry) = self.tenants.get_mut(&tenant) {
                 entry.stirred &= entry.after.is_some();
@@ -90,12 +89,12 @@ impl Scheduler {
         of
     }
 
-    /// The store gave no answer for these.
+    /// The store did not answer for these.
     pub(crate) fn still_short(&mut self, of: &[(Tenant, Option<TypeName>)]) {
         of.iter().for_each(|(tenant, _)| self.place_tenant(tenant));
     }
 
-    /// Tries some of the tenants again whose types could not be picked.
+    /// Tries some of the dry tenants again.
     pub(crate) fn retry_dry(&mut self, limit: usize) {
         for _ in 0..limit {
             let Some(tenant) = self.dry.pop() else { return };
@@ -104,29 +103,29 @@ impl Scheduler {
         }
     }
 
-    /// Whether types of the store have a place here: of tenants that are short of them, or of
-    /// tenants that were turned away.
+    /// Whether there is room for types from the store: of short tenants, or of tenants that were
+    /// turned away.
     pub(crate) fn wants_types(&self) -> bool {
         !self.short.is_empty()
             || (self.room() && !self.crowded.is_empty())
             || (self.beyond && self.tenants.len() < TENANTS_MAX / 2)
     }
 
-    /// True once when tenants had to be turned away, and there are places for some of them now.
+    /// True, once, when tenants were turned away and there is room for some of them now.
     pub(crate) fn take_beyond(&mut self) -> bool {
         let places = self.tenants.len() < TENANTS_MAX / 2;
         places && std::mem::take(&mut self.beyond)
     }
 
-    /// The store has types of this tenant of which it did not tell.
+    /// The store has types of this tenant that it did not report.
     pub(crate) fn has_more(&mut self, tenant: &Tenant) {
         if self.tenants.contains_key(tenant) {
             self.turned_away(tenant);
         }
     }
 
-    /// After a pick: a type that has had its turn leaves, if others of its tenant wait outside and
-    /// there is one here to go on with.
+    /// After a pick: a type that has had its turn leaves the window if others of its tenant wait
+    /// outside and another one remains here to pick.
     pub(super) fn let_others(&mut self, key: &TypeKey) {
         let Some(tenant) = self.tenants.get(&key.tenant) else { return };
         let others = tenant.feed != Feed::Whole && tenant.open.len() > 1;
@@ -138,14 +137,14 @@ impl Scheduler {
         }
     }
 
-    /// A type of this tenant found no place.
+    /// There was no room for a type of this tenant.
     pub(super) fn turned_away(&mut self, tenant: &Tenant) {
         let full = self.waiting >= WINDOW_TYPES_MAX;
         self.set_feed(tenant, if full { Feed::Crowded } else { Feed::Partial });
         self.place_tenant(tenant);
     }
 
-    /// Something about a type of this tenant changed: there may be others to pick.
+    /// A type of this tenant changed: there may be others to pick.
     pub(super) fn stir(&mut self, tenant: &Tenant) {
         let Some(entry) = self.tenants.get_mut(tenant) else { return };
         entry.stirred = true;
@@ -154,7 +153,7 @@ impl Scheduler {
         }
     }
 
-    /// A tenant that has more types is short of them, or has enough for now.
+    /// Decides whether a tenant that has more types in the store is short of them.
     pub(super) fn weigh_feed(&mut self, tenant: &Tenant) {
         let Some(entry) = self.tenants.get(tenant) else { return };
         let few = entry.open.len() <= TENANT_TYPES_LOW;
@@ -162,7 +161,7 @@ impl Scheduler {
             Feed::Partial | Feed::Short => {
                 self.set_feed(tenant, if few { Feed::Short } else { Feed::Partial });
             }
-            // It may give up places of types that cannot be picked.
+            // Types that cannot be picked may make room.
             Feed::Crowded if entry.open.is_empty() => self.set_feed(tenant, Feed::Short),
             Feed::Whole | Feed::Dry | Feed::Crowded => {}
         }
@@ -184,47 +183,41 @@ impl Scheduler {
         }
     }
 
-    /// Room for types of tenants that were turned away.
+    /// Whether there is room for types of tenants that were turned away.
     fn room(&self) -> bool {
         self.waiting < WINDOW_TYPES_MAX / 2
     }
 
-    /// Types of one tenant from behind a name on; fewer than `each` are all that there are.
-    fn told_of_tenant(
-        &mut self,
-        tenant: &Tenant,
-        from: Option<&TypeName>,
-        types: &[WaitingType],
-        each: usize,
-    ) {
+    /// Takes types of one tenant that follow the revision `from`; fewer than `each` means that
+    /// there are no more.
+    fn feed_tenant(&mut self, tenant: &Tenant, from: Revision, types: &[WaitingType], each: usize) {
         let open =
             |scheduler: &Scheduler| scheduler.tenants.get(tenant).map_or(0, |t| t.open.len());
         let open_before = open(self);
         let stirred = self.tenants.get(tenant).is_some_and(|entry| entry.stirred);
-        let told = types.iter().take_while(|seen| self.admit((*seen).clone())).count();
+        let admitted = types.iter().take_while(|seen| self.admit((*seen).clone())).count();
         let gained = open(self) > open_before;
         let full = self.waiting >= WINDOW_TYPES_MAX;
         let Some(entry) = self.tenants.get_mut(tenant) else { return };
         entry.stirred = stirred || gained;
-        let turned_away = told < types.len();
+        let turned_away = admitted < types.len();
         let at_end = types.len() < each && !turned_away;
         let feed = match (turned_away, at_end) {
             (true, _) if gained && full => Feed::Crowded,
-            // All of its places are taken by types that may not be picked.
+            // All of its places are taken by types that cannot be picked.
             (true, _) if !gained => Feed::Dry,
             (false, true) if from.is_none() => Feed::Whole,
             (false, true) if !entry.stirred => Feed::Dry,
             _ => Feed::Partial,
         };
-        // Behind the last one the ring begins anew.
-        let last = told.checked_sub(1).map_or(from, |last| Some(&types[last].key.name));
+        // After the last type the ring starts over.
+        let last = admitted.checked_sub(1).map_or(from, |last| Some(&types[last].key.name));
         entry.after = last.filter(|_| !at_end).cloned();
         self.set_feed(tenant, feed);
         self.place_tenant(tenant);
     }
 
-    /// Lets types go that take up places and may not be picked now, where places are scarce: the
-    /// ring brings them back.
+    /// Where room is scarce, drops types that cannot be picked now: the ring brings them back.
     fn make_room(&mut self, tenant: &Tenant) {
         let Some(entry) = self.tenants.get(tenant) else { return };
         let scarce = entry.waiting.len() >= TENANT_TYPES_MAX / 2

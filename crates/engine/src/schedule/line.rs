@@ -1,4 +1,4 @@
-//! A line: members in the order in which they came, each once.
+//! A line: members in order of arrival, each once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -21,7 +21,7 @@ impl<T: Clone + Eq + Hash> Line<T> {
         self.order.is_empty()
     }
 
-    /// To the end of the line; one that stands in it keeps its place.
+    /// Adds a member at the end; one that is already in line keeps its place.
     pub(crate) fn push(&mut self, member: &T) {
         if !self.places.contains_key(member) {
             self.tickets += 1;

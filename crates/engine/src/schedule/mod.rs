@@ -1,4 +1,4 @@
-//! The scheduler: which type gives the next batch. Pure; time and chance come from the caller.
+//! The scheduler: picks the type of the next batch. Pure; time and randomness come from the caller.
 //!
 //! ```text
 //!   store ── what changed, in pages ──►┌──────── window ────────┐
@@ -8,28 +8,28 @@
 //! ```
 //!
 //! Tenant first, then one of its types by weight (or any type of any tenant by weight, if so
-//! configured): a glut of one tenant or type delays that one and no other. The store picks within a
-//! type: the most urgent job, then what is due the longest. Now and then a pick has a floor, which
+//! configured): a glut of one tenant or type delays no other. Within a type the store picks the
+//! most urgent job, then the one that has been due the longest. Some picks have a floor, which
 //! gives less urgent jobs their turn.
 //!
-//! A tenant that had nothing to do does not wait behind thousands of others for its first pick:
-//! every second pick goes to such newcomers, once each, in the order in which they came.
+//! A tenant that had no jobs before does not wait behind thousands of others for its first pick:
+//! every second pick goes to such newcomers, once each, in order of arrival.
 //!
-//! **What it costs.** The scheduler keeps a bounded window of the types that a claim would get jobs
-//! of and this daemon has a handler for; all others cost it nothing. A draw, an add and an end take
-//! constant time. A look at the store is one page of what changed since the last one.
+//! **Cost.** The scheduler keeps a bounded window of the types that have a handler and jobs to
+//! claim; all others cost nothing. A draw, an add and an end take constant time. A look at the
+//! store reads one page of changes since the last look.
 //!
-//! **Who gets a turn.** The types of a tenant that do not all fit take turns (`feed`): one that has
-//! been picked as often as its weight says leaves the window, and the tenant's next types, in the
-//! order in which the store keeps them, come in its place. So a type that is ready waits for about
-//! as many picks of its tenant as the weights of the tenant's ready types add up to; a type that is
-//! alone here goes on until the next ones have come. Each tenant keeps at least one type in the
-//! window while it has a place there; there are places for `TENANTS_MAX`, and beyond them tenants
-//! come in, in the order of their names, as others run out of jobs.
+//! **Turns.** If a tenant's types do not all fit, they take turns (`feed`): a type that has been
+//! picked as often as its weight allows leaves the window, and the tenant's next types, in the
+//! store's order, come in its place. So a ready type waits for about as many picks of its tenant as
+//! the weights of the tenant's ready types add up to. The last type of a tenant in the window stays
+//! until the next ones have arrived. There is room for `TENANTS_MAX` tenants; others come in, in
+//! order of their names, as tenants run out of jobs.
 //!
-//! **Numbers are estimates.** Adds raise them at once, claims lower them and say how many more a
-//! claim would get, so that a type is never taken for empty that is not. Too high costs an empty
-//! claim. Limits do not depend on them: the store counts running jobs, `rate` counts starts.
+//! **Numbers are estimates.** Adds raise them at once. Claims lower them and report how many more a
+//! claim would get, so a type with jobs is never taken for empty. A number that is too high costs
+//! an empty claim. Limits do not depend on them: the store counts running jobs, `rate` counts
+//! starts.
 
 mod draw;
 mod feed;
@@ -52,18 +52,18 @@ use line::Line;
 use rate::Rates;
 use weighted::WeightedSet;
 
-/// One pick in so many has a floor. Every second one is just below the type's most urgent jobs,
-/// the others are anywhere.
+/// One pick in this many has a floor. Every second floor is just below the type's most urgent jobs,
+/// the others are random.
 const FLOOR_EVERY: u64 = 10;
-/// Handlers that this machine cannot run; when there are more, all are tried once again.
+/// Remembered handlers that this machine cannot run; when there are more, all are tried again.
 const UNRUNNABLE_MAX: usize = 10_000;
 
-/// What one daemon may run at once.
+/// How many batches one daemon runs at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slots {
-    /// Batches for everybody.
+    /// Batches of all tenants.
     pub shared: usize,
-    /// Further batches, for tenants that have fewer than `tenant_min`.
+    /// Additional batches of tenants that have fewer than `tenant_min`.
     pub reserved: usize,
     pub tenant_min: usize,
 }
@@ -72,85 +72,86 @@ pub(crate) struct Slots {
 pub(crate) struct Scheduler {
     fairness: Fairness,
     slots: Slots,
-    /// Only these tenants' jobs are run here.
+    /// Run only these tenants' jobs.
     only: Option<HashSet<Tenant>>,
     types: HashMap<TypeKey, Entry>,
     tenants: HashMap<Tenant, TenantEntry>,
-    /// Tenants with at least one type that may be picked, and those of them that have fewer batches
-    /// than the minimum. They weigh alike, or as much as their types, as the fairness says.
+    /// Tenants with at least one open type, and those of them with fewer batches than the minimum.
+    /// Their weight is 1 or the sum of their types' weights, depending on the fairness.
     open: WeightedSet<Tenant>,
     needy: WeightedSet<Tenant>,
-    /// Tenants that had nothing to do and have since: they have every second pick, in the order in
-    /// which they came, each one.
+    /// Tenants that had no jobs until now: they get every second pick, once each, in order of
+    /// arrival.
     newcomers: VecDeque<Tenant>,
     newcomer_next: bool,
-    /// Tenants that come now are newcomers; those that a round through the store brings are not.
+    /// Whether new tenants count as newcomers; those from a round through the store do not.
     welcoming: bool,
     /// Types in the window.
     waiting: usize,
-    /// Idle types, the longest idle first; an entry may be outdated.
+    /// Idle types, the longest idle first; entries may be outdated.
     idle: VecDeque<(TypeKey, u64)>,
     idle_number: u64,
-    /// Types that have no handler: their jobs are no reason for a look at the store.
+    /// Types without a handler: their jobs are no reason to look at the store.
     unhandled: HashSet<TypeKey>,
-    /// Tenants in these states of their feed.
+    /// Tenants whose feed is in these states.
     short: Line<Tenant>,
     dry: Line<Tenant>,
     crowded: Line<Tenant>,
-    /// Tenants were turned away: the next round through all of them lets them in.
+    /// Tenants were turned away: the next round through all tenants lets them in.
     beyond: bool,
-    /// Numbers the looks at the store.
+    /// The number of the current look at the store.
     look: u64,
-    /// Numbers what the store told of types.
-    tells: u64,
+    /// The number of the store's latest report on a type.
+    reports: u64,
     rates: Rates,
     unrunnable: HashSet<HandlerId>,
     batches_running: usize,
     picks: u64,
 }
 
-/// What is known of one type.
+/// The state of one type.
 #[derive(Debug, Default)]
 struct Entry {
-    /// About how many jobs a claim would get. The type is in the window while it is above 0.
+    /// An estimate of how many jobs a claim would get. The type is in the window while it is above
+    /// 0.
     ready: u64,
     /// All jobs ever noted.
     noted: u64,
-    /// During which look the newest jobs were noted, and how many: its answer is older.
+    /// The look during which jobs were last noted, and how many: its answer does not include them.
     noted_in: (u64, u64),
-    /// During which look its handler or settings were changed here: its answer may be older.
+    /// The look during which its handler or settings were changed here: its answer may be older.
     changed_in: u64,
-    /// When the store last told of it, by number.
-    told: u64,
+    /// The number of the store's last report on it.
+    last_report: u64,
     handler: Option<HandlerId>,
-    /// Most batches of this handler at once; `None` until the handler has been read, when one
-    /// batch goes ahead.
+    /// Maximum number of batches of this handler at once. `None` until the handler has been read;
+    /// until then one batch may run.
     contexts: Option<u32>,
     settings: Arc<TypeSettings>,
-    /// Running batches, by the version of the handler for which they were picked.
+    /// Running batches, by the handler version for which they were picked.
     batches_running: BTreeMap<HandlerId, usize>,
-    /// The priority of its most urgent jobs, when they were last claimed.
+    /// The priority of its most urgent job at the last claim.
     front: Option<Priority>,
-    /// Picks since it came into the window.
+    /// Picks since it entered the window.
     picks: u32,
-    /// It has had its turn, and others of its tenant wait for theirs: a look lets it in again.
+    /// It has had its turn, and others of its tenant wait for theirs: a look readmits it.
     served: bool,
-    /// Stands in `idle` under this number; 0 for a type that is not idle.
+    /// Its number in `idle`; 0 for a type that is not idle.
     idle: u64,
-    /// Picks that a type with a warm context took before this one (or, negative, took itself).
+    /// Picks that warm types got in place of this one (negative: that it got in place of others).
     debt: i32,
 }
 
 #[derive(Debug, Default)]
 struct TenantEntry {
-    /// Types that may be picked, and all that are in the window.
+    /// Open types, and all types in the window.
     open: WeightedSet<TypeName>,
     waiting: HashSet<TypeName>,
     feed: Feed,
-    /// Behind which type the next ones of the ring are.
+    /// The revision after which the ring continues.
     after: Option<TypeName>,
-    /// Since the round through the ring began, it brought a type to pick, or something about one of
-    /// the tenant's types changed.
+    /// Since the current round through the ring began, it brought a type to pick, or a type of the
+    /// tenant changed.
     stirred: bool,
     batches_running: usize,
 }
@@ -177,7 +178,7 @@ impl Scheduler {
             crowded: Line::default(),
             beyond: false,
             look: 0,
-            tells: 0,
+            reports: 0,
             rates: Rates::default(),
             unrunnable: HashSet::new(),
             batches_running: 0,
@@ -187,8 +188,8 @@ impl Scheduler {
 
     // ---- select, reserve, answer -------------------------------------------------------------
 
-    /// Picks the type of the next batch, with its handler, if there is one that may be picked and a
-    /// slot for it.
+    /// Picks the type of the next batch, with its handler, if there is an open type and a slot for
+    /// it.
     pub(crate) fn select(
         &mut self,
         warm: &HashSet<HandlerId>,
@@ -205,8 +206,8 @@ impl Scheduler {
     }
 
     /// Reserves `wanted` jobs of a type for a claim: no other claim of this daemon counts on them,
-    /// and they count for the type's rate. With a handler, a slot for a batch of that version is
-    /// taken too.
+    /// and they count against the type's rate. With a handler, also takes a slot for a batch of
+    /// that version.
     pub(crate) fn reserve(
         &mut self,
         key: &TypeKey,
@@ -216,10 +217,10 @@ impl Scheduler {
         now: Duration,
     ) -> Reserved {
         let jobs = self.rates.reserve(key, settings, wanted, now);
-        let mut reserved = Reserved { jobs, noted: 0, told: 0 };
+        let mut reserved = Reserved { jobs, noted: 0, last_report: 0 };
         if let Some(entry) = self.types.get_mut(key) {
             entry.ready = entry.ready.saturating_sub(u64::from(jobs));
-            (reserved.noted, reserved.told) = (entry.noted, entry.told);
+            (reserved.noted, reserved.last_report) = (entry.noted, entry.last_report);
         }
         if let Some(handler) = handler {
             self.batches_running += 1;
@@ -232,8 +233,8 @@ impl Scheduler {
         reserved
     }
 
-    /// The claim is answered: how many of the reserved jobs it got, and how many more it would get,
-    /// beside those that were noted since it began.
+    /// The claim is answered: it got `got` of the reserved jobs and would get `left` more, not
+    /// counting those noted since it began.
     pub(crate) fn answered(
         &mut self,
         key: &TypeKey,
@@ -246,16 +247,16 @@ impl Scheduler {
         let served = self.is_served(key);
         if let Some(entry) = self.types.get_mut(key).filter(|_| !served) {
             entry.ready = left + entry.noted.saturating_sub(reserved.noted);
-            // A look has told of it since, and may be the newer one.
-            if entry.told != reserved.told {
+            // A later look has reported on the type and may be newer.
+            if entry.last_report != reserved.last_report {
                 entry.may_have_more();
             }
         }
         self.place(key);
     }
 
-    /// The claim did not happen, or says nothing of how many more there are: all but the `used`
-    /// starts go back.
+    /// The claim did not happen, or does not say how many more jobs there are: returns all but the
+    /// `used` starts.
     pub(crate) fn give_back(
         &mut self,
         key: &TypeKey,
@@ -272,7 +273,7 @@ impl Scheduler {
         self.place(key);
     }
 
-    /// The most urgent job that a claim without a floor took has this priority.
+    /// The most urgent job of a claim without a floor had this priority.
     pub(crate) fn note_front(&mut self, key: &TypeKey, front: Priority) {
         if let Some(entry) = self.types.get_mut(key) {
             entry.front = Some(front);
@@ -288,7 +289,7 @@ impl Scheduler {
         }
     }
 
-    /// A batch is over, and its slot is free.
+    /// A batch has ended and frees its slot.
     pub(crate) fn free_slot(&mut self, key: &TypeKey, handler: HandlerId) {
         self.batches_running -= 1;
         if let Some(tenant) = self.tenants.get_mut(&key.tenant) {
@@ -305,12 +306,12 @@ impl Scheduler {
         self.place(key);
     }
 
-    /// When the next type that is over its rate may be picked again.
+    /// When the next rest of a type ends.
     pub(crate) fn next_rested_at(&self) -> Option<Duration> {
         self.rates.next_end()
     }
 
-    /// Types that were over their rate and are not any more, with what each may start now.
+    /// Types whose rest is over, each with how many jobs it may start now.
     pub(crate) fn take_rested(&mut self, now: Duration) -> Vec<(TypeKey, u32)> {
         let rested = self.rates.take_rested(now);
         rested.iter().for_each(|(key, _)| self.place(key));
@@ -322,7 +323,7 @@ impl Scheduler {
         self.rates.rests(key)
     }
 
-    /// Whether a claim may start jobs of a type with the settings that the store tells of now.
+    /// Whether a claim may start jobs of a type with these settings.
     pub(crate) fn may_start(&mut self, of: &WaitingType, now: Duration) -> bool {
         self.rates.follow(&of.key, of.settings.rate);
         !self.rates.rests_at(&of.key, now)
@@ -340,21 +341,23 @@ impl Scheduler {
         }
     }
 
-    /// When the store last told of a type, by number: for `handler_gone`.
-    pub(crate) fn told(&self, key: &TypeKey) -> u64 {
-        self.types.get(key).map_or(0, |entry| entry.told)
+    /// The number of the store's last report on a type, for `handler_gone`.
+    pub(crate) fn last_report(&self, key: &TypeKey) -> u64 {
+        self.types.get(key).map_or(0, |entry| entry.last_report)
     }
 
-    /// The store said that a type has no handler, some time after `told`. What it told since may be
-    /// newer, and stays: if it is not, the next claim finds out.
-    pub(crate) fn handler_gone(&mut self, key: &TypeKey, told: u64) {
-        if let Some(entry) = self.types.get_mut(key).filter(|entry| entry.told == told) {
+    /// The store answered that a type has no handler, some time after `last_report`. A later report
+    /// may be newer and stays; if it is not, the next claim finds out.
+    pub(crate) fn handler_gone(&mut self, key: &TypeKey, last_report: u64) {
+        if let Some(entry) =
+            self.types.get_mut(key).filter(|entry| entry.last_report == last_report)
+        {
             entry.set_handler(None);
             self.place(key);
         }
     }
 
-    /// The handler has been read: this is the most batches of it that run at once.
+    /// The handler has been read: `most` of its batches may run at once.
     pub(crate) fn set_contexts(&mut self, key: &TypeKey, handler: HandlerId, most: Option<u32>) {
         let entry = self.types.get_mut(key).filter(|entry| entry.handler == Some(handler));
         if let Some(entry) = entry {
@@ -407,14 +410,14 @@ impl Scheduler {
     }
 }
 
-/// What was reserved of a type for one claim.
+/// What one claim has reserved of a type.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reserved {
     pub jobs: u32,
-    /// Jobs of the type noted before.
+    /// Jobs of the type noted before the reservation.
     noted: u64,
-    /// When the store had last told of it.
-    pub told: u64,
+    /// The number of the store's last report on the type.
+    pub last_report: u64,
 }
 
 impl Entry {
@@ -428,15 +431,15 @@ impl Entry {
         }
     }
 
-    /// Nobody said that there is nothing more: other daemons add jobs too, and no look tells of
-    /// them while the type is open. Only a claim finds out.
+    /// Other daemons may have added jobs, and no look reports them while the type is open: only a
+    /// claim can show that it is empty.
     fn may_have_more(&mut self) {
         if self.handler.is_some() && !self.served {
             self.ready = self.ready.max(1);
         }
     }
 
-    /// Its handler or settings were changed here during the look that tells something else of it.
+    /// Whether its handler or settings were changed here during a look that reports others.
     fn is_newer_than(&self, seen: &WaitingType, look: u64) -> bool {
         let same = self.handler == seen.handler && *self.settings == seen.settings;
         self.changed_in == look && !same

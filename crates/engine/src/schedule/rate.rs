@@ -1,21 +1,21 @@
-//! Rates of types: a type that has started what its rate allows rests. Counted for all kinds of
-//! claims of this daemon together, and in memory only while a type rests. Times are those of the
-//! steady clock: a rest lasts as long as it is to, also when the wall clock is set.
+//! Rates of types: a type that has started as many jobs as its rate allows rests. All kinds of
+//! claims of this daemon count together; a type takes memory only while it rests. Times are of the
+//! steady clock, so setting the wall clock does not change a rest.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use windlass_core::{TypeKey, TypeSettings};
 
-/// The longest rest after one claim, however small the rate.
+/// The longest rest after one claim, for any rate.
 const REST_MAX: Duration = Duration::from_secs(24 * 3600);
-/// Types that rest at once; of more, those that are the next to go on do so early.
+/// Types that rest at once; when there are more, those with the earliest end stop resting early.
 const RESTS_MAX: usize = 100_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Rates {
     rests: HashMap<TypeKey, Rest>,
-    /// The same, by when they end.
+    /// The same, by the end of their rest.
     ends: BTreeSet<(Duration, TypeKey)>,
 }
 
@@ -31,12 +31,12 @@ impl Rates {
         self.rests.contains_key(key)
     }
 
-    /// The same at this moment: one whose rest is over may not have been told of it yet.
+    /// The same at this moment: a rest that is over may not have been removed yet.
     pub(crate) fn rests_at(&self, key: &TypeKey, now: Duration) -> bool {
         self.rests.get(key).is_some_and(|rest| rest.until > now)
     }
 
-    /// Takes up to `wanted` starts of a type; how many it may have now.
+    /// Takes up to `wanted` starts of a type; returns how many it may have now.
     pub(crate) fn reserve(
         &mut self,
         key: &TypeKey,
@@ -54,7 +54,7 @@ impl Rates {
         jobs
     }
 
-    /// Starts that were reserved and not used.
+    /// Returns starts that were reserved and not used.
     pub(crate) fn give_back(&mut self, key: &TypeKey, jobs: u32, now: Duration) {
         if let Some(rest) = self.rests.get(key).copied().filter(|_| jobs > 0) {
             let until = rest.until.saturating_sub(time_of(jobs, rest.rate));
@@ -62,8 +62,8 @@ impl Rates {
         }
     }
 
-    /// The type has this rate: a rest that another one made lasts as long as it would have by this
-    /// one. Without a rate it is over, and `take_rested` tells so.
+    /// Applies a new rate to the current rest: it lasts as long as it would have with this rate.
+    /// Without a rate it is over, and `take_rested` returns the type.
     pub(crate) fn follow(&mut self, key: &TypeKey, rate: Option<f64>) {
         let rate = rate.unwrap_or(f64::INFINITY);
         let rest = self.rests.get(key).copied().filter(|rest| rest.rate != rate);
@@ -78,7 +78,7 @@ impl Rates {
         self.ends.first().map(|(at, _)| *at)
     }
 
-    /// Types whose rest is over, each with what it may start now.
+    /// Types whose rest is over, each with how many jobs it may start now.
     pub(crate) fn take_rested(&mut self, now: Duration) -> Vec<(TypeKey, u32)> {
         let mut rested = Vec::new();
         let due = |ends: &BTreeSet<(Duration, TypeKey)>| {
@@ -108,7 +108,7 @@ impl Rates {
     }
 }
 
-/// The most jobs of a type that may start at one moment: what its rate allows in a second.
+/// How many jobs of a type may start at one moment: what its rate allows in a second.
 pub(crate) fn burst(settings: &TypeSettings) -> u32 {
     settings.rate.map_or(u32::MAX, burst_of)
 }

@@ -35,7 +35,7 @@ fn scheduler(fairness: Fairness, types: Vec<WaitingType>) -> Scheduler {
 
 fn look(scheduler: &mut Scheduler, types: Vec<WaitingType>) {
     scheduler.look_begins();
-    scheduler.told_changed(types);
+    scheduler.apply_changes(types);
 }
 
 /// A batch of one job starts.
@@ -44,7 +44,7 @@ fn start(scheduler: &mut Scheduler, key: &TypeKey) -> Reserved {
     scheduler.reserve(key, &settings, handler(), 1, NOW)
 }
 
-/// How many jobs of a type are thought to wait.
+/// The estimated number of waiting jobs of a type.
 fn ready(scheduler: &Scheduler, key: &TypeKey) -> u64 {
     scheduler.types.get(key).map_or(0, |entry| entry.ready)
 }
@@ -121,7 +121,7 @@ fn s2_13_a_tenant_that_hangs_in_every_slot_does_not_keep_another_out() {
     assert!(scheduler.select(&HashSet::new(), &mut rng).is_none(), "b has its minimum");
 }
 
-/// The store counts what runs: the scheduler asks for no more than it says.
+/// The store counts running jobs: the scheduler asks for no more than it reports.
 #[test]
 fn s0_60_select_reserve_answer_and_free_keep_count() {
     let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 3)]);
@@ -196,7 +196,7 @@ fn what_is_noted_during_a_look_at_the_store_is_not_lost() {
     scheduler.look_begins();
     assert!(scheduler.note(&key("a", "t"), 3));
     assert!(!scheduler.note(&key("a", "u"), 3), "another look must tell of it");
-    scheduler.told_changed(vec![waiting("a", "t", 2)]);
+    scheduler.apply_changes(vec![waiting("a", "t", 2)]);
     assert_eq!(ready(&scheduler, &key("a", "t")), 5);
     look(&mut scheduler, vec![waiting("a", "t", 5), waiting("a", "u", 3)]);
     assert_eq!(ready(&scheduler, &key("a", "t")), 5);
@@ -209,7 +209,7 @@ fn what_is_changed_here_during_a_look_at_the_store_is_not_undone_by_its_answer()
     scheduler.look_begins();
     let settings = TypeSettings { weight: Some(2), ..TypeSettings::default() };
     scheduler.set_settings(&key("a", "t"), settings.clone());
-    scheduler.told_changed(vec![waiting("a", "t", 3)]);
+    scheduler.apply_changes(vec![waiting("a", "t", 3)]);
     assert_eq!(*scheduler.settings(&key("a", "t")).unwrap(), settings);
     look(&mut scheduler, vec![waiting("a", "t", 3)]);
     assert_eq!(scheduler.settings(&key("a", "t")).unwrap().weight, None);
@@ -353,14 +353,14 @@ fn more_types_than_have_a_place_take_turns() {
     const TYPES: i64 = 2000;
     let (ring, each) = (Ring::of(TYPES), 32);
     let mut scheduler = scheduler(Fairness::Tenant, vec![]);
-    scheduler.told_first(ring.0[..each].to_vec(), each);
+    scheduler.feed_first(ring.0[..each].to_vec(), each);
     let mut rng = fastrand::Rng::with_seed(3);
     let mut picked: HashMap<TypeKey, usize> = HashMap::new();
     for _ in 0..2 * TYPES {
         let of = scheduler.take_short(1);
         if !of.is_empty() {
             scheduler.look_begins();
-            scheduler.told_next(&of, &ring.next(&of, each), each);
+            scheduler.feed_next(&of, &ring.next(&of, each), each);
         }
         let (pick, version) = scheduler.select(&HashSet::new(), &mut rng).unwrap();
         let settings = TypeSettings::default();
@@ -403,7 +403,7 @@ fn a_tenant_with_a_first_job_does_not_wait_behind_thousands_of_others() {
     let mut scheduler = scheduler(Fairness::Tenant, vec![]);
     let glut = (0..5000).map(|n| waiting(&format!("glut{n:04}"), "t", 1000));
     scheduler.look_begins();
-    scheduler.told_first(glut.collect(), 4);
+    scheduler.feed_first(glut.collect(), 4);
     let mut rng = fastrand::Rng::with_seed(3);
     for round in 0..3 {
         look(&mut scheduler, vec![waiting("new", "t", 1)]);
@@ -430,7 +430,7 @@ fn a_type_is_not_taken_for_empty_before_a_claim_says_so() {
     assert_eq!(ready(&scheduler, &t), 0);
 }
 
-/// Lets everything run that may be picked, one job of each type; how many were.
+/// Runs one job of each type that can be picked; returns how many.
 fn run_all(scheduler: &mut Scheduler, rng: &mut fastrand::Rng) -> usize {
     let mut picked = 0;
     while let Some((pick, version)) = scheduler.select(&HashSet::new(), rng) {
@@ -443,21 +443,21 @@ fn run_all(scheduler: &mut Scheduler, rng: &mut fastrand::Rng) -> usize {
     picked
 }
 
-/// A page of next types for the tenants that are short of them; false when none is.
+/// Feeds a page of next types to the tenants that are short of them; false when none is.
 fn feed(scheduler: &mut Scheduler, ring: &Ring, each: usize) -> bool {
     let of = scheduler.take_short(64);
     scheduler.look_begins();
-    scheduler.told_next(&of, &ring.next(&of, each), each);
+    scheduler.feed_next(&of, &ring.next(&of, each), each);
     !of.is_empty()
 }
 
-/// The page behind a full last page is empty, and comes when nothing of the tenant runs any more.
+/// The page after a full last page is empty, and comes when the tenant has no running jobs.
 #[test]
 fn an_empty_last_page_does_not_end_the_turns_of_a_tenants_types() {
     let ring = Ring::of(4 + 32);
     let mut scheduler = scheduler(Fairness::Tenant, vec![]);
     let mut rng = fastrand::Rng::with_seed(3);
-    scheduler.told_first(ring.0[..4].to_vec(), 4);
+    scheduler.feed_first(ring.0[..4].to_vec(), 4);
     for _ in 0..100 {
         run_all(&mut scheduler, &mut rng);
         assert!(feed(&mut scheduler, &ring, 32), "it has types that are ready");
@@ -507,7 +507,7 @@ fn a_type_turned_away_from_a_full_window_comes_in_when_there_is_room() {
 }
 
 #[test]
-fn another_rate_changes_the_rest_that_the_old_one_made_whoever_tells_of_it() {
+fn a_new_rate_changes_the_current_rest_wherever_it_comes_from() {
     let mut slow = waiting("a", "t", 100);
     slow.settings.rate = Some(0.001);
     for rate in [Some(1000.0), None] {
@@ -520,8 +520,8 @@ fn another_rate_changes_the_rest_that_the_old_one_made_whoever_tells_of_it() {
             if here {
                 scheduler.set_settings(&slow.key, settings.clone());
             } else {
-                let told = WaitingType { settings: settings.clone(), ..slow.clone() };
-                look(&mut scheduler, vec![told]);
+                let last_report = WaitingType { settings: settings.clone(), ..slow.clone() };
+                look(&mut scheduler, vec![last_report]);
             }
             let rested = scheduler.take_rested(NOW + Duration::from_millis(1));
             assert_eq!(rested.len(), 1, "waiting workers hear of it, too: {rate:?} {here}");
@@ -550,7 +550,7 @@ fn a_type_that_had_its_turn_is_open_for_its_next_job_when_all_others_are_here() 
     let ring = Ring::of(5);
     let mut scheduler = scheduler(Fairness::Tenant, vec![]);
     let mut rng = fastrand::Rng::with_seed(3);
-    scheduler.told_first(ring.0[..4].to_vec(), 4);
+    scheduler.feed_first(ring.0[..4].to_vec(), 4);
     run_all(&mut scheduler, &mut rng);
     while feed(&mut scheduler, &Ring(vec![]), 32) {}
     for of_type in &ring.0[..4] {
@@ -565,7 +565,7 @@ fn tenants_that_are_short_of_types_take_turns() {
     let tenants: Vec<String> = (0..100).map(|n| format!("a{n}")).collect();
     let types = |tenant| (1..=4).map(move |n| waiting(tenant, &format!("t{n}"), 1));
     scheduler.set_unrunnable(&key("a0", "t1"), handler().unwrap());
-    scheduler.told_first(tenants.iter().flat_map(|tenant| types(tenant)).collect(), 4);
+    scheduler.feed_first(tenants.iter().flat_map(|tenant| types(tenant)).collect(), 4);
     let mut seen = HashSet::new();
     for _ in 0..10 {
         let of = scheduler.take_short(10);
@@ -576,7 +576,7 @@ fn tenants_that_are_short_of_types_take_turns() {
     assert_eq!(seen.len(), 100);
 }
 
-/// Whatever nobody told us of costs a poll, not for ever.
+/// A missed event costs a poll, not for ever.
 #[test]
 fn a_dry_tenant_is_tried_again_with_each_poll() {
     let ring = Ring::of(36);
@@ -584,7 +584,7 @@ fn a_dry_tenant_is_tried_again_with_each_poll() {
     ring.0.iter().for_each(|of_type| {
         scheduler.set_unrunnable(&of_type.key, of_type.handler.unwrap());
     });
-    scheduler.told_first(ring.0[..4].to_vec(), 4);
+    scheduler.feed_first(ring.0[..4].to_vec(), 4);
     let pages = (0..100).take_while(|_| feed(&mut scheduler, &ring, 32)).count();
     assert!((2..10).contains(&pages), "a whole round, and then it is dry: {pages}");
     assert!(!scheduler.wants_types());
@@ -619,9 +619,9 @@ fn an_answer_that_is_not_taken_is_asked_for_again() {
     scheduler.set_handler(&key("a", "t"), HandlerId::new(2).unwrap());
     let newer =
         WaitingType { handler: HandlerId::new(3), revision: Revision(7), ..waiting("a", "t", 3) };
-    assert_eq!(scheduler.told_changed(vec![newer.clone()]), Some(Revision(6)));
+    assert_eq!(scheduler.apply_changes(vec![newer.clone()]), Some(Revision(6)));
     scheduler.look_begins();
-    assert_eq!(scheduler.told_changed(vec![newer]), None);
+    assert_eq!(scheduler.apply_changes(vec![newer]), None);
     assert_eq!(scheduler.types[&key("a", "t")].handler, HandlerId::new(3));
 }
 
@@ -629,11 +629,11 @@ fn an_answer_that_is_not_taken_is_asked_for_again() {
 fn a_handler_that_was_told_of_meanwhile_is_not_taken_for_gone() {
     let mut scheduler = scheduler(Fairness::Tenant, vec![waiting("a", "t", 3)]);
     let t = key("a", "t");
-    let told = scheduler.told(&t);
+    let last_report = scheduler.last_report(&t);
     look(&mut scheduler, vec![waiting("a", "t", 3)]);
-    scheduler.handler_gone(&t, told);
+    scheduler.handler_gone(&t, last_report);
     assert_eq!(scheduler.types[&t].handler, handler());
-    let told = scheduler.told(&t);
-    scheduler.handler_gone(&t, told);
+    let last_report = scheduler.last_report(&t);
+    scheduler.handler_gone(&t, last_report);
     assert_eq!(scheduler.types[&t].handler, None);
 }

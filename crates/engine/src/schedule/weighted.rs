@@ -1,15 +1,16 @@
-//! A set from which a member is drawn with a chance in proportion to its weight, in constant time.
+//! A set whose members are drawn with a probability in proportion to their weight, in constant
+//! time.
 //!
 //! Members are kept in classes by the magnitude of their weights. A draw picks a class by its total
-//! weight, then members of it at random until one is accepted: each is with a chance of at least
-//! one half, whatever the weights.
+//! weight, then random members of it until one is accepted, each with a probability of at least one
+//! half.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 /// Magnitudes of a weight.
 const CLASSES: usize = 64;
-/// Random tries in one draw. So many fail once in 2^64 draws; the last one is taken then.
+/// Random tries in one draw. That many fail once in 2^64 draws; then the last member is taken.
 const TRIES_MAX: usize = 64;
 
 #[derive(Debug)]
@@ -51,12 +52,12 @@ impl<T: Clone + Eq + Hash> WeightedSet<T> {
         self.locations.len()
     }
 
-    /// The weight of all members.
+    /// The total weight of all members.
     pub(crate) fn weight(&self) -> u64 {
         self.classes.iter().map(|class| class.total).sum()
     }
 
-    /// Adds a member, or gives it another weight, which is at least 1.
+    /// Adds a member or changes its weight, which is at least 1.
     pub(crate) fn insert(&mut self, member: &T, weight: u64) {
         let weight = weight.max(1);
         if self.locations.get(member).is_some_and(|location| location.weight == weight) {

@@ -1,5 +1,5 @@
-//! The window: the types that are known to have jobs for this daemon, filled by looks at the store
-//! and by what happens here.
+//! The window: the types known to have jobs for this daemon, filled by looks at the store and by
+//! events in this daemon.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use super::feed::Feed;
 use super::{Entry, Scheduler};
 use crate::options::Fairness;
 
-/// Types in the window, beside the first one of each tenant.
+/// Types in the window, not counting the first one of each tenant.
 pub(super) const WINDOW_TYPES_MAX: usize = 50_000;
 /// … of one tenant.
 pub(crate) const TENANT_TYPES_MAX: usize = 256;
-/// Tenants with a place in the window.
+/// Tenants in the window.
 pub(super) const TENANTS_MAX: usize = 100_000;
-/// Newcomers among them that have their first pick to come.
+/// Newcomers that wait for their first pick.
 const NEWCOMERS_MAX: usize = 10_000;
-/// Idle types that are remembered, with their handlers and settings, for their next job.
+/// Idle types that are remembered with their handlers and settings.
 const IDLE_TYPES_MAX: usize = 20_000;
-/// Types without a handler that are remembered as such; when there are more, all are forgotten.
+/// Remembered types without a handler; when there are more, all are forgotten.
 const UNHANDLED_TYPES_MAX: usize = 20_000;
 
 impl Scheduler {
-    /// `ready` more jobs of a type may run now. False when a look at the store must tell whether
-    /// and how the type is run here.
+    /// `ready` more jobs of a type may run now. False when only a look at the store can show
+    /// whether the type runs here.
     pub(crate) fn note(&mut self, key: &TypeKey, ready: u64) -> bool {
         let look = self.look;
         let served = self.is_served(key);
@@ -42,14 +42,14 @@ impl Scheduler {
         true
     }
 
-    /// A look at the store begins: what is noted from here on is not in its answer.
+    /// A look at the store begins: jobs noted from here on are not in its answer.
     pub(crate) fn look_begins(&mut self) {
         self.look += 1;
     }
 
-    /// The store's answer to a look for what changed. With a revision from which the next look has
-    /// to begin, when the answer may know more than was taken from it.
-    pub(crate) fn told_changed(&mut self, types: Vec<WaitingType>) -> Option<Revision> {
+    /// Applies the store's answer to a look for changes. Returns the revision at which the next
+    /// look must begin if some of the answer was ignored because it may be outdated.
+    pub(crate) fn apply_changes(&mut self, types: Vec<WaitingType>) -> Option<Revision> {
         let mut again = None;
         for seen in types {
             let (tenant, before) = (seen.key.tenant.clone(), Revision(seen.revision.0 - 1));
@@ -64,7 +64,7 @@ impl Scheduler {
         again
     }
 
-    /// Puts a type where it belongs after anything about it changed.
+    /// Updates a type's place in all sets after it changed.
     pub(super) fn place(&mut self, key: &TypeKey) {
         let entry = self.types.get(key);
         let open = entry.filter(|entry| self.is_open(key, entry)).map(Entry::weight);
@@ -112,8 +112,8 @@ impl Scheduler {
         self.weigh_feed(tenant);
     }
 
-    /// Whether a type has had its turn and waits for the ring to bring it in again. Where all types
-    /// of its tenant are here, there is no ring.
+    /// Whether a type has had its turn and waits for the ring to bring it back. There is no ring if
+    /// all types of its tenant are in the window.
     pub(super) fn is_served(&mut self, key: &TypeKey) -> bool {
         let ring = self.tenants.get(&key.tenant).is_some_and(|t| t.feed != Feed::Whole);
         let Some(entry) = self.types.get_mut(key) else { return false };
@@ -121,7 +121,7 @@ impl Scheduler {
         entry.served
     }
 
-    /// What the store says of a type; false when there is no place for it.
+    /// Applies the store's report on a type; false when there is no room for it.
     pub(super) fn admit(&mut self, seen: WaitingType) -> bool {
         let ours = self.only.as_ref().is_none_or(|only| only.contains(&seen.key.tenant));
         if seen.handler.is_none() {
@@ -136,12 +136,12 @@ impl Scheduler {
         if seen.handler.is_some() && !self.has_place(&seen.key) {
             return false;
         }
-        self.tells += 1;
-        let (look, tells) = (self.look, self.tells);
+        self.reports += 1;
+        let (look, reports) = (self.look, self.reports);
         let WaitingType { key, ready, handler, settings, .. } = seen;
         let entry = self.types.entry(key.clone()).or_default();
         let noted = if entry.noted_in.0 == look { entry.noted_in.1 } else { 0 };
-        (entry.ready, entry.told) = (ready + noted, tells);
+        (entry.ready, entry.last_report) = (ready + noted, reports);
         (entry.served, entry.picks) = (false, 0);
         if entry.changed_in != look || look == 0 {
             entry.set_handler(handler);
@@ -158,8 +158,7 @@ impl Scheduler {
         self.unhandled.insert(key.clone());
     }
 
-    /// Applies settings, wherever they come from. A new rate shortens or prolongs the rest that the
-    /// old one caused.
+    /// Applies settings from any source. A new rate shortens or extends the current rest.
     pub(super) fn put_settings(&mut self, key: &TypeKey, settings: TypeSettings) {
         self.rates.follow(key, settings.rate);
         if let Some(entry) = self.types.get_mut(key).filter(|entry| *entry.settings != settings) {
@@ -177,7 +176,8 @@ impl Scheduler {
         of_tenant == 0 || !full || tenant.waiting.contains(&key.name)
     }
 
-    /// Remembers an idle type for its next job, and forgets the one that has been idle the longest.
+    /// Remembers an idle type for its next job; forgets the longest idle one when there are too
+    /// many.
     fn set_idle(&mut self, key: &TypeKey, idle: bool) {
         let Some(entry) = self.types.get_mut(key) else { return };
         if idle == (entry.idle > 0) {

@@ -1,5 +1,5 @@
-//! After a verdict: the log, the metrics, waiting requests, the scheduler and the dispatcher hear of
-//! it.
+//! What follows a stored verdict: log lines, metrics, and announcements to waiting requests, the
+//! scheduler and the dispatcher.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::ask::decide;
 use crate::event;
 use crate::shared::Shared;
 
-/// After a verdict was stored (or refused): the log, the numbers, whoever waits, the scheduler.
+/// Logs and announces a verdict that the store has answered.
 pub(crate) fn conclude(
     shared: &Shared,
     job: &Job,
@@ -57,7 +57,7 @@ pub(crate) fn conclude(
     }
 }
 
-/// Tells of jobs that entered with the ends of others.
+/// Counts and announces jobs that entered with settlements.
 pub(crate) fn tell_entered(shared: &Shared, moved: &MovedJobs) {
     let mut numbers: HashMap<&TypeKey, u64> = HashMap::new();
     for (_, key) in &moved.entered {
@@ -67,7 +67,7 @@ pub(crate) fn tell_entered(shared: &Shared, moved: &MovedJobs) {
     decide::tell(shared, moved);
 }
 
-/// Whether others may have moved with this job; only the store knows which.
+/// Whether a change of this job may have changed others; only the store knows which.
 pub(crate) fn is_in_family(job: &Job) -> bool {
     job.children || job.parent.is_some()
 }

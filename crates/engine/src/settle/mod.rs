@@ -1,5 +1,5 @@
-//! Settle: verdicts on ended attempts go into the store, each with the jobs that the attempt asked
-//! for, and everybody who cares hears of it.
+//! Settle: stores the verdicts on ended attempts, each with the jobs that the attempt emitted, and
+//! announces what follows from them.
 //!
 //! ```text
 //!   dispatch ─► verdict ─► queue ─► service ─┐
@@ -22,9 +22,9 @@ use windlass_core::store::{self, Durability, Settled, Settlement};
 
 use crate::shared::Shared;
 
-/// Carries out verdicts that do not come through the queue. Where the store fails at all of them
-/// together, they go one by one, so that one damaged job does not keep the others. The answers, and
-/// why there are not more of them.
+/// Stores verdicts that do not come through the queue. If the store fails at the batch, they are
+/// stored one by one, so that one damaged job does not block the others. Returns the answers, and
+/// the first error.
 pub(crate) async fn settle_each(
     shared: &Shared,
     settlements: Arc<[Settlement]>,

@@ -1,5 +1,5 @@
-//! The queue of verdicts on attempts that ran in this daemon, and the batches in which they go to
-//! the store. Both are bounded in number and in memory.
+//! The queue of verdicts on attempts that ran in this daemon, and the batches in which they are
+//! stored. Both are bounded in number and in memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +20,9 @@ const SETTLE_QUEUE_MAX: usize = 10_000;
 const SETTLE_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Verdicts in one transaction.
 pub(super) const SETTLE_BATCH_MAX: usize = 1000;
-/// Jobs that enter in one transaction, unless a single attempt asked for more (`EMITTED_MAX`).
+/// Jobs that enter in one transaction, unless a single attempt emitted more (`EMITTED_MAX`).
 const SETTLE_BATCH_ADDS_MAX: usize = 2000;
-/// Bytes of one transaction, unless a single attempt left more behind.
+/// Bytes of one transaction, unless a single settlement has more.
 const SETTLE_BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// A verdict on an attempt that ran in this daemon.
@@ -31,11 +31,11 @@ pub(crate) struct SettleItem {
     pub attempt: EndedAttempt,
 }
 
-/// What the store does not need to know about an ended attempt.
+/// What the engine knows of an ended attempt and the store does not need.
 pub(crate) struct EndedAttempt {
     pub running: RunningJob,
     pub run_time: Duration,
-    /// How much of the log is the attempt's own, and not about the verdict.
+    /// The bytes of the log that are the attempt's own and not about the verdict.
     log_own: usize,
     /// Held until the store has the verdict.
     room: Option<OwnedSemaphorePermit>,
@@ -64,7 +64,7 @@ impl SettleItem {
     }
 }
 
-/// The way to the store for verdicts, bounded in number and in memory.
+/// The sending end of the queue.
 pub(crate) struct SettleQueue {
     items: mpsc::Sender<SettleItem>,
     bytes: Arc<Semaphore>,
@@ -76,10 +76,10 @@ impl SettleQueue {
         (SettleQueue { items, bytes: Arc::new(Semaphore::new(SETTLE_BYTES_MAX)) }, settlements)
     }
 
-    /// Hands a verdict over; waits until there is room for what it carries.
+    /// Queues a verdict; waits until there is room for its bytes.
     pub(crate) async fn send(&self, mut item: SettleItem) {
         let bytes = item.bytes().min(SETTLE_BYTES_MAX) as u32;
-        // Nobody closes it, so that there is room sooner or later.
+        // The semaphore is never closed.
         item.attempt.room = Arc::clone(&self.bytes).acquire_many_owned(bytes).await.ok();
         if self.items.send(item).await.is_err() {
             tracing::error!("an attempt ended after the engine stopped; its lease will expire");
@@ -87,8 +87,8 @@ impl SettleQueue {
     }
 }
 
-/// Verdicts of one transaction. The settlements are shared with the store, so that nothing is
-/// copied; each belongs to the attempt at the same index.
+/// Verdicts of one transaction. The settlements are shared with the store without a copy; each
+/// belongs to the attempt at the same index.
 pub(super) struct Batch {
     pub settlements: Arc<[Settlement]>,
     pub attempts: Vec<EndedAttempt>,
@@ -110,7 +110,7 @@ impl Batch {
 }
 
 impl EndedAttempt {
-    /// What is settled instead when the store refused the jobs that the attempt asked for.
+    /// What is settled instead if the store refused the jobs that the attempt emitted.
     pub(super) fn refused(
         self,
         shared: &Shared,
@@ -124,7 +124,7 @@ impl EndedAttempt {
     }
 }
 
-/// How many of these make a batch; one always does.
+/// How many of these items fit into a batch; at least one.
 pub(super) fn batch_len(items: &[SettleItem]) -> usize {
     let (mut adds, mut bytes) = (0, 0);
     let fits = |(index, item): &(usize, &SettleItem)| {
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use crate::dispatch::running::tests::attempt;
 
-    /// The verdict on an attempt that asked for so many jobs with so many bytes each.
+    /// The verdict on an attempt that emitted `adds` jobs of `bytes` bytes each.
     fn item(adds: usize, bytes: usize) -> SettleItem {
         let running = attempt(1, 1);
         let (id, key) = (JobId::new(2).unwrap(), running.job.key.clone());

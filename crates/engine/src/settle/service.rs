@@ -1,8 +1,8 @@
-//! The service that brings verdicts to the store, in batches.
+//! The service that stores verdicts in batches.
 //!
-//! A batch that the store cannot take, because something is wrong with one of its jobs, is settled
-//! one by one. What fails then too is parked, shown (`house::health`), and tried again from time to
-//! time; everything else goes on.
+//! If the store cannot take a batch because something is wrong with one of its jobs, the verdicts
+//! are stored one by one. Those that fail alone are parked, shown (`house::health`), and retried
+//! from time to time; the others are not affected.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::shared::Shared;
 use super::conclude::{conclude, tell_entered};
 use super::queue::{Batch, EndedAttempt, SETTLE_BATCH_MAX, SettleItem, batch_len};
 
-/// Verdicts that may be parked; beyond that, all of them wait.
+/// Verdicts that may be parked; beyond that, the whole queue waits.
 const PARKED_MAX: usize = 1000;
-/// How often those that are parked are tried again.
+/// How often parked verdicts are retried.
 const PARKED_PAUSE: Duration = Duration::from_secs(5);
-/// Pauses while the store does not take anything.
+/// Pauses while the store is not available.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
@@ -34,17 +34,17 @@ pub(crate) struct Settle {
     shared: Arc<Shared>,
     queue: mpsc::Receiver<SettleItem>,
     stop: CancellationToken,
-    /// Taken from the queue, in no batch yet.
+    /// Taken from the queue, not in a batch yet.
     taken: Vec<SettleItem>,
-    /// Each of them makes a batch of its own, before any other.
+    /// Each of these makes a batch of its own, before the others.
     alone: VecDeque<SettleItem>,
-    /// On its way to the store; tried until that takes it.
+    /// On its way to the store; retried until the store takes it.
     batch: Option<Batch>,
-    /// The store cannot take these, and says why not.
+    /// Verdicts that the store cannot take, each with the reason.
     parked: Vec<(SettleItem, String)>,
-    /// When they are tried again.
+    /// When parked verdicts are retried.
     parked_until: Instant,
-    /// They are others than those that are shown.
+    /// The parked verdicts differ from those that are shown.
     parked_changed: bool,
     backoff: Backoff,
 }
@@ -69,7 +69,7 @@ impl Settle {
         }
     }
 
-    /// Waits until there is something to do; false when that is to stop.
+    /// Waits until there is something to do; false when the service stops.
     async fn something_to_do(&mut self) -> bool {
         if self.batch.is_some() || !self.alone.is_empty() || !self.taken.is_empty() {
             return true;
@@ -98,8 +98,8 @@ impl Settle {
         self.batch.as_ref()
     }
 
-    /// The store failed at the batch as a whole. True when there is another way than to try again:
-    /// a batch is taken apart, a single verdict is parked.
+    /// The store failed at the batch as a whole. Splits a batch and parks a single verdict; false
+    /// when the only way is to try again.
     fn set_aside(&mut self, error: &store::Error) -> bool {
         if matches!(error, store::Error::Unavailable(_)) || self.parked.len() >= PARKED_MAX {
             return false;
@@ -121,7 +121,7 @@ impl Settle {
         true
     }
 
-    /// When all that were to be tried have been.
+    /// Shows the parked verdicts once all that were due have been tried.
     fn show_parked(&mut self) {
         if !self.alone.is_empty() || !std::mem::take(&mut self.parked_changed) {
             return;
@@ -131,7 +131,7 @@ impl Settle {
         self.shared.health.set_parked(parked.collect());
     }
 
-    /// The store has taken the batch.
+    /// The store has answered the batch.
     fn settled(&mut self, answer: SettleAnswer) {
         let Some(Batch { settlements, attempts }) = self.batch.take() else { return };
         let shared = &self.shared;
@@ -169,7 +169,7 @@ impl Service for Settle {
         let Some(batch) = self.next_batch() else { return Ok(Next::Now) };
         let settlements = batch.settlements.clone();
         let waiting = settlements.len();
-        // A power cut may undo this and run the jobs again; it never loses one.
+        // A power cut may undo this and run the jobs again; it never loses a job.
         match self.shared.store.job_settle(settlements, Durability::Relaxed).await {
             Ok(answer) => self.settled(answer),
             Err(error) if self.set_aside(&error) => {}

@@ -1,6 +1,6 @@
-//! Verdicts: what becomes of a job after an attempt. Every settlement is made here, by core's
-//! rules, whatever ended the attempt: its runner's report, its worker, a panic of ours, or a lease
-//! that ran out.
+//! Verdicts: what becomes of a job after an attempt. All settlements are made here, by core's
+//! rules, whatever ended the attempt: its runner's report, its worker, a panic in the daemon, or an
+//! expired lease.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(crate) enum Cause {
     LeaseExpired,
 }
 
-/// The rules of a verdict, and the time and chance that they depend on.
+/// The policy of a verdict, and the time and random number that it depends on.
 pub(crate) struct Rules<'a> {
     policy: &'a Policy,
     now: Timestamp,
@@ -39,8 +39,8 @@ impl<'a> Rules<'a> {
     }
 }
 
-/// The settlement of an attempt that ended. `log` is the attempt's own; the reason for a verdict
-/// that needs one is added. The caller adds what the attempt leaves behind: result, progress, jobs.
+/// The settlement of an attempt that ended. `log` is the attempt's own; notes about the verdict are
+/// added. The caller adds the result, the progress and the new jobs.
 pub(crate) fn end(
     job: &Job,
     lease: LeaseRef,
@@ -82,14 +82,14 @@ pub(crate) fn end(
     }
 }
 
-/// What the log says of an attempt whose new jobs cannot enter.
+/// The log note of an attempt whose new jobs cannot enter.
 pub(crate) fn not_accepted(error: &Error) -> String {
     format!("its new jobs were not accepted: {error}")
 }
 
-/// The settlement that replaces one whose new jobs the store refused: the attempt counts as an
-/// error, and none of them enters, so that it is not refused again. `log_own` is how much of the
-/// log is the attempt's own and not about the verdict.
+/// The settlement that replaces one whose new jobs the store refused. The attempt counts as an
+/// error and no jobs enter, so it is not refused again. `log_own` is how many bytes of the log are
+/// the attempt's own and not about the verdict.
 pub(crate) fn refused(
     job: &Job,
     settlement: &Settlement,
@@ -122,7 +122,7 @@ pub(crate) fn release(lease: LeaseRef, after: Option<Duration>) -> Settlement {
 }
 
 /// The job that follows `job` if its attempt ended with this status and this result. It enters with
-/// the settlement, so there is exactly one for each such end.
+/// the settlement, so there is exactly one.
 pub(crate) fn follow(
     shared: &Shared,
     job: &Job,

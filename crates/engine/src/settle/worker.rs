@@ -1,5 +1,5 @@
-//! Outside workers renew the leases of the jobs that they pulled, report progress, and say how the
-//! jobs ended. The worker holds the lease; the token shows that it still does.
+//! Outside workers renew the leases of their jobs, report progress, and end their jobs. The token
+//! proves that the worker still holds the lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(crate) async fn renew(shared: &Shared, lease: LeaseRef, by: Duration) -> Res
     if lost.is_empty() { Ok(()) } else { Err(lost_or_unknown(shared, &lease).await) }
 }
 
-/// The worker's word on how the job ended; durable when this returns.
+/// Ends a job as its worker reports; durable when this returns.
 pub(crate) async fn finish(shared: &Shared, finish: PullFinish) -> Result<(), Error> {
     let job = job_of(shared, &finish.lease).await?;
     if job.lease.is_none_or(|lease| lease.token != finish.lease.token) {
@@ -38,7 +38,7 @@ pub(crate) async fn finish(shared: &Shared, finish: PullFinish) -> Result<(), Er
     settle_pulled(shared, &job, settlement).await
 }
 
-/// Back to the queue; the attempt does not count.
+/// Returns a job to the queue; the attempt does not count.
 pub(crate) async fn release(
     shared: &Shared,
     lease: LeaseRef,
@@ -91,7 +91,7 @@ async fn job_of(shared: &Shared, lease: &LeaseRef) -> Result<Job, Error> {
     job.ok_or(Error::NotFound("job"))
 }
 
-/// Tells a lost lease from a job that does not exist for this tenant.
+/// Distinguishes a lost lease from a job that this tenant does not have.
 async fn lost_or_unknown(shared: &Shared, lease: &LeaseRef) -> Error {
     match shared.store.job_get(&lease.tenant, lease.id).await {
         Ok(None) => Error::NotFound("job"),

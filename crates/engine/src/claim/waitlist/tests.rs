@@ -1,4 +1,4 @@
-//! Who is woken, in which order, and what becomes of a wake that nobody used.
+//! Who is woken, in which order, and what becomes of an unused wake-up.
 
 use std::future::Future;
 use std::task::{Context, Poll, Waker};
@@ -14,7 +14,7 @@ fn interest(names: &[&str]) -> Interest {
     Interest { tenant: key("t").tenant, names, priority: None, hidden: false }
 }
 
-/// Which of these have been called, without waiting.
+/// Which of these have been woken, without waiting.
 fn woken(places: &mut [Entry<'_>]) -> Vec<usize> {
     let is_called = |(index, place): (usize, &mut Entry<'_>)| {
         let calling = std::pin::pin!(place.woken());
@@ -45,7 +45,7 @@ fn as_many_as_there_are_jobs_are_woken_the_oldest_first() {
 }
 
 #[test]
-fn whoever_found_nothing_keeps_his_place() {
+fn a_worker_that_found_nothing_keeps_its_place() {
     let waitlist = Waitlist::default();
     let mut places: Vec<_> = (0..3).map(|_| waitlist.enter(interest(&["t"]))).collect();
     for _ in 0..2 {
@@ -56,38 +56,38 @@ fn whoever_found_nothing_keeps_his_place() {
 }
 
 #[test]
-fn a_wake_while_somebody_looks_is_not_lost() {
+fn a_wake_up_during_a_look_is_not_lost() {
     let waitlist = Waitlist::default();
     let mut places: Vec<_> = (0..2).map(|_| waitlist.enter(interest(&["t"]))).collect();
     waitlist.wake([(&key("t"), 1)]);
     assert_eq!(woken(&mut places), [0]);
     waitlist.wake([(&key("t"), 1)]);
-    assert_eq!(woken(&mut places), [0], "he looks once more");
+    assert_eq!(woken(&mut places), [0], "it looks once more");
     waitlist.wake([(&key("t"), 2)]);
     assert_eq!(woken(&mut places), [0, 1]);
 }
 
 #[test]
-fn whoever_goes_away_passes_on_what_he_was_woken_for() {
+fn a_worker_that_disconnects_passes_its_wake_up_on() {
     let waitlist = Waitlist::default();
     let mut places: Vec<_> = (0..5).map(|_| waitlist.enter(interest(&["t", "u*"]))).collect();
     waitlist.wake([(&key("t"), 1)]);
     places.remove(0);
-    assert_eq!(woken(&mut places), [0], "he had not noticed");
+    assert_eq!(woken(&mut places), [0], "it had not noticed");
     places.remove(0);
-    assert_eq!(woken(&mut places), [0], "he had not looked");
+    assert_eq!(woken(&mut places), [0], "it had not looked");
     places[0].checked(|_| false);
     places.remove(0);
-    assert_eq!(woken(&mut places), [0], "he had found something else");
+    assert_eq!(woken(&mut places), [0], "it had found another type");
     places[0].checked(|key| key.name.as_str() == "t");
     places.remove(0);
-    assert!(woken(&mut places).is_empty(), "he had looked");
+    assert!(woken(&mut places).is_empty(), "it had looked");
     drop(places);
     assert!(nobody_is_left(&waitlist));
 }
 
 #[test]
-fn whoever_wants_one_priority_takes_no_wake_from_others() {
+fn a_worker_that_wants_one_priority_takes_no_wake_up_from_others() {
     let waitlist = Waitlist::default();
     let priority = |number| Priority::new(number).ok();
     let lines = [priority(1000), priority(0), None, None, priority(1000)];
@@ -98,7 +98,7 @@ fn whoever_wants_one_priority_takes_no_wake_from_others() {
 }
 
 #[test]
-fn whoever_wants_hidden_jobs_too_takes_no_wake_from_others() {
+fn a_worker_that_wants_hidden_jobs_takes_no_wake_up_from_others() {
     let waitlist = Waitlist::default();
     let other = TypeKey::new("other", "t").unwrap();
     let mut places = vec![

@@ -18,7 +18,7 @@ fn a_backoff_doubles_up_to_its_bound_and_starts_over() {
     assert_eq!(backoff.pause(), ms(50));
 }
 
-/// Panics and fails as often as it is told to, then passes.
+/// Panics and fails a given number of times, then succeeds.
 #[derive(Default)]
 struct Counted {
     panics: AtomicUsize,
@@ -47,7 +47,7 @@ impl Service for Panics {
 
     async fn pass(&mut self) -> Result<Next, Failed> {
         if take_one(&self.0.panics) {
-            panic!("as it was told");
+            panic!("as requested");
         }
         if take_one(&self.0.failures) {
             self.0.failed.notify_one();
