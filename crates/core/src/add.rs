@@ -1,5 +1,5 @@
-//! What may be asked for when a job is added, and the rules that hold wherever it is asked: in a
-//! request, or by a handler that emits a job.
+//! The options of an add, and the rules that hold for them, in a request or in a job that a handler
+//! emits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +13,15 @@ use crate::name::{Invalid, TypeName};
 use crate::repeat::Repeat;
 use crate::time::{Timestamp, parse_duration, parse_time};
 
-/// Absent values mean: now, ordinary, as the handler says, never, no key, nothing.
+/// Absent values mean: run now, default priority, the handler's time limit, no expiry, no unique
+/// key, nothing follows.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AddOptions {
     pub run_at: Option<Timestamp>,
     pub priority: Priority,
     /// Time limit of one attempt.
     pub timeout: Option<Duration>,
-    /// Give up after this; counts from the moment of the add.
+    /// Expires this long after the add.
     pub expires: Option<Duration>,
     pub unique: Option<String>,
     /// The type that gets the result of the job as its payload.
@@ -30,7 +31,7 @@ pub struct AddOptions {
     pub extra: Extra,
 }
 
-/// The options as they were sent, read one by one and not yet checked.
+/// The options as they were sent, not yet checked.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RawOptions {
     pub run_at: Option<Timestamp>,
@@ -49,7 +50,7 @@ impl RawOptions {
         let repeat = self.repeat.as_deref().map(Repeat::parse).transpose()?;
         let run_at = match (self.run_at, self.delay) {
             (Some(_), Some(_)) => {
-                let reason = "'run_at' and 'delay' say the same thing; send one of them";
+                let reason = "'run_at' and 'delay' exclude each other; send one of them";
                 return Err(Invalid::new("run_at", reason));
             }
             (Some(run_at), None) => Some(run_at),
@@ -65,7 +66,7 @@ impl RawOptions {
             TypeName::new(&name).map_err(|invalid| Invalid { field: "then".into(), ..invalid })
         };
         let id = |text: String| {
-            let invalid = || Invalid::new("parent", format!("'{text}' is not the id of a job"));
+            let invalid = || Invalid::new("parent", format!("'{text}' is not a valid job ID"));
             text.parse::<JobId>().map_err(|_| invalid())
         };
         Ok(AddOptions {
@@ -85,13 +86,13 @@ impl RawOptions {
 }
 
 impl AddOptions {
-    /// Reads the object that a handler gave with a job that it emits; `null` is as good as none.
-    /// The fields are those of a JSON add.
+    /// Reads the options of a job that a handler emits; `null` means none. The fields are those of
+    /// a JSON add.
     pub fn parse(options: &Value, now: Timestamp) -> Result<AddOptions, Invalid> {
         let fields = match options {
             Value::Null => return Ok(AddOptions::default()),
             Value::Object(fields) => fields,
-            _ => return Err(Invalid::new("options", "the options of a job are an object")),
+            _ => return Err(Invalid::new("options", "a job's options must be an object")),
         };
         let mut raw = RawOptions::default();
         for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
@@ -130,17 +131,17 @@ impl AddOptions {
     }
 }
 
-/// A time limit that lets something happen.
+/// A time limit must not be zero.
 fn above_zero(field: &str, given: Option<Duration>) -> Result<Option<Duration>, Invalid> {
     if given == Some(Duration::ZERO) {
-        let reason = format!("'{field}' is longer than nothing, such as 30s");
+        let reason = format!("'{field}' must be longer than zero, such as 30s");
         return Err(Invalid::new(field, reason));
     }
     Ok(given)
 }
 
 fn text<'a>(name: &str, value: &'a Value, example: &str) -> Result<&'a str, Invalid> {
-    let refuse = || Invalid::new(name, format!("'{name}' is a text such as {example}"));
+    let refuse = || Invalid::new(name, format!("'{name}' must be a string such as {example}"));
     value.as_str().ok_or_else(refuse)
 }
 
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cron_pattern_says_when_the_first_run_is_unless_somebody_else_does() {
+    fn a_cron_pattern_sets_the_first_run_unless_the_add_does() {
         let run_at = |options: Value| AddOptions::parse(&options, NOW).unwrap().run_at;
         let cron = "cron: 0 0 * * *";
         assert_eq!(run_at(json!({"repeat":cron})), Some(Timestamp(86_400_000)));

@@ -1,5 +1,5 @@
-//! Cron patterns in a time zone. The zones are part of the program, so that a machine without its
-//! own is no different.
+//! Cron patterns in a time zone. The zone database is part of the program, so it does not depend on
+//! the machine's.
 
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::civil::date;
@@ -7,14 +7,14 @@ use jiff::tz::TimeZone;
 
 use crate::time::Timestamp;
 
-/// A pattern, and the zone whose clocks it means.
+/// A pattern and its time zone.
 pub(crate) struct Cron {
     pattern: croner::Cron,
     zone: TimeZone,
 }
 
 impl Cron {
-    /// Reads five or six fields (with six, the first one is seconds) and perhaps a zone.
+    /// Reads five or six fields (with six, the first one is seconds) and an optional zone.
     pub(crate) fn parse(text: &str) -> Result<Cron, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let (fields, zone) = match words.split_last() {
@@ -28,8 +28,8 @@ impl Cron {
                 fields.len()
             ));
         }
-        // The crate takes an empty item for none, and would search for long for a second that
-        // there is not.
+        // The crate accepts an empty item, and would search very long for a second that never
+        // comes.
         if fields.iter().any(|field| field.split(',').any(str::is_empty)) {
             return Err(format!("'{text}' is not a cron pattern: a list has an empty item"));
         }
@@ -44,8 +44,8 @@ impl Cron {
         Ok(Cron { pattern, zone })
     }
 
-    /// Refuses a pattern that no date fits, such as 30 February. The calendar repeats itself
-    /// after 400 years, and these are the last ones that the search looks at.
+    /// Refuses a pattern that no date matches, such as 30 February. The calendar repeats after 400
+    /// years, so the search covers the last 400.
     pub(crate) fn ever(self) -> Result<Cron, String> {
         let start = date(croner::YEAR_UPPER_LIMIT as i16 - 400, 1, 1).at(0, 0, 0, 0);
         match self.pattern.find_next_occurrence(&start, true) {
@@ -63,7 +63,7 @@ impl Cron {
     }
 }
 
-/// A field may have letters as well: days of the week, and L for the last day.
+/// A field may contain letters: days of the week, and L for the last day.
 fn is_zone(word: &str) -> bool {
     const DAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
     let is_day =
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
     use crate::time::{format_time, parse_time};
 
-    /// The next times after `now`, one after the other.
+    /// The next times after `now`, in order.
     fn next(pattern: &str, now: &str, count: usize) -> Vec<String> {
         let cron = Cron::parse(pattern).and_then(Cron::ever).unwrap();
         let mut at = parse_time(now).unwrap();

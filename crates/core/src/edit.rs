@@ -1,6 +1,6 @@
-//! Changes that depend on what is there: the store shows jobs to a pure decision and carries out
-//! the edits that it answers with, in one change. So rules about several jobs at once live in pure
-//! functions, and every store can keep them without knowing them.
+//! Changes that depend on the current state: the store shows jobs to a pure decision and carries
+//! out the edits that it returns, in one change. So rules about several jobs at once are pure
+//! functions, and no store needs to know them.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,11 +18,11 @@ use crate::state::State;
 use crate::store::{Durability, Error};
 use crate::time::Timestamp;
 
-/// A question to the store, with the decision to be taken on what it finds.
+/// A request to change jobs by a decision on their current state.
 #[derive(Clone)]
 pub struct Ask {
     pub tenant: Tenant,
-    /// What is shown, one after the other; each decision sees what those before it changed. At
+    /// What is decided, one after the other; each decision sees the changes of those before it. At
     /// most `BATCH_JOBS_MAX`.
     pub targets: Vec<Target>,
     pub decide: Decide,
@@ -31,25 +31,25 @@ pub struct Ask {
 
 #[derive(Debug, Clone)]
 pub enum Target {
-    /// A job that is there.
+    /// An existing job.
     Job(JobId),
-    /// A job that is to come: shows the parent that it names and, if it is to be the only one, the
-    /// job of this type that stands in its way (see `FamilyView::job`).
+    /// A new job: shows its parent and, if it is to be the only one of its type, the job that is in
+    /// its way (see `FamilyView::job`).
     New { only: Option<Only>, parent: Option<JobId> },
 }
 
-/// One job of a type at a time.
+/// Allows one job of a type at a time.
 #[derive(Debug, Clone)]
 pub struct Only {
     pub name: TypeName,
     pub hidden: bool,
 }
 
-/// Pure: it may be asked more than once. A refusal refuses the whole question, as
-/// `Error::Refused`, and nothing changes; a panic does so as `Error::Internal`.
+/// Pure: it may be called more than once. A refusal fails the whole request with `Error::Refused`,
+/// a panic with `Error::Internal`; then nothing changes.
 pub type Decide = Arc<dyn Fn(usize, &FamilyView) -> Result<Decision, Refusal> + Send + Sync>;
 
-/// Why a decision says no, in its door's own terms: stores and the engine pass it on unread.
+/// Why a decision refused, in its door's own terms; stores and the engine pass it on unread.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code} {text}")]
 pub struct Refusal {
@@ -63,14 +63,14 @@ impl Refusal {
     }
 }
 
-/// What a decision may look at.
+/// A job with its family, as a decision sees it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FamilyView {
     /// For `Target::New`: the job with the smallest id of that type, hidden or not, that has not
     /// ended, has failed, or is an ended child.
     pub job: Option<FullJob>,
     pub parent: Option<FullJob>,
-    /// Of the job.
+    /// The children of the job.
     pub children: Children,
     /// The other children of the parent.
     pub siblings: Children,
@@ -82,11 +82,11 @@ pub struct FullJob {
     pub job: Job,
     /// In one buffer up to `WHOLE_BYTES_MAX`.
     pub payload: Payload,
-    /// How long jobs of its type are kept when they have ended, if that was set.
+    /// The retention of its type, if it is set.
     pub retention: Option<Duration>,
 }
 
-/// In which states there are children.
+/// The states in which there are children.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Children {
     /// Queued or running.
@@ -98,7 +98,7 @@ pub struct Children {
 }
 
 impl Children {
-    /// There is one that has not ended.
+    /// Whether there is a child that has not ended.
     pub fn pending(self) -> bool {
         self.active || self.paused
     }
@@ -107,7 +107,7 @@ impl Children {
         self != Children::default()
     }
 
-    /// There is one in this state.
+    /// Notes that there is a child in this state.
     pub fn note(&mut self, state: State) {
         match state {
             State::Queued | State::Running => self.active = true,
@@ -122,30 +122,30 @@ impl Children {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decision {
     pub edits: Vec<Edit>,
-    /// What whoever asked wants to hear: the new job's id, or that of the one in its way.
+    /// The result for the caller: the id of the new job, or of the one in its way.
     pub id: Option<JobId>,
 }
 
 /// One change of the store. Edits are carried out in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Edit {
-    /// A new job; marks its parent as one that has children. Its payload is inline even if it is
-    /// too large for that. One whose id or unique key is taken refuses the whole question.
+    /// A new job; its parent is marked as having children. Its payload is inline even if it is too
+    /// large for that. If its id or unique key is taken, the whole request fails.
     Insert(Box<NewJob>),
-    /// The job with this id is to be as this one says: its type, its state, its times, what it has
-    /// beside. A store moves it between the queue, the leases and the ended jobs accordingly. Its
-    /// number of bytes follows its payload; result, log and progress stay.
+    /// Replaces the job with this id: type, state, times and everything else. A store moves it
+    /// between the queue, the leases and the ended jobs accordingly. Its number of bytes follows
+    /// its payload; result, log and progress stay.
     Put(Box<Put>),
-    /// Removed, with all that belongs to it.
+    /// Removes the job with all its data.
     Delete(JobId),
-    /// All children of this parent in this state.
+    /// Changes all children of this parent in the state `from`.
     Children { parent: JobId, from: State, to: ChildMove },
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Put {
     pub job: Job,
-    /// A new payload, or the old one.
+    /// A new payload; `None` keeps the old one.
     pub payload: Option<Bytes>,
     /// When an ended job is removed; `None` means never.
     pub purge_at: Option<Timestamp>,
@@ -153,11 +153,11 @@ pub struct Put {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChildMove {
-    /// Set free to run at their time.
+    /// Queued, to run at their time.
     Queue,
-    /// No longer anybody's children; removed at this time.
+    /// Detached from the parent; removed at this time if they have ended.
     Detach { purge_at: Timestamp },
-    /// Ended; removed at this time.
+    /// Cancelled; removed at this time.
     Cancel { purge_at: Timestamp },
 }
 
@@ -168,40 +168,40 @@ pub struct Decided {
     pub moved: MovedJobs,
 }
 
-/// What others have to hear after edits.
+/// What a change did to jobs, for the log, waiting requests, the scheduler and the runner.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MovedJobs {
     /// How many jobs of these types became ready.
     pub ready: HashMap<TypeKey, u64>,
-    /// When the earliest job comes due that was queued for later.
+    /// When the earliest job that was queued for later comes due.
     pub due: Option<Timestamp>,
     /// Attempts that lost their lease.
     pub stopped: Vec<AttemptId>,
-    /// Jobs that changed otherwise, or are gone.
+    /// Other jobs that changed or are gone.
     pub touched: Vec<JobId>,
     /// Jobs that entered.
     pub entered: Vec<(JobId, TypeKey)>,
-    /// Jobs that a worker had and has no more, each as it was and as it is.
+    /// Jobs that a worker had and no longer has, each before and after the change.
     pub back: Vec<(Job, Job)>,
 }
 
 /// A request for due jobs by name, with a pure decision on each that is found: most urgent first,
 /// then the one that has been due the longest (within one millisecond by `Extra::tie`), then by
-/// name, then by id. Suspended types give nothing; a type with a `concurrency` gives no more than it
-/// allows to run.
+/// name, then by id. Suspended types give nothing; a type with a `concurrency` gives no more jobs
+/// than it allows to run.
 #[derive(Clone)]
 pub struct Take {
     pub tenant: Tenant,
     pub names: Names,
-    /// Only this one.
+    /// Only jobs of this priority.
     pub priority: Option<Priority>,
     /// Hidden jobs too.
     pub hidden: bool,
     /// 1 to `BATCH_JOBS_MAX`.
     pub limit: u32,
-    /// Jobs with more payload are passed over.
+    /// Jobs with larger payloads are skipped.
     pub payload_bytes_max: u64,
-    /// Asked for each job in turn, until `limit` were asked for.
+    /// Called for each job in turn, for at most `limit` jobs.
     pub decide: TakeDecide,
     /// How many jobs of a type with a `rate` may start now. The engine sets it.
     pub room: RateRoom,
@@ -209,11 +209,10 @@ pub struct Take {
     pub after: Option<TakeCursor>,
 }
 
-/// How many jobs of a type may start now. May be asked more than once, and answers the same then.
+/// How many jobs of a type may start now. May be called more than once, with the same result.
 pub type RateRoom = Arc<dyn Fn(&TypeKey, &TypeSettings) -> u32 + Send + Sync>;
 
-/// A place among the types of a tenant, in the order in which they are searched. Only the store
-/// that made it knows what it means.
+/// A position in a search among the types of a tenant. Only the store that made it can read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakeCursor {
     pub place: [i64; 3],
@@ -233,7 +232,7 @@ pub enum Names {
 /// What becomes of a job that a `Take` found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TakeDecision {
-    /// It may not stay queued and due.
+    /// Must not leave the job queued and due.
     pub put: Put,
     /// Whether the caller gets it.
     pub give: bool,
@@ -245,10 +244,10 @@ pub struct TakeAnswer {
     /// Jobs that were found and not given.
     pub kept: u32,
     pub moved: MovedJobs,
-    /// A type had more to give than its `concurrency` allows.
+    /// A type had more jobs than its `concurrency` allows.
     pub full: bool,
-    /// Nothing was found so far, and this is where the search goes on: a store looks at a bounded
-    /// number of types in one call.
+    /// Where the search continues, if nothing was found so far: a store looks at a bounded number
+    /// of types in one call.
     pub next: Option<TakeCursor>,
 }
 
@@ -267,8 +266,8 @@ pub struct TakenJob {
 const A_DECISION: &str = "a decision on jobs";
 
 impl Ask {
-    /// Takes decision number `index` on what the store shows. A store undoes the whole question
-    /// when this is an error; a decision that panics is one, too.
+    /// Calls the decision for target number `index`. On an error, which includes a panic, the store
+    /// undoes the whole request.
     pub fn decision(&self, index: usize, seen: &FamilyView) -> Result<Decision, Error> {
         Error::caught(A_DECISION, || (self.decide)(index, seen))?.map_err(Error::Refused)
     }
@@ -297,7 +296,7 @@ impl Take {
 }
 
 impl Put {
-    /// The job as a store keeps it in place of `before`: without what does not go with its state.
+    /// The job that a store keeps in place of `before`, without fields that do not fit its state.
     pub fn tidied(&self, before: &Job, now: Timestamp) -> Result<Job, Error> {
         let Put { job, payload, .. } = self;
         if job.key.tenant != before.key.tenant {
@@ -347,7 +346,7 @@ impl ChildMove {
 }
 
 impl MovedJobs {
-    /// A job is in the store that was not there before.
+    /// A job has entered the store.
     pub fn note_entered(&mut self, new: &NewJob, now: Timestamp) {
         self.entered.push((new.id, new.key.clone()));
         if !new.paused {
@@ -453,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_told_of_once_and_is_ready_only_when_it_became_so() {
+    fn a_job_is_reported_once_and_is_ready_only_when_it_became_so() {
         let changed = |before: &Job, after: &Job| {
             let mut moved = MovedJobs::default();
             moved.note_changed(before, after, NOW);

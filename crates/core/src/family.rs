@@ -1,10 +1,10 @@
-//! Parents and children: who waits for whom. All of it is pure; stores and doors carry it out.
+//! Parents and children: who waits for whom. Pure decisions; stores and doors carry them out.
 //!
-//! A child belongs to a parent that runs or is paused. While the parent runs, the child is paused;
-//! when the parent's attempt ends well and children are pending, the parent is paused and its
-//! children are set free; when the last pending one has ended, the parent is queued and runs again.
-//! A child that failed is not pending, yet its parent waits for whoever runs it again, cancels it
-//! or removes it. There are no grandchildren.
+//! A child belongs to a parent that runs or is paused. While the parent runs, the child is paused.
+//! When the parent's attempt ends well and children are pending, the parent is paused and its
+//! children are queued. When the last pending child has ended, the parent is queued and runs again.
+//! A failed child is not pending, but its parent waits until the child is rerun, cancelled or
+//! removed. There are no grandchildren.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::job::{Extra, Job, NewJob};
 use crate::state::{self, Event, State};
 use crate::time::Timestamp;
 
-/// Why a job cannot be somebody's child.
+/// Why a job cannot be the child of this parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfit {
     /// There is no such parent.
@@ -36,7 +36,7 @@ pub fn child_is_paused(parent: &Job) -> Result<bool, Unfit> {
     if parent.parent.is_some() { Err(Unfit::Grandchild) } else { Ok(paused) }
 }
 
-/// How a job begins that names this parent.
+/// Sets how a job with this parent begins.
 pub fn begin(new: &mut NewJob, parent: Option<&Job>) -> Result<(), Unfit> {
     let parent = parent.ok_or(Unfit::Missing)?;
     new.paused = child_is_paused(parent)?;
@@ -44,14 +44,14 @@ pub fn begin(new: &mut NewJob, parent: Option<&Job>) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// What becomes of a parent whose attempt ended well while children are pending, and of them.
-/// `None` when it need not wait.
+/// The edits for a parent whose attempt ended well while children are pending, and for the
+/// children. `None` when it need not wait.
 pub fn wait_for_children(job: &Job, children: Children) -> Option<Vec<Edit>> {
     if !children.pending() {
         return None;
     }
-    // Due again the moment it is set free, and before others of that millisecond, which have not
-    // had their turn yet. Its new time is shown as a whole second.
+    // Due as soon as it is queued, and before other jobs of that millisecond. Its new time is shown
+    // as a whole second.
     let run_at = job.started_at.unwrap_or(job.run_at);
     let shown = Civil::from_timestamp(run_at).to_string();
     let paused = Job {
@@ -72,14 +72,13 @@ pub fn wait_for_children(job: &Job, children: Children) -> Option<Vec<Edit>> {
     Some(vec![put, free])
 }
 
-/// What becomes of a parent when a child has ended as finished or cancelled, or is gone; `others`
-/// are its remaining children.
+/// The edits for a parent when a child has finished, was cancelled or is gone; `others` are its
+/// remaining children.
 pub fn after_child(parent: &Job, others: Children) -> Option<Edit> {
     if others.pending() { None } else { resume(parent) }
 }
 
-/// What becomes of the family of a job that has ended; `parent` is the one that it has, `siblings`
-/// are that one's other children.
+/// The edits for the family of a job that has ended; `siblings` are the parent's other children.
 pub fn after_end(
     job: &Job,
     parent: Option<&Job>,
@@ -99,8 +98,7 @@ pub fn after_end(
     edits
 }
 
-/// What becomes of the family of a job that was removed: nobody is left to set its paused children
-/// free.
+/// The edits for the family of a removed job: its paused children would wait for ever.
 pub fn after_removal(
     job: &Job,
     parent: Option<&Job>,
@@ -114,7 +112,7 @@ pub fn after_removal(
     edits
 }
 
-/// Queues a parent that waits; nothing happens to one that does not.
+/// Queues a parent that waits; `None` if it does not wait.
 pub fn resume(parent: &Job) -> Option<Edit> {
     if parent.state != State::Paused {
         return None;
@@ -124,7 +122,7 @@ pub fn resume(parent: &Job) -> Option<Edit> {
     Some(Edit::Put(Box::new(Put { job, payload: None, purge_at: None })))
 }
 
-/// Whether anybody waits for this child: a parent that has ended does not.
+/// Whether the parent waits for this child: one that has ended does not.
 pub fn is_waited_for(parent: Option<&Job>) -> bool {
     parent.is_some_and(|parent| !matches!(parent.state, State::Finished | State::Cancelled))
 }

@@ -1,18 +1,18 @@
-//! Patterns with which workers name types, as SQLite's GLOB reads them: `*` stands for any text,
-//! `?` for one character, `[a-z]` for one of a set, `[^a-z]` for one that is not in it. Nothing is
-//! special to them about `/`, and case matters.
+//! Patterns for type names, as in SQLite's GLOB: `*` matches any text, `?` one character, `[a-z]`
+//! one character of a set, `[^a-z]` one that is not in the set. `/` is not special, and case
+//! matters.
 
-/// Whether `pattern` matches the whole of `text`. Linear in practice, bounded by their product.
+/// Whether `pattern` matches all of `text`. Linear in practice, at most the product of the lengths.
 pub fn matches(pattern: &str, text: &str) -> bool {
     Pattern::new(pattern).matches(text)
 }
 
-/// Whether `pattern` has no special characters: it matches itself alone.
+/// Whether `pattern` has no special characters, and so matches only itself.
 pub fn is_literal(pattern: &str) -> bool {
     !pattern.contains(['*', '?', '['])
 }
 
-/// A pattern that was read once, to be used often.
+/// A parsed pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern(Vec<Step>);
 
@@ -25,7 +25,7 @@ enum Step {
         out: bool,
         ranges: Vec<(char, char)>,
     },
-    /// A set that does not end: nothing is in it.
+    /// A set without an end: matches nothing.
     Nothing,
 }
 
@@ -56,7 +56,7 @@ impl Pattern {
     pub fn matches(&self, text: &str) -> bool {
         let Pattern(steps) = self;
         let (mut at, mut text) = (0, text.chars());
-        // Where the newest star stands, and what comes behind the text that it has taken so far.
+        // The position of the latest star, and of the text after what it matches so far.
         let mut star: Option<(usize, std::str::Chars<'_>)> = None;
         loop {
             if steps.get(at) == Some(&Step::Any) {
@@ -69,7 +69,7 @@ impl Pattern {
                 at += 1;
                 continue;
             }
-            // Let the newest star take one character more, and try again behind it.
+            // Let the latest star match one more character, and try again.
             let Some((stands, taken)) = &mut star else { return false };
             taken.next();
             (at, text) = (*stands + 1, taken.clone());
@@ -77,13 +77,13 @@ impl Pattern {
         steps[at..].iter().all(|step| *step == Step::Any)
     }
 
-    /// What every text that matches begins with.
+    /// The prefix of every matching text.
     pub fn prefix(&self) -> String {
         let literal = |step: &Step| if let Step::Char(c) = step { Some(*c) } else { None };
         self.0.iter().map_while(literal).collect()
     }
 
-    /// It matches its prefix, and nothing else.
+    /// Whether it matches only its prefix.
     pub fn is_literal(&self) -> bool {
         self.0.iter().all(|step| matches!(step, Step::Char(_)))
     }
@@ -102,8 +102,8 @@ impl Step {
     }
 }
 
-/// Reads a set from behind its `[`; answers with what is left behind its `]`. A `]` in the first
-/// place is one of the set, and so is a `-` that has no character on both of its sides.
+/// Reads a set after its `[`; returns the rest after its `]`. A `]` in the first place belongs to
+/// the set, and so does a `-` without characters on both sides.
 fn read_set(text: &str) -> Option<(Step, &str)> {
     let (out, text) = match text.strip_prefix('^') {
         Some(text) => (true, text),

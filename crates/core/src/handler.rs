@@ -44,7 +44,7 @@ impl Lang {
     pub fn parse(name: &str) -> Result<Lang, Invalid> {
         Lang::ALL.into_iter().find(|lang| lang.as_str() == name).ok_or_else(|| {
             let known: Vec<_> = Lang::ALL.iter().map(|lang| lang.as_str()).collect();
-            Invalid::new("lang", format!("'{name}' is none of {}", known.join(", ")))
+            Invalid::new("lang", format!("'{name}' is not one of {}", known.join(", ")))
         })
     }
 }
@@ -55,7 +55,7 @@ impl fmt::Display for Lang {
     }
 }
 
-/// What a user says a handler is.
+/// A handler as a client defines it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HandlerSpec {
     pub lang: Lang,
@@ -72,7 +72,7 @@ pub struct HandlerSpec {
     pub options: HandlerOptions,
 }
 
-/// Absent values fall to the type's settings, then to the daemon's defaults.
+/// Absent values default to the type's settings, then to the daemon's.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct HandlerOptions {
     pub timeout: Option<Duration>,
@@ -85,10 +85,10 @@ pub struct HandlerOptions {
     pub limits: Limits,
 }
 
-/// What the processes of a handler may use. Absent ones fall to the daemon's defaults.
+/// Resource limits of a handler's processes. Absent values default to the daemon's.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Limits {
-    /// Bytes of memory of each process.
+    /// Memory of each process, in bytes.
     pub memory: Option<u64>,
     /// Processor time of each process.
     pub cpu: Option<Duration>,
@@ -99,7 +99,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// A limit under which nothing can start would fail every attempt without a word.
+    /// Refuses limits under which no process can start: every attempt would fail without an
+    /// explanation.
     pub fn check(&self) -> Result<(), Invalid> {
         MEMORY.check_if_set("options.memory", self.memory)?;
         CPU.check_if_set("options.cpu", self.cpu)?;
@@ -133,7 +134,7 @@ impl HandlerOptions {
         self.limits.check()
     }
 
-    /// The options with every number within its range, for what a store has.
+    /// The options with every number clamped to its range, for values from a store.
     pub fn clamped(mut self) -> HandlerOptions {
         self.timeout = self.timeout.map(|timeout| TIMEOUT.clamp(timeout));
         self.batch = self.batch.map(|jobs| BATCH.clamp(jobs));
@@ -147,7 +148,7 @@ impl HandlerOptions {
 }
 
 impl HandlerSpec {
-    /// A handler with nothing but what it must have.
+    /// A handler with only the required fields.
     pub fn new(lang: Lang, body: impl Into<String>) -> HandlerSpec {
         HandlerSpec {
             lang,
@@ -163,7 +164,7 @@ impl HandlerSpec {
     /// The rules that hold for every language; a runner adds its own.
     pub fn check(&self) -> Result<(), Invalid> {
         if self.body.trim().is_empty() {
-            return Err(Invalid::new("body", "a handler's body is not empty"));
+            return Err(Invalid::new("body", "a handler's body must not be empty"));
         }
         let scripts = [&self.before, &self.before_each, &self.after_each];
         let bytes = self.body.len() + scripts.into_iter().flatten().map(String::len).sum::<usize>();
@@ -187,11 +188,11 @@ pub struct Handler {
 /// How the jobs of a type are treated, with or without a handler.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TypeSettings {
-    /// Share of picks beside the tenant's other types, 1 to 1000; 1 when absent.
+    /// Share of picks relative to the tenant's other types, 1 to 1000; 1 when absent.
     pub weight: Option<u32>,
-    /// Most jobs of the type that run at once, in all daemons together.
+    /// Maximum number of running jobs of the type, in all daemons together.
     pub concurrency: Option<u32>,
-    /// Most starts of the type in one daemon, a second.
+    /// Maximum number of starts per second in one daemon.
     pub rate: Option<f64>,
     pub timeout: Option<Duration>,
     pub retry: Option<RetryPolicy>,
@@ -209,7 +210,7 @@ impl TypeSettings {
         RETENTION.check_if_set("retention", self.retention)
     }
 
-    /// The settings with every number within its range, for what a store has.
+    /// The settings with every number clamped to its range, for values from a store.
     pub fn clamped(self) -> TypeSettings {
         TypeSettings {
             weight: self.weight.map(|weight| WEIGHT.clamp(weight)),

@@ -1,4 +1,4 @@
-//! Job ids: 63 bits that sort by time and are never given twice.
+//! Job ids: 63 bits that sort by time and are never issued twice.
 //!
 //! ```text
 //! 62            22 21        10 9        0
@@ -6,9 +6,9 @@
 //! │ ms since 2020 │   sysid    │ sequence │
 //! └───────────────┴────────────┴──────────┘
 //! ```
-//! Within one daemon ids only grow. When the clock stands still, goes back, or more than 1,024 ids
-//! are wanted in a millisecond, ids go on from the newest one: its sequence, then the next
-//! millisecond. They may run ahead of the clock by `ID_BORROW_MAX`.
+//! Within one daemon ids only grow. When the clock stands still or goes back, or more than 1,024
+//! ids are needed in a millisecond, ids continue from the newest one: with its sequence, then with
+//! the next millisecond. They may be ahead of the clock by up to `ID_BORROW_MAX`.
 
 use std::fmt;
 use std::num::NonZeroU16;
@@ -45,12 +45,12 @@ impl fmt::Display for Sysid {
     }
 }
 
-/// The id of a job, and of a handler's version. Written in decimal.
+/// The id of a job or of a handler version. Written in decimal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JobId(i64);
 
 impl JobId {
-    /// Ids are positive; a store or a client that says otherwise is wrong.
+    /// `None` unless the number is positive.
     pub fn new(number: i64) -> Option<JobId> {
         (number > 0).then_some(JobId(number))
     }
@@ -59,7 +59,7 @@ impl JobId {
         self.0
     }
 
-    /// The millisecond that the id was made for; may lie ahead of the clock of that moment.
+    /// The millisecond in the id, which may be ahead of the clock at that moment.
     pub fn made_at(self) -> Timestamp {
         Timestamp((self.0 >> (SEQUENCE_BITS + SYSID_BITS)) + EPOCH_MS)
     }
@@ -95,7 +95,7 @@ impl FromStr for JobId {
 #[error("an id is a positive whole number of at most 19 digits")]
 pub struct NotAnId;
 
-/// The clock is so far behind the newest id that no further one can be made.
+/// The clock is too far behind the newest id to make another one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the clock is {behind_s} seconds behind the newest job id (at most {} are bridged); \
@@ -106,19 +106,19 @@ pub struct ClockTooFarBack {
     pub behind_s: u64,
 }
 
-/// Makes the ids of one daemon. One owner, no locks.
+/// Makes the ids of one daemon. It has one owner and no locks.
 #[derive(Debug)]
 pub struct IdGenerator {
     sysid: Sysid,
-    /// Millisecond since `EPOCH_MS` and sequence of the next id at the earliest.
+    /// The smallest possible next id: millisecond since `EPOCH_MS`, and sequence.
     ms: i64,
     sequence: i64,
-    /// `clock_step` has reported that the clock is behind the ids.
+    /// Whether `clock_step` has reported the current step.
     step_reported: bool,
 }
 
 impl IdGenerator {
-    /// `newest` is the highest id that this store or this daemon's journal has seen.
+    /// `newest` is the highest id in the store or in this daemon's journal.
     pub fn new(sysid: Sysid, newest: Option<JobId>) -> IdGenerator {
         let ms = newest.map_or(0, |id| (id.0 >> (SEQUENCE_BITS + SYSID_BITS)) + 1);
         IdGenerator { sysid, ms, sequence: 0, step_reported: false }
@@ -128,7 +128,7 @@ impl IdGenerator {
         self.sysid
     }
 
-    /// The next id: larger than every one before it.
+    /// The next id, larger than all before it.
     pub fn next(&mut self, now: Timestamp) -> Result<JobId, ClockTooFarBack> {
         let now_ms = (now.0 - EPOCH_MS).clamp(0, MS_MAX);
         if now_ms > self.ms {
@@ -149,8 +149,8 @@ impl IdGenerator {
         Ok(JobId(id))
     }
 
-    /// How far the clock is behind the ids after it was set back: once for each such step, `None`
-    /// otherwise. A burst of ids is no step.
+    /// How far the clock is behind the ids after it was set back: once for each step, `None`
+    /// otherwise. A burst of ids is not a step.
     pub fn clock_step(&mut self, now: Timestamp) -> Option<Duration> {
         let behind = Timestamp(self.ms + EPOCH_MS).since(now);
         let reported = std::mem::replace(&mut self.step_reported, behind >= CLOCK_STEP_MIN);

@@ -41,11 +41,11 @@ pub struct NewJob {
     pub id: JobId,
     pub key: TypeKey,
     pub priority: Priority,
-    /// Not run before this; the time of the add when nothing was asked for.
+    /// Don't run before this time; the time of the add by default.
     pub run_at: Timestamp,
     pub created_at: Timestamp,
     pub expires_at: Option<Timestamp>,
-    /// Time limit of one attempt; wins over the handler's and the type's.
+    /// Time limit of one attempt; overrides the handler's and the type's.
     pub timeout: Option<Duration>,
     /// While a job of this type with this key has not ended, no other one enters.
     pub unique: Option<String>,
@@ -53,27 +53,27 @@ pub struct NewJob {
     pub then: Option<TypeName>,
     /// The job that waits for this one; see `family`.
     pub parent: Option<JobId>,
-    /// Enters as `paused`: its parent runs, and sets it free.
+    /// Enters as `paused`, because its parent runs; the end of the parent's attempt queues it.
     pub paused: bool,
     pub extra: Extra,
     pub payload: Payload,
 }
 
-/// What only few jobs have, so that a store keeps it apart from what all have.
+/// Rare fields, which a store keeps apart from those of all jobs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Extra {
-    /// When it runs again by itself, in the form of `Repeat::as_str`.
+    /// How it repeats, in the form of `Repeat::as_str`.
     pub repeat: Option<Arc<str>>,
-    /// What the door that the job came through keeps with it, in a form that only it reads.
+    /// Data of the door that added the job, in a form that only this door reads.
     pub door_text: Option<Arc<str>>,
-    /// `run_at` in the words of a door, where the number would not give them back.
+    /// `run_at` as the client wrote it, if the number alone would not restore that.
     pub run_at_text: Option<Arc<str>>,
-    /// Among equally urgent jobs that are due in the same millisecond the smallest goes first. 0
-    /// for nearly all; it goes with the time that it was set for.
+    /// Order among equally urgent jobs that are due in the same millisecond, smallest first. 0 for
+    /// nearly all; reset when the job gets a new time.
     pub order_key: i64,
-    /// A worker has it, without a lease; it is queued in case that the worker never reports back.
+    /// A worker has it without a lease; it is queued in case the worker never reports back.
     pub lent: bool,
-    /// Only workers that ask for hidden jobs get it: no claim and no count of ready jobs sees it.
+    /// Only workers that ask for hidden jobs get it; claims and counts of ready jobs ignore it.
     pub hidden: bool,
 }
 
@@ -83,19 +83,19 @@ impl Extra {
     }
 
     /// The order of jobs that are equally urgent and due in the same millisecond, smallest first:
-    /// by `order_key`, and of equal ones those that were lent behind the others.
+    /// by `order_key`, then lent jobs after the others.
     pub fn tie(&self) -> i64 {
         self.order_key.saturating_mul(2).saturating_add(i64::from(self.lent))
     }
 
-    /// The job gets a new time: the words for the old one go, and it is no longer lent.
+    /// Resets what belonged to the old time of a job that gets a new one.
     pub fn retime(&mut self) {
         (self.run_at_text, self.order_key, self.lent) = (None, 0, false);
     }
 }
 
 impl NewJob {
-    /// A job that asks for nothing: due now, of ordinary priority.
+    /// A job without options: due now, with the default priority.
     pub fn new(id: JobId, key: TypeKey, payload: Payload, now: Timestamp) -> NewJob {
         NewJob {
             id,
@@ -114,18 +114,18 @@ impl NewJob {
         }
     }
 
-    /// Whether a store whose clock shows `now` may run it at once. The clock of its creator may be
-    /// ahead, or the store's may have been set back since.
+    /// Whether it is due in a store whose clock shows `now`. Its creator's clock may be ahead, or
+    /// the store's may have been set back since.
     pub fn is_due(&self, now: Timestamp) -> bool {
         self.run_at <= now.max(self.created_at)
     }
 
-    /// When the job is first to run: a time that has passed means now.
+    /// When the job first comes due: a time in the past means now.
     pub fn due_at(&self) -> Timestamp {
         self.run_at.max(self.created_at)
     }
 
-    /// Takes a payload that is too large for one buffer apart, into what a store keeps in pieces.
+    /// Splits a payload that is too large for one buffer; returns its pieces.
     pub fn split_payload(&mut self) -> Vec<Bytes> {
         let (payload, pieces) = self.payload.clone().split();
         self.payload = payload;
@@ -133,11 +133,11 @@ impl NewJob {
     }
 }
 
-/// The bytes that a job is about.
+/// The payload of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Payload {
     Inline(Bytes),
-    /// Too large for one buffer: the store has it in pieces, under the job's id.
+    /// Too large for one buffer: the store keeps it in pieces under the job's id.
     Pieces {
         bytes: u64,
     },
@@ -159,7 +159,7 @@ impl Payload {
         matches!(self, Payload::Pieces { .. })
     }
 
-    /// One that is too large for one buffer, and its pieces; any other one as it is.
+    /// Splits a payload that is too large for one buffer into pieces; returns any other unchanged.
     pub fn split(self) -> (Payload, Vec<Bytes>) {
         let bytes = match self {
             Payload::Inline(bytes) if bytes.len() > PAYLOAD_INLINE_BYTES_MAX => bytes,
@@ -172,16 +172,16 @@ impl Payload {
     }
 }
 
-/// A job as a store shows it. Payload, result and logs are asked for by id.
+/// A job as a store returns it. Payload, result and logs are read separately, by id.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     pub id: JobId,
     pub key: TypeKey,
     pub state: State,
     pub priority: Priority,
-    /// When it may run (next).
+    /// When it may run next.
     pub run_at: Timestamp,
-    /// When it was first to run (see `NewJob::due_at`); the age limit of retries counts from here.
+    /// When it first came due (see `NewJob::due_at`); the age limit of retries counts from here.
     pub due_at: Timestamp,
     /// 0 before the first start, 1 during it.
     pub attempt: u32,
@@ -192,24 +192,24 @@ pub struct Job {
     pub finished_at: Option<Timestamp>,
     pub expires_at: Option<Timestamp>,
     pub timeout: Option<Duration>,
-    /// There while the job runs, and only then.
+    /// Present only while the job runs.
     pub lease: Option<Lease>,
-    /// How the newest attempt that ended, ended.
+    /// How the latest ended attempt ended.
     pub last: Option<Ended>,
     pub unique: Option<String>,
     pub then: Option<TypeName>,
     /// The job that waits for this one.
     pub parent: Option<JobId>,
-    /// Other jobs name, or have named, this one as their parent.
+    /// Whether other jobs name, or have named, this one as their parent.
     pub children: bool,
     pub extra: Extra,
     pub payload_bytes: u64,
-    /// What the newest attempt said of itself; a store shows it with a single job, not in lists.
+    /// The progress of the latest attempt; read with a single job, not in lists.
     pub progress: Option<Progress>,
 }
 
 impl Job {
-    /// The job as a store shows it right after its insert.
+    /// The job right after its insert.
     pub fn queued(new: NewJob) -> Job {
         Job {
             state: if new.paused { State::Paused } else { State::Queued },
@@ -242,20 +242,20 @@ impl Job {
         Job { state, attempt, started_at, ..Job::queued(new) }
     }
 
-    /// It is queued and waits for a while, not for a time of day: for its next attempt, or for the
-    /// worker that it is lent to.
+    /// Whether it is queued and waits for a duration instead of a time of day: for its next
+    /// attempt, or for the worker that it is lent to.
     pub fn waits_a_while(&self) -> bool {
         let Extra { repeat, run_at_text, lent, .. } = &self.extra;
         let retries = self.attempt > 0 && repeat.is_none() && run_at_text.is_none();
         self.state == State::Queued && (*lent || retries)
     }
 
-    /// A worker has it, under a lease or lent.
+    /// Whether a worker has it, under a lease or lent.
     pub fn is_out(&self) -> bool {
         self.state == State::Running || (self.state == State::Queued && self.extra.lent)
     }
 
-    /// The attempt that its lease stands for.
+    /// The attempt of its lease.
     pub fn attempt_id(&self) -> Option<AttemptId> {
         self.lease.map(|lease| AttemptId { job: self.id, token: lease.token })
     }
@@ -265,8 +265,8 @@ impl Job {
         self.then.as_ref().filter(|_| status.code() == Code::Ok)
     }
 
-    /// The job that follows: as urgent as this one, with its result as the payload. A string is
-    /// its text, any other value its JSON, and no result an empty payload.
+    /// The job that follows, with the same priority and the result as payload: a string as text,
+    /// any other value as JSON, no result as an empty payload.
     pub fn follow(&self, name: TypeName, id: JobId, data: Option<&Json>, now: Timestamp) -> NewJob {
         let key = TypeKey { tenant: self.key.tenant.clone(), name };
         let payload = Payload::Inline(data.map(Json::to_bytes).unwrap_or_default());
@@ -274,7 +274,7 @@ impl Job {
     }
 }
 
-/// How far a running attempt has come, in its own words.
+/// The progress of a running attempt, as it reports it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
     /// 0 to 100.
@@ -302,13 +302,13 @@ pub struct Lease {
     pub owner: Sysid,
     pub token: Token,
     pub expires_at: Timestamp,
-    /// It lasts as long as its owner's number does: `expires_at` is that of the number, and moves
-    /// with each of the owner's beats. Otherwise it has an expiry of its own.
+    /// Whether it lasts as long as its owner's number: then `expires_at` is that of the number and
+    /// moves with the owner's beats. Otherwise it has its own expiry.
     pub on_beat: bool,
 }
 
-/// Names one claim: no two claims of a job have the same. The daemon that claims brings it, so that
-/// none is issued twice whatever the store forgets.
+/// Identifies one claim: no two claims of a job have the same token. The claiming daemon makes it,
+/// so that none is issued twice whatever the store forgets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(pub i64);
 
@@ -319,18 +319,18 @@ pub struct AttemptId {
     pub token: Token,
 }
 
-/// Boot number: larger than all before it with every sysid that is reserved, and durable before it
-/// is used. It is not below the store's clock in seconds (see `Boot::after`), so that a store that
-/// went back in time does not give one twice.
+/// Boot number: grows with every sysid reservation, and is durable before it is used. It is not
+/// below the store's clock in seconds (see `Boot::after`), so that a store that was reset to an
+/// older state does not issue one twice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Boot(pub i64);
 
-/// Claims that one boot number is good for. The rest of the 53 bits that JavaScript reads exactly
-/// is the boot number's: enough for a thousand daemons that take one with every beat, for decades.
+/// Claims per boot number. The rest of the 53 bits that JavaScript reads exactly is for the boot
+/// number: enough for a thousand daemons that take one with every beat, for decades.
 pub const TOKENS_PER_BOOT: i64 = 1 << 14;
 
 impl Boot {
-    /// The one after `last`, given at `now`.
+    /// The next boot number after `last`, at the time `now`.
     pub fn after(last: Boot, now: Timestamp) -> Boot {
         Boot((last.0 + 1).max(seconds_since_2020(now)))
     }

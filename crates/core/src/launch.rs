@@ -1,5 +1,6 @@
-//! The seam to running commands for others: a program is started, signalled, waited for, and its
-//! output kept within bounds. What the program does is data; nothing here fails because of it.
+//! The interface for running plain commands: a program is started, signalled and waited for, and
+//! its output is kept within bounds. How the program ends is data, never an error of this
+//! interface.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,45 +8,45 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-/// A command to be run.
+/// A command to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchSpec {
     pub program: String,
     pub args: Vec<String>,
-    /// The daemon's own when absent.
+    /// The daemon's own directory when absent.
     pub cwd: Option<PathBuf>,
-    /// Beside the daemon's own environment.
+    /// Added to the daemon's own environment.
     pub env: Vec<(String, String)>,
     pub input: Input,
-    /// Kept of each of its two streams, from the beginning.
+    /// Maximum number of bytes kept of each of its two streams, from the beginning.
     pub output_bytes_max: usize,
-    /// Its whole process tree is ended after this.
+    /// Time limit, after which its whole process tree is ended.
     pub time_limit: Option<Duration>,
 }
 
-/// What a command finds when it reads its standard input. Nothing is ever written to it.
+/// The standard input of a command. Nothing is ever written to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input {
-    /// Nothing, for as long as it runs.
+    /// Open and empty for as long as it runs.
     Open,
-    /// Its end.
+    /// End of file.
     Ended,
 }
 
 /// How a command ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Launched {
-    /// Absent when a signal ended it, when it could not be started, and when it was to be ended and
-    /// does not die.
+    /// Absent when a signal ended it, when it could not be started, and when it could not be
+    /// killed.
     pub code: Option<i32>,
-    /// Such as `SIGKILL`. Absent as well when it lives on.
+    /// Such as `SIGKILL`. Also absent when it could not be killed.
     pub signal: Option<String>,
     pub stdout: Output,
     pub stderr: Output,
     pub timed_out: bool,
     /// Why it could not be started.
     pub failure: Option<String>,
-    /// It could not be started because the machine was at a limit; it may be possible later.
+    /// It could not be started because the machine was at a limit; a later try may succeed.
     pub exhausted: bool,
 }
 
@@ -53,17 +54,17 @@ pub struct Launched {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Output {
     pub bytes: Vec<u8>,
-    /// Bytes that were not kept.
+    /// The number of bytes that were not kept.
     pub dropped: u64,
 }
 
-/// The numbers of too many open files, in the whole system and in the process: they have no kind of
-/// their own.
+/// Error numbers of too many open files, in the system and in the process: they have no
+/// `ErrorKind`.
 const FILES_OF_SYSTEM: i32 = 23;
 const FILES_OF_PROCESS: i32 = 24;
 
-/// Whether it failed because the machine is at a limit, so that it may be possible later: it lacks
-/// descriptors, processes, memory or disk.
+/// Whether it failed because the machine is short of descriptors, processes, memory or disk, so
+/// that a later try may succeed.
 pub fn is_exhaustion(error: &io::Error) -> bool {
     use io::ErrorKind::{OutOfMemory, QuotaExceeded, StorageFull, WouldBlock};
     matches!(error.kind(), WouldBlock | OutOfMemory | StorageFull | QuotaExceeded)
@@ -85,42 +86,41 @@ pub trait Launcher: Send + Sync + 'static {
 /// A command that was started. Dropping it does not end it.
 #[async_trait]
 pub trait Running: Send + Sync {
-    /// Sends a signal to the process itself, not to its children; signal 0 only asks. False when it
-    /// has ended or there is no such signal.
+    /// Sends a signal to the process itself, not to its children; signal 0 only checks. False when
+    /// it has ended or there is no such signal.
     fn signal(&self, signal: SignalTo) -> bool;
 
     /// Ends it with everything that it started.
     fn kill_tree(&self);
 
-    /// Answers when the process has ended and nothing more of its output is to be waited for.
+    /// Returns when the process has ended and its output is complete.
     async fn wait(&self) -> Launched;
 }
 
-/// A moment of the clock that all processes of a machine share and that goes on while it sleeps.
+/// A time of the clock that all processes of a machine share and that continues while it sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BootTime(pub Duration);
 
-/// Ends what was started under its mark when whoever started it dies, hangs, or can no longer say
-/// that it may go on.
+/// Ends the processes that have its mark when their owner dies, hangs, or stops ticking.
 pub trait Fence: Send + Sync + 'static {
-    /// The variable that everything under this fence must have in its environment.
+    /// The environment variable that marks processes under this fence.
     fn mark(&self) -> (String, String);
 
-    /// What was started may go on for the fence's time from this moment.
+    /// The processes may continue for the fence's time from this moment.
     fn tick(&self, at: BootTime);
 
-    /// How often it has ended what was started because no tick came in time. It is counted before
-    /// anything dies, so that whoever sees a death can ask who it was.
+    /// How often it has ended processes because no tick came in time. It is counted before they
+    /// die, so that the cause is known when a death is seen.
     fn fired(&self) -> u64;
 
-    /// Whether the time from the last tick is still running. When it is over, nothing may be
+    /// Whether the time since the last tick is not over yet. When it is over, nothing may be
     /// started.
     fn allows(&self) -> bool;
 
-    /// The process that watches. Absent while none does; then nothing may be started.
+    /// The watching process. Absent while there is none; then nothing may be started.
     fn process_id(&self) -> Option<u32>;
 
-    /// Ends everything under the mark of a fence that has died together with its owner, by the
-    /// value of that mark. It takes a while, in which the caller is blocked.
+    /// Ends all processes with the mark of a fence that died together with its owner. Blocks the
+    /// caller for a while.
     fn end_left_by(&self, value: &str);
 }

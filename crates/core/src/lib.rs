@@ -1,9 +1,10 @@
-//! The domain of Windlass: what a job is, how its state may change, when it is tried again, and
-//! the two seams (`Store`, `Runner`) behind which everything with a disk or a socket lives.
+//! The domain of Windlass: what a job is, how its state may change, when it is retried, and the
+//! interfaces (`Store`, `Runner`, `Launcher`) behind which everything with a disk or a socket
+//! lives.
 //!
 //! | module | owns |
 //! |---|---|
-//! | `add` | what may be asked for when a job is added |
+//! | `add` | the options of an add |
 //! | `name` | tenants and types, and which names are allowed |
 //! | `id` | job ids and the generator that never repeats one |
 //! | `size` | sizes such as `512MB` |
@@ -11,15 +12,15 @@
 //! | `job` | the job, its options, its payload, its lease |
 //! | `state` | the states and the table of every allowed change |
 //! | `outcome` | status numbers and the four codes |
-//! | `retry` | when a failed attempt is tried again, and when it is not |
+//! | `retry` | when a failed attempt is retried, and when it is not |
 //! | `calendar` | SQLite's date arithmetic |
 //! | `repeat` | when a job runs again: a base with date arithmetic, or cron in a time zone |
 //! | `handler` | how a type is run, and the settings of a type |
 //! | `record` | the text form in which stores keep handlers' options and types' settings |
-//! | `edit` | changes that a pure decision makes of what a store shows it |
+//! | `edit` | changes by a pure decision on jobs that a store shows it |
 //! | `family` | parents and children: who waits for whom |
 //! | `glob` | the patterns with which workers name types |
-//! | `store`, `runner`, `launch` | the seams |
+//! | `store`, `runner`, `launch` | the interfaces |
 //! | `memory` | the reference store, against which all others are compared |
 //! | `log` | the lines of an attempt, and where each came from |
 //! | `sync` | locks that a panic does not poison |

@@ -1,5 +1,5 @@
-//! Every bound of the domain, by name. Bounds that an operator may move are defaults of the
-//! configuration; the ones here hold everywhere.
+//! Every bound of the domain, by name. Bounds that an operator can change are defaults of the
+//! configuration; those here are fixed.
 
 use std::time::Duration;
 
@@ -15,29 +15,29 @@ pub const KEY_BYTES_MAX: usize = 255;
 pub const PRIORITY_MAX: u16 = 1000;
 /// Priority of a job that names none.
 pub const PRIORITY_DEFAULT: u16 = 500;
-/// Payloads above this are kept in pieces, never in one buffer.
+/// Payloads above this size are kept in pieces, never in one buffer.
 pub const PAYLOAD_INLINE_BYTES_MAX: usize = 1024 * 1024;
-/// Size of one piece of a large payload; the last one may be shorter, none is empty.
+/// Size of one piece of a large payload; the last piece may be shorter but not empty.
 pub const PAYLOAD_PIECE_BYTES: usize = 256 * 1024;
-/// Payloads up to this are shown to decisions in one buffer, however they are kept.
+/// Payloads up to this size are shown to decisions in one buffer, however they are kept.
 pub const WHOLE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Largest result data of one job.
 pub const RESULT_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Log kept of one attempt, from its end, unless configured.
+/// Default size of the log tail that is kept of an attempt.
 pub const LOG_BYTES_MAX: usize = 64 * 1024;
-/// Longest line kept in a log; the rest of it is cut.
+/// Longest line in a log; longer lines are cut.
 pub const LOG_LINE_BYTES_MAX: usize = 8 * 1024;
-/// Attempts whose log is kept; the oldest go first.
+/// Attempts whose log is kept; the oldest are dropped first.
 pub const LOG_ATTEMPTS_MAX: u32 = 25;
 /// New jobs that one attempt may emit.
 pub const EMITTED_MAX: usize = 10_000;
-/// Source of one handler: body and the scripts around it together.
+/// Size of one handler: its body and scripts together.
 pub const HANDLER_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Least memory that a handler may be given; a shell does not start with less.
+/// Smallest memory limit of a handler; a shell does not start with less.
 pub const MEMORY_BYTES_MIN: u64 = 4 * 1024 * 1024;
-/// Most processes that a handler may be given.
+/// Largest process limit of a handler.
 pub const PROCESSES_MAX: u32 = 100_000;
-/// Versions of one handler that are kept; the oldest go first.
+/// Versions of one handler that are kept; the oldest are dropped first.
 pub const HANDLER_VERSIONS_MAX: usize = 100;
 /// Jobs in one insert, claim, settlement or listing.
 pub const BATCH_JOBS_MAX: usize = 10_000;
@@ -45,41 +45,41 @@ pub const BATCH_JOBS_MAX: usize = 10_000;
 pub const PAGE_JOBS_MAX: usize = 1000;
 /// Jobs in one claim of a pulling worker.
 pub const PULL_JOBS_MAX: u32 = 1000;
-/// Ended children of one kind that are shown with their parent when it is handed out.
+/// Ended children of each kind that are returned with their parent in a take.
 pub const CHILDREN_SHOWN_MAX: usize = 100_000;
-/// How long jobs are kept that were cancelled because their parent was removed.
+/// Retention of jobs that were cancelled because their parent was removed.
 pub const ORPHAN_RETENTION: Duration = Duration::from_secs(3 * 24 * 3600);
-/// How long jobs are kept that were cancelled because another add had their idempotency key: longer
-/// than the key can be repeated.
+/// Retention of jobs that were cancelled because another add used their idempotency key: longer
+/// than the key is remembered.
 pub const REPEATED_RETENTION: Duration =
     Duration::from_secs(IDEMPOTENCY_TTL.as_secs() + ORPHAN_RETENTION.as_secs());
-/// How long pieces of a payload wait for their job, which normally comes at once; longer ones were
-/// left behind by a crash.
+/// Age at which payload pieces without a job are removed. The job normally follows at once; older
+/// pieces were left by a crash.
 pub const ORPHAN_PIECES_AGE: Duration = Duration::from_secs(24 * 3600);
-/// Daemons on one store: the sysid has 12 bits, and 0 is nobody's.
+/// Daemons on one store: the sysid has 12 bits, and 0 is not used.
 pub const SYSID_MAX: u16 = 4095;
-/// How far ids may run ahead of the clock, after it was set back or under a burst: a year, since a
-/// clock that was wrong once must not stop adds for as long as it was wrong.
+/// How far ids may be ahead of the clock after it was set back or in a burst: a year, because a
+/// clock that was wrong once must not stop adds until it has caught up.
 pub const ID_BORROW_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
-/// A clock this far behind the newest id was set back; no burst of ids runs as far ahead.
+/// A clock this far behind the newest id was set back; no burst of ids gets this far ahead.
 pub const CLOCK_STEP_MIN: Duration = Duration::from_secs(60);
 /// How long an idempotency key is remembered.
 pub const IDEMPOTENCY_TTL: Duration = Duration::from_secs(24 * 3600);
-/// Longest duration that is accepted anywhere (ten years).
+/// Longest accepted duration (ten years).
 pub const DURATION_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 /// Longest message of a progress report, in bytes.
 pub const PROGRESS_BYTES_MAX: usize = 1024;
 
-/// Shortest time limit: none at all would let nothing happen.
+/// Shortest time limit: zero would fail every attempt.
 const MS: Duration = Duration::from_millis(1);
 
 // What clients may set for a type or a handler.
 
 /// `weight` of a type: its share of picks.
 pub const WEIGHT: Range<u32> = Range::new(1, 1000);
-/// `concurrency` of a type; it is suspended to run none.
+/// `concurrency` of a type; a type that must not run is suspended instead.
 pub const CONCURRENCY: Range<u32> = Range::new(1, 1_000_000);
-/// `rate` of a type, in starts a second. The slowest is one start in eleven days.
+/// `rate` of a type, in starts per second. The slowest is one start in eleven days.
 pub const RATE: Range<f64> = Range::new(0.000_001, 1_000_000.0);
 /// `timeout` of one attempt.
 pub const TIMEOUT: Range<Duration> = Range::new(MS, DURATION_MAX);
@@ -91,7 +91,7 @@ pub const RETRY_DELAY: Range<Duration> = Range::new(Duration::ZERO, DURATION_MAX
 pub const RETRY_FACTOR: Range<f64> = Range::new(1.0, 1000.0);
 /// `retry.attempts`, the first included.
 pub const RETRY_ATTEMPTS: Range<u32> = Range::new(1, 1_000_000);
-/// `retry.age`: no further attempt when the job was first due so long ago.
+/// `retry.age`: no further attempt when the job first came due this long ago.
 pub const RETRY_AGE: Range<Duration> = Range::new(Duration::ZERO, DURATION_MAX);
 /// `options.batch`: jobs handed to a context at once.
 pub const BATCH: Range<u32> = Range::new(1, 1000);

@@ -1,7 +1,7 @@
-//! The log of one attempt: lines, each with the stream that it came from.
+//! The log of one attempt: lines, each with its stream.
 //!
-//! A log is one text, which is also what a store keeps. Each line of it begins with one letter for
-//! the stream and a blank, and ends with a line feed:
+//! A log is one text, in the form in which a store keeps it. Each line begins with a letter for the
+//! stream and a space, and ends with a line feed:
 //!
 //! ```text
 //! o sent to ann@example.org
@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use crate::sync::lock;
 
-/// Where a line came from.
+/// The origin of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stream {
     /// The standard output of the handler.
@@ -49,7 +49,7 @@ impl Stream {
     }
 }
 
-/// The lines that an attempt left behind, in the order in which they came.
+/// The lines of an attempt, in order of arrival.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Log(String);
 
@@ -58,14 +58,14 @@ impl Log {
         Log::default()
     }
 
-    /// A log of one line of ours.
+    /// A log of one line by Windlass.
     pub fn of_note(text: &str) -> Log {
         let mut log = Log::new();
         log.note(text);
         log
     }
 
-    /// Adds a text without its last line end: one line, or several when it has line feeds inside.
+    /// Adds a text without its final line feed: one line, or several if it contains line feeds.
     pub fn push(&mut self, stream: Stream, text: &str) {
         for line in text.split('\n') {
             self.0.push_str(stream.mark());
@@ -74,7 +74,7 @@ impl Log {
         }
     }
 
-    /// Adds one line of ours; line feeds in it become blanks.
+    /// Adds one line by Windlass; line feeds in it become spaces.
     pub fn note(&mut self, text: &str) {
         self.push(Stream::Note, &text.replace('\n', " "));
     }
@@ -83,12 +83,12 @@ impl Log {
         self.0.push_str(&other.0);
     }
 
-    /// What a store keeps.
+    /// The form that a store keeps.
     pub fn as_stored(&self) -> &str {
         &self.0
     }
 
-    /// What a store has kept. Lines that no log could have written count as the handler's output.
+    /// A log from a store. Lines without a valid stream count as the handler's output.
     pub fn from_stored(text: String) -> Log {
         Log(text)
     }
@@ -104,13 +104,13 @@ impl Log {
         self.0.is_empty()
     }
 
-    /// The bytes that a store keeps.
+    /// The number of bytes that a store keeps.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Drops lines from the beginning until at most `bytes` are left. Of a last line that is
-    /// longer than that, the end is kept.
+    /// Drops lines from the beginning until at most `bytes` are left. If the last line alone is
+    /// longer, its end is kept.
     pub fn keep_last(&mut self, bytes: usize) {
         let Some(over) = self.0.len().checked_sub(bytes).filter(|over| *over > 0) else { return };
         let ends_line = |at: usize| self.0.as_bytes()[at] == b'\n';
@@ -131,7 +131,7 @@ impl Log {
     }
 }
 
-/// The newest lines of a log that is being written, and how many are gone.
+/// The newest lines of a log that is being written, and the number of dropped ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Newest {
     log: Log,
@@ -158,7 +158,7 @@ impl Newest {
         self.dropped += lines - self.log.lines().count();
     }
 
-    /// At most `bytes_max` of the newest lines, below one that says how many are missing.
+    /// At most `bytes_max` bytes of the newest lines, after a line that says how many are missing.
     pub fn into_log(mut self, bytes_max: usize) -> Log {
         let note =
             |lines: usize| Log::of_note(&format!("earlier output was dropped: {lines} lines"));
@@ -175,12 +175,12 @@ impl Newest {
     }
 }
 
-/// The log of an attempt while it runs: its runner writes it, anybody may look.
+/// The log of a running attempt: its runner writes it, others may read it.
 #[derive(Debug, Default)]
 pub struct Live(Mutex<Newest>);
 
 impl Live {
-    /// For the runner, which holds it only for as long as a line takes.
+    /// For the runner, which holds the lock only while it writes a line.
     pub fn write(&self) -> MutexGuard<'_, Newest> {
         lock(&self.0)
     }
@@ -191,8 +191,8 @@ impl Live {
     }
 }
 
-/// The form for people: output as it is, `[stderr] ` before standard error, `[windlass] ` before
-/// our own lines.
+/// The form for people: standard output as it is, `[stderr] ` before standard error, `[windlass] `
+/// before lines by Windlass.
 impl fmt::Display for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (stream, text) in self.lines() {

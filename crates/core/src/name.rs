@@ -1,11 +1,11 @@
-//! Tenants and types: who owns a job and what kind it is. A name that exists is a valid name.
+//! Tenants and types: who owns a job and what kind it is. A value of these types is always valid.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::limit::{TENANT_BYTES_MAX, TYPE_BYTES_MAX};
 
-/// A value from outside that breaks a rule. `field` is what the sender calls it.
+/// An invalid value from outside. `field` is the sender's name for it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {reason}")]
 pub struct Invalid {
@@ -19,7 +19,7 @@ impl Invalid {
     }
 }
 
-/// First path segments of the HTTP door, which no tenant may be called.
+/// First path segments of the HTTP door, which are not allowed as tenant names.
 pub const TENANTS_RESERVED: [&str; 6] =
     ["v1", "healthz", "readyz", "metrics", "openapi.json", "ui"];
 
@@ -51,7 +51,7 @@ impl Tenant {
     }
 }
 
-/// What kind of job. Two tenants' types of the same name have nothing in common.
+/// The kind of a job. Two tenants' types of the same name are unrelated.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeName(Arc<str>);
 
@@ -75,7 +75,7 @@ impl TypeName {
     }
 }
 
-/// A type is always meant as one tenant's type.
+/// A type of one tenant.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeKey {
     pub tenant: Tenant,
@@ -104,7 +104,7 @@ macro_rules! shown_as_text {
 }
 shown_as_text!(Tenant, TypeName);
 
-/// `tenant/type`: unambiguous, because a tenant has no slash.
+/// `tenant/type`: unambiguous, because tenant names have no slash.
 impl fmt::Display for TypeKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.tenant, self.name)

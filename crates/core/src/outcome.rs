@@ -1,11 +1,11 @@
-//! How an attempt ended: a status number as in HTTP, and the four codes that it falls into.
+//! How an attempt ended: a status number as in HTTP, and its code, which is one of four.
 
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// 100–599, as a handler said it; anything else a handler says becomes 500.
+/// 100 to 599, as reported by a handler; any other number becomes 500.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Status(u16);
 
@@ -58,7 +58,7 @@ impl Code {
         Code::ALL.into_iter().find(|code| code.as_str() == name)
     }
 
-    /// Whether an attempt that ended so is the job's last.
+    /// Whether an attempt with this code is the job's last.
     pub fn ends_job(self) -> bool {
         matches!(self, Code::Ok | Code::Failed)
     }
@@ -70,8 +70,7 @@ impl fmt::Display for Code {
     }
 }
 
-/// A JSON value in its text form: the domain carries it and never looks inside.
-/// Cheap to clone, as it may be large.
+/// A JSON value as text, which the domain never looks into. It may be large, and is cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Json(Arc<str>);
 
@@ -90,8 +89,8 @@ impl Json {
         &self.0
     }
 
-    /// The bytes of a string, and the JSON text of anything else. A string that is no text,
-    /// because of half a surrogate pair, stays JSON too.
+    /// The content of a string, and the JSON text of any other value. A string with half a
+    /// surrogate pair, which is not valid text, stays JSON too.
     pub fn to_bytes(&self) -> Bytes {
         match serde_json::from_str::<String>(&self.0) {
             Ok(text) => text.into(),

@@ -1,6 +1,6 @@
-//! Ranges of the numbers that clients may set. A number is checked where it enters, with an error
-//! that names the field and the range, and clamped where it is read back from a store: what an
-//! older version accepted must do no harm.
+//! Ranges of numbers that clients may set. A number is checked where it enters, with an error that
+//! names the field and the range, and clamped where it is read from a store: a value that an older
+//! version accepted must do no harm.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::name::Invalid;
 use crate::size::format_size;
 use crate::time::format_duration;
 
-/// Both ends belong to it.
+/// Both ends are included.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Range<T> {
     pub min: T,
@@ -17,9 +17,9 @@ pub struct Range<T> {
 
 /// A kind of number, and how it is written. Sizes in bytes are `u64`.
 pub trait Measure: PartialOrd + Copy {
-    /// Reads as in "weight is … from 1 to 1000".
+    /// As in "weight is … from 1 to 1000".
     const WHAT: &'static str;
-    /// The largest one there is: a range that goes so far has no upper end to speak of.
+    /// The largest possible number: a range up to it has no upper bound in messages.
     const LARGEST: Option<Self>;
     fn text(self) -> String;
 }
@@ -46,7 +46,7 @@ impl<T: Measure> Range<T> {
         number.map_or(Ok(()), |number| self.check(field, number))
     }
 
-    /// The nearest number within the range; the smallest for one that cannot be compared.
+    /// The nearest number within the range; the smallest for NaN.
     pub fn clamp(&self, number: T) -> T {
         if number > self.max {
             self.max

@@ -1,7 +1,7 @@
 //! The text form in which stores keep handlers' options and types' settings: JSON objects with
-//! milliseconds for durations. Fields that are absent are left out; unknown ones are ignored, so
-//! that an older daemon reads what a newer one wrote. Numbers outside of their ranges, which an
-//! older version took, are read as the nearest ones within.
+//! durations in milliseconds. Absent fields are left out; unknown ones are ignored, so that an
+//! older daemon can read what a newer one wrote. Numbers outside their ranges, which an older
+//! version accepted, are clamped.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

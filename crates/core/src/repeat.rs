@@ -1,5 +1,5 @@
-//! How a job repeats: Bedrock's grammar (`SCHEDULED, +1 HOUR`) or a cron pattern with a time zone,
-//! and when it runs next.
+//! How a job repeats, and when it runs next: Bedrock's grammar (`SCHEDULED, +1 HOUR`) or a cron
+//! pattern with a time zone.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use crate::time::Timestamp;
 /// Longest text of a repeat, in bytes.
 pub const REPEAT_BYTES_MAX: usize = 1024;
 
-/// A slot that was missed is made up for unless the interval is shorter than this.
+/// Missed slots are made up for unless the interval is shorter than this.
 const CATCH_UP_S: i64 = 4 * 3600;
 
 /// How a job repeats, in the form that is stored. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Repeat(Arc<str>);
 
-/// The times from which a repeat may count.
+/// The times from which a repeat can count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bases {
-    /// When the job was to run; none when its text was no date.
+    /// When the job was due; `None` when its text was not a date.
     pub scheduled: Option<Civil>,
     /// When it last started.
     pub started: Option<Timestamp>,
@@ -43,7 +43,7 @@ impl Repeat {
         }
     }
 
-    /// `HOURLY`, `DAILY`, `WEEKLY`, or a base and at least one modifier, in any case.
+    /// `HOURLY`, `DAILY`, `WEEKLY`, or a base and at least one modifier, in upper or lower case.
     pub fn parse_bedrock(text: &str) -> Result<Repeat, Invalid> {
         bounded(text)?;
         let text = text.to_ascii_uppercase();
@@ -55,7 +55,7 @@ impl Repeat {
         &self.0
     }
 
-    /// Whether the next time counts from when the job was to run.
+    /// Whether the next time counts from when the job was due.
     pub fn is_scheduled(&self) -> bool {
         Rule::parse(&self.0).is_ok_and(|rule| rule.base == Base::Scheduled)
     }
@@ -65,7 +65,7 @@ impl Repeat {
         after_cron(&self.0).and_then(|pattern| Cron::parse(pattern).ok()?.next(now))
     }
 
-    /// When the job runs again. None when its base is missing, or the time cannot be written.
+    /// When the job runs again. `None` when its base is missing, or the time is out of range.
     pub fn next(&self, bases: &Bases) -> Option<Timestamp> {
         match after_cron(&self.0) {
             None => Some(Rule::parse(&self.0).ok()?.next(bases)?.timestamp()),
@@ -88,7 +88,7 @@ impl fmt::Debug for Repeat {
 
 const CRON: &str = "cron:";
 
-/// The pattern, when the text is one of cron.
+/// The pattern, if the text is a cron repeat.
 fn after_cron(text: &str) -> Option<&str> {
     let text = text.trim_start();
     let prefix = text.get(..CRON.len())?;
@@ -113,7 +113,7 @@ enum Base {
     Finished,
 }
 
-/// Bedrock's repeat, read. Its text is in upper case.
+/// A parsed Bedrock repeat. Its text is in upper case.
 struct Rule {
     base: Base,
     modifiers: Vec<Modifier>,
@@ -156,8 +156,8 @@ impl Rule {
         }
     }
 
-    /// Slots that were missed are made up for one by one, unless the job runs so often that it
-    /// could never catch up: then it goes on with the first slot in the future.
+    /// Missed slots are made up for one by one, unless the job runs so often that it could never
+    /// catch up: then it continues with the first slot in the future.
     fn next_scheduled(&self, last: Civil, now: Civil) -> Option<Civil> {
         let next = apply_all(&self.modifiers, last)?;
         let interval_s = next.seconds() - last.seconds();
@@ -178,7 +178,7 @@ mod tests {
         Civil::parse(text).unwrap().timestamp()
     }
 
-    /// What comes next for a job that was to run at `scheduled`, when it is `now`.
+    /// The next time of a job that was due at `scheduled`, when it is `now`.
     fn next(repeat: &str, scheduled: &str, now: &str) -> String {
         let bases = Bases { scheduled: Civil::parse(scheduled), started: None, now: at(now) };
         let next = Repeat::parse(repeat).unwrap().next(&bases);
@@ -241,7 +241,7 @@ mod tests {
             ("SCHEDULED, +1 HOUR, START OF HOUR", "13:10:00", "17:00:00", "14:00:00"),
             ("SCHEDULED, START OF DAY, +14 HOURS", "13:00:00", "17:00:00", "14:00:00"),
             ("SCHEDULED, WEEKDAY 5, +1 HOUR", "13:00:00", "17:00:00", "14:00:00"),
-            // Backwards or nowhere: no slot ever comes.
+            // Backward or no movement: no future slot exists.
             ("SCHEDULED, -1 HOUR", "13:00:00", "17:00:00", "12:00:00"),
             ("SCHEDULED, +0 SECONDS", "13:00:00", "17:00:00", "13:00:00"),
         ] {

@@ -1,4 +1,4 @@
-//! When a failed attempt is tried again, and when it is not: pure decisions.
+//! When a failed attempt is retried, and when it is not: pure decisions.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::runner::Stop;
 use crate::state::Ending;
 use crate::time::Timestamp;
 
-/// How often and how long a job is tried. `attempts` counts all tries, the first included; `age`
-/// counts from the moment the job was first due.
+/// How often and how long a job is tried. `attempts` includes the first one; `age` counts from when
+/// the job first came due.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RetryPolicy {
     pub delay: Duration,
@@ -35,19 +35,19 @@ impl Default for RetryPolicy {
     }
 }
 
-/// Each delay is moved by up to this share of itself, so that retries do not march in step.
+/// Each delay varies by up to this share, so that retries do not run in step.
 const JITTER: f64 = 0.1;
 
 impl RetryPolicy {
-    /// The delay after attempt number `attempt` (1 is the first). `luck` is a random number from
-    /// 0 to 1 and decides the jitter.
-    pub fn delay_after(&self, attempt: u32, luck: f64) -> Duration {
+    /// The delay after attempt number `attempt` (1 is the first). `jitter` is a random number from
+    /// 0 to 1.
+    pub fn delay_after(&self, attempt: u32, jitter: f64) -> Duration {
         if self.delay.is_zero() {
             return Duration::ZERO;
         }
         let power = self.factor.powi(attempt.saturating_sub(1).min(1000) as i32);
         let delay_s = (self.delay.as_secs_f64() * power).min(self.delay_max.as_secs_f64());
-        Duration::from_secs_f64(delay_s * (1.0 - JITTER + 2.0 * JITTER * luck))
+        Duration::from_secs_f64(delay_s * (1.0 - JITTER + 2.0 * JITTER * jitter))
     }
 
     /// `field` is the name of the policy, such as `retry`.
@@ -59,7 +59,7 @@ impl RetryPolicy {
         RETRY_AGE.check(format!("{field}.age"), self.age)
     }
 
-    /// The policy with every number within its range, for what a store has.
+    /// The policy with every number clamped to its range, for values from a store.
     pub fn clamped(self) -> RetryPolicy {
         RetryPolicy {
             delay: RETRY_DELAY.clamp(self.delay),
@@ -78,15 +78,15 @@ pub enum Verdict {
     End(Ending),
     /// The attempt counts, and there will be another one after this time.
     Again { after: Duration },
-    /// Handed back unharmed: the attempt does not count. It may run again after this time; `None`
-    /// puts it back in its old place.
+    /// Released: the attempt does not count. The job may run again after this time; `None` returns
+    /// it to its old place in the queue.
     Release { after: Option<Duration> },
-    /// It has ended and runs again by itself at `run_at`, as if it were new; its last outcome, its
-    /// result and its logs stay.
+    /// It has ended and runs again at `run_at` as if it were new; its last outcome, result and logs
+    /// stay.
     Repeat { run_at: Timestamp },
 }
 
-/// Why a job will not be tried again although its last attempt asked for it; goes into its log.
+/// Why a job is not retried although its last attempt asked for it; goes into its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exhausted {
     Attempts,
@@ -104,25 +104,25 @@ impl Exhausted {
     }
 }
 
-/// Decides after an attempt that ran and said `status`. A job that repeats does not end with it.
+/// The verdict after an attempt that ended with `status`. A job that repeats does not end.
 pub fn after_attempt(
     job: &Job,
     status: Status,
     policy: &RetryPolicy,
     now: Timestamp,
-    luck: f64,
+    jitter: f64,
 ) -> (Verdict, Option<Exhausted>) {
     match status.code() {
         Code::Ok => (end_or_repeat(job, Ending::Finished, now), None),
         Code::Failed => (end_or_repeat(job, Ending::Failed, now), None),
         Code::Retry | Code::Error => {
-            again_or_dead(job, policy, now, policy.delay_after(job.attempt, luck))
+            again_or_dead(job, policy, now, policy.delay_after(job.attempt, jitter))
         }
     }
 }
 
-/// Decides after a lease was broken: nobody knows how far the attempt came, so it counts, but
-/// there is nothing to wait for.
+/// The verdict after a lease was broken: how far the attempt came is unknown, so it counts, but
+/// there is no delay.
 pub fn after_lost_lease(
     job: &Job,
     policy: &RetryPolicy,
@@ -131,16 +131,16 @@ pub fn after_lost_lease(
     again_or_dead(job, policy, now, Duration::ZERO)
 }
 
-/// Decides for a job that was stopped from outside while it ran.
+/// The verdict after an attempt that was stopped.
 pub fn after_stop(
     job: &Job,
     stop: Stop,
     policy: &RetryPolicy,
     now: Timestamp,
-    luck: f64,
+    jitter: f64,
 ) -> (Verdict, Option<Exhausted>) {
     match stop {
-        Stop::TimedOut => after_attempt(job, Status::ERROR, policy, now, luck),
+        Stop::TimedOut => after_attempt(job, Status::ERROR, policy, now, jitter),
         Stop::Expired => (Verdict::End(Ending::Failed), Some(Exhausted::Expired)),
         Stop::Cancelled => (Verdict::End(Ending::Cancelled), None),
         Stop::Shutdown | Stop::LeaseLost => {
@@ -168,7 +168,7 @@ fn again_or_dead(
     (Verdict::Again { after }, None)
 }
 
-/// A job that repeats runs again at its next time, if that comes before its expiry.
+/// A job that repeats runs again at its next time, if that is before its expiry.
 fn end_or_repeat(job: &Job, ending: Ending, now: Timestamp) -> Verdict {
     let next = || {
         let repeat = Repeat::parse(job.extra.repeat.as_deref()?).ok()?;

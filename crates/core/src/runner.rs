@@ -1,5 +1,5 @@
-//! The seam to what runs jobs. A runner gets batches of one handler, reports each job as it starts
-//! and ends, and leaves every decision about the job to the engine.
+//! The interface to what runs jobs. A runner gets batches of one handler, reports each job's start
+//! and end, and leaves every decision about the job to the engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,38 +17,37 @@ use crate::outcome::{Json, Status};
 
 #[async_trait]
 pub trait Runner: Send + Sync + 'static {
-    /// Whether this machine can run the handler. Checked when it is set, so that its author gets
-    /// the error.
+    /// Whether this machine can run the handler. Checked when the handler is set, so that the
+    /// client gets the error.
     fn check(&self, spec: &HandlerSpec) -> Result<(), Invalid>;
 
-    /// Whether the sources can be read in their language; asked once, when the handler is set. It
-    /// may take as long as a process takes to start.
+    /// Whether the sources compile in their language; called once, when the handler is set. It may
+    /// take as long as starting a process.
     async fn compile(&self, _key: &TypeKey, _spec: &HandlerSpec) -> Result<(), Invalid> {
         Ok(())
     }
 
-    /// The handler is being set: a hint to get ready for its first job.
+    /// The handler is being set: a hint to prepare for its first job.
     fn prepare(&self, _handler: Arc<Handler>) {}
 
-    /// The handler of this type was deleted: nothing has to be kept ready for it.
+    /// The handler of this type was deleted: nothing needs to be kept ready for it.
     fn forget(&self, _key: &TypeKey) {}
 
-    /// The most jobs of this handler that are worth handing over at once.
+    /// The largest useful batch of this handler.
     fn batch_max(&self, handler: &Handler) -> u32;
 
-    /// The most batches of this handler that are worth running at once; `None` if there cannot be
-    /// too many.
+    /// The largest useful number of batches of this handler at once; `None` for no limit.
     fn batches_max(&self, handler: &Handler) -> Option<u32> {
         handler.spec.options.contexts
     }
 
-    /// Runs the batch to its end. Each job is reported exactly once as ended or as returned; one
-    /// that is ended was reported as started before.
+    /// Runs the batch to its end. Each job is reported exactly once as ended or as returned, and as
+    /// started before it is reported as ended.
     async fn run(&self, batch: Batch, reports: Arc<dyn Reports>);
 
-    /// Ends one attempt now, with everything that it started. It is then reported as ended with
-    /// this reason. An unknown attempt is ignored: it may just have ended by itself. Another
-    /// attempt of the same job is not touched.
+    /// Ends one attempt now, with all its processes. It is then reported as ended with this reason.
+    /// An unknown attempt is ignored: it may just have ended by itself. Other attempts of the same
+    /// job are not affected.
     fn stop(&self, attempt: AttemptId, why: Stop);
 
     /// Handlers that have an idle context, as a hint to the scheduler.
@@ -77,10 +76,10 @@ pub struct Assignment {
     pub live: Arc<Live>,
 }
 
-/// Reads a large payload piece by piece, so that it is never whole in memory.
+/// Reads a large payload piece by piece, so that it is never in memory as a whole.
 #[async_trait]
 pub trait Pieces: Send + Sync {
-    /// Piece number `index`, from 0; `None` behind the last.
+    /// Piece number `index`, from 0; `None` after the last.
     async fn piece(&self, id: JobId, index: u32) -> Result<Option<Bytes>, String>;
 }
 
@@ -88,10 +87,10 @@ pub trait Pieces: Send + Sync {
 #[async_trait]
 pub trait Reports: Send + Sync {
     async fn started(&self, attempt: AttemptId);
-    /// How far the attempt has come, in its handler's words; between its start and its end.
+    /// The handler's progress report, between start and end of the attempt.
     async fn progress(&self, attempt: AttemptId, percent: f64, message: String);
     async fn ended(&self, attempt: AttemptId, report: Report);
-    /// Not started, for no fault of its own: goes back to the queue unharmed.
+    /// Not started, through no fault of its own: the job is released.
     async fn returned(&self, attempt: AttemptId);
 }
 
@@ -103,15 +102,15 @@ pub struct Report {
     pub stopped: Option<Stop>,
     /// At most `RESULT_BYTES_MAX`.
     pub data: Option<Json>,
-    /// The tail of what it wrote, and what the runner has to say about its end.
+    /// The tail of its output, and the runner's notes on its end.
     pub log: Log,
-    /// Jobs that it asked for, in order; at most `EMITTED_MAX`.
+    /// Jobs that it emitted, in order; at most `EMITTED_MAX`.
     pub emitted: Vec<Emitted>,
     /// The job's own share of the batch's time.
     pub run_time: Duration,
 }
 
-/// A job that a handler asks for. The tenant is always the handler's.
+/// A job that a handler emits. The tenant is always the handler's.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Emitted {
     pub name: TypeName,
@@ -120,12 +119,12 @@ pub struct Emitted {
     pub options: AddOptions,
 }
 
-/// Why an attempt was ended from outside.
+/// Why an attempt was stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stop {
     /// Ran longer than its time limit.
     TimedOut,
-    /// Its time to give up came while it ran.
+    /// The job expired while it ran.
     Expired,
     Cancelled,
     /// A newer attempt owns the job by now.

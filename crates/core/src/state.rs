@@ -1,4 +1,4 @@
-//! The states of a job and the only place that says which change is allowed.
+//! The states of a job, and the only place that defines which changes are allowed.
 //!
 //! ```text
 //!                 claim                 settle: end
@@ -10,8 +10,7 @@
 //!     └──────────────── rerun ─────────────────┴─────────────┘
 //! ```
 //! `paused` waits: a parent for its children (running ─ pause ─► paused ─ resume ─► queued), a
-//! child for its parent to finish the attempt that made it. What becomes of a family is in
-//! `family`.
+//! child for the end of the attempt of its parent. The rules of families are in `family`.
 
 use std::fmt;
 
@@ -21,10 +20,10 @@ pub enum State {
     Queued,
     /// Held under a lease by a daemon or a worker.
     Running,
-    /// Waits for its children.
+    /// Waits for its children, or for its parent.
     Paused,
     Finished,
-    /// Ran and could not succeed, or is dead after its last try.
+    /// Ran and failed for good, or after its last attempt.
     Failed,
     Cancelled,
 }
@@ -54,7 +53,7 @@ impl State {
         State::ALL.into_iter().find(|state| state.as_str() == name)
     }
 
-    /// An ended job is kept for a time and runs again only when somebody asks.
+    /// An ended job is kept for a time and runs again only on request.
     pub fn is_ended(self) -> bool {
         matches!(self, State::Finished | State::Failed | State::Cancelled)
     }
@@ -75,17 +74,17 @@ pub enum Event {
     End(Ending),
     /// The attempt ended or its lease was broken; there will be another one.
     Again,
-    /// Handed back unharmed; the attempt does not count.
+    /// Released; the attempt does not count.
     Release,
-    /// The attempt ended well, and children are to be waited for.
+    /// The attempt ended well, and children are pending.
     Pause,
-    /// What it waited for has happened.
+    /// The parent's attempt or the last child has ended.
     Resume,
-    /// Somebody does not want it any more.
+    /// A client cancelled it.
     Cancel,
-    /// It waited past its limit.
+    /// It waited too long.
     GiveUp,
-    /// Somebody wants it once more.
+    /// A client wants to run it again.
     Rerun,
     /// Removed altogether.
     Delete,
@@ -109,8 +108,8 @@ impl Ending {
     }
 }
 
-/// The state after `event`, or `None` where that is not allowed. A deleted job has no state, so
-/// `Delete` answers with the state in which the job left.
+/// The state after `event`, or `None` if that is not allowed. A deleted job has no state, so
+/// `Delete` returns the old one.
 pub fn next(state: State, event: Event) -> Option<State> {
     match (state, event) {
         (State::Queued, Event::Claim) => Some(State::Running),

@@ -13,20 +13,20 @@ use crate::limit::DURATION_MAX;
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// One millisecond behind the calendar: what is due then never is, and a lease until then has
-    /// no end.
+    /// One millisecond after the end of the calendar: a job that is due then never runs, and a
+    /// lease until then never ends.
     pub const NEVER: Timestamp = Timestamp((LAST_S + 1) * 1000);
 
     pub fn ms(self) -> i64 {
         self.0
     }
 
-    /// So many milliseconds later, or earlier when they are negative; `NEVER` stays what it is.
+    /// This many milliseconds later, or earlier if negative; `NEVER` stays `NEVER`.
     pub fn shifted(self, by_ms: i64) -> Timestamp {
         if self == Timestamp::NEVER { self } else { Timestamp(self.0.saturating_add(by_ms)) }
     }
 
-    /// How long after `earlier` this is; zero when it is not after it.
+    /// The time since `earlier`; zero if this is not after it.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0).max(0) as u64)
     }
@@ -51,11 +51,11 @@ pub trait Clock: Send + Sync + 'static {
     /// The wall clock, which may be set at any moment, in either direction.
     fn now(&self) -> Timestamp;
 
-    /// How long it is since a moment that stays the same: it never goes back and is never set. All
-    /// processes of a machine count from the same moment, as long as it runs.
+    /// The time since a fixed moment: it never goes back and is never set. All processes of a
+    /// machine count from the same moment until it restarts.
     fn steady(&self) -> Duration;
 
-    /// Tells the runs of a machine apart: steady times of two runs cannot be compared.
+    /// Identifies the current run of the machine: steady times of two runs cannot be compared.
     fn machine_run(&self) -> i64;
 }
 
@@ -66,13 +66,13 @@ pub struct Moment {
     pub steady: Duration,
 }
 
-/// How often both clocks are read until nothing came in between.
+/// Tries to read both clocks without an interruption in between.
 const MOMENT_TRIES: usize = 5;
-/// Two readings of the steady clock around one of the wall clock that are further apart than this
-/// belong to different moments: the process was stopped between them.
+/// Two readings of the steady clock, before and after one of the wall clock, that are further apart
+/// than this do not belong to one moment: the process was interrupted between them.
 const MOMENT_MAX: Duration = Duration::from_millis(100);
-/// The wall clock was set if it moved by this or more beside the steady one. A clock that is being
-/// corrected slowly stays far below it.
+/// The wall clock was set if it moved at least this much relative to the steady clock. Gradual
+/// corrections stay far below that.
 const STEP_MIN_MS: i64 = 1000;
 
 impl Moment {
@@ -206,7 +206,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads RFC 3339 with any offset; what is finer than a millisecond is cut.
+/// Reads RFC 3339 with any offset; fractions of a millisecond are dropped.
 pub fn parse_time(text: &str) -> Result<Timestamp, String> {
     let refuse = |_| format!("'{text}' is not a time as in 2026-11-15T20:00:00Z or …+01:00");
     let time: jiff::Timestamp = text.parse().map_err(refuse)?;
@@ -215,7 +215,7 @@ pub fn parse_time(text: &str) -> Result<Timestamp, String> {
 
 /// Writes RFC 3339 in UTC, with milliseconds.
 pub fn format_time(at: Timestamp) -> String {
-    // Only a clock beyond the year 9999 gets to the bounds of what can be written.
+    // Only times after the year 9999 are out of range.
     let bound = if at.ms() < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
     format!("{:.3}", jiff::Timestamp::from_millisecond(at.ms()).unwrap_or(bound))
 }

@@ -1,5 +1,5 @@
-//! SQLite's date arithmetic, in whole seconds of UTC: what its `DATETIME()` makes of a date and a
-//! modifier, for the years 0000 to 9999.
+//! SQLite's date arithmetic, in whole seconds of UTC: the results of its `DATETIME()` for a date
+//! and a modifier, for the years 0000 to 9999.
 
 mod modifier;
 mod read;
@@ -12,12 +12,12 @@ pub use modifier::{Modifier, Modifiers, Unit};
 use crate::time::Timestamp;
 
 const DAY_S: i64 = 86_400;
-/// 0000-01-01 00:00:00 and 9999-12-31 23:59:59, in seconds of the Unix epoch.
+/// 0000-01-01 00:00:00 and 9999-12-31 23:59:59, in seconds since the Unix epoch.
 pub const FIRST_S: i64 = -62_167_219_200;
 pub(crate) const LAST_S: i64 = 253_402_300_799;
 
-/// A date and a time of day, as its text says it: the day may lie behind the end of its month
-/// (`2023-02-31`), and SQLite resolves that only when it has to. Compares as its text does.
+/// A date and a time of day as written: the day may be after the end of its month (`2023-02-31`),
+/// and SQLite resolves that only when it has to. Compares like its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Civil {
     year: i64,
@@ -28,7 +28,7 @@ pub struct Civil {
 }
 
 impl Civil {
-    /// The second in which `at` lies; what is before 0000 or after 9999 becomes the nearest.
+    /// The second that contains `at`, clamped to the years 0000 to 9999.
     pub fn from_timestamp(at: Timestamp) -> Civil {
         Civil::of_seconds(at.ms().div_euclid(1000).clamp(FIRST_S, LAST_S))
     }
@@ -41,7 +41,7 @@ impl Civil {
         (FIRST_S..=LAST_S).contains(&seconds).then(|| Civil::of_seconds(seconds))
     }
 
-    /// Counts from 1 March of the year 0000, so that the leap day is the last of its year.
+    /// Counts from 1 March of the year 0000, so that the leap day is the last day of a year.
     fn of_seconds(seconds: i64) -> Civil {
         let days = seconds.div_euclid(DAY_S) + DAYS_TO_EPOCH;
         let century4 = days.div_euclid(DAYS_OF_400_YEARS);
@@ -59,7 +59,7 @@ impl Civil {
         }
     }
 
-    /// Seconds of the Unix epoch; a day behind the end of its month is one of the next month.
+    /// Seconds since the Unix epoch; a day after the end of its month is in the next month.
     pub(crate) fn seconds(self) -> i64 {
         let (month, day) = (i64::from(self.month), i64::from(self.day));
         let year = if month > 2 { self.year } else { self.year - 1 };
@@ -73,7 +73,7 @@ impl Civil {
         Civil::from_seconds(self.seconds() + seconds)
     }
 
-    /// Adds to the field, then resolves a day that the new month does not have.
+    /// Adds to the month, then resolves a day that the new month does not have.
     fn plus_months(self, months: i64) -> Option<Civil> {
         let count = self.year * 12 + i64::from(self.month) - 1 + months;
         let (year, month) = (count.div_euclid(12), count.rem_euclid(12) as u8 + 1);
@@ -81,7 +81,7 @@ impl Civil {
         Civil { year, month, ..self }.plus(0)
     }
 
-    /// The day after, when the hour is 24: the day counts on from the end of this month.
+    /// The next day, for an hour of 24; a day after the end of the month moves to the next month.
     fn next_day(self) -> Option<Civil> {
         let days = days_of_month(self.year, self.month);
         let (month, day) = match self.day + 1 {
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(read(i64::MIN), "0000-01-01 00:00:00");
         assert_eq!(civil("0000-01-01").seconds(), FIRST_S);
         assert_eq!(civil("9999-12-31 23:59:59").seconds(), LAST_S);
-        // A day that its month does not have is one of the next month.
+        // A day that its month does not have is in the next month.
         assert_eq!(civil("2023-02-31").timestamp(), civil("2023-03-03").timestamp());
     }
 

@@ -1,18 +1,18 @@
-//! SQLite's modifiers: steps from one date to another, and lists of them.
+//! SQLite's date modifiers, and lists of them.
 
 use std::sync::Arc;
 
 use super::{Civil, DAY_S};
 use crate::name::Invalid;
 
-/// One step from a date to another. Whoever writes minutes, hours or days means seconds, and years
-/// are months: the arithmetic is the same.
+/// One step from a date to another. Minutes, hours and days are read as seconds, and years as
+/// months: the arithmetic is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Modifier {
     Seconds(i64),
     Months(i64),
     StartOf(Unit),
-    /// Forward to this day of the week, 0 is Sunday; a date on this day stays.
+    /// Forward to this day of the week (0 is Sunday); a date on this day stays.
     Weekday(u8),
 }
 
@@ -25,8 +25,8 @@ pub enum Unit {
 }
 
 impl Modifier {
-    /// Reads one modifier in any case, with exactly one space between words. `START OF HOUR` is
-    /// not SQLite's; only repeats know it.
+    /// Reads one modifier in upper or lower case, with exactly one space between words. `START OF
+    /// HOUR` is not SQLite's; it is valid only in repeats.
     pub fn parse(text: &str) -> Option<Modifier> {
         let text = text.to_ascii_uppercase();
         if let Some(unit) = text.strip_prefix("START OF ") {
@@ -69,7 +69,7 @@ impl Modifier {
         })
     }
 
-    /// Nothing when the result is not in the years 0000 to 9999.
+    /// `None` when the result is not in the years 0000 to 9999.
     pub fn apply(self, to: Civil) -> Option<Civil> {
         match self {
             Modifier::Seconds(seconds) => to.plus(seconds),
@@ -87,14 +87,13 @@ impl Modifier {
         }
     }
 
-    /// Whether it moves by a length (`+1 DAY`), and does not snap to a place in the calendar.
+    /// Whether it moves by a length (`+1 DAY`) instead of to a place in the calendar.
     pub fn is_shift(self) -> bool {
         matches!(self, Modifier::Seconds(_) | Modifier::Months(_))
     }
 }
 
-/// A list of SQLite's modifiers between commas, and the text that it was read from. No modifier at
-/// all is a list, too.
+/// A comma-separated list of SQLite's modifiers, and its text. It may be empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Modifiers {
     text: Arc<str>,
@@ -129,13 +128,13 @@ impl Modifiers {
         self.parts.is_empty()
     }
 
-    /// One after the other, from left to right.
+    /// Applies the modifiers from left to right.
     pub fn apply(&self, to: Civil) -> Option<Civil> {
         apply_all(&self.parts, to)
     }
 }
 
-/// What a modifier looks like, for whoever wrote another one.
+/// What a modifier looks like, for error messages.
 pub(crate) const MODIFIER_FORMS: &str =
     "a modifier such as +1 HOUR, -2 DAYS, START OF MONTH or WEEKDAY 1";
 
@@ -143,8 +142,8 @@ pub(crate) fn apply_all(modifiers: &[Modifier], to: Civil) -> Option<Civil> {
     modifiers.iter().try_fold(to, |to, modifier| modifier.apply(to))
 }
 
-/// The items of a comma list: without the spaces before them, but with those behind them, and
-/// never empty.
+/// The items of a comma-separated list, without leading spaces but with trailing ones; empty items
+/// are skipped.
 pub(crate) fn items(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(|item| item.trim_start_matches(' ')).filter(|item| !item.is_empty())
 }
@@ -178,7 +177,7 @@ mod tests {
         check("2024-02-29", "+1 YEAR", "2025-03-01 00:00:00");
         check("2024-02-29", "+4 YEARS", "2028-02-29 00:00:00");
         check("2024-02-29", "-124 YEARS", "1900-03-01 00:00:00");
-        // The overflow of one step is the date of the next.
+        // The overflow of one step is resolved in the next.
         check("2023-01-31", "+1 MONTH, +1 MONTH", "2023-04-03 00:00:00");
         check("2023-01-31", "+2 MONTHS", "2023-03-31 00:00:00");
     }

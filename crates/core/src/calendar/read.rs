@@ -1,11 +1,11 @@
-//! Which texts are dates, as SQLite reads them.
+//! Reads dates as SQLite does.
 
 use super::Civil;
 
 impl Civil {
     /// Reads `YYYY-MM-DD`, `HH:MM[:SS[.SSS]][zone]`, or both with spaces or `T` between them; the
-    /// zone is `Z` or `±HH:MM`. A time without a date is one of 2000-01-01. Parts of a second are
-    /// cut.
+    /// zone is `Z` or `±HH:MM`. A time without a date is on 2000-01-01. Fractions of a second are
+    /// dropped.
     pub fn parse(text: &str) -> Option<Civil> {
         let mut read = Reader(text.as_bytes());
         let date = Reader(text.as_bytes()).date();
@@ -34,7 +34,7 @@ struct Time {
     offset_s: i64,
 }
 
-/// What is still to be read.
+/// The rest of the text.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

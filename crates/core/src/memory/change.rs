@@ -1,4 +1,4 @@
-//! Jobs are changed from outside, given up and cleared away.
+//! Changes by clients, giving up, and purging.
 
 use crate::id::JobId;
 use crate::job::Job;
@@ -58,7 +58,7 @@ impl State {
         Changed::Done(Box::new(before))
     }
 
-    /// A job whose unique key is held stays as it is, and the next one has its turn.
+    /// Skips a job whose unique key is held.
     pub(super) fn job_requeue(&mut self, requeue: &Requeue) -> u64 {
         let wanted = |job: &Job| job.key == requeue.key && job.state == requeue.state;
         let jobs = self.jobs.values().map(|row| &row.job);
@@ -118,7 +118,7 @@ impl State {
         old.len() as u64
     }
 
-    /// Removes pieces whose job never came.
+    /// Removes pieces without a job.
     fn purge_pieces(&mut self) {
         let put_until = self.now - ORPHAN_PIECES_AGE;
         let waiting = self.pieces_waiting.iter().filter(|(_, put_at)| **put_at <= put_until);

@@ -1,4 +1,4 @@
-//! The store's time, and what becomes due as it passes.
+//! The store's time, and jobs that come due as it passes.
 
 use crate::job::Job;
 use crate::state::State as JobState;
@@ -7,8 +7,8 @@ use crate::time::{Moment, Timestamp};
 use super::State;
 
 impl State {
-    /// It is this moment: jobs become due, and if the wall clock was set, what is counted as a
-    /// duration goes with it.
+    /// Moves to this moment: jobs come due, and if the wall clock was set, durations are shifted
+    /// with it.
     pub(super) fn tick(&mut self, moment: Moment) {
         if let Some(step) = moment.step(self.offset) {
             self.shift(step);
@@ -32,7 +32,7 @@ impl State {
         }
     }
 
-    /// Types whose jobs came due since the last call are changed types.
+    /// Types whose jobs came due since the last call get a new revision.
     fn note_due(&mut self) {
         let now = self.now;
         let rows = self.jobs.values_mut();
@@ -54,7 +54,7 @@ impl Job {
 }
 
 impl super::Row {
-    /// A claim may take it.
+    /// Whether a claim may take it.
     pub(super) fn is_ready(&self) -> bool {
         self.is_due() && !self.job.extra.hidden
     }
@@ -63,7 +63,7 @@ impl super::Row {
         self.due && self.job.is_queued()
     }
 
-    /// It is queued anew, or no longer queued.
+    /// Updates whether it is due after it was queued or left the queue.
     pub(super) fn requeue(&mut self, now: Timestamp) {
         self.due = self.job.is_queued() && self.job.run_at <= now;
     }

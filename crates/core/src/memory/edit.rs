@@ -1,4 +1,4 @@
-//! Jobs are shown to decisions, and the edits of these are carried out: all or none.
+//! Shows jobs to decisions and carries out their edits, all or none.
 
 use bytes::Bytes;
 
@@ -14,7 +14,7 @@ use crate::store::{Error, Inserted};
 
 use super::{Row, State};
 
-/// What edits did, and how to undo it.
+/// The effects of edits, and how to undo them.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     pub(super) moved: MovedJobs,
@@ -141,7 +141,7 @@ impl State {
         }
     }
 
-    /// Answers with the job as it is then.
+    /// Returns the job after the change.
     pub(super) fn put(&mut self, put: &Put, changes: &mut Changes) -> Result<Job, Error> {
         let now = self.now;
         let id = put.job.id;
@@ -199,7 +199,7 @@ impl State {
         puts.iter().try_for_each(|put| self.put(put, changes).map(drop))
     }
 
-    /// Keeps a job as it is now, should the changes be undone.
+    /// Saves a job as it is, to undo the changes.
     fn note(&mut self, id: JobId, changes: &mut Changes) {
         let row = self.jobs.get(&id).cloned().map(Box::new);
         let pieces = self.pieces.range((id, 0)..=(id, u32::MAX));
@@ -227,12 +227,12 @@ impl State {
         }
     }
 
-    /// The children of a job, in which states they are.
+    /// The states of a job's children.
     pub(super) fn children(&self, job: &Job) -> Children {
         if job.children { self.siblings(Some(job), None) } else { Children::default() }
     }
 
-    /// The children of a parent, except one.
+    /// The states of a parent's children, except one.
     pub(super) fn siblings(&self, parent: Option<&Job>, except: Option<JobId>) -> Children {
         let mut children = Children::default();
         let Some(parent) = parent else { return children };

@@ -1,4 +1,4 @@
-//! What native changes of a job do to its parent and its children; the rules are `family`'s.
+//! The effects of changes on parents and children, by the rules of `family`.
 
 use crate::edit::Edit;
 use crate::family;
@@ -11,7 +11,7 @@ use super::State;
 use super::edit::Changes;
 
 impl State {
-    /// An attempt of this job ended well: whether it waits for its children now.
+    /// An attempt of this job ended well: returns whether it waits for its children now.
     pub(super) fn waits_for_children(&mut self, id: JobId) -> bool {
         let job = &self.jobs[&id].job;
         let edits = family::wait_for_children(job, self.children(job));
@@ -27,7 +27,7 @@ impl State {
         self.carry_out_all(family::after_end(job, parent, siblings, purge_at));
     }
 
-    /// Removes a job that is there.
+    /// Removes an existing job.
     pub(super) fn remove_from_family(&mut self, job: &Job) {
         self.remove(job.id);
         let parent = self.parent(job).map(|row| &row.job);

@@ -1,4 +1,4 @@
-//! Test aids: faults that a store can have, on demand.
+//! Test aids: faults of a store, on demand.
 
 use std::collections::BTreeSet;
 use std::sync::MutexGuard;
@@ -14,34 +14,34 @@ use super::MemoryStore;
 pub(super) struct Faults {
     damaged: BTreeSet<JobId>,
     answers_lost: usize,
-    /// While inserts are held: how many of them may go on.
+    /// While inserts are held: how many of them may continue.
     insert_permits: Option<usize>,
     insert_held: Option<Waker>,
 }
 
 impl MemoryStore {
-    /// A test aid: verdicts on a damaged job fail, and everything in one call with them.
+    /// A test aid: a settlement of a damaged job fails, with its whole batch.
     pub fn set_damaged(&self, id: JobId, damaged: bool) {
         let mut faults = self.faults();
         let _ = if damaged { faults.damaged.insert(id) } else { faults.damaged.remove(&id) };
     }
 
-    /// A test aid: the next `times` inserts happen, and their answers are lost.
+    /// A test aid: the next `times` inserts are carried out, and their answers are lost.
     pub fn lose_answers(&self, times: usize) {
         self.faults().answers_lost = times;
     }
 
-    /// A test aid: while inserts are held, one that comes waits before it does anything.
+    /// A test aid: while inserts are held, new ones wait before they change anything.
     pub fn hold_inserts(&self, held: bool) {
         self.permit_inserts(held.then_some(0));
     }
 
-    /// A test aid: lets one of the inserts that are held go on.
+    /// A test aid: lets one of the held inserts continue.
     pub fn let_one_insert(&self) {
         self.permit_inserts(Some(1));
     }
 
-    /// A test aid: whether an insert is held at this moment.
+    /// A test aid: whether an insert is held now.
     pub fn is_insert_held(&self) -> bool {
         self.faults().insert_held.is_some()
     }

@@ -1,4 +1,4 @@
-//! Handlers come into force, in versions.
+//! Handlers and their versions.
 
 use crate::handler::{Handler, HandlerId};
 use crate::limit::HANDLER_VERSIONS_MAX;
@@ -24,7 +24,7 @@ impl State {
         row.versions.iter().find(|version| version.id == id).cloned()
     }
 
-    /// The map is in the order of tenants and names already.
+    /// The map is already sorted by tenant and name.
     pub(super) fn handler_list(&self, tenant: &Tenant) -> Vec<Handler> {
         let keys = self.types.keys().filter(|key| key.tenant == *tenant);
         keys.filter_map(|key| self.handler_get(key, None)).collect()

@@ -1,4 +1,4 @@
-//! Jobs come in, with the idempotency keys and the journal mark that belong to them.
+//! Inserts of jobs, with their idempotency keys and journal mark.
 
 use std::collections::HashSet;
 
@@ -22,7 +22,7 @@ impl State {
             }
             self.marks.insert(mark.journal, mark.position);
         }
-        // Jobs of adds whose keys others had first.
+        // Jobs of adds whose keys were used before.
         let mut repeats: HashSet<JobId> = HashSet::new();
         for record in insert.keys {
             match self.keys.get(&(record.tenant.clone(), record.key.clone())) {
@@ -67,7 +67,7 @@ impl State {
         Added::New { ids, moved }
     }
 
-    /// How these jobs begin; says which parent is unfit.
+    /// Sets how these jobs begin; the error is the unfit parent.
     pub(super) fn begin_all(&self, jobs: &mut [NewJob]) -> Result<(), (JobId, Unfit)> {
         for job in jobs {
             let Some(parent) = job.parent else { continue };
@@ -82,7 +82,7 @@ impl State {
         (record.expires_at > self.now).then(|| record.clone())
     }
 
-    /// Adds a job that enters with the end of another.
+    /// Adds a job that enters with a settlement.
     pub(super) fn enter_split(&mut self, mut new: NewJob, moved: &mut MovedJobs) {
         let (id, pieces) = (new.id, new.split_payload());
         if self.insert_one(new.clone()) == Inserted::New {
@@ -118,7 +118,7 @@ impl State {
         }
     }
 
-    /// Of jobs that do not enter.
+    /// Removes the pieces of jobs that do not enter.
     fn remove_pieces(&mut self, jobs: &[NewJob]) {
         for job in jobs.iter().filter(|job| job.payload.is_in_pieces()) {
             if !self.jobs.contains_key(&job.id) {
@@ -127,14 +127,15 @@ impl State {
         }
     }
 
-    /// Notes that a job has children.
+    /// Marks a job as having children.
     pub(super) fn mark_parent(&mut self, tenant: &Tenant, parent: Option<JobId>) {
         if let Some(row) = parent.and_then(|parent| self.row_mut(tenant, parent)) {
             row.job.children = true;
         }
     }
 
-    /// A replayed journal brings old records again: the one that lasts longest is the newest add's.
+    /// A replayed journal brings old records again: the record with the latest expiry is the newest
+    /// add's.
     fn remember(&mut self, record: IdempotencyRecord) {
         let key = (record.tenant.clone(), record.key.clone());
         let kept = self.keys.entry(key).or_insert_with(|| record.clone());

@@ -1,9 +1,9 @@
 //! The reference store: everything in one map behind one lock, gone when it is dropped. It is the
-//! plainest reading of the contract, and every other store is compared with it, so it is written
-//! to be obviously right and not to be fast. Tests of the engine run on it too.
+//! plainest implementation of the contract, and every other store is compared with it, so it is
+//! written to be obviously right, not fast. Tests of the engine run on it too.
 //!
-//! Where the contract leaves something open, this store does the following.
-//! - A release takes the attempt back and leaves `started_at` as it is.
+//! Where the contract leaves a choice, this store does the following.
+//! - A release undoes the attempt's count and leaves `started_at` as it is.
 //! - A rerun forgets `started_at` and how the last attempt ended; tokens go on growing.
 //! - "Oldest" among ended jobs means the smallest id.
 
@@ -59,46 +59,46 @@ impl MemoryStore {
         MemoryStore { clock, state: Mutex::new(state), faults: Mutex::default() }
     }
 
-    /// A test aid: while a store is not available, every call answers `Error::Unavailable`.
+    /// A test aid: while a store is not available, every call returns `Error::Unavailable`.
     pub fn set_available(&self, available: bool) {
         self.locked().away = !available;
     }
 
-    /// A test aid: the next `times` inserts panic, as a defect of a store would.
+    /// A test aid: the next `times` inserts panic, like a bug in a store.
     pub fn set_panics(&self, times: usize) {
         self.locked().panics = times;
     }
 
-    /// A test aid: while looks are held, a look for what changed does not return.
+    /// A test aid: while looks are held, a look for changes does not return.
     pub fn hold_looks(&self, held: bool) {
         let mut state = self.locked();
         state.looks_held = held;
         state.held.drain(..).for_each(Waker::wake);
     }
 
-    /// A test aid: how many looks for what changed are held.
+    /// A test aid: how many looks for changes are held.
     pub fn looks_waiting(&self) -> usize {
         self.locked().held.len()
     }
 
-    /// A test aid: how often types were looked for by name.
+    /// A test aid: how often types were searched by name.
     pub fn named_looks(&self) -> u64 {
         self.locked().named_looks
     }
 
-    /// A test aid: while they are held, a read of the numbers of all types does not return.
+    /// A test aid: while they are held, a read of the counts of all types does not return.
     pub fn hold_stats(&self, held: bool) {
         let mut state = self.locked();
         state.stats_held = held;
         state.held.drain(..).for_each(Waker::wake);
     }
 
-    /// A test aid: how many types looks have told of so far.
-    pub fn types_told(&self) -> u64 {
-        self.locked().told
+    /// A test aid: how many types looks have reported so far.
+    pub fn types_reported(&self) -> u64 {
+        self.locked().reported
     }
 
-    /// Returns when calls of this kind are not held.
+    /// Waits while calls of this kind are held.
     async fn released(&self, is_held: fn(&State) -> bool) {
         std::future::poll_fn(|ctx| {
             let mut state = self.locked();
@@ -135,25 +135,25 @@ struct State {
     jobs: BTreeMap<JobId, Row>,
     types: BTreeMap<TypeKey, TypeRow>,
     pieces: BTreeMap<(JobId, u32), Bytes>,
-    /// When pieces were put, until their job has come or they are gone.
+    /// When pieces without a job were put.
     pieces_waiting: BTreeMap<JobId, Timestamp>,
     keys: BTreeMap<(Tenant, String), IdempotencyRecord>,
     marks: BTreeMap<JournalId, JobId>,
     sysids: BTreeMap<Sysid, sysid::SysidRow>,
     boot_newest: Boot,
-    /// Of the newest change of what waits.
+    /// The newest revision.
     revision: i64,
-    /// Types that were told of in looks for open types.
-    told: u64,
-    /// The time of the present call, and how far the wall clock was ahead of the steady one then.
+    /// The number of types reported by looks.
+    reported: u64,
+    /// The time of the current call, and how far the wall clock is ahead of the steady one.
     now: Timestamp,
     offset: i64,
     away: bool,
-    /// Inserts that still panic.
+    /// How many more inserts panic.
     panics: usize,
     closed: bool,
     forgets: bool,
-    /// As it was after the last synced change, in a store that can undo the others.
+    /// The state after the last synced change, in a store that can undo the others.
     synced: Option<Box<State>>,
     looks_held: bool,
     stats_held: bool,
@@ -161,27 +161,28 @@ struct State {
     named_looks: u64,
 }
 
-/// One job with all that belongs to it, except the pieces of its payload.
+/// One job with all its data, except the pieces of its payload.
 #[derive(Debug, Clone)]
 struct Row {
     job: Job,
     payload: Payload,
-    /// Of the newest attempt; `job.progress` itself is always empty here, as in a list.
+    /// The progress of the latest attempt; `job.progress` itself is always empty here, as in a
+    /// list.
     progress: Option<Progress>,
-    /// Of the newest claim; stays when the lease goes.
+    /// The token of the latest claim; stays after the lease has ended.
     token_newest: Option<Token>,
     result: Option<Json>,
     logs: Vec<AttemptLog>,
     /// Only an ended job has it.
     purge_at: Option<Timestamp>,
-    /// Its time has come while it was queued; stays when the clock is set back.
+    /// It came due while it was queued; stays set when the clock is set back.
     due: bool,
 }
 
-/// One type, from the first time it is named by a write until for ever.
+/// One type; exists for ever from its first write on.
 #[derive(Debug, Clone, Default)]
 struct TypeRow {
-    /// In the order in which they were put.
+    /// In order of their writes.
     versions: Vec<Handler>,
     in_force: Option<HandlerId>,
     settings: TypeSettings,
@@ -196,7 +197,7 @@ impl State {
         self.types.entry(key.clone()).or_default()
     }
 
-    /// The job, if there is one and it is this tenant's.
+    /// The job, if it exists and belongs to this tenant.
     fn row(&self, tenant: &Tenant, id: JobId) -> Option<&Row> {
         self.jobs.get(&id).filter(|row| row.job.key.tenant == *tenant)
     }

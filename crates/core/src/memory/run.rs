@@ -1,4 +1,4 @@
-//! Jobs are found, taken under a lease, kept alive and settled.
+//! Claims, leases and settlements.
 
 use std::cmp::Reverse;
 
@@ -100,7 +100,7 @@ impl State {
         self.touch(&key);
         let well =
             matches!(settlement.verdict, Verdict::End(Ending::Finished) | Verdict::Repeat { .. });
-        // It has not come to its end: what follows it has to wait too.
+        // It has not ended: the job that follows waits too.
         if well && self.waits_for_children(id) {
             return Settled::Paused;
         }
@@ -147,7 +147,7 @@ impl State {
         expired
     }
 
-    /// The jobs that a pick gets, in the order in which it gets them, and how many it leaves.
+    /// The jobs of a pick, in order, and how many are left.
     fn picked(&self, pick: &Pick) -> (Vec<JobId>, u64) {
         if self.types.get(&pick.key).is_none_or(|row| row.suspended) {
             return (Vec::new(), 0);
@@ -181,7 +181,7 @@ impl State {
         Claimed { job, payload, handler: of_type.in_force, left: 0 }
     }
 
-    /// The running job whose lease this is.
+    /// The running job of this lease.
     fn leased(&mut self, lease: &LeaseRef) -> Option<&mut Row> {
         self.row_mut(&lease.tenant, lease.id)
             .filter(|row| row.job.lease.is_some_and(|held| held.token == lease.token))
@@ -200,7 +200,7 @@ impl Row {
         self.requeue(now);
     }
 
-    /// Keeps the log of the present attempt, and of a bounded number before it.
+    /// Keeps the log of the current attempt, and of a bounded number before it.
     pub(super) fn log(&mut self, ended_at: Timestamp, log: Log) {
         if log.is_empty() {
             return;
@@ -219,7 +219,7 @@ impl Row {
 }
 
 impl Job {
-    /// Whose is smaller goes first.
+    /// Sort key: the smallest goes first.
     pub(super) fn turn(&self) -> (Reverse<Priority>, Timestamp, i64) {
         (Reverse(self.priority), self.run_at, self.extra.tie())
     }

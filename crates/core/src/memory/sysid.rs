@@ -1,4 +1,4 @@
-//! Daemons take their numbers.
+//! The numbers of daemons.
 
 use crate::id::{JobId, Sysid};
 use crate::job::{Boot, Lease};
@@ -8,18 +8,18 @@ use crate::time::Timestamp;
 
 use super::State;
 
-/// One number that is or was somebody's.
+/// A number that is or was reserved.
 #[derive(Debug, Clone)]
 pub(super) struct SysidRow {
     boot: Boot,
-    /// `None` when it was given back.
+    /// `None` when it was released.
     until: Option<Timestamp>,
     free_since: Timestamp,
     id_newest: Option<JobId>,
 }
 
 impl SysidRow {
-    /// The clock was set.
+    /// Shifts its times after the clock was set.
     pub(super) fn shift(&mut self, step: i64) {
         self.until = self.until.map(|until| until.shifted(step));
         self.free_since = self.free_since.shifted(step);
@@ -36,7 +36,7 @@ impl State {
             })?,
         };
         let boot = self.boot_next();
-        // The last owner's leases have run out with it, and stay so.
+        // The last owner's leases have expired with it, and stay expired.
         self.on_beat_of(sysid).for_each(|lease| lease.on_beat = false);
         let id_newest = self.sysids.get(&sysid).and_then(|row| row.id_newest);
         let until = self.now + reserve.lease;
@@ -61,7 +61,7 @@ impl State {
         Ok(self.now)
     }
 
-    /// How long leases on the beat of this number last, if it is that boot's.
+    /// When leases on the beat of this number expire, if it still belongs to this boot.
     pub(super) fn beat_until(&self, sysid: Sysid, boot: Boot) -> Result<Timestamp, Error> {
         let row = self.sysids.get(&sysid).filter(|row| row.boot == boot);
         row.map(|row| row.free_since).ok_or_else(|| not_yours(sysid))

@@ -1,4 +1,4 @@
-//! Due jobs are handed out by name.
+//! Hands out due jobs by name.
 
 use std::collections::HashMap;
 
@@ -14,10 +14,11 @@ use crate::store::Error;
 use super::edit::Changes;
 use super::{Row, State};
 
-/// How many more jobs a type may give.
+/// How many more jobs of a type may be taken.
 struct Left {
-    /// By its `concurrency`, and by its `rate`.
+    /// By its `concurrency`.
     room: u64,
+    /// By its `rate`.
     rate: u32,
 }
 
@@ -59,7 +60,7 @@ impl State {
         Ok(())
     }
 
-    /// The jobs that are asked for, in order, and whether the limit of a type kept some back.
+    /// The requested jobs, in order, and whether the limit of a type held some back.
     fn wanted(&self, take: &Take) -> (Vec<JobId>, bool) {
         let rows = self.jobs.values().filter(|row| self.is_wanted(row, take));
         let mut jobs: Vec<&Job> = rows.map(|row| &row.job).collect();

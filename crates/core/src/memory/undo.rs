@@ -1,5 +1,5 @@
-//! A test aid: a store that undoes what was relaxed, as a server does that crashes or fails over
-//! while its clients live on.
+//! A test aid: a store that undoes relaxed changes, like a server that crashes or fails over while
+//! its clients live on.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, MutexGuard};
@@ -21,14 +21,14 @@ impl MemoryStore {
         store
     }
 
-    /// Everything is as it was after the last synced change.
+    /// Restores the state after the last synced change.
     pub fn undo_relaxed(&self) {
         let mut state = self.locked();
         let synced = state.synced.take().expect("the store was made to undo changes");
-        let State { forgets, away, closed, revision, told, looks_held, .. } = *state;
+        let State { forgets, away, closed, revision, reported, looks_held, .. } = *state;
         let held = std::mem::take(&mut state.held);
-        *state = State { forgets, away, closed, revision, told, looks_held, held, ..*synced };
-        // What waits may be another by now, and revisions never come again.
+        *state = State { forgets, away, closed, revision, reported, looks_held, held, ..*synced };
+        // Waiting jobs may differ now, and revisions must not be reused.
         let keys: Vec<_> = state.types.keys().cloned().collect();
         keys.iter().for_each(|key| state.touch(key));
         state.keep();
@@ -46,7 +46,7 @@ impl<'a> Open<'a> {
         Open { state, durability: Durability::Relaxed }
     }
 
-    /// What the call does is durable when it ends.
+    /// Makes the call's changes durable when it ends.
     pub(super) fn synced(self) -> Open<'a> {
         self.durable(Durability::Synced)
     }
@@ -79,7 +79,7 @@ impl Drop for Open<'_> {
 }
 
 impl State {
-    /// Nothing from before is undone any more.
+    /// Makes the current state the one that an undo restores.
     fn keep(&mut self) {
         self.synced = None;
         self.synced = Some(Box::new(self.clone()));

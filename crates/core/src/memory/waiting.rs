@@ -1,5 +1,5 @@
 //! Which types are open. Every change of a type or of one of its jobs gives the type a new
-//! revision: more often than a store must, and never too seldom.
+//! revision: more often than necessary, never too rarely.
 
 use std::collections::BTreeMap;
 
@@ -19,9 +19,9 @@ impl State {
                 && look.handled == self.is_handled(key)
         };
         let (mut types, mut more, mut up_to) = (Vec::new(), false, newest);
-        let mut told: BTreeMap<Tenant, usize> = BTreeMap::new();
+        let mut by_tenant: BTreeMap<Tenant, usize> = BTreeMap::new();
         for of_type in self.open(changed) {
-            let of_tenant = told.entry(of_type.key.tenant.clone()).or_default();
+            let of_tenant = by_tenant.entry(of_type.key.tenant.clone()).or_default();
             if *of_tenant < look.each && types.len() == look.limit {
                 more = true;
                 up_to = Revision(of_type.revision.0 - 1);
@@ -32,9 +32,9 @@ impl State {
             }
             *of_tenant += 1;
         }
-        told.retain(|_, of_tenant| *of_tenant > look.each);
-        let cut = told.into_keys().collect();
-        self.told += types.len() as u64;
+        by_tenant.retain(|_, of_tenant| *of_tenant > look.each);
+        let cut = by_tenant.into_keys().collect();
+        self.reported += types.len() as u64;
         let waiting = self.jobs.values().filter(|row| row.job.is_queued() && !row.due);
         let next_due_at = waiting.map(|row| row.job.run_at).min();
         ChangedTypes { types, cut, up_to, newest, more, next_due_at }
@@ -63,7 +63,7 @@ impl State {
             }
             page.extend(of_tenant);
         }
-        self.told += page.len() as u64;
+        self.reported += page.len() as u64;
         page
     }
 
@@ -80,7 +80,7 @@ impl State {
             };
             page.extend(self.open_by_name(wanted).into_iter().take(each));
         }
-        self.told += page.len() as u64;
+        self.reported += page.len() as u64;
         page
     }
 
@@ -111,18 +111,18 @@ impl State {
         };
         let mut limited = self.types.iter().filter(|(_, row)| row.settings.concurrency.is_some());
         let full = limited.any(|(key, row)| asked(key) && self.is_full(key, row));
-        self.told += types.len() as u64;
+        self.reported += types.len() as u64;
         NamedTypes { types, next: next.flatten(), full }
     }
 
-    /// Something about this type may have changed.
+    /// This type may have changed: gives it a new revision.
     pub(super) fn touch(&mut self, key: &TypeKey) {
         self.revision += 1;
         let revision = Revision(self.revision);
         self.type_row(key).revision = revision;
     }
 
-    /// How many more jobs of a type may run beside those that do.
+    /// How many more jobs of a type may run.
     pub(super) fn room(&self, key: &TypeKey) -> u64 {
         let concurrency = self.types.get(key).and_then(|row| row.settings.concurrency);
         let running = |job: &&Job| job.key == *key && job.state == JobState::Running;

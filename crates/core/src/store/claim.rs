@@ -1,4 +1,4 @@
-//! Waiting jobs are taken under leases.
+//! Claims and leases.
 
 use std::time::Duration;
 
@@ -12,26 +12,24 @@ use crate::name::{Tenant, TypeKey};
 
 #[async_trait]
 pub trait Claims: Send + Sync {
-    /// Takes due jobs under new leases: for each pick up to `limit`, most urgent first, then due
-    /// the longest (among those of one millisecond by `Extra::tie`), then the oldest id; with a
-    /// `floor`, its first job is the first of the most urgent priority that is not above the
-    /// floor. The attempt grows, and the token is the claim's. Suspended types and hidden jobs are
-    /// passed over. A type with a `concurrency` gives no more than leaves so many of its jobs
-    /// running, on any daemon. A job goes to one caller only. Payloads come along unless they
-    /// are in pieces. A store that makes very many due jobs ready step by step chooses among those
-    /// that are ready, and answers with nothing only when none of the picks has a job that is due.
-    /// `Error::Conflict`, and nothing is taken, for a claim on the beat of a number that is not
-    /// (any more) the caller's, and where a job had a larger token before: tokens of one job grow.
+    /// Claims due jobs under new leases: for each pick up to `limit`, most urgent first, then due
+    /// the longest (within one millisecond by `Extra::tie`), then by id. With a `floor`, the first
+    /// job is the first of the most urgent priority that is not above the floor. The attempt grows
+    /// by one, and the token is the claim's. Suspended types and hidden jobs are skipped. No more
+    /// jobs of a type are claimed than its `concurrency` allows to run on all daemons together. A
+    /// job goes to one caller only. Payloads are included unless they are in pieces. A store that
+    /// makes very many due jobs ready step by step chooses among those that are ready, and returns
+    /// nothing only when none of the picks has a due job. `Error::Conflict`, and nothing is
+    /// claimed, if the claim is on the beat of a number that is not (or no longer) the caller's, or
+    /// if a job had a larger token before: the tokens of a job only grow.
     async fn job_claim(&self, claim: Claim) -> Result<Vec<Claimed>, Error>;
 
-    /// Prolongs leases, also expired ones that nobody has broken, and gives them an expiry of
-    /// their own. Answers with the ones that are lost: another token, not running, or not of that
-    /// tenant.
+    /// Renews leases, even expired ones that have not been broken, and gives them an expiry of
+    /// their own. Returns those that are lost: another token, not running, or not of that tenant.
     async fn job_renew(&self, renew: Renew) -> Result<Vec<LeaseRef>, Error>;
 
-    /// The leases that last as long as this daemon's number, in the order of job ids,
-    /// behind `after`, at most `limit`. A daemon compares them with what it runs: a claim whose
-    /// answer was lost is found here and nowhere else.
+    /// The leases on this daemon's beat, sorted by job id, after `after`, at most `limit`. A daemon
+    /// compares them with what it runs: this is the only way to find a claim whose answer was lost.
     async fn lease_mine(
         &self,
         owner: Sysid,
@@ -39,7 +37,7 @@ pub trait Claims: Send + Sync {
         limit: usize,
     ) -> Result<Vec<LeaseRef>, Error>;
 
-    /// Running jobs whose lease has run out, at most `limit`, oldest expiry first. Changes nothing:
+    /// Running jobs whose lease has expired, at most `limit`, oldest expiry first. Changes nothing:
     /// the caller settles them with `only_if_expired`.
     async fn lease_expired(&self, limit: usize) -> Result<Vec<Job>, Error>;
 }
@@ -48,7 +46,7 @@ pub trait Claims: Send + Sync {
 pub struct Claim {
     pub picks: Vec<Pick>,
     pub owner: Sysid,
-    /// Never used for another claim. One with a new boot number is larger than all before it.
+    /// Never used for another claim. A token with a new boot number is larger than all before it.
     pub token: Token,
     pub hold: Hold,
 }
@@ -57,16 +55,16 @@ pub struct Claim {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
     /// As long as the owner's number of this boot: the daemon runs the jobs itself, and its beat
-    /// renews them all at once.
+    /// renews all leases at once.
     Beat(Boot),
-    /// So long, unless it is renewed: an outside worker has the jobs.
+    /// For this long, unless it is renewed: an outside worker has the jobs.
     For(Duration),
 }
 
 #[derive(Debug, Clone)]
 pub struct Renew {
     pub leases: Vec<LeaseRef>,
-    /// How long from now on; `None` is for ever.
+    /// For this long from now on; for ever if `None`.
     pub hold: Option<Duration>,
 }
 
@@ -74,7 +72,7 @@ pub struct Renew {
 pub struct Pick {
     pub key: TypeKey,
     pub limit: u32,
-    /// Gives less urgent jobs their turn: see `Store::job_claim`.
+    /// Gives less urgent jobs their turn: see `Claims::job_claim`.
     pub floor: Option<Priority>,
 }
 
@@ -85,11 +83,11 @@ pub struct Claimed {
     pub payload: Payload,
     /// The handler version in force at this moment.
     pub handler: Option<HandlerId>,
-    /// About how many more jobs of the type a claim would get after this pick.
+    /// An estimate of how many more jobs of the type a claim would get.
     pub left: u64,
 }
 
-/// Names a lease, as its holder does.
+/// Identifies a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseRef {
     pub tenant: Tenant,

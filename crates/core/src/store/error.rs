@@ -1,4 +1,4 @@
-//! Why a store did not do what it was asked, cut by what the caller does about it.
+//! Errors of a store, one variant for each reaction of the caller.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -29,8 +29,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Runs foreign or intricate code for one caller. A panic in it is a defect, and that caller's
-    /// trouble alone: it becomes an `Internal` that says what panicked.
+    /// Runs foreign or complex code for one caller. A panic in it affects only that caller: it
+    /// becomes an `Internal` that says what panicked.
     pub fn caught<T>(what: &str, work: impl FnOnce() -> T) -> Result<T, Error> {
         catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
             Error::Internal(format!("{what} panicked: {}", panic_text(&*panic)).into())
@@ -38,7 +38,7 @@ impl Error {
     }
 }
 
-/// What happened, in words, with the driver's own error behind it where there is one.
+/// A description of what happened, with the driver's error as source if there is one.
 #[derive(Debug, Clone)]
 pub struct Cause {
     text: String,
@@ -76,7 +76,7 @@ impl StdError for Cause {
     }
 }
 
-/// Two causes are the same when they say the same.
+/// Causes are compared by their text.
 impl PartialEq for Cause {
     fn eq(&self, other: &Cause) -> bool {
         self.text == other.text
@@ -91,9 +91,9 @@ mod tests {
 
     #[test]
     fn a_panic_becomes_an_internal_error_that_says_what_and_why() {
-        let told = |why: fn()| Error::caught("the decision", why).unwrap_err().to_string();
-        assert_eq!(told(|| panic!("no {}", 7)), "the store failed: the decision panicked: no 7");
-        assert!(told(|| panic!("plain")).ends_with("the decision panicked: plain"));
+        let text_of = |why: fn()| Error::caught("the decision", why).unwrap_err().to_string();
+        assert_eq!(text_of(|| panic!("no {}", 7)), "the store failed: the decision panicked: no 7");
+        assert!(text_of(|| panic!("plain")).ends_with("the decision panicked: plain"));
         assert_eq!(Error::caught("nothing", || 5), Ok(5));
     }
 

@@ -1,5 +1,5 @@
-//! Handlers and settings of types. Writes are durable when they return. Whatever was written, the
-//! numbers that are read are within their ranges (`limit`).
+//! Handlers and settings of types. Writes are durable when they return. Numbers are clamped to
+//! their ranges (`limit`) when they are read.
 
 use async_trait::async_trait;
 
@@ -9,7 +9,7 @@ use crate::name::{Tenant, TypeKey};
 
 #[async_trait]
 pub trait Handlers: Send + Sync {
-    /// Puts a new version in force. Older ones stay, the newest `HANDLER_VERSIONS_MAX`.
+    /// Puts a new version in force. The newest `HANDLER_VERSIONS_MAX` versions are kept.
     async fn handler_put(
         &self,
         id: HandlerId,

@@ -1,4 +1,4 @@
-//! Jobs come in, with their payloads, their keys and the position of the journal they come from.
+//! Inserts of jobs, with their payloads, their keys and the position in their journal.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -14,38 +14,38 @@ use crate::time::Timestamp;
 
 #[async_trait]
 pub trait Inserts: Send + Sync {
-    /// Adds jobs that have been accepted already, in order, with the idempotency keys and the
-    /// journal mark that belong to them. Types come into being by themselves.
+    /// Adds jobs that have already been accepted, in order, with their idempotency keys and journal
+    /// mark. Types are created as needed.
     ///
-    /// A job whose id is there already is a `Duplicate` and changes nothing. A job whose `unique`
-    /// key is held by one of its type that has not ended is `Held` and is not added.
+    /// A job whose id exists is a `Duplicate` and changes nothing. A job whose `unique` key is held
+    /// by a job of its type that has not ended is `Held` and is not added.
     ///
-    /// Where another add used an idempotency key first, the jobs of this one enter as cancelled
-    /// (see `IdempotencyRecord::is_repeat_of`) and are `Repeated`; the first add's record stays.
+    /// If another add used an idempotency key first, the jobs of this one enter as cancelled (see
+    /// `IdempotencyRecord::is_repeat_of`) and are `Repeated`; the first add's record stays.
     ///
-    /// The mark is compared and swapped: where the journal's position is not `JournalMark::from`,
-    /// nothing of the call happens, and the answer is `Behind` with the position.
+    /// The mark is compared and swapped: if the journal's position is not `JournalMark::from`,
+    /// nothing changes, and the answer is `Behind` with the position.
     async fn job_insert(&self, insert: Insert) -> Result<Insertion, Error>;
 
-    /// Adds jobs that only the store can decide about, all or none. Durable when it returns.
+    /// Adds jobs that only the store can decide, all or none. Durable when it returns.
     /// - An add whose key is known adds nothing: `Known`.
-    /// - A job with a parent begins as `family::begin` says; where that says no, nothing is added:
+    /// - A job with a parent begins as `family::begin` says; if that refuses, nothing is added:
     ///   `Unfit`.
-    /// - For a job whose `unique` key is held by one of its type that has not ended, the answer has
-    ///   the holder's id. One whose id is there already changes nothing.
-    /// - The key is remembered with the ids that are answered.
+    /// - For a job whose `unique` key is held by a job of its type that has not ended, the answer
+    ///   has the holder's id. A job whose id exists changes nothing.
+    /// - The key is stored with the ids of the answer.
     ///
-    /// Pieces of the payloads of jobs that do not enter are removed.
+    /// Payload pieces of jobs that do not enter are removed.
     async fn job_add(&self, add: Add) -> Result<Added, Error>;
 
     /// The last id of this journal that has been inserted.
     async fn journal_position(&self, journal: JournalId) -> Result<Option<JobId>, Error>;
 
-    /// Keeps pieces of large payloads before their jobs are inserted; a repeated one replaces the
-    /// earlier.
+    /// Stores pieces of large payloads before their jobs are inserted; a repeated piece replaces
+    /// the earlier one.
     async fn payload_put(&self, pieces: Vec<Piece>) -> Result<(), Error>;
 
-    /// What an earlier add with this key was answered, unless it is older than its time.
+    /// The answer of an earlier add with this key, unless it has expired.
     async fn idempotency_get(
         &self,
         tenant: &Tenant,
@@ -55,22 +55,22 @@ pub trait Inserts: Send + Sync {
 
 #[derive(Debug, Clone)]
 pub struct Add {
-    /// Of all the jobs.
+    /// The tenant of all jobs.
     pub tenant: Tenant,
     /// At most `BATCH_JOBS_MAX`.
     pub jobs: Vec<NewJob>,
     pub key: Option<IdempotencyKey>,
 }
 
-/// What became of an add.
+/// The answer to an add.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Added {
     New {
-        /// One a job, in order: its own, or that of the job that holds its unique key.
+        /// One per job, in order: its own, or that of the job that holds its unique key.
         ids: Vec<JobId>,
         moved: Box<MovedJobs>,
     },
-    /// Nothing was added: an earlier add had the same key.
+    /// Nothing was added: an earlier add used the same key.
     Known(IdempotencyRecord),
     /// Nothing was added: this job cannot have such a child.
     Unfit { parent: JobId, unfit: Unfit },
@@ -85,24 +85,25 @@ pub struct Insert {
     pub durability: Durability,
 }
 
-/// How far a journal has been inserted; kept in the same transaction as the jobs.
+/// The position up to which a journal has been inserted; stored in the same transaction as the
+/// jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalMark {
     pub journal: JournalId,
-    /// Where the caller thinks the store is: behind all that was inserted so far.
+    /// The store's position as the caller knows it: after everything inserted so far.
     pub from: Option<JobId>,
-    /// Where it is afterwards; never before `from`.
+    /// The new position; never before `from`.
     pub position: JobId,
 }
 
-/// Names one journal of all that a store ever sees: the data directory that it lies in, and the
-/// daemon that wrote it. The sysid alone would not do: a dead daemon's number goes to another one,
-/// perhaps on another machine, while its journal still waits to be read.
+/// Identifies a journal in a store: by its data directory and the daemon that wrote it. The sysid
+/// alone is not enough: a dead daemon's number may be reused on another machine while its journal
+/// still waits to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JournalId(pub i64);
 
 impl JournalId {
-    /// `place` is a random number that belongs to the data directory.
+    /// `place` is a random number that identifies the data directory.
     pub fn new(place: u64, sysid: Sysid) -> JournalId {
         const PLACE_BITS: u32 = 50;
         let place = (place & ((1 << PLACE_BITS) - 1)) as i64;
@@ -110,18 +111,18 @@ impl JournalId {
     }
 }
 
-/// What became of an insert.
+/// The answer to an insert.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Insertion {
-    /// It happened; one answer a job, in order.
+    /// Done; one answer per job, in order.
     Done(Vec<Inserted>),
-    /// Nothing happened: this is how far the store has the journal. It forgot what it had not
-    /// synced, or has done more than it could answer.
+    /// Nothing changed: the store is at this position of the journal. It forgot what it had not
+    /// synced, or an earlier answer was lost.
     Behind(Option<JobId>),
 }
 
 impl Insertion {
-    /// The answers to the jobs of an insert without a mark, which always happens.
+    /// The answers to an insert without a mark, which is never `Behind`.
     pub fn done(self) -> Result<Vec<Inserted>, Error> {
         match self {
             Insertion::Done(answers) => Ok(answers),
@@ -139,7 +140,7 @@ pub enum Inserted {
     Duplicate,
     /// The id of the job that holds the unique key.
     Held(JobId),
-    /// Entered as cancelled: another add had its idempotency key first.
+    /// Entered as cancelled: another add used its idempotency key first.
     Repeated,
 }
 
@@ -147,11 +148,11 @@ pub enum Inserted {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyKey {
     pub key: String,
-    /// Digest of everything that the add says: the same key with another one is a conflict.
+    /// Digest of the whole add: the same key with another digest is a conflict.
     pub fingerprint: u64,
 }
 
-/// What an add with a key was answered.
+/// The answer of an add with a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyRecord {
     pub tenant: Tenant,
@@ -163,7 +164,7 @@ pub struct IdempotencyRecord {
 }
 
 impl IdempotencyRecord {
-    /// Of an add that is answered with these ids.
+    /// The record of an add that is answered with these ids.
     pub fn new(
         tenant: &Tenant,
         key: &IdempotencyKey,
@@ -175,9 +176,9 @@ impl IdempotencyRecord {
         IdempotencyRecord { tenant: tenant.clone(), key, fingerprint, ids, expires_at }
     }
 
-    /// Whether an add that was accepted without a look at the store repeats one that the store
-    /// knows under the same key: another one, in the time for which the key stands. Which of them
-    /// came first does not matter any more.
+    /// Whether an add that was accepted without asking the store repeats a known one with the same
+    /// key: it is a different add within the lifetime of the key. Which of them came first no
+    /// longer matters.
     pub fn is_repeat_of(&self, known: &IdempotencyRecord) -> bool {
         let (early, late) =
             (self.expires_at.min(known.expires_at), self.expires_at.max(known.expires_at));

@@ -1,33 +1,32 @@
-//! The seam to the shared repository of jobs. Verbs of the domain, batches in and batches out;
-//! every call is one atomic change or one consistent read.
+//! The interface to the shared repository of jobs: verbs of the domain, in batches. Every call is
+//! one atomic change or one consistent read.
 //!
-//! A store decides nothing: verdicts and delays come from the caller, and `state::next` says which
-//! changes are allowed. A call that a job's state does not allow changes nothing and says so in its
-//! answer. What a store can do beyond the contract it declares in `Capabilities`.
+//! A store decides nothing: verdicts and delays come from the caller, and `state::next` defines
+//! which changes are allowed. A call that a job's state does not allow changes nothing and says so
+//! in its answer. A store declares what it can do beyond the contract in `Capabilities`.
 //!
-//! **Time is the store's.** Whether a job is due, a lease ran out or a key is outdated is judged
-//! by the store's own clock; no call names what time it is. Leases and retentions are durations. A
-//! time in a call is data: when a job was created, and when it is to run.
+//! **Time is the store's.** Whether a job is due or a lease or a key has expired is judged by the
+//! store's own clock; no call passes the current time. Leases and retentions are durations. A time
+//! in a call is data: when a job was created, and when it is due.
 //!
-//! The store's clock follows the wall clock. Where that is set, forward or back (`Moment::step`),
-//! leases keep what was left of them, jobs that wait for another attempt wait for what was left of
-//! that, and a job that is ready stays so. A job that was created ahead of the store's clock and
-//! asked for no delay is ready at once.
+//! The store's clock follows the wall clock. If that is set, forward or back (`Moment::step`),
+//! leases and delays of retries keep their remaining time, and a ready job stays ready. A job that
+//! was created ahead of the store's clock without a delay is ready at once.
 //!
-//! Tenants are separate: where a call names a tenant, jobs of others do not exist for it.
+//! Tenants are separate: for a call that names a tenant, jobs of others do not exist.
 //!
 //! | trait | verbs |
 //! |---|---|
 //! | `Daemons` | reserve a number, keep it, give it back |
-//! | `Inserts` | jobs, payloads and keys come in |
+//! | `Inserts` | insert jobs, payloads and keys |
 //! | `Waits` | which types have jobs that may run |
-//! | `Claims` | those jobs are taken under leases |
-//! | `Settles` | attempts report |
+//! | `Claims` | claim those jobs, renew leases |
+//! | `Settles` | settle attempts, record progress |
 //! | `Changes` | cancel, rerun, delete, give up, purge |
-//! | `Decides` | changes by a pure decision on what is there |
-//! | `Reads` | jobs, logs, results, numbers |
+//! | `Decides` | change jobs by a pure decision |
+//! | `Reads` | read jobs, logs, results, counts |
 //! | `Handlers` | handlers and settings of types |
-//! | `SqlStore` | optional: questions in SQL |
+//! | `SqlStore` | optional: SQL queries |
 
 mod change;
 mod claim;
@@ -58,7 +57,7 @@ pub use settle::{SettleAnswer, Settled, Settlement, Settles};
 pub use sql::{SqlAnswer, SqlAsk, SqlStore};
 pub use waiting::{ChangedLook, ChangedTypes, NamedLook, NamedTypes, Revision, WaitingType, Waits};
 
-/// Every trait at once, for those who call a store by its own type instead of as `dyn Store`.
+/// All traits, for callers that use a store by its concrete type instead of as `dyn Store`.
 pub mod prelude {
     pub use super::{
         Changes, Claims, Daemons, Decides, Handlers, Inserts, Reads, Settles, SqlStore, Store,
@@ -66,27 +65,27 @@ pub mod prelude {
     };
 }
 
-/// All of it. A caller holds a `dyn Store`; a store implements the traits by area.
+/// The whole contract. A caller holds a `dyn Store`; a store implements the traits by area.
 #[async_trait]
 pub trait Store:
     Daemons + Inserts + Waits + Claims + Settles + Changes + Decides + Reads + Handlers + 'static
 {
     fn capabilities(&self) -> Capabilities;
 
-    /// Everything that was answered before is durable when this returns.
+    /// Makes everything that was answered before durable.
     async fn flush(&self) -> Result<(), Error>;
 
     /// Whether the store answers.
     async fn ping(&self) -> Result<(), Error>;
 
-    /// Returns when another daemon may have changed what waits. Only with `Capabilities::wakes`;
-    /// without it, this never returns.
+    /// Returns when another daemon may have changed waiting jobs. Never returns without
+    /// `Capabilities::wakes`.
     async fn changed(&self);
 
-    /// Finishes what is under way and lets go of the store. Later calls are `Unavailable`.
+    /// Finishes the calls under way and closes the store. Later calls are `Unavailable`.
     async fn close(&self);
 
-    /// The store's answers to questions in SQL, if it has any.
+    /// The store's SQL interface, if it has one.
     fn sql(&self) -> Option<&dyn SqlStore> {
         None
     }
@@ -97,23 +96,23 @@ pub trait Store:
 pub struct Capabilities {
     /// For people and logs, such as `sqlite`.
     pub name: &'static str,
-    /// `changed` tells of other daemons' work, so that nobody needs to poll.
+    /// `changed` reports other daemons' work, so no polling is needed.
     pub wakes: bool,
     /// Several daemons may use it at once.
     pub shared: bool,
-    /// It may undo relaxed changes while its daemons live on, as a server does that crashes or
-    /// fails over. An embedded store does so only in a power cut, which ends them all.
+    /// It may undo relaxed changes while its daemons live on, like a server that crashes or fails
+    /// over. An embedded store does so only in a power cut, which ends its daemons too.
     pub forgets: bool,
-    /// The largest payload that it takes inline.
+    /// The largest inline payload.
     pub payload_inline_bytes_max: usize,
 }
 
-/// What an answer promises.
+/// What the answer of a change promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// On disk when the call returns.
     Synced,
-    /// Survives the end of the process, and a power cut only after the next synced change. See
+    /// Survives the end of the process; survives a power cut only after the next synced change. See
     /// also `Capabilities::forgets`.
     Relaxed,
 }

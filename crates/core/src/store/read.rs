@@ -1,4 +1,4 @@
-//! What the store knows of jobs and types.
+//! Reads of jobs and types.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -16,22 +16,22 @@ use crate::time::Timestamp;
 pub trait Reads: Send + Sync {
     async fn job_get(&self, tenant: &Tenant, id: JobId) -> Result<Option<Job>, Error>;
 
-    /// Result data of the newest attempt that had any.
+    /// Result data of the latest attempt that had any.
     async fn job_result(&self, tenant: &Tenant, id: JobId) -> Result<Option<Json>, Error>;
 
-    /// The kept attempts' logs, oldest first; `None` when there is no such job.
+    /// The logs that are kept, oldest attempt first; `None` when there is no such job.
     async fn job_log(&self, tenant: &Tenant, id: JobId) -> Result<Option<Vec<AttemptLog>>, Error>;
 
     async fn job_payload(&self, tenant: &Tenant, id: JobId) -> Result<Option<Payload>, Error>;
 
-    /// Piece number `index` of a large payload; `None` behind the last.
+    /// Piece number `index` of a large payload; `None` after the last.
     async fn payload_piece(&self, id: JobId, index: u32) -> Result<Option<Bytes>, Error>;
 
     /// Newest first.
     async fn job_list(&self, list: List) -> Result<Page, Error>;
 
-    /// Numbers of every type of a tenant that has ever had a job, a handler or settings. Of all
-    /// tenants only types that have one of these now, or are suspended: others cost nothing.
+    /// Counts of every type of a tenant that has ever had a job, a handler or settings. Without a
+    /// tenant, only types that have one of these now or are suspended: others cost nothing.
     async fn type_stats(&self, tenant: Option<&Tenant>) -> Result<Vec<TypeStats>, Error>;
 }
 
@@ -56,8 +56,8 @@ pub struct List {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page {
     pub jobs: Vec<Job>,
-    /// Where the next page begins (as `before`). A page may be short or empty and still have a
-    /// next one: a store looks at a bounded number of jobs for each page.
+    /// Where the next page begins (as `before`). A short or empty page may have a next one: a store
+    /// looks at a bounded number of jobs for each page.
     pub next: Option<JobId>,
 }
 
@@ -66,10 +66,10 @@ pub struct TypeStats {
     pub key: TypeKey,
     pub handler: bool,
     pub suspended: bool,
-    /// It has settings of its own.
+    /// Whether it has settings of its own.
     pub settings: bool,
     pub ready: u64,
-    /// Hidden jobs are among them, also those whose time has come.
+    /// Includes hidden jobs, even those that are due.
     pub deferred: u64,
     pub running: u64,
     pub paused: u64,
@@ -81,7 +81,7 @@ pub struct TypeStats {
 }
 
 impl TypeStats {
-    /// It has no job and no handler, and is not suspended.
+    /// Whether it has no jobs and no handler and is not suspended.
     pub fn is_empty(&self) -> bool {
         let TypeStats { ready, deferred, running, paused, finished, failed, cancelled, .. } = self;
         let jobs = [ready, deferred, running, paused, finished, failed, cancelled];

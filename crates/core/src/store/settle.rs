@@ -1,4 +1,4 @@
-//! Attempts report how far they are, and how they ended.
+//! Settlements and progress of attempts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,17 +16,17 @@ use crate::retry::Verdict;
 
 #[async_trait]
 pub trait Settles: Send + Sync {
-    /// Carries out verdicts on running jobs, in order, each with the jobs that enter with it. One
-    /// that is stale, or refused for an unfit parent, changes nothing, and nothing enters with it.
-    /// What ends, here and with the calls below, moves its parent and its children as `family`
-    /// says. A batch is shared, so that a caller who has to try again copies nothing.
+    /// Carries out verdicts on running jobs, in order, each with the jobs that enter with it. A
+    /// settlement that is stale, or refused for an unfit parent, changes nothing, and no jobs enter
+    /// with it. The end of a job changes its parent and its children as `family` says. A batch is
+    /// shared, so that a retry copies nothing.
     async fn job_settle(
         &self,
         settlements: Arc<[Settlement]>,
         durability: Durability,
     ) -> Result<SettleAnswer, Error>;
 
-    /// Notes how far running jobs have come; shown by `job_get` until the next claim or rerun. An
+    /// Records the progress of running jobs; shown by `job_get` until the next claim or rerun. One
     /// answer for each, in order.
     async fn job_progress(
         &self,
@@ -41,22 +41,22 @@ pub struct Settlement {
     /// How the attempt ended; `None` for a release.
     pub ended: Option<Ended>,
     pub data: Option<Json>,
-    /// The newest word of the attempt on how far it came, if the store may not have it yet.
+    /// The latest progress of the attempt, if the store may not have it yet.
     pub progress: Option<Progress>,
-    /// Becomes the log of this attempt; nothing is kept when empty.
+    /// The log of this attempt; an empty one is not kept.
     pub log: Log,
-    /// Jobs that the attempt asked for: they enter in this order, just before the verdict, also
-    /// when it pauses the job. One whose id is there already, or whose `unique` key is held, does
-    /// not enter. One that names a parent begins as `family::begin` says of that parent as it is
-    /// before the settlement, when its own job still runs; a parent that is unfit refuses the
-    /// settlement. Payloads are inline even if they are too large for that: the store splits them.
+    /// Jobs that the attempt emitted. They enter in this order, just before the verdict, even if
+    /// that pauses the job. A job whose id exists, or whose `unique` key is held, does not enter. A
+    /// job with a parent begins as `family::begin` says for the parent's state before the
+    /// settlement; an unfit parent refuses the settlement. Payloads are inline even if they are too
+    /// large for that: the store splits them.
     pub adds: Vec<NewJob>,
-    /// The job that follows this one: enters last, and not while the job is paused. Otherwise as
-    /// one of `adds` that has no parent and no key.
+    /// The job that follows this one: enters last, and not while this job is paused. It has no
+    /// parent and no key.
     pub follow: Option<NewJob>,
-    /// How long an ended job is kept.
+    /// The retention of an ended job.
     pub keep: Duration,
-    /// Refuse unless the lease has run out: breaks dead leases only.
+    /// Refuse unless the lease has expired: breaks dead leases only.
     pub only_if_expired: bool,
 }
 
@@ -64,21 +64,19 @@ pub struct Settlement {
 pub struct SettleAnswer {
     /// One for each settlement, in order.
     pub settled: Vec<Settled>,
-    /// The jobs that entered, and which of them are ready or come due; of what else moved it does
-    /// not tell.
+    /// The jobs that entered, and which of them are ready or come due. Other changes are not
+    /// included.
     pub moved: MovedJobs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
     Done,
-    /// Its attempt is over, and its children come first: it waits for them, and whatever was to
-    /// follow it waits too.
+    /// The attempt is over, and the job waits for its children; the job that follows waits too.
     Paused,
-    /// The lease is not (any more) the caller's; nothing changed.
+    /// The lease is not (or no longer) the caller's; nothing changed.
     Stale,
-    /// One of `adds` names a parent that cannot have it; nothing changed, and the lease is still
-    /// the caller's.
+    /// One of `adds` names an unfit parent; nothing changed, and the caller still holds the lease.
     Unfit {
         parent: JobId,
         unfit: Unfit,

@@ -1,5 +1,5 @@
-//! Questions in SQL, for stores that can answer them: one table `jobs` shows one tenant's jobs. Its
-//! columns are for the store to choose; the caller has to know them.
+//! SQL queries, for stores that support them: a table `jobs` shows one tenant's jobs. The store
+//! defines its columns; the caller has to know them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::name::Tenant;
 
 use super::Error;
 
-/// What a store is beside the contract that answers questions in SQL.
+/// The optional SQL interface of a store.
 #[async_trait]
 pub trait SqlStore: Send + Sync {
     async fn query(&self, ask: SqlAsk) -> Result<SqlAnswer, Error>;
@@ -25,16 +25,16 @@ pub struct SqlAsk {
     pub tenant: Tenant,
     /// One or more statements.
     pub text: String,
-    /// An UPDATE or DELETE may go without a WHERE.
+    /// Whether an UPDATE or DELETE may lack a WHERE.
     pub without_where: bool,
-    /// How long it may take.
+    /// The time limit.
     pub patience: Duration,
-    /// Whose leases are put on jobs that are made to run.
+    /// The owner of leases of jobs that are set to running.
     pub owner: Sysid,
     pub token: Token,
-    /// How long ended jobs are kept.
+    /// The retention of ended jobs.
     pub keep: Duration,
-    /// Ids for jobs that are inserted.
+    /// Makes ids for inserted jobs.
     pub ids: Arc<dyn Fn() -> Option<JobId> + Send + Sync>,
 }
 
@@ -50,13 +50,13 @@ pub enum SqlAnswer {
         last_id: Option<JobId>,
         moved: MovedJobs,
     },
-    /// It could not be understood, or asked for what it may not see; in words.
+    /// A syntax error, or an access that is not allowed; with a message.
     Bad(String),
     /// A write without a WHERE.
     Aborted,
-    /// It was understood and could not be done; nothing changed.
+    /// It could not be carried out; nothing changed.
     Failed(String),
-    /// It took too long, or its answer was too large; nothing changed.
+    /// It took too long, or its result was too large; nothing changed.
     TimedOut,
 }
 

@@ -1,10 +1,10 @@
-//! Which types can give a job, asked for in bounded pages.
+//! Which types have jobs to claim, in bounded pages.
 //!
 //! A type is **open** when a claim would get a job of it: it has jobs that may run now (due, not
 //! leased, not hidden), it is not suspended, and fewer of its jobs run than its `concurrency`
 //! allows. Each time a type opens, and each time the handler, the settings or the suspension of an
 //! open type change, it gets a new **revision**, larger than all before it. So a daemon asks only
-//! for what changed since it last asked, and pays nothing for the types that did not.
+//! for changes since its last look, and other types cost nothing.
 
 use async_trait::async_trait;
 
@@ -13,23 +13,23 @@ use crate::handler::{HandlerId, TypeSettings};
 use crate::name::{Tenant, TypeKey, TypeName};
 use crate::time::Timestamp;
 
-/// A store may tell of a type more often than it must: a new revision says that something may
-/// have changed, not what.
+/// A store may report a type more often than necessary: a new revision means that something may
+/// have changed.
 #[async_trait]
 pub trait Waits: Send + Sync {
-    /// Types that are open and whose revision is above `since`, by revision, at most `limit`: those
-    /// with a handler or those without, which are two lists. Of each tenant it tells at most
-    /// `each`, so that one that has very many does not delay others; tenants of which there are
-    /// more are named in `cut`. Without `since`, no types: only where the revisions and the clock
-    /// stand. A store looks at a bounded number of types in one call, whether it tells of them or
-    /// not. Everything that is due is ready by then. Where very many jobs come due at once, a store
-    /// may make them ready step by step, those that are due the longest first; then `next_due_at`
-    /// has passed, and the caller looks again.
+    /// Open types whose revision is above `since`, by revision, at most `limit`: either those with
+    /// a handler or those without. At most `each` types of a tenant are reported, so that a tenant
+    /// with very many does not delay others; tenants with more are named in `cut`. Without `since`,
+    /// no types: only the current revision and due time. A store looks at a bounded number of types
+    /// in one call, whether it reports them or not. Due jobs become ready first. If very many jobs
+    /// come due at once, a store may make them ready step by step, longest due first; then
+    /// `next_due_at` has passed, and the caller looks again.
     async fn type_changed(&self, look: ChangedLook) -> Result<ChangedTypes, Error>;
 
-    /// The first open types with a handler of each tenant behind `after`: at most `each` of a
-    /// tenant, tenants and types in the order of their names, until there are `limit` or more. A page never ends in the middle of a tenant, so the next one begins behind its
-    /// last; a page of fewer than `limit` is the last one.
+    /// The first open types with a handler of each tenant after `after`: at most `each` of a tenant,
+    /// tenants and types sorted by name, until there are `limit` or more. A page never ends in the
+    /// middle of a tenant, so the next one begins after its last tenant; a page with fewer than
+    /// `limit` is the last one.
     async fn type_first(
         &self,
         after: Option<Tenant>,
@@ -37,8 +37,8 @@ pub trait Waits: Send + Sync {
         limit: usize,
     ) -> Result<Vec<WaitingType>, Error>;
 
-    /// The next open types with a handler of these tenants: at most `each` of a tenant, in the
-    /// order of their names, from behind a name on.
+    /// The next open types with a handler of these tenants, each after a name: at most `each` of a
+    /// tenant, sorted by name.
     async fn type_next(
         &self,
         of: Vec<(Tenant, Option<TypeName>)>,
@@ -49,7 +49,7 @@ pub trait Waits: Send + Sync {
     async fn type_named(&self, look: NamedLook) -> Result<NamedTypes, Error>;
 }
 
-/// Numbers the changes of what waits.
+/// The number of a change to waiting types.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub i64);
 
@@ -66,13 +66,13 @@ pub struct ChangedLook {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangedTypes {
     pub types: Vec<WaitingType>,
-    /// Tenants that have more changed types up to `up_to` than were told.
+    /// Tenants that have more changed types up to `up_to` than were reported.
     pub cut: Vec<Tenant>,
-    /// Every other change up to this one has been told.
+    /// All other changes up to this one have been reported.
     pub up_to: Revision,
     /// The newest change of any type.
     pub newest: Revision,
-    /// There are more changes behind it.
+    /// There are more changes after `up_to`.
     pub more: bool,
     /// When the next deferred job of any type comes due.
     pub next_due_at: Option<Timestamp>,
@@ -81,22 +81,22 @@ pub struct ChangedTypes {
 #[derive(Debug, Clone)]
 pub struct NamedLook {
     pub tenant: Tenant,
-    /// Globs, as `glob` reads them. One without special characters is a name, found at once.
+    /// Patterns as in `glob`. One without special characters is a name, found by lookup.
     pub names: Vec<String>,
-    /// Types that match other globs are looked for behind this one, in the order of names.
+    /// Types that match other patterns are searched after this name, in order of names.
     pub after: Option<TypeName>,
     pub limit: usize,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct NamedTypes {
-    /// First those that were asked for by name.
+    /// Types that were asked for by name come first.
     pub types: Vec<WaitingType>,
-    /// Behind which name the search goes on: a store looks at a bounded number of types in one
-    /// call, whether they match or not. `None` when it has come to the end.
+    /// The name after which the search continues: a store looks at a bounded number of types in one
+    /// call, whether they match or not. `None` at the end.
     pub next: Option<TypeName>,
-    /// A type that was asked for has jobs, and its `concurrency` keeps them; or that may be,
-    /// because the tenant has very many types with a limit.
+    /// A matching type has jobs that its `concurrency` holds back, or may have, because the tenant
+    /// has very many types with a limit.
     pub full: bool,
 }
 

@@ -152,8 +152,8 @@ pub(crate) fn unfit_parent(id: JobId, unfit: Unfit) -> Error {
     Error::Conflict(match unfit {
         Unfit::Missing => return Invalid::new("parent", format!("there is no job {id}")).into(),
         Unfit::NotOpen => {
-            format!("job {id} neither runs nor waits for children, so it gets no new ones")
+            format!("job {id} neither runs nor waits for children, so it cannot get new ones")
         }
-        Unfit::Grandchild => format!("job {id} is a child itself, so it gets none of its own"),
+        Unfit::Grandchild => format!("job {id} is a child itself, so it cannot have any"),
     })
 }

@@ -130,7 +130,7 @@ async fn hand_back(shared: Arc<Shared>, claimed: Vec<Claimed>) {
     match shared.store.job_settle(releases.collect(), Durability::Relaxed).await {
         Ok(_) => shared.ready.announce(claimed.into_iter().map(|claimed| (claimed.job.key, 1))),
         Err(error) => {
-            tracing::warn!(%error, "cannot release the jobs of a worker that disconnected; their leases will expire")
+            tracing::warn!(%error, "jobs of a disconnected worker wait for their leases to expire")
         }
     }
 }

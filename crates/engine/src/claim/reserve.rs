@@ -82,7 +82,8 @@ impl Reservation {
         let reserved = shared.ready.scheduler().reserve(key, settings, None, wanted, now);
         let rated = settings.rate.is_some();
         if rated {
-            // The dispatcher wakes workers when the rest is over, and may now sleep longer.
+            // The dispatcher wakes workers when the rest is over, and may be asleep for longer than
+            // that.
             shared.ready.dispatch_wake.notify_one();
         }
         Reservation {

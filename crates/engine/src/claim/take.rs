@@ -130,7 +130,7 @@ async fn hand_back(shared: Arc<Shared>, answer: TakeAnswer) {
         // Their start was never reported, so neither is their return.
         Ok(decided) => decide::tell(&shared, &MovedJobs { back: Vec::new(), ..decided.moved }),
         Err(error) => {
-            tracing::warn!(%error, "cannot hand back the jobs of a worker that disconnected; their leases will expire")
+            tracing::warn!(%error, "jobs of a disconnected worker wait for their leases to expire")
         }
     }
 }

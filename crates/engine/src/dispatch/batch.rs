@@ -65,7 +65,7 @@ pub(crate) async fn run(
         reports.after_panic(left).await;
     } else {
         for attempt in left {
-            tracing::error!(id = %attempt.job, "the runner did not report on a job; it is released");
+            tracing::error!(id = %attempt.job, "no report on a job; it is released");
             reports.hand_back(attempt).await;
         }
     }

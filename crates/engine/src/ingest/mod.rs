@@ -138,7 +138,7 @@ impl Ingest {
     /// had not synced, forward if an answer was lost.
     async fn go_to(&mut self, position: Option<JobId>) -> Result<(), Error> {
         let journal = self.sysid.get();
-        tracing::warn!(journal, believed = ?self.position, ?position, "the store is at another position of the journal");
+        tracing::warn!(journal, believed = ?self.position, ?position, "the store's position moved");
         match self.journal.rewind(position).await {
             Err(error @ windlass_journal::Error::Gap { until, .. }) => {
                 // Synced jobs are gone, and the journal no longer has them: the store was restored

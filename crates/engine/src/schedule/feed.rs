@@ -188,9 +188,15 @@ impl Scheduler {
         self.waiting < WINDOW_TYPES_MAX / 2
     }
 
-    /// Takes types of one tenant that follow the revision `from`; fewer than `each` means that
+    /// Takes types of one tenant that follow the name `from`; fewer than `each` means that
     /// there are no more.
-    fn feed_tenant(&mut self, tenant: &Tenant, from: Revision, types: &[WaitingType], each: usize) {
+    fn feed_tenant(
+        &mut self,
+        tenant: &Tenant,
+        from: Option<&TypeName>,
+        types: &[WaitingType],
+        each: usize,
+    ) {
         let open =
             |scheduler: &Scheduler| scheduler.tenants.get(tenant).map_or(0, |t| t.open.len());
         let open_before = open(self);

@@ -148,7 +148,7 @@ struct TenantEntry {
     open: WeightedSet<TypeName>,
     waiting: HashSet<TypeName>,
     feed: Feed,
-    /// The revision after which the ring continues.
+    /// The type after which the ring continues.
     after: Option<TypeName>,
     /// Since the current round through the ring began, it brought a type to pick, or a type of the
     /// tenant changed.
