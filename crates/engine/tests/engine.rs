@@ -85,7 +85,7 @@ async fn s0_33_retries_run_until_the_last_attempt() {
     assert!(log[2].log.to_string().ends_with("[windlass] no attempts left\n"), "{log:?}");
 }
 
-/// One slot, so that the jobs behind can run only when the panic has given it back.
+/// One slot, so that the other jobs can run only after the panic has freed it.
 #[tokio::test]
 async fn a_panic_of_the_runner_costs_the_job_at_fault_an_attempt_and_the_others_nothing() {
     let daemon = Daemon::start(|options| {
@@ -315,7 +315,7 @@ async fn s0_46_a_types_own_age_limit_counts_for_jobs_that_nobody_handles() {
     let given_up = daemon.engine.add(&short, jobs(&["x"]), None).await.unwrap().ids[0];
     let waits = daemon.engine.add(&default, jobs(&["x"]), None).await.unwrap().ids[0];
     assert_eq!(daemon.engine.types(&short.tenant).await.unwrap().len(), 2);
-    // The first thing that a daemon does is to look for such jobs.
+    // A daemon looks for such jobs first.
     let data = daemon.abandon().await;
     let daemon = Daemon::start_in(data, store, |_| {}).await;
     assert_eq!(ended(&daemon, &short, given_up).await, State::Failed);
@@ -323,7 +323,7 @@ async fn s0_46_a_types_own_age_limit_counts_for_jobs_that_nobody_handles() {
     assert_eq!(view.job.state, State::Queued);
 }
 
-/// The search for jobs that nobody handles takes long where there are very many types.
+/// The search for unhandled jobs takes long if there are very many types.
 #[tokio::test]
 async fn leases_are_broken_while_unhandled_types_are_looked_through() {
     let store = Arc::new(MemoryStore::default());
@@ -340,7 +340,7 @@ async fn leases_are_broken_while_unhandled_types_are_looked_through() {
     store.hold_stats(false);
 }
 
-/// Both jobs are too old; only one of them is looked for.
+/// Both jobs are too old; the search is only for one of them.
 #[tokio::test]
 async fn jobs_of_a_patient_tenant_wait_as_long_as_it_takes() {
     let store = Arc::new(MemoryStore::default());
@@ -349,7 +349,7 @@ async fn jobs_of_a_patient_tenant_wait_as_long_as_it_takes() {
         options.retry = RetryPolicy { age: Duration::from_millis(1), ..RetryPolicy::default() };
         options.keep_unhandled = vec![patient.tenant.clone()];
     };
-    // Started by somebody else, so that the first look finds both.
+    // Added by another daemon, so that the first look finds both.
     let daemon = Daemon::start_on(store.clone(), |_| {}).await;
     let waits = daemon.engine.add(&patient, jobs(&["x"]), None).await.unwrap().ids[0];
     let given_up = daemon.engine.add(&hasty, jobs(&["x"]), None).await.unwrap().ids[0];

@@ -1,4 +1,4 @@
-//! Journals of dead daemons: each is taken over on its own.
+//! Journals of dead daemons are taken over independently.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use windlass_test_kit::wait::{in_time, pause};
 use crate::ended;
 use crate::fake::{Daemon, handler, jobs, key};
 
-/// There are others on both sides of it, in whatever order a directory is listed.
+/// There are others before and after it, in any order of a directory listing.
 const DAMAGED: u16 = 3;
 
-/// Changes a byte in the first batch of a journal that has more behind it; twice changes nothing.
+/// Changes a byte in the first batch of a journal that has more batches; the second call undoes it.
 fn damage(journal: &Path) {
     let segments = std::fs::read_dir(journal).unwrap().map(|entry| entry.unwrap().path());
     let segment = segments.into_iter().find(|path| path.extension().is_some_and(|e| e == "log"));
@@ -29,7 +29,7 @@ fn damage(journal: &Path) {
     std::fs::write(segment, bytes).unwrap();
 }
 
-/// A journal with two jobs in two batches that the store has not seen, and no owner.
+/// A journal without an owner that has two jobs in two batches, not yet ingested.
 async fn dead_journal(store: &Arc<MemoryStore>, number: u16) -> (TempDir, Vec<JobId>) {
     let t = key("acme", "t");
     store.set_available(true);
@@ -98,7 +98,7 @@ async fn a_journal_that_was_left_is_taken_over_when_it_is_put_right() {
     };
     let daemon = Daemon::start_in(data, store.clone(), adjust).await;
     assert!(daemon.engine.readiness().await.takeover.is_err());
-    // The same change once more undoes it.
+    // The second change undoes the first.
     damage(&journal);
     let put_right = async {
         while daemon.engine.readiness().await.takeover.is_err() {

@@ -1,4 +1,4 @@
-//! Attempts of one job are told apart: one that lost its lease touches no other.
+//! Attempts of one job are distinguished: one that lost its lease does not affect another.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use windlass_core::{AttemptId, JobId, Log, State, Status, TypeKey, TypeSettings}
 use crate::fake::{Daemon, handler, jobs, key};
 use crate::{ended, quick};
 
-/// Breaks the lease of an attempt, as a daemon does that holds its owner dead.
+/// Breaks the lease of an attempt, like a daemon that takes its owner for dead.
 async fn break_lease(store: &MemoryStore, key: &TypeKey, attempt: AttemptId) {
     let AttemptId { job: id, token } = attempt;
     let broken = Settlement {
@@ -32,8 +32,8 @@ async fn break_lease(store: &MemoryStore, key: &TypeKey, attempt: AttemptId) {
     assert_eq!(answer.settled, [Settled::Done]);
 }
 
-/// An attempt that lost its lease without hearing of it, and the next one of the same job, which
-/// runs in the same daemon.
+/// An attempt that lost its lease without noticing, and the next attempt of the same job in the
+/// same daemon.
 async fn two_attempts(
     store: &Arc<MemoryStore>,
     daemon: &Daemon,
@@ -49,7 +49,7 @@ async fn two_attempts(
     (id, daemon.runner.attempts(id).try_into().unwrap())
 }
 
-/// Settlements are stored in the order in which they come: when this returns, those before are.
+/// Settlements are stored in order: when this returns, all earlier ones are stored.
 async fn settled(daemon: &Daemon, t: &TypeKey) {
     let id = daemon.engine.add(t, jobs(&["200"]), None).await.unwrap().ids[0];
     assert_eq!(ended(daemon, t, id).await, State::Finished);
@@ -103,7 +103,7 @@ async fn s0_50_an_attempt_that_lost_its_lease_to_another_daemon_does_not_end_a_l
     runs_and_can_be_stopped(&one, &t, attempts[2]).await;
 }
 
-/// Both attempts held a place of their type: each gives back its own.
+/// Both attempts held a place of their type: each frees its own.
 #[tokio::test]
 async fn every_attempt_gives_back_its_place_of_the_types_concurrency() {
     let store = Arc::new(MemoryStore::default());
@@ -128,7 +128,7 @@ async fn every_attempt_gives_back_its_place_of_the_types_concurrency() {
     }
 }
 
-/// Nobody renews here, so that the first attempt does not know that it lost its lease.
+/// There are no renewals here, so the first attempt does not notice that it lost its lease.
 #[tokio::test]
 async fn s0_50_jobs_that_an_attempt_asked_for_are_refused_with_its_end() {
     let store = Arc::new(MemoryStore::default());
@@ -158,8 +158,8 @@ async fn count(daemon: &Daemon, key: &TypeKey) -> usize {
     daemon.engine.job_list(list).await.unwrap().jobs.len()
 }
 
-/// Each job is claimed again the moment it has ended, so that renewals often name a claim which is
-/// over by then.
+/// Each job is claimed again as soon as it has ended, so renewals often name a claim that is
+/// already over.
 #[tokio::test]
 async fn s0_14_no_lease_of_a_living_daemon_runs_out_while_its_jobs_repeat() {
     const JOBS: usize = 100;

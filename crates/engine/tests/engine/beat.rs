@@ -1,4 +1,4 @@
-//! What the store thinks a daemon holds, and what it really runs, are made one.
+//! A daemon's leases in the store and the jobs that it runs are brought into line.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ async fn a_job_whose_claim_was_never_answered_is_given_back() {
     let daemon = Daemon::start_on(store.clone(), |_| {}).await;
     let t = key("acme", "t");
     let id = daemon.engine.add(&t, jobs(&["200"]), None).await.unwrap().ids[0];
-    // A claim of this daemon that the store carried out, and nobody heard of.
+    // A claim of this daemon whose answer was lost.
     let boot = Boot(store.boot_next().await.unwrap().0 - 1);
     let sysid = daemon.engine.status().await.sysid;
     let claim = || Claim {

@@ -1,4 +1,4 @@
-//! Claims of every kind together: limits hold, and what was answered is seen.
+//! All kinds of claims together: limits hold, and jobs are visible once their add is answered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +68,7 @@ async fn pulls_takes_and_runs_together_do_not_pass_a_types_concurrency() {
     }
 }
 
-/// The dispatcher does not hear of the new types before the claim is answered.
+/// The dispatcher does not learn of the new types before the claim is answered.
 #[tokio::test]
 async fn a_claim_sees_every_add_that_was_answered_before_it() {
     let store = Arc::new(MemoryStore::default());
@@ -87,7 +87,7 @@ async fn a_claim_sees_every_add_that_was_answered_before_it() {
     store.hold_looks(false);
 }
 
-/// Jobs of other types that end meanwhile do not make it forget the type that is full.
+/// Jobs of other types that end meanwhile do not make it forget the full type.
 #[tokio::test]
 async fn a_worker_that_waits_for_a_full_type_gets_its_next_job_when_one_has_ended() {
     let daemon = Daemon::start(|_| {}).await;
@@ -138,7 +138,7 @@ async fn a_worker_that_takes_another_job_than_it_was_woken_for_passes_the_call_o
     }
 }
 
-/// Nothing else wakes the dispatcher, which tells waiting workers of types that have rested.
+/// Nothing else wakes the dispatcher, which wakes workers when a type has rested.
 #[tokio::test]
 async fn a_pulled_type_goes_on_as_soon_as_its_rate_allows() {
     let daemon = Daemon::start(|options| {
@@ -155,7 +155,7 @@ async fn a_pulled_type_goes_on_as_soon_as_its_rate_allows() {
     }
 }
 
-/// The look was made without types that have no handler, because nobody waited when it began.
+/// The look skipped types without a handler, because no worker waited when it began.
 #[tokio::test]
 async fn a_worker_that_comes_during_a_look_is_told_of_what_opens_meanwhile() {
     let store = Arc::new(MemoryStore::default());

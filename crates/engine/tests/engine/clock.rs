@@ -1,4 +1,4 @@
-//! The clock of the machine is set while a daemon works.
+//! The machine's clock is set while a daemon runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::{ended, quick};
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 
-/// Adds, ready jobs, running ones, retries and rates go on as if nothing had happened.
+/// Adds, ready jobs, running jobs, retries and rates continue as if nothing had happened.
 #[tokio::test]
 async fn a_daemon_works_on_while_its_clock_is_set_back_and_forth() {
     let clock = Arc::new(SettableClock::default());
@@ -56,7 +56,7 @@ async fn a_daemon_works_on_while_its_clock_is_set_back_and_forth() {
     assert_eq!(ended(&daemon, &t, hanging).await, State::Finished);
 }
 
-/// What waits for a time of day runs when the clock shows it.
+/// A job that waits for a time of day runs when the clock shows that time.
 #[tokio::test]
 async fn a_job_that_waits_for_a_time_runs_soon_after_the_clock_was_set_to_it() {
     let clock = Arc::new(SettableClock::default());
@@ -71,13 +71,13 @@ async fn a_job_that_waits_for_a_time_runs_soon_after_the_clock_was_set_to_it() {
     assert_eq!(ended(&daemon, &t, id).await, State::Finished);
 }
 
-/// Its number is another daemon's by then, which makes the same ids.
+/// Another daemon has its number by then, and makes the same ids.
 #[tokio::test]
 async fn a_daemon_that_stood_still_until_its_number_was_taken_answers_no_add() {
     let clock = Arc::new(SettableClock::default());
     let store = Arc::new(MemoryStore::new(clock.clone()));
     let (data, t) = (tempfile::tempdir().unwrap(), key("acme", "t"));
-    // So long that it does not beat by itself meanwhile.
+    // Long enough that it does not beat by itself meanwhile.
     let lease = Duration::from_secs(3600);
     let slow = |options: &mut windlass_engine::Options| options.lease = lease;
     let daemon = Daemon::start_with(data, store.clone(), clock.clone(), slow).await;
@@ -89,7 +89,7 @@ async fn a_daemon_that_stood_still_until_its_number_was_taken_answers_no_add() {
     assert!(matches!(add().await, Err(Error::Unavailable(_))));
 }
 
-/// It cannot ask whether its number is still its own, and accepting does not depend on the store.
+/// It cannot check whether its number is still its own, and accepting does not depend on the store.
 #[tokio::test]
 async fn a_daemon_that_stood_still_accepts_while_the_store_is_away() {
     let clock = Arc::new(SettableClock::default());

@@ -43,13 +43,13 @@ async fn a_job_repeats_until_it_is_cancelled_whatever_its_attempts_say() {
         let extra = Extra { repeat: Some(repeat.as_str().into()), ..Extra::default() };
         job[0].options = AddOptions { extra, ..AddOptions::default() };
         let id = daemon.engine.add(&t, job, None).await.unwrap().ids[0];
-        // More often than a job that fails is tried.
+        // More often than a failing job is tried.
         daemon.runner.started_times(id, 5).await;
         let view = daemon.engine.job(&t.tenant, id).await.unwrap();
         let code = view.job.last.unwrap().code;
         assert!(view.job.attempt <= 3 && !view.job.state.is_ended(), "{:?}", view.job);
         assert_eq!(code == Code::Ok, payload == "200");
-        // It may just run, and the runner of these tests stops only what hangs.
+        // It may be running, and the runner of these tests stops only hanging jobs.
         while let Err(error) = daemon.engine.job_cancel(&t.tenant, id).await {
             assert!(matches!(error, Error::Conflict(_)), "{error}");
         }
@@ -71,7 +71,7 @@ async fn a_parent_waits_for_its_children_and_runs_again() {
     assert_eq!(ended(&daemon, &u, added.ids[0]).await, State::Finished);
     daemon.runner.started(added.ids[1]).await;
     assert_eq!(state(&daemon, &t, parent).await, State::Paused);
-    // It waits already, so that a further child need not.
+    // The parent already waits, so a further child does not have to.
     let late = daemon.engine.add(&u, children(&["200"], parent), None).await.unwrap().ids[0];
     assert_eq!(ended(&daemon, &u, late).await, State::Finished);
     daemon.runner.finish(added.ids[1]);
@@ -81,7 +81,7 @@ async fn a_parent_waits_for_its_children_and_runs_again() {
 }
 
 #[tokio::test]
-async fn a_parent_waits_for_a_failed_child_until_somebody_does_something_about_it() {
+async fn a_parent_waits_for_a_failed_child_until_that_is_rerun_cancelled_or_removed() {
     for mend in ["cancel", "delete", "retry"] {
         let (daemon, t, u, parent) = running_parent().await;
         let child = daemon.engine.add(&u, children(&["404"], parent), None).await.unwrap().ids[0];
@@ -90,7 +90,7 @@ async fn a_parent_waits_for_a_failed_child_until_somebody_does_something_about_i
         assert_eq!(state(&daemon, &t, parent).await, State::Paused, "{mend}");
         match mend {
             "delete" => daemon.engine.job_delete(&u.tenant, child).await.unwrap(),
-            // A job that has failed has ended, and only a run of it that is under way is cancelled.
+            // A failed job has ended; only its next run can be cancelled.
             "cancel" => {
                 daemon.engine.type_suspend(&u, true).await.unwrap();
                 daemon.engine.job_retry(&u.tenant, child).await.unwrap();

@@ -1,5 +1,5 @@
-//! A store that forgets what it had not synced, while the daemon lives on: what was accepted is
-//! still in the journal, and goes into the store again.
+//! A store that forgets what it had not synced, while the daemon lives on: accepted jobs are still
+//! in the journal and are ingested again.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ async fn added(daemon: &Daemon, key: &TypeKey, count: usize) -> Vec<JobId> {
     added.ids
 }
 
-/// Everything that waits, each job once.
+/// All waiting jobs, each once.
 async fn claimed(daemon: &Daemon, key: &TypeKey, count: usize) -> HashSet<JobId> {
     let mut ids = HashSet::new();
     while ids.len() < count {
@@ -48,8 +48,7 @@ async fn what_a_store_forgot_is_inserted_again_with_the_next_batch() {
     assert_eq!(claimed(&daemon, &t, ids.len()).await, ids);
 }
 
-/// Nothing comes after it that would bring the loss to light, so such a store gets nothing that it
-/// could forget.
+/// No later batch would reveal the loss, so inserts into such a store are synced.
 #[tokio::test]
 async fn a_store_that_forgets_loses_nothing_that_was_accepted() {
     const JOBS: usize = 7;

@@ -1,4 +1,5 @@
-//! Very many types wait: what the daemon reads of them, and who does not wait behind them.
+//! Very many types wait: how many of them the daemon reads, and that others do not wait behind
+//! them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use windlass_engine::api::PullClaim;
 use crate::fake::{Daemon, handler, jobs, key};
 use crate::{PATIENCE, ended};
 
-/// One job each of so many types of one tenant.
+/// One job of each of `types` types of one tenant.
 async fn glut(store: &MemoryStore, types: i64, handled: bool) {
     let now = SystemClock.now();
     let new = |number: i64| {
@@ -82,7 +83,7 @@ async fn a_claim_by_name_reads_the_types_that_it_names() {
     assert!(store.types_reported() < 3000, "{} types were read", store.types_reported());
 }
 
-/// Nobody waits for them, and nothing here runs them.
+/// No worker waits for them, and nothing here runs them.
 #[tokio::test]
 async fn new_types_without_a_handler_are_not_read_when_their_jobs_are_added() {
     let store = Arc::new(MemoryStore::default());

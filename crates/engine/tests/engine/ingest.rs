@@ -1,4 +1,4 @@
-//! The way from the journal into the store goes on, whatever is slow, lost or unreadable on it.
+//! Ingest continues, whatever is slow, lost or unreadable.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use windlass_test_kit::wait::{eventually, in_time, pause};
 use crate::fake::{Daemon, SettableClock, jobs, key};
 use crate::{PATIENCE, ended, wish};
 
-/// Longer than anything is reserved, leased or waited for.
+/// Longer than any lease or wait.
 const AGES: Duration = Duration::from_secs(3600);
 
 async fn large(daemon: &Daemon, bytes: usize) -> AddJob {
@@ -46,7 +46,7 @@ async fn comes_to(store: &MemoryStore, key: &TypeKey, id: JobId) {
     in_time("the job comes to the store", coming).await;
 }
 
-/// Returns when nothing of the journal is left to be read.
+/// Returns when the whole journal has been read.
 async fn all_read(daemon: &Daemon) {
     let reading = async {
         while daemon.engine.status().await.journal.waiting > 0 {
@@ -60,7 +60,7 @@ async fn insert_is_held(store: &MemoryStore) {
     eventually("an insert is held", || store.is_insert_held().then_some(())).await;
 }
 
-/// More jobs than one batch takes, the first of them with a large payload or without.
+/// More jobs than fit into one batch, the first of them with or without a large payload.
 #[tokio::test]
 async fn a_batch_that_takes_ages_does_not_stop_those_behind_it() {
     const JOBS: usize = 5000;
@@ -108,7 +108,7 @@ async fn a_job_that_was_removed_does_not_come_back_after_a_batch_that_took_ages(
     assert!(!is_in(&store, &t, removed).await);
 }
 
-/// What is wrong with the file of a payload.
+/// A problem with a payload file.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     Gone,
@@ -124,7 +124,7 @@ async fn a_payload_that_cannot_be_read_fails_its_own_job_alone() {
         let daemon = Daemon::start_in(data, store.clone(), |_| {}).await;
         let t = key("acme", "t");
         store.hold_inserts(true);
-        // In the batch that is held, so that the next ones find the store as it should be.
+        // In the held batch, so that later batches find a working store.
         add_small(&daemon, &t).await;
         insert_is_held(&store).await;
         let unreadable = add_large(&daemon, &t, 2_000_000).await;
@@ -153,7 +153,7 @@ async fn a_payload_that_cannot_be_read_fails_its_own_job_alone() {
     }
 }
 
-/// Nobody looks at the store by himself here.
+/// There is no polling here.
 #[tokio::test]
 async fn jobs_of_a_batch_whose_answer_was_lost_reach_those_who_wait() {
     let store = Arc::new(MemoryStore::default());
@@ -182,7 +182,7 @@ async fn a_key_of_a_batch_whose_answer_was_lost_is_answered_by_the_store() {
         Daemon::start_on(store.clone(), |_| {}).await,
         Daemon::start_on(store.clone(), |_| {}).await,
     ];
-    // Both take the add while they cannot ask the store.
+    // Both accept the add while the store is away.
     store.set_available(false);
     let taken = [add(&daemons[0]).await.ids[0], add(&daemons[1]).await.ids[0]];
     store.lose_answers(2);

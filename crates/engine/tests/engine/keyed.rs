@@ -97,14 +97,14 @@ async fn a_key_that_two_daemons_took_while_the_store_was_away_runs_once() {
     let view = daemons[loser].engine.job_wait(&t.tenant, added[loser], PATIENCE).await.unwrap();
     assert_eq!((view.job.state, view.job.attempt), (State::Cancelled, 0));
     assert_eq!(ready(&daemons[0], &t).await, 0);
-    // From now on both answer with the one that runs.
+    // From now on both answer with the job that runs.
     for daemon in &daemons {
         let again = add(daemon, &t, "k").await;
         assert_eq!((again.ids, again.repeated), (vec![runs], true));
     }
 }
 
-/// It takes several batches to bring such an add to the store, and one insert would not hold it.
+/// Such an add needs several batches, because it does not fit into one insert.
 #[tokio::test]
 async fn a_large_add_is_one_add_too() {
     const JOBS: usize = 10_001;

@@ -1,4 +1,4 @@
-//! What jobs leave behind: results, the jobs that follow, progress, and emitted jobs with options.
+//! Results, following jobs, progress, and emitted jobs with options.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use windlass_engine::api::{AddJob, PullFinish};
 use crate::fake::{Daemon, handler, jobs, key};
 use crate::{PATIENCE, ended, quick, wish};
 
-/// Jobs that are followed by one of this type.
+/// Jobs that are followed by a job of this type.
 fn followed(payloads: &[&str], then: &str) -> Vec<AddJob> {
     let mut jobs = jobs(payloads);
     for job in &mut jobs {
@@ -135,7 +135,7 @@ async fn s0_61_a_result_that_is_too_large_is_an_error_of_its_own_job_alone() {
     let t = key("acme", "t");
     daemon.engine.handler_set(&t, handler()).await.unwrap();
     let text = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
-    // Payloads are inline here, so the results are made of what is short.
+    // Payloads are inline here, so large results are built from short payloads.
     daemon.runner.set_results(vec![text(RESULT_BYTES_MAX), text(RESULT_BYTES_MAX + 1)]);
     let payloads = ["200 result 0", "200 result 1", "200 data 7"];
     let added = daemon.engine.add(&t, followed(&payloads, "u"), None).await.unwrap();

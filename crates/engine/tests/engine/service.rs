@@ -1,4 +1,4 @@
-//! Settings out of range and services that panic: what is noticed, what is shown, what goes on.
+//! Settings out of range and services that panic: what is shown, and what continues.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ async fn a_rate_next_to_nothing_is_refused_with_its_range() {
     assert_eq!(daemon.engine.type_settings_get(&t).await, Ok(TypeSettings::default()));
 }
 
-/// An older version took such a rate, and it is still in the store.
+/// An older version accepted such a rate, and it is still in the store.
 #[tokio::test]
 async fn a_stored_rate_next_to_nothing_stops_no_other_tenant() {
     let store = Arc::new(MemoryStore::default());
@@ -46,8 +46,8 @@ async fn a_stored_rate_next_to_nothing_stops_no_other_tenant() {
     assert_eq!(ended(&daemon, &other, id).await, State::Finished);
 }
 
-/// One slot, so that everything stands still if the panic keeps it. `batch_max` is called under
-/// the scheduler's lock, `check` when the jobs are claimed.
+/// One slot, so that everything stops if the panic keeps it. `batch_max` is called under the
+/// scheduler's lock, `check` when the jobs are claimed.
 #[tokio::test]
 async fn jobs_run_on_after_the_dispatcher_panics() {
     for call in ["warm", "batch_max", "check"] {
@@ -75,7 +75,7 @@ async fn jobs_run_on_after_the_dispatcher_panics() {
     }
 }
 
-/// The runner's own panics cost a job an attempt; this one comes when all jobs were reported.
+/// A panic of the runner costs a job an attempt; this one happens after all jobs were reported.
 #[tokio::test]
 async fn a_batch_that_panics_gives_its_slot_back() {
     let daemon = Daemon::start(|options| {
@@ -98,8 +98,8 @@ async fn a_batch_that_panics_gives_its_slot_back() {
     assert_eq!(services, "the service batch has panicked 1 times in the last 5m");
 }
 
-/// What the panicking pass had reserved must not be overtaken by later jobs: the mark in the store
-/// would stand behind it, and the next start would not read it.
+/// Later jobs must not overtake those that the panicking pass had reserved: the store's position
+/// would be past them, and they would be skipped.
 #[tokio::test]
 async fn jobs_that_were_being_ingested_in_a_panic_are_not_overtaken() {
     let store = Arc::new(MemoryStore::default());

@@ -1,4 +1,4 @@
-//! Verdicts reach the store, also beside one that it cannot take.
+//! Verdicts reach the store, even beside one that it cannot take.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ async fn one_damaged_job_does_not_stop_the_verdicts_on_others() {
     daemon.runner.started(hangs).await;
     store.set_damaged(hangs, true);
     daemon.runner.finish_attempt(daemon.runner.attempts(hangs)[0]).await;
-    // Behind it, and in one batch with it.
+    // Behind it, in the same batch.
     let ids = daemon.engine.add(&t, jobs(&["200"; 20]), None).await.unwrap().ids;
     for id in ids {
         assert_eq!(ended(&daemon, &t, id).await, State::Finished);
@@ -36,7 +36,7 @@ async fn one_damaged_job_does_not_stop_the_verdicts_on_others() {
     assert_eq!(daemon.engine.readiness().await.services, Ok(()));
 }
 
-/// The jobs whose results are parked, when there are so many.
+/// The jobs whose results are parked, once there are this many.
 async fn parked(daemon: &Daemon, count: usize) -> Vec<JobId> {
     let looking = async {
         loop {

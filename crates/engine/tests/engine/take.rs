@@ -53,7 +53,7 @@ async fn take_now(engine: &Engine, name: &str) -> Vec<JobId> {
     ids(&engine.take(one_job(engine, glob(name)).await, Duration::ZERO).await.unwrap())
 }
 
-/// Ends a job, whoever has it.
+/// Ends a job, whatever worker has it.
 async fn finish(engine: &Engine, id: JobId) {
     let decide: Decide = Arc::new(|_, seen| {
         let job = seen.job.as_ref().ok_or(Refusal::new(404, "no job"))?.job.clone();
@@ -124,7 +124,7 @@ async fn each_job_goes_to_one_of_those_who_wait_and_the_rest_goes_on_waiting() {
     assert_eq!(taken, added);
 }
 
-/// The worker goes away while the store decides on its job.
+/// The worker disconnects while the store decides on its job.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_went_away_leaves_its_job_as_it_was() {
     let daemon = Daemon::start(|_| {}).await;
@@ -161,7 +161,7 @@ async fn a_worker_that_went_away_leaves_its_job_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_job_that_comes_due_wakes_whoever_waits_for_it() {
+async fn a_job_that_comes_due_wakes_a_waiting_worker() {
     let daemon = Daemon::start(|_| {}).await;
     let run_at = Some(daemon.engine.now() + Duration::from_millis(200));
     let later = with(AddOptions { run_at, ..AddOptions::default() });
@@ -173,7 +173,7 @@ async fn a_job_that_comes_due_wakes_whoever_waits_for_it() {
 }
 
 #[tokio::test]
-async fn whoever_waits_longer_than_he_wants_gets_nothing() {
+async fn a_worker_that_waits_in_vain_gets_nothing() {
     let daemon = Daemon::start(|_| {}).await;
     let short = one_job(&daemon.engine, glob("*")).await;
     assert_eq!(

@@ -1,10 +1,10 @@
-//! A daemon without a door, on a runtime of its own that can be cut off like a killed process, and
-//! a runner that does what the payload says: `200` ends with that status, `200 emit u` asks for a
-//! job of type `u` too, `200 emit u {"unique":"k"}` for one with these options, `200 data [1]` has
-//! that result, `200 result 0` the first of those that were set, `hang` runs until it is stopped or
-//! let go, `deaf` is the same but goes on when its lease is lost, `hang emit u` asks for a job of
-//! type `u` when it is let go, `panic` is a defect of the runner itself. What jobs say of their
-//! progress is set before.
+//! A daemon without a door, on its own runtime that can be cut off like a killed process, and a
+//! runner that follows the payload: `200` ends with that status, `200 emit u` also emits a job of
+//! type `u`, `200 emit u {"unique":"k"}` one with these options, `200 data [1]` has that result,
+//! `200 result 0` the first of the results that were set, `hang` runs until it is stopped or
+//! released, `deaf` is the same but continues when its lease is lost, `hang emit u` emits a job of
+//! type `u` when it is released, `panic` is a bug in the runner itself. The progress of jobs is set
+//! in advance.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -51,8 +51,7 @@ pub fn handler() -> HandlerSpec {
     HandlerSpec::new(Lang::Sh, "as the payload says")
 }
 
-/// Takes a sysid away from its owner, as a daemon would that found its lease run out. `clock` is
-/// the store's.
+/// Takes a sysid away from its owner, like a daemon that finds it expired. `clock` is the store's.
 pub async fn steal_sysid(store: &MemoryStore, clock: &SettableClock, sysid: Sysid) {
     let (wanted, lease) = (Some(sysid), Duration::from_secs(3600));
     // Its owner may beat in between.
@@ -67,7 +66,7 @@ pub async fn steal_sysid(store: &MemoryStore, clock: &SettableClock, sysid: Sysi
 
 const STEAL_TRIES: usize = 100;
 
-/// The machine's clock, except that it can be set, and that time can pass at once.
+/// The machine's clock, which can be set and moved forward.
 #[derive(Default)]
 pub struct SettableClock {
     set_by_ms: AtomicI64,
@@ -80,7 +79,7 @@ impl SettableClock {
         self.set_by_ms.fetch_add(ms, Ordering::SeqCst);
     }
 
-    /// So much time passes at once.
+    /// Lets time pass at once.
     pub fn pass(&self, time: Duration) {
         self.passed_ms.fetch_add(time.as_millis() as i64, Ordering::SeqCst);
     }
@@ -126,7 +125,7 @@ impl Daemon {
         Daemon::start_with(data, store, Arc::new(SystemClock), adjust).await
     }
 
-    /// On a machine with this clock, on which the store is too.
+    /// On a machine with this clock, which the store uses too.
     pub async fn start_by(clock: Arc<SettableClock>, adjust: impl FnOnce(&mut Options)) -> Daemon {
         let store = Arc::new(MemoryStore::new(clock.clone()));
         Daemon::start_with(tempfile::tempdir().unwrap(), store, clock, adjust).await
@@ -151,8 +150,8 @@ impl Daemon {
         Daemon { engine, runner, runtime: Some(runtime), data: Some(data) }
     }
 
-    /// Cuts the daemon off in the middle of whatever it does; its data stays. Returns when the
-    /// locks are free, as they are when a process is killed.
+    /// Cuts the daemon off in the middle of its work; its data stays. Returns when its locks are
+    /// free, as after the kill of a process.
     pub async fn abandon(mut self) -> TempDir {
         self.runtime.take().unwrap().shutdown_background();
         let data = self.data.take().unwrap();
@@ -181,7 +180,7 @@ impl Drop for Daemon {
 struct Hangs {
     notify: Arc<Notify>,
     why: Option<Stop>,
-    /// It goes on when its lease is lost.
+    /// It continues when its lease is lost.
     deaf: bool,
 }
 
@@ -189,12 +188,12 @@ struct Hangs {
 pub struct FakeRunner {
     hanging: Mutex<HashMap<AttemptId, Hangs>>,
     started: watch::Sender<Vec<JobId>>,
-    /// Attempts whose end was reported, and the report was taken.
+    /// Attempts whose report was accepted.
     ended: watch::Sender<Vec<AttemptId>>,
     stopped: Mutex<Vec<(AttemptId, Stop)>>,
     progress: Mutex<Vec<(f64, String)>>,
     results: Mutex<Vec<String>>,
-    /// Calls of the runner that panic, and how often they still do.
+    /// Calls of the runner that panic, and how many more times.
     panics: Mutex<HashMap<&'static str, usize>>,
 }
 
@@ -203,7 +202,7 @@ impl FakeRunner {
         self.started_times(id, 1).await;
     }
 
-    /// Returns when the job has been started so often.
+    /// Returns when the job has been started this often.
     pub async fn started_times(&self, id: JobId, times: usize) {
         let often = |ids: &Vec<JobId>| ids.iter().filter(|started| **started == id).count();
         let mut started = self.started.subscribe();
@@ -227,7 +226,7 @@ impl FakeRunner {
         attempts
     }
 
-    /// Lets an attempt that hangs end well; returns when its report has been taken.
+    /// Lets a hanging attempt end well; returns when its report has been accepted.
     pub async fn finish_attempt(&self, attempt: AttemptId) {
         self.hanging.lock().unwrap().get(&attempt).expect("it hangs").notify.notify_one();
         let mut ended = self.ended.subscribe();
@@ -235,13 +234,13 @@ impl FakeRunner {
         in_time("the attempt ends", reported).await.unwrap();
     }
 
-    /// Large ones, for jobs whose payload has no room for them.
+    /// Large results, for which payloads have no room.
     pub fn set_results(&self, results: Vec<String>) {
         *self.results.lock().unwrap() = results;
     }
 
-    /// The next `times` calls of `check`, `batch_max` or `warm` panic: a defect in the middle of
-    /// the service that makes them.
+    /// The next `times` calls of `check`, `batch_max` or `warm` panic, in the middle of the calling
+    /// service.
     pub fn set_panics(&self, call: &'static str, times: usize) {
         self.panics.lock().unwrap().insert(call, times);
     }
@@ -259,7 +258,7 @@ impl FakeRunner {
         }
     }
 
-    /// Lets a job that hangs end well.
+    /// Lets a hanging job end well.
     pub fn finish(&self, id: JobId) {
         let hanging = self.hanging.lock().unwrap();
         let attempt = hanging.iter().find(|(attempt, _)| attempt.job == id);
@@ -273,7 +272,7 @@ impl FakeRunner {
         }
     }
 
-    /// What jobs say of their progress when they have started.
+    /// The progress that jobs report when they have started.
     pub fn set_progress(&self, progress: &[(f64, &str)]) {
         let owned = progress.iter().map(|(percent, message)| (*percent, (*message).to_owned()));
         *self.progress.lock().unwrap() = owned.collect();
@@ -342,7 +341,7 @@ impl FakeRunner {
     }
 }
 
-/// A run that may panic when it is dropped at its end: outside of what the batch catches.
+/// A run that may panic when it is dropped at its end, which the batch does not catch.
 struct Run<'a> {
     running: Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
     runner: &'a FakeRunner,
