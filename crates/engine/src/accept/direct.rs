@@ -96,7 +96,7 @@ async fn enter(
         store::Added::Known(record) => Ok(Direct::Known(record)),
         store::Added::Unfit { parent, unfit } => Err(unfit_parent(parent, unfit)),
         store::Added::New { ids, moved } => {
-            decide::tell(shared, &moved);
+            decide::announce(shared, &moved);
             Ok(Direct::New(ids))
         }
     }

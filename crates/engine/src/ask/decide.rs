@@ -34,7 +34,7 @@ pub(crate) async fn decide(
         let ask = Ask { tenant, targets, decide, durability: Durability::Synced };
         let decided = shared.store.job_decide(ask).await.map_err(store_error)?;
         count(&shared, &decided.moved, began.elapsed());
-        tell(&shared, &decided.moved);
+        announce(&shared, &decided.moved);
         Ok(decided)
     })
     .await
@@ -93,7 +93,7 @@ pub(crate) async fn query(
         let answer = sql.query(ask).await.map_err(store_error)?;
         if let SqlAnswer::Wrote { moved, .. } = &answer {
             count(&shared, moved, began.elapsed());
-            tell(&shared, moved);
+            announce(&shared, moved);
         }
         Ok(answer)
     })
@@ -146,7 +146,7 @@ fn came_back(shared: &Shared, before: &Job, after: &Job) {
 
 /// Logs what moved, stops attempts that lost their lease, and announces the rest to waiting
 /// requests, the scheduler, the dispatcher and waiting workers.
-pub(crate) fn tell(shared: &Shared, moved: &MovedJobs) {
+pub(crate) fn announce(shared: &Shared, moved: &MovedJobs) {
     moved.entered.iter().for_each(|(id, key)| event::entered(*id, key));
     moved.back.iter().for_each(|(before, after)| came_back(shared, before, after));
     for attempt in &moved.stopped {

@@ -88,7 +88,7 @@ fn conclude(shared: &Shared, answer: &TakeAnswer, rates: &RateReservations) {
     if answer.full {
         shared.ready.limit_hit.store(true, Ordering::SeqCst);
     }
-    decide::tell(shared, &answer.moved);
+    decide::announce(shared, &answer.moved);
 }
 
 /// Reservations of types with a rate that a search of the store finds.
@@ -128,7 +128,7 @@ async fn hand_back(shared: Arc<Shared>, answer: TakeAnswer) {
     let ask = Ask { tenant, targets, decide, durability: Durability::Relaxed };
     match shared.store.job_decide(ask).await {
         // Their start was never reported, so neither is their return.
-        Ok(decided) => decide::tell(&shared, &MovedJobs { back: Vec::new(), ..decided.moved }),
+        Ok(decided) => decide::announce(&shared, &MovedJobs { back: Vec::new(), ..decided.moved }),
         Err(error) => {
             tracing::warn!(%error, "jobs of a disconnected worker wait for their leases to expire")
         }

@@ -43,19 +43,19 @@ where
     let gone = CancellationToken::new();
     let (answer, answered) = oneshot::channel();
     let working = search(shared.clone(), interest, wait, (attempt, has), gone.clone());
-    let unheard = {
+    let hand_back = {
         let (shared, back) = (shared.clone(), back);
         move |found| drop(tokio::spawn(back(shared.clone(), found)))
     };
     tokio::spawn({
-        let unheard = unheard.clone();
+        let hand_back = hand_back.clone();
         async move {
             if let Err(Ok(Some(found))) = answer.send(working.await) {
-                unheard(found);
+                hand_back(found);
             }
         }
     });
-    let mut asking = Asking { gone, answered, unheard };
+    let mut asking = Asking { gone, answered, hand_back };
     let closed = |_| Err(Error::Unavailable("the daemon stops".into()));
     (&mut asking.answered).await.unwrap_or_else(closed)
 }
@@ -101,7 +101,7 @@ where
 struct Asking<T, F: Fn(T)> {
     gone: CancellationToken,
     answered: oneshot::Receiver<Result<Option<T>, Error>>,
-    unheard: F,
+    hand_back: F,
 }
 
 impl<T, F: Fn(T)> Drop for Asking<T, F> {
@@ -109,7 +109,7 @@ impl<T, F: Fn(T)> Drop for Asking<T, F> {
         self.gone.cancel();
         self.answered.close();
         if let Ok(Ok(Some(found))) = self.answered.try_recv() {
-            (self.unheard)(found);
+            (self.hand_back)(found);
         }
     }
 }

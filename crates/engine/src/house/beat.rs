@@ -71,13 +71,13 @@ impl Beat {
         let (before, sent) = (shared.clock.wall(), shared.clock.steady());
         let beaten = shared.store.sysid_renew(renew).await;
         let failed_before = std::mem::replace(&mut self.failed, beaten.is_err());
-        self.heard(&beaten, failed_before, before, sent);
+        self.apply(&beaten, failed_before, before, sent);
         // After the answer took effect, so that requests waiting for a beat see it.
         self.shared.daemon.contact.tried(sent);
         beaten.map(drop)
     }
 
-    fn heard(
+    fn apply(
         &self,
         beaten: &Result<Timestamp, store::Error>,
         failed_before: bool,

@@ -108,7 +108,7 @@ impl Ingest {
                 Ok(BatchMove::Stored) => {
                     self.position = self.position.max(Some(last));
                     self.journal.commit_until(last);
-                    self.tell_readers();
+                    self.publish_position();
                     return Ok(count);
                 }
                 Ok(BatchMove::Refused { store_at }) => {
@@ -149,12 +149,12 @@ impl Ingest {
             gone_there => gone_there.map_err(storage_error)?,
         }
         self.position = position;
-        self.tell_readers();
+        self.publish_position();
         Ok(())
     }
 
     /// Publishes the position of our own journal to requests that wait for it.
-    fn tell_readers(&self) {
+    fn publish_position(&self) {
         if self.sysid != self.shared.daemon.sysid() {
             return;
         }

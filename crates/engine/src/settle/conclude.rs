@@ -58,13 +58,13 @@ pub(crate) fn conclude(
 }
 
 /// Counts and announces jobs that entered with settlements.
-pub(crate) fn tell_entered(shared: &Shared, moved: &MovedJobs) {
+pub(crate) fn announce_entered(shared: &Shared, moved: &MovedJobs) {
     let mut numbers: HashMap<&TypeKey, u64> = HashMap::new();
     for (_, key) in &moved.entered {
         *numbers.entry(key).or_default() += 1;
     }
     numbers.into_iter().for_each(|(key, jobs)| shared.metrics.followed(key, jobs));
-    decide::tell(shared, moved);
+    decide::announce(shared, moved);
 }
 
 /// Whether a change of this job may have changed others; only the store knows which.

@@ -19,7 +19,7 @@ use crate::accept::direct;
 use crate::house::service::{Backoff, Failed, Next, Service};
 use crate::shared::Shared;
 
-use super::conclude::{conclude, tell_entered};
+use super::conclude::{announce_entered, conclude};
 use super::queue::{Batch, EndedAttempt, SETTLE_BATCH_MAX, SettleItem, batch_len};
 
 /// Verdicts that may be parked; beyond that, the whole queue waits.
@@ -152,7 +152,7 @@ impl Settle {
         for (settlement, EndedAttempt { running, run_time, .. }, answer) in over {
             conclude(shared, &running.job, settlement, answer, run_time);
         }
-        tell_entered(shared, &answer.moved);
+        announce_entered(shared, &answer.moved);
     }
 }
 

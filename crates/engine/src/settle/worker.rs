@@ -14,7 +14,7 @@ use crate::dispatch::policy::Policy;
 use crate::error::{Error, store_error};
 use crate::shared::Shared;
 
-use super::conclude::{conclude, tell_entered};
+use super::conclude::{announce_entered, conclude};
 use super::verdict::{self, Cause, Rules};
 
 pub(crate) async fn renew(shared: &Shared, lease: LeaseRef, by: Duration) -> Result<(), Error> {
@@ -82,7 +82,7 @@ async fn settle_pulled(shared: &Shared, job: &Job, settlement: Settlement) -> Re
     let held = now.since(job.started_at.unwrap_or(now));
     shared.metrics.held(held);
     conclude(shared, job, settlement, answer, held);
-    tell_entered(shared, &moved);
+    announce_entered(shared, &moved);
     Ok(())
 }
 
