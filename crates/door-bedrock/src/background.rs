@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use windlass_net::Memory;
 
-use crate::connection::Shared;
+use crate::connection::DoorState;
 use crate::execute::{Call, Commands, run_safely};
 use crate::wire::Request;
 
@@ -36,17 +36,17 @@ impl Default for Background {
 
 /// Runs the request after a delay. False if too many are already waiting.
 pub(crate) fn queue<C: Commands>(
-    shared: &Arc<Shared<C>>,
+    door: &Arc<DoorState<C>>,
     request: Request,
     peer: IpAddr,
     delay: Duration,
 ) -> bool {
-    let background = &shared.background;
+    let background = &door.background;
     let Ok(slot) = background.slots.clone().try_acquire_owned() else { return false };
     let Some(share) = background.memory.take(request.bytes()) else { return false };
     let due = Instant::now() + delay;
-    let owned = shared.clone();
-    shared.connections.spawn(slot, async move {
+    let owned = door.clone();
+    door.connections.spawn(slot, async move {
         let _share = share;
         if !delay.is_zero() {
             tokio::select! {
@@ -64,8 +64,8 @@ pub(crate) fn queue<C: Commands>(
         nobody.cancel();
         let call = Call { peer, until: Instant::now(), gone: nobody };
         let reply = run_safely(&*owned.commands, &request, call).await;
-        if !reply.given.is_empty() {
-            owned.commands.undelivered(reply.given).await;
+        if !reply.handed_out.is_empty() {
+            owned.commands.undelivered(reply.handed_out).await;
         }
     });
     true

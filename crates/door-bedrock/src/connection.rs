@@ -16,17 +16,17 @@ use windlass_core::Clock;
 use windlass_net::{Connections, LINGER_BYTES_MAX, Memory, tcp};
 
 use crate::background::{self, Background};
-use crate::execute::{Call, Commands, Given, Reply, run_safely, waits};
+use crate::execute::{Call, Commands, HandedOut, Reply, run_safely, waits};
 use crate::inbound::{Inbound, Next, Patience};
-use crate::manner::{Manner, When};
 use crate::outbound;
+use crate::run_options::{RunOptions, When};
 use crate::wire::{Limits, Request, Response};
 
-/// A waiting command ends its wait itself; only after this long it counts as stuck.
+/// A waiting command ends its wait itself; it counts as stuck only after this long.
 const WAIT_GRACE: Duration = Duration::from_secs(10);
 
 /// What all connections of a door share.
-pub(crate) struct Shared<C> {
+pub(crate) struct DoorState<C> {
     pub commands: Arc<C>,
     pub clock: Arc<dyn Clock>,
     pub limits: Limits,
@@ -39,10 +39,14 @@ pub(crate) struct Shared<C> {
 }
 
 /// Serves a client until either side closes.
-pub(crate) async fn converse<C: Commands>(shared: Arc<Shared<C>>, stream: TcpStream, peer: IpAddr) {
-    let inbound = Inbound::new(shared.limits.clone(), shared.patience.clone(), &shared.memory);
-    let closing = shared.closing.child_token();
-    let mut connection = Connection { shared, stream, inbound, peer, closing };
+pub(crate) async fn serve_client<C: Commands>(
+    door: Arc<DoorState<C>>,
+    stream: TcpStream,
+    peer: IpAddr,
+) {
+    let inbound = Inbound::new(door.limits.clone(), door.patience.clone(), &door.memory);
+    let closing = door.closing.child_token();
+    let mut connection = Connection { door, stream, inbound, peer, closing };
     let end = loop {
         if let ControlFlow::Break(end) = connection.take_one().await {
             break end;
@@ -54,7 +58,7 @@ pub(crate) async fn converse<C: Commands>(shared: Arc<Shared<C>>, stream: TcpStr
 }
 
 struct Connection<C> {
-    shared: Arc<Shared<C>>,
+    door: Arc<DoorState<C>>,
     stream: TcpStream,
     inbound: Inbound,
     peer: IpAddr,
@@ -82,13 +86,13 @@ impl<C: Commands> Connection<C> {
             }
             Next::End => return Flow::Break(End::Silence),
         };
-        let manner = Manner::of(&request, self.shared.clock.now());
-        match manner.when {
-            When::Now => self.answer(request, manner).await,
+        let options = RunOptions::of(&request, self.door.clock.now());
+        match options.when {
+            When::Now => self.answer(request, options).await,
             When::Queued { delay } => {
                 // A command with a time limit of zero has timed out before it starts.
-                let queued = manner.timeout.is_zero()
-                    || background::queue(&self.shared, request, self.peer, delay);
+                let queued = options.timeout.is_zero()
+                    || background::queue(&self.door, request, self.peer, delay);
                 let response = if queued {
                     Response::error(202, "Successfully queued")
                 } else {
@@ -100,15 +104,15 @@ impl<C: Commands> Connection<C> {
         }
     }
 
-    async fn answer(&mut self, request: Request, manner: Manner) -> Flow {
-        let written = if manner.timeout.is_zero() {
-            self.write(finish(timed_out(), &manner)).await
+    async fn answer(&mut self, request: Request, options: RunOptions) -> Flow {
+        let written = if options.timeout.is_zero() {
+            self.write(finish(timed_out(), &options)).await
         } else {
-            self.run(&request, &manner).await
+            self.run(&request, &options).await
         };
         if !written {
             Flow::Break(End::Silence)
-        } else if manner.closes || self.closing.is_cancelled() {
+        } else if options.closes || self.closing.is_cancelled() {
             Flow::Break(End::Reply)
         } else {
             Flow::Continue(())
@@ -116,14 +120,14 @@ impl<C: Commands> Connection<C> {
     }
 
     /// Executes a command. False if its reply could not be written.
-    async fn run(&mut self, request: &Request, manner: &Manner) -> bool {
-        let until = Instant::now() + manner.timeout;
+    async fn run(&mut self, request: &Request, options: &RunOptions) -> bool {
+        let until = Instant::now() + options.timeout;
         let gone = self.closing.child_token();
         let call = Call { peer: self.peer, until, gone: gone.clone() };
         let late_at = if waits(request) { until + WAIT_GRACE } else { until };
 
-        let shared = self.shared.clone();
-        let mut running = pin!(run_safely(&*shared.commands, request, call));
+        let door = self.door.clone();
+        let mut running = pin!(run_safely(&*door.commands, request, call));
         let mut late = pin!(tokio::time::sleep_until(late_at));
         let in_time = loop {
             if self.inbound.ended() {
@@ -137,40 +141,40 @@ impl<C: Commands> Connection<C> {
             }
         };
         match in_time {
-            Some(Reply { response, given }) => {
-                let written = self.write(finish(response, manner)).await;
-                self.settle(given, written).await;
+            Some(Reply { response, handed_out }) => {
+                let written = self.write(finish(response, options)).await;
+                self.settle(handed_out, written).await;
                 written
             }
             None => {
-                let written = self.write(finish(timed_out(), manner)).await;
+                let written = self.write(finish(timed_out(), options)).await;
                 // It continues without a reader; the next request has to wait for it.
                 gone.cancel();
                 let reply = running.await;
-                self.settle(reply.given, false).await;
+                self.settle(reply.handed_out, false).await;
                 written
             }
         }
     }
 
     /// Reports whether the reply with these jobs was delivered.
-    async fn settle(&mut self, given: Vec<Given>, written: bool) {
-        if given.is_empty() {
+    async fn settle(&mut self, handed_out: Vec<HandedOut>, written: bool) {
+        if handed_out.is_empty() {
             return;
         }
         // The client may have disconnected meanwhile.
         let _ = self.inbound.watch(&self.stream).now_or_never();
         let ended = self.inbound.ended();
         if written && !outbound::was_refused(&self.stream, ended).await {
-            self.shared.commands.delivered(given).await;
+            self.door.commands.delivered(handed_out).await;
         } else {
-            self.shared.commands.undelivered(given).await;
+            self.door.commands.undelivered(handed_out).await;
         }
     }
 
     async fn write(&self, response: Response) -> bool {
         let bytes = response.compose();
-        let silence_max = self.shared.patience.silence_max;
+        let silence_max = self.door.patience.silence_max;
         let written = tcp::write(&self.stream, &bytes, silence_max).await;
         if let Err(error) = &written {
             tracing::debug!(%error, "a reply could not be written");
@@ -183,6 +187,6 @@ fn timed_out() -> Response {
     Response::error(555, "Timeout")
 }
 
-fn finish(response: Response, manner: &Manner) -> Response {
-    if manner.says_close { response.with_header("Connection", "close") } else { response }
+fn finish(response: Response, options: &RunOptions) -> Response {
+    if options.says_close { response.with_header("Connection", "close") } else { response }
 }

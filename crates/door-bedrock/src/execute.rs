@@ -26,19 +26,19 @@ pub(crate) struct Call {
 }
 
 /// A job as it was handed out; it may be taken back only if it has not changed since.
-pub(crate) type Given = Job;
+pub(crate) type HandedOut = Job;
 
 /// A command's answer.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub response: Response,
     /// The jobs that the reply hands out.
-    pub given: Vec<Given>,
+    pub handed_out: Vec<HandedOut>,
 }
 
 impl From<Response> for Reply {
     fn from(response: Response) -> Reply {
-        Reply { response, given: Vec::new() }
+        Reply { response, handed_out: Vec::new() }
     }
 }
 
@@ -50,11 +50,11 @@ pub(crate) trait Commands: Send + Sync + 'static {
     async fn run(&self, request: &Request, call: Call) -> Reply;
 
     /// The reply with these jobs was delivered. Never called without jobs.
-    async fn delivered(&self, given: Vec<Given>);
+    async fn delivered(&self, handed_out: Vec<HandedOut>);
 
     /// The reply with these jobs did not reach its client: requeues them. Never
     /// called without jobs.
-    async fn undelivered(&self, given: Vec<Given>);
+    async fn undelivered(&self, handed_out: Vec<HandedOut>);
 }
 
 /// Whether a command waits for what it asks for, until its time is over.
@@ -66,7 +66,7 @@ pub(crate) fn waits(request: &Request) -> bool {
 pub(crate) async fn run_safely<C: Commands>(commands: &C, request: &Request, call: Call) -> Reply {
     let ran = AssertUnwindSafe(commands.run(request, call)).catch_unwind().await;
     ran.unwrap_or_else(|_| {
-        tracing::error!(verb = request.verb(), "a command made the daemon panic; this is a defect");
+        tracing::error!(verb = request.verb(), "a command made the daemon panic; this is a bug");
         Response::error(500, "Unhandled Exception").into()
     })
 }

@@ -6,7 +6,7 @@
 //! | `server`, `connection` | connections: their number, time limits, one request at a time |
 //! | `inbound`, `outbound` | what a connection reads and writes, within bounds |
 //! | `wire` | bytes to requests, replies to bytes: pure |
-//! | `manner`, `background` | options of every request: timeouts, closing, not waiting |
+//! | `run_options`, `background` | options of every request: timeouts, closing, not waiting |
 //! | `execute` | the interface between connections and commands |
 //! | `command` | the commands |
 //! | `number` | integers as C parses them |
@@ -16,13 +16,13 @@ mod command;
 mod connection;
 mod execute;
 mod inbound;
-mod manner;
 mod number;
 mod outbound;
+mod run_options;
 mod server;
 #[cfg(test)]
 mod tests;
-pub mod wire;
+mod wire;
 
 use std::io;
 use std::sync::Arc;
@@ -35,14 +35,18 @@ use windlass_core::time::SystemClock;
 use windlass_core::{Clock, Tenant};
 use windlass_engine::Engine;
 
-/// What an operator may choose.
+/// The entry point of the fuzz target in `fuzz/`.
+#[cfg(feature = "fuzz")]
+pub use wire::fuzz_parser;
+
+/// Settings of the door.
 #[derive(Clone)]
 pub struct Options {
-    /// Whose jobs this door shows; a Bedrock name is a type of this tenant.
+    /// The tenant whose jobs this door shows; a Bedrock name is a type of this tenant.
     pub tenant: Tenant,
     /// Maximum number of connections; further ones are refused with a reply.
     pub connections_max: usize,
-    /// Longest time between two requests of a connection; workers keep theirs.
+    /// Longest time between two requests of a connection; long, because workers keep theirs open.
     pub idle_max: Duration,
     /// Longest time without progress while a request is read or a reply is written.
     pub silence_max: Duration,
@@ -50,7 +54,7 @@ pub struct Options {
     pub request_max: Duration,
     /// Shown by the status.
     pub version: &'static str,
-    /// The engine's own.
+    /// The engine's clock.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -79,8 +83,8 @@ impl Door {
         Door { engine, options }
     }
 
-    /// Serves until `shutdown` is cancelled. Requests that are in progress then are answered;
-    /// returns when all connections have ended, or are cut off after a grace.
+    /// Serves until `shutdown` is cancelled, then answers the requests in progress. Returns when
+    /// all connections have ended; those that do not are cut off after a grace period.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
         let commands =
             command::Bedrock::new(self.engine, self.options.tenant.clone(), self.options.version);

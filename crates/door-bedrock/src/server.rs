@@ -12,7 +12,7 @@ use windlass_net::{CLOSE_GRACE, Connections, LINGER_BYTES_MAX, Memory, accept, t
 
 use crate::Options;
 use crate::background::Background;
-use crate::connection::{Shared, converse};
+use crate::connection::{DoorState, serve_client};
 use crate::execute::Commands;
 use crate::inbound::Patience;
 use crate::wire::{Limits, Response};
@@ -31,7 +31,7 @@ pub(crate) async fn serve<C: Commands>(
     options: &Options,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let shared = Arc::new(Shared {
+    let door = Arc::new(DoorState {
         commands: Arc::new(commands),
         clock: options.clock.clone(),
         limits: Limits::default(),
@@ -47,17 +47,17 @@ pub(crate) async fn serve<C: Commands>(
     });
     tokio::select! {
         () = shutdown.cancelled() => {}
-        () = accept_all(&listener, &shared, options.connections_max) => {}
+        () = accept_all(&listener, &door, options.connections_max) => {}
     }
     drop(listener);
     let tell = |left| tracing::warn!(connections = left, "cutting off connections that do not end");
-    shared.connections.end(CLOSE_GRACE, tell).await;
+    door.connections.end(CLOSE_GRACE, tell).await;
     Ok(())
 }
 
 async fn accept_all<C: Commands>(
     listener: &TcpListener,
-    shared: &Arc<Shared<C>>,
+    door: &Arc<DoorState<C>>,
     connections_max: usize,
 ) {
     let slots = Arc::new(Semaphore::new(connections_max));
@@ -67,11 +67,11 @@ async fn accept_all<C: Commands>(
         let (mut stream, peer) = accept(listener, tell).await;
         let peer = peer.ip().to_canonical();
         if let Ok(slot) = slots.clone().try_acquire_owned() {
-            shared.connections.spawn(slot, converse(shared.clone(), stream, peer));
+            door.connections.spawn(slot, serve_client(door.clone(), stream, peer));
         } else if let Ok(refusal) = refusals.clone().try_acquire_owned() {
-            let silence_max = shared.patience.silence_max;
+            let silence_max = door.patience.silence_max;
             let refuse = async move { refuse(&mut stream, silence_max).await };
-            shared.connections.spawn(refusal, refuse);
+            door.connections.spawn(refusal, refuse);
         }
     }
 }

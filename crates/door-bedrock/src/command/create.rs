@@ -27,18 +27,18 @@ use super::{Bedrock, Refusal, data, view};
 
 pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refusal> {
     let mock = request.header("mockRequest").is_some();
-    let mut wish = Wish::new(&|name| request.header(name).map(str::to_owned), mock)?;
-    match_parents(door, std::slice::from_mut(&mut wish)).await?;
-    let id = match wish.depends_on_others() {
-        true => decide(door, wish).await?,
-        false => add(door, wish).await?,
+    let mut wanted = CreateRequest::new(&|name| request.header(name).map(str::to_owned), mock)?;
+    match_parents(door, std::slice::from_mut(&mut wanted)).await?;
+    let id = match wanted.depends_on_others() {
+        true => decide(door, wanted).await?,
+        false => add(door, wanted).await?,
     };
     Ok(Response::json(Object::new().number("jobID", id.get())).into())
 }
 
 /// A requested job; everything that can be checked without other jobs has been checked.
 #[derive(Debug, Clone)]
-pub(super) struct Wish {
+pub(super) struct CreateRequest {
     pub(super) name: TypeName,
     data: Option<String>,
     first_run: Option<String>,
@@ -54,9 +54,12 @@ pub(super) struct Wish {
     pub(super) mock: bool,
 }
 
-impl Wish {
+impl CreateRequest {
     /// `field` gives a header, or the value of a key, as text.
-    pub(super) fn new(field: &dyn Fn(&str) -> Option<String>, mock: bool) -> Result<Wish, Refusal> {
+    pub(super) fn new(
+        field: &dyn Fn(&str) -> Option<String>,
+        mock: bool,
+    ) -> Result<CreateRequest, Refusal> {
         let name = value::type_name(&field("name").unwrap_or_default())?;
         let job_priority = field("jobPriority").map(|text| value::priority(&text)).transpose()?;
         let data = field("data");
@@ -65,7 +68,7 @@ impl Wish {
         }
         let retry_after = value::retry_after(&field("retryAfter").unwrap_or_default())?;
         let overwrite = field("overwrite").unwrap_or_default();
-        Ok(Wish {
+        Ok(CreateRequest {
             name,
             data,
             first_run: field("firstRun").filter(|text| !text.is_empty()),
@@ -127,57 +130,60 @@ impl Wish {
 /// Jobs are mocked if their parents are, regardless of the request. A job with children never
 /// changes between mocked and not mocked, so this can be read before the jobs are created. It must
 /// be, because unique jobs are looked up separately among mocked and other jobs.
-pub(super) async fn match_parents(door: &Bedrock, wishes: &mut [Wish]) -> Result<(), Refusal> {
+pub(super) async fn match_parents(
+    door: &Bedrock,
+    all_wanted: &mut [CreateRequest],
+) -> Result<(), Refusal> {
     let mut parents: Vec<JobId> =
-        wishes.iter().filter_map(|wish| JobId::new(wish.parent?)).collect();
+        all_wanted.iter().filter_map(|wanted| JobId::new(wanted.parent?)).collect();
     parents.sort_unstable();
     parents.dedup();
     for id in parents {
         let Some(parent) = door.engine.full_job(&door.tenant, id).await? else { continue };
-        if wishes.iter().any(|wish| wish.mock != parent.job.extra.hidden) {
-            wishes.iter_mut().for_each(|wish| wish.mock = parent.job.extra.hidden);
+        if all_wanted.iter().any(|wanted| wanted.mock != parent.job.extra.hidden) {
+            all_wanted.iter_mut().for_each(|wanted| wanted.mock = parent.job.extra.hidden);
             return Ok(());
         }
     }
     Ok(())
 }
 
-async fn add(door: &Bedrock, wish: Wish) -> Result<JobId, Refusal> {
-    let repeat = wish.repeat()?;
-    let priority = wish.priority()?;
-    let data = wish.data();
+async fn add(door: &Bedrock, wanted: CreateRequest) -> Result<JobId, Refusal> {
+    let repeat = wanted.repeat()?;
+    let priority = wanted.priority()?;
+    let data = wanted.data();
     let options = AddOptions {
-        run_at: wish.first_run.as_deref().map(due_at),
+        run_at: wanted.first_run.as_deref().map(due_at),
         priority,
-        extra: wish.extra(repeat, &data),
+        extra: wanted.extra(repeat, &data),
         ..AddOptions::default()
     };
-    let key = TypeKey { tenant: door.tenant.clone(), name: wish.name };
+    let key = TypeKey { tenant: door.tenant.clone(), name: wanted.name };
     let job = AddJob { payload: AddPayload::Inline(data::bytes(data)), options };
     let added = door.engine.add(&key, vec![job], None).await?;
     added.ids.first().copied().ok_or_else(|| (500, "Unhandled Exception").into())
 }
 
-async fn decide(door: &Bedrock, wish: Wish) -> Result<JobId, Refusal> {
+async fn decide(door: &Bedrock, wanted: CreateRequest) -> Result<JobId, Refusal> {
     let (tenant, id) = (door.tenant.clone(), door.engine.make_id()?);
-    let targets = vec![wish.target()];
-    let create = move |_, seen: &FamilyView, now| decision(&wish, seen, &tenant, id, now);
+    let targets = vec![wanted.target()];
+    let create = move |_, seen: &FamilyView, now| decision(&wanted, seen, &tenant, id, now);
     let decided = door.decide(targets, create).await?;
     decided.ids.first().copied().flatten().ok_or_else(|| (500, "Unhandled Exception").into())
 }
 
 /// Decides a request, with checks in Bedrock's order.
 pub(super) fn decision(
-    wish: &Wish,
+    wanted: &CreateRequest,
     seen: &FamilyView,
     tenant: &Tenant,
     id: JobId,
     now: Timestamp,
 ) -> Result<Decision, Refusal> {
-    let parent = match wish.parent {
+    let parent = match wanted.parent {
         None => None,
         Some(_) => {
-            let there = seen.parent.as_ref().filter(|parent| view::is_there(&parent.job));
+            let there = seen.parent.as_ref().filter(|parent| view::exists(&parent.job));
             Some(there.ok_or((404, "parentJobID does not exist"))?)
         }
     };
@@ -186,10 +192,10 @@ pub(super) fn decision(
         let line = (405, "Can only create child job when parent is RUNNING, RUNQUEUED or PAUSED");
         return Err(line.into());
     }
-    let existing = seen.job.as_ref().filter(|_| wish.unique);
+    let existing = seen.job.as_ref().filter(|_| wanted.unique);
     if let Some(existing) = existing {
         let owner = existing.job.parent.map(JobId::get);
-        if owner.is_some() && owner != wish.parent {
+        if owner.is_some() && owner != wanted.parent {
             let line = (
                 404,
                 "Trying to create a child that already exists, but it is tied to a \
@@ -197,28 +203,28 @@ pub(super) fn decision(
             );
             return Err(line.into());
         }
-        if data::text(&existing.payload).is_some_and(|text| text == wish.data()) {
+        if data::text(&existing.payload).is_some_and(|text| text == wanted.data()) {
             return Ok(Decision { edits: Vec::new(), id: Some(existing.job.id) });
         }
     }
-    let repeat = wish.repeat()?;
-    let priority = wish.priority()?;
+    let repeat = wanted.repeat()?;
+    let priority = wanted.priority()?;
     let paused = fit.map_err(|_| Refusal::from((405, "Cannot create grandchildren")))?;
-    if parent.is_some_and(|parent| parent.job.extra.hidden != wish.mock) {
+    if parent.is_some_and(|parent| parent.job.extra.hidden != wanted.mock) {
         let line = (405, "Parent and child jobs must have matching mockRequest setting");
         return Err(line.into());
     }
     if let Some(existing) = existing {
-        return Ok(overwritten(wish, existing, repeat, priority));
+        return Ok(overwritten(wanted, existing, repeat, priority));
     }
-    let data = wish.data();
-    let key = TypeKey { tenant: tenant.clone(), name: wish.name.clone() };
+    let data = wanted.data();
+    let key = TypeKey { tenant: tenant.clone(), name: wanted.name.clone() };
     let new = NewJob {
         priority,
-        run_at: wish.first_run.as_deref().map_or(now, due_at),
-        parent: wish.parent.and_then(JobId::new),
+        run_at: wanted.first_run.as_deref().map_or(now, due_at),
+        parent: wanted.parent.and_then(JobId::new),
         paused: paused.unwrap_or(false),
-        extra: wish.extra(repeat, &data),
+        extra: wanted.extra(repeat, &data),
         ..NewJob::new(id, key, Payload::Inline(data::bytes(data)), now)
     };
     Ok(Decision { edits: vec![Edit::Insert(Box::new(new))], id: Some(id) })
@@ -226,18 +232,18 @@ pub(super) fn decision(
 
 /// The existing job gets the data of the new one.
 fn overwritten(
-    wish: &Wish,
+    wanted: &CreateRequest,
     existing: &FullJob,
     repeat: Option<Repeat>,
     priority: Priority,
 ) -> Decision {
     let id = Some(existing.job.id);
-    if !wish.overwrite {
+    if !wanted.overwrite {
         return Decision { edits: Vec::new(), id };
     }
-    let merge = |old: &str| merge_patch(old, &wish.data()).unwrap_or_else(|| wish.data());
+    let merge = |old: &str| merge_patch(old, &wanted.data()).unwrap_or_else(|| wanted.data());
     let merged = data::text(&existing.payload).map(|old| merge(&old));
-    let repeat = repeat.filter(|_| !wish.mock).map(|repeat| Arc::from(repeat.as_str()));
+    let repeat = repeat.filter(|_| !wanted.mock).map(|repeat| Arc::from(repeat.as_str()));
     let mock = merged.as_deref().map_or(existing.job.extra.hidden, data::is_mocked);
     let extra = Extra { repeat, hidden: mock, ..existing.job.extra.clone() };
     let job = Job { priority, extra, ..existing.job.clone() };

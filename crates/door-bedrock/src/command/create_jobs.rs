@@ -12,18 +12,18 @@ use crate::execute::Reply;
 use crate::wire::json::{Object, array};
 use crate::wire::{Request, Response};
 
-use super::create::{self, Wish};
+use super::create::{self, CreateRequest};
 use super::{Bedrock, Refusal};
 
 pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refusal> {
     let jobs = parse(request.header("jobs").unwrap_or_default())?;
     let mock = request.header("mockRequest").is_some();
-    let mut wishes = Vec::with_capacity(jobs.len());
+    let mut all_wanted = Vec::with_capacity(jobs.len());
     for job in &jobs {
-        wishes.push(Wish::new(&|name| text(job, name), mock)?);
+        all_wanted.push(CreateRequest::new(&|name| text(job, name), mock)?);
     }
-    create::match_parents(door, &mut wishes).await?;
-    let ids = decide(door, wishes).await?;
+    create::match_parents(door, &mut all_wanted).await?;
+    let ids = decide(door, all_wanted).await?;
     let ids = array(ids.into_iter().map(|id| id.to_string()));
     Ok(Response::json(Object::new().raw("jobIDs", ids)).into())
 }
@@ -60,15 +60,15 @@ fn text(job: &Fields<'_>, name: &str) -> Option<String> {
     }
 }
 
-async fn decide(door: &Bedrock, wishes: Vec<Wish>) -> Result<Vec<JobId>, Refusal> {
+async fn decide(door: &Bedrock, all_wanted: Vec<CreateRequest>) -> Result<Vec<JobId>, Refusal> {
     let tenant: Tenant = door.tenant.clone();
-    let mut new = Vec::with_capacity(wishes.len());
-    for _ in &wishes {
+    let mut new = Vec::with_capacity(all_wanted.len());
+    for _ in &all_wanted {
         new.push(door.engine.make_id()?);
     }
-    let targets = wishes.iter().map(Wish::target).collect();
+    let targets = all_wanted.iter().map(CreateRequest::target).collect();
     let create = move |index: usize, seen: &FamilyView, now| {
-        create::decision(&wishes[index], seen, &tenant, new[index], now)
+        create::decision(&all_wanted[index], seen, &tenant, new[index], now)
     };
     let decided = door.decide(targets, create).await?;
     Ok(decided.ids.into_iter().flatten().collect())

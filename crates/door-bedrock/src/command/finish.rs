@@ -30,7 +30,7 @@ pub(super) fn decision(
 ) -> Result<Decision, Refusal> {
     let mut reported = report.on(seen, now, retention)?;
     reported.put.job.last = Some(Ended::from(Status::OK));
-    let mut edits = reported.dissolve();
+    let mut edits = reported.detach_children();
     if let Some(waiting) = family::wait_for_children(&reported.put.job, seen.children) {
         edits.extend(with_payload(waiting, reported.put));
     } else if reported.repeats {

@@ -17,7 +17,7 @@ use windlass_core::repeat::{Bases, Repeat};
 use windlass_core::store::LeaseRef;
 use windlass_core::{Job, JobId, Lease, Payload, Priority, State, Sysid, Timestamp, TypeName};
 
-use crate::execute::{Call, Given, Reply};
+use crate::execute::{Call, HandedOut, Reply};
 use crate::number::leading_integer;
 use crate::wire::json::{Object, array};
 use crate::wire::{Request, Response};
@@ -34,7 +34,11 @@ const DELIVERY_LEASE: Duration = Duration::from_secs(60);
 /// Names with this prefix are manual jobs: how often they are handed out is not counted.
 const MANUAL: &str = "manual";
 
-pub(super) async fn one(door: &Bedrock, request: &Request, call: Call) -> Result<Reply, Refusal> {
+pub(super) async fn get_job(
+    door: &Bedrock,
+    request: &Request,
+    call: Call,
+) -> Result<Reply, Refusal> {
     let names = value::names(request)?;
     if request.header("numResults").is_some() {
         return Err((402, "Cannot use numResults with GetJob; try GetJobs").into());
@@ -44,7 +48,7 @@ pub(super) async fn one(door: &Bedrock, request: &Request, call: Call) -> Result
     Ok(reply(Response::json(job), took))
 }
 
-pub(super) async fn several(
+pub(super) async fn get_jobs(
     door: &Bedrock,
     request: &Request,
     call: Call,
@@ -58,12 +62,12 @@ pub(super) async fn several(
 }
 
 fn reply(response: Response, took: TakeAnswer) -> Reply {
-    Reply { response, given: took.given.into_iter().map(|taken| taken.job).collect() }
+    Reply { response, handed_out: took.given.into_iter().map(|taken| taken.job).collect() }
 }
 
 /// The reply was delivered: the worker keeps these jobs until it reports.
-pub(super) async fn delivered(door: &Bedrock, given: Vec<Given>) {
-    door.engine.keep(given.iter().filter_map(LeaseRef::of).collect()).await;
+pub(super) async fn delivered(door: &Bedrock, handed_out: Vec<HandedOut>) {
+    door.engine.keep(handed_out.iter().filter_map(LeaseRef::of).collect()).await;
 }
 
 async fn take(
@@ -109,7 +113,7 @@ fn parse_names(names: &str) -> Names {
 }
 
 fn object(taken: &TakenJob) -> Object {
-    let mut job = view::given(&taken.before);
+    let mut job = view::handed_out(&taken.before);
     if let Some(parent) = taken.before.job.parent {
         let parent_data = taken.parent.as_ref().map(|parent| data::shown(&parent.payload));
         job = job

@@ -32,12 +32,12 @@ use windlass_core::edit::{self, Decided, Decision, FamilyView, Target};
 use windlass_core::{Tenant, Timestamp};
 use windlass_engine::{Engine, Error};
 
-use crate::execute::{Call, Commands, Given, Reply};
+use crate::execute::{Call, Commands, HandedOut, Reply};
 use crate::wire::{Request, Response};
 
 use crash::Crashed;
 
-/// Everything that the commands work with.
+/// The state of the commands.
 pub(crate) struct Bedrock {
     engine: Engine,
     tenant: Tenant,
@@ -52,17 +52,20 @@ struct Command {
     run: for<'a> fn(&'a Bedrock, &'a Request, Call) -> Running<'a>,
 }
 
-/// Every verb of the door. `Query` may have its SQL in the method line, behind a colon.
+/// Every verb of the door. `Query` may have its SQL in the method line, after a colon.
 const COMMANDS: [Command; 18] = [
     Command { verb: "CreateJob", run: |door, request, _| Box::pin(create::run(door, request)) },
     Command {
         verb: "CreateJobs",
         run: |door, request, _| Box::pin(create_jobs::run(door, request)),
     },
-    Command { verb: "GetJob", run: |door, request, call| Box::pin(get::one(door, request, call)) },
+    Command {
+        verb: "GetJob",
+        run: |door, request, call| Box::pin(get::get_job(door, request, call)),
+    },
     Command {
         verb: "GetJobs",
-        run: |door, request, call| Box::pin(get::several(door, request, call)),
+        run: |door, request, call| Box::pin(get::get_jobs(door, request, call)),
     },
     Command { verb: "QueryJob", run: |door, request, _| Box::pin(query_job::run(door, request)) },
     Command { verb: "UpdateJob", run: |door, request, _| Box::pin(update::run(door, request)) },
@@ -98,12 +101,12 @@ impl Commands for Bedrock {
         }
     }
 
-    async fn delivered(&self, given: Vec<Given>) {
-        get::delivered(self, given).await;
+    async fn delivered(&self, handed_out: Vec<HandedOut>) {
+        get::delivered(self, handed_out).await;
     }
 
-    async fn undelivered(&self, given: Vec<Given>) {
-        requeue::undelivered(self, given).await;
+    async fn undelivered(&self, handed_out: Vec<HandedOut>) {
+        requeue::undelivered(self, handed_out).await;
     }
 }
 
@@ -129,7 +132,7 @@ fn done() -> Result<Reply, Refusal> {
     Ok(Response::ok().into())
 }
 
-/// A reply that says no: its code and its words, such as `402 Missing name`.
+/// A refusal: its code and its text, such as `402 Missing name`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal(edit::Refusal);
 

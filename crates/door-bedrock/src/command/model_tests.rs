@@ -1,6 +1,6 @@
-//! Random sequences of commands on the reference store, with the rules of a family checked after
-//! each: no parent waits without a child that somebody can still do something about, and whatever
-//! happened before, every family can be brought to its end.
+//! Random sequences of commands on the reference store, with the family rules checked after each:
+//! no parent waits without a child that can still make progress, and whatever happened before,
+//! every family can be completed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use windlass_core::store::{Durability, Error, List};
 use windlass_core::time::{Clock, ManualClock};
 use windlass_core::{Job, JobId, State, Sysid, Tenant, Timestamp};
 
-use super::create::{self, Wish};
+use super::create::{self, CreateRequest};
 use super::get::HandOut;
 use super::report::Report;
 use super::{Refusal, cancel, delete, fail, finish, requeue, retry, view};
 
 const SEEDS: u64 = 300;
 const STEPS: usize = 60;
-/// Rounds in which everything that is due is taken and finished: more than any family needs.
+/// Rounds in which everything due is taken and finished: more than any family needs.
 const ROUNDS_MAX: usize = 20;
 
 struct World {
@@ -62,7 +62,7 @@ impl World {
             limit: 1000,
         };
         let jobs = self.store.job_list(list).await.unwrap().jobs;
-        jobs.into_iter().filter(view::is_there).collect()
+        jobs.into_iter().filter(view::exists).collect()
     }
 
     async fn decide<F>(&mut self, target: Target, decide: F) -> Option<Decided>
@@ -101,7 +101,7 @@ impl World {
             "unique" => unique.clone(),
             _ => None,
         };
-        let wish = Wish::new(&field, false).unwrap();
+        let wish = CreateRequest::new(&field, false).unwrap();
         let target = wish.target();
         self.decide(target, move |seen, now| create::decision(&wish, seen, &tenant, id, now)).await;
     }
@@ -156,7 +156,7 @@ impl World {
         }
     }
 
-    /// A parent that waits has a child that is not through, or that failed and waits for somebody.
+    /// A waiting parent has a child that has not ended, or that failed and can be requeued.
     async fn check(&self, seed: u64) {
         let jobs = self.jobs().await;
         let waits = |job: &&Job| job.state == State::Paused && job.parent.is_none();
@@ -172,7 +172,7 @@ impl World {
         }
     }
 
-    /// Everybody does what is left to do: failed jobs are queued again, what is due is finished.
+    /// Completes everything: failed jobs are requeued, due ones are finished.
     async fn bring_to_an_end(&mut self, seed: u64) {
         for _ in 0..ROUNDS_MAX {
             self.pass(3600);
@@ -182,7 +182,7 @@ impl World {
                 self.decide(Target::Job(job.id), requeue).await;
             }
             self.take(1000).await;
-            // Children last come first, so that parents find them gone.
+            // Children first, so that parents find them gone.
             let mut out: Vec<Job> = self.jobs().await;
             out.retain(Job::is_out);
             out.sort_by_key(|job| job.parent.is_none());

@@ -93,7 +93,7 @@ fn json_by_look(text: &str) -> String {
     crate::wire::json::text(text)
 }
 
-/// As the SQLite shell writes it: nothing at all when there are no rows.
+/// As the SQLite shell writes it: nothing at all if there are no rows.
 fn shell_json(columns: &[String], rows: &[Vec<SqlValue>]) -> String {
     if rows.is_empty() {
         return String::new();

@@ -80,7 +80,7 @@ impl Report {
     }
 }
 
-/// A job whose report was accepted, before what is next is known.
+/// A job whose report was accepted, before its next step is decided.
 pub(super) struct Reported<'a> {
     pub(super) seen: &'a FamilyView,
     /// Its parent waits for it.
@@ -93,8 +93,8 @@ pub(super) struct Reported<'a> {
 }
 
 impl Reported<'_> {
-    /// Its ended children have been seen by now.
-    pub(super) fn dissolve(&self) -> Vec<Edit> {
+    /// Its parent has seen its ended children by now.
+    pub(super) fn detach_children(&self) -> Vec<Edit> {
         let detach = |from| Edit::Children {
             parent: self.put.job.id,
             from,
@@ -132,7 +132,7 @@ fn is_lent_by_rule(job: &Job) -> bool {
     job.extra.door_text.is_some()
 }
 
-/// The job in the queue, for a time with its words.
+/// The job in the queue, for a time with its text.
 pub(super) fn queued(mut put: Put, at: Timestamp, text: &str) -> Put {
     put.job.state = State::Queued;
     put.job.run_at = at;

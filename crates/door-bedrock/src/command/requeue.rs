@@ -8,7 +8,7 @@ use windlass_core::edit::{Decision, Edit, FamilyView, FullJob, Put, Target};
 use windlass_core::limit::BATCH_JOBS_MAX;
 use windlass_core::{JobId, State, TypeName};
 
-use crate::execute::{Given, Reply};
+use crate::execute::{HandedOut, Reply};
 use crate::wire::Request;
 
 use super::value::{self, filled};
@@ -33,17 +33,17 @@ pub(super) async fn run(door: &Bedrock, request: &Request) -> Result<Reply, Refu
 }
 
 pub(super) fn decision(seen: &FamilyView, name: Option<&TypeName>, decrement: bool) -> Decision {
-    let there = seen.job.as_ref().filter(|whole| view::is_there(&whole.job));
+    let there = seen.job.as_ref().filter(|whole| view::exists(&whole.job));
     there.map(|whole| requeued(whole, name, decrement)).unwrap_or_default()
 }
 
 /// Takes back jobs that no worker received. A job that has changed since is left alone.
-pub(super) async fn undelivered(door: &Bedrock, given: Vec<Given>) {
-    let targets = given.iter().map(|job| Target::Job(job.id)).collect();
-    let count = given.len();
+pub(super) async fn undelivered(door: &Bedrock, handed_out: Vec<HandedOut>) {
+    let targets = handed_out.iter().map(|job| Target::Job(job.id)).collect();
+    let count = handed_out.len();
     let take_back = move |index: usize, seen: &FamilyView, _| {
         let same = |whole: &&FullJob| {
-            let (now, then) = (&whole.job, &given[index]);
+            let (now, then) = (&whole.job, &handed_out[index]);
             now.is_out()
                 && now.started_at == then.started_at
                 && now.lease.map(|lease| lease.token) == then.lease.map(|lease| lease.token)
@@ -52,9 +52,9 @@ pub(super) async fn undelivered(door: &Bedrock, given: Vec<Given>) {
         Ok(whole.map(|whole| requeued(whole, None, true)).unwrap_or_default())
     };
     match door.decide(targets, take_back).await {
-        Ok(_) => tracing::info!(jobs = count, "jobs whose reply could not be written are queued"),
+        Ok(_) => tracing::info!(jobs = count, "requeued jobs whose reply could not be delivered"),
         Err(refusal) => {
-            tracing::warn!(jobs = count, reason = %refusal.0, "undelivered jobs are not queued");
+            tracing::warn!(jobs = count, reason = %refusal.0, "cannot requeue undelivered jobs");
         }
     }
 }

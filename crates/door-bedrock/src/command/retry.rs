@@ -50,7 +50,7 @@ pub(super) fn decision(
     let mut reported = retry.report.on(seen, now, retention)?;
     let name: Option<TypeName> = retry.name.as_deref().map(value::type_name).transpose()?;
     let priority: Option<Priority> = retry.priority.as_deref().map(value::priority).transpose()?;
-    let mut edits = reported.dissolve();
+    let mut edits = reported.detach_children();
     let job = &mut reported.put.job;
     job.key.name = name.unwrap_or_else(|| job.key.name.clone());
     job.priority = priority.unwrap_or(job.priority);
@@ -72,7 +72,7 @@ impl Retry {
         Retry { report, name: None, priority: None, next_run: None, delay: None }
     }
 
-    /// When it is tried again, and in which words.
+    /// When it is tried again, and the text of that time.
     fn time(&self, now: Timestamp) -> Result<(Timestamp, String), Refusal> {
         if let Some(text) = &self.next_run {
             return Ok((due_at(text), text.clone()));

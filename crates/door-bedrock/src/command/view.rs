@@ -14,13 +14,13 @@ use super::Refusal;
 use super::data;
 
 /// A finished or cancelled job exists only until its parent has seen it.
-pub(super) fn is_there(job: &Job) -> bool {
+pub(super) fn exists(job: &Job) -> bool {
     job.parent.is_some() || !matches!(job.state, State::Finished | State::Cancelled)
 }
 
 /// The job that a command names.
 pub(super) fn found(seen: &FamilyView) -> Result<&FullJob, Refusal> {
-    let there = seen.job.as_ref().filter(|whole| is_there(&whole.job));
+    let there = seen.job.as_ref().filter(|whole| exists(&whole.job));
     there.ok_or_else(|| (404, "No job with this jobID").into())
 }
 
@@ -38,7 +38,7 @@ pub(super) fn scheduled(job: &Job) -> Option<Civil> {
 }
 
 /// The nine keys of a job in a reply to `GetJob`.
-pub(super) fn given(whole: &FullJob) -> Object {
+pub(super) fn handed_out(whole: &FullJob) -> Object {
     let job = &whole.job;
     Object::new()
         .text("created", &seconds_text(job.created_at))
@@ -54,5 +54,5 @@ pub(super) fn given(whole: &FullJob) -> Object {
 
 /// The ten keys of a job in a reply to `QueryJob`.
 pub(super) fn queried(whole: &FullJob) -> Object {
-    given(whole).text("state", state::word(whole.job.state, whole.job.extra.lent))
+    handed_out(whole).text("state", state::word(whole.job.state, whole.job.extra.lent))
 }

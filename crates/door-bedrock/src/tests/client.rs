@@ -23,7 +23,7 @@ impl Client {
         self.stream.write_all(bytes).await.unwrap();
     }
 
-    /// The next reply, whole.
+    /// The next complete reply.
     pub(super) async fn reply(&mut self) -> String {
         loop {
             if let Some(length) = reply_length(&self.received) {
@@ -36,7 +36,7 @@ impl Client {
         }
     }
 
-    /// The body of the next reply, which is a success.
+    /// The body of the next reply, which must be a success.
     pub(super) async fn body(&mut self) -> String {
         let reply = self.reply().await;
         assert!(reply.starts_with("200 OK\r\n"), "{reply:?}");
@@ -54,12 +54,12 @@ impl Client {
         let _ = self.stream.read_to_end(&mut self.received).await;
     }
 
-    /// Says that nothing more will be sent.
+    /// Closes the sending side.
     pub(super) async fn half_close(&mut self) {
         self.stream.shutdown().await.unwrap();
     }
 
-    /// Goes away without a word about what is still to come.
+    /// Disconnects without closing properly.
     pub(super) fn reset(self) {
         self.stream.set_zero_linger().unwrap();
     }

@@ -1,4 +1,4 @@
-//! Clients that go away, and what becomes of the jobs that they were given.
+//! Clients that disconnect, and what happens to the jobs that they were given.
 
 use super::fake::{Event, FakeDoor, began};
 

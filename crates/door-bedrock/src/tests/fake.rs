@@ -1,4 +1,4 @@
-//! Commands that only pretend, and a door that has them.
+//! Fake commands, and a door that uses them.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use tokio_util::sync::CancellationToken;
 use windlass_core::{Job, JobId, NewJob, Payload, Tenant, Timestamp, TypeKey};
 
 use super::client::Client;
-use crate::execute::{Call, Commands, Given, Reply, waits};
+use crate::execute::{Call, Commands, HandedOut, Reply, waits};
 use crate::wire::{Request, Response};
 use crate::{Options, server};
 
-/// - `Echo`: the header `text` comes back as the body.
-/// - `Hold`: the same, when the test lets it.
-/// - `GetJob`: gives a job away; with `hold`, when the test lets it; waiting ones get none.
-/// - `Large`: gives a job away in a reply that fits into no socket's buffer.
-/// - `Panic`: what no command should do.
+/// - `Echo`: returns the header `text` as the body.
+/// - `Hold`: the same, once the test releases it.
+/// - `GetJob`: hands out a job; with `hold`, once the test releases it; waiting ones get none.
+/// - `Large`: hands out a job in a reply that fits into no socket's buffer.
+/// - `Panic`: panics.
 struct Fake {
     events: mpsc::UnboundedSender<Event>,
     gate: Arc<Semaphore>,
@@ -31,7 +31,7 @@ struct Fake {
 pub(super) enum Event {
     /// A command has begun.
     Began(String),
-    /// A command has heard that nobody waits for it.
+    /// A command has noticed that its client is gone.
     Gone,
     Delivered,
     Undelivered,
@@ -41,7 +41,7 @@ const LARGE_BYTES: usize = 64 * 1024 * 1024;
 
 impl Fake {
     fn tell(&self, event: Event) {
-        // A test that has seen enough does not listen any more.
+        // The test may have stopped listening.
         let _ = self.events.send(event);
     }
 
@@ -72,22 +72,22 @@ impl Commands for Fake {
                 if request.header("hold").is_some() {
                     self.pass_gate().await;
                 }
-                Reply { response: Response::text("{}".to_owned()), given: vec![job()] }
+                Reply { response: Response::text("{}".to_owned()), handed_out: vec![job()] }
             }
             "Large" => {
                 let response = Response::text("x".repeat(LARGE_BYTES));
-                Reply { response, given: vec![job()] }
+                Reply { response, handed_out: vec![job()] }
             }
             "Panic" => panic!("on purpose"),
             _ => Response::error(430, "Unrecognized command").into(),
         }
     }
 
-    async fn delivered(&self, _given: Vec<Given>) {
+    async fn delivered(&self, _handed_out: Vec<HandedOut>) {
         self.tell(Event::Delivered);
     }
 
-    async fn undelivered(&self, _given: Vec<Given>) {
+    async fn undelivered(&self, _handed_out: Vec<HandedOut>) {
         self.tell(Event::Undelivered);
     }
 }
@@ -99,7 +99,7 @@ fn job() -> Job {
     Job::running(new, 1, Timestamp(1))
 }
 
-/// A door with pretended commands.
+/// A door with fake commands.
 pub(super) struct FakeDoor {
     address: SocketAddr,
     events: mpsc::UnboundedReceiver<Event>,
@@ -130,7 +130,7 @@ impl FakeDoor {
         Client::connect(self.address).await
     }
 
-    /// Lets one held command go on.
+    /// Releases one held command.
     pub(super) fn let_one_pass(&self) {
         self.gate.add_permits(1);
     }

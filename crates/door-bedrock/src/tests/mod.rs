@@ -1,4 +1,4 @@
-//! Connections, tried over real sockets with commands that only pretend.
+//! Connections over real sockets, with fake commands.
 
 mod client;
 mod conversation;

@@ -1,5 +1,4 @@
-//! Silent clients, slow ones, and such as take nothing. Time is pretended: it passes when everybody
-//! waits.
+//! Clients that are silent, slow, or do not read. Time is simulated: it passes when all tasks wait.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use windlass_net::Memory;
 use super::fake::{Event, FakeDoor, began, options};
 use crate::Options;
 use crate::inbound::{Inbound, Next, Patience};
-use crate::wire::Limits;
+use crate::wire::{Limits, Response};
 
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
@@ -92,7 +91,8 @@ async fn large_requests_share_memory_and_small_ones_need_none() {
     assert!(matches!(next(&large, &memory).await, Next::Request(_)));
     let taken = memory.take(1900 * 1024).unwrap();
     let Next::Refused(refused) = next(&large, &memory).await else { panic!("there is no memory") };
-    assert_eq!((refused.code(), refused.reason()), (503, "Too many large requests at once"));
+    let expected = Response::error(503, "Too many large requests at once");
+    assert_eq!(refused, expected.with_header("Connection", "close"));
     assert!(matches!(next("Echo\n\n", &memory).await, Next::Request(_)));
     drop(taken);
     assert!(matches!(next(&large, &memory).await, Next::Request(_)), "it was given back");

@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 
 /// Unescapes `\n \r \t \b \f \uXXXX`; any other escaped character stands for itself. Two halves of
-/// a surrogate pair make one character, a lonely half becomes U+FFFD. A backslash at the very end
-/// and a `\u` without four hexadecimal digits lose the backslash only.
+/// a surrogate pair make one character, an unpaired half becomes U+FFFD. A backslash at the very
+/// end and a `\u` without four hexadecimal digits lose only the backslash.
 pub(super) fn unescape(value: &str) -> Cow<'_, str> {
     if !value.contains('\\') {
         return Cow::Borrowed(value);

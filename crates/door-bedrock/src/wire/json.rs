@@ -6,42 +6,38 @@ use serde::de::IgnoredAny;
 /// The longest text that can be a float: the largest has 309 digits before the point.
 const FLOAT_BYTES_MAX: usize = 1 + 309 + 1 + 6;
 
-/// An object whose keys go out in alphabetical order, whatever their case.
+/// An object whose keys are written in alphabetical order, ignoring case.
 #[derive(Debug, Clone, Default)]
-pub struct Object {
+pub(crate) struct Object {
     /// Keys, and values that are already JSON.
     entries: Vec<(String, String)>,
 }
 
 impl Object {
-    pub fn new() -> Object {
+    pub(crate) fn new() -> Object {
         Object::default()
     }
 
     /// A text, quoted or not depending on its content.
-    pub fn text(self, key: &str, value: &str) -> Object {
+    pub(crate) fn text(self, key: &str, value: &str) -> Object {
         self.raw(key, text(value))
     }
 
-    pub fn number(self, key: &str, value: i64) -> Object {
+    pub(crate) fn number(self, key: &str, value: i64) -> Object {
         self.raw(key, value.to_string())
     }
 
-    pub fn boolean(self, key: &str, value: bool) -> Object {
+    pub(crate) fn boolean(self, key: &str, value: bool) -> Object {
         self.raw(key, value.to_string())
-    }
-
-    pub fn object(self, key: &str, value: Object) -> Object {
-        self.raw(key, value.compose())
     }
 
     /// A value that is already JSON, copied byte for byte.
-    pub fn raw(mut self, key: &str, json: String) -> Object {
+    pub(crate) fn raw(mut self, key: &str, json: String) -> Object {
         self.entries.push((key.to_owned(), json));
         self
     }
 
-    pub fn compose(mut self) -> String {
+    pub(crate) fn compose(mut self) -> String {
         self.entries.sort_by_cached_key(|(key, _)| key.to_ascii_lowercase());
         let bytes = self.entries.iter().map(|(key, json)| key.len() + json.len() + 4).sum();
         let mut out = String::with_capacity(bytes);
@@ -60,7 +56,7 @@ impl Object {
 }
 
 /// An array of values that are already JSON.
-pub fn array(items: impl IntoIterator<Item = String>) -> String {
+pub(crate) fn array(items: impl IntoIterator<Item = String>) -> String {
     let mut out = String::from("[");
     for (index, item) in items.into_iter().enumerate() {
         if index > 0 {
@@ -73,7 +69,7 @@ pub fn array(items: impl IntoIterator<Item = String>) -> String {
 }
 
 /// A text as a JSON value, quoted or not depending on its content.
-pub fn text(value: &str) -> String {
+pub(crate) fn text(value: &str) -> String {
     if is_integer(value) || is_float(value) || is_json(value) {
         return value.to_owned();
     }
@@ -86,7 +82,7 @@ pub fn text(value: &str) -> String {
 }
 
 /// A text as a JSON string, always.
-pub fn quoted(value: &str) -> String {
+pub(crate) fn quoted(value: &str) -> String {
     let mut out = String::with_capacity(value.len() + 2);
     quote(value, &mut out);
     out
@@ -150,7 +146,7 @@ mod tests {
             .raw("data", r#"{ "z":1,"A":[ ] }"#.to_owned())
             .boolean("isLeader", true)
             .text("CommitCount", "3")
-            .object("Empty", Object::new());
+            .raw("Empty", Object::new().compose());
         let expected = r#"{"CommitCount":3,"data":{ "z":1,"A":[ ] },"Empty":{},"isLeader":true,"#
             .to_owned()
             + r#""jobID":7,"name":"a"}"#;

@@ -8,16 +8,21 @@
 //! | `response` | replies, as bytes |
 //! | `escape` | the backslashes in header values |
 //! | `json` | the JSON of replies |
-//!
-//! Public so that a fuzzer can reach the parser from outside.
+//! | `split_check` | the check that tests and the fuzzer apply to the parser |
 
 mod body;
 mod escape;
-pub mod json;
+pub(crate) mod json;
 mod parse;
+#[cfg(test)]
+mod parse_fuzz_tests;
 mod request;
 mod response;
+#[cfg(any(test, feature = "fuzz"))]
+mod split_check;
 
-pub use parse::{Bad, Limits, Parser, Step};
-pub use request::Request;
-pub use response::Response;
+pub(crate) use parse::{Limits, Parser, Step};
+pub(crate) use request::Request;
+pub(crate) use response::Response;
+#[cfg(feature = "fuzz")]
+pub use split_check::fuzz_parser;

@@ -10,17 +10,17 @@ use super::request::Request;
 
 /// Limits of a request.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// The method line, which may contain SQL.
-    pub method_line_bytes_max: usize,
+    pub(crate) method_line_bytes_max: usize,
     /// A header line, which may contain many jobs.
-    pub header_line_bytes_max: usize,
+    pub(crate) header_line_bytes_max: usize,
     /// The method line and all headers.
-    pub head_bytes_max: usize,
+    pub(crate) head_bytes_max: usize,
     /// Header lines, without those that continue a line before them.
-    pub headers_max: usize,
+    pub(crate) headers_max: usize,
     /// The body, which is dropped.
-    pub body_bytes_max: u64,
+    pub(crate) body_bytes_max: u64,
 }
 
 impl Default for Limits {
@@ -37,7 +37,7 @@ impl Default for Limits {
 
 /// Why no more requests can be read from a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bad {
+pub(crate) enum Bad {
     MethodLineTooLong,
     HeaderLineTooLong,
     HeadTooLong,
@@ -65,7 +65,7 @@ impl fmt::Display for Bad {
 
 /// The result of parsing some bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     Incomplete,
     Request(Request),
     Bad(Bad),
@@ -73,7 +73,7 @@ pub enum Step {
 
 /// The state of the parser.
 #[derive(Debug)]
-pub struct Parser {
+pub(crate) struct Parser {
     limits: Limits,
     state: State,
 }
@@ -95,13 +95,13 @@ struct Scan {
 }
 
 impl Parser {
-    pub fn new(limits: Limits) -> Parser {
+    pub(crate) fn new(limits: Limits) -> Parser {
         Parser { limits, state: State::Head(Scan::default()) }
     }
 
     /// `bytes` is everything received and not yet consumed. The caller drops the consumed bytes and
     /// calls again: at once after a request, with more bytes after `Incomplete`, never after `Bad`.
-    pub fn parse(&mut self, bytes: &[u8]) -> (usize, Step) {
+    pub(crate) fn parse(&mut self, bytes: &[u8]) -> (usize, Step) {
         let mut used = 0;
         if let State::Head(scan) = &mut self.state {
             if scan.at == 0 {
@@ -133,8 +133,8 @@ impl Parser {
         }
     }
 
-    /// Whether a request has been consumed partly.
-    pub fn in_body(&self) -> bool {
+    /// Whether a request has been partly consumed.
+    pub(crate) fn in_body(&self) -> bool {
         matches!(self.state, State::Body { .. })
     }
 
@@ -147,7 +147,7 @@ impl Parser {
 }
 
 impl Scan {
-    /// Where the head ends, if it does: behind the first `\n\n` or `\r\n\r\n`.
+    /// Where the head ends: after the first `\n\n` or `\r\n\r\n`.
     fn find_end(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<usize>, Bad> {
         for found in memchr::memchr2_iter(b'\r', b'\n', &bytes[self.at..]) {
             let end = self.at + found;
@@ -199,7 +199,7 @@ impl Scan {
     }
 }
 
-/// Lines end with CR, LF or both in any order, so an empty piece between two ends is no line.
+/// Lines end with CR, LF or both in any order, so an empty piece between two ends is not a line.
 fn read_head(head: &[u8]) -> Result<Request, Bad> {
     let head = str::from_utf8(head).map_err(|_| Bad::Encoding)?;
     let mut lines = lines_of(head);

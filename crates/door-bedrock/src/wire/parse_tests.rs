@@ -1,8 +1,8 @@
-//! What the parser makes of requests, well-formed and not.
+//! What the parser makes of valid and invalid requests.
 
 use super::*;
 
-/// Everything that a stream of bytes leads to, when it comes in pieces of some length.
+/// All steps of a byte stream that arrives in pieces of some length.
 fn steps_of(bytes: &[u8], piece: usize, limits: &Limits) -> Vec<Step> {
     let mut parser = Parser::new(limits.clone());
     let mut steps = Vec::new();

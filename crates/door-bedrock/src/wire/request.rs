@@ -2,38 +2,39 @@
 
 /// One request of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub(crate) struct Request {
     verb: String,
     method_line: String,
     headers: Vec<(String, String)>,
 }
 
 impl Request {
-    /// `headers` have distinct names, whatever their case.
+    /// `headers` have distinct names, ignoring case.
     pub(super) fn new(method_line: String, headers: Vec<(String, String)>) -> Request {
         let verb = method_line.split(' ').next().unwrap_or_default().to_owned();
         Request { verb, method_line, headers }
     }
 
     /// The method line up to its first space, as the client wrote it: compare it without case.
-    pub fn verb(&self) -> &str {
+    pub(crate) fn verb(&self) -> &str {
         &self.verb
     }
 
     /// The whole method line, without the spaces around it.
-    pub fn method_line(&self) -> &str {
+    pub(crate) fn method_line(&self) -> &str {
         &self.method_line
     }
 
     /// The unescaped value of a header; `name` in any case. A header that is present
     /// without a value is `Some("")`.
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
     }
 
     /// All headers, in the order of their first occurrence.
-    pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+    #[cfg(test)]
+    pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 

@@ -7,7 +7,7 @@ use super::json::Object;
 
 /// One reply to a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Response {
+pub(crate) struct Response {
     code: u16,
     text: Cow<'static, str>,
     headers: Vec<(&'static str, String)>,
@@ -16,49 +16,36 @@ pub struct Response {
 
 impl Response {
     /// `200 OK` without a body.
-    pub fn ok() -> Response {
+    pub(crate) fn ok() -> Response {
         Response::error(200, "OK")
     }
 
     /// `200 OK` with this body.
-    pub fn text(body: String) -> Response {
+    pub(crate) fn text(body: String) -> Response {
         Response { body, ..Response::ok() }
     }
 
     /// `200 OK` with a JSON object.
-    pub fn json(object: Object) -> Response {
+    pub(crate) fn json(object: Object) -> Response {
         Response::text(object.compose())
     }
 
-    /// Any other first line; the reply to an error has nothing else.
-    pub fn error(code: u16, text: impl Into<Cow<'static, str>>) -> Response {
+    /// Any other first line; an error reply has nothing else.
+    pub(crate) fn error(code: u16, text: impl Into<Cow<'static, str>>) -> Response {
         Response { code, text: text.into(), headers: Vec::new(), body: String::new() }
     }
 
-    pub fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Response {
+    pub(crate) fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Response {
         self.headers.push((name, value.into()));
         self
     }
 
-    pub fn with_body(self, body: String) -> Response {
+    pub(crate) fn with_body(self, body: String) -> Response {
         Response { body, ..self }
     }
 
-    pub fn code(&self) -> u16 {
-        self.code
-    }
-
-    /// The text of the first line, after the code.
-    pub fn reason(&self) -> &str {
-        &self.text
-    }
-
-    pub fn body(&self) -> &str {
-        &self.body
-    }
-
     /// The bytes that go to the client.
-    pub fn compose(mut self) -> Vec<u8> {
+    pub(crate) fn compose(mut self) -> Vec<u8> {
         self.headers.sort_by_cached_key(|(name, _)| name.to_ascii_lowercase());
         let mut out = format!("{} ", self.code);
         escape(&self.text, &mut out);

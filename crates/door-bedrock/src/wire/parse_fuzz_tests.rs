@@ -1,10 +1,7 @@
 //! Very many broken requests, the same ones in every run: none of them may break the parser.
 
-mod stream;
-
-use windlass_door_bedrock::wire::{Limits, Response, Step};
-
-use stream::check;
+use super::split_check::{check, small_limits};
+use super::{Limits, Response, Step};
 
 const INPUTS: usize = 200_000;
 const SEED: u64 = 0x5eed;
@@ -45,16 +42,6 @@ const WORDS: [&[u8]; 20] = [
     b"fffffff\n",
     b";",
 ];
-
-fn small_limits() -> Limits {
-    Limits {
-        method_line_bytes_max: 24,
-        header_line_bytes_max: 40,
-        head_bytes_max: 100,
-        headers_max: 3,
-        body_bytes_max: 8,
-    }
-}
 
 fn sample(random: &mut fastrand::Rng) -> Vec<u8> {
     SAMPLES[random.usize(..SAMPLES.len())].as_bytes().to_vec()
@@ -100,7 +87,7 @@ fn no_bytes_break_the_parser_and_their_pieces_do_not_matter() {
             }
         }
     }
-    // What only finds garbage finds little.
+    // Inputs that are all garbage would test little.
     assert!(requests > INPUTS / 4 && refusals > INPUTS / 10, "{requests}, {refusals}");
 }
 

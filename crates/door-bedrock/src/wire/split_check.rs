@@ -1,14 +1,33 @@
-//! What holds for every stream of bytes that a client may send. The fuzz target uses it, too.
+//! The rule that the parser keeps for every byte stream. The fuzzer and the tests check it.
 
-use windlass_door_bedrock::wire::{Limits, Parser, Step};
+use super::{Limits, Parser, Step};
 
-/// Panics when the parser does, uses bytes that are not there, or sees other requests when the
-/// same bytes come in other pieces. `cuts` are the lengths of the pieces, over and over.
-pub(crate) fn check(bytes: &[u8], cuts: &[u8], limits: &Limits) -> Vec<Step> {
+/// Parses the bytes whole and in pieces, and compares the results. Panics if the parser does, if it
+/// consumes more bytes than it got, or if it finds other requests in the pieces. `cuts` are the
+/// lengths of the pieces, repeated as often as needed.
+pub(super) fn check(bytes: &[u8], cuts: &[u8], limits: &Limits) -> Vec<Step> {
     let whole = steps(bytes, &[], limits);
     let in_pieces = steps(bytes, cuts, limits);
     assert_eq!(whole, in_pieces, "of {:?} in pieces of {cuts:?}", String::from_utf8_lossy(bytes));
     whole
+}
+
+/// Limits that short inputs reach.
+pub(super) fn small_limits() -> Limits {
+    Limits {
+        method_line_bytes_max: 24,
+        header_line_bytes_max: 40,
+        head_bytes_max: 100,
+        headers_max: 3,
+        body_bytes_max: 8,
+    }
+}
+
+/// One input of the fuzzer: `check`, with the door's own limits or with small ones.
+#[cfg(feature = "fuzz")]
+pub fn fuzz_parser(bytes: &[u8], cuts: &[u8], small: bool) {
+    let limits = if small { small_limits() } else { Limits::default() };
+    check(bytes, cuts, &limits);
 }
 
 fn steps(bytes: &[u8], cuts: &[u8], limits: &Limits) -> Vec<Step> {

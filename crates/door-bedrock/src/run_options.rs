@@ -1,4 +1,4 @@
-//! How to execute a request, from the headers common to all commands. Pure.
+//! The options of a request: the headers common to all commands. Pure.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 const DELAY_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Manner {
+pub(crate) struct RunOptions {
     pub when: When,
     /// Time limit of the command, including waiting.
     pub timeout: Duration,
@@ -33,13 +33,13 @@ pub(crate) enum When {
     Queued { delay: Duration },
 }
 
-impl Manner {
-    pub(crate) fn of(request: &Request, now: Timestamp) -> Manner {
+impl RunOptions {
+    pub(crate) fn of(request: &Request, now: Timestamp) -> RunOptions {
         let given = request.header("timeout").filter(|text| !text.is_empty());
         let timeout = given.map_or(TIMEOUT_DEFAULT, |text| {
             Duration::from_millis(u64::try_from(leading_integer(text)).unwrap_or(0))
         });
-        Manner {
+        RunOptions {
             when: when(request, now),
             timeout: timeout.min(TIMEOUT_MAX),
             closes: request.connection_is("close"),
@@ -65,55 +65,55 @@ mod tests {
     use super::*;
     use crate::wire::{Limits, Parser, Step};
 
-    fn manner(headers: &str) -> Manner {
+    fn options(headers: &str) -> RunOptions {
         let text = format!("Ping\n{headers}\n\n");
         match Parser::new(Limits::default()).parse(text.as_bytes()).1 {
-            Step::Request(request) => Manner::of(&request, Timestamp(1_000)),
+            Step::Request(request) => RunOptions::of(&request, Timestamp(1_000)),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn without_headers_the_client_waits_110_seconds_and_stays() {
-        let expected = Manner {
+        let expected = RunOptions {
             when: When::Now,
             timeout: Duration::from_secs(110),
             closes: false,
             says_close: false,
         };
-        assert_eq!(manner("name: x"), expected);
-        assert_eq!(manner("Connection: wait"), expected);
-        assert_eq!(manner("timeout:"), expected);
-        assert_eq!(manner("processTimeout: 1\ncommitCount: 7"), expected);
+        assert_eq!(options("name: x"), expected);
+        assert_eq!(options("Connection: wait"), expected);
+        assert_eq!(options("timeout:"), expected);
+        assert_eq!(options("processTimeout: 1\ncommitCount: 7"), expected);
     }
 
     #[test]
     fn the_timeout_is_in_milliseconds_and_bounded() {
-        assert_eq!(manner("Timeout: 1500").timeout, Duration::from_millis(1500));
-        assert_eq!(manner("timeout: 0").timeout, Duration::ZERO);
-        assert_eq!(manner("timeout: -5").timeout, Duration::ZERO);
-        assert_eq!(manner("timeout: soon").timeout, Duration::ZERO);
-        assert_eq!(manner("timeout: 99999999999999999999").timeout, TIMEOUT_MAX);
+        assert_eq!(options("Timeout: 1500").timeout, Duration::from_millis(1500));
+        assert_eq!(options("timeout: 0").timeout, Duration::ZERO);
+        assert_eq!(options("timeout: -5").timeout, Duration::ZERO);
+        assert_eq!(options("timeout: soon").timeout, Duration::ZERO);
+        assert_eq!(options("timeout: 99999999999999999999").timeout, TIMEOUT_MAX);
     }
 
     #[test]
     fn only_a_close_in_lower_case_is_said_back() {
-        let close = manner("Connection: close");
+        let close = options("Connection: close");
         assert!(close.closes && close.says_close);
-        let close = manner("connection: Close");
+        let close = options("connection: Close");
         assert!(close.closes && !close.says_close);
     }
 
     #[test]
     fn what_is_forgotten_or_put_off_is_queued() {
-        assert_eq!(manner("Connection: Forget").when, When::Queued { delay: Duration::ZERO });
+        assert_eq!(options("Connection: Forget").when, When::Queued { delay: Duration::ZERO });
         let soon = When::Queued { delay: Duration::from_micros(1) };
-        assert_eq!(manner("commandExecuteTime: 1000001").when, soon);
-        assert_eq!(manner("commandExecuteTime: 1000001\nConnection: forget").when, soon);
+        assert_eq!(options("commandExecuteTime: 1000001").when, soon);
+        assert_eq!(options("commandExecuteTime: 1000001\nConnection: forget").when, soon);
         for past in ["1000000", "5", "-1", "never", ""] {
-            assert_eq!(manner(&format!("commandExecuteTime: {past}")).when, When::Now);
+            assert_eq!(options(&format!("commandExecuteTime: {past}")).when, When::Now);
         }
         let far = When::Queued { delay: DELAY_MAX };
-        assert_eq!(manner("commandExecuteTime: 99999999999999999999").when, far);
+        assert_eq!(options("commandExecuteTime: 99999999999999999999").when, far);
     }
 }
