@@ -1,8 +1,8 @@
 'use strict';
-// The bootstrap of a node context: it takes requests from descriptor 3, runs the sources of
+// The bootstrap of a node context: reads requests from descriptor 3, runs the sources of
 // handlers and answers on descriptor 4; descriptor 5 ends a batch early. docs/contexts.md is the
-// contract. Handlers run in the same realm and may replace any built-in, so what is needed after
-// the first of them is taken before.
+// contract. Handlers run in the same realm and may replace any built-in, so everything
+// needed after the first handler has run is saved before.
 
 const fs = require('node:fs');
 const { AsyncLocalStorage } = require('node:async_hooks');
@@ -68,7 +68,7 @@ const decodeRest = method(StringDecoder, 'end');
 const small = Buffer.allocUnsafeSlow(SMALL_BYTES);
 const sleeper = new Int32Array(new SharedArrayBuffer(4));
 
-// Whoever shares a descriptor may have made it non-blocking; `tries` bounds the waits for room.
+// Another process that shares the descriptor may have made it non-blocking; `tries` bounds waits.
 function writeWhole(descriptor, bytes, length, tries) {
   for (let at = 0; at < length; ) {
     try {
@@ -81,7 +81,7 @@ function writeWhole(descriptor, bytes, length, tries) {
   }
 }
 
-// Frames are put together by hand: it is faster, and no `toJSON` of a handler can meddle.
+// Frames are assembled by hand: it is faster, and no `toJSON` of a handler can interfere.
 function send(json) {
   const bytes = json.length * 3 + 4 <= SMALL_BYTES ? small : allocUnsafe(byteLength(json) + 4);
   const length = utf8Write(bytes, json, 4);
@@ -98,7 +98,7 @@ function send(json) {
 
 const quote = (text) => stringify(toWellFormed(text));
 
-// No more than one answer may hold, and no half of a pair of surrogates at the end.
+// At most what one answer may hold, without half a surrogate pair at the end.
 function piece(text, at) {
   const end = at + TEXT_CHARS_MAX;
   const splits = end < text.length && (charCodeAt(text, end - 1) & 0xfc00) === 0xd800;
@@ -131,7 +131,7 @@ function output(name, descriptor, text) {
   }
 }
 
-// Takes the place of process.stdout and process.stderr, and so of what `console` writes to.
+// Replaces process.stdout and process.stderr, which `console` writes to.
 class Stream extends Writable {
   #decoder = new StringDecoder('utf8');
   #name;
@@ -181,7 +181,7 @@ process.on('warning', ({ name, message }) => {
 
 // --- Errors --------------------------------------------------------------------------------------
 
-// Message and trace of whatever was thrown, and of what it says has caused it.
+// Message and trace of whatever was thrown, and of its cause.
 function describe(thrown) {
   try {
     let text = '';
@@ -201,7 +201,7 @@ function describe(thrown) {
   }
 }
 
-// A stack without the frames of this file, and of what has called it.
+// A stack without the frames of this file and its callers.
 function handlerFrames(text) {
   let kept = '';
   let skipping = false;
@@ -217,17 +217,17 @@ function handlerFrames(text) {
   return kept[kept.length - 1] === '\n' ? slice(kept, 0, -1) : kept;
 }
 
-// An error that no work can be blamed for must not cost others their work.
+// An error that belongs to no running work must not fail other work.
 function blame(thrown) {
-  // Node does not tell whose microtask threw. It was queued a moment ago, by what runs now.
+  // Node does not say whose microtask threw. It was queued a moment ago, by what runs now.
   const work = entered(scope) ?? running;
   // Not from within the last resort for errors: what it throws itself ends the process.
   if (work !== null && work === running) later(settle, work, true, thrown);
   else output('stderr', 2, describe(thrown) + '\n');
 }
 
-// Handlers may remove them: they are put back, too. The other way to catch what nobody has caught,
-// a capture callback, is not possible together with the module `domain`, which libraries use.
+// Handlers may remove them: they are restored, too. The alternative, a capture callback, cannot be
+// combined with the module `domain`, which libraries use.
 function catchAll() {
   for (let at = 0; at < UNCAUGHT.length; at++) {
     off(process, UNCAUGHT[at], blame);
@@ -242,7 +242,7 @@ catchAll();
 function compile(type, field, source, require) {
   const parameters = field === 'body' ? BODY_PARAMETERS : 'ctx';
   // A method has a name in traces, but does not take that name from the source's own variables.
-  // The source begins on the first line, so that its lines keep their numbers.
+  // The source starts on the first line, so that its lines keep their numbers.
   const head = '(require => ({async ' + field + '(' + parameters + ') {';
   const script = new Script(head + source + '\n}}).' + field + ')', {
     filename: 'handler ' + type + ' ' + field,
@@ -304,8 +304,8 @@ function isStatus(value) {
   return isInteger(value) && value >= 100 && value <= 599;
 }
 
-// JSON, or an error also where JSON.stringify would say `null` for a number that is none, or write
-// half a pair of surrogates.
+// JSON; also an error where JSON.stringify would write `null` for NaN or infinity, or half a
+// surrogate pair.
 function json(value) {
   if (isView(value) || isMap(value) || isSet(value) || isAnyArrayBuffer(value)) {
     throw new Refusal(value.constructor.name + ' is no JSON value');
@@ -325,7 +325,7 @@ function json(value) {
   return text;
 }
 
-// The members of an `end` that tell how the job went.
+// The members of an `end` that describe the outcome.
 function outcome(failed, value) {
   try {
     if (failed) return failure(value);
@@ -392,7 +392,7 @@ function start(work, source, a, b, c, d) {
   then(source(a, b, c, d), returned, (thrown) => settle(work, true, thrown));
 }
 
-// The first word counts: a job that has ended by an exception elsewhere may still return something.
+// The first outcome counts: a job that an exception elsewhere has ended may still return something.
 function settle(work, failed, value) {
   if (work !== running) return;
   const us = floor((now() - work.since) * 1000);
@@ -524,7 +524,7 @@ function progress(work, percent, message) {
   send('{"kind":"progress","percent":' + percent + more + '}');
 }
 
-// --- What handlers may have changed for everybody ------------------------------------------------
+// --- What handlers may have changed globally -----------------------------------------------------
 
 const SHARED = [globalThis, console, JSON, Math, Reflect];
 const TYPES = [Object, Function, Array, String, Number, Promise, Date, RegExp, Map, Set, Error];
@@ -628,7 +628,7 @@ function hello(request) {
   finish('{"kind":"ready","protocol":' + PROTOCOL + ',"language":"' + language + '"}');
 }
 
-// What has been read and not been used lies from `from` to `to`.
+// Unused input is between `from` and `to`.
 let held = allocUnsafe(SMALL_BYTES);
 let from = 0;
 let to = 0;
@@ -648,7 +648,7 @@ function receive(bytes) {
   if (!busy) take();
 }
 
-// Starts on the next request, if there is a whole one.
+// Starts the next request, if it is complete.
 function take() {
   const length = to - from < 4 ? 0 : headAt(from);
   if (to - from < 4 + length || to - from < 4) {
@@ -674,7 +674,7 @@ function take() {
   else refuse(65, 'a request of kind ' + request.kind);
 }
 
-// A handler that closes descriptor 3 would let us wait for ever, and other jobs with us.
+// If a handler closed descriptor 3, we would wait for ever, and other jobs with us.
 const inode = fstatSync(3).ino;
 
 function isDeaf() {
@@ -703,7 +703,7 @@ function headAt(at) {
   return length;
 }
 
-// As long as it reads, node does not end, even if a job waits for something that never comes.
+// While it reads, node does not exit, even if a job waits for something that never comes.
 const input = new Socket({
   fd: 3,
   readable: true,

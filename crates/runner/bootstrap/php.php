@@ -1,9 +1,9 @@
 <?php
-// The bootstrap of a php context: it takes requests from descriptor 3, runs the sources of handlers
+// The bootstrap of a php context: reads requests from descriptor 3, runs the sources of handlers
 // and answers on descriptor 4; descriptor 5 ends a batch early. docs/contexts.md is the contract.
-// Everything lives in classes, because global variables belong to handlers.
+// Everything is in classes, because global variables belong to handlers.
 
-/** What `$job` is: properties, `[]` for the same, and `progress`. */
+/** `$job`: properties, `[]` for the same, and `progress`. */
 final class WindlassJob implements ArrayAccess
 {
     public function __construct(
@@ -43,12 +43,12 @@ final class WindlassJob implements ArrayAccess
     }
 }
 
-/** An outcome that is no outcome: its text is enough, nobody needs a trace. */
+/** An invalid outcome: its text is enough, without a trace. */
 final class WindlassRefusal extends Exception
 {
 }
 
-/** What is written to STDOUT and STDERR goes this way, and no further. */
+/** Receives everything written to STDOUT and STDERR. */
 final class WindlassFilter extends php_user_filter
 {
     public function filter($in, $out, &$consumed, bool $closing): int
@@ -61,7 +61,7 @@ final class WindlassFilter extends php_user_filter
     }
 }
 
-/** Sources are included as files of this scheme: so errors name them, with their own lines. */
+/** Sources are included as files of this scheme, so that errors name them with their own lines. */
 final class WindlassSource
 {
     public static string $text = '';
@@ -103,7 +103,7 @@ final class WindlassContext
     private const TEXT_BYTES_MAX = 65536;
     private const TRIES_MAX = 1000;
     private const ERRORS_MAX = 3;
-    /** How long jobs may follow each other without a look at descriptor 5. */
+    /** How long jobs may follow each other without reading descriptor 5. */
     private const LOOK_NS = 1000000;
     private const BUFFERS = ['WindlassContext::text'];
     private const NO_HALF = [1 => '', 2 => ''];
@@ -122,13 +122,13 @@ final class WindlassContext
     private static $answers;
     private static $halt;
     private static array $descriptors;
-    /** The beginnings of characters that wait for their rest. */
+    /** The beginnings of incomplete characters. */
     private static array $half = self::NO_HALF;
     private static int $process;
     private static string $held = '';
-    /** From a request to its last answer. Otherwise nobody expects frames. */
+    /** True from a request to its last answer. Otherwise no frames are expected. */
     private static bool $busy = false;
-    /** The field that is compiled now, and its source. */
+    /** The field being compiled, and its source. */
     private static ?array $loading = null;
     private static ?WindlassJob $running = null;
     private static ?string $mark = null;
@@ -140,8 +140,8 @@ final class WindlassContext
     // --- Answers ---------------------------------------------------------------------------------
 
     /**
-     * Whoever shares a descriptor may have made it non-blocking: `tries` bounds the waits for room.
-     * A signal that interrupts looks like an error, but does not come again and again.
+     * Another process that shares the descriptor may have made it non-blocking: `tries` bounds the
+     * waits. An interrupting signal looks like an error, but does not repeat forever.
      */
     private static function writeWhole($stream, string $bytes, int $tries): bool
     {
@@ -160,7 +160,7 @@ final class WindlassContext
 
     private static function send(string $json): void
     {
-        // A child that a handler forked is no context: it has no word in the protocol.
+        // A child that a handler forked takes no part in the protocol.
         if (getmypid() !== self::$process) {
             exit(70);
         }
@@ -182,14 +182,14 @@ final class WindlassContext
         return json_encode(self::cut($text), self::LENIENT);
     }
 
-    /** No more than an answer may hold, and no half of a character at the end. */
+    /** At most what an answer may hold, without half a character at the end. */
     private static function cut(string $text): string
     {
         $isLong = strlen($text) > self::TEXT_BYTES_MAX;
         return $isLong ? self::whole(substr($text, 0, self::TEXT_BYTES_MAX)) : $text;
     }
 
-    /** The text without the beginning of a character at its end. */
+    /** The text without an incomplete character at its end. */
     private static function whole(string $text): string
     {
         $length = strlen($text);
@@ -231,7 +231,7 @@ final class WindlassContext
         }
     }
 
-    /** What `echo` writes. With room for one byte, php hands it over at once. */
+    /** Receives what `echo` writes. With a buffer of one byte, php flushes it at once. */
     public static function text(string $text): string
     {
         if ($text !== '') {
@@ -240,7 +240,7 @@ final class WindlassContext
         return '';
     }
 
-    /** Buffers that a source has left open are closed; ours, if it was closed, is opened again. */
+    /** Closes buffers that a source has left open; reopens ours if it was closed. */
     private static function settle(): void
     {
         for ($left = ob_get_level(); $left > 0 && ob_list_handlers() !== self::BUFFERS; $left--) {
@@ -301,7 +301,7 @@ final class WindlassContext
         return $text;
     }
 
-    /** Runs when the process ends: php's compiler does so with some errors, instead of throwing. */
+    /** Runs when the process ends: php's compiler ends it on some errors, instead of throwing. */
     public static function shutdown(): void
     {
         if (self::$loading !== null && getmypid() === self::$process) {
@@ -327,9 +327,9 @@ final class WindlassContext
     }
 
     /**
-     * The source as a file that returns a function. The function begins on the line where the
-     * source's first statement does, so that all lines keep their numbers; what php allows only
-     * outside of functions (`use`, `namespace`, `declare`) stays in front of it.
+     * The source as a file that returns a function. The function starts on the line of the source's
+     * first statement, so that all lines keep their numbers; what php allows only outside functions
+     * (`use`, `namespace`, `declare`) stays in front of it.
      */
     private static function wrap(string $source, string $parameters): string
     {
@@ -403,7 +403,7 @@ final class WindlassContext
 
     // --- Results ---------------------------------------------------------------------------------
 
-    /** The members of an `end` that tell how the job went. */
+    /** The members of an `end` that describe the outcome. */
     private static function outcome(mixed $value): string
     {
         if (is_int($value)) {
@@ -459,7 +459,7 @@ final class WindlassContext
         try {
             $status = $error->status ?? null;
         } catch (Throwable) {
-            // A getter of the handler's that throws is no status.
+            // A getter that throws gives no status.
         }
         $status = self::isStatus($status) ? $status : 500;
         return '"status":' . $status . ',"error":' . self::quote(self::describe($error));
@@ -500,7 +500,7 @@ final class WindlassContext
         self::send('{"kind":"begun","us":' . $us . '}');
         $lookAt = 0;
         foreach ($request['jobs'] as $place => $entry) {
-            // The time is taken after the last answer was written: Windlass counts on that.
+            // The clock is read after the last answer was written: Windlass relies on that.
             $started = hrtime(true);
             if ($started >= $lookAt) {
                 $lookAt = $started + self::LOOK_NS;
@@ -602,7 +602,7 @@ final class WindlassContext
         self::send('{"kind":"progress","percent":' . json_encode($percent) . $more . '}');
     }
 
-    // --- What handlers may have changed for everybody --------------------------------------------
+    // --- What handlers may have changed globally -------------------------------------------------
 
     private static function shared(): array
     {
@@ -668,7 +668,7 @@ final class WindlassContext
         return '{"kind":"ready","protocol":' . self::PROTOCOL . ',"language":"' . $language . '"}';
     }
 
-    /** The next so many bytes, or null at the end. */
+    /** The next bytes of this number, or null at the end. */
     private static function receive(int $count): ?string
     {
         while (strlen(self::$held) < $count) {
@@ -729,7 +729,7 @@ final class WindlassContext
         exit(0);
     }
 
-    /** Keeps the descriptors from programs that handlers start. Php has no way of its own. */
+    /** Keeps the descriptors from programs that handlers start. Php has no function for it. */
     private static function closeOnExec(): void
     {
         try {
@@ -738,18 +738,18 @@ final class WindlassContext
                 $libc->fcntl($descriptor, 2, 1); // F_SETFD, FD_CLOEXEC
             }
         } catch (Throwable) {
-            // Not every php has FFI. Then programs see them.
+            // Not every php has FFI. Without it, programs inherit them.
         }
     }
 }
 
-/** Outside of the class, so that sources do not see into it. */
+/** Outside the class, so that sources have no access to it. */
 function windlass_include(string $path): Closure
 {
     return include $path;
 }
 
-// Php's own `error_log` writes round its streams. A flag switches it off, so that this replaces it.
+// Php's own `error_log` bypasses its streams. A flag disables it, so that this replaces it.
 if (!function_exists('error_log')) {
     function error_log(string $message, int $message_type = 0, ?string $destination = null): bool
     {

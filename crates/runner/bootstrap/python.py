@@ -1,9 +1,9 @@
-"""The bootstrap of a python context: it takes requests from descriptor 3, runs the sources of
+"""The bootstrap of a python context: reads requests from descriptor 3, runs the sources of
 handlers and answers on descriptor 4; descriptor 5 ends a batch early. docs/contexts.md is the
 contract.
 
-Handlers run in the same interpreter and may replace anything in any module. So what is needed after
-the first of them ran is taken by name here, before.
+Handlers run in the same interpreter and may replace anything in any module. So everything needed
+after the first handler has run is imported by name here.
 """
 
 import ast
@@ -35,7 +35,7 @@ PARAMETERS = {
 
 write, close, pread, exit_now, chdir = os.write, os.close, os.pread, os._exit, os.chdir
 new_lock = threading.RLock
-# The parts of these modules that are not written in python, and so not broken by other parts.
+# The native parts of these modules, which handlers cannot break by changing other parts.
 parse, quote = json.scanner.c_make_scanner(json.JSONDecoder()), json.encoder.c_encode_basestring
 make_encoder, no_json = json.encoder.c_make_encoder, json.JSONEncoder().default
 b64encode, b64decode = binascii.b2a_base64, binascii.a2b_base64
@@ -49,7 +49,8 @@ for name, value in vars(builtins).items():
 
 
 def write_whole(descriptor, data, tries=None):
-    """Whoever shares a descriptor may have made it non-blocking; `tries` bounds the waits."""
+    """Another process that shares the descriptor may have made it non-blocking; `tries` bounds the
+    waits."""
     while data:
         try:
             data = data[write(descriptor, data):]
@@ -61,7 +62,7 @@ def write_whole(descriptor, data, tries=None):
             sleep(0.001)
 
 
-# Threads that a job has left behind may print while the next one ends, or while nothing runs.
+# Threads left behind by a job may print while the next one ends, or while nothing runs.
 speaking = new_lock()
 
 
@@ -85,7 +86,7 @@ def refuse(code, why):
 
 
 def replace_half(error):
-    """Half a pair of surrogates has no bytes of its own."""
+    """An unpaired surrogate has no bytes."""
     return b"\xef\xbf\xbd" * (error.end - error.start), error.end
 
 
@@ -116,7 +117,7 @@ def output(stream, descriptor, text):
 
 
 class Bytes(io.RawIOBase):
-    """What `sys.stdout.buffer` is. Half a character waits for its other half."""
+    """Replaces `sys.stdout.buffer`. Half a character is held back for its other half."""
 
     def __init__(self, name, descriptor):
         self._name, self._descriptor, self.mode = name, descriptor, "wb"
@@ -148,7 +149,7 @@ class Bytes(io.RawIOBase):
 
 
 class Stream(io.TextIOBase):
-    """What `sys.stdout` and `sys.stderr` are."""
+    """Replaces `sys.stdout` and `sys.stderr`."""
 
     encoding, errors, line_buffering, mode = "utf-8", "replace", True, "w"
 
@@ -185,7 +186,7 @@ def restore_streams():
 
 
 def child_of_fork():
-    """A child that a handler forks is no context: it prints, and has no word in the protocol."""
+    """A child that a handler forks may print, but takes no part in the protocol."""
     global speaking
     State.busy, State.running = False, None
     speaking = new_lock()  # Another thread, which is not in the child, may hold the old one.
@@ -247,7 +248,7 @@ class Handler:
     def __init__(self, request):
         self.number, self.tenant, self.type = request["handler"], request["tenant"], request["type"]
         self.ctx = Ctx()
-        # Its global variables are those of a main module of its own.
+        # Its global variables are those of its own main module.
         self.module = ModuleType("__main__")
         self.module.__builtins__ = builtins
 
@@ -260,13 +261,13 @@ class Handler:
 
 def function_of(field, source, filename, variables):
     """The source as a function. Its statements are moved, not its text, so that lines keep their
-    numbers and texts over several lines their spaces."""
+    numbers and multi-line strings their spaces."""
     try:
         statements = ast.parse(source, filename).body
     except IndentationError as error:
         if error.msg != "unexpected indent":
             raise
-        # All of it may be indented, as it was where it was written down.
+        # All of it may be indented, as in its original file.
         try:
             block = ast.parse(f"if True:\n{source}", filename)
         except SyntaxError as inner:
@@ -276,7 +277,7 @@ def function_of(field, source, filename, variables):
         if len(block.body) != 1:
             raise
         statements = block.body[0].body
-    # Imports from the future must stay outside of the function.
+    # `from __future__` imports must stay outside the function.
     future = [s for s in statements if isinstance(s, ast.ImportFrom) and s.module == "__future__"]
     inside = [s for s in statements if s not in future] or [ast.Pass(lineno=1, col_offset=0)]
     parameters = [ast.arg(arg=name, lineno=1, col_offset=0) for name in PARAMETERS[field]]
@@ -331,7 +332,7 @@ def to_json(value):
 
 
 class Refusal(Exception):
-    """An outcome that is no outcome: its text is enough, nobody needs a trace."""
+    """An invalid outcome: its text is enough, without a trace."""
 
 
 def is_status(value):
@@ -339,7 +340,7 @@ def is_status(value):
 
 
 def outcome(value):
-    """The members of an `end` that tell how the job went."""
+    """The members of an `end` that describe the outcome."""
     if isinstance(value, int) and not isinstance(value, bool):
         return status_member(value)
     if isinstance(value, dict) and 0 < len(value) == ("status" in value) + ("data" in value):
@@ -450,7 +451,7 @@ def run(request):
     body, ctx, marks = handler.body, handler.ctx, request["mark"]
     look_at = 0
     for place, entry in enumerate(request["jobs"]):
-        # The time is taken after the last answer was written: Windlass counts on that.
+        # The clock is read after the last answer was written: Windlass relies on that.
         started = now()
         if started >= look_at:
             look_at = started + LOOK_NS
@@ -507,7 +508,7 @@ def failed(name, message, more=""):
     return f'{{"kind":"failed","stage":"{name}"{more},"message":{message}}}'
 
 
-# --- What handlers may have changed for everybody ------------------------------------------------
+# --- What handlers may have changed globally -----------------------------------------------------
 
 pristine = dict(vars(builtins))
 environment, environ = dict(os.environ), os.environ
@@ -583,7 +584,7 @@ def serve():
             settle()
             State.busy = False
             send(text)
-    # Threads that a job has left behind must not hold the process.
+    # Threads left behind by a job must not keep the process alive.
     try:
         atexit._run_exitfuncs()
     finally:

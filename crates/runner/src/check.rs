@@ -32,7 +32,7 @@ fn check_shell(path: &str) -> Result<(), Invalid> {
     }
 }
 
-/// The scripts around a batch, and shared contexts, need a process that outlives a job.
+/// Scripts around a batch and shared contexts need a process that outlives a job.
 fn check_no_context(spec: &HandlerSpec) -> Result<(), Invalid> {
     let fields = [
         ("before", &spec.before),
@@ -43,7 +43,8 @@ fn check_no_context(spec: &HandlerSpec) -> Result<(), Invalid> {
     match fields.into_iter().find(|(_, value)| value.is_some()) {
         None => Ok(()),
         Some((field, _)) => {
-            let reason = format!("a handler of {} has no context, so it has no {field}", spec.lang);
+            let reason =
+                format!("a {} handler has no context, so it cannot have {field}", spec.lang);
             Err(Invalid::new(field, reason))
         }
     }
@@ -51,17 +52,17 @@ fn check_no_context(spec: &HandlerSpec) -> Result<(), Invalid> {
 
 fn check_env(spec: &HandlerSpec) -> Result<(), Invalid> {
     if spec.lang == Lang::Http && !spec.options.env.is_empty() {
-        return Err(Invalid::new("options.env", "a handler of http has no environment"));
+        return Err(Invalid::new("options.env", "an http handler has no environment"));
     }
     if spec.lang == Lang::Http && spec.options.limits != Limits::default() {
-        let reason = "a handler of http has no process, so memory, cpu, processes and file_size \
-                      limit nothing";
+        let reason = "an http handler has no process, so memory, cpu, processes and file_size \
+                      have no effect";
         return Err(Invalid::new("options", reason));
     }
     match spec.options.env.iter().find(|(_, value)| value.contains('\0')) {
         None => Ok(()),
         Some((name, _)) => {
-            let reason = format!("the value of '{name}' has a zero byte");
+            let reason = format!("the value of '{name}' contains a NUL byte");
             Err(Invalid::new("options.env", reason))
         }
     }

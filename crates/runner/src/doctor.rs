@@ -23,24 +23,24 @@ use crate::isolate::{Landlock, landlock_version};
 use crate::process::stopped_before_start;
 use crate::{Error, LocalRunner, Options};
 
-/// One layer and how it stands.
+/// One layer and its status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     pub layer: &'static str,
-    pub standing: Standing,
-    /// What was seen; where the layer is not in force, why, and how to get it.
+    pub status: LayerStatus,
+    /// What was observed; if the layer is not in force, why, and how to get it.
     pub detail: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum LayerStatus {
     InForce,
     NotInForce,
-    /// Not wanted by the configuration, or not installed.
+    /// Disabled by the configuration, or not installed.
     Absent,
 }
 
-/// Longest that one of the handlers here may take.
+/// Time limit of each handler here.
 const TRIAL_MAX: Duration = Duration::from_secs(30);
 /// Limits that are low enough to be reached at once.
 const TRIAL_MEMORY: u64 = 32 * 1024 * 1024;
@@ -50,11 +50,11 @@ const TRIAL_PROCESSES: u32 = 3;
 /// Variables that a shell sets by itself.
 const OF_SHELL: [&str; 4] = ["PWD", "OLDPWD", "SHLVL", "_"];
 const OF_HANDLER: [&str; 4] = ["PATH", "HOME", "TMPDIR", "LANG"];
-/// The programs of the languages, and how they say their version.
+/// The programs of the languages, and the arguments that print their version.
 const LANGUAGES: [(&str, &str); 4] =
     [("sh", ""), ("node", "--version"), ("python3", "--version"), ("php", "--version")];
 
-/// Says what it sees, one fact a line.
+/// Prints what it sees, one fact per line.
 const LOOK: &str = r#"
 read -r stat < /proc/$$/stat; echo "stat $$ ${stat##*) }"
 env | while IFS== read -r name rest; do echo "env $name"; done
@@ -67,13 +67,13 @@ echo x > own && echo "own written"
 read -r secret < "$WINDLASS_DIR/../outside/secret" && echo "outside $secret"
 exit 0
 "#;
-/// Takes memory until it gets none.
+/// Allocates memory until it fails.
 const HOG_MEMORY: &str = "exec tail /dev/zero";
 const HOG_CPU: &str = "while :; do :; done";
 const HOG_FILE: &str = "exec cat /dev/zero > file";
 const HOG_PROCESSES: &str = "for i in 1 2 3 4 5 6 7 8; do sleep 1000 & done; wait";
 
-/// Runs handlers in the empty directory that the options name, and looks at what they could do.
+/// Runs handlers in the empty directory named by the options, and checks what they could do.
 pub async fn examine(options: Options) -> Result<Vec<Finding>, Error> {
     let (scratch, path) = (options.scratch_dir.clone(), options.path.clone());
     let isolation = options.isolation.clone();
@@ -101,16 +101,16 @@ pub async fn examine(options: Options) -> Result<Vec<Finding>, Error> {
 }
 
 fn found(layer: &'static str, in_force: bool, detail: impl Into<String>) -> Finding {
-    let standing = if in_force { Standing::InForce } else { Standing::NotInForce };
-    Finding { layer, standing, detail: detail.into() }
+    let status = if in_force { LayerStatus::InForce } else { LayerStatus::NotInForce };
+    Finding { layer, status, detail: detail.into() }
 }
 
 fn landlock(wanted: Landlock, seen: &Facts, outside: &Path) -> Finding {
     let layer = "files (Landlock)";
     if wanted == Landlock::Off {
         let detail =
-            "handlers read and write what the daemon's user may; isolation.landlock is off";
-        return Finding { layer, standing: Standing::Absent, detail: detail.into() };
+            "handlers can access all files of the daemon's user; isolation.landlock is off";
+        return Finding { layer, status: LayerStatus::Absent, detail: detail.into() };
     }
     let version = match landlock_version() {
         Ok(version) => version,
@@ -126,7 +126,7 @@ fn landlock(wanted: Landlock, seen: &Facts, outside: &Path) -> Finding {
     let read = seen.values("outside").any(|value| value == "read");
     let detail = match (wrote, read) {
         (false, false) => {
-            format!("version {version}: a file of others is not read and not written")
+            format!("version {version}: other files cannot be read or written")
         }
         (true, _) => "a handler wrote a file that is not its own".to_owned(),
         (false, true) => "a handler read a file that is not its own".to_owned(),
@@ -134,7 +134,7 @@ fn landlock(wanted: Landlock, seen: &Facts, outside: &Path) -> Finding {
     found(layer, !wrote && !read, detail)
 }
 
-/// What a handler said of itself, one fact a line.
+/// What a handler printed, one fact per line.
 struct Facts(String);
 
 impl Facts {
@@ -153,7 +153,11 @@ impl Facts {
         let fields: Vec<&str> =
             self.values("stat").next().unwrap_or_default().split_whitespace().collect();
         let own = fields.len() > 4 && fields[3] == fields[0] && fields[4] == fields[0];
-        found("session", own, if own { "of its own, with a process group" } else { "not its own" })
+        found(
+            "session",
+            own,
+            if own { "its own, with its own process group" } else { "not its own" },
+        )
     }
 
     fn environment(&self) -> Finding {
@@ -163,7 +167,7 @@ impl Facts {
         let names: Vec<&str> = self.values("env").collect();
         match names.iter().find(|name| strange(name)) {
             _ if names.is_empty() => found("environment", false, "it could not be read"),
-            None => found("environment", true, "nothing of the daemon's"),
+            None => found("environment", true, "nothing from the daemon"),
             Some(name) => found("environment", false, format!("{name} comes from the daemon")),
         }
     }
@@ -180,7 +184,7 @@ impl Facts {
     }
 
     fn descriptors(&self) -> Finding {
-        // The fourth is the one with which they are listed.
+        // The fourth is the descriptor used to list them.
         let open = self.values("descriptors").next().unwrap_or_default().trim();
         let closed = open == "0 1 2 3";
         let detail = if closed { "the three standard streams" } else { open };
@@ -199,9 +203,9 @@ impl Facts {
         let gained = self.status("NoNewPrivs") != "1";
         let left = !is_zero(self.status("CapEff")) || !is_zero(self.status("CapPrm"));
         let detail = match (left, gained) {
-            (false, false) => "no capabilities, and no program gives new ones (no_new_privs)",
-            (true, _) => "capabilities of the daemon are left",
-            (false, true) => "programs can give new ones: no_new_privs is not set",
+            (false, false) => "no capabilities, and no way to gain any (no_new_privs)",
+            (true, _) => "handlers keep capabilities of the daemon",
+            (false, true) => "programs can grant new ones: no_new_privs is not set",
         };
         found("privileges", !left && !gained, detail)
     }
@@ -215,7 +219,7 @@ impl Facts {
     }
 }
 
-/// Whether a set in hexadecimal digits is empty; what is not known is not.
+/// Whether a set in hexadecimal is empty; an unknown one is not.
 fn is_zero(set: &str) -> bool {
     !set.is_empty() && set.bytes().all(|digit| digit == b'0')
 }
@@ -246,11 +250,11 @@ impl Trial {
         let batch = Batch { handler, jobs, pieces: Arc::new(NoPieces) };
         self.runner.run(batch, reported.clone()).await;
         let report = lock(&reported.0).take();
-        // A job that goes back was not started.
+        // A returned job was not started.
         report.unwrap_or_else(|| stopped_before_start(Stop::Shutdown))
     }
 
-    /// Each limit is tried with an amount that is reached at once.
+    /// Tries each limit with a value that is reached at once.
     async fn limits(&self, configured: &Limits) -> Vec<Finding> {
         let none = Limits::default;
         let size = |bytes: Option<u64>| bytes.map_or("no limit".to_owned(), format_size);
@@ -261,9 +265,9 @@ impl Trial {
         let processes = Limits { processes: Some(TRIAL_PROCESSES), ..none() };
         let number = configured.processes.unwrap_or_default();
         let binds = if rustix::process::getuid().is_root() {
-            "counted while a handler runs; the kernel's own limit does not bind root"
+            "counted while a handler runs; the kernel's own limit does not apply to root"
         } else {
-            "counted while a handler runs; the kernel's own limit binds this user, too"
+            "counted while a handler runs; the kernel's own limit applies to this user, too"
         };
         vec![
             self.limit("memory", HOG_MEMORY, memory, "memory", size(configured.memory)).await,
@@ -281,7 +285,7 @@ impl Trial {
         ]
     }
 
-    /// In force when a handler that goes beyond the limit is ended for this reason.
+    /// In force if a handler that exceeds the limit is ended for this reason.
     async fn limit(
         &self,
         layer: &'static str,
@@ -297,13 +301,13 @@ impl Trial {
             return found(layer, true, format!("default {configured}"));
         }
         let log = log.trim().replace('\n', "; ");
-        found(layer, false, format!("a handler went beyond its limit and was not ended: {log}"))
+        found(layer, false, format!("a handler exceeded its limit and was not stopped: {log}"))
     }
 
     async fn language(&self, program: &'static str, argument: &str, path: &str) -> Finding {
         let Some(file) = find_program(program, path) else {
             let detail = format!("not installed: it was not found in {path}");
-            return Finding { layer: program, standing: Standing::Absent, detail };
+            return Finding { layer: program, status: LayerStatus::Absent, detail };
         };
         let place = file.display().to_string();
         if argument.is_empty() {

@@ -1,9 +1,9 @@
-//! The end of a runner: after it nothing is started, and nothing that was started stays behind.
+//! The end of a runner: after it nothing is started, and nothing that was started remains.
 //!
 //! Processes are stopped before they are killed, so that they start nothing meanwhile. A daemon
 //! that exited between the two would leave them frozen for good. So both happen within the gate,
-//! and closing it waits for them. Then the group of each main process that is left is killed. What
-//! is killed later is not stopped first.
+//! and closing it waits for them. Then the group of each remaining main process is killed. After
+//! that, processes are killed without being stopped first.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, RwLock, RwLockReadGuard};
@@ -17,21 +17,22 @@ use crate::kill::{signal_all, stop_all};
 #[derive(Default)]
 pub(crate) struct Gate {
     is_closed: RwLock<bool>,
-    /// Main processes that were not reaped.
+    /// Main processes that are not reaped yet.
     mains: Mutex<HashSet<Pid>>,
 }
 
 /// Keeps the gate from closing. Do not enter twice.
-pub(crate) struct Inside<'a> {
+pub(crate) struct GateGuard<'a> {
     is_closed: RwLockReadGuard<'a, bool>,
 }
 
 impl Gate {
-    pub(crate) fn enter(&self) -> Inside<'_> {
-        Inside { is_closed: read(&self.is_closed) }
+    pub(crate) fn enter(&self) -> GateGuard<'_> {
+        GateGuard { is_closed: read(&self.is_closed) }
     }
 
-    /// Blocks until what is stopped now is killed, which takes a few looks at the process table.
+    /// Blocks until everything that is stopped now is killed, which takes a few walks through the
+    /// process table.
     pub(crate) fn close(&self) {
         *write(&self.is_closed) = true;
         for main in lock(&self.mains).iter() {
@@ -43,13 +44,13 @@ impl Gate {
         lock(&self.mains).insert(main);
     }
 
-    /// Call it before the process is reaped: its number may be another's afterwards.
+    /// Call it before the process is reaped: afterwards its id may belong to another.
     pub(crate) fn forget(&self, main: Pid) {
         lock(&self.mains).remove(&main);
     }
 }
 
-impl Inside<'_> {
+impl GateGuard<'_> {
     pub(crate) fn is_closed(&self) -> bool {
         *self.is_closed
     }
@@ -61,7 +62,7 @@ impl Inside<'_> {
         }
     }
 
-    /// Kills what is found, and stops it before, until nothing new is found.
+    /// Stops and kills what is found, until nothing new is found.
     pub(crate) fn kill(&self, find: impl Fn() -> Vec<Pid>) {
         let found = if self.is_closed() { find() } else { stop_all(find) };
         signal_all(&found, Signal::KILL);

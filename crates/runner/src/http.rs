@@ -1,8 +1,8 @@
-//! Requests to the URL of a handler of `http`: one job, one `POST`.
+//! Requests to the URL of an `http` handler: one job, one `POST`.
 //!
-//! The payload is the body, streamed when it is large. `Windlass-Job-Id`, `Windlass-Tenant`,
-//! `Windlass-Type` and `Windlass-Attempt` say which job it is. The status of the answer is the
-//! status of the job, its body the result. No redirect is followed, no proxy is asked, and no
+//! The payload is the body, streamed if it is large. `Windlass-Job-Id`, `Windlass-Tenant`,
+//! `Windlass-Type` and `Windlass-Attempt` identify the job. The status of the answer becomes the
+//! status of the job, its body the result. Redirects are not followed, proxies are not used, and no
 //! request is sent twice.
 
 use std::error::Error as _;
@@ -28,13 +28,13 @@ const IDLE_PER_HOST_MAX: usize = 32;
 pub(crate) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 pub(crate) const BINARY: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
-/// The client with its pool of connections.
+/// The client with its connection pool.
 pub(crate) struct Http {
     client: Client,
 }
 
-/// What a server answered. A body that was not read to its end has a reason.
-pub(crate) struct Answer {
+/// A server's answer. `cut` gives the reason if the body was not read to its end.
+pub(crate) struct HttpAnswer {
     pub(crate) status: u16,
     pub(crate) is_json: bool,
     pub(crate) body: Vec<u8>,
@@ -51,14 +51,14 @@ impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Cut::TooLarge => write!(f, "the answer has more than {RESULT_BYTES_MAX} bytes"),
-            Cut::Broken(reason) => write!(f, "the answer has no end: {reason}"),
+            Cut::Broken(reason) => write!(f, "the answer is incomplete: {reason}"),
         }
     }
 }
 
 impl Http {
     pub(crate) fn new() -> Result<Http, Error> {
-        // It fails when a provider is there already, which serves as well.
+        // This fails if a provider is already installed, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = builder().build().or_else(|reason| {
             tracing::warn!(%reason, "no certificate authorities were found: https will not work");
@@ -95,19 +95,19 @@ impl Http {
         reports.ended(assignment.id, report).await;
     }
 
-    /// Sends a request and reads its answer, of which at most `RESULT_BYTES_MAX` are kept. An error
-    /// is the reason why there is no answer.
+    /// Sends a request and reads its answer, keeping at most `RESULT_BYTES_MAX` bytes. The error is
+    /// the reason why there is no answer.
     pub(crate) async fn post(
         &self,
         url: &Url,
         headers: HeaderMap,
         bytes: u64,
         body: Body,
-    ) -> Result<Answer, String> {
+    ) -> Result<HttpAnswer, String> {
         let request = self.client.post(url.clone()).headers(headers);
         let request = request.header(CONTENT_LENGTH, bytes).body(body);
         let mut response = request.send().await.map_err(reason)?;
-        let mut answer = Answer {
+        let mut answer = HttpAnswer {
             status: response.status().as_u16(),
             is_json: is_json(response.headers()),
             body: Vec::new(),
@@ -133,17 +133,17 @@ impl Http {
     }
 }
 
-/// The URL of a handler's body.
+/// The URL in a handler's body.
 pub(crate) fn parse_url(body: &str) -> Result<Url, Invalid> {
     let refuse = |reason: String| Invalid::new("body", reason);
     let url = Url::parse(body.trim()).map_err(|reason| refuse(format!("not a URL: {reason}")))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(refuse(format!("a URL of http or https is needed, not {}", url.scheme())));
+        return Err(refuse(format!("the URL must be http or https, not {}", url.scheme())));
     }
     Ok(url)
 }
 
-/// The headers that say what a request is about. `id` and `attempt` may be lists.
+/// The headers that identify the job. `id` and `attempt` may be lists.
 pub(crate) fn identity(key: &TypeKey, id: &str, attempt: &str) -> HeaderMap {
     let value = |text: &str| {
         HeaderValue::from_bytes(text.as_bytes()).expect("names have no control characters")
@@ -156,7 +156,7 @@ pub(crate) fn identity(key: &TypeKey, id: &str, attempt: &str) -> HeaderMap {
     ])
 }
 
-/// The report of a job whose request was given up.
+/// The report of a job whose request was abandoned.
 pub(crate) fn stopped(url: &Url, why: Stop, run_time: Duration) -> Report {
     let mut log = Log::new();
     note(&mut log, url, why.as_str());
@@ -164,12 +164,12 @@ pub(crate) fn stopped(url: &Url, why: Stop, run_time: Duration) -> Report {
     Report { status, stopped, data: None, log, emitted: Vec::new(), run_time }
 }
 
-/// A report of a request that was not given up.
+/// The report of a completed request.
 pub(crate) fn finished(status: Status, data: Option<Json>, log: Log, time: Duration) -> Report {
     Report { status, stopped: None, data, log, emitted: Vec::new(), run_time: time }
 }
 
-/// Adds a line to the log. What is secret in a URL stays out of it.
+/// Adds a line to the log. Secrets in the URL are left out.
 pub(crate) fn note(log: &mut Log, url: &Url, text: &str) {
     let mut shown = url.clone();
     // These fail only for URLs that have neither, such as mailto.
@@ -180,12 +180,12 @@ pub(crate) fn note(log: &mut Log, url: &Url, text: &str) {
     log.note(&format!("POST {shown}: {text}"));
 }
 
-/// The status of an answer; what is outside of 100 to 599 is an error.
+/// The status of an answer; anything outside 100 to 599 is an error.
 pub(crate) fn status_of(number: u16) -> Status {
     Status::new(i64::from(number)).unwrap_or(Status::ERROR)
 }
 
-fn report(url: &Url, answer: Result<Answer, String>, run_time: Duration) -> Report {
+fn report(url: &Url, answer: Result<HttpAnswer, String>, run_time: Duration) -> Report {
     let mut log = Log::new();
     let answer = match answer {
         Ok(answer) => answer,
@@ -229,7 +229,7 @@ fn builder() -> ClientBuilder {
 fn content_type(payload: &Payload) -> HeaderValue {
     match payload {
         Payload::Inline(bytes) if str::from_utf8(bytes).is_ok() => TEXT,
-        // What a large payload is would be known only after it was read.
+        // Whether a large payload is text is known only after reading it.
         Payload::Inline(_) | Payload::Pieces { .. } => BINARY,
     }
 }
@@ -248,7 +248,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
-/// The error with its causes, and without the URL, which may hold secrets.
+/// The error with its causes, without the URL, which may contain secrets.
 fn reason(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut text = error.to_string();

@@ -1,4 +1,4 @@
-//! Jobs of a handler of `http`, singly or many in one request.
+//! Jobs of an `http` handler, one or many per request.
 //!
 //! With `batch` above 1 in the handler's options, waiting jobs share one `POST`:
 //!
@@ -12,11 +12,11 @@
 //! payload of 12
 //! payload of 13
 //! ```
-//! The answer has one line for each job, in the same order: its status, and behind one blank its
-//! result as a string. A missing or unreadable line is 500 for that job. An answer outside of 2xx
-//! is the status of all its jobs. A payload that has a line feed, or that is kept in pieces, cannot
-//! be one line: such a job gets a request of its own. An id takes up to 20 bytes of header, so
-//! a server that accepts 8 KiB of headers wants a `batch` of at most 300.
+//! The answer has one line per job, in the same order: its status, and optionally a space and its
+//! result as a string. A missing or invalid line is 500 for that job. An answer outside 2xx is the
+//! status of all its jobs. A payload that contains a line feed, or that is stored in pieces, cannot
+//! be one line: such a job gets its own request. An id takes up to 20 bytes of header, so a server
+//! that accepts 8 KiB of headers allows a `batch` of at most 300.
 //!
 //! Each job has its own time limit and can be stopped alone: it is reported at once, its line of
 //! the answer is ignored, and the request is dropped when no job waits for it any more.
@@ -31,35 +31,36 @@ use tokio::time::{Instant, sleep};
 use windlass_core::runner::{Assignment, Batch, Report, Reports, Stop};
 use windlass_core::{AttemptId, HandlerSpec, Json, Log, Payload, Status, TypeKey};
 
-use crate::http::{self, Answer, BINARY, Cut, Http, TEXT};
+use crate::http::{self, BINARY, Cut, Http, HttpAnswer, TEXT};
 use crate::payload::PayloadReader;
 use crate::process::is_wanted;
 use crate::stop::Watch;
 
-/// Most jobs in one request, whatever a handler asks for.
+/// Maximum number of jobs in one request, whatever a handler sets.
 const BATCH_MAX: u32 = 1000;
 
 pub(crate) fn batch_max(spec: &HandlerSpec) -> u32 {
     spec.options.batch.unwrap_or(1).clamp(1, BATCH_MAX)
 }
 
-/// Runs the jobs in their order, neighbours together where that is possible.
+/// Runs the jobs in order, neighbours together if possible.
 pub(crate) async fn run(http: &Http, batch: Batch, watch: &mut Watch, reports: &dyn Reports) {
     let url = http::parse_url(&batch.handler.spec.body);
-    for step in steps(&batch.jobs, batch_max(&batch.handler.spec) as usize) {
-        let jobs = wanted(step.jobs(), watch, reports).await;
-        match (&url, step) {
+    for plan in plan_requests(&batch.jobs, batch_max(&batch.handler.spec) as usize) {
+        let jobs = wanted(plan.jobs(), watch, reports).await;
+        match (&url, plan) {
             (_, _) if jobs.is_empty() => {}
             (Err(invalid), _) => refuse(&jobs, &invalid.to_string(), reports).await,
-            (Ok(url), Step::Lines(_)) => {
+            (Ok(url), RequestPlan::Lines(_)) => {
                 let request = Request { http, url, key: &batch.handler.key, reports };
                 request.run(jobs, watch).await;
             }
-            (Ok(url), Step::Single(job)) => {
+            (Ok(url), RequestPlan::Single(job)) => {
                 match PayloadReader::open(job.job.id, &job.payload, &batch.pieces).await {
                     Ok(payload) => http.run_one(url, job, payload, watch, reports).await,
                     Err(reason) => {
-                        tracing::warn!(job = %job.job.id, %reason, "a job goes back unstarted");
+                        let id = job.job.id;
+                        tracing::warn!(job = %id, %reason, "cannot start a job; it is returned");
                         reports.returned(job.id).await;
                     }
                 }
@@ -68,39 +69,39 @@ pub(crate) async fn run(http: &Http, batch: Batch, watch: &mut Watch, reports: &
     }
 }
 
-/// What is sent in one request.
-enum Step<'a> {
+/// The content of one request.
+enum RequestPlan<'a> {
     /// A request with the payload as it is.
     Single(&'a Assignment),
-    /// A request with one payload a line; there is at least one.
+    /// A request with one payload per line; there is at least one.
     Lines(&'a [Assignment]),
 }
 
-impl<'a> Step<'a> {
+impl<'a> RequestPlan<'a> {
     fn jobs(&self) -> &'a [Assignment] {
         match self {
-            Step::Single(job) => std::slice::from_ref(job),
-            Step::Lines(jobs) => jobs,
+            RequestPlan::Single(job) => std::slice::from_ref(job),
+            RequestPlan::Lines(jobs) => jobs,
         }
     }
 }
 
-fn steps(mut jobs: &[Assignment], jobs_max: usize) -> Vec<Step<'_>> {
-    let mut steps = Vec::new();
+fn plan_requests(mut jobs: &[Assignment], jobs_max: usize) -> Vec<RequestPlan<'_>> {
+    let mut plans = Vec::new();
     while let Some(first) = jobs.first() {
         let fits = |job: &&Assignment| jobs_max > 1 && line(job).is_some();
         let lines = jobs.iter().take(jobs_max).take_while(fits).count();
-        let (step, taken) = match lines {
-            0 => (Step::Single(first), 1),
-            _ => (Step::Lines(&jobs[..lines]), lines),
+        let (plan, taken) = match lines {
+            0 => (RequestPlan::Single(first), 1),
+            _ => (RequestPlan::Lines(&jobs[..lines]), lines),
         };
-        steps.push(step);
+        plans.push(plan);
         jobs = &jobs[taken..];
     }
-    steps
+    plans
 }
 
-/// The payload, when it can be a line.
+/// The payload, if it can be a line.
 fn line(assignment: &Assignment) -> Option<&Bytes> {
     match &assignment.payload {
         Payload::Inline(bytes) => memchr::memchr(b'\n', bytes).is_none().then_some(bytes),
@@ -108,7 +109,7 @@ fn line(assignment: &Assignment) -> Option<&Bytes> {
     }
 }
 
-/// The jobs that nobody has stopped yet; the others are reported.
+/// The jobs that are not stopped yet; the others are reported.
 async fn wanted<'a>(
     jobs: &'a [Assignment],
     watch: &mut Watch,
@@ -173,7 +174,7 @@ impl Request<'_> {
         }
     }
 
-    async fn send(&self, jobs: &[&Assignment]) -> Result<Answer, String> {
+    async fn send(&self, jobs: &[&Assignment]) -> Result<HttpAnswer, String> {
         let list = |part: &dyn Fn(&Assignment) -> String| {
             jobs.iter().map(|assignment| part(assignment)).collect::<Vec<_>>().join(",")
         };
@@ -193,7 +194,7 @@ impl Request<'_> {
 
     fn report(
         &self,
-        answer: &Result<Answer, String>,
+        answer: &Result<HttpAnswer, String>,
         lines: &Lines<'_>,
         index: usize,
         run_time: Duration,
@@ -233,25 +234,25 @@ fn next_limit(jobs: &[&Assignment], waiting: &[AttemptId]) -> (Duration, Attempt
 /// The lines of an answer.
 struct Lines<'a> {
     lines: Vec<&'a [u8]>,
-    /// Why lines are missing, when the body was not read to its end.
+    /// Why lines are missing, if the body was not read to its end.
     cut: Option<String>,
 }
 
 impl<'a> Lines<'a> {
-    fn new(answer: &'a Result<Answer, String>) -> Lines<'a> {
+    fn new(answer: &'a Result<HttpAnswer, String>) -> Lines<'a> {
         let Ok(answer) = answer else {
             return Lines { lines: Vec::new(), cut: None };
         };
         let mut lines: Vec<&[u8]> = answer.body.split(|byte| *byte == b'\n').collect();
         let cut = answer.cut.as_ref().map(Cut::to_string);
-        // What stands behind the last line feed is a line only when the answer ended there.
+        // Text after the last line feed is a line only if the answer is complete.
         if cut.is_some() || lines.last().is_some_and(|last| last.is_empty()) {
             lines.pop();
         }
         Lines { lines, cut }
     }
 
-    /// Status and data of one job; an error says why there is none.
+    /// Status and data of one job; the error is the reason why there is none.
     fn get(&self, index: usize) -> Result<(Status, Option<Json>), String> {
         let Some(line) = self.lines.get(index) else {
             let why = self.cut.as_ref().map(|cut| format!(" ({cut})")).unwrap_or_default();
@@ -282,8 +283,8 @@ fn read_line(line: &[u8]) -> Option<(Status, Option<Json>)> {
 mod tests {
     use super::*;
 
-    fn answer(body: &str, cut: Option<Cut>) -> Result<Answer, String> {
-        Ok(Answer { status: 200, is_json: false, body: body.into(), cut })
+    fn answer(body: &str, cut: Option<Cut>) -> Result<HttpAnswer, String> {
+        Ok(HttpAnswer { status: 200, is_json: false, body: body.into(), cut })
     }
 
     #[test]

@@ -1,5 +1,4 @@
-//! Killing processes by their mark and with all that descends from them, whatever they start
-//! meanwhile.
+//! Kills processes by their mark, with all their descendants, whatever they start meanwhile.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -12,15 +11,15 @@ use rustix::process::{Pid, Signal};
 use crate::proc::{self, Entry};
 use crate::tree;
 
-/// How often what an earlier daemon left is looked for before it is given up.
+/// Rounds of looking for processes that an earlier daemon left.
 const ROUNDS_MAX: u32 = 100;
 const ROUND_PAUSE: Duration = Duration::from_millis(1);
-/// How often processes are looked for to be stopped before they are killed.
+/// Rounds of stopping processes before they are killed.
 const STOP_ROUNDS_MAX: u32 = 20;
-/// Most descendants that one round collects; the next round finds the rest.
+/// Maximum number of descendants collected in one round; the next round finds the rest.
 const DESCENDANTS_MAX: usize = 100_000;
 
-/// Kills the processes that a runner on this scratch directory left when it was killed itself.
+/// Kills the processes that a runner on this scratch directory left when it was killed.
 pub(crate) fn kill_leftovers(dir_prefix: &Path) {
     let start = tree::marker(dir_prefix);
     let carries = |variable: &[u8]| variable.starts_with(start.as_bytes());
@@ -30,19 +29,19 @@ pub(crate) fn kill_leftovers(dir_prefix: &Path) {
             Ok(killed) if round == 0 => {
                 tracing::warn!(processes = killed, "killed what an earlier daemon left running");
             }
-            // What cannot be seen now may be seen in the next round.
+            // What cannot be seen now may be visible in the next round.
             Ok(_) | Err(_) => {}
         }
         std::thread::sleep(ROUND_PAUSE);
     }
 }
 
-/// Kills all that has such a variable in its environment, and all that descends from it. Returns
-/// how many processes that were; what was just being started may have been missed. An error means
-/// that the look was not complete, and says nothing of what is there.
+/// Kills everything that has such a variable in its environment, and all descendants. Returns the
+/// number of processes; those just being started may have been missed. An error means that the look
+/// was incomplete, and says nothing about what exists.
 ///
-/// `tell` is given what was found before any of it is touched. What is started after that is left
-/// to the next call, so that nothing dies untold.
+/// `tell` gets what was found before any of it is touched. What is started after that is left to
+/// the next call, so that nothing dies unreported.
 pub(crate) fn kill_marked(
     carries: impl Fn(&[u8]) -> bool,
     tell: impl FnOnce(&[Pid]),
@@ -61,12 +60,12 @@ pub(crate) fn kill_marked(
     Ok(found.len())
 }
 
-/// All that descends from this process, without it.
+/// All descendants of this process, without itself.
 pub(crate) fn descendants(root: Pid) -> Vec<Pid> {
     with_descendants(vec![root], &proc::table()).split_off(1)
 }
 
-/// These processes, then all that descends from them.
+/// These processes, then all their descendants.
 pub(crate) fn with_descendants(mut found: Vec<Pid>, table: &[Entry]) -> Vec<Pid> {
     let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
     for entry in table {
@@ -84,8 +83,8 @@ pub(crate) fn with_descendants(mut found: Vec<Pid>, table: &[Entry]) -> Vec<Pid>
     found
 }
 
-/// Stops what is found until nothing new is found. What is stopped starts nothing more, so this
-/// comes to an end as soon as it is faster than what it hunts; the rounds are bounded all the same.
+/// Stops what is found until nothing new is found. Stopped processes start nothing more, so this
+/// ends once it is faster than they fork; the rounds are bounded anyway.
 pub(crate) fn stop_all(find: impl Fn() -> Vec<Pid>) -> Vec<Pid> {
     let mut stopped = HashSet::new();
     for _ in 0..STOP_ROUNDS_MAX {
@@ -101,7 +100,7 @@ pub(crate) fn stop_all(find: impl Fn() -> Vec<Pid>) -> Vec<Pid> {
 
 pub(crate) fn signal_all(pids: &[Pid], signal: Signal) {
     for pid in pids {
-        // It may have died in the meantime, which is what is wanted.
+        // It may have died meanwhile, which is fine.
         let _ = rustix::process::kill_process(*pid, signal);
     }
 }
@@ -113,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// Often enough that a look that misses a process now and then is caught.
+    /// Often enough to compensate for a look that misses a process now and then.
     const LOOKS: u32 = 30;
 
     #[test]

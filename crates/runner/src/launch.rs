@@ -1,5 +1,5 @@
-//! The process of one attempt as it is started: its command, its environment, its directory.
-//! Nothing of the daemon's own environment reaches it, and no descriptor but the three pipes.
+//! The process of one attempt: its command, environment and directory. It gets nothing of the
+//! daemon's own environment, and no descriptor except the three pipes.
 
 use std::fs;
 use std::io;
@@ -11,11 +11,11 @@ use windlass_core::launch::is_exhaustion;
 use windlass_core::{Handler, Invalid, Job, Lang};
 
 use crate::context::language::find_program;
-use crate::isolate::{Confine, Isolation};
+use crate::isolate::{Confinement, Isolation};
 use crate::scratch::{AttemptDir, Scratch};
 use crate::tree::{self, Main};
 
-/// All that is needed to start the process of one attempt.
+/// Everything needed to start the process of one attempt.
 pub(crate) struct Launch {
     pub(crate) scratch: Arc<Scratch>,
     pub(crate) handler: Arc<Handler>,
@@ -26,21 +26,21 @@ pub(crate) struct Launch {
 
 /// Why no process was started.
 pub(crate) enum NotStarted {
-    /// This machine lacks something now: descriptors, processes, memory, disk.
+    /// The machine temporarily lacks something: descriptors, processes, memory, disk.
     Exhausted(io::Error),
-    /// The handler cannot be started; its attempt has failed.
+    /// The handler cannot be started, so its attempt has failed.
     Refused(String),
 }
 
 impl Launch {
-    /// Starts the process. Blocks for as long as a fork and a few small files take.
+    /// Starts the process. Blocks for a fork and a few small files.
     pub(crate) fn start(&self) -> Result<(Main, AttemptDir), NotStarted> {
         let dir = self.scratch.attempt(self.job.id).map_err(NotStarted::Exhausted)?;
         let mut command = self.command(&dir)?;
         self.set_environment(&mut command, &dir);
         command.current_dir(dir.work());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let confine = Confine {
+        let confine = Confinement {
             dir: dir.path(),
             program: &self.program(),
             limits: &self.handler.spec.options.limits,
@@ -58,8 +58,8 @@ impl Launch {
         }
     }
 
-    /// The program, if its installation may be read: one that was found in the daemon's own `PATH`.
-    /// What the author of a handler names otherwise opens nothing.
+    /// The program, if its installation may be read: only if it was found in the daemon's own
+    /// `PATH`. Other paths named by the author of a handler grant no access.
     fn program(&self) -> PathBuf {
         let words = split(&self.handler.spec.body).unwrap_or_default();
         let named = words.first().filter(|_| self.handler.spec.lang == Lang::Exec);
@@ -101,14 +101,14 @@ impl Launch {
     }
 }
 
-/// The words of a command line, as a shell would split it; there is at least one.
+/// The words of a command line, split like a shell would; there is at least one.
 pub(crate) fn split(line: &str) -> Result<Vec<String>, Invalid> {
     let refuse = |reason: &str| Err(Invalid::new("body", reason));
     if line.contains('\0') {
-        return refuse("a command line has no zero bytes");
+        return refuse("a command line must not contain NUL bytes");
     }
     match shlex::split(line) {
-        None => refuse("the command line ends within a quote or behind a backslash"),
+        None => refuse("the command line ends within a quote or after a backslash"),
         Some(words) if words.first().is_none_or(String::is_empty) => {
             refuse("the command line names no program")
         }

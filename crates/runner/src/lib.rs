@@ -13,10 +13,10 @@
 //! | `isolate` | what a process may see, touch and use up |
 //! | `os` | system calls without a safe form: descriptors, signals, the exit |
 //! | `tree` | ending everything that an attempt started |
-//! | `gate` | the end of a runner: nothing stays behind, frozen or not |
+//! | `gate` | the end of a runner: nothing remains, frozen or not |
 //! | `kill` | killing processes with their descendants, and all that carry a mark |
 //! | `proc` | reading `/proc` |
-//! | `output`, `tail` | what a handler wrote: its log and the jobs it asks for |
+//! | `output`, `tail` | the output of a handler: its log and the jobs it emits |
 //! | `payload` | the payload as a handler receives it, piece by piece |
 //! | `scratch` | the private directories of attempts |
 //! | `http`, `http_batch` | requests for one job, and for many at once |
@@ -67,21 +67,21 @@ use crate::stop::Stops;
 /// How handlers are run on this machine.
 #[derive(Clone)]
 pub struct Options {
-    /// Private directories of attempts are made below it. It belongs to one runner at a time.
+    /// Parent of the private directories of attempts. It belongs to one runner at a time.
     pub scratch_dir: PathBuf,
-    /// Log kept of one attempt, from its end.
+    /// How much of each attempt's log to keep, counted from its end.
     pub log_bytes_max: usize,
-    /// `PATH` of handlers, in which programs are looked for.
+    /// `PATH` of handlers, where programs are looked up.
     pub path: String,
     pub isolation: IsolationOptions,
-    /// How many contexts may live.
+    /// How many contexts may exist.
     pub contexts: Bounds,
-    /// Processors of this machine.
+    /// CPUs of this machine.
     pub cores: usize,
     pub clock: Arc<dyn Clock>,
 }
 
-/// Why a runner cannot be made. All of these need an operator.
+/// Why a runner cannot be created. All of these need an operator.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("the scratch directory {} cannot be used: {source}", path.display())]
@@ -95,13 +95,13 @@ pub enum Error {
          5.13 with landlock among the security modules (lsm=landlock,… on its command line)"
     )]
     Landlock(std::io::Error),
-    #[error("the process that guards what is started cannot be started: {0}")]
+    #[error("cannot start the fence process: {0}")]
     Fence(std::io::Error),
     #[error("the HTTP client cannot be set up: {0}")]
     Http(String),
 }
 
-/// Runs handlers in processes of this machine, and over HTTP.
+/// Runs handlers in processes on this machine, and over HTTP.
 pub struct LocalRunner {
     options: Options,
     stops: Arc<Stops>,
@@ -113,8 +113,7 @@ pub struct LocalRunner {
 
 impl LocalRunner {
     /// Makes this process adopt orphans and keep its descriptors to itself, claims the scratch
-    /// directory, and clears away what an earlier runner that was killed left there: directories
-    /// and processes.
+    /// directory, and removes what a killed runner left: directories and processes.
     pub fn new(options: Options) -> Result<LocalRunner, Error> {
         os::keep_inherited_descriptors().map_err(Error::System)?;
         os::keep_exit_codes().map_err(Error::System)?;

@@ -1,6 +1,6 @@
-//! The calls to the operating system that have no safe form: keeping inherited descriptors from
-//! handlers, signal handling, and waiting for the exit of a process as for any other event.
-//! All `unsafe` of the crate is here and in `isolate::hook`.
+//! System calls that have no safe form: keeping inherited descriptors from handlers, signal
+//! handling, and waiting for the exit of a process like for any other event. All `unsafe` of the
+//! crate is here and in `isolate::hook`.
 
 use std::fs;
 use std::io;
@@ -13,8 +13,8 @@ use tokio::io::unix::AsyncFd;
 
 const STDERR: i32 = 2;
 
-/// Keeps the descriptors that this process has been started with from the processes that it starts.
-/// Those that it opens itself are kept from them anyway.
+/// Keeps the descriptors that this process inherited from the processes that it starts. Descriptors
+/// that it opens itself are close-on-exec anyway.
 #[allow(unsafe_code)]
 pub(crate) fn keep_inherited_descriptors() -> io::Result<()> {
     for entry in fs::read_dir("/proc/self/fd")? {
@@ -29,8 +29,8 @@ pub(crate) fn keep_inherited_descriptors() -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the kernel keep the exit codes of our children. A parent that ignored SIGCHLD has left us
-/// so, and then it forgets them.
+/// Makes the kernel keep the exit codes of our children. It discards them if we inherited an
+/// ignored SIGCHLD.
 #[allow(unsafe_code)]
 pub(crate) fn keep_exit_codes() -> io::Result<()> {
     // SAFETY: a zeroed `sigaction` is a valid one without a handler, both pointers are valid for
@@ -51,7 +51,7 @@ pub(crate) fn keep_exit_codes() -> io::Result<()> {
     Ok(())
 }
 
-/// From now on this process takes no notice of the signals that ask programs to end.
+/// From now on this process ignores the signals that ask programs to end.
 #[allow(unsafe_code)]
 pub(crate) fn ignore_requests_to_end() -> io::Result<()> {
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
@@ -68,8 +68,8 @@ pub(crate) fn ignore_requests_to_end() -> io::Result<()> {
     Ok(())
 }
 
-/// Becomes readable when the process exits, and stays so; the process is not reaped by it. It must
-/// not have been reaped before.
+/// Becomes readable when the process exits, and stays so, without reaping the process. It must not
+/// have been reaped before.
 #[allow(unsafe_code)]
 pub(crate) fn exit_of(process: Pid) -> io::Result<AsyncFd<OwnedFd>> {
     let handle = rustix::process::pidfd_open(process, PidfdFlags::empty())?;

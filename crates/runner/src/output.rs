@@ -1,8 +1,8 @@
-//! What a handler wrote, line by line: its log, and the jobs that it asks for.
+//! The output of a handler, line by line: its log, and the jobs that it emits.
 //!
-//! A line that begins with exactly `J: ` or `#J: ` and goes on with `type|payload` asks for a job;
-//! every other line is log. However much is written, at most a line of each stream, the tail of the
-//! log and `EMITTED_BYTES_MAX` are held.
+//! A line that starts with exactly `J: ` or `#J: `, followed by `type|payload`, emits a job; every
+//! other line is log. However much is written, at most one line per stream, the tail of the log and
+//! `EMITTED_BYTES_MAX` are held.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use windlass_core::{AddOptions, TypeName};
 
 use crate::tail::Tail;
 
-/// Payloads of all jobs that one attempt may ask for, together.
+/// Total size of the payloads that one attempt may emit.
 pub(crate) const EMITTED_BYTES_MAX: usize = 64 * 1024 * 1024;
 const PREFIXES: [&[u8]; 2] = [b"J: ", b"#J: "];
 const PREFIX_BYTES_MAX: usize = 4;
-/// Longest line that can ask for a job, with a carriage return at its end.
+/// Longest line that can emit a job, including a carriage return at its end.
 const JOB_LINE_BYTES_MAX: usize =
     PREFIX_BYTES_MAX + TYPE_BYTES_MAX + 1 + PAYLOAD_INLINE_BYTES_MAX + 1;
-/// Room for a line that is kept between lines.
+/// Line buffer that is kept between lines.
 const HELD_BYTES_KEPT: usize = 64 * 1024;
 
 #[derive(Debug, Clone, Copy)]
@@ -44,23 +44,23 @@ impl From<Stream> for log::Stream {
 /// Collects the output of one attempt, in the order in which it was read.
 pub(crate) struct Output {
     lines: [LineBuffer; 2],
-    sorted: Sorted,
+    sorted: SortedLines,
 }
 
 impl Output {
-    /// Output that nobody sees before its end.
+    /// Output that becomes visible only at its end.
     pub(crate) fn new(log_bytes_max: usize) -> Output {
         Output::live(log_bytes_max, Arc::default())
     }
 
-    /// Output whose log can be seen in `live` while it grows.
+    /// Output whose log is visible in `live` while it grows.
     pub(crate) fn live(log_bytes_max: usize, live: Arc<Live>) -> Output {
         let tail = Tail::new(log_bytes_max, live);
-        let sorted = Sorted { tail, emitted: Vec::new(), emitted_bytes: 0 };
+        let sorted = SortedLines { tail, emitted: Vec::new(), emitted_bytes: 0 };
         Output { lines: Default::default(), sorted }
     }
 
-    /// The same output, whose log can be seen in `live` from now on.
+    /// Makes the log visible in `live` from now on.
     pub(crate) fn shown_in(mut self, live: Arc<Live>) -> Output {
         self.sorted.tail.move_to(live);
         self
@@ -71,7 +71,7 @@ impl Output {
         self.lines[stream as usize].push(bytes, |line, cut| sorted.line(stream, line, cut));
     }
 
-    /// Ends the lines that have no line feed, because nothing more will be read.
+    /// Ends lines without a line feed, because no more input follows.
     pub(crate) fn end(&mut self) {
         for stream in [Stream::Out, Stream::Err] {
             let sorted = &mut self.sorted;
@@ -79,7 +79,7 @@ impl Output {
         }
     }
 
-    /// A job that the handler asks for by other means than a line.
+    /// A job that the handler emits by other means than a line.
     pub(crate) fn emit(&mut self, emitted: Emitted) -> Result<(), String> {
         self.sorted.emit(emitted)
     }
@@ -94,14 +94,14 @@ impl Output {
     }
 }
 
-/// Lines sorted into log and jobs.
-struct Sorted {
+/// Sorts lines into log and jobs.
+struct SortedLines {
     tail: Tail,
     emitted: Vec<Emitted>,
     emitted_bytes: usize,
 }
 
-impl Sorted {
+impl SortedLines {
     fn line(&mut self, stream: Stream, line: &[u8], cut: bool) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let Some(request) = PREFIXES.iter().find_map(|prefix| line.strip_prefix(*prefix)) else {
@@ -127,7 +127,7 @@ impl Sorted {
         self.emit(Emitted { name, payload, options: AddOptions::default() })
     }
 
-    /// Takes a job that the attempt asks for, within the bounds.
+    /// Accepts an emitted job, within the bounds.
     fn emit(&mut self, emitted: Emitted) -> Result<(), String> {
         let bytes = emitted.payload.len();
         if bytes > PAYLOAD_INLINE_BYTES_MAX {
@@ -149,11 +149,11 @@ fn too_long() -> String {
     format!("its payload is longer than {PAYLOAD_INLINE_BYTES_MAX} bytes")
 }
 
-/// The beginning of a line whose end has not been read yet.
+/// The beginning of an incomplete line.
 #[derive(Default)]
 struct LineBuffer {
     held: Vec<u8>,
-    /// Some of the line was too much to hold.
+    /// Whether part of the line was dropped.
     cut: bool,
 }
 
@@ -196,7 +196,7 @@ impl LineBuffer {
 mod tests {
     use super::*;
 
-    /// The log and the jobs of one stream that is read in pieces of every size.
+    /// The log and the jobs of one stream, read in pieces of every size.
     fn check(written: &[u8], log: &str, jobs: &[(&str, &[u8])]) {
         for piece_bytes in [1, 2, 3, 7, written.len().max(1)] {
             let mut output = Output::new(1_000_000);

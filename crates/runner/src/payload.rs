@@ -1,5 +1,5 @@
-//! The payload as a handler receives it. A large one is read piece by piece while it is sent; when
-//! a piece cannot be read, the attempt fails, so that a part is never taken for the whole.
+//! The payload as a handler receives it. A large one is read piece by piece while it is sent. If a
+//! piece cannot be read, the attempt fails, so that a part is never taken for the whole.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use tokio::time::timeout;
 use windlass_core::runner::Pieces;
 use windlass_core::{JobId, Payload};
 
-/// How long a job waits for the beginning of its payload before it goes back.
+/// How long a job waits for the beginning of its payload before it is returned.
 const FIRST_PIECE_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Reads one payload from its beginning to its end, once.
 pub(crate) struct PayloadReader {
     id: JobId,
     bytes: u64,
-    /// Bytes that were not yet read from `pieces`.
+    /// Bytes not yet read from `pieces`.
     missing: u64,
     next_index: u32,
     ready: Option<Bytes>,
@@ -24,7 +24,7 @@ pub(crate) struct PayloadReader {
 }
 
 impl PayloadReader {
-    /// Reads the first piece, so that a job whose payload is out of reach is not started at all.
+    /// Reads the first piece, so that a job whose payload cannot be read is not started at all.
     pub(crate) async fn open(
         id: JobId,
         payload: &Payload,
@@ -38,7 +38,7 @@ impl PayloadReader {
         let bytes = payload.len();
         let mut reader = PayloadReader { id, bytes, missing, next_index: 0, ready, pieces };
         let first = timeout(FIRST_PIECE_WAIT_MAX, reader.next()).await;
-        reader.ready = first.map_err(|_| "the first piece of the payload does not come")??;
+        reader.ready = first.map_err(|_| "the first piece of the payload did not arrive")??;
         Ok(reader)
     }
 
@@ -46,7 +46,7 @@ impl PayloadReader {
         self.bytes
     }
 
-    /// The next bytes; `None` only when all of the payload was read.
+    /// The next bytes; `None` only after the whole payload.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, String> {
         if let Some(ready) = self.ready.take() {
             return Ok(Some(ready));
@@ -60,7 +60,7 @@ impl PayloadReader {
         let piece = piece.filter(|piece| !piece.is_empty()).unwrap_or_default();
         if piece.is_empty() || piece.len() as u64 > self.missing {
             return Err(format!(
-                "the pieces of the payload are not the {} bytes of it",
+                "the pieces of the payload do not add up to its {} bytes",
                 self.bytes
             ));
         }
@@ -106,7 +106,7 @@ mod tests {
     #[tokio::test]
     async fn a_payload_that_is_not_whole_is_an_error() {
         for pieces in [&[Ok("abc")][..], &[Ok("abc"), Ok("def")], &[], &[Ok("")]] {
-            assert!(read(5, pieces).await.unwrap_err().contains("not the 5 bytes"));
+            assert!(read(5, pieces).await.unwrap_err().contains("add up to its 5 bytes"));
         }
         let broken = read(5, &[Ok("abc"), Err("disk gone")]).await;
         assert_eq!(broken, Err("piece 1 of the payload: disk gone".into()));

@@ -1,5 +1,5 @@
-//! Reads `/proc`. Every answer may be out of date when it arrives; a process that is gone, or that
-//! belongs to another user, has no answer.
+//! Reads `/proc`. Every answer may be out of date by the time it is used; a process that is gone,
+//! or that belongs to another user, has none.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -10,9 +10,9 @@ use std::time::Duration;
 use rustix::process::Pid;
 use windlass_core::launch::is_exhaustion;
 
-/// Most that is read of a process's environment.
+/// Maximum to read of a process's environment.
 const ENVIRON_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// Fields of `/proc/<pid>/stat`, counted from 0 behind the name.
+/// Fields of `/proc/<pid>/stat`, counted from 0 after the name.
 const STAT_STATE: usize = 0;
 const STAT_PARENT: usize = 1;
 const STAT_SESSION: usize = 3;
@@ -25,19 +25,19 @@ const STAT_ENVIRON_END: usize = 48;
 /// Bits of the flags, as in linux/sched.h.
 const FLAG_EXITING: u32 = 0x4;
 const FLAG_KERNEL_THREAD: u32 = 0x20_0000;
-/// How often a process in the middle of an exec is asked again within one look.
+/// How often to look again at a process in the middle of an exec.
 const EXEC_LOOKS_MAX: u32 = 20;
 const EXEC_PAUSE: Duration = Duration::from_micros(100);
 
-/// All processes of the machine that can be seen from here. An error is a lack of descriptors or
-/// memory, and not an answer.
+/// All processes that are visible here. An error means a lack of descriptors or memory, not an
+/// empty list.
 pub(crate) fn pids() -> io::Result<Vec<Pid>> {
     let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
     let entries = fs::read_dir("/proc")?;
     Ok(entries.flatten().filter_map(number).filter_map(Pid::from_raw).collect())
 }
 
-/// The number that was given to a new process last. As long as it stays the same, none was started.
+/// The most recent process id. As long as it stays the same, no process was started.
 pub(crate) fn newest() -> Option<u32> {
     let loads = fs::read_to_string("/proc/loadavg").ok()?;
     loads.split_ascii_whitespace().nth(4)?.parse().ok()
@@ -47,119 +47,119 @@ pub(crate) fn newest() -> Option<u32> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) pid: Pid,
-    /// Absent for one whose parent is outside of our pid namespace.
+    /// Absent if the parent is outside our pid namespace.
     pub(crate) parent: Option<Pid>,
-    /// A number, because it is 0 when the session's leader is outside of our pid namespace.
+    /// A number, because it is 0 if the session's leader is outside our pid namespace.
     pub(crate) session: i32,
     /// Dead, but not reaped.
     pub(crate) dead: bool,
-    /// Dead or about to die: it runs no more, and shows neither its environment nor where it works.
+    /// Dead or dying: it no longer runs, and shows neither its environment nor its directory.
     pub(crate) leaving: bool,
     kernel_thread: bool,
-    /// In ticks since the machine was started.
+    /// In clock ticks since the machine booted.
     started: u64,
-    /// Where its environment lies in memory. Every exec moves it, and in the middle of an exec its
+    /// Where its environment is in memory. Every exec moves it, and in the middle of an exec its
     /// end is 0.
     environ: (u64, u64),
 }
 
 impl Entry {
-    /// Tells it from an older process that had the same id.
+    /// Distinguishes it from an older process with the same id.
     pub(crate) fn identity(&self) -> (Pid, u64) {
         (self.pid, self.started)
     }
 }
 
-/// Whether a process is one of those that are looked for.
+/// Whether a process is one of those looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum Match {
     Yes,
     No,
-    /// It is in the middle of an exec, or could not be asked: ask again.
+    /// It is in the middle of an exec, or could not be read: look again.
     Unclear,
-    /// It dies and shows nothing any more, but is still there.
+    /// It is dying and shows nothing any more, but still exists.
     Leaving,
 }
 
-/// The answers of many processes.
+/// The results for many processes.
 #[derive(Debug, Default)]
-pub(crate) struct Answers {
+pub(crate) struct Matches {
     pub(crate) yes: Vec<Pid>,
     pub(crate) unclear: usize,
     pub(crate) leaving: usize,
 }
 
-/// Asks about these processes, and again about those in the middle of an exec: an exec is short,
-/// unless the machine is busy.
-pub(crate) fn ask(mut pids: Vec<Pid>, mut question: impl FnMut(&Entry) -> Answer) -> Answers {
-    let mut answers = Answers::default();
+/// Checks these processes, and again those in the middle of an exec: an exec is short, unless the
+/// machine is busy.
+pub(crate) fn match_each(mut pids: Vec<Pid>, mut question: impl FnMut(&Entry) -> Match) -> Matches {
+    let mut matches = Matches::default();
     for look in 0..EXEC_LOOKS_MAX {
         if look > 0 {
             std::thread::sleep(EXEC_PAUSE);
         }
         pids.retain(|pid| {
-            let answer = match look_at(*pid) {
+            let found = match look_at(*pid) {
                 Ok(Some(entry)) => question(&entry),
-                Ok(None) => Answer::No,
-                Err(_) => Answer::Unclear,
+                Ok(None) => Match::No,
+                Err(_) => Match::Unclear,
             };
-            match answer {
-                Answer::Yes => answers.yes.push(*pid),
-                Answer::Leaving => answers.leaving += 1,
-                Answer::No | Answer::Unclear => {}
+            match found {
+                Match::Yes => matches.yes.push(*pid),
+                Match::Leaving => matches.leaving += 1,
+                Match::No | Match::Unclear => {}
             }
-            answer == Answer::Unclear
+            found == Match::Unclear
         });
         if pids.is_empty() {
             break;
         }
     }
-    answers.unclear = pids.len();
-    answers
+    matches.unclear = pids.len();
+    matches
 }
 
-/// All processes that can be seen from here.
+/// All processes that are visible here.
 pub(crate) fn table() -> Vec<Entry> {
     pids().unwrap_or_default().into_iter().filter_map(entry).collect()
 }
 
-/// Whether the environment with which the process was started has such a variable (`NAME=value`).
+/// Whether the initial environment of the process has such a variable (`NAME=value`).
 ///
-/// `entry` was read before anything else was asked about the process. When the process is the same
-/// program afterwards, those answers are good as well.
-pub(crate) fn environ_has(entry: &Entry, wanted: impl Fn(&[u8]) -> bool) -> Answer {
+/// `entry` was read before anything else about the process. If the process is still the same
+/// program afterwards, the results in between are valid as well.
+pub(crate) fn environ_has(entry: &Entry, wanted: impl Fn(&[u8]) -> bool) -> Match {
     if entry.kernel_thread {
-        return Answer::No;
+        return Match::No;
     }
     let environ = match environ(entry.pid) {
         Ok(environ) => environ,
-        Err(reason) if is_exhaustion(&reason) => return Answer::Unclear,
+        Err(reason) if is_exhaustion(&reason) => return Match::Unclear,
         // It is gone, or another user's.
-        Err(_) => return Answer::No,
+        Err(_) => return Match::No,
     };
     if environ.split(|byte| *byte == 0).any(wanted) {
-        return Answer::Yes;
+        return Match::Yes;
     }
     match look_at(entry.pid) {
-        Ok(None) => Answer::No,
-        Ok(Some(after)) if after.leaving => Answer::Leaving,
+        Ok(None) => Match::No,
+        Ok(Some(after)) if after.leaving => Match::Leaving,
         Ok(Some(after)) => {
             let was_there = !environ.is_empty() || after.environ.1 != 0;
             let is_same = after.environ == entry.environ && was_there;
-            if is_same { Answer::No } else { Answer::Unclear }
+            if is_same { Match::No } else { Match::Unclear }
         }
-        Err(_) => Answer::Unclear,
+        Err(_) => Match::Unclear,
     }
 }
 
-/// All processes whose environment has such a variable. An error means that the look was not
-/// complete: descriptors or memory were missing, or a process did not come out of its exec.
+/// All processes whose environment has such a variable. An error means that the look was
+/// incomplete: descriptors or memory were lacking, or a process did not complete its exec.
 pub(crate) fn marked(wanted: impl Fn(&[u8]) -> bool) -> io::Result<Vec<Pid>> {
-    let answers = ask(pids()?, |entry| environ_has(entry, &wanted));
-    if answers.yes.is_empty() && answers.unclear > 0 {
+    let matches = match_each(pids()?, |entry| environ_has(entry, &wanted));
+    if matches.yes.is_empty() && matches.unclear > 0 {
         return Err(io::Error::other("not every process shows its environment now"));
     }
-    Ok(answers.yes)
+    Ok(matches.yes)
 }
 
 fn environ(pid: Pid) -> io::Result<Vec<u8>> {
@@ -179,7 +179,7 @@ pub(crate) fn entry(pid: Pid) -> Option<Entry> {
     Stat::read(pid).ok()?.entry(pid)
 }
 
-/// `None` when it is gone. An error is a lack of descriptors or memory, and not an answer.
+/// `None` if it is gone. An error means a lack of descriptors or memory.
 fn look_at(pid: Pid) -> io::Result<Option<Entry>> {
     match Stat::read(pid) {
         Ok(stat) => Ok(stat.entry(pid)),
@@ -188,14 +188,14 @@ fn look_at(pid: Pid) -> io::Result<Option<Entry>> {
     }
 }
 
-/// Processor time that the process has used so far, in whole seconds.
+/// CPU time that the process has used so far, in whole seconds.
 pub(crate) fn cpu_seconds(pid: Pid) -> Option<u64> {
     let stat = Stat::read(pid).ok()?;
     let ticks: u64 = stat.number::<u64>(STAT_USER_TIME)? + stat.number::<u64>(STAT_SYSTEM_TIME)?;
     ticks.checked_div(rustix::param::clock_ticks_per_second())
 }
 
-/// `/proc/<pid>/stat` behind the name of the program, which may contain anything.
+/// `/proc/<pid>/stat` after the name of the program, which may contain anything.
 struct Stat(String);
 
 impl Stat {
@@ -243,6 +243,6 @@ mod tests {
         assert!(works_below(own, &std::env::current_dir().unwrap()));
         assert!(!works_below(own, Path::new("/no such directory")));
         let has = |name: &[u8]| environ_has(&entry, |variable| variable.starts_with(name));
-        assert_eq!((has(b"PATH="), has(b"NO_SUCH_VARIABLE=")), (Answer::Yes, Answer::No));
+        assert_eq!((has(b"PATH="), has(b"NO_SUCH_VARIABLE=")), (Match::Yes, Match::No));
     }
 }

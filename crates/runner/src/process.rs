@@ -1,4 +1,4 @@
-//! One attempt in a process of its own: start, feed, capture, limit, verdict.
+//! One attempt in its own process: start, feed, capture, limit, verdict.
 //!
 //! ```text
 //! first piece ─► start ─► started ─┬─ feed standard input
@@ -7,7 +7,7 @@
 //!   ▼              ▼                        │
 //! returned      returned            kill all, drain ─► ended
 //! ```
-//! When `ended` is reported, nothing that the attempt started runs any more.
+//! When `ended` is reported, nothing that the attempt started is still running.
 
 use std::future::pending;
 use std::io;
@@ -28,7 +28,7 @@ use windlass_core::time::format_duration;
 use windlass_core::{AttemptId, Handler, Log, Status};
 
 use crate::Options;
-use crate::isolate::{self, Census, Isolation};
+use crate::isolate::{self, Isolation, ProcessCounter};
 use crate::launch::{Launch, NotStarted};
 use crate::os;
 use crate::output::{Output, Stream};
@@ -37,20 +37,20 @@ use crate::scratch::{AttemptDir, Scratch};
 use crate::stop::Watch;
 use crate::tree::Main;
 
-/// How often a start is tried when the machine is at a limit, before the job is handed back.
+/// Attempts to start a process while the machine is at a limit, before the job is returned.
 const START_TRIES_MAX: u32 = 5;
 const START_PAUSE: Duration = Duration::from_millis(100);
-/// How long a killed process may take to die. Only one that hangs in the kernel takes longer.
+/// How long a killed process may take to die. Only one stuck in the kernel takes longer.
 const DEATH_WAIT_MAX: Duration = Duration::from_secs(10);
-/// How long output may still arrive when all processes of the attempt are gone.
+/// How long output may still arrive after all processes of the attempt are gone.
 const DRAIN_MAX: Duration = Duration::from_millis(500);
 const READ_BYTES: usize = 64 * 1024;
 
-/// Exit codes with a meaning of their own, as in sysexits.h.
+/// Exit codes with a special meaning, as in sysexits.h.
 const EXIT_TEMPORARY_FAILURE: i32 = 75;
 const EXIT_BAD_DATA: i32 = 65;
 
-/// Runs jobs of `sh` and `exec`, one process for each.
+/// Runs jobs of `sh` and `exec`, one process each.
 pub(crate) struct Processes {
     scratch: Arc<Scratch>,
     isolation: Arc<Isolation>,
@@ -90,15 +90,15 @@ impl Processes {
                     self.supervise(attempt, &batch.handler, job, watch, reports).await;
                 }
                 Err(reason) => {
-                    tracing::warn!(job = %id, %reason, "a job was not started and goes back");
+                    tracing::warn!(job = %id, %reason, "cannot start a job; it is returned");
                     reports.returned(assignment.id).await;
                 }
             }
         }
     }
 
-    /// Starts the process; answers when it began, before it can have done anything. An error is a
-    /// limit of this machine that does not go away.
+    /// Starts the process; returns when it began, before it can have done anything. An error means
+    /// that the machine stayed at a limit.
     async fn start(
         &self,
         handler: &Arc<Handler>,
@@ -153,11 +153,11 @@ impl Processes {
             Attempt::Running(mut running, payload) => {
                 let time_left = assignment.timeout.saturating_sub(started_at.elapsed());
                 let own = &handler.spec.options.limits;
-                let census = Census::new(self.isolation.effective(own).processes);
-                let limits = (time_left, census);
+                let counter = ProcessCounter::new(self.isolation.effective(own).processes);
+                let limits = (time_left, counter);
                 let ending =
                     running.run_to_end(assignment.id, payload, limits, watch, &mut output).await;
-                // A directory may hold much, and removing it blocks.
+                // A directory may be large, and removing it blocks.
                 let _ = tokio::task::spawn_blocking(move || drop(running)).await;
                 ending
             }
@@ -170,7 +170,7 @@ impl Processes {
     }
 }
 
-/// Whether a job whose turn has come is to run; one that nobody wants any more is reported.
+/// Whether a job whose turn has come should run; a stopped one is reported.
 pub(crate) async fn is_wanted(id: AttemptId, watch: &mut Watch, reports: &dyn Reports) -> bool {
     if watch.shutdown() {
         reports.returned(id).await;
@@ -199,15 +199,15 @@ enum Attempt {
     Refused(String),
 }
 
-/// How a process came to its end.
+/// How a process ended.
 enum Ending {
     Exited(ExitStatus),
     Stopped(Stop),
-    /// It was not started, or not given all of its payload.
+    /// It was not started, or did not get its whole payload.
     Broken(String),
 }
 
-/// What the ending means for the job; says it in the log, too.
+/// What the ending means for the job; also adds it to the log.
 fn verdict(ending: &Ending, limit: Duration, output: &mut Output) -> (Status, Option<Stop>) {
     match ending {
         Ending::Broken(reason) => {
@@ -245,8 +245,7 @@ fn status_of(exit_code: i32) -> Status {
     }
 }
 
-/// A process that was started. When this is dropped, all of it is killed, and then its directory is
-/// removed.
+/// A started process. Dropping it kills all of it, then removes its directory.
 struct Running {
     main: Main,
     _dir: AttemptDir,
@@ -272,7 +271,7 @@ impl Running {
         &mut self,
         id: AttemptId,
         payload: PayloadReader,
-        (time_left, mut census): (Duration, Census),
+        (time_left, mut counter): (Duration, ProcessCounter),
         watch: &mut Watch,
         output: &mut Output,
     ) -> Ending {
@@ -288,7 +287,7 @@ impl Running {
                 }
                 () = &mut limit => break Some(Ending::Stopped(Stop::TimedOut)),
                 reason = &mut feed => break Some(Ending::Broken(reason)),
-                reason = census.exceeded(&self.main.tree) => break Some(Ending::Broken(reason)),
+                reason = counter.exceeded(&self.main.tree) => break Some(Ending::Broken(reason)),
                 () = &mut capture, if !capture.is_terminated() => {}
             }
         };
@@ -303,7 +302,7 @@ impl Running {
             tracing::warn!(job = %id.job, "a killed process does not die");
         }
         if !capture.is_terminated() {
-            // It does not end when something that could not be killed still holds a pipe.
+            // It does not end if an unkillable process still holds a pipe.
             let _ = timeout(DRAIN_MAX, &mut capture).await;
         }
         drop(capture);
@@ -318,12 +317,12 @@ impl Running {
         }
         match self.main.reap() {
             Ok(status) => Ending::Exited(status),
-            Err(reason) => Ending::Broken(format!("its exit code is not known: {reason}")),
+            Err(reason) => Ending::Broken(format!("its exit code is unknown: {reason}")),
         }
     }
 }
 
-/// Gives the process its payload; comes back only when that failed for a reason of ours.
+/// Writes the payload to the process; returns only if that fails for a reason of ours.
 async fn feed(mut stdin: ChildStdin, mut payload: PayloadReader) -> String {
     loop {
         match payload.next().await {
@@ -356,12 +355,12 @@ async fn capture(stdout: &mut ChildStdout, stderr: &mut ChildStderr, output: &mu
                 err_open = bytes > 0;
             }
         }
-        // A process that never stops writing must not keep leases from being renewed.
+        // A process that never stops writing must not delay the renewal of leases.
         tokio::task::yield_now().await;
     }
 }
 
-/// Reads some bytes; a stream that cannot be read has ended.
+/// Reads some bytes; a stream that cannot be read counts as ended.
 async fn read(stream: &mut (impl AsyncRead + Unpin), buffer: &mut [u8]) -> usize {
     stream.read(buffer).await.unwrap_or(0)
 }

@@ -1,5 +1,5 @@
-//! The private directories of attempts. Each is new, readable by nobody else, and removed when its
-//! attempt is over; those that a killed daemon left are removed by the next one.
+//! The private directories of attempts. Each is new, readable only by its owner, and removed after
+//! its attempt; those that a killed daemon left are removed by the next one.
 //!
 //! ```text
 //! <scratch>/.lock               held while a runner lives
@@ -24,29 +24,29 @@ use crate::gate::Gate;
 use crate::{Error, kill};
 
 const NAME_PREFIX: &str = "job-";
-/// Most directories that are remembered to be removed later.
+/// Maximum number of directories remembered for later removal.
 const LEFT_MAX: usize = 1000;
 
-/// The place in which private directories are made.
+/// The parent of the private directories.
 pub(crate) struct Scratch {
     root: PathBuf,
-    /// Keeps other runners away as long as it is open.
+    /// Keeps other runners out while it is open.
     _lock: File,
     made: AtomicU64,
-    left: Arc<Left>,
-    /// Through which the processes of the attempts pass.
+    left: Arc<Unremoved>,
+    /// The gate that the processes of the attempts pass through.
     pub(crate) gate: Arc<Gate>,
 }
 
-/// Directories that could not be removed yet; one of them is tried again with each attempt.
-type Left = Mutex<VecDeque<PathBuf>>;
+/// Directories that could not be removed yet; each attempt retries one of them.
+type Unremoved = Mutex<VecDeque<PathBuf>>;
 
 impl Scratch {
-    /// Claims the directory, makes it if it is missing, and clears away what a killed runner left.
+    /// Claims the directory, creates it if missing, and removes what a killed runner left.
     pub(crate) fn open(root: &Path) -> Result<Scratch, Error> {
         let failed = |source| Error::Scratch { path: root.to_owned(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(failed)?;
-        // Processes show where they work by the path without links.
+        // Processes show their directory without symbolic links.
         let root = root.canonicalize().map_err(failed)?;
         let lock = File::create(root.join(".lock")).map_err(failed)?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -64,7 +64,7 @@ impl Scratch {
         Ok(Scratch { root, _lock: lock, made, left: Arc::default(), gate: Arc::default() })
     }
 
-    /// Makes the directory of one attempt.
+    /// Creates the directory of one attempt.
     pub(crate) fn attempt(&self, id: JobId) -> io::Result<AttemptDir> {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let path = self.root.join(format!("{NAME_PREFIX}{id}-{number}"));
@@ -76,10 +76,10 @@ impl Scratch {
     }
 }
 
-/// The directory of one attempt; it is removed, with all that is in it, when this is dropped.
+/// The directory of one attempt; dropping it removes it with all its contents.
 pub(crate) struct AttemptDir {
     path: PathBuf,
-    left: Arc<Left>,
+    left: Arc<Unremoved>,
 }
 
 impl AttemptDir {
@@ -105,7 +105,7 @@ impl Drop for AttemptDir {
         let left = || lock(&self.left);
         let earlier = left().pop_front();
         for dir in [Some(self.path.clone()), earlier].into_iter().flatten() {
-            // Those that are too many are removed when the next runner starts.
+            // Those beyond the bound are removed when the next runner starts.
             if !remove(&dir) && left().len() < LEFT_MAX {
                 left().push_back(dir);
             }
@@ -126,8 +126,8 @@ fn remove(dir: &Path) -> bool {
     }
 }
 
-/// Removes a directory that a handler filled: directories below it are first moved up into it, so
-/// that neither depth nor path length nor forbidden permissions can stop or harm the daemon.
+/// Removes a directory filled by a handler. Subdirectories are first moved up into it, so that
+/// neither depth nor path length nor permissions can stop or harm the daemon.
 fn remove_flat(dir: &Path) -> io::Result<()> {
     let mut moved: u64 = 0;
     let mut waiting = vec![dir.to_owned()];
@@ -144,7 +144,7 @@ fn remove_flat(dir: &Path) -> io::Result<()> {
                 waiting.push(entry.path());
             } else {
                 let up = free_name(dir, &mut moved);
-                // A directory can be moved only by who may write to it.
+                // Moving a directory requires permission to write to it.
                 fs::set_permissions(entry.path(), Permissions::from_mode(0o700))?;
                 fs::rename(entry.path(), &up)?;
                 waiting.push(up);
@@ -157,7 +157,7 @@ fn remove_flat(dir: &Path) -> io::Result<()> {
     fs::remove_dir(dir)
 }
 
-/// A name that nothing in the directory has: neither the handler nor an earlier try gave it.
+/// A name that is not used in the directory, neither by the handler nor by an earlier try.
 fn free_name(dir: &Path, tried: &mut u64) -> PathBuf {
     loop {
         let name = dir.join(format!(".removed-{tried}"));

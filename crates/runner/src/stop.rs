@@ -18,7 +18,7 @@ pub(crate) struct Stops {
 }
 
 impl Stops {
-    /// Starts to watch for orders to the attempts of one batch.
+    /// Starts watching for orders to the attempts of one batch.
     pub(crate) fn watch(self: &Arc<Stops>, ids: Vec<AttemptId>) -> Watch {
         // An attempt gets at most one order, so the channel is never full.
         let (sender, orders) = mpsc::channel(ids.len().max(1));
@@ -33,7 +33,7 @@ impl Stops {
 
     pub(crate) fn stop(&self, id: AttemptId, why: Stop) {
         if let Some(sender) = self.lock().remove(&id) {
-            // It fails only when the batch is just over.
+            // It fails only if the batch is just over.
             let _ = sender.try_send((id, why));
         }
     }
@@ -50,7 +50,7 @@ pub(crate) struct Watch {
     _sender: mpsc::Sender<Order>,
     orders: mpsc::Receiver<Order>,
     ids: Vec<AttemptId>,
-    /// Orders that were received and not yet asked for.
+    /// Orders that were received and not yet taken.
     given: HashMap<AttemptId, Stop>,
     shutdown: bool,
 }
@@ -59,7 +59,7 @@ impl Watch {
     /// Waits for the next order to any of these attempts. Cancelling it loses nothing.
     pub(crate) async fn stopped(&mut self, ids: &[AttemptId]) -> Order {
         loop {
-            // Asked very often, and nearly always in vain.
+            // Called very often, and almost always without an order.
             if !self.given.is_empty()
                 && let Some(order) = ids.iter().find_map(|id| self.given.remove_entry(id))
             {
@@ -70,13 +70,13 @@ impl Watch {
         }
     }
 
-    /// The order that was already given to this attempt, if any.
+    /// The order already received for this attempt, if any.
     pub(crate) fn taken(&mut self, id: AttemptId) -> Option<Stop> {
         self.receive_all();
         self.given.remove(&id)
     }
 
-    /// Whether the daemon stops, so that nothing more is to be started.
+    /// Whether the daemon is stopping, so that nothing more may be started.
     pub(crate) fn shutdown(&mut self) -> bool {
         self.receive_all();
         self.shutdown

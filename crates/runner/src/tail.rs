@@ -1,4 +1,4 @@
-//! The end of a log: lines are added for ever, a bounded number of bytes is kept.
+//! The end of a log: any number of lines is added, a bounded number of bytes is kept.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,30 +8,30 @@ use windlass_core::log::{Live, Log, Stream};
 
 const CUT: &str = " [cut]";
 
-/// The last whole lines that were pushed.
+/// The last complete lines.
 pub(crate) struct Tail {
     newest: Arc<Live>,
     bytes_max: usize,
 }
 
 impl Tail {
-    /// What is kept can be seen in `newest` before the end.
+    /// Makes what is kept visible in `newest` before the end.
     pub(crate) fn new(bytes_max: usize, newest: Arc<Live>) -> Tail {
         Tail { newest, bytes_max }
     }
 
-    /// Goes on in another place with all that is there.
+    /// Moves everything to another place and continues there.
     pub(crate) fn move_to(&mut self, newest: Arc<Live>) {
         let so_far = std::mem::take(&mut *self.newest.write());
         *newest.write() = so_far;
         self.newest = newest;
     }
 
-    /// Adds one line of a handler; `cut` says that its end is already lost.
+    /// Adds one line of a handler; `cut` means that its end is already lost.
     pub(crate) fn push(&mut self, stream: Stream, line: &[u8], cut: bool) {
         let kept = &line[..line.len().min(LOG_LINE_BYTES_MAX)];
         let text = readable(kept);
-        // A byte that is not text is replaced by three, so the text may be longer than the line.
+        // An invalid byte is replaced by three, so the text may be longer than the line.
         let end = text.floor_char_boundary(LOG_LINE_BYTES_MAX);
         if cut || kept.len() < line.len() || end < text.len() {
             self.add(stream, &format!("{}{CUT}", &text[..end]));
@@ -49,7 +49,7 @@ impl Tail {
         std::mem::take(&mut *self.newest.write()).into_log(self.bytes_max)
     }
 
-    /// Dropping only when twice too much is there makes the cost of a line constant.
+    /// Drops only when there is twice too much, which makes the cost of a line constant.
     fn add(&mut self, stream: Stream, text: &str) {
         let mut newest = self.newest.write();
         newest.push(stream, text);
@@ -59,7 +59,7 @@ impl Tail {
     }
 }
 
-/// Text that every store can keep: valid UTF-8 without zero bytes.
+/// Text that every store can keep: valid UTF-8 without NUL bytes.
 fn readable(line: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(line);
     if memchr::memchr(0, text.as_bytes()).is_none() {

@@ -1,4 +1,4 @@
-//! Ending everything that an attempt started, wherever it hid in the process table.
+//! Kills everything that an attempt started, wherever it is in the process table.
 //!
 //! ```text
 //! daemon (adopts orphans)
@@ -7,17 +7,17 @@
 //! │       └─ setsid …     left the group: found as descendants while their parents live,
 //! └─ orphans              and here, as children of the daemon, when their parents are gone
 //! ```
-//! An orphan belongs to an attempt when it is in the session of its main process, carries the
-//! attempt's directory in its environment, or works in that directory. A process that gave up all
-//! three, and whose parents are gone, can no longer be told from others and is left alone.
+//! An orphan belongs to an attempt if it is in the session of its main process, carries the
+//! attempt's directory in its environment, or works in that directory. A process that has given up
+//! all three, and whose parents are gone, cannot be identified and is left alone.
 //!
 //! Two kinds of processes show nothing for a moment: one in the middle of an exec has no
-//! environment yet, and one that dies gives up its environment and its directory before it is a
-//! zombie. Neither is taken for another's: an attempt has ended when a look finds nothing of it and
-//! nothing unclear.
+//! environment yet, and a dying one gives up its environment and its directory before it is a
+//! zombie. Neither is taken for a foreign one: an attempt has ended when a look finds nothing of it
+//! and nothing unclear.
 //!
-//! Reaping: a main process is reaped through its `Main`. Every other zombie that
-//! is our child and not in our own session is an orphan, and is reaped here.
+//! Reaping: a main process is reaped through its `Main`. Every other zombie that is our child and
+//! not in our own session is an orphan, and is reaped here.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -36,32 +36,31 @@ use windlass_core::sync::{lock, read};
 
 use crate::gate::Gate;
 use crate::kill::{descendants, with_descendants};
-use crate::proc::{self, Answer, Entry};
+use crate::proc::{self, Entry, Match};
 
-/// Names the attempt's directory in its environment, by which its processes are known again.
+/// Names the attempt's directory in its environment, which identifies its processes.
 pub(crate) const MARKER: &str = "WINDLASS_DIR";
-/// The same for a command, which has no directory: a number that no other command has.
+/// The same for a command, which has no directory: a unique number.
 const COMMAND_MARKER: &str = "WINDLASS_COMMAND";
-/// How often the processes of an attempt are looked for and killed before they are given up.
+/// Rounds of looking for and killing the processes of an attempt before giving up.
 const ROUNDS_MAX: u32 = 100;
 const ROUND_PAUSE_MIN: Duration = Duration::from_millis(1);
 const ROUND_PAUSE_MAX: Duration = Duration::from_millis(50);
 
 /// Held for reading from before a fork until the new process is in `MAINS`.
 static SPAWNING: RwLock<()> = RwLock::new(());
-/// Processes that the runners of this daemon started and have not reaped yet.
+/// Processes that the runners of this daemon have started and not reaped yet.
 static MAINS: Mutex<Option<HashSet<Pid>>> = Mutex::new(None);
 static ADOPTING: AtomicBool = AtomicBool::new(false);
 
-/// From now on orphans of our processes become our children, so that they can be found.
+/// Makes orphans of our processes our children, so that they can be found.
 pub(crate) fn adopt_orphans() -> io::Result<()> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     ADOPTING.store(true, Ordering::Relaxed);
     Ok(())
 }
 
-/// A main process that has not been reaped. When this is dropped, all that belongs to the attempt
-/// is killed.
+/// A main process that is not reaped yet. Dropping it kills everything that belongs to the attempt.
 pub(crate) struct Main {
     pid: Pid,
     pub(crate) child: Child,
@@ -75,7 +74,7 @@ impl Main {
         Main::start_marked(command, marker(dir), Some(dir.to_owned()), Arc::clone(gate))
     }
 
-    /// Starts a command that has no directory, but a group of its own.
+    /// Starts a command that has its own group, but no directory.
     pub(crate) fn start_command(command: &mut Command) -> io::Result<Main> {
         let number = fastrand::u64(..).to_string();
         command.env(COMMAND_MARKER, &number);
@@ -129,7 +128,7 @@ impl Drop for Main {
     }
 }
 
-/// The process was reaped, or is from now on an orphan like others.
+/// The process was reaped, or is an orphan like others from now on.
 fn forget(main: Pid) {
     mains().get_or_insert_default().remove(&main);
 }
@@ -144,9 +143,9 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Kills all that hangs together with the main process. Call it before that one is reaped.
+    /// Kills everything that belongs to the main process. Call it before that is reaped.
     ///
-    /// All of it is stopped first, so that nothing new is started while the rest is looked for.
+    /// All of it is stopped first, so that nothing new is started during the search.
     pub(crate) fn kill(&self) {
         let inside = self.gate.enter();
         let first = if inside.is_closed() { Signal::KILL } else { Signal::STOP };
@@ -155,20 +154,20 @@ impl Tree {
         let _ = rustix::process::kill_process_group(self.main, Signal::KILL);
     }
 
-    /// How many processes the attempt has; the dead do not count.
+    /// The number of living processes of the attempt.
     pub(crate) fn count(&self) -> u32 {
         u32::try_from(self.members().len()).unwrap_or(u32::MAX)
     }
 
-    /// The living processes of the attempt: its session, orphans of it that can be told from
-    /// others, and all that descends from these.
+    /// The living processes of the attempt: its session, its identifiable orphans, and all their
+    /// descendants.
     fn members(&self) -> Vec<Pid> {
         let table = proc::table();
         let known = mains().clone().unwrap_or_default();
         let (us, session) = (rustix::process::getpid(), self.main.as_raw_pid());
         let adopting = ADOPTING.load(Ordering::Relaxed);
         let is_member = |entry: &Entry| entry.session == session || entry.pid == self.main;
-        // An orphan that is not adopted may be anybody's child.
+        // An orphan that is not adopted may have any parent.
         let is_stray =
             |entry: &Entry| !known.contains(&entry.pid) && (entry.parent == Some(us) || !adopting);
         let mut roots = Vec::new();
@@ -180,14 +179,14 @@ impl Tree {
                 strays.push(entry.pid);
             }
         }
-        roots.extend(proc::ask(strays, |entry| self.owns(entry)).yes);
+        roots.extend(proc::match_each(strays, |entry| self.owns(entry)).yes);
         let dead: HashSet<Pid> = table.iter().filter(|e| e.dead).map(|e| e.pid).collect();
         let mut members = with_descendants(roots, &table);
         members.retain(|pid| !dead.contains(pid));
         members
     }
 
-    /// Kills and reaps what is left of the attempt when its main process is dead but not reaped,
+    /// Kills and reaps what is left of the attempt while its main process is dead but not reaped,
     /// until nothing is left.
     pub(crate) async fn end(&self) {
         let _ = rustix::process::kill_process_group(self.main, Signal::KILL);
@@ -200,15 +199,15 @@ impl Tree {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(ROUND_PAUSE_MAX);
         }
-        tracing::warn!(of = %self.marker.display(), "processes of an attempt do not go away");
+        tracing::warn!(of = %self.marker.display(), "processes of an attempt do not die");
     }
 
-    /// All that descends from the main process now.
+    /// All descendants of the main process now.
     pub(crate) fn descendants(&self) -> HashSet<Pid> {
         descendants(self.main).into_iter().collect()
     }
 
-    /// Kills what descends from the main process, or was left as an orphan by it, except `kept`.
+    /// Kills the descendants and orphans of the main process, except `kept`.
     pub(crate) fn end_leftovers(&self, kept: &HashSet<Pid>) {
         self.gate.enter().kill(|| {
             let mut left = descendants(self.main);
@@ -218,9 +217,9 @@ impl Tree {
         self.sweep(kept, &mut HashSet::new());
     }
 
-    /// One look at our children: kills the attempt's orphans, reaps zombies. Returns how many there
-    /// are to look at again: what was killed, what dies, and what did not show whose it is.
-    /// `others` showed it in an earlier look, so no other attempt can delay the end of this one.
+    /// One look at our children: kills the attempt's orphans, reaps zombies. Returns how many need
+    /// another look: those killed, those dying, and those that did not show their owner. `others`
+    /// showed theirs in an earlier look, so no other attempt can delay the end of this one.
     fn sweep(&self, kept: &HashSet<Pid>, others: &mut HashSet<(Pid, u64)>) -> usize {
         let Ok(pids) = proc::pids() else {
             return 1;
@@ -233,7 +232,7 @@ impl Tree {
             if known.contains(&pid) || kept.contains(&pid) {
                 continue;
             }
-            // Asking for its exit is the cheapest way to learn whether a process is our child.
+            // Peeking at its exit is the cheapest way to learn whether a process is our child.
             match rustix::process::waitid(WaitId::Pid(pid), peek) {
                 Err(_) => {}
                 Ok(Some(_)) => unfinished += usize::from(reap_orphan(pid)),
@@ -241,16 +240,16 @@ impl Tree {
             }
         }
         let inside = self.gate.enter();
-        let orphans = proc::ask(living, |entry| {
+        let orphans = proc::match_each(living, |entry| {
             if others.contains(&entry.identity()) {
-                return Answer::No;
+                return Match::No;
             }
             let answer = self.owns(entry);
             match answer {
-                // What starts others and exits is hard to hit: it must not run on meanwhile.
-                Answer::Yes => inside.stop(&[entry.pid]),
-                Answer::No => drop(others.insert(entry.identity())),
-                Answer::Unclear | Answer::Leaving => {}
+                // A process that forks and exits is hard to hit: it must not run on meanwhile.
+                Match::Yes => inside.stop(&[entry.pid]),
+                Match::No => drop(others.insert(entry.identity())),
+                Match::Unclear | Match::Leaving => {}
             }
             answer
         });
@@ -260,34 +259,33 @@ impl Tree {
         drop(inside);
         unfinished += orphans.yes.len() + orphans.unclear + orphans.leaving;
         if unfinished == 0 {
-            // What another sweep is reaping at this moment is no longer our child, and not yet
-            // gone. It holds this lock for writing.
+            // A process that another sweep is reaping is no longer our child, but not gone yet.
+            // That sweep holds this lock for writing.
             drop(read(&SPAWNING));
         }
         unfinished
     }
 
-    /// A process that dies gives up its environment first, then the directory in which it works,
-    /// and is there for a while without either.
-    fn owns(&self, entry: &Entry) -> Answer {
+    /// A dying process gives up its environment first, then its directory, and exists for a while
+    /// without either.
+    fn owns(&self, entry: &Entry) -> Match {
         let works_here = |dir: &PathBuf| proc::works_below(entry.pid, dir);
         if entry.session == self.main.as_raw_pid() {
-            Answer::Yes
+            Match::Yes
         } else if entry.leaving {
-            Answer::Leaving
+            Match::Leaving
         } else if self.dir.as_ref().is_some_and(works_here) {
-            Answer::Yes
+            Match::Yes
         } else {
             proc::environ_has(entry, |variable| variable == self.marker.as_bytes())
         }
     }
 }
 
-/// Reaps the zombie if it is an orphan. Returns whether to look again: when it could not be
-/// decided, and when it was one, because it may have left a child that was not there yet at this
-/// look.
+/// Reaps the zombie if it is an orphan. Returns whether to look again: if that is undecided, or if
+/// it was one, because it may have left a child after this look.
 fn reap_orphan(pid: Pid) -> bool {
-    // While a process is being started it is not in MAINS yet, and might be this zombie.
+    // A process that is being started is not in MAINS yet, and might be this zombie.
     let _nothing_starts = match SPAWNING.try_write() {
         Ok(guard) => guard,
         Err(TryLockError::Poisoned(guard)) => guard.into_inner(),

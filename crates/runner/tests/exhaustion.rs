@@ -1,4 +1,4 @@
-//! A daemon that has no descriptors left. The test has a process of its own, whose limit it moves.
+//! A daemon that has no descriptors left. The test runs in its own process, whose limit it changes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -23,7 +23,7 @@ async fn a_job_that_cannot_be_started_for_lack_of_descriptors_goes_back_unharmed
     rustix::process::setrlimit(Resource::Nofile, limit).unwrap();
 
     assert_eq!(events, [Event::Returned(id)]);
-    // Removing a directory takes a descriptor, too: what is left is removed with later attempts.
+    // Removing a directory takes a descriptor, too: leftovers are removed with later attempts.
     let mut jobs_left = 100;
     while !fixture.scratch_is_empty() {
         check_ended(&fixture.sh("exit 0").await, 200, None);

@@ -1,5 +1,5 @@
-//! However much goes in or out of a handler, the daemon holds little of it. These tests have
-//! a process of their own, whose memory they look at.
+//! However much goes into or comes out of a handler, the daemon holds little of it. These tests run
+//! in their own process and measure its memory.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,7 @@ use windlass_core::Lang;
 /// Far below what passes through, and far above what is needed.
 const GROWTH_MAX: u64 = 48 * 1024 * 1024;
 
-/// The most memory that this process has ever had.
+/// The peak memory of this process.
 fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();

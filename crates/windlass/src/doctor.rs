@@ -5,16 +5,16 @@ use std::process::ExitCode;
 use anyhow::Context;
 use serde::Serialize;
 
-use windlass_runner::doctor::{Finding, Standing, examine};
+use windlass_runner::doctor::{Finding, LayerStatus, examine};
 
 use crate::cli::Doctor;
-use crate::config::{Config, Given};
+use crate::config::{Config, Inputs};
 use crate::output::{self, Table, long, text};
 use crate::{FAILED, serve, wiring};
 
 pub(crate) fn run(flags: &Doctor, json: bool) -> anyhow::Result<ExitCode> {
     let cores = serve::cores();
-    let config = Config::load(&Given {
+    let config = Config::load(&Inputs {
         flags: Vec::new(),
         config_flag: flags.config.as_deref(),
         environment: &|name| std::env::var(name).ok().filter(|value| !value.is_empty()),
@@ -28,10 +28,10 @@ pub(crate) fn run(flags: &Doctor, json: bool) -> anyhow::Result<ExitCode> {
     let findings = runtime.block_on(examine(options))?;
     runtime.shutdown_background();
     directory.close().context("cannot remove the temporary directory")?;
-    let in_force = findings.iter().all(|finding| finding.standing != Standing::NotInForce);
+    let in_force = findings.iter().all(|finding| finding.status != LayerStatus::NotInForce);
     if json {
         let layers = findings.iter().map(Layer::of).collect();
-        output::print_json(&Answer { in_force, layers })?;
+        output::print_json(&DoctorReport { in_force, layers })?;
     } else {
         output::print(&table(&findings))?;
     }
@@ -39,7 +39,7 @@ pub(crate) fn run(flags: &Doctor, json: bool) -> anyhow::Result<ExitCode> {
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct DoctorReport<'a> {
     /// Whether every configured layer is in force.
     in_force: bool,
     layers: Vec<Layer<'a>>,
@@ -54,27 +54,27 @@ struct Layer<'a> {
 
 impl Layer<'_> {
     fn of(finding: &Finding) -> Layer<'_> {
-        let Finding { layer, standing, detail } = finding;
-        Layer { layer, standing: words(*standing), detail }
+        let Finding { layer, status, detail } = finding;
+        Layer { layer, standing: words(*status), detail }
     }
 }
 
-fn words(standing: Standing) -> &'static str {
-    match standing {
-        Standing::InForce => "in force",
-        Standing::NotInForce => "not in force",
-        Standing::Absent => "absent",
+fn words(status: LayerStatus) -> &'static str {
+    match status {
+        LayerStatus::InForce => "in force",
+        LayerStatus::NotInForce => "not in force",
+        LayerStatus::Absent => "absent",
     }
 }
 
 fn table(findings: &[Finding]) -> String {
-    let mut table = Table::new(&[text("layer"), text("standing"), long("seen")]);
-    for Finding { layer, standing, detail } in findings {
-        let standing = match standing {
-            Standing::NotInForce => words(*standing).to_uppercase(),
-            Standing::InForce | Standing::Absent => words(*standing).to_owned(),
+    let mut table = Table::new(&[text("layer"), text("status"), long("detail")]);
+    for Finding { layer, status, detail } in findings {
+        let status = match status {
+            LayerStatus::NotInForce => words(*status).to_uppercase(),
+            LayerStatus::InForce | LayerStatus::Absent => words(*status).to_owned(),
         };
-        table.row(vec![(*layer).to_owned(), standing, detail.clone()]);
+        table.row(vec![(*layer).to_owned(), status, detail.clone()]);
     }
     table.render(None)
 }

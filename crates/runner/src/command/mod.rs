@@ -1,12 +1,12 @@
-//! Runs commands of the operator for other crates: in the daemon's own environment, with its
-//! rights, and without the isolation of handlers.
+//! Runs the operator's commands for other crates: in the daemon's own environment, with its
+//! privileges, without the isolation of handlers.
 //!
 //! ```text
 //! launch ─► start ─┬─ read both outputs   until the process exits, its time is over, or it is
 //!                  └─ time limit, kill    ended; then a short grace for what is left in the pipes
 //! ```
-//! What the command leaves running behind it is left alone, and its pipes are read on, so that it
-//! is not ended by writing to them.
+//! Processes that the command leaves running are left alone. Their pipes are still read, so that
+//! writing to them does not kill them.
 
 mod name;
 mod pipe;
@@ -34,15 +34,16 @@ use crate::command::pipe::Pipes;
 use crate::tree::Main;
 use crate::{Error, os};
 
-/// How often a start is tried when the machine is at a limit.
+/// Attempts to start a command while the machine is at a limit.
 const START_TRIES_MAX: u32 = 5;
 const START_PAUSE: Duration = Duration::from_millis(100);
-/// How long a killed process may take to die. Only one that hangs in the kernel takes longer.
+/// How long a killed process may take to die. Only one stuck in the kernel takes longer.
 const DEATH_WAIT_MAX: Duration = Duration::from_secs(10);
-/// How long output is waited for that others may still write when the process has exited. What it
-/// wrote itself is in the pipes by then.
+/// How long to wait, after the process has exited, for output of others that hold its pipes. Its
+/// own output is in the pipes by then.
 const OUTPUT_GRACE: Duration = Duration::from_millis(250);
-/// Ended commands whose pipes are read on because others hold them; of more they are closed.
+/// Ended commands whose pipes are still read because other processes hold them. Beyond this number
+/// they are closed.
 const LINGERING_MAX: usize = 512;
 
 /// Runs commands on this machine.
@@ -60,12 +61,12 @@ impl CommandLauncher {
 }
 
 impl Launcher for CommandLauncher {
-    /// Must be called within a runtime, which then looks after the process.
+    /// Must be called within a runtime, which then supervises the process.
     fn launch(&self, spec: LaunchSpec) -> Box<dyn Running> {
         let started = Process::start(&spec);
         let control = Arc::new(Control::default());
         if let Ok(process) = &started {
-            control.know(process);
+            control.started(process);
         }
         let (sender, ended) = watch::channel(None);
         let (task_control, lingering) = (Arc::clone(&control), Arc::clone(&self.lingering));
@@ -80,16 +81,16 @@ impl Launcher for CommandLauncher {
     }
 }
 
-/// What others may ask of a command while it runs.
+/// Controls a command while it runs.
 #[derive(Default)]
 struct Control {
-    /// Becomes readable when the process exits. Absent until it was started.
+    /// Becomes readable when the process exits. Absent until it is started.
     exit: Mutex<Option<Arc<AsyncFd<OwnedFd>>>>,
     kill: Notify,
 }
 
 impl Control {
-    fn know(&self, process: &Process) {
+    fn started(&self, process: &Process) {
         *self.exit() = Some(Arc::clone(&process.exit));
     }
 
@@ -112,7 +113,7 @@ impl Running for Launch {
         let Some(exit) = self.control.exit().clone() else {
             return false;
         };
-        // The handle means this process for ever, even when another one has got its number.
+        // The descriptor refers to this process even after its id has been reused.
         let process = exit.get_ref();
         let peek = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let exited = rustix::process::waitid(WaitId::PidFd(process.as_fd()), peek);
@@ -138,7 +139,7 @@ impl Running for Launch {
     }
 }
 
-/// Tries again for a while when the machine was at a limit.
+/// Retries for a while if the machine is at a limit.
 async fn start(
     mut started: io::Result<Process>,
     spec: &LaunchSpec,
@@ -151,7 +152,7 @@ async fn start(
         }
         started = Process::start(spec);
         if let Ok(process) = &started {
-            control.know(process);
+            control.started(process);
         }
     }
     started
@@ -166,7 +167,7 @@ fn not_started(spec: &LaunchSpec, reason: &io::Error) -> Launched {
 }
 
 struct Process {
-    /// Holds its standard input if that stays open; it is never written to.
+    /// Holds standard input if that stays open; nothing is ever written to it.
     main: Main,
     exit: Arc<AsyncFd<OwnedFd>>,
     pipes: Pipes,
@@ -179,7 +180,7 @@ impl Process {
         if let Some(cwd) = &spec.cwd {
             command.current_dir(cwd);
         }
-        // A group of its own: what ends it in one stroke must not end the daemon.
+        // Its own group, so that killing the group does not kill the daemon.
         command.process_group(0);
         command.stdin(match spec.input {
             Input::Open => Stdio::piped(),
@@ -188,12 +189,12 @@ impl Process {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let main = Main::start_command(&mut command)?;
         Process::watch(main, spec.output_bytes_max).map_err(|reason| {
-            // No limit of the machine to those above, who would start it a second time.
+            // Not reported as exhaustion: the caller would start it a second time.
             io::Error::other(format!("it was ended at its start: {reason}"))
         })
     }
 
-    /// When this fails, the process is ended.
+    /// If this fails, the process is killed.
     fn watch(mut main: Main, output_bytes_max: usize) -> io::Result<Process> {
         let piped = "its outputs are piped";
         let stdout = ChildStdout::from_std(main.child.stdout.take().expect(piped))?;
@@ -229,12 +230,12 @@ impl Process {
         }
         let dead = wait_for_death(&exit, &mut pipes).await;
         if !dead {
-            // It has other rights than we, or hangs in the kernel.
+            // It runs as another user, or is stuck in the kernel.
             let process = main.pid().as_raw_pid();
             tracing::error!(process, "a process that was killed does not die");
         }
         let _ = timeout(OUTPUT_GRACE, pipes.read_to_end()).await;
-        // One that does not die is killed once more when `main` is dropped.
+        // If it is still alive, dropping `main` kills it once more.
         let status = if dead { main.reap().ok() } else { None };
         let (stdout, stderr) = pipes.taken();
         if let (true, Ok(permit)) = (pipes.are_open(), lingering.try_acquire_owned()) {
@@ -255,7 +256,7 @@ impl Process {
     }
 }
 
-/// Reads on meanwhile, because a process may hang in writing. False when it does not die.
+/// Keeps reading meanwhile, because a process may be blocked on a write. False if it does not die.
 async fn wait_for_death(exit: &AsyncFd<OwnedFd>, pipes: &mut Pipes) -> bool {
     let mut given_up = std::pin::pin!(sleep(DEATH_WAIT_MAX));
     loop {

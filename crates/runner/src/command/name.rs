@@ -1,9 +1,9 @@
-//! Names of signals and of the errors of a start, as they are written everywhere.
+//! The usual names of signals and of errors at the start of a process.
 
 use rustix::io::Errno;
 use windlass_core::launch::SignalTo;
 
-/// Signal numbers of Linux that have a name of their own.
+/// Linux signal numbers that have a name.
 const SIGNALS: [(&str, i32); 31] = [
     ("SIGHUP", libc::SIGHUP),
     ("SIGINT", libc::SIGINT),
@@ -60,7 +60,7 @@ const START_ERRORS: [(&str, Errno); 17] = [
     ("ENOSPC", Errno::NOSPC),
 ];
 
-/// The number of a signal that can be sent, or 0 for none.
+/// The number of a signal that can be sent; 0 sends none.
 pub(super) fn number_of(signal: &SignalTo) -> Option<i32> {
     match signal {
         SignalTo::Number(0) => Some(0),

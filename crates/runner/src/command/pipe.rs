@@ -36,14 +36,14 @@ impl Pipes {
         }
     }
 
-    /// What was kept so far. From now on nothing more is kept.
+    /// What has been kept so far. Nothing more is kept from now on.
     pub(super) fn taken(&mut self) -> (Output, Output) {
         (self.stdout.taken(), self.stderr.taken())
     }
 }
 
 struct Pipe<S> {
-    /// Absent when it was closed.
+    /// Absent once it is closed.
     stream: Option<S>,
     buffer: Vec<u8>,
     kept: Output,
@@ -64,7 +64,7 @@ impl<S: AsyncRead + Unpin> Pipe<S> {
         self.stream.is_some()
     }
 
-    /// A stream that cannot be read has ended.
+    /// A stream that cannot be read counts as ended.
     async fn read(&mut self) {
         let Some(stream) = &mut self.stream else {
             return;

@@ -1,37 +1,37 @@
-//! How many contexts may live. The rule is that of the scheduler's slots
-//! (docs/decisions/003-slots.md): shared places for all tenants, and reserved ones beyond them for
-//! tenants that have next to nothing.
+//! How many contexts may exist. The rule is that of the scheduler's slots
+//! (docs/decisions/003-slots.md): a shared number for all tenants, and a reserved one on top for
+//! tenants that have few.
 
-/// How many contexts may live, idle ones included.
+/// How many contexts may exist, idle ones included.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// Contexts of all tenants.
     pub contexts_max: usize,
     pub tenant_contexts_max: usize,
-    /// Further contexts, only for tenants that have fewer than `tenant_contexts_min`.
+    /// Additional contexts, only for tenants that have fewer than `tenant_contexts_min`.
     pub contexts_reserved: usize,
     pub tenant_contexts_min: usize,
 }
 
-/// Contexts that live, or would.
+/// Contexts that exist, or would.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Living {
+pub(super) struct ContextCounts {
     pub(super) all: usize,
     /// Those of the tenant that needs one more.
     pub(super) own: usize,
 }
 
 impl Bounds {
-    /// Whether the tenant may have one more of the shared places.
-    pub(super) fn has_shared_room(&self, living: Living) -> bool {
-        living.all < self.contexts_max && living.own < self.tenant_contexts_max
+    /// Whether the tenant may have one more shared context.
+    pub(super) fn has_shared_room(&self, counts: ContextCounts) -> bool {
+        counts.all < self.contexts_max && counts.own < self.tenant_contexts_max
     }
 
-    /// Whether the tenant may have one more, of the reserved places if need be.
-    pub(super) fn has_room(&self, living: Living) -> bool {
-        let is_newcomer = living.own < self.tenant_contexts_min.min(self.tenant_contexts_max);
+    /// Whether the tenant may have one more context, a reserved one if necessary.
+    pub(super) fn has_room(&self, counts: ContextCounts) -> bool {
+        let is_newcomer = counts.own < self.tenant_contexts_min.min(self.tenant_contexts_max);
         let with_reserved = self.contexts_max.saturating_add(self.contexts_reserved);
-        self.has_shared_room(living) || is_newcomer && living.all < with_reserved
+        self.has_shared_room(counts) || is_newcomer && counts.all < with_reserved
     }
 }
 
@@ -47,7 +47,7 @@ mod tests {
     };
 
     fn has_room(all: usize, own: usize) -> bool {
-        BOUNDS.has_room(Living { all, own })
+        BOUNDS.has_room(ContextCounts { all, own })
     }
 
     #[test]
@@ -66,6 +66,6 @@ mod tests {
     #[test]
     fn a_minimum_never_lifts_the_bound_of_a_tenant() {
         let bounds = Bounds { tenant_contexts_min: 9, ..BOUNDS };
-        assert!(!bounds.has_room(Living { all: 4, own: 3 }));
+        assert!(!bounds.has_room(ContextCounts { all: 4, own: 3 }));
     }
 }

@@ -11,14 +11,14 @@ use windlass_core::limit::RESULT_BYTES_MAX;
 use windlass_core::runner::{Assignment, Emitted, Report, Stop};
 use windlass_core::{AddOptions, Code, Invalid, Json, Status, Timestamp, TypeName};
 
-use super::message::{Answer, StreamName};
+use super::message::{ContextAnswer, StreamName};
 use crate::output::{Output, Stream};
 
-/// A job that was handed to a context.
+/// A job that a context is working on.
 pub(super) struct Flight {
     pub(super) assignment: Assignment,
     pub(super) output: Output,
-    /// A job that it asked for and that cannot be added.
+    /// A job that it emitted and that cannot be added.
     trouble: Option<String>,
     ended: Option<Ended>,
 }
@@ -37,13 +37,13 @@ impl Flight {
         Flight { assignment, output, trouble: None, ended: None }
     }
 
-    /// What was written while its context got ready stands above its own lines.
-    pub(super) fn go_on_from(&mut self, output: Output) {
+    /// Output from the start of the context comes before the job's own lines.
+    pub(super) fn prepend_output(&mut self, output: Output) {
         self.output = output.shown_in(Arc::clone(&self.assignment.live));
     }
 
-    /// The handler asks for a job.
-    pub(super) fn emit(&mut self, answer: &Answer<'_>, now: Timestamp) {
+    /// The handler emits a job.
+    pub(super) fn emit(&mut self, answer: &ContextAnswer<'_>, now: Timestamp) {
         let emitted = emitted(answer, now).map_err(|invalid| invalid.to_string());
         let added = emitted.and_then(|emitted| self.output.emit(emitted));
         if let Err(reason) = added {
@@ -51,8 +51,8 @@ impl Flight {
         }
     }
 
-    /// The handler came to its end, one way or the other.
-    pub(super) fn end(&mut self, answer: &Answer<'_>) {
+    /// The handler has ended, in whatever way.
+    pub(super) fn end(&mut self, answer: &ContextAnswer<'_>) {
         let mut status = answer.status.and_then(Status::new).unwrap_or(Status::ERROR);
         if let Some(error) = &answer.error {
             self.output.push(Stream::Err, error.as_bytes());
@@ -74,14 +74,14 @@ impl Flight {
         self.ended = Some(Ended { status, stopped: None, data, own_time: answer.us() });
     }
 
-    /// The attempt has failed for this reason.
+    /// Fails the attempt for this reason.
     pub(super) fn fail(&mut self, reason: &str, stopped: Option<Stop>, own_time: Duration) {
         self.output.end();
         self.output.note(reason);
         self.ended = Some(Ended { status: Status::ERROR, stopped, data: None, own_time });
     }
 
-    /// What was done came to nothing, because what had to follow it failed.
+    /// The work is void, because a script that had to follow it failed.
     pub(super) fn undo(&mut self, reason: &str) {
         if let Some(ended) = self.ended.as_mut().filter(|ended| ended.status.code() == Code::Ok) {
             ended.status = Status::ERROR;
@@ -94,7 +94,7 @@ impl Flight {
         self.ended.is_some()
     }
 
-    /// The report of a job that has ended; `share` is its part of the scripts around the batch.
+    /// The report of an ended job; `share` is its part of the scripts around the batch.
     pub(super) fn report(self, share: Duration) -> Option<Report> {
         let Ended { status, stopped, data, own_time } = self.ended?;
         let mut output = self.output;
@@ -104,8 +104,8 @@ impl Flight {
     }
 }
 
-impl Answer<'_> {
-    /// Adds what the handler wrote through its language's own streams.
+impl ContextAnswer<'_> {
+    /// Adds output written through the language's own streams.
     pub(super) fn output_to(&self, output: &mut Output) {
         let stream = match self.stream {
             Some(StreamName::Stderr) => Stream::Err,
@@ -119,7 +119,7 @@ fn too_large() -> String {
     format!("its result has more than {RESULT_BYTES_MAX} bytes")
 }
 
-fn emitted(answer: &Answer<'_>, now: Timestamp) -> Result<Emitted, Invalid> {
+fn emitted(answer: &ContextAnswer<'_>, now: Timestamp) -> Result<Emitted, Invalid> {
     let name = TypeName::new(answer.r#type.as_deref().unwrap_or_default())?;
     let payload: Bytes = match (&answer.payload, &answer.payload_base64) {
         (Some(text), _) => text.as_bytes().to_vec().into(),

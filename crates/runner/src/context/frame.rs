@@ -1,4 +1,4 @@
-//! Frames: four bytes of length, most significant first, then so many bytes of JSON.
+//! Frames: four bytes of length, most significant first, then that many bytes of JSON.
 
 use bytes::{Buf, Bytes, BytesMut};
 use serde::Serialize;
@@ -11,14 +11,14 @@ const LENGTH_BYTES: usize = 4;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NoFrame;
 
-/// Bytes that were read, on their way to becoming frames.
+/// Bytes that have been read and not yet split into frames.
 #[derive(Default)]
 pub(super) struct Frames {
     pub(super) buffer: BytesMut,
 }
 
 impl Frames {
-    /// Takes the next whole frame, if it is there.
+    /// Takes the next complete frame, if there is one.
     pub(super) fn next(&mut self) -> Result<Option<Bytes>, NoFrame> {
         let Some(length) = self.buffer.first_chunk::<LENGTH_BYTES>() else {
             return Ok(None);
@@ -35,7 +35,7 @@ impl Frames {
     }
 }
 
-/// The message as a frame; `None` when it is too long for one.
+/// The message as a frame; `None` if it is too long.
 pub(super) fn encode(message: &impl Serialize) -> Option<Vec<u8>> {
     let mut frame = vec![0; LENGTH_BYTES];
     serde_json::to_writer(&mut frame, message).ok()?;

@@ -1,12 +1,12 @@
-//! Ends a batch before its next job: a file of one byte at which the context looks between jobs.
+//! Ends a batch before its next job: a file of one byte that the context reads between jobs.
 //!
 //! ```text
 //! Windlass  sets the byte · · waits · · reads the channel: job k has no `end`
 //! context        end k-1 ─► job k ─► end k ─► looks ─► halted k+1
 //! ```
-//! A context writes an `end`, then reads the time, and looks at the byte when it has not done so
-//! for a millisecond. So an `end` that is not in the channel after the wait is followed by a look
-//! that sees the byte: of all jobs without an `end` at most the first has begun.
+//! A context writes an `end`, then reads the clock, and reads the byte if its last read is a
+//! millisecond ago or more. So if an `end` is not in the channel after the wait, the read that
+//! follows it sees the byte: of all jobs without an `end`, at most the first has begun.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 
-/// After so long every context has looked, or will look before it begins another job. Contexts look
-/// once in half this time.
+/// After this long every context has read the byte, or will read it before it begins another job.
+/// Contexts read it once in half this time.
 pub(super) const LOOK_WAIT: Duration = Duration::from_millis(2);
 
 const GO_ON: &[u8] = b"0";
@@ -27,12 +27,12 @@ pub(super) struct Halt {
 }
 
 impl Halt {
-    /// Also the end at which the context looks.
+    /// Also the end that the context reads.
     pub(super) fn new() -> io::Result<(Halt, OwnedFd)> {
         let cell =
             rustix::fs::memfd_create("halt", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::io::pwrite(&cell, GO_ON, 0)?;
-        // Handlers can neither write to it nor keep anything in it.
+        // Handlers can neither write to it nor store anything in it.
         rustix::fs::fchmod(&cell, Mode::RUSR)?;
         let seals = SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&cell, seals)?;
@@ -41,14 +41,14 @@ impl Halt {
         Ok((Halt { cell, is_set: false }, theirs))
     }
 
-    /// The running batch ends before its next job. Whether that is new.
+    /// Ends the running batch before its next job. False if that was already set.
     pub(super) fn set(&mut self) -> bool {
         let is_new = !self.is_set;
         self.write(true);
         is_new
     }
 
-    /// The next batch runs to its end. Call it only while the context is idle.
+    /// Lets the next batch run to its end. Call it only while the context is idle.
     pub(super) fn clear(&mut self) {
         self.write(false);
     }

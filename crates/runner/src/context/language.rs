@@ -14,7 +14,7 @@ pub(crate) struct Language {
     /// Name of the bootstrap file.
     pub(super) file: &'static str,
     pub(super) bootstrap: &'static str,
-    /// What to install where the interpreter is missing.
+    /// What to install if the interpreter is missing.
     install: &'static str,
 }
 
@@ -53,12 +53,12 @@ const LANGUAGES: [Language; 3] = [
 ];
 
 impl Language {
-    /// The language, if it is one of those that run in contexts.
+    /// The language, if it runs in contexts.
     pub(crate) fn of(lang: Lang) -> Option<&'static Language> {
         LANGUAGES.iter().find(|language| language.lang == lang)
     }
 
-    /// The interpreter as it is found in this `PATH`.
+    /// The interpreter found in this `PATH`.
     pub(crate) fn interpreter(&self, path: &str) -> Result<PathBuf, Invalid> {
         self.programs.iter().find_map(|name| find_program(name, path)).ok_or_else(|| {
             let (name, install) = (self.programs[0], self.install);
@@ -68,7 +68,7 @@ impl Language {
     }
 }
 
-/// The program of this name in the directories of a `PATH`.
+/// The program of this name in the directories of `PATH`.
 pub(crate) fn find_program(name: &str, path: &str) -> Option<PathBuf> {
     let runs = |file: &Path| {
         file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)

@@ -25,7 +25,7 @@ pub(super) struct Load<'a> {
     pub(super) before: Option<&'a str>,
     pub(super) before_each: Option<&'a str>,
     pub(super) after_each: Option<&'a str>,
-    /// Only the compiler is asked.
+    /// Only compile.
     pub(super) check: bool,
 }
 
@@ -49,10 +49,10 @@ pub(super) enum RunPayload<'a> {
     File { payload_file: &'a str, payload_text: bool },
 }
 
-/// An answer of a context. One struct for all kinds: which fields must be there is checked where
-/// they are used, and whatever else a context says is ignored.
+/// An answer of a context. One struct for all kinds: required fields are checked where they are
+/// used, and unknown ones are ignored.
 #[derive(Deserialize)]
-pub(super) struct Answer<'a> {
+pub(super) struct ContextAnswer<'a> {
     pub(super) kind: Kind,
     pub(super) protocol: Option<u32>,
     pub(super) us: Option<u64>,
@@ -75,7 +75,7 @@ pub(super) struct Answer<'a> {
     pub(super) percent: Option<f64>,
     pub(super) job: Option<usize>,
     pub(super) status: Option<i64>,
-    /// `null` is a result, too.
+    /// `null` is also a result.
     #[serde(borrow, default, deserialize_with = "present")]
     pub(super) data: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -128,8 +128,8 @@ pub(super) enum StreamName {
     Stderr,
 }
 
-impl<'a> Answer<'a> {
-    pub(super) fn parse(frame: &'a [u8]) -> Option<Answer<'a>> {
+impl<'a> ContextAnswer<'a> {
+    pub(super) fn parse(frame: &'a [u8]) -> Option<ContextAnswer<'a>> {
         serde_json::from_slice(frame).ok()
     }
 
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_result_of_null_is_told_from_none() {
-        let data = |text: &'static str| Answer::parse(text.as_bytes()).unwrap().data;
+        let data = |text: &'static str| ContextAnswer::parse(text.as_bytes()).unwrap().data;
         assert!(data(r#"{"kind":"end","job":0,"status":200}"#).is_none());
         assert_eq!(data(r#"{"kind":"end","data":null}"#).unwrap().get(), "null");
         assert_eq!(data(r#"{"kind":"end","data":1.50}"#).unwrap().get(), "1.50");
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn what_is_no_answer_is_told() {
         for text in ["", "[]", "{}", r#"{"kind":"other"}"#, r#"{"kind":"end","job":-1}"#, "{\"k"] {
-            assert!(Answer::parse(text.as_bytes()).is_none(), "{text}");
+            assert!(ContextAnswer::parse(text.as_bytes()).is_none(), "{text}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Handlers of languages with a bootstrap run in contexts: warm processes that are fed batches.
+//! Runs handlers of languages with a bootstrap in contexts: warm processes that are fed batches.
 //!
 //! | module | owns |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | `process` | the process, its channel, its outputs, its end |
 //! | `start` | starting a process, its greeting, loading a handler |
 //! | `ready` | a context for a batch: an idle one or a new one; compiling, and starting ahead |
-//! | `bounds` | how many contexts may live, and of which tenant |
-//! | `pool` | which contexts live, and for how long |
+//! | `bounds` | how many contexts may exist, and of which tenant |
+//! | `pool` | the existing contexts, and how long they are kept |
 //! | `pace` | how large batches should be, and how many contexts work at once |
 //! | `request` | a batch as a request, in portions that fit into a frame |
 //! | `turn`, `flight` | one batch in one context, and each job of it |
@@ -45,28 +45,28 @@ use self::flight::Flight;
 use self::pace::Paces;
 use self::pool::{ContextKey, IDLE_DEFAULT, Pool};
 use self::ready::Ready;
-use self::request::Portion;
+use self::request::BatchRequest;
 use self::start::Unready;
-use self::turn::{After, Around, Turn, report_unbegun};
+use self::turn::{AfterTurn, Turn, TurnParameters, report_unbegun};
 use crate::Options;
 use crate::isolate::{Isolation, set_cpu_budget};
 use crate::output::Output;
 use crate::scratch::Scratch;
 use crate::stop::Watch;
 
-/// A context is replaced after so many jobs if its handler does not say.
+/// A context is replaced after this many jobs, unless its handler sets a number.
 const CONTEXT_JOBS_DEFAULT: u32 = 10_000;
-/// Handlers whose sources are compiled at once when they are set.
+/// Handlers whose sources are compiled at the same time when they are set.
 const COMPILERS_MAX: usize = 2;
-/// How often a context is started for a batch while the machine is at a limit.
+/// Attempts to start a context for a batch while the machine is at a limit.
 const START_TRIES_MAX: u32 = 5;
 const START_PAUSE: Duration = Duration::from_millis(100);
 
-/// Who hears of the jobs of a batch, and who says that one of them is to stop.
-struct Told<'a> {
+/// The caller's side of a batch: takes reports, and orders jobs to stop.
+struct CallerLink<'a> {
     watch: &'a mut Watch,
     reports: &'a dyn Reports,
-    /// The job that was reported as started last.
+    /// The job last reported as started.
     announced: &'a mut Option<AttemptId>,
 }
 
@@ -80,9 +80,9 @@ pub(crate) struct Contexts {
     path: Arc<str>,
     log_bytes_max: usize,
     clock: Arc<dyn Clock>,
-    /// The right to have one of the few contexts that only ask a compiler.
+    /// Bounds the contexts that only compile.
     compilers: Arc<Semaphore>,
-    /// Contexts that are being made ready, or ended, while nobody waits for it.
+    /// Contexts that are started or ended in the background.
     background: Arc<Mutex<JoinSet<()>>>,
 }
 
@@ -105,7 +105,7 @@ impl Contexts {
         }
     }
 
-    /// Runs the jobs one after the other, in as many contexts as it takes.
+    /// Runs the jobs one after the other, in as many contexts as necessary.
     pub(crate) async fn run(&self, batch: Batch, watch: &mut Watch, reports: &dyn Reports) {
         let Batch { handler, jobs, pieces } = batch;
         let mut waiting = VecDeque::from(jobs);
@@ -123,8 +123,8 @@ impl Contexts {
             let (id, timeout) = (first.id, first.timeout);
             match self.ready(&handler, watch, id, timeout).await {
                 Ok(ready) => {
-                    let told = Told { watch, reports, announced: &mut announced };
-                    self.turn(&handler, ready, &mut waiting, &pieces, told).await;
+                    let caller = CallerLink { watch, reports, announced: &mut announced };
+                    self.turn(&handler, ready, &mut waiting, &pieces, caller).await;
                 }
                 Err((Unready::Exhausted(reason), _)) => {
                     tracing::warn!(%reason, r#type = %handler.key, "a context was not started");
@@ -143,42 +143,43 @@ impl Contexts {
         }
     }
 
-    /// One batch, or as much of it as fits, in one context.
+    /// Runs one batch, or as much of it as fits, in one context.
     async fn turn(
         &self,
         handler: &Arc<Handler>,
         ready: Ready,
         waiting: &mut VecDeque<Assignment>,
         pieces: &Arc<dyn Pieces>,
-        told: Told<'_>,
+        caller: CallerLink<'_>,
     ) {
-        let Told { watch, reports, announced } = told;
+        let CallerLink { watch, reports, announced } = caller;
         let Ready { mut context, took, output } = ready;
         let options = &handler.spec.options;
         let context_jobs = options.context_jobs.unwrap_or(CONTEXT_JOBS_DEFAULT).max(1);
         let number = context.number_of(handler.id).unwrap_or_default();
         let marked = Turn::marks_wanted(&context);
         let jobs_max = context_jobs.saturating_sub(context.jobs).max(1) as usize;
-        let portion =
-            Portion::take(waiting, jobs_max, number, marked, pieces, &context.process.dir).await;
-        for (id, reason) in portion.unreadable {
-            tracing::warn!(job = %id.job, %reason, "a job was not started and goes back");
+        let request =
+            BatchRequest::take(waiting, jobs_max, number, marked, pieces, &context.process.dir)
+                .await;
+        for (id, reason) in request.unreadable {
+            tracing::warn!(job = %id.job, %reason, "cannot start a job; it is returned");
             reports.returned(id).await;
         }
-        let mut after = After::Usable;
-        if !portion.assignments.is_empty() {
+        let mut after = AfterTurn::Usable;
+        if !request.assignments.is_empty() {
             if let Some(cpu) = self.isolation.effective(&options.limits).cpu {
                 set_cpu_budget(context.process.pid(), Some(cpu));
             }
-            context.process.ask(portion.frame);
+            context.process.ask(request.frame);
             let is_fresh = context.jobs == 0;
-            let mut flights: Vec<Flight> = portion
+            let mut flights: Vec<Flight> = request
                 .assignments
                 .into_iter()
                 .map(|assignment| Flight::new(assignment, self.log_bytes_max))
                 .collect();
-            flights[0].go_on_from(output);
-            let around = Around {
+            flights[0].prepend_output(output);
+            let parameters = TurnParameters {
                 watch,
                 reports,
                 clock: &*self.clock,
@@ -189,7 +190,7 @@ impl Contexts {
                 has_after_each: handler.spec.after_each.is_some(),
             };
             let (begun, given) = (Instant::now(), flights.len());
-            let turn = Turn::new(&mut context, around, flights, marked);
+            let turn = Turn::new(&mut context, parameters, flights, marked);
             let not_started;
             (after, not_started) = turn.run().await;
             let ran = given - not_started.len();
@@ -201,10 +202,10 @@ impl Contexts {
                 waiting.push_front(flight.assignment);
             }
         }
-        for file in portion.files {
+        for file in request.files {
             let _ = tokio::fs::remove_file(file).await;
         }
-        if after == After::Spent {
+        if after == AfterTurn::Spent {
             context.process.kill().await;
             return context.process.remove().await;
         }
@@ -238,7 +239,7 @@ impl Contexts {
     }
 }
 
-/// Takes care of jobs that were stopped before their turn came.
+/// Reports jobs that were stopped before their turn came.
 async fn drop_stopped(
     waiting: &mut VecDeque<Assignment>,
     watch: &mut Watch,
@@ -256,7 +257,7 @@ async fn drop_stopped(
     }
 }
 
-/// No context can be had for the handler: it failed each of these jobs.
+/// The handler has no working context, which fails each of these jobs.
 async fn fail_all(
     waiting: VecDeque<Assignment>,
     reason: &str,
@@ -269,7 +270,7 @@ async fn fail_all(
         let id = assignment.id;
         let mut flight = Flight::new(assignment, log_bytes_max);
         if let Some(output) = output.take() {
-            flight.go_on_from(output);
+            flight.prepend_output(output);
         }
         flight.fail(reason, None, Duration::ZERO);
         reports.started(id).await;

@@ -1,6 +1,6 @@
-//! How long jobs of each handler take, so that batches are large where jobs are quick and small
-//! where they are slow: a batch is run by one context, and no job should wait behind slow ones
-//! while other contexts are idle.
+//! Measures how long jobs of each handler take, so that batches are large if jobs are fast and
+//! small if they are slow: one context runs a batch, and no job should wait behind slow ones while
+//! other contexts are idle.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -9,17 +9,18 @@ use std::time::Duration;
 use windlass_core::sync::lock;
 use windlass_core::{Handler, HandlerId};
 
-/// Most jobs handed over at once if the handler does not say.
+
+/// Maximum size of a batch, unless the handler sets one.
 const BATCH_DEFAULT: u32 = 100;
-/// Most jobs handed over at once, whatever the handler says.
+/// Maximum size of a batch, whatever the handler sets.
 const BATCH_MAX: u32 = 1000;
 /// How long a batch should keep a context busy, unless the handler sets its size.
 const BATCH_TIME: Duration = Duration::from_millis(50);
-/// Jobs that take longer on the average are taken to wait for something: they gain from more
-/// contexts than there are processors. The first call of a handler, before anything is compiled or
+/// Jobs that take longer on average are assumed to wait for something, so they gain from more
+/// contexts than there are CPUs. The first call of a handler, before anything is compiled or
 /// cached, stays below it.
 const QUICK_MAX: Duration = Duration::from_millis(5);
-/// Handlers that are remembered; when there are more, all are forgotten and measured again.
+/// Handlers to remember; beyond that number all are forgotten and measured again.
 const HANDLERS_MAX: usize = 10_000;
 
 pub(super) struct Paces {
@@ -42,7 +43,7 @@ impl Paces {
         means.entry(handler).and_modify(|known| *known = (*known + mean) / 2).or_insert(mean);
     }
 
-    /// The most jobs that are worth handing over at once.
+    /// The largest batch that is worthwhile.
     pub(super) fn batch_max(&self, handler: &Handler) -> u32 {
         match (handler.spec.options.batch, self.mean(handler.id)) {
             (Some(batch), _) => batch.clamp(1, BATCH_MAX),
@@ -54,7 +55,7 @@ impl Paces {
         }
     }
 
-    /// The most contexts that are worth having at once; `None` if there cannot be too many.
+    /// The largest number of contexts that is worthwhile; `None` if there cannot be too many.
     pub(super) fn contexts_max(&self, handler: &Handler) -> Option<u32> {
         let is_slow = self.mean(handler.id).is_some_and(|mean| mean > QUICK_MAX);
         handler.spec.options.contexts.or((!is_slow).then_some(self.cores))

@@ -1,5 +1,5 @@
-//! The living contexts: as many as `bounds` allows. An idle one is kept for a while; it ends when
-//! its handler is gone, when another context needs its place, or when it has run enough jobs.
+//! The existing contexts, as many as `bounds` allows. An idle one is kept for a while; it ends when
+//! its handler is gone, when another context needs its slot, or when it has run enough jobs.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,16 +11,16 @@ use tokio::time::{Instant, timeout_at};
 use windlass_core::sync::lock;
 use windlass_core::{Handler, HandlerId, Lang, Tenant, TypeKey};
 
-use super::bounds::{Bounds, Living};
+use super::bounds::{Bounds, ContextCounts};
 use super::start::{Context, Loaded};
 
-/// How long an idle context lives if its handler does not say.
+/// How long an idle context is kept, unless its handler sets a time.
 pub(crate) const IDLE_DEFAULT: Duration = Duration::from_secs(60);
 
-/// Types whose version in force is remembered; when there are more, all are forgotten.
+/// Types whose current version is remembered; beyond that number all are forgotten.
 const CURRENT_MAX: usize = 10_000;
 
-/// Contexts with equal keys are as good as each other.
+/// Contexts with equal keys are interchangeable.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct ContextKey {
     pub(super) tenant: Tenant,
@@ -52,31 +52,31 @@ impl ContextKey {
 pub(super) struct Pool {
     bounds: Bounds,
     state: Mutex<State>,
-    /// A place became free, or an idle context came back.
+    /// A slot became free, or a context became idle.
     freed: Notify,
-    /// A context became idle that ends before all others.
+    /// A context became idle that expires before all others.
     sooner: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    /// The one that was used last is at the end.
+    /// The most recently used one is last.
     idle: Vec<Idle>,
-    /// Contexts that are being made ready before anybody needs them.
-    coming: Vec<ContextKey>,
+    /// Contexts that are being started before a job needs them.
+    starting: Vec<ContextKey>,
     alive: usize,
     alive_of: HashMap<Tenant, usize>,
     alive_like: HashMap<ContextKey, usize>,
-    /// The version in force of each type, as far as it is known here; `None` if it was deleted.
+    /// The current version of each type, as far as it is known here; `None` if it was deleted.
     current: HashMap<TypeKey, Option<HandlerId>>,
     closed: bool,
     sweeping: bool,
 }
 
 impl State {
-    fn living(&self, tenant: &Tenant) -> Living {
+    fn counts(&self, tenant: &Tenant) -> ContextCounts {
         let own = self.alive_of.get(tenant).copied().unwrap_or_default();
-        Living { all: self.alive, own }
+        ContextCounts { all: self.alive, own }
     }
 }
 
@@ -86,7 +86,7 @@ struct Idle {
     ends_at: Instant,
 }
 
-/// The right to have one context alive; given back when it is dropped.
+/// Permission to have one context; returned on drop.
 pub(super) struct Permit {
     key: ContextKey,
     pool: Arc<Pool>,
@@ -112,35 +112,35 @@ fn count_down<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
     }
 }
 
-/// A context that is being made ready; it has come, or never will, when this is dropped.
-pub(super) struct Coming {
+/// A context that is being started. Dropped when it is ready or has failed.
+pub(super) struct Starting {
     key: ContextKey,
     pool: Arc<Pool>,
 }
 
-impl Drop for Coming {
+impl Drop for Starting {
     fn drop(&mut self) {
         let mut state = self.pool.lock();
-        if let Some(at) = state.coming.iter().position(|key| *key == self.key) {
-            state.coming.swap_remove(at);
+        if let Some(at) = state.starting.iter().position(|key| *key == self.key) {
+            state.starting.swap_remove(at);
         }
         drop(state);
         self.pool.freed.notify_waiters();
     }
 }
 
-/// What somebody who needs a context gets.
-pub(super) enum Place {
+/// The result of asking for a context.
+pub(super) enum Acquired {
     Warm(Box<Context>),
-    /// The right to start one.
-    Free(Permit),
+    /// Permission to start one.
+    MayStart(Permit),
 }
 
-enum Try {
-    Got(Place),
-    /// An idle context must end first, so that there is a place.
-    End(Box<Context>),
-    /// All are busy, or one is on its way.
+enum TryTake {
+    Acquired(Acquired),
+    /// This idle context must end first, to free a slot.
+    EndFirst(Box<Context>),
+    /// All are busy, or one is being started.
     Full,
 }
 
@@ -154,70 +154,70 @@ impl Pool {
         })
     }
 
-    /// An idle context, or the right to start one. Waits for a place while all are busy, or `most`
-    /// of this key.
-    pub(super) async fn take(self: &Arc<Pool>, key: &ContextKey, most: Option<u32>) -> Place {
+    /// An idle context, or permission to start one. Waits while all are busy, or while there are
+    /// `most` of this key.
+    pub(super) async fn take(self: &Arc<Pool>, key: &ContextKey, most: Option<u32>) -> Acquired {
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
-            // From here on nothing is missed, also not what happens before the wait.
+            // From here on no notification is missed, even before the wait.
             freed.as_mut().enable();
             match self.try_take(key, most) {
-                Try::Got(place) => return place,
-                Try::End(context) => context.process.end().await,
-                Try::Full => freed.await,
+                TryTake::Acquired(acquired) => return acquired,
+                TryTake::EndFirst(context) => context.process.end().await,
+                TryTake::Full => freed.await,
             }
         }
     }
 
-    /// Says that a context is being made ready, so that who needs one waits for it instead of
-    /// starting another. `None` if there is one already.
-    pub(super) fn announce(self: &Arc<Pool>, key: &ContextKey) -> Option<Coming> {
+    /// Announces that a context is being started, so that a batch waits for it instead of starting
+    /// another one. `None` if there is one already.
+    pub(super) fn announce(self: &Arc<Pool>, key: &ContextKey) -> Option<Starting> {
         let mut state = self.lock();
-        if state.coming.contains(key) || state.alive_like.contains_key(key) {
+        if state.starting.contains(key) || state.alive_like.contains_key(key) {
             return None;
         }
-        state.coming.push(key.clone());
-        Some(Coming { key: key.clone(), pool: Arc::clone(self) })
+        state.starting.push(key.clone());
+        Some(Starting { key: key.clone(), pool: Arc::clone(self) })
     }
 
-    /// The right to start one if a shared place is free right now.
+    /// Permission to start one if a shared slot is free right now.
     pub(super) fn spare(self: &Arc<Pool>, key: &ContextKey) -> Option<Permit> {
         let mut state = self.lock();
-        let has_room = self.bounds.has_shared_room(state.living(&key.tenant));
+        let has_room = self.bounds.has_shared_room(state.counts(&key.tenant));
         (has_room && !state.closed).then(|| self.permit(&mut state, key))
     }
 
-    fn try_take(self: &Arc<Pool>, key: &ContextKey, most: Option<u32>) -> Try {
+    fn try_take(self: &Arc<Pool>, key: &ContextKey, most: Option<u32>) -> TryTake {
         let mut state = self.lock();
         let found = state.idle.iter().rposition(|idle| idle.key == *key);
         if let Some(at) = found {
-            return Try::Got(Place::Warm(Box::new(state.idle.remove(at).context)));
+            return TryTake::Acquired(Acquired::Warm(Box::new(state.idle.remove(at).context)));
         }
         let alike = state.alive_like.get(key).copied().unwrap_or_default();
-        if state.coming.contains(key) || most.is_some_and(|most| alike >= most as usize) {
-            return Try::Full;
+        if state.starting.contains(key) || most.is_some_and(|most| alike >= most as usize) {
+            return TryTake::Full;
         }
-        if self.bounds.has_room(state.living(&key.tenant)) {
-            return Try::Got(Place::Free(self.permit(&mut state, key)));
+        if self.bounds.has_room(state.counts(&key.tenant)) {
+            return TryTake::Acquired(Acquired::MayStart(self.permit(&mut state, key)));
         }
         match self.to_end(&state, &key.tenant) {
-            Some(at) => Try::End(Box::new(state.idle.remove(at).context)),
-            None => Try::Full,
+            Some(at) => TryTake::EndFirst(Box::new(state.idle.remove(at).context)),
+            None => TryTake::Full,
         }
     }
 
-    /// The idle context that is to make room for one of this tenant: the one that was idle for the
-    /// longest time, of any tenant if that can help, else of its own.
+    /// The idle context that makes room for one of this tenant: the longest idle one, of any tenant
+    /// if that helps, otherwise of this one.
     fn to_end(&self, state: &State, tenant: &Tenant) -> Option<usize> {
         let is_own = |idle: &Idle| idle.key.tenant == *tenant;
-        let Living { all, own } = state.living(tenant);
+        let ContextCounts { all, own } = state.counts(tenant);
         let busy = all - state.idle.len();
         let own_busy = own - state.idle.iter().filter(|idle| is_own(idle)).count();
-        if self.bounds.has_room(Living { all: busy, own }) {
+        if self.bounds.has_room(ContextCounts { all: busy, own }) {
             return (!state.idle.is_empty()).then_some(0);
         }
-        let own_help = self.bounds.has_room(Living { all: busy, own: own_busy });
+        let own_help = self.bounds.has_room(ContextCounts { all: busy, own: own_busy });
         state.idle.iter().position(is_own).filter(|_| own_help)
     }
 
@@ -228,14 +228,14 @@ impl Pool {
         Permit { key: key.clone(), pool: Arc::clone(self) }
     }
 
-    /// Keeps a context for later, or ends it when nobody will need it.
+    /// Keeps a context for later, or ends it if it is no longer useful.
     pub(super) async fn put(self: &Arc<Pool>, key: ContextKey, context: Context, idle: Duration) {
         if let Some(context) = self.keep(key, context, Instant::now() + idle) {
             context.process.end().await;
         }
     }
 
-    /// Gives the context back when nobody will need it.
+    /// Returns the context if it is no longer useful.
     fn keep(
         self: &Arc<Pool>,
         key: ContextKey,
@@ -243,7 +243,7 @@ impl Pool {
         ends_at: Instant,
     ) -> Option<Context> {
         let mut state = self.lock();
-        if state.closed || is_useless(&state, &key, &context) {
+        if state.closed || is_outdated(&state, &key, &context) {
             return Some(context);
         }
         if state.idle.iter().all(|idle| ends_at < idle.ends_at) {
@@ -258,7 +258,7 @@ impl Pool {
         None
     }
 
-    /// Ends contexts whose idle time is over, for as long as there are idle ones.
+    /// Ends contexts whose idle time is over, as long as there are idle ones.
     async fn sweep(self: Arc<Pool>) {
         loop {
             let mut over = Vec::new();
@@ -284,26 +284,26 @@ impl Pool {
         }
     }
 
-    /// Learns which version of a type is in force; `None` if it was deleted.
+    /// Learns the current version of a type; `None` if it was deleted.
     pub(super) fn set_current(&self, key: &TypeKey, version: Option<HandlerId>) {
         let mut state = self.lock();
         if state.current.len() >= CURRENT_MAX {
             state.current.clear();
         }
         let known = state.current.get(key).copied().flatten();
-        // A job may still come with an older version than the one that was set here.
+        // A job may still arrive with an older version than the one set here.
         if version.is_none() || version > known {
             state.current.insert(key.clone(), version);
         }
     }
 
-    /// Ends the idle contexts that know only versions which are no longer in force.
+    /// Ends the idle contexts that have only outdated versions loaded.
     pub(super) async fn end_useless(&self) {
         let mut ended = Vec::new();
         {
             let mut state = self.lock();
             let useless = |state: &State| {
-                state.idle.iter().position(|idle| is_useless(state, &idle.key, &idle.context))
+                state.idle.iter().position(|idle| is_outdated(state, &idle.key, &idle.context))
             };
             while let Some(at) = useless(&state) {
                 ended.push(state.idle.remove(at).context);
@@ -314,13 +314,13 @@ impl Pool {
         }
     }
 
-    /// Handlers that an idle context has loaded.
+    /// Handlers that idle contexts have loaded.
     pub(super) fn warm(&self) -> Vec<HandlerId> {
         let state = self.lock();
         state.idle.iter().flat_map(|idle| idle.context.loaded.iter().map(|l| l.id)).collect()
     }
 
-    /// Ends every idle context; those that come back later are ended, too.
+    /// Ends every idle context; those that become idle later are ended, too.
     pub(super) async fn close(&self) {
         let idle = {
             let mut state = self.lock();
@@ -336,8 +336,8 @@ impl Pool {
     }
 }
 
-/// Whether all that the context knows is no longer in force.
-fn is_useless(state: &State, key: &ContextKey, context: &Context) -> bool {
+/// Whether everything that the context has loaded is outdated.
+fn is_outdated(state: &State, key: &ContextKey, context: &Context) -> bool {
     let is_over = |loaded: &Loaded| {
         let name = TypeKey { tenant: key.tenant.clone(), name: loaded.name.clone() };
         state.current.get(&name).is_some_and(|current| *current != Some(loaded.id))

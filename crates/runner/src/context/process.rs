@@ -23,38 +23,38 @@ use windlass_core::runner::Stop;
 use super::frame::{Frames, NoFrame};
 use super::halt::{Halt, LOOK_WAIT};
 use super::start::Spawned;
-use crate::isolate::Census;
+use crate::isolate::ProcessCounter;
 use crate::os;
 use crate::output::Stream;
 use crate::scratch::AttemptDir;
 use crate::stop::Watch;
 use crate::tree::Main;
 
-/// Most that one read takes from the channel or an output.
+/// Maximum size of one read from the channel or an output.
 const READ_BYTES: usize = 64 * 1024;
-/// How long a killed process may take to die. Only one that hangs in the kernel takes longer.
+/// How long a killed process may take to die. Only one stuck in the kernel takes longer.
 const DEATH_WAIT_MAX: Duration = Duration::from_secs(10);
-/// How long a context may take to exit when its requests end.
+/// How long a context may take to exit after its requests end.
 const EXIT_WAIT_MAX: Duration = Duration::from_secs(1);
-/// Reads that are made of each output for one line.
+/// Reads of each output for one line.
 const DRAIN_READS_MAX: usize = 1024;
-/// Most that is read of one pipe to get what it holds now: as much as the kernel lets it hold.
+/// Maximum to read from one pipe to empty it: as much as the kernel lets it hold.
 const HELD_BYTES_MAX: usize = 1024 * 1024;
 
-/// What comes from a context, or happens to it.
-pub(super) enum Heard {
+/// An event of a context.
+pub(super) enum ContextEvent {
     Answer(Bytes),
-    /// Something that was written to an ordinary output.
+    /// Bytes written to an ordinary output.
     Raw(Stream, Bytes),
-    /// It wrote what is no frame to the channel.
-    Garbage,
+    /// The channel contains something that is not a frame.
+    InvalidFrame,
     /// It closed the channel, or exited.
-    Gone,
-    /// This attempt is to end.
+    Exited,
+    /// This attempt must stop.
     Stopped(AttemptId, Stop),
     TimedOut,
-    /// It has too many processes; the words are for the log.
-    Crowded(String),
+    /// It has too many processes; the text is for the log.
+    TooManyProcesses(String),
 }
 
 pub(super) struct Process {
@@ -62,22 +62,22 @@ pub(super) struct Process {
     pub(super) dir: AttemptDir,
     /// Becomes readable when the process exits, before it is reaped.
     exit: AsyncFd<OwnedFd>,
-    /// `None` when nothing more will be asked.
+    /// `None` once no more requests follow.
     requests: Option<pipe::Sender>,
-    /// Bytes of requests that were not written yet.
+    /// Bytes of requests that are not written yet.
     outgoing: Bytes,
     halt: Halt,
     answers: pipe::Receiver,
     frames: Frames,
-    /// An output that has ended is not read any more.
+    /// Absent once the output has ended.
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
     raw: [BytesMut; 2],
-    census: Census,
+    counter: ProcessCounter,
 }
 
 impl Process {
-    pub(super) fn new(spawned: Spawned, census: Census) -> io::Result<Process> {
+    pub(super) fn new(spawned: Spawned, counter: ProcessCounter) -> io::Result<Process> {
         let Spawned { mut main, dir, requests, answers, halt } = spawned;
         let piped = "both outputs are piped";
         let stdout = ChildStdout::from_std(main.child.stdout.take().expect(piped))?;
@@ -95,7 +95,7 @@ impl Process {
             stdout: Some(stdout),
             stderr: Some(stderr),
             raw: Default::default(),
-            census,
+            counter,
         })
     }
 
@@ -103,15 +103,14 @@ impl Process {
         self.main.pid()
     }
 
-    /// Whether the process still runs and both of its outputs are open.
+    /// Whether the process still runs and both outputs are open.
     pub(super) fn is_whole(&self) -> bool {
         self.stdout.is_some()
             && self.stderr.is_some()
             && self.exit.readable().now_or_never().is_none()
     }
 
-    /// Puts a request on its way; it is written while the answers are listened to. The context must
-    /// be idle.
+    /// Queues a request, which is written while answers are read. The context must be idle.
     pub(super) fn ask(&mut self, frame: Vec<u8>) {
         self.halt.clear();
         self.outgoing = if self.outgoing.is_empty() {
@@ -121,15 +120,15 @@ impl Process {
         };
     }
 
-    /// What happens next, until `limit`. Orders to these attempts are heard, too.
+    /// The next event, until `limit`. Includes orders to stop these attempts.
     pub(super) async fn listen(
         &mut self,
         limit: Instant,
         watch: &mut Watch,
         ids: &[AttemptId],
-    ) -> Heard {
+    ) -> ContextEvent {
         loop {
-            if let Some(said) = self.said() {
+            if let Some(said) = self.next_buffered() {
                 return said;
             }
             let [raw_out, raw_err] = &mut self.raw;
@@ -137,38 +136,40 @@ impl Process {
             tokio::select! {
                 read = self.answers.read_buf(&mut self.frames.buffer) => {
                     if !read.is_ok_and(|bytes| bytes > 0) {
-                        return Heard::Gone;
+                        return ContextEvent::Exited;
                     }
                 }
                 bytes = read(&mut self.stdout, raw_out), if self.stdout.is_some() => {
                     match bytes {
                         0 => self.stdout = None,
-                        _ => return Heard::Raw(Stream::Out, raw_out.split().freeze()),
+                        _ => return ContextEvent::Raw(Stream::Out, raw_out.split().freeze()),
                     }
                 }
                 bytes = read(&mut self.stderr, raw_err), if self.stderr.is_some() => {
                     match bytes {
                         0 => self.stderr = None,
-                        _ => return Heard::Raw(Stream::Err, raw_err.split().freeze()),
+                        _ => return ContextEvent::Raw(Stream::Err, raw_err.split().freeze()),
                     }
                 }
                 sent = send(&mut self.requests, &self.outgoing), if !self.outgoing.is_empty() => {
-                    // When it does not read any more, what it still says is worth hearing.
+                    // It no longer reads, but its last answers still count.
                     let sent = sent.unwrap_or(self.outgoing.len());
                     self.outgoing.advance(sent);
                 }
                 _ = self.exit.readable() => {
-                    self.hear_channel();
-                    return self.said().unwrap_or(Heard::Gone);
+                    self.read_channel();
+                    return self.next_buffered().unwrap_or(ContextEvent::Exited);
                 }
-                (id, why) = watch.stopped(ids) => return Heard::Stopped(id, why),
-                reason = self.census.exceeded(&self.main.tree) => return Heard::Crowded(reason),
-                () = sleep_until(limit) => return Heard::TimedOut,
+                (id, why) = watch.stopped(ids) => return ContextEvent::Stopped(id, why),
+                reason = self.counter.exceeded(&self.main.tree) => {
+                    return ContextEvent::TooManyProcesses(reason);
+                }
+                () = sleep_until(limit) => return ContextEvent::TimedOut,
             }
         }
     }
 
-    /// What both outputs are known to hold; cheap, because it is asked for with each line.
+    /// Takes what both outputs are known to hold; cheap, because it happens with each line.
     pub(super) fn drain(&mut self) -> Vec<(Stream, Bytes)> {
         let mut drained = Vec::new();
         for _ in 0..DRAIN_READS_MAX {
@@ -188,7 +189,7 @@ impl Process {
         drained
     }
 
-    /// All that both outputs hold now.
+    /// Takes everything that both outputs hold now.
     pub(super) fn drain_all(&mut self) -> Vec<(Stream, Bytes)> {
         let [raw_out, raw_err] = &mut self.raw;
         if let Some(stdout) = &self.stdout {
@@ -204,29 +205,29 @@ impl Process {
             .collect()
     }
 
-    /// Halts the batch and reads everything the context has written so far. Of the jobs that have
-    /// no `end` afterwards at most the first has begun, and none of the others will.
+    /// Halts the batch and reads everything that the context has written so far. Of the jobs
+    /// without an `end` afterwards, at most the first has begun, and none of the others will.
     pub(super) async fn halt(&mut self) {
         if self.halt.set() {
             sleep(LOOK_WAIT).await;
         }
-        self.hear_channel();
+        self.read_channel();
     }
 
-    /// Reads what the channel holds now; `said` takes it apart.
-    pub(super) fn hear_channel(&mut self) {
+    /// Reads what the channel holds now; `next_buffered` splits it.
+    pub(super) fn read_channel(&mut self) {
         read_held(&self.answers, &mut self.frames.buffer);
     }
 
-    /// The next of what was read from the channel, without waiting for more.
-    pub(super) fn said(&mut self) -> Option<Heard> {
+    /// The next frame that has already been read from the channel.
+    pub(super) fn next_buffered(&mut self) -> Option<ContextEvent> {
         match self.frames.next() {
-            Ok(frame) => frame.map(Heard::Answer),
-            Err(NoFrame) => Some(Heard::Garbage),
+            Ok(frame) => frame.map(ContextEvent::Answer),
+            Err(NoFrame) => Some(ContextEvent::InvalidFrame),
         }
     }
 
-    /// Asks the process to exit, and ends all of it if it does not.
+    /// Asks the process to exit, and kills it if it does not.
     pub(super) async fn end(mut self) {
         self.requests = None;
         let _ = timeout(EXIT_WAIT_MAX, self.exit.readable()).await;
@@ -234,7 +235,8 @@ impl Process {
         self.remove().await;
     }
 
-    /// Ends the process and everything that it started. How it ended, unless it does not die.
+    /// Kills the process and everything that it started. Returns how it ended, unless it does not
+    /// die.
     pub(super) async fn kill(&mut self) -> Option<ExitStatus> {
         self.main.tree.kill();
         if timeout(DEATH_WAIT_MAX, self.exit.readable()).await.is_err() {
@@ -245,24 +247,24 @@ impl Process {
         self.main.reap().ok()
     }
 
-    /// How the process ended by itself, if it does so at once; else it is killed.
-    pub(super) async fn bury(&mut self) -> Option<ExitStatus> {
+    /// How the process ended by itself; kills it if it does not end at once.
+    pub(super) async fn wait_for_exit(&mut self) -> Option<ExitStatus> {
         let _ = timeout(EXIT_WAIT_MAX, self.exit.readable()).await;
         self.kill().await
     }
 
-    /// Removes the private directory, which may hold much.
+    /// Removes the private directory, which may be large.
     pub(super) async fn remove(self) {
         let _ = tokio::task::spawn_blocking(move || drop(self)).await;
     }
 
-    /// Ends what jobs left running. `kept` were there when the handler was loaded.
+    /// Kills what jobs left running. `kept` already existed when the handler was loaded.
     pub(super) fn end_leftovers(&self, kept: &HashSet<Pid>) {
         self.main.tree.end_leftovers(kept);
     }
 }
 
-/// Reads what the pipe holds, past the runtime: that knows only what it has been told so far.
+/// Reads what the pipe holds, bypassing the runtime, whose readiness may be out of date.
 fn read_held(pipe: &impl AsFd, into: &mut BytesMut) {
     let mut piece = vec![0; READ_BYTES];
     let mut bytes = 0;
@@ -279,7 +281,7 @@ fn read_held(pipe: &impl AsFd, into: &mut BytesMut) {
     }
 }
 
-/// Reads some bytes; 0 when the stream has ended or cannot be read.
+/// Reads some bytes; 0 if the stream has ended or cannot be read.
 async fn read(stream: &mut Option<impl AsyncRead + Unpin>, into: &mut BytesMut) -> usize {
     into.reserve(READ_BYTES);
     match stream {

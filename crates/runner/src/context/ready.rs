@@ -1,5 +1,5 @@
-//! Gets a context for a handler: an idle one if there is one, else a new one. Also starts contexts
-//! before the first job, and compiles sources without running them.
+//! Gets a context for a handler: an idle one if there is one, otherwise a new one. Also starts
+//! contexts before the first job, and compiles sources without running them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use windlass_core::{AttemptId, Handler, HandlerSpec, Invalid, JobId, TypeKey};
 
 use super::Contexts;
 use super::language::Language;
-use super::pool::{ContextKey, IDLE_DEFAULT, Place};
+use super::pool::{Acquired, ContextKey, IDLE_DEFAULT};
 use super::start::{Context, LOADED_MAX, Starter, Unready};
 use crate::output::Output;
 use crate::stop::{Stops, Watch};
 
-/// How long a compiler may take when a handler is set, and `before` when nobody waits for it.
+/// Time limit for compiling when a handler is set, and for `before` in the background.
 const COMPILE_WAIT_MAX: Duration = Duration::from_secs(30);
-/// A context with the handler loaded, and what it took to get there.
+/// A context with the handler loaded, and the time it took.
 pub(super) struct Ready {
     pub(super) context: Context,
     pub(super) took: Duration,
-    /// What `before` wrote.
+    /// Output of `before`.
     pub(super) output: Output,
 }
 
@@ -47,16 +47,16 @@ impl Contexts {
                 }
             };
             match place {
-                Place::Warm(mut context) => {
+                Acquired::Warm(mut context) => {
                     let knows = context.number_of(handler.id).is_some();
                     if context.process.is_whole() && (knows || context.loaded.len() < LOADED_MAX) {
-                        // What was written while nothing ran belongs to no job.
+                        // Output written while nothing ran belongs to no job.
                         drop(context.process.drain());
                         break *context;
                     }
                     context.process.end().await;
                 }
-                Place::Free(permit) => {
+                Acquired::MayStart(permit) => {
                     let starter = match self.starter(handler) {
                         Ok(starter) => Arc::new(starter),
                         Err(Invalid { reason, .. }) => {
@@ -101,15 +101,15 @@ impl Contexts {
         })
     }
 
-    /// Whether the language's own compiler takes the sources.
+    /// Whether the language's own compiler accepts the sources.
     pub(crate) async fn compile(&self, key: &TypeKey, spec: &HandlerSpec) -> Result<(), Invalid> {
-        // It has no number yet, and nothing of it stays.
+        // It has no number yet, and nothing of it is kept.
         let Some(id) = JobId::new(1) else { return Ok(()) };
         let created_at = self.clock.now();
         let handler = Handler { id, key: key.clone(), created_at, spec: spec.clone() };
         let handler = Arc::new(handler);
         let starter = Arc::new(self.starter(&handler)?);
-        // Beside the places for contexts that work, so that it need not wait for one of them.
+        // Not counted among the working contexts, so that it need not wait for one of them.
         let Ok(_turn) = self.compilers.acquire().await else { return Ok(()) };
         let mut watch = Arc::new(Stops::default()).watch(Vec::new());
         let mut output = Output::new(self.log_bytes_max);
@@ -126,32 +126,32 @@ impl Contexts {
         }
     }
 
-    /// Gets a context ready before the first job comes, if there is room for it. Who needs it
-    /// meanwhile waits for it.
+    /// Starts a context before the first job comes, if there is room. Jobs that need it meanwhile
+    /// wait for it.
     pub(crate) fn prepare(&self, handler: Arc<Handler>) {
         let contexts = self.clone();
         let key = ContextKey::of(&handler);
         self.pool.set_current(&handler.key, Some(handler.id));
-        let coming = self.pool.announce(&key);
+        let starting = self.pool.announce(&key);
         self.in_background(async move {
             contexts.pool.end_useless().await;
-            let Some(coming) = coming else { return };
+            let Some(starting) = starting else { return };
             if let Some(context) = contexts.prepared(&handler).await {
                 let idle = handler.spec.options.idle.unwrap_or(IDLE_DEFAULT);
                 contexts.pool.put(key, context, idle).await;
             }
-            drop(coming);
+            drop(starting);
         });
     }
 
-    /// The handler was deleted: its contexts are ended, those that work after their batch.
+    /// Ends the contexts of a deleted handler, busy ones after their batch.
     pub(crate) fn forget(&self, key: &TypeKey) {
         self.pool.set_current(key, None);
         let pool = Arc::clone(&self.pool);
         self.in_background(async move { pool.end_useless().await });
     }
 
-    /// Does something that nobody waits for, and that ends with the runner.
+    /// Runs a task in the background, bounded by the life of the runner.
     fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = lock(&self.background);
         while tasks.try_join_next().is_some() {}
@@ -167,7 +167,7 @@ impl Contexts {
         let limit = Instant::now() + handler.spec.options.timeout.unwrap_or(COMPILE_WAIT_MAX);
         match context.load(handler, limit, &mut watch, &[], &mut output).await {
             Ok(_) => Some(context),
-            // The first job will find the same, and its log will tell.
+            // The first job will fail the same way, and its log will say why.
             Err(_) => {
                 context.process.kill().await;
                 context.process.remove().await;
@@ -177,10 +177,10 @@ impl Contexts {
     }
 }
 
-/// What the author of a handler hears when it cannot be set.
+/// The error for the author when a handler cannot be set.
 fn refusal(field: &str, unready: Unready, output: Output) -> Result<(), Invalid> {
     match unready {
-        // Nothing is wrong with the handler.
+        // The handler is not at fault.
         Unready::Exhausted(_) | Unready::Stopped(_) => Ok(()),
         Unready::Broken { field: named, reason } => {
             let (log, _) = output.finish();

@@ -1,4 +1,4 @@
-//! A batch as a request: as many jobs as fit, large payloads in files beside it.
+//! A batch as a request: as many jobs as fit, large payloads in files next to it.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -16,26 +16,26 @@ use super::message::{Request, RunJob, RunPayload};
 use crate::payload::PayloadReader;
 use crate::scratch::AttemptDir;
 
-/// Payloads of one request, together; the rest of the batch goes into another one.
+/// Total size of the payloads of one request; the rest of the batch goes into another one.
 const PAYLOAD_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// The jobs of one request.
-pub(super) struct Portion {
+pub(super) struct BatchRequest {
     pub(super) assignments: Vec<Assignment>,
     pub(super) frame: Vec<u8>,
-    /// Large payloads; to be removed when the request is done.
+    /// Large payloads, to be removed after the request.
     pub(super) files: Vec<PathBuf>,
-    /// Jobs whose payload is out of reach, and why.
+    /// Jobs whose payload cannot be read, and why.
     pub(super) unreadable: Vec<(AttemptId, String)>,
 }
 
-/// A payload that was put into a file.
-struct Spilled {
+/// A payload in a file.
+struct PayloadFile {
     path: PathBuf,
     is_text: bool,
 }
 
-impl Portion {
+impl BatchRequest {
     /// Takes jobs from the front.
     pub(super) async fn take(
         waiting: &mut VecDeque<Assignment>,
@@ -44,8 +44,8 @@ impl Portion {
         mark: bool,
         pieces: &Arc<dyn Pieces>,
         dir: &AttemptDir,
-    ) -> Portion {
-        let mut taken: Vec<(Assignment, Option<Spilled>)> = Vec::new();
+    ) -> BatchRequest {
+        let mut taken: Vec<(Assignment, Option<PayloadFile>)> = Vec::new();
         let mut unreadable = Vec::new();
         let mut bytes = 0;
         while let Some(next) = waiting.front().filter(|_| taken.len() < jobs_max) {
@@ -68,13 +68,13 @@ impl Portion {
         let files = taken.iter().filter_map(|(_, spilled)| Some(spilled.as_ref()?.path.clone()));
         let files = files.collect();
         let assignments = taken.into_iter().map(|(assignment, _)| assignment).collect();
-        Portion { assignments, frame, files, unreadable }
+        BatchRequest { assignments, frame, files, unreadable }
     }
 }
 
-fn run_job<'a>(assignment: &'a Assignment, spilled: Option<&'a Spilled>) -> RunJob<'a> {
+fn run_job<'a>(assignment: &'a Assignment, spilled: Option<&'a PayloadFile>) -> RunJob<'a> {
     let payload = match (&assignment.payload, spilled) {
-        (_, Some(Spilled { path, is_text })) => RunPayload::File {
+        (_, Some(PayloadFile { path, is_text })) => RunPayload::File {
             payload_file: path.to_str().unwrap_or_default(),
             payload_text: *is_text,
         },
@@ -100,7 +100,7 @@ async fn spill(
     assignment: &Assignment,
     pieces: &Arc<dyn Pieces>,
     dir: &Path,
-) -> Result<Option<Spilled>, String> {
+) -> Result<Option<PayloadFile>, String> {
     if let Payload::Inline(_) = assignment.payload {
         return Ok(None);
     }
@@ -115,13 +115,13 @@ async fn spill(
         file.write_all(&piece).await.map_err(failed)?;
     }
     file.flush().await.map_err(failed)?;
-    Ok(Some(Spilled { path, is_text: text.is_text() }))
+    Ok(Some(PayloadFile { path, is_text: text.is_text() }))
 }
 
-/// Whether bytes that come in pieces are UTF-8. A character may be cut by the end of a piece.
+/// Checks whether bytes that arrive in pieces are UTF-8. A character may be split between pieces.
 #[derive(Default)]
 struct TextCheck {
-    /// The beginning of a character whose end is in the next piece.
+    /// The beginning of a character that continues in the next piece.
     cut: Vec<u8>,
     broken: bool,
 }

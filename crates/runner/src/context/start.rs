@@ -22,10 +22,10 @@ use windlass_core::{AttemptId, Handler, HandlerId, HandlerSpec, TypeName};
 use super::frame::encode;
 use super::halt::Halt;
 use super::language::Language;
-use super::message::{Answer, Kind, Load, PROTOCOL, Request, Stage};
+use super::message::{ContextAnswer, Kind, Load, PROTOCOL, Request, Stage};
 use super::pool::Permit;
-use super::process::{Heard, Process};
-use crate::isolate::{self, Census, Channels, Confine, Isolation};
+use super::process::{ContextEvent, Process};
+use crate::isolate::{self, Channels, Confinement, Isolation, ProcessCounter};
 use crate::launch::NotStarted;
 use crate::output::Output;
 use crate::proc;
@@ -33,16 +33,16 @@ use crate::scratch::{AttemptDir, Scratch};
 use crate::stop::Watch;
 use crate::tree::{self, Main};
 
-/// How long an interpreter may take until it answers the greeting.
+/// How long an interpreter may take to answer the greeting.
 const GREETING_WAIT_MAX: Duration = Duration::from_secs(30);
-/// The lowest descriptor that an end of a channel has in the daemon.
+/// The lowest descriptor number for the daemon's end of a channel.
 const NUMBER_MIN: i32 = 10;
-/// Room in the pipes of the channel, so that a batch and its answers fit. A wish, not a need.
+/// Requested size of the channel's pipes, so that a batch and its answers fit. Optional.
 const PIPE_BYTES: usize = 256 * 1024;
-/// Handlers that share one context; the next one gets a new context.
+/// Handlers that share one context; further ones get a new context.
 pub(super) const LOADED_MAX: usize = 64;
 
-/// All that is needed to start contexts for one handler.
+/// Everything needed to start contexts for one handler.
 pub(super) struct Starter {
     pub(super) language: &'static Language,
     pub(super) interpreter: PathBuf,
@@ -52,25 +52,25 @@ pub(super) struct Starter {
     pub(super) handler: Arc<Handler>,
 }
 
-/// A context that greeted us. Handlers are loaded into it as they come.
+/// A context that has answered the greeting. Handlers are loaded into it as needed.
 pub(super) struct Context {
     pub(super) process: Process,
-    /// What it writes to its ordinary outputs between jobs, when asked to.
+    /// What it writes to its ordinary outputs between jobs, on request.
     pub(super) mark: Vec<u8>,
     pub(super) loaded: Vec<Loaded>,
-    /// Processes that were there after the last load: they belong to the handler, not to a job.
+    /// Processes that existed after the last load: they belong to the handler, not to a job.
     pub(super) kept: HashSet<Pid>,
-    /// The newest process of the machine when leftovers were looked for.
+    /// The machine's newest process at the last search for leftovers.
     newest_process: Option<u32>,
-    /// Jobs that it was given.
+    /// Jobs that it has received.
     pub(super) jobs: u32,
-    /// Jobs in a row without a byte on its ordinary outputs.
+    /// Consecutive jobs without a byte on its ordinary outputs.
     pub(super) quiet_jobs: u32,
-    /// Absent if it lives only to be asked once.
+    /// Absent if it exists only for one compilation.
     pub(super) _permit: Option<Permit>,
 }
 
-/// A handler that a context knows, by the place in its list.
+/// A loaded handler; its number is its index in the list.
 pub(super) struct Loaded {
     pub(super) id: HandlerId,
     pub(super) name: TypeName,
@@ -78,9 +78,9 @@ pub(super) struct Loaded {
 
 /// Why a handler is not ready to run.
 pub(super) enum Unready {
-    /// The machine lacks something now.
+    /// The machine temporarily lacks something.
     Exhausted(io::Error),
-    /// The handler's fault; the text is for its author. The context may be alive all the same.
+    /// The handler's fault; the text is for its author. The context may still be alive.
     Broken {
         field: Option<String>,
         reason: String,
@@ -116,8 +116,8 @@ impl Starter {
         let spawned = tokio::task::spawn_blocking(move || starter.spawn()).await;
         let spawned = spawned.map_err(|failed| Unready::broken(failed.to_string()))??;
         let own = &self.handler.spec.options.limits;
-        let census = Census::new(self.isolation.effective(own).processes);
-        let process = Process::new(spawned, census).map_err(Unready::Exhausted)?;
+        let counter = ProcessCounter::new(self.isolation.effective(own).processes);
+        let process = Process::new(spawned, counter).map_err(Unready::Exhausted)?;
         let mark = format!("{:032x}", fastrand::u128(..));
         let mut context = Context {
             process,
@@ -144,7 +144,7 @@ impl Starter {
         }
     }
 
-    /// Starts the process. Blocks for as long as a fork and a few small files take.
+    /// Starts the process. Blocks for a fork and a few small files.
     fn spawn(&self) -> Result<Spawned, NotStarted> {
         let dir = self.scratch.attempt(self.handler.id).map_err(NotStarted::Exhausted)?;
         let file = dir.path().join(self.language.file);
@@ -170,7 +170,7 @@ impl Starter {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let confine = Confine {
+        let confine = Confinement {
             dir: dir.path(),
             program: &self.interpreter,
             limits: &options.limits,
@@ -192,7 +192,7 @@ impl Starter {
     }
 }
 
-/// A process that was started, and our ends of what leads to it.
+/// A started process, and our ends of its pipes.
 pub(super) struct Spawned {
     pub(super) main: Main,
     pub(super) dir: AttemptDir,
@@ -201,15 +201,15 @@ pub(super) struct Spawned {
     pub(super) halt: Halt,
 }
 
-/// A pipe, its reading end first. Neither end has a number that a context uses itself: a copy onto
-/// its own number, or onto that of the other end, would be none.
+/// A pipe, reading end first. Neither end has a number that a context uses itself: copying one onto
+/// its own number would leave it close-on-exec, and onto the other end's would close that.
 fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     let _ = fcntl_setpipe_size(&writer, PIPE_BYTES);
     Ok((moved(&reader)?, moved(&writer)?))
 }
 
-/// The same with a number that no context uses itself.
+/// Moves the descriptor to a number that no context uses itself.
 fn moved(descriptor: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(fcntl_dupfd_cloexec(descriptor, NUMBER_MIN)?)
 }
@@ -225,7 +225,7 @@ impl Context {
         self.loaded.iter().position(|loaded| loaded.id == handler).map(|at| at as u32)
     }
 
-    /// Loads the handler and runs its `before`; how long that took.
+    /// Loads the handler and runs its `before`; returns how long that took.
     pub(super) async fn load(
         &mut self,
         handler: &Handler,
@@ -244,7 +244,7 @@ impl Context {
         Ok(took)
     }
 
-    /// Asks only the compiler.
+    /// Only compiles.
     pub(super) async fn compile(
         &mut self,
         spec: &HandlerSpec,
@@ -257,8 +257,8 @@ impl Context {
         self.answer(Kind::Loaded, limit, watch, ids, output).await.map(drop)
     }
 
-    /// Ends what the jobs of a batch left running. Costs a look at `/proc` only when some process
-    /// was started on this machine since the last one.
+    /// Kills what the jobs of a batch left running. Walks through `/proc` only if some process was
+    /// started on this machine since the last time.
     pub(super) fn end_leftovers(&mut self) {
         let newest = proc::newest();
         if self.newest_process != newest || newest.is_none() {
@@ -267,7 +267,7 @@ impl Context {
         }
     }
 
-    /// Waits for the answer of this kind; what is written meanwhile goes to the output.
+    /// Waits for the answer of this kind; output meanwhile goes to `output`.
     async fn answer(
         &mut self,
         wanted: Kind,
@@ -279,8 +279,8 @@ impl Context {
         let mut is_late = false;
         loop {
             match self.process.listen(limit, watch, ids).await {
-                Heard::Raw(stream, bytes) => output.push(stream, &bytes),
-                Heard::Answer(frame) => match Answer::parse(&frame) {
+                ContextEvent::Raw(stream, bytes) => output.push(stream, &bytes),
+                ContextEvent::Answer(frame) => match ContextAnswer::parse(&frame) {
                     Some(answer) if answer.kind == wanted => {
                         let speaks = wanted != Kind::Ready || answer.protocol == Some(PROTOCOL);
                         return speaks.then(|| answer.us()).ok_or(Unready::broken(GARBAGE));
@@ -289,41 +289,41 @@ impl Context {
                     Some(answer) if answer.kind == Kind::Failed => return Err(failed(&answer)),
                     _ => return Err(Unready::broken(GARBAGE)),
                 },
-                Heard::Garbage => return Err(Unready::broken(GARBAGE)),
-                Heard::Gone => return Err(Unready::broken(self.gone(output).await)),
-                Heard::Stopped(_, why) => return Err(Unready::Stopped(why)),
-                Heard::Crowded(reason) => {
+                ContextEvent::InvalidFrame => return Err(Unready::broken(GARBAGE)),
+                ContextEvent::Exited => return Err(Unready::broken(self.exited(output).await)),
+                ContextEvent::Stopped(_, why) => return Err(Unready::Stopped(why)),
+                ContextEvent::TooManyProcesses(reason) => {
                     self.process.kill().await;
                     return Err(Unready::broken(reason));
                 }
-                // It may have answered in time, and nobody listened.
-                Heard::TimedOut if !is_late => {
+                // It may have answered in time without being read.
+                ContextEvent::TimedOut if !is_late => {
                     is_late = true;
-                    self.process.hear_channel();
+                    self.process.read_channel();
                 }
-                Heard::TimedOut if wanted == Kind::Loaded => {
+                ContextEvent::TimedOut if wanted == Kind::Loaded => {
                     return Err(Unready::broken("before timed out"));
                 }
-                Heard::TimedOut => {
+                ContextEvent::TimedOut => {
                     return Err(Unready::broken("its interpreter does not answer"));
                 }
             }
         }
     }
 
-    /// Why the process is gone, when it went by itself.
-    async fn gone(&mut self, output: &mut Output) -> String {
-        let status = self.process.bury().await;
+    /// Why the process exited by itself.
+    async fn exited(&mut self, output: &mut Output) -> String {
+        let status = self.process.wait_for_exit().await;
         for (stream, bytes) in self.process.drain_all() {
             output.push(stream, &bytes);
         }
         output.end();
-        obituary(status)
+        describe_exit(status)
     }
 }
 
-/// How a process ended that was not asked to.
-pub(super) fn obituary(status: Option<ExitStatus>) -> String {
+/// How a process ended unexpectedly.
+pub(super) fn describe_exit(status: Option<ExitStatus>) -> String {
     match status.map(|status| (status.code(), status)) {
         Some((Some(code), _)) => format!("its process ended with exit code {code}"),
         Some((None, status)) => {
@@ -354,7 +354,7 @@ fn load<'a>(
     }
 }
 
-fn failed(answer: &Answer<'_>) -> Unready {
+fn failed(answer: &ContextAnswer<'_>) -> Unready {
     let message = answer.message.as_deref().unwrap_or("no reason was given");
     let reason = match answer.stage {
         Some(Stage::Load) | None => message.to_owned(),

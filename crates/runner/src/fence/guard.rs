@@ -12,26 +12,26 @@ use windlass_core::launch::BootTime;
 use super::{FIRED, MARK, Order, READY, TICK_BYTES, boot_time};
 use crate::{kill, os};
 
-/// How long it goes on looking after the node's death, for what was just being started.
+/// How long it keeps looking after the node's death, for programs that were just being started.
 const LOOK_AFTER_DEATH: Duration = Duration::from_secs(1);
-/// When it gives up what does not die; only what hangs in the kernel takes that long.
+/// When it gives up on processes that do not die; only those stuck in the kernel take that long.
 const END_TIME_MAX: Duration = Duration::from_secs(60);
 /// How often it looks while nothing may run.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 const ROUND_PAUSE: Duration = Duration::from_millis(2);
-/// How often it looks and kills at once when a tick is missed; later looks find the rest.
+/// Rounds of looking and killing when a tick is missed; later looks find the rest.
 const ROUNDS_MAX: u32 = 100;
 /// It wakes up at least this often, because its waits do not count the time that a machine sleeps.
 const WAIT_MAX: Duration = Duration::from_secs(1);
-/// Ticks that are read at once.
+/// Ticks read at once.
 const TICKS_MAX: usize = 512;
 
-/// Is a fence until the node's end of its standard input is closed and all is ended. The words are
-/// those that follow its own word on the command line.
+/// Runs as a fence until the node closes its end of standard input and everything is killed.
+/// `words` are those that follow its own word on the command line.
 pub fn guard(words: &[String]) -> io::Result<()> {
     let order = Order::read(words)?;
-    // What ends the node by its terminal must not end this process. One that leads a session
-    // already is out of the terminal's reach.
+    // Signals from the node's terminal must not end this process. A session leader is out of the
+    // terminal's reach already.
     let _ = rustix::process::setsid();
     os::ignore_requests_to_end()?;
     // It must not keep a directory or a mount in use.
@@ -56,8 +56,8 @@ fn watch(order: &Order, mark: &Mark) {
                 left.min(WAIT_MAX)
             }
             None => {
-                // What the node starts late is ended too. It must know of each before it sees it
-                // die; one that takes two rounds to die is no news in the second.
+                // Programs that the node starts late are killed too. It must know of each before it
+                // dies; one that takes two rounds to die is reported once.
                 let mut told: HashSet<Pid> = HashSet::new();
                 let tell = |found: &[Pid]| {
                     let known = told.len();
@@ -72,7 +72,10 @@ fn watch(order: &Order, mark: &Mark) {
                     report(FIRED);
                 }
                 if ended > 0 {
-                    tracing::error!(processes = ended, "no tick in time: ended what was started");
+                    tracing::error!(
+                        processes = ended,
+                        "no tick in time: killed everything that was started"
+                    );
                 }
                 LOOK_PAUSE
             }
@@ -81,29 +84,29 @@ fn watch(order: &Order, mark: &Mark) {
     }
 }
 
-/// The newest of all ticks that wait in the pipe, or time 0 when there is none. `None` at its end.
+/// The newest tick in the pipe, or time 0 if there is none. `None` at its end.
 fn newest_tick() -> Option<BootTime> {
     let mut newest = 0;
     let mut bytes = [0; TICKS_MAX * TICK_BYTES];
     while wait(Duration::ZERO) {
-        // Not through the buffer of the standard library, which would hide ticks from the wait.
+        // Bypasses the standard library's buffer, which would hide ticks from the wait.
         match rustix::io::read(io::stdin(), &mut bytes) {
             Ok(0) => return None,
-            // Ticks are written whole, and the room is a multiple of them.
+            // Ticks are written whole, and the buffer holds a multiple of them.
             Ok(count) => {
                 let ticks = bytes[..count].chunks_exact(TICK_BYTES);
                 let ticks = ticks.filter_map(|tick| tick.try_into().ok().map(u64::from_le_bytes));
                 newest = ticks.fold(newest, u64::max);
             }
             Err(Errno::INTR) => {}
-            // Without its pipe it knows nothing of the node any more.
+            // Without its pipe it no longer knows anything about the node.
             Err(_) => return None,
         }
     }
     Some(BootTime(Duration::from_millis(newest)))
 }
 
-/// Whether the pipe has something, or has ended, within this time.
+/// Whether the pipe has data, or has ended, within this time.
 fn wait(time: Duration) -> bool {
     let stdin = io::stdin();
     let mut pipe = [PollFd::new(&stdin, PollFlags::IN)];
@@ -112,13 +115,13 @@ fn wait(time: Duration) -> bool {
     rustix::event::poll(&mut pipe, Some(&time)).is_ok_and(|ready| ready > 0)
 }
 
-/// A node that does not read, or is gone, cannot be told anything.
+/// Ignores a node that does not read or is gone.
 fn report(what: u8) {
     let mut out = io::stdout().lock();
     let _ = out.write_all(&[what]).and_then(|()| out.flush());
 }
 
-/// What all that it must end has in its environment.
+/// What everything that it must kill has in its environment.
 pub(super) struct Mark(String);
 
 impl Mark {
@@ -130,8 +133,8 @@ impl Mark {
         variable == self.0.as_bytes()
     }
 
-    /// Until nothing is found any more; `tell` is given what was found before it dies. Returns how
-    /// many were found in all; an error when it could not look to the end.
+    /// Kills until nothing is found any more; `tell` gets what was found before it dies. Returns
+    /// the total number; an error if a look was incomplete.
     pub(super) fn end_all(&self, mut tell: impl FnMut(&[Pid])) -> io::Result<usize> {
         let mut ended = 0;
         let mut last = Ok(0);
@@ -148,7 +151,7 @@ impl Mark {
         last.map(|_| ended)
     }
 
-    /// The same, and then looks on for a while.
+    /// The same, and then keeps looking for a while.
     fn end_for_good(&self) {
         let begin = boot_time().0;
         let mut ended = 0;
@@ -163,7 +166,10 @@ impl Mark {
             std::thread::sleep(LOOK_PAUSE / 2);
         }
         if ended > 0 {
-            tracing::error!(processes = ended, "the node is gone: ended what it had started");
+            tracing::error!(
+                processes = ended,
+                "the node is gone: killed everything that it had started"
+            );
         }
     }
 }

@@ -8,12 +8,12 @@
 //!         ▲───────────┘       ended with their descendants: at the end of the ticks' pipe, or when
 //!                             no tick came in time; then it guards on
 //! ```
-//! The fence finds programs by their environment, so none is lost when the node dies between two
-//! instructions. Two kinds are out of its reach: a program whose parent cleared the environment and
-//! exited, and a program that changes its user.
+//! The fence finds programs by their environment, so none is lost if the node dies between two
+//! instructions. Two kinds escape it: a program whose parent cleared the environment and exited,
+//! and a program that changes its user.
 //!
-//! When the fence itself dies, the node starts another one at once. Until it is there
-//! `process_id` is absent, and nothing may be started.
+//! If the fence itself dies, the node starts another one at once. Until that is ready, `process_id`
+//! is absent and nothing may be started.
 
 mod guard;
 mod node;
@@ -32,12 +32,12 @@ pub use self::node::ProcessFence;
 
 /// The word that makes our program a fence.
 pub const WORD: &str = "fence";
-/// The variable that everything under a fence has in its environment.
+/// The variable that every process under a fence has in its environment.
 pub const MARK: &str = "WINDLASS_FENCE";
 
-/// The fence watches.
+/// The fence is ready.
 const READY: u8 = b'r';
-/// No tick came in time, and all is being ended.
+/// No tick came in time, and everything is being killed.
 const FIRED: u8 = b'f';
 /// A tick is a time in milliseconds.
 const TICK_BYTES: usize = 8;
@@ -49,7 +49,7 @@ pub fn boot_time() -> BootTime {
     BootTime(Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or_default()))
 }
 
-/// What the fence is told when it is started.
+/// The fence's parameters.
 struct Order {
     boot: String,
     limit: Duration,
@@ -58,7 +58,7 @@ struct Order {
 }
 
 impl Order {
-    /// Our own program as a fence, which is told its order by its command line.
+    /// The command that runs our own program as a fence.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.arg0("windlass");
@@ -69,7 +69,7 @@ impl Order {
     }
 
     fn read(words: &[String]) -> io::Result<Order> {
-        let wrong = || io::Error::other("a fence is started by a node, and by nobody else");
+        let wrong = || io::Error::other("a fence can only be started by a node");
         let [boot, limit, tick] = words else { return Err(wrong()) };
         let ms = |word: &str| word.parse().map(Duration::from_millis).map_err(|_| wrong());
         Ok(Order { boot: boot.clone(), limit: ms(limit)?, tick: BootTime(ms(tick)?) })

@@ -17,19 +17,19 @@ use super::guard::Mark;
 use super::{FIRED, MARK, Order, READY, boot_time, to_ms};
 use crate::{Error, os};
 
-/// How long a fence may take until it watches.
+/// How long a fence may take to become ready.
 const READY_TIME_MAX: Duration = Duration::from_secs(30);
-/// Between two tries to start a fence anew.
+/// Pause between attempts to restart a fence.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
-/// Reports that are read at once.
+/// Reports read at once.
 const REPORTS_MAX: usize = 64;
 
-/// A fence in a process of its own. When this is dropped, all that carries its mark is ended.
+/// A fence in its own process. Dropping this kills everything that carries its mark.
 pub struct ProcessFence {
-    shared: Arc<Shared>,
+    supervisor: Arc<GuardSupervisor>,
 }
 
-struct Shared {
+struct GuardSupervisor {
     program: PathBuf,
     boot: String,
     limit: Duration,
@@ -37,83 +37,83 @@ struct Shared {
 }
 
 struct State {
-    /// Absent while none watches.
+    /// Absent while none is ready.
     guard: Option<Guard>,
     tick: BootTime,
     fired: u64,
-    /// No other one is to be started.
+    /// Whether no other one may be started.
     closed: bool,
 }
 
 impl ProcessFence {
-    /// Starts the fence, and returns when it watches. `program` is our own binary, which becomes a
-    /// fence by its first word; `limit` is how long things may go on from one tick.
+    /// Starts the fence, and returns when it is ready. `program` is our own binary, which becomes a
+    /// fence by its first word; `limit` is how long programs may run on after a tick.
     pub fn start(program: &Path, boot: &str, limit: Duration) -> Result<Arc<ProcessFence>, Error> {
-        // The fence must not be kept from seeing its pipe end, nor hold what others gave us.
+        // The fence must see its pipe close, and must not hold descriptors that we inherited.
         os::keep_inherited_descriptors().map_err(Error::System)?;
         let tick = boot_time();
-        let shared = Arc::new(Shared {
+        let supervisor = Arc::new(GuardSupervisor {
             program: program.to_owned(),
             boot: boot.to_owned(),
             limit,
             state: Mutex::new(State { guard: None, tick, fired: 0, closed: false }),
         });
-        let reports = shared.start_guard().map_err(Error::Fence)?;
-        let for_thread = Arc::clone(&shared);
+        let reports = supervisor.start_guard().map_err(Error::Fence)?;
+        let for_thread = Arc::clone(&supervisor);
         let thread = std::thread::Builder::new().name("fence".into());
         thread.spawn(move || for_thread.keep(reports)).map_err(Error::Fence)?;
-        Ok(Arc::new(ProcessFence { shared }))
+        Ok(Arc::new(ProcessFence { supervisor }))
     }
 }
 
 impl Fence for ProcessFence {
     fn mark(&self) -> (String, String) {
-        (MARK.to_owned(), self.shared.boot.clone())
+        (MARK.to_owned(), self.supervisor.boot.clone())
     }
 
     fn tick(&self, at: BootTime) {
-        let mut state = self.shared.lock();
+        let mut state = self.supervisor.lock();
         state.tick = state.tick.max(at);
         state.send_tick();
     }
 
     fn fired(&self) -> u64 {
-        let mut state = self.shared.lock();
-        state.hear();
+        let mut state = self.supervisor.lock();
+        state.read_reports();
         state.fired
     }
 
     fn allows(&self) -> bool {
-        boot_time().0 < self.shared.lock().tick.0 + self.shared.limit
+        boot_time().0 < self.supervisor.lock().tick.0 + self.supervisor.limit
     }
 
     fn process_id(&self) -> Option<u32> {
-        let mut state = self.shared.lock();
-        state.hear();
+        let mut state = self.supervisor.lock();
+        state.read_reports();
         state.guard.as_ref().map(|guard| guard.child.id())
     }
 
     fn end_left_by(&self, value: &str) {
         if let Err(reason) = Mark::new(value).end_all(|_| {}) {
-            tracing::error!(%reason, "what a dead node left could not all be looked for");
+            tracing::error!(%reason, "the search for what a dead node left was incomplete");
         }
     }
 }
 
 impl Drop for ProcessFence {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
+        let mut state = self.supervisor.lock();
         state.closed = true;
         state.leave();
     }
 }
 
-impl Shared {
+impl GuardSupervisor {
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
 
-    /// Starts a fence and waits until it watches. Returns its reports, to wait for them.
+    /// Starts a fence and waits until it is ready. Returns its report pipe, to wait on.
     fn start_guard(&self) -> io::Result<OwnedFd> {
         let tick = self.lock().tick;
         let order = Order { boot: self.boot.clone(), limit: self.limit, tick };
@@ -121,17 +121,17 @@ impl Shared {
         let reports = guard.reports.as_fd().try_clone_to_owned()?;
         let mut state = self.lock();
         state.guard = Some(guard);
-        // The start takes a while, in which a newer one may have come.
+        // The start takes a while, and a newer tick may have come.
         state.send_tick();
         Ok(reports)
     }
 
-    /// Keeps a fence alive until it is no longer wanted.
+    /// Keeps a fence alive until it is closed.
     fn keep(&self, mut reports: OwnedFd) {
         loop {
             wait(&reports, None);
             let mut state = self.lock();
-            state.hear();
+            state.read_reports();
             if state.guard.is_some() {
                 continue;
             }
@@ -139,7 +139,7 @@ impl Shared {
                 return;
             }
             drop(state);
-            tracing::error!("the fence is gone; starting another one");
+            tracing::error!("the fence died; starting another one");
             match self.restart() {
                 Some(new) => reports = new,
                 None => return,
@@ -147,13 +147,13 @@ impl Shared {
         }
     }
 
-    /// Tries until it has one, or none is wanted any more.
+    /// Retries until a fence is ready or none is wanted.
     fn restart(&self) -> Option<OwnedFd> {
         while !self.lock().closed {
             match self.start_guard() {
                 Ok(reports) => return Some(reports),
                 Err(reason) => {
-                    tracing::error!(%reason, "no fence can be started; nothing more is run");
+                    tracing::error!(%reason, "cannot start a fence; nothing more is run");
                     std::thread::sleep(RESTART_PAUSE);
                 }
             }
@@ -166,14 +166,14 @@ impl State {
     fn send_tick(&mut self) {
         let tick = to_ms(self.tick.0).to_le_bytes();
         if let Some(guard) = &mut self.guard {
-            // A pipe that is full has newer ticks than the fence has read; one that is closed is
-            // noticed by whoever waits for the reports.
+            // A full pipe has newer ticks than the fence has read. A closed one is noticed by the
+            // thread that waits for reports.
             let _ = guard.ticks.write(&tick);
         }
     }
 
-    /// Counts what the fence has reported, and forgets it when it is dead.
-    fn hear(&mut self) {
+    /// Counts the fence's reports, and forgets the fence if it is dead.
+    fn read_reports(&mut self) {
         let Some(guard) = &mut self.guard else { return };
         let mut reports = [0; REPORTS_MAX];
         loop {
@@ -190,17 +190,17 @@ impl State {
         }
     }
 
-    /// Closes the fence's pipes, by which it ends if it lives, and has it reaped.
+    /// Closes the fence's pipes, which ends it if it is alive, and has it reaped.
     fn leave(&mut self) {
         if let Some(Guard { mut child, .. }) = self.guard.take() {
-            // It looks on for a while; waiting for it here would hold up the node.
+            // It keeps looking for a while; waiting for it here would delay the node.
             let _ =
                 std::thread::Builder::new().name("fence-end".into()).spawn(move || child.wait());
         }
     }
 }
 
-/// A fence that watches.
+/// A fence that is ready.
 struct Guard {
     child: Child,
     ticks: ChildStdin,
@@ -220,9 +220,9 @@ impl Guard {
         if !watches {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(io::Error::other("the fence does not come to watch"));
+            return Err(io::Error::other("the fence did not become ready"));
         }
-        // Neither a fence that hangs nor one that is silent may hold up the node.
+        // A fence that hangs or stays silent must not delay the node.
         for pipe in [ticks.as_fd(), reports.as_fd()] {
             let flags = rustix::fs::fcntl_getfl(pipe)?;
             rustix::fs::fcntl_setfl(pipe, flags | OFlags::NONBLOCK)?;
@@ -231,7 +231,7 @@ impl Guard {
     }
 }
 
-/// Whether something can be read, or the end, within this time.
+/// Whether data, or the end, can be read within this time.
 fn wait(pipe: &impl AsFd, time: Option<Duration>) -> bool {
     let mut pipe = [PollFd::new(pipe, PollFlags::IN)];
     let time = time.map(|time| Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: 0 });

@@ -1,5 +1,5 @@
-//! What happens between fork and exec. The child of a process with threads may only make system
-//! calls there: it must not allocate, take a lock or panic.
+//! What happens between fork and exec. The child of a multi-threaded process may only make system
+//! calls there: it must not allocate, lock or panic.
 
 use std::io;
 use std::mem::{self, ManuallyDrop};
@@ -15,37 +15,37 @@ use windlass_core::sync::lock;
 
 use super::limit::Limit;
 
-/// Where a context finds its channel.
+/// The descriptors of a context's channel.
 const REQUESTS: i32 = 3;
 const ANSWERS: i32 = 4;
-/// Where it looks whether its batch is halted.
+/// The descriptor that shows whether its batch is halted.
 const HALT: i32 = 5;
-/// The largest number of a signal.
+/// The largest signal number.
 const SIGNAL_MAX: i32 = 64;
 
-/// What a context has besides its ordinary descriptors. None of these has a number below 6.
+/// A context's additional descriptors. None of these has a number below 6.
 pub(crate) struct Channels {
     pub(crate) requests: OwnedFd,
     pub(crate) answers: OwnedFd,
     pub(crate) halt: OwnedFd,
 }
 
-/// All that the hook needs, made before the fork.
+/// Everything that the hook needs, prepared before the fork.
 pub(super) struct Plan {
     pub(super) channels: Option<Channels>,
     pub(super) limits: Vec<Limit>,
-    /// Rules of Landlock.
+    /// Landlock rules.
     pub(super) ruleset: Option<OwnedFd>,
 }
 
-/// Occupies the numbers of the channel in this process for good, so that none of the descriptors
-/// that a new process needs until its exec has one of them.
+/// Occupies the numbers of the channel in this process for good, so that no descriptor that a new
+/// process needs until its exec has one of them.
 pub(crate) fn reserve_channel_numbers() -> io::Result<()> {
     static RESERVED: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
     let mut reserved = lock(&RESERVED);
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     loop {
-        // The lowest free number is taken.
+        // The lowest free number is used.
         let descriptor = rustix::fs::open("/dev/null", flags, Mode::empty())?;
         if descriptor.as_raw_fd() > HALT {
             return Ok(());
@@ -85,10 +85,10 @@ fn confine(plan: &Plan) -> io::Result<()> {
     plan.ruleset.as_ref().map_or(Ok(()), restrict)
 }
 
-/// What was ignored or blocked when the daemon was started would stay so in its handlers.
+/// Otherwise handlers would inherit signals that were ignored or blocked when the daemon started.
 #[allow(unsafe_code)]
 fn reset_signals() {
-    // What the kernel itself takes: the C library keeps two signals from us. All zeros ask for the
+    // The layout of the raw system call: the C library reserves two signals. All zeros mean the
     // default, whatever the order of the fields.
     let default = [0_u64; 4];
     // SAFETY: a zeroed `sigset_t` is empty, and the pointers are valid for the calls. Signals that
@@ -105,13 +105,13 @@ fn reset_signals() {
 
 #[allow(unsafe_code)]
 fn copy(from: &OwnedFd, to: i32) -> io::Result<()> {
-    // SAFETY: the number is taken over by the copy, and is not closed here.
+    // SAFETY: the copy takes over the number, which is not closed here.
     let mut target = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(to) });
     Ok(rustix::io::dup2(from, &mut target)?)
 }
 
-/// Leaves nothing open across the exec from this number on. Each is opened so anyway; this is for
-/// the one that somebody forgot, and on a kernel without the call it stays forgotten.
+/// Closes all descriptors from this number on at the exec. They are opened close-on-exec anyway;
+/// this covers a forgotten one, unless the kernel lacks the call.
 #[allow(unsafe_code)]
 fn close_from(first: i32) {
     // SAFETY: the call changes only whether descriptors stay open across an exec.
@@ -125,16 +125,16 @@ fn close_from(first: i32) {
     }
 }
 
-/// Where the daemon is root, its handlers are root without what makes root special: they can read
-/// no other process, raise no limit and pass by no permission. No program gives it back to them,
-/// because new privileges are forbidden, too.
+/// If the daemon is root, its handlers are root in name only: they cannot read other processes,
+/// raise limits or bypass permissions. No program returns these rights to them, because new
+/// privileges are forbidden, too.
 #[allow(unsafe_code)]
 fn drop_capabilities() -> io::Result<()> {
     /// Sets of 64 capabilities, in two halves, for the calling process.
     const VERSION_3: u32 = 0x2008_0522;
     let header = [VERSION_3, 0];
     let none = [[0_u32; 3]; 2];
-    // SAFETY: both are as the call wants them, and live until it returns.
+    // SAFETY: both have the layout that the call expects, and live until it returns.
     match unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -150,11 +150,11 @@ fn forbid_new_privileges() -> io::Result<()> {
     }
 }
 
-/// The version of Landlock that this kernel has.
+/// The version of Landlock in this kernel.
 #[allow(unsafe_code)]
 pub(crate) fn landlock_version() -> io::Result<i64> {
     const ASK_VERSION: u32 = 1;
-    // SAFETY: with this flag the call takes no rules and answers a number.
+    // SAFETY: with this flag the call takes no rules and returns a number.
     let version = unsafe {
         let no_rules = ptr::null::<libc::c_void>();
         libc::syscall(libc::SYS_landlock_create_ruleset, no_rules, 0, ASK_VERSION)

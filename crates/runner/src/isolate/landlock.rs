@@ -19,13 +19,13 @@ use windlass_core::sync::lock;
 
 use crate::Error;
 
-/// Newest rights that were tried; a kernel that knows fewer keeps those that it knows.
+/// Newest rights that were tested; an older kernel uses those that it knows.
 const TRIED: ABI = ABI::V7;
 
-/// How long what was looked up counts.
+/// How long resolved paths stay valid.
 const LOOK_UP_PAUSE: Duration = Duration::from_secs(1);
 
-/// What every language needs to start, and what nobody has secrets in.
+/// What every language needs to start, and where no secrets are kept.
 const SYSTEM: [&str; 12] = [
     "/usr",
     "/bin",
@@ -40,7 +40,7 @@ const SYSTEM: [&str; 12] = [
     "/sys",
     "/run/systemd/resolve",
 ];
-/// Of `/etc` only what libraries look up; the rest may have secrets in it.
+/// Of `/etc` only what libraries look up; the rest may contain secrets.
 const CONFIGURATION: [&str; 44] = [
     "ld.so.cache",
     "ld.so.conf",
@@ -87,55 +87,55 @@ const CONFIGURATION: [&str; 44] = [
     "ghostscript",
     "papersize",
 ];
-/// Devices that anybody may use.
+/// Devices that everyone may use.
 const DEVICES: [&str; 6] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
 /// Whether handlers are confined by Landlock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Landlock {
-    /// Where the kernel has it.
+    /// If the kernel supports it.
     #[default]
     Preferred,
-    /// Or the runner does not start.
+    /// Otherwise the runner does not start.
     Required,
     Off,
 }
 
 impl Landlock {
-    /// Whether it is used, where the kernel says this about its version.
+    /// Whether to use it, given the kernel's answer about its version.
     pub(super) fn decide(self, version: io::Result<i64>) -> Result<bool, Error> {
         match (self, version) {
             (Landlock::Off, _) => Ok(false),
             (Landlock::Preferred | Landlock::Required, Ok(_)) => Ok(true),
             (Landlock::Required, Err(reason)) => Err(Error::Landlock(reason)),
             (Landlock::Preferred, Err(reason)) => {
-                tracing::warn!(%reason, "handlers may read and write files: there is no Landlock");
+                tracing::warn!(%reason, "no Landlock: handlers can access all files of this user");
                 Ok(false)
             }
         }
     }
 }
 
-/// The rules that all handlers of a runner have in common.
+/// The rules common to all handlers of a runner.
 pub(super) struct Rules {
     read: Vec<PathBuf>,
     write: Vec<PathBuf>,
-    /// What these paths lead to now.
+    /// What these paths resolve to now.
     opened: Mutex<Option<Opened>>,
 }
 
-/// Paths that were looked up, and when.
+/// Resolved paths, and when they were resolved.
 struct Opened {
     at: Instant,
     allowed: Arc<Vec<Allowed>>,
 }
 
-/// A file, or a directory with all below it, and what may be done to it.
+/// A file, or a directory with everything below it, and the rights to it.
 type Allowed = (PathFd, BitFlags<AccessFs>);
 
 impl Rules {
-    /// `hidden` are never readable, and `path` is where handlers look for programs.
+    /// `hidden` paths are never readable, and `path` is where handlers look for programs.
     pub(super) fn new(
         read: &[PathBuf],
         write: &[PathBuf],
@@ -147,12 +147,12 @@ impl Rules {
         let configuration = CONFIGURATION.iter().map(|name| etc.join(name));
         let programs = std::env::split_paths(path).filter(|dir| dir.is_absolute());
         let known: BTreeSet<PathBuf> = system.chain(configuration).chain(programs).collect();
-        let known = known.iter().flat_map(|path| without(path, hidden));
+        let known = known.iter().flat_map(|path| contents_except(path, hidden));
         let read = covering(known.chain(read.iter().cloned()).collect());
         Rules { read, write: write.to_vec(), opened: Mutex::default() }
     }
 
-    /// The rules of one process, as the kernel keeps them.
+    /// The rules of one process, as the kernel holds them.
     pub(super) fn compile(&self, dir: &Path, program: &Path) -> io::Result<OwnedFd> {
         let all = AccessFs::from_all(TRIED);
         let ruleset = Ruleset::default().handle_access(all).map_err(refused)?;
@@ -173,8 +173,9 @@ impl Rules {
         ruleset.ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 
-    /// What the common paths lead to. A rule is for a file, not for a name, and files such as
-    /// resolv.conf are replaced: so they are looked up again and again, but not for each process.
+    /// What the common paths resolve to. A rule applies to a file, not to a name, and files such as
+    /// resolv.conf are replaced. So paths are resolved again from time to time, but not for each
+    /// process.
     fn opened(&self) -> io::Result<Arc<Vec<Allowed>>> {
         let mut opened = lock(&self.opened);
         if let Some(opened) = opened.as_ref().filter(|opened| opened.at.elapsed() < LOOK_UP_PAUSE) {
@@ -197,7 +198,7 @@ impl Rules {
     }
 }
 
-/// Looks a path up; one that is not there needs no rule.
+/// Resolves a path; one that does not exist needs no rule.
 fn open(path: &Path, access: BitFlags<AccessFs>) -> io::Result<Option<Allowed>> {
     let descriptor = match PathFd::new(path) {
         Ok(descriptor) => descriptor,
@@ -216,7 +217,7 @@ fn open(path: &Path, access: BitFlags<AccessFs>) -> io::Result<Option<Allowed>> 
     Ok(Some((descriptor, access)))
 }
 
-/// The paths without those that lie below others of them, wherever their links lead.
+/// The paths without those below others of them, after following links.
 fn covering(paths: Vec<PathBuf>) -> Vec<PathBuf> {
     paths.iter().filter(|path| !is_covered(path, &paths)).cloned().collect()
 }
@@ -230,8 +231,8 @@ fn refused(error: RulesetError) -> io::Error {
     io::Error::other(format!("Landlock: {error}"))
 }
 
-/// Where the interpreter was installed: the directory above its `bin`, by the name under which it
-/// was found and by the file that this leads to. Somebody's home is no installation.
+/// Where the interpreter is installed: the directory above its `bin`, both by the name under which
+/// it was found and by the file behind it. A home directory is not an installation.
 fn installation(program: &Path) -> Vec<PathBuf> {
     let real = program.canonicalize().unwrap_or_default();
     let mut found = Vec::new();
@@ -251,8 +252,8 @@ fn is_home(dir: &Path) -> bool {
     dir == root || dir == home || dir.parent() == Some(homes)
 }
 
-/// The path, or what is in it beside the hidden ones.
-fn without(path: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
+/// The path, or its contents except the hidden ones.
+fn contents_except(path: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
     let covers = |path: &Path| hidden.iter().any(|hidden| hidden.starts_with(path));
     let hides = |path: &Path| hidden.iter().any(|hidden| is_of(path, hidden));
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -263,11 +264,11 @@ fn without(path: &Path, hidden: &[PathBuf]) -> Vec<PathBuf> {
         return vec![path.to_owned()];
     }
     let inside = fs::read_dir(&real).into_iter().flatten().flatten();
-    inside.flat_map(|entry| without(&entry.path(), hidden)).collect()
+    inside.flat_map(|entry| contents_except(&entry.path(), hidden)).collect()
 }
 
-/// Whether this is the hidden path, something in it, or a file beside it that continues its name,
-/// as a store's log does.
+/// Whether this is the hidden path, something in it, or a file next to it whose name extends it,
+/// such as a store's log.
 fn is_of(path: &Path, hidden: &Path) -> bool {
     let beside = || {
         let name = hidden.file_name()?.to_str()?;
@@ -325,11 +326,11 @@ mod tests {
             fs::write(root.join(file), "").unwrap();
         }
         let hidden = [root.join("a/data"), root.join("a/store.db")];
-        let mut seen = without(&root, &hidden);
+        let mut seen = contents_except(&root, &hidden);
         seen.sort();
         assert_eq!(seen, ["a/other", "a/storeroom", "b"].map(|name| root.join(name)));
-        assert_eq!(without(&root.join("b"), &hidden), [root.join("b")]);
-        assert!(without(&root.join("a/data"), &hidden).is_empty());
-        assert!(without(&root.join("a/data/journal"), &hidden).is_empty());
+        assert_eq!(contents_except(&root.join("b"), &hidden), [root.join("b")]);
+        assert!(contents_except(&root.join("a/data"), &hidden).is_empty());
+        assert!(contents_except(&root.join("a/data/journal"), &hidden).is_empty());
     }
 }

@@ -1,5 +1,5 @@
-//! The limits that the kernel keeps for each process. Memory is `RLIMIT_DATA`, which counts what a
-//! process can write to: the address space that V8 only reserves is far above what it uses.
+//! The kernel's limits for each process. Memory is `RLIMIT_DATA`, which counts what a process can
+//! write to: V8 reserves far more address space than it uses.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -10,20 +10,20 @@ use windlass_core::Limits;
 
 use crate::proc;
 
-/// Descriptors that a process may open at first, and that it may raise this to.
+/// Maximum number of open descriptors, and how far a process may raise it.
 const DESCRIPTORS: u64 = 1024;
 const DESCRIPTORS_MAX: u64 = 4096;
 /// Seconds from the signal that can be caught to the one that cannot.
 const CPU_GRACE_S: u64 = 1;
-/// The kernel counts the threads of all processes of the user, also of those that are none of
-/// ours, and root's not at all. So this is only what must never be; `count` keeps the number.
+/// A last resort: the kernel counts the threads of all processes of the user, including foreign
+/// ones, and exempts root. `count` enforces the configured number.
 const USER_TASKS_MAX: u64 = 32_768;
 
 /// One limit, as the kernel takes it.
 pub(super) type Limit = (Resource, Rlimit);
 
-/// The limits of a new process. A context lives for many jobs, so its processor time is not
-/// counted from its start.
+/// The limits of a new process. A context lives for many jobs, so its CPU time is not counted from
+/// its start.
 pub(super) fn resources(limits: &Limits, in_context: bool) -> Vec<Limit> {
     let mut list = vec![
         lowered(Resource::Core, 0, 0),
@@ -40,8 +40,8 @@ pub(super) fn resources(limits: &Limits, in_context: bool) -> Vec<Limit> {
     list
 }
 
-/// Gives a living process this much processor time from now on; `None` lifts the limit. When it is
-/// used up, the process gets SIGXCPU.
+/// Gives a running process this much CPU time from now on; `None` lifts the limit. When it is used
+/// up, the process gets SIGXCPU.
 pub(crate) fn set_cpu_budget(pid: Pid, budget: Option<Duration>) {
     let used = proc::cpu_seconds(pid).unwrap_or_default();
     let current = budget.map(|budget| whole_seconds(budget).saturating_add(used));
@@ -51,11 +51,11 @@ pub(crate) fn set_cpu_budget(pid: Pid, budget: Option<Duration>) {
     let _ = rustix::process::prlimit(Some(pid), Resource::Cpu, limit);
 }
 
-/// What a signal says that the kernel sends at a limit; to be added to how a process ended.
+/// Explains a signal that the kernel sends at a limit, to append to how the process ended.
 pub(crate) fn limit_reached(status: ExitStatus) -> &'static str {
     match status.signal() {
-        Some(libc::SIGXCPU) => ": its processor time is used up (options.cpu)",
-        Some(libc::SIGXFSZ) => ": a file would become larger than it may be (options.file_size)",
+        Some(libc::SIGXCPU) => ": its CPU time is used up (options.cpu)",
+        Some(libc::SIGXFSZ) => ": a file would exceed its size limit (options.file_size)",
         _ => "",
     }
 }
@@ -64,7 +64,7 @@ fn whole_seconds(time: Duration) -> u64 {
     time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
 }
 
-/// A limit that is never above what we have ourselves: only a privilege could raise it.
+/// A limit that is never above our own: raising it would need a privilege.
 fn lowered(resource: Resource, current: u64, maximum: u64) -> Limit {
     let ours = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
     let limit = |wanted: u64| (wanted.min(ours) != u64::MAX).then(|| wanted.min(ours));

@@ -1,20 +1,20 @@
-//! Keeping handlers to themselves, with nothing that needs a privilege.
+//! Isolates handlers from each other without any privilege.
 //!
 //! | layer | what it does | where |
 //! |---|---|---|
-//! | session | a session and a process group of its own | `hook` |
-//! | signals | every signal as a new process expects it, none blocked | `hook` |
+//! | session | its own session and process group | `hook` |
+//! | signals | default handling of every signal, none blocked | `hook` |
 //! | descriptors | nothing but the standard streams, and a context's channels on 3 to 5 | `hook` |
-//! | privileges | no capabilities, also for root, and no program gives any | `hook` |
-//! | limits | memory, processor time, file size, descriptors, no core files | `limit` |
+//! | privileges | no capabilities, even for root, and no way to gain any | `hook` |
+//! | limits | memory, CPU time, file size, descriptors, no core files | `limit` |
 //! | number of processes | counted while the attempt runs | `count` |
 //! | Landlock | which files it may read, execute and write | `landlock` |
 //!
-//! Namespaces, system call filters and users of their own would be further fields of `Plan` and
-//! further steps of the hook.
+//! Namespaces, system call filters and separate users would be further fields of `Plan` and further
+//! steps of the hook.
 //!
-//! Between fork and exec nothing may allocate or lock, so all that the hook needs is a `Plan` that
-//! is made before.
+//! Between fork and exec nothing may allocate or lock, so everything that the hook needs is
+//! prepared as a `Plan`.
 
 mod count;
 mod hook;
@@ -30,21 +30,22 @@ use windlass_core::Limits;
 use self::landlock::Rules;
 use crate::Error;
 
-pub(crate) use self::count::Census;
+pub(crate) use self::count::ProcessCounter;
 pub(crate) use self::hook::{Channels, landlock_version};
 pub use self::landlock::Landlock;
 pub(crate) use self::limit::{limit_reached, set_cpu_budget};
 
-/// How handlers are kept apart on this machine.
+/// How handlers are isolated on this machine.
 #[derive(Debug, Clone)]
 pub struct IsolationOptions {
     pub landlock: Landlock,
-    /// Further paths that handlers may read and execute, and that they may also write.
+    /// Additional paths that handlers may read and execute, and additional ones that they may also
+    /// write.
     pub read: Vec<PathBuf>,
     pub write: Vec<PathBuf>,
-    /// What they may never read, although it lies in a place that they may.
+    /// What they may never read, even inside a readable directory.
     pub hidden: Vec<PathBuf>,
-    /// What handlers may use that do not say it themselves; absent is no limit.
+    /// Default limits of handlers; absent means no limit.
     pub limits: Limits,
 }
 
@@ -66,22 +67,22 @@ impl Default for IsolationOptions {
     }
 }
 
-/// What one process is given.
-pub(crate) struct Confine<'a> {
-    /// The private directory, with all that it may write.
+/// The parameters for one process.
+pub(crate) struct Confinement<'a> {
+    /// The private directory, the only place it may write to.
     pub(crate) dir: &'a Path,
     /// The interpreter, whose installation it may read; an empty path for none.
     pub(crate) program: &'a Path,
-    /// What its handler says; the rest is as configured.
+    /// What its handler sets; the rest is as configured.
     pub(crate) limits: &'a Limits,
     /// Descriptors 3 to 5 of a context.
     pub(crate) channels: Option<Channels>,
 }
 
-/// Keeps handlers to themselves; made once for a runner.
+/// Isolates handlers; created once per runner.
 pub(crate) struct Isolation {
     limits: Limits,
-    /// Absent when Landlock is not in force.
+    /// Absent if Landlock is not in force.
     rules: Option<Rules>,
 }
 
@@ -95,23 +96,24 @@ impl Isolation {
         Ok(Isolation { limits: options.limits.clone(), rules })
     }
 
-    /// What to add to the reason why a program did not start.
+    /// A hint to append to the reason why a program did not start.
     pub(crate) fn hint(&self, reason: &io::Error) -> &'static str {
         let denied = reason.kind() == io::ErrorKind::PermissionDenied;
         if denied && self.rules.is_some() {
-            " (handlers run what is installed on the system; isolation.read of the configuration \
-             adds to it)"
+            " (handlers can run only what is installed on the system; allow more with \
+             isolation.read)"
         } else {
             ""
         }
     }
 
-    /// Makes the process that this command starts a confined one. Blocks for a few system calls.
-    pub(crate) fn arm(&self, command: &mut Command, confine: Confine<'_>) -> io::Result<()> {
+    /// Confines the process that this command starts. Blocks for a few system calls.
+    pub(crate) fn arm(&self, command: &mut Command, confine: Confinement<'_>) -> io::Result<()> {
         let limits = self.effective(confine.limits);
         let in_context = confine.channels.is_some();
         if in_context {
-            // Whoever had one of the numbers when the runner was made may have closed it since.
+            // A descriptor that had one of the numbers when the runner was created may be closed by
+            // now.
             hook::reserve_channel_numbers()?;
         }
         let rules = self.rules.as_ref();
@@ -124,7 +126,7 @@ impl Isolation {
         Ok(())
     }
 
-    /// The limits in force for a handler that says these.
+    /// The limits in force for a handler with these settings.
     pub(crate) fn effective(&self, own: &Limits) -> Limits {
         let default = &self.limits;
         Limits {

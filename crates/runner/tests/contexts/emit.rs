@@ -1,4 +1,4 @@
-//! What a job says while it runs: more jobs, and how far it is.
+//! What a job reports while it runs: new jobs and progress.
 
 use serde_json::{Value, json};
 
@@ -92,7 +92,7 @@ pub(crate) fn refuses_what_it_cannot_send(lang: Lang) {
     }
 }
 
-/// Both functions belong to their job; another one must not have what they say.
+/// Both functions belong to their job; another one must not get their output.
 pub(crate) fn refuses_jobs_that_have_ended(lang: Lang) {
     let bodies = lang.pick(
         [

@@ -1,4 +1,4 @@
-//! A context on plain pipes: requests are written, answers are read, what is in between is real.
+//! A context on plain pipes: the test writes requests and reads answers, the rest is real.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -26,7 +26,7 @@ pub(crate) enum Lang {
 }
 
 impl Lang {
-    /// The one of the three that is for this language.
+    /// The one of the three for this language.
     pub(crate) fn pick<T>(self, node: T, python: T, php: T) -> T {
         match self {
             Lang::Node => node,
@@ -73,7 +73,7 @@ pub(crate) struct Ended {
 }
 
 impl Context {
-    /// Starts a bootstrap that nobody has greeted.
+    /// Starts a bootstrap without a greeting.
     pub(crate) fn silent(lang: Lang) -> Context {
         lang.need_interpreter();
         let dir = tempfile::tempdir().unwrap();
@@ -117,14 +117,14 @@ impl Context {
         context
     }
 
-    /// Has a handler with this body as number 1.
+    /// Loads a handler with this body as number 1.
     pub(crate) fn loaded(lang: Lang, body: &str) -> Context {
         let mut context = Context::greeted(lang);
         context.load(&json!({"body": body}));
         context
     }
 
-    /// Loads a handler, number 1 unless these members say otherwise.
+    /// Loads a handler, number 1 unless these members set another.
     pub(crate) fn load(&mut self, members: &Value) {
         let answers = self.try_load(members);
         assert_eq!(answers.last().unwrap()["kind"], "loaded", "{answers:?}");
@@ -140,11 +140,11 @@ impl Context {
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) {
-        // One that ended has answers that tell why; a test that looks at them says more.
+        // If it ended, its answers explain why, and the test can look at them.
         let _ = self.requests.as_mut().unwrap().write_all(bytes);
     }
 
-    /// The next answer, or nothing when the context has ended. Times are checked and left out.
+    /// The next answer, or nothing if the context has ended. Times are checked and left out.
     pub(crate) fn answer(&mut self) -> Option<Value> {
         let bytes = match self.answers.as_ref().unwrap().recv_timeout(PATIENCE) {
             Ok(bytes) => bytes,
@@ -214,7 +214,8 @@ impl Context {
         assert_eq!(&end, expected, "{body}");
     }
 
-    /// Runs one job of this body, without payload: it is an error (500) whose text has these words.
+    /// Runs one job of this body, without payload: it is an error (500) whose text contains these
+    /// words.
     pub(crate) fn check_error(&mut self, body: &str, words: &str) {
         let end = self.end_of(body);
         assert_eq!(end["status"], 500, "{body}: {end}");
@@ -231,7 +232,7 @@ impl Context {
         String::from_utf8_lossy(&fs::read(self.dir.path().join("stderr")).unwrap()).into()
     }
 
-    /// A file beside its working directory.
+    /// A file next to its working directory.
     pub(crate) fn file(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.dir.path().join(name);
         File::create(&path).unwrap().write_all(content).unwrap();
@@ -242,23 +243,23 @@ impl Context {
         self.dir.path().join("work").canonicalize().unwrap()
     }
 
-    /// Whether batches end before their next job.
+    /// Sets whether batches end before their next job.
     pub(crate) fn halt(&self, is_set: bool) {
         let cell = fs::OpenOptions::new().write(true).open(self.dir.path().join(HALT)).unwrap();
         cell.write_at(if is_set { b"1" } else { b"0" }, 0).unwrap();
     }
 
-    /// Says that no more requests come.
+    /// Closes the requests.
     pub(crate) fn close(&mut self) {
         self.requests = None;
     }
 
-    /// Stops listening.
+    /// Closes the answers.
     pub(crate) fn turn_away(&mut self) {
         self.answers = None;
     }
 
-    /// Waits for the end, which must have been caused.
+    /// Waits for the end, which the test must have caused.
     pub(crate) fn ended(mut self) -> Ended {
         let code = self.child.ended().code();
         Ended { code, stderr: self.stderr() }
@@ -313,7 +314,7 @@ pub(crate) fn ends(answers: &[Value]) -> Vec<Value> {
     of_kind(answers, "end")
 }
 
-/// All that was written to one of the two streams.
+/// Everything written to one of the two streams.
 pub(crate) fn text(answers: &[Value], stream: &str) -> String {
     let outputs = answers.iter().filter(|answer| answer["stream"] == stream);
     outputs.map(|answer| answer["text"].as_str().unwrap()).collect()

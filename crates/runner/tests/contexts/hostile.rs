@@ -1,4 +1,4 @@
-//! Handlers that break what is around them harm themselves only.
+//! Handlers that break their surroundings harm only themselves.
 
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ pub(crate) fn broken_built_ins_break_no_protocol(lang: Lang) {
          return ['status' => 201, 'data' => ['text' => 'ü', 'list' => [1]]];",
     );
     let mut context = Context::loaded(lang, body);
-    // No more than a text from node: it has a `toJSON` that throws, like all of its objects.
+    // Just one text from node: like all of its objects, it has a `toJSON` that throws.
     let list = json!({"text": "ü", "list": [1]});
     check_alive(&mut context, &lang.pick(json!("ü"), list.clone(), list));
 }
@@ -100,7 +100,7 @@ pub(crate) fn closed_ordinary_descriptors_break_no_protocol(lang: Lang) {
     check_alive(&mut context, &json!("b"));
 }
 
-/// Nobody waits for a context that cannot hear: it ends, and says so by that.
+/// A context that cannot read must not block: it ends, and its end shows that.
 pub(crate) fn closed_channels_end_the_context(lang: Lang) {
     // Php has no way to close them.
     let body = lang.pick(
@@ -118,7 +118,7 @@ pub(crate) fn closed_channels_end_the_context(lang: Lang) {
     }
 }
 
-/// A frame is longer than the pipe has room for, and nobody waits in the kernel any more.
+/// A frame is longer than the pipe, and nothing blocks in the kernel any more.
 pub(crate) fn a_channel_that_does_not_block_is_waited_for(lang: Lang) {
     let body = lang.pick(
         "if (payload === 'a') ctx.socket = new (require('net').Socket)({fd: 4, readable: false}); \

@@ -24,7 +24,7 @@ pub(crate) fn a_source_that_ends_too_soon_names_its_last_line(lang: Lang) {
     let body = lang.pick("if (true) {\n// end", "f(\n# end", "if (true) {\n// end");
     let answers = Context::greeted(lang).try_load(&json!({"body": body}));
     let message = answers[0]["message"].as_str().unwrap();
-    // Python names the bracket that is open.
+    // Python names the open bracket.
     let line = lang.pick("(line 2)", "(line 1)", "(line 2)");
     assert!(message.contains(line), "{message}");
 }

@@ -1,5 +1,5 @@
-//! What every bootstrap does, as docs/contexts.md says: one list of cases, run through all
-//! languages, over plain pipes and without the rest of Windlass.
+//! What every bootstrap does according to docs/contexts.md: one list of cases for all languages,
+//! over plain pipes and without the rest of Windlass.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,8 +19,9 @@ mod result;
 mod run;
 mod share;
 
-/// Makes a test of each case for each language: a red line reads `in_php::result::nothing_is_200`.
-/// A case that is written but not listed is unreachable code, which the compiler reports.
+/// Generates a test of each case for each language: a failure reads
+/// `in_php::result::nothing_is_200`. A case that is written but not listed is unreachable code,
+/// which the compiler reports.
 macro_rules! list {
     ($d:tt $($area:ident { $($case:ident)* })*) => {
         macro_rules! tests_in {

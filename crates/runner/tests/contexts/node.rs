@@ -1,4 +1,4 @@
-//! What is node's alone: promises, timers, modules.
+//! Specific to node: promises, timers, modules.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! What handlers print, and the marks that tell whose the rest is.
+//! What handlers print, and the marks that attribute the rest.
 
 use serde_json::{Value, json};
 
@@ -98,7 +98,7 @@ pub(crate) fn that_is_not_utf8_is_replaced(lang: Lang) {
         "echo \"a\\xffb\\xe2\\x82\";",
     );
     let answers = Context::loaded(lang, body).run(&["", ""]);
-    // How many signs stand for half a character is the language's affair.
+    // How many characters stand for half a character depends on the language.
     let ended = answers.iter().position(|answer| answer["kind"] == "end").unwrap();
     let first = text(&answers[..ended], "stdout");
     assert!(first.starts_with("a\u{fffd}b\u{fffd}"), "{first}");
@@ -126,7 +126,7 @@ pub(crate) fn warnings_are_errors_output(lang: Lang) {
     assert!(text(&answers, "stderr").contains("Warning: careful"), "{answers:?}");
 }
 
-/// Writes the payload round the language's streams.
+/// Writes the payload past the language's streams.
 fn rounder(lang: Lang) -> &'static str {
     lang.pick(
         "const {writeSync} = require('fs'); writeSync(1, payload); writeSync(2, payload)",
@@ -144,7 +144,7 @@ pub(crate) fn marks_divide_what_goes_round_the_streams(lang: Lang) {
     for payload in ["a", "b"] {
         assert_eq!(context.answer().unwrap()["kind"], "end");
         expected += &format!("{payload}\0{MARK}\n");
-        // They are there when the `end` is.
+        // They arrive before the `end`.
         assert!(context.stdout().starts_with(&expected));
         assert!(context.stderr().starts_with(&expected));
     }
@@ -159,7 +159,7 @@ pub(crate) fn no_marks_unless_asked_for(lang: Lang) {
 }
 
 pub(crate) fn a_mark_that_cannot_be_written_is_no_matter(lang: Lang) {
-    // Php cannot close a descriptor; the shell that it would take has its own.
+    // Php cannot close a descriptor, and a shell would close only its own.
     let body = lang.pick(
         "const {closeSync} = require('fs'); try { closeSync(1) } catch {}\ncloseSync(2)",
         "import os\nos.close(1); os.close(2)",

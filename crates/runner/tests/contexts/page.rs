@@ -1,4 +1,4 @@
-//! The exchange that docs/contexts.md shows is one that happens.
+//! The exchange shown in docs/contexts.md is real.
 
 use serde_json::Value;
 

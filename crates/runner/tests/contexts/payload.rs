@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Context, Lang, ends, run};
 
-/// Returns what kind of value the payload is, its length in the language's count, and its bytes.
+/// Returns the kind of the payload's value, its length as the language counts it, and its bytes.
 fn shows(lang: Lang) -> &'static str {
     lang.pick(
         "return [typeof payload === 'string' ? 'text' : Buffer.isBuffer(payload) ? 'bytes' : '?', \

@@ -1,4 +1,4 @@
-//! What is php's alone: output buffers, imports of names, errors that its compiler does not throw.
+//! Specific to php: output buffers, imports of names, errors that its compiler does not throw.
 
 use serde_json::json;
 

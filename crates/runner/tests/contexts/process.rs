@@ -106,7 +106,7 @@ pub(crate) fn keeps_its_descriptors_from_programs(lang: Lang) {
     assert_eq!(end["data"], "", "a program sees these descriptors");
 }
 
-/// Answers wait in the pipe, which holds much less, until somebody reads them.
+/// Answers wait in the pipe, which holds much less, until they are read.
 pub(crate) fn waits_for_room(lang: Lang) {
     let body = lang.pick("return payload", "return payload", "return $payload;");
     let mut context = Context::loaded(lang, body);
@@ -119,7 +119,7 @@ pub(crate) fn waits_for_room(lang: Lang) {
 }
 
 pub(crate) fn what_is_said_between_requests_is_no_answer(lang: Lang) {
-    // Php has nothing that runs while it waits.
+    // Php runs nothing while it waits.
     let body = lang.pick(
         "setImmediate(() => { console.log('late'); ctx.said = true }); return ctx.said === true",
         "import threading\n\

@@ -1,4 +1,4 @@
-//! What is python's alone: indentation, exits, threads, forks.
+//! Specific to python: indentation, exits, threads, forks.
 
 use serde_json::json;
 

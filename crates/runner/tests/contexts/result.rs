@@ -1,4 +1,4 @@
-//! What a body returns decides.
+//! The return value of a body decides.
 
 use serde_json::json;
 
@@ -163,7 +163,7 @@ pub(crate) fn deep_data(lang: Lang) {
     );
     let mut context = Context::loaded(lang, body);
     assert_eq!(context.run_one("100")["status"], 200);
-    // Too deep for the language's own encoder is an error like any other.
+    // Nesting too deep for the language's own encoder is an ordinary error.
     let too_deep = lang.pick("1000000", "1000000", "1000");
     assert_eq!(context.run_one(too_deep)["status"], 500);
     assert_eq!(context.run_one("100")["status"], 200);

@@ -1,4 +1,4 @@
-//! Batches: the order of things, the two sources around the jobs, and jobs that end the process.
+//! Batches: the order of events, the two scripts around the jobs, and jobs that end the process.
 
 use serde_json::{Value, json};
 
@@ -134,7 +134,7 @@ pub(crate) fn an_end_is_written_before_the_next_job_starts(lang: Lang) {
     assert_eq!(answers[1]["data"], "a");
 }
 
-/// Jobs that take longer than a context may go without a look, and say when they have begun.
+/// Jobs that take longer than a context may go without reading the byte, and print when they begin.
 fn looking(lang: Lang) -> Value {
     let body = lang.pick(
         "console.log(payload); const fs = require('fs');

@@ -103,7 +103,7 @@ pub(crate) fn the_working_directory_is_put_back(lang: Lang) {
     assert_eq!(data(&mut context, 2), json!(work_dir));
 }
 
-/// From batch to batch nothing is put back: that is what makes a context warm.
+/// Between batches nothing is restored: that is what makes a context warm.
 pub(crate) fn the_same_handler_keeps_what_it_changed(lang: Lang) {
     let body = lang.pick(
         "global.count = (global.count || 0) + 1; return [count]",

@@ -1,4 +1,4 @@
-//! What is tested of a fence.
+//! The test cases of a fence.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use windlass_test_kit::wait::{until, until_some};
 
 use crate::harness::{Node, send, wait_for_death};
 
-/// No fence fires on its own in a test that has this limit.
+/// With this limit, no fence fires on its own during a test.
 const LONG: Duration = Duration::from_secs(600);
 /// Long enough that a busy machine does not miss a tick.
 const SHORT: Duration = Duration::from_secs(3);
@@ -17,7 +17,7 @@ fn all_alive(pids: &[u32]) -> bool {
     pids.iter().all(|pid| is_alive(*pid))
 }
 
-/// Also: what was started has none of the descriptors of the fence.
+/// Also: started programs have none of the fence's descriptors.
 pub(crate) fn a_killed_node_takes_all_with_it() {
     let mut node = Node::start(LONG);
     node.start_script("ls -l /proc/self/fd > $DIR/part; mv $DIR/part $DIR/descriptors");
@@ -41,7 +41,7 @@ pub(crate) fn a_node_that_hangs_loses_what_it_started() {
     wait_for_death(&family);
     node.signal(Signal::CONT);
     assert_eq!(node.number("fired"), 1);
-    // It has ticks again, and is guarded on.
+    // It gets ticks again, and is still guarded.
     let fence = node.number("fence");
     let path = node.file("allowed");
     until("leave to go on", || {
@@ -79,7 +79,7 @@ pub(crate) fn without_ticks_nothing_may_run() {
         std::fs::read_to_string(&path).ok()
     });
     wait_for_death(&[late.trim().parse().unwrap()]);
-    // Whoever sees it dead can know who ended it.
+    // When it is seen dead, its killer is already known.
     assert!(node.number("fired") > 1);
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn what_a_dead_fence_left_is_ended() {
     let mut other = Node::start(LONG);
     let (family, spared) = (dead.start_family(), other.start_family());
     let fence = dead.number("fence");
-    // The node cannot replace it while it is stopped, and so both die.
+    // The node cannot replace it while it is stopped, so both die.
     dead.signal(Signal::STOP);
     send(fence, Signal::KILL);
     dead.signal(Signal::KILL);
@@ -136,7 +136,7 @@ pub(crate) fn requests_to_end_do_not_end_a_fence() {
     for signal in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM] {
         send(fence, signal);
     }
-    // Signals are delivered in time for what follows on the same process.
+    // Signals arrive before anything that follows on the same process.
     assert!(is_alive(fence) && all_alive(&family));
     node.signal(Signal::KILL);
     wait_for_death(&family);

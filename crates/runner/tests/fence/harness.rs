@@ -1,4 +1,4 @@
-//! A node for the tests: it has a fence, starts what it is told to, and answers each line that it
+//! A node for the tests: it has a fence, starts programs on request, and answers each line that it
 //! reads with one line.
 
 use std::io::{BufRead, BufReader, Write};
@@ -18,7 +18,7 @@ use windlass_test_kit::wait::{PATIENCE, until, until_some};
 
 const TICK_PAUSE: Duration = Duration::from_millis(50);
 
-/// The node itself. Words: its boot, its fence's limit in milliseconds.
+/// The node itself. Arguments: its boot, its fence's limit in milliseconds.
 pub(crate) fn run(words: &[String]) {
     let limit = Duration::from_millis(words[1].parse().unwrap());
     let program = std::env::current_exe().unwrap();
@@ -69,7 +69,7 @@ pub(crate) fn run(words: &[String]) {
     }
 }
 
-/// A node as the tests see it. It is killed when this is dropped.
+/// A node as the tests see it. Dropping it kills it.
 pub(crate) struct Node {
     pub(crate) boot: String,
     child: Tied,
@@ -114,7 +114,7 @@ impl Node {
         self.ask(&line);
     }
 
-    /// Starts a program with a child, one in a session of its own with a child of its own, and an
+    /// Starts a program with a child, a second one in its own session with its own child, and an
     /// orphan there. Returns all of them.
     pub(crate) fn start_family(&mut self) -> Vec<u32> {
         let name = format!("family-{:x}", fastrand::u64(..));

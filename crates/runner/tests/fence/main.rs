@@ -1,7 +1,7 @@
-//! Fences, with real processes. This program is the tests, and started by them it is a node and the
-//! node's fence, so that both can be killed and stopped.
+//! Fences, with real processes. This program contains the tests; started by them it is also a node
+//! and the node's fence, so that both can be killed and stopped.
 
-// All of it is a test, although clippy cannot know that without the usual harness.
+// Everything here is test code, which clippy cannot know without the usual harness.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod case;
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Those whose name contains the word, one after the other.
+/// Runs those whose name contains the word, one after the other.
 fn run_cases(filter: Option<&String>) -> ExitCode {
     let wanted = |name: &str| filter.is_none_or(|word| name.contains(word.as_str()));
     let mut failed = 0;

@@ -1,4 +1,4 @@
-//! Handlers that are refused when they are set, and how many jobs are taken at once.
+//! Handlers that are refused when they are set, and the size of batches.
 
 use windlass_core::{HandlerSpec, Lang, Runner};
 
@@ -80,7 +80,7 @@ fn what_belongs_to_contexts_is_refused_without_one() {
 
 #[test]
 fn environments_that_cannot_be_given_are_refused() {
-    refused(&with_env(spec(Lang::Sh, "x"), "A", "b\0c"), "options.env", "zero byte");
+    refused(&with_env(spec(Lang::Sh, "x"), "A", "b\0c"), "options.env", "NUL byte");
     refused(&with_env(spec(Lang::Http, "http://h/"), "A", "b"), "options.env", "no environment");
 }
 

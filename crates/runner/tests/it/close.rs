@@ -1,4 +1,4 @@
-//! A runner that is closed while jobs still run: nothing of them stays behind.
+//! A runner that is closed while jobs still run: nothing of them remains.
 
 use rustix::process::{Pid, Signal, kill_process};
 use windlass_core::{HandlerSpec, Lang, Runner};
@@ -43,7 +43,7 @@ async fn what_still_runs_is_killed() {
     }
 }
 
-/// A process that is to be killed is stopped first. That is how the end of the daemon may find it.
+/// A process is stopped before it is killed, and the end of the daemon may find it in that state.
 #[tokio::test]
 async fn what_is_stopped_and_not_yet_killed_does_not_stay_frozen() {
     for lang in LANGS {

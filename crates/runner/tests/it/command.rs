@@ -1,4 +1,4 @@
-//! Commands that are run for others: what they answer, how they are ended, what they leave behind.
+//! Commands of other crates: their output, how they end, what they leave behind.
 
 use std::fs;
 use std::path::PathBuf;
@@ -194,7 +194,7 @@ async fn what_stays_in_the_background_neither_holds_the_command_nor_is_ended_by_
     );
     let launched = run(sh(&script)).await;
     assert_eq!((launched.code, &launched.stdout.bytes[..]), (Some(0), &b"early\n"[..]));
-    // It can still write to the pipe that it was given.
+    // It can still write to its pipe.
     fs::write(go, "").unwrap();
     lines_of(&left, 1).await;
 }

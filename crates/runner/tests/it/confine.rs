@@ -1,5 +1,5 @@
-//! What a process may touch and use up. Whatever it tries, its job is an error with a readable log,
-//! and nothing of it is left.
+//! What a process may access and use up. Whatever it tries, its job is an error with a readable
+//! log, and nothing of it remains.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use windlass_runner::{IsolationOptions, Landlock, LocalRunner};
 
 use crate::harness::{Fixture, check_ended, exists, fixture, lines_of, options, spec};
 
-/// A runner whose handlers may write nothing but their own directory.
+/// A runner whose handlers may write only to their own directory.
 fn strict() -> Fixture {
     with_isolation(|_| {})
 }
@@ -31,7 +31,7 @@ fn limited(body: &str, limits: Limits) -> HandlerSpec {
     spec
 }
 
-/// The lines that the handler wrote, without those of the runner.
+/// The lines of the handler, without those of the runner.
 fn written(report: &Report) -> Vec<String> {
     let lines = report.log.to_string();
     lines.lines().filter(|line| !line.starts_with('[')).map(str::to_owned).collect()
@@ -189,7 +189,7 @@ async fn processor_time_beyond_the_limit_is_an_error_of_the_job() {
     let limits = Limits { cpu: Some(Duration::from_secs(1)), ..Limits::default() };
     let report = strict().run(limited("while :; do :; done", limits), b"").await;
     check_ended(&report, 500, None);
-    assert!(report.log.to_string().contains("processor time is used up"), "{:?}", report.log);
+    assert!(report.log.to_string().contains("CPU time is used up"), "{:?}", report.log);
 }
 
 #[tokio::test]
@@ -216,14 +216,14 @@ async fn a_fork_bomb_is_an_error_of_the_job_and_leaves_no_process() {
         let report = fixture.run(limited(&bomb, limits), b"").await;
         check_ended(&report, 500, None);
         let log = report.log.to_string();
-        assert!(log.contains("processes at once, and may have 40"), "{shell}: {log}");
+        assert!(log.contains("processes at once, more than the limit of 40"), "{shell}: {log}");
         assert_eq!(processes_below(fixture.scratch.path()), 0, "{shell}");
         assert!(fixture.scratch_is_empty());
     }
 }
 
-/// Each process is in a session of its own and gone when the next one runs, so that there is never
-/// much to see and nothing stays where it was seen.
+/// Each process has its own session and is gone when the next one runs, so that few are visible at
+/// a time, and none stays where it was seen.
 #[tokio::test]
 async fn what_starts_itself_anew_all_the_time_is_caught() {
     let fixture = fixture();

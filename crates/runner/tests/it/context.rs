@@ -1,5 +1,5 @@
-//! Warm contexts as the engine sees them: batches in, a report for each job out. What the code of
-//! handlers sees is in the conformance list of `tests/contexts`.
+//! Warm contexts as the engine sees them: batches in, a report for each job out. The conformance
+//! list of `tests/contexts` covers what handler code sees.
 
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ async fn s2_30_a_time_limit_is_that_of_one_job_and_keeps_what_it_wrote() {
         let ended = reports(&fixture, python(body), batch).await;
         check_ended(&ended[1], 500, Some(Stop::TimedOut));
         let log = ended[1].log.to_string();
-        // On a busy machine also the others may come to their limit, and this one before it spoke.
+        // On a busy machine the others may also reach their limit, and this one before it printed.
         let is_too_short = [&ended[0], &ended[2]].iter().any(|report| report.stopped.is_some());
         if is_too_short || !log.contains("seen") {
             continue;
@@ -243,7 +243,7 @@ async fn an_idle_context_is_warm_and_ends_after_its_time() {
         let warm = fixture.runner.warm();
         until_gone(data(&ended[0])).await;
         assert!(fixture.runner.warm().is_empty());
-        // A busy machine may have used up a short time before the look.
+        // A busy machine may have used up a short time before the check.
         if !warm.is_empty() {
             assert_eq!(warm, [JobId::new(1).unwrap()]);
             return;

@@ -185,7 +185,7 @@ async fn processes_and_directories_of_a_killed_daemon_are_cleared_away_at_the_ne
     let mut command = std::process::Command::new("sleep");
     let mut left = command.arg("1000").env("WINDLASS_DIR", &leftover).spawn().unwrap();
     let runner = tokio::task::spawn_blocking(move || {
-        // The new runner waits until the process is gone, and this test is the one to reap it.
+        // The new runner waits until the process is gone, and this test has to reap it.
         let reaper = std::thread::spawn(move || left.wait().unwrap());
         let runner = LocalRunner::new(options(&scratch)).unwrap();
         assert!(!reaper.join().unwrap().success());

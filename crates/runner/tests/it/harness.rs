@@ -1,4 +1,4 @@
-//! A runner in a private directory, jobs to give it, and a record of what it reports.
+//! A runner in a private directory, jobs for it, and a record of its reports.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,8 +21,8 @@ use windlass_test_kit::folder::whole_lines;
 use windlass_test_kit::process::is_alive;
 use windlass_test_kit::wait::{PATIENCE, eventually, in_time};
 
-/// Time limits for handlers that must have come to some point before they are ended. A busy machine
-/// may not let them within a short one; whoever sees that tries the next.
+/// Increasing time limits for handlers that must reach some point before they are ended. If a busy
+/// machine does not let them in time, the test tries the next one.
 pub(crate) const LIMITS: [Duration; 4] = [
     Duration::from_secs(1),
     Duration::from_secs(4),
@@ -116,14 +116,14 @@ impl Fixture {
         Run { ids, attempts, events, task }
     }
 
-    /// Nothing is left of attempts but the lock.
+    /// Nothing is left of attempts except the lock.
     pub(crate) fn scratch_is_empty(&self) -> bool {
         let left = std::fs::read_dir(self.scratch.path()).unwrap();
         left.map(|entry| entry.unwrap().file_name()).all(|name| name == ".lock")
     }
 }
 
-/// A batch that runs.
+/// A running batch.
 pub(crate) struct Run {
     pub(crate) ids: Vec<JobId>,
     pub(crate) attempts: Vec<AttemptId>,
@@ -162,7 +162,7 @@ impl Run {
         }
     }
 
-    /// All that is still reported until the batch is over.
+    /// Everything reported until the batch is over.
     pub(crate) async fn rest(mut self) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some(event) = self.next().await {
@@ -172,7 +172,7 @@ impl Run {
         events
     }
 
-    /// Ends the run as when its caller goes away.
+    /// Ends the run as if its caller disappeared.
     pub(crate) async fn abandon(self) {
         self.task.abort();
         assert!(self.task.await.unwrap_err().is_cancelled());
@@ -209,7 +209,7 @@ impl Pieces for NoPieces {
     }
 }
 
-/// Pieces that are made when they are asked for: byte `n` of the payload is `n` mod 251.
+/// Pieces generated on demand: byte `n` of the payload is `n` mod 251.
 pub(crate) struct MadePieces {
     pub(crate) bytes: u64,
     pub(crate) piece_bytes: u64,
@@ -280,17 +280,17 @@ pub(crate) fn in_pieces(bytes: u64) -> Assignment {
     assignment
 }
 
-/// The only report there is of a job that was stopped or not.
+/// The only report of a job, stopped or not.
 pub(crate) fn check_ended(report: &Report, status: u16, stopped: Option<Stop>) {
     assert_eq!((report.status.get(), report.stopped), (status, stopped), "{}", report.log);
 }
 
-/// Whether the process is there, alive or not yet reaped.
+/// Whether the process exists, alive or not yet reaped.
 pub(crate) fn exists(pid: &str) -> bool {
     Path::new("/proc").join(pid.trim()).exists()
 }
 
-/// Waits until the process does not run any more; its parent may still have to reap it.
+/// Waits until the process no longer runs; its parent may still have to reap it.
 pub(crate) async fn until_gone(pid: &str) {
     let pid = pid.trim();
     eventually(&format!("{pid} ends"), || (!is_alive(pid)).then_some(())).await;

@@ -1,4 +1,4 @@
-//! Handlers of `http`, one job a request.
+//! `http` handlers, one job per request.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ fn data(report: &Report) -> Option<&str> {
     report.data.as_ref().map(Json::as_str)
 }
 
-/// Runs one job against a server that answers with this.
+/// Runs one job against a server with this answer.
 async fn run_against(
     reply: impl Fn(&Request) -> Reply + Clone + Send + Sync + 'static,
     payload: &[u8],
@@ -118,7 +118,7 @@ async fn an_answer_that_breaks_off_is_an_error() {
     let broken = b"HTTP/1.1 200 Broken\r\nContent-Length: 100\r\n\r\nonly this";
     let report = run_against(|_| Reply::Raw(broken.to_vec()), b"").await;
     check_ended(&report, 500, None);
-    assert!(report.log.to_string().contains("the answer has no end"), "{}", report.log);
+    assert!(report.log.to_string().contains("the answer is incomplete"), "{}", report.log);
 }
 
 #[tokio::test]

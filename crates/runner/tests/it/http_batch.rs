@@ -1,4 +1,4 @@
-//! Handlers of `http` with many jobs in one request.
+//! `http` handlers with many jobs per request.
 
 use std::sync::Arc;
 use std::time::Duration;

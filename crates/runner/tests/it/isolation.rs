@@ -1,4 +1,4 @@
-//! What a process sees of the daemon: nothing but its job.
+//! What a process sees of the daemon: only its job.
 
 use windlass_core::Lang;
 
@@ -43,7 +43,7 @@ async fn a_handler_may_choose_its_own_path() {
 
 #[tokio::test]
 async fn a_process_has_three_descriptors() {
-    // The fourth is the one with which ls reads the list.
+    // The fourth is the descriptor that ls uses to read the list.
     for handler in [spec(Lang::Exec, "ls /proc/self/fd"), spec(Lang::Sh, "ls /proc/self/fd")] {
         let report = fixture().run(handler, b"").await;
         assert_eq!(report.log.to_string(), "0\n1\n2\n3\n[windlass] exit code 0\n");
@@ -57,7 +57,7 @@ async fn a_process_has_three_descriptors() {
 #[tokio::test]
 async fn a_process_leads_a_session_and_a_group_of_its_own() {
     let fixture = fixture();
-    // Behind the name in parentheses: state, parent, group, session.
+    // After the name in parentheses: state, parent, group, session.
     let report = fixture.sh("read -r line < /proc/$$/stat; echo $$ ${line##*) }").await;
     let log = report.log.to_string();
     let fields: Vec<_> = log.split_whitespace().collect();

@@ -1,8 +1,8 @@
-//! Daemons that were started in unusual surroundings: containers, careless parents.
+//! Daemons started in unusual environments: containers, careless parents.
 
 use std::process::Command;
 
-/// Tests that meet children, orphans and zombies, for a run in other surroundings.
+/// Tests that deal with children, orphans and zombies, to run in other environments.
 const TESTS: [&str; 5] = [
     "confine::no_privilege_is_left_or_gained_and_no_signal_is_blocked_or_ignored",
     "end::s0_32_an_exit_code_becomes_a_status_and_is_in_the_log",

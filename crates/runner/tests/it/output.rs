@@ -1,4 +1,4 @@
-//! What becomes of the lines that a process writes.
+//! What happens to the lines that a process writes.
 
 use windlass_core::Lang;
 use windlass_core::limit::{EMITTED_MAX, LOG_LINE_BYTES_MAX};

@@ -1,4 +1,4 @@
-//! A very small HTTP server on a local port, which hands every request to the test.
+//! A very small HTTP server on a local port, which passes every request to the test.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,14 +15,14 @@ pub(crate) struct Request {
     /// Names in lower case.
     pub(crate) headers: HashMap<String, String>,
     pub(crate) body: Vec<u8>,
-    /// Counts connections from 0; equal for requests of the same one.
+    /// Counts connections from 0; equal for requests on the same one.
     pub(crate) connection: usize,
 }
 
 pub(crate) enum Reply {
     /// Sent as it is.
     Raw(Vec<u8>),
-    /// Nothing is sent until the client goes away.
+    /// Nothing is sent until the client disconnects.
     Hang,
 }
 
@@ -96,7 +96,7 @@ async fn serve(
                 if stream.get_mut().write_all(&bytes).await.is_err() {
                     return;
                 }
-                // A reply that promises more than it has ends the connection.
+                // A reply that announces more than it has ends the connection.
                 if bytes.starts_with(b"HTTP/1.1 200 Broken") {
                     return;
                 }

@@ -14,7 +14,7 @@ use crate::harness::{
 /// Starts a process in a new session, whose parents are gone, and writes its id into `pids`.
 const DAEMON: &str = "(setsid sh -c 'echo $$ >> \"$0\"; exec sleep 1000' \"$PIDS\" &)\n";
 
-/// A script that knows the file into which it writes process ids.
+/// A script that knows the file for process ids.
 fn script(fixture: &Fixture, body: &str) -> windlass_core::HandlerSpec {
     let pids = fixture.scratch.path().join("pids");
     spec(Lang::Sh, &format!("PIDS={}\n{body}", pids.display()))
@@ -24,7 +24,7 @@ async fn pids(fixture: &Fixture, count: usize) -> Vec<String> {
     lines_of(&fixture.scratch.path().join("pids"), count).await
 }
 
-/// Runs the script into a time limit that lets it write down all its processes; the log.
+/// Runs the script into a time limit long enough to write down all its processes; returns the log.
 async fn ended_at_its_limit(body: &str, processes: usize) -> String {
     for limit in LIMITS {
         let fixture = fixture();
@@ -221,7 +221,7 @@ async fn a_run_whose_caller_goes_away_leaves_no_process_and_no_directory() {
     run.abandon().await;
     std::fs::remove_file(fixture.scratch.path().join("pids")).unwrap();
     assert!(fixture.scratch_is_empty());
-    // What was killed is reaped when a later job ends.
+    // Killed processes are reaped when a later job ends.
     let mut jobs_left = 100;
     while pids.iter().any(|pid| exists(pid)) {
         check_ended(&fixture.sh("exit 0").await, 200, None);
@@ -250,7 +250,7 @@ async fn an_orphan_in_the_middle_of_an_exec_is_known_by_its_environment() {
 #[tokio::test]
 async fn an_orphan_that_takes_its_time_to_die_is_gone_when_the_job_has_ended() {
     let fixture = fixture();
-    // Its memory is taken from it before anything else, and with it its environment.
+    // It loses its memory before anything else, and with it its environment.
     let body = "(cd /; setsid python3 -c 'import os, sys, time
 held = bytearray(400 << 20)
 open(sys.argv[1], \"a\").write(f\"{os.getpid()}\\n\")
@@ -264,7 +264,7 @@ while [ ! -s $PIDS ]; do sleep 0.01; done";
 #[tokio::test]
 async fn an_orphan_known_by_where_it_works_that_takes_its_time_to_die_is_gone_too() {
     let fixture = fixture();
-    // The last file without a name takes its contents along, after it works nowhere any more.
+    // The last unlinked file takes its contents along, after the process has lost its directory.
     let body = "(env -i setsid /usr/bin/python3 -c 'import os, sys, time
 held = open(\"held\", \"wb\")
 os.unlink(\"held\")

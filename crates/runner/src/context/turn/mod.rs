@@ -5,13 +5,13 @@
 //!          begun        end 0    end 1          end n      done
 //! ```
 //! The context works ahead without waiting for us. An `end` is also the start of the next job, so
-//! the one job that a death, a time limit or an order to stop is about is always known: the first
-//! one without an `end`. Jobs behind it have not started, and run in another turn.
+//! the job that a death, a time limit or an order to stop concerns is always known: the first one
+//! without an `end`. The jobs after it have not started, and run in another turn.
 //!
-//! That holds only for what was heard. So what the context has said is heard before anything is
-//! decided: an order or a time limit first halts the batch (`halt`), then all that was said
-//! is heard, and only then it is asked which job the decision is about. A job that has ended by
-//! then keeps its result, and one that has not begun never will.
+//! That holds only for what has been read. So everything that the context has written is read
+//! before anything is decided: an order or a time limit first halts the batch (`halt`), then the
+//! channel is read, and only then is it clear which job the decision concerns. A job that has ended
+//! by then keeps its result, and one that has not begun never will.
 
 mod decide;
 
@@ -23,65 +23,67 @@ use windlass_core::runner::{Reports, Stop};
 use windlass_core::{AttemptId, Clock};
 
 use crate::context::flight::Flight;
-use crate::context::message::{Answer, Kind};
-use crate::context::process::Heard;
+use crate::context::message::{ContextAnswer, Kind};
+use crate::context::process::ContextEvent;
 use crate::context::start::Context;
 use crate::output::Stream;
 use crate::process::stopped_before_start;
 use crate::stop::Watch;
 
-/// A context that wrote nothing to its ordinary outputs for so many jobs is not asked to mark them.
+/// A context that has written nothing to its ordinary outputs for this many jobs is not asked for
+/// marks.
 const QUIET_JOBS_MIN: u32 = 200;
-/// How long the marks of a job may come after its end. They were written before it, so this is
-/// reached only when a handler has closed or redirected an output.
+/// How long the marks of a job may arrive after its end. They are written before it, so this is
+/// reached only if a handler has closed or redirected an output.
 const MARK_WAIT_MAX: Duration = Duration::from_millis(200);
 
-/// How long a context is listened to before others have their turn: one that never stops talking
-/// must not keep leases from being renewed.
+/// How long to read a context before yielding: one that never stops writing must not delay the
+/// renewal of leases.
 const TURN_MAX: Duration = Duration::from_millis(1);
 
 /// What a turn needs besides its context and its jobs.
-pub(super) struct Around<'a> {
+pub(super) struct TurnParameters<'a> {
     pub(super) watch: &'a mut Watch,
     pub(super) reports: &'a dyn Reports,
     pub(super) clock: &'a dyn Clock,
-    /// What starting the context and loading the handler took.
+    /// Cost of starting the context and loading the handler.
     pub(super) start_time: Duration,
-    /// The job that was reported as started last.
+    /// The job last reported as started.
     pub(super) announced: &'a mut Option<AttemptId>,
-    /// The context has run no job before.
+    /// Whether the context has not run any job before.
     pub(super) is_fresh: bool,
     pub(super) has_before_each: bool,
-    /// Reports wait for `afterEach`, because it is part of each job's cost and success.
+    /// Whether reports wait for `afterEach`, which is part of each job's cost and success.
     pub(super) has_after_each: bool,
 }
 
 /// Whether the context can be used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum After {
+pub(super) enum AfterTurn {
     Usable,
     Spent,
 }
 
 pub(super) struct Turn<'a> {
     context: &'a mut Context,
-    around: Around<'a>,
+    parameters: TurnParameters<'a>,
     ids: Vec<AttemptId>,
-    /// A job that was reported is no longer here.
+    /// Absent once the job has been reported.
     flights: Vec<Option<Flight>>,
     phase: Phase,
     /// The first job without an `end`.
     at: usize,
-    /// The context begins no further job of this batch, except perhaps the first without an `end`.
+    /// Whether the context is halted: it begins no further job of this batch, except perhaps the
+    /// first without an `end`.
     halted: bool,
     /// The first job without a report.
     reported: usize,
     marks: Option<Marks>,
-    /// When the running job, or script, must have ended.
+    /// Deadline of the running job or script.
     limit: Instant,
     since: Instant,
     last_timeout: Duration,
-    /// Cost of the scripts, to be shared by all jobs.
+    /// Cost of the scripts, shared by all jobs.
     scripts: Duration,
     spent: bool,
 }
@@ -94,21 +96,21 @@ enum Phase {
     Over,
 }
 
-/// Where the ordinary outputs stand: the job that each belongs to now, and the beginning of what
-/// may become a mark.
+/// The position in the ordinary outputs: the job that each belongs to now, and the beginning of
+/// what may become a mark.
 #[derive(Default)]
 struct Marks {
     at: [usize; 2],
     held: [Vec<u8>; 2],
-    /// Since when the first report waits for its marks.
+    /// Since when the first report has been waiting for its marks.
     missing_since: Option<Instant>,
 }
 
 impl<'a> Turn<'a> {
-    /// The request was asked; `flights` are its jobs, in order.
+    /// The request has been sent; `flights` are its jobs, in order.
     pub(super) fn new(
         context: &'a mut Context,
-        around: Around<'a>,
+        parameters: TurnParameters<'a>,
         flights: Vec<Flight>,
         marked: bool,
     ) -> Turn<'a> {
@@ -116,8 +118,8 @@ impl<'a> Turn<'a> {
         let limit = now + flights.first().map_or(Duration::ZERO, |job| job.assignment.timeout);
         Turn {
             context,
-            scripts: around.start_time,
-            around,
+            scripts: parameters.start_time,
+            parameters,
             ids: flights.iter().map(|flight| flight.assignment.id).collect(),
             last_timeout: flights.last().map_or(Duration::ZERO, |job| job.assignment.timeout),
             flights: flights.into_iter().map(Some).collect(),
@@ -137,9 +139,9 @@ impl<'a> Turn<'a> {
         context.quiet_jobs < QUIET_JOBS_MIN
     }
 
-    /// Listens until the batch is over or the context is dead. Reports every job that has started
-    /// or was stopped, and gives back the others.
-    pub(super) async fn run(mut self) -> (After, Vec<Flight>) {
+    /// Reads until the batch is over or the context is dead. Reports every job that has started or
+    /// was stopped, and returns the others.
+    pub(super) async fn run(mut self) -> (AfterTurn, Vec<Flight>) {
         let mut yielded_at = Instant::now();
         while self.phase != Phase::Over {
             if yielded_at.elapsed() >= TURN_MAX {
@@ -149,26 +151,26 @@ impl<'a> Turn<'a> {
             let limit = self.marks.as_ref().and_then(|marks| marks.missing_since);
             let limit = limit.map_or(self.limit, |since| self.limit.min(since + MARK_WAIT_MAX));
             let ids = &self.ids[self.running()..];
-            match self.context.process.listen(limit, self.around.watch, ids).await {
-                Heard::Answer(frame) => {
-                    if !self.hear(&frame).await {
-                        self.garbled().await;
+            match self.context.process.listen(limit, self.parameters.watch, ids).await {
+                ContextEvent::Answer(frame) => {
+                    if !self.handle(&frame).await {
+                        self.invalid_answer().await;
                     }
                 }
-                Heard::Raw(stream, bytes) => self.raw(stream, &bytes),
-                Heard::Garbage => self.garbled().await,
-                Heard::Gone => self.gone().await,
-                Heard::Crowded(reason) => self.crowded(&reason).await,
-                Heard::Stopped(id, why) => self.stop(id, why).await,
-                Heard::TimedOut if Instant::now() < self.limit => self.late_marks().await,
-                Heard::TimedOut => self.time_out().await,
+                ContextEvent::Raw(stream, bytes) => self.raw(stream, &bytes),
+                ContextEvent::InvalidFrame => self.invalid_answer().await,
+                ContextEvent::Exited => self.exited().await,
+                ContextEvent::TooManyProcesses(reason) => self.too_many_processes(&reason).await,
+                ContextEvent::Stopped(id, why) => self.stop(id, why).await,
+                ContextEvent::TimedOut if Instant::now() < self.limit => self.late_marks().await,
+                ContextEvent::TimedOut => self.time_out().await,
             }
             self.report_ended().await;
         }
         self.finish().await
     }
 
-    /// The place of the job that runs now, or behind which `afterEach` runs.
+    /// The index of the job that runs now, or after which `afterEach` runs.
     fn running(&self) -> usize {
         match self.phase {
             Phase::AfterEach => self.at.saturating_sub(1),
@@ -180,17 +182,17 @@ impl<'a> Turn<'a> {
         self.ids[self.running()]
     }
 
-    /// The job that what is said now is about.
+    /// The job that the current output belongs to.
     fn current(&mut self) -> Option<&mut Flight> {
         let at = self.running();
         self.flights[at].as_mut()
     }
 
-    /// Hears what was read and not heard yet. Whether all of it was understood.
-    async fn hear_said(&mut self) -> bool {
+    /// Handles what has been read already. False if any of it is invalid.
+    async fn handle_buffered(&mut self) -> bool {
         while self.phase != Phase::Over {
-            match self.context.process.said() {
-                Some(Heard::Answer(frame)) if self.hear(&frame).await => {}
+            match self.context.process.next_buffered() {
+                Some(ContextEvent::Answer(frame)) if self.handle(&frame).await => {}
                 Some(_) => return false,
                 None => return true,
             }
@@ -198,12 +200,12 @@ impl<'a> Turn<'a> {
         true
     }
 
-    /// Hears one answer. Whether it was one that is expected now.
-    async fn hear(&mut self, frame: &[u8]) -> bool {
-        let Some(answer) = &Answer::parse(frame) else { return false };
+    /// Handles one answer. False if it is not expected now.
+    async fn handle(&mut self, frame: &[u8]) -> bool {
+        let Some(answer) = &ContextAnswer::parse(frame) else { return false };
         match (answer.kind, self.phase) {
             (Kind::Output, _) => {
-                // What went round the language's own streams before this line comes before it.
+                // Output that bypassed the language's streams before this line comes first.
                 self.drain();
                 if let Some(flight) = self.current() {
                     answer.output_to(&mut flight.output);
@@ -215,7 +217,7 @@ impl<'a> Turn<'a> {
                 self.start_next().await;
             }
             (Kind::Emit, Phase::Jobs) => {
-                let now = self.around.clock.now();
+                let now = self.parameters.clock.now();
                 if let Some(flight) = self.current() {
                     flight.emit(answer, now);
                 }
@@ -224,11 +226,11 @@ impl<'a> Turn<'a> {
                 self.announce().await;
                 let message = answer.message.as_deref().unwrap_or_default().to_owned();
                 let percent = answer.percent.unwrap_or_default();
-                self.around.reports.progress(self.current_id(), percent, message).await;
+                self.parameters.reports.progress(self.current_id(), percent, message).await;
             }
             (Kind::End, Phase::Jobs) if answer.job == Some(self.at) => {
                 self.announce().await;
-                // One that was stopped before it began cannot end.
+                // A job that was stopped before it began cannot end.
                 let Some(flight) = self.current() else { return false };
                 flight.end(answer);
                 self.at += 1;
@@ -263,12 +265,12 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Reports the job that runs now as started, if that has not been done.
+    /// Reports the running job as started, unless that has been done.
     async fn announce(&mut self) {
         let id = self.current_id();
-        if *self.around.announced != Some(id) && self.flights[self.running()].is_some() {
-            *self.around.announced = Some(id);
-            self.around.reports.started(id).await;
+        if *self.parameters.announced != Some(id) && self.flights[self.running()].is_some() {
+            *self.parameters.announced = Some(id);
+            self.parameters.reports.started(id).await;
         }
     }
 
@@ -285,14 +287,14 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Takes all that the ordinary outputs hold now.
+    /// Takes everything that the ordinary outputs hold now.
     fn drain_all(&mut self) {
         for (stream, bytes) in self.context.process.drain_all() {
             self.raw(stream, &bytes);
         }
     }
 
-    /// Bytes from an ordinary output: the job they belong to is known by the marks, or by the time.
+    /// Bytes from an ordinary output: marks, or the time, tell which job they belong to.
     fn raw(&mut self, stream: Stream, bytes: &[u8]) {
         let which = stream as usize;
         let Some(marks) = &mut self.marks else {
@@ -313,7 +315,7 @@ impl<'a> Turn<'a> {
             start += found + mark.len();
         }
         let tail = &rest[start..];
-        // Of a mark that is cut only its first byte is zero.
+        // Only the first byte of a truncated mark is zero.
         let mark_start = memchr::memrchr(0, tail).filter(|at| mark.starts_with(&tail[*at..]));
         let mark_start = mark_start.unwrap_or(tail.len());
         push(&mut self.flights, marks.at[which], stream, &tail[..mark_start]);
@@ -321,7 +323,7 @@ impl<'a> Turn<'a> {
         marks.held[which] = tail[mark_start..].to_vec();
     }
 
-    /// The marks have not been heard in time. Perhaps nobody listened.
+    /// The marks have not arrived in time, or have not been read.
     async fn late_marks(&mut self) {
         self.drain_all();
         self.report_ended().await;
@@ -331,15 +333,15 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// The marks do not come: an output was closed or redirected, and the context is not whole.
+    /// The marks are missing: an output was closed or redirected, and the context cannot be reused.
     fn give_up_marks(&mut self) {
         self.marks = None;
         self.spent = true;
     }
 
-    /// Reports what has ended, as far as its output is complete.
+    /// Reports ended jobs whose output is complete.
     async fn report_ended(&mut self) {
-        if self.around.has_after_each && self.phase != Phase::Over {
+        if self.parameters.has_after_each && self.phase != Phase::Over {
             return;
         }
         let share = self.scripts / self.flights.len() as u32;
@@ -366,17 +368,17 @@ impl<'a> Turn<'a> {
             self.context.quiet_jobs = self.context.quiet_jobs.saturating_add(1);
             let id = flight.assignment.id;
             if let Some(report) = flight.report(share) {
-                self.around.reports.ended(id, report).await;
+                self.parameters.reports.ended(id, report).await;
             }
         }
     }
 
-    /// The batch is over: the last reports, and what is left.
-    async fn finish(mut self) -> (After, Vec<Flight>) {
+    /// The batch is over: sends the last reports and returns what is left.
+    async fn finish(mut self) -> (AfterTurn, Vec<Flight>) {
         while self.marks.is_some() && self.reported < self.at {
             let limit = Instant::now() + MARK_WAIT_MAX;
-            match self.context.process.listen(limit, self.around.watch, &[]).await {
-                Heard::Raw(stream, bytes) => self.raw(stream, &bytes),
+            match self.context.process.listen(limit, self.parameters.watch, &[]).await {
+                ContextEvent::Raw(stream, bytes) => self.raw(stream, &bytes),
                 _ => {
                     self.drain_all();
                     self.report_ended().await;
@@ -388,7 +390,7 @@ impl<'a> Turn<'a> {
             self.report_ended().await;
         }
         let spent = self.spent || !self.context.process.is_whole();
-        let after = if spent { After::Spent } else { After::Usable };
+        let after = if spent { AfterTurn::Spent } else { AfterTurn::Usable };
         (after, self.flights.into_iter().flatten().collect())
     }
 }

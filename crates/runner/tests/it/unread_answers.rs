@@ -1,8 +1,9 @@
-//! What a context has said is heard before anything is decided: no job runs twice because nobody
-//! listened, none is blamed for what another did, and none that was stopped in time runs.
+//! Everything that a context has written is read before anything is decided: no job runs twice
+//! because its end was not read, none is blamed for another, and none that was stopped in time
+//! runs.
 //!
-//! Runner and test share one thread here. While the test blocks it, the context works ahead and
-//! nobody hears it, as when the daemon itself was stopped for a while.
+//! Runner and test share one thread here. While the test blocks it, the context works ahead unread,
+//! as if the daemon itself was stopped for a while.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,10 +17,10 @@ use windlass_test_kit::wait::until;
 use crate::harness::{Event, Fixture, Run, check_ended, fixture, job, limited, lines_of, spec};
 
 const JOBS: usize = 30;
-/// Longer than a busy machine takes for a job that does nothing, and short enough to be waited for.
+/// Longer than a busy machine takes for an empty job, and short enough to wait for.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Makes a test of each case for each language.
+/// Generates a test of each case for each language.
 macro_rules! in_each_language {
     ($($case:ident)*) => {
         mod in_node {
@@ -43,8 +44,8 @@ in_each_language! {
     scripts_around_a_batch_that_was_cut_run_for_both_parts
 }
 
-/// A handler in a place of its own, whose jobs write their payload to `ran`, and then wait while
-/// the file exists that their payload names.
+/// A handler in its own directory. Its jobs write their payload to `ran`, and then wait while the
+/// file named by their payload exists.
 struct Scene {
     fixture: Fixture,
     lang: Lang,
@@ -82,7 +83,7 @@ while os.path.exists('DIR/hold-' + payload): time.sleep(0.005)"
         spec(self.lang, &body.replace("DIR", &dir))
     }
 
-    /// The job with this payload waits until it is let go.
+    /// The job with this payload waits until it is released.
     fn hold(&self, payload: &str) {
         std::fs::write(self.path(&format!("hold-{payload}")), "").unwrap();
     }
@@ -99,12 +100,12 @@ while os.path.exists('DIR/hold-' + payload): time.sleep(0.005)"
         self.fixture.begin(self.handler(), jobs)
     }
 
-    /// The runner listens on until so many jobs have begun.
+    /// Lets the runner read until this many jobs have begun.
     async fn until_ran(&self, count: usize) {
         lines_of(&self.path("ran"), count).await;
     }
 
-    /// Blocks this thread, and with it the runner, until so many jobs have begun.
+    /// Blocks this thread, and with it the runner, until this many jobs have begun.
     fn deaf_until_ran(&self, count: usize) {
         deaf_until(&self.path("ran"), |path| whole_lines(path).len() >= count);
     }
@@ -129,7 +130,7 @@ fn deaf_until(path: &Path, is_reached: impl Fn(&Path) -> bool) {
     until(&format!("{} changes", path.display()), || is_reached(path));
 }
 
-/// What is reported until the first job ends.
+/// The reports until the first job ends.
 async fn until_end(run: &mut Run) -> Vec<Event> {
     let mut events = Vec::new();
     while !matches!(events.last(), Some(Event::Ended(..))) {
@@ -197,7 +198,7 @@ async fn many_stops_of_waiting_jobs_run_no_other_twice(lang: Lang) {
     let mut run = scene.begin(Scene::jobs());
     let (ids, attempts) = (run.ids.clone(), run.attempts.clone());
     let mut events = Vec::new();
-    // With each report a job is stopped that may wait, run, or have ended unheard.
+    // Each report stops a job that may be waiting, running, or ended but unread.
     while let Some(event) = run.next().await {
         if let Some(attempt) = attempts.get(events.len() + 5) {
             scene.fixture.runner.stop(*attempt, Stop::Cancelled);
@@ -265,7 +266,7 @@ async fn scripts_around_a_batch_that_was_cut_run_for_both_parts(lang: Lang) {
     let (ids, attempts) = (run.ids.clone(), run.attempts.clone());
     scene.until_ran(1).await;
     scene.fixture.runner.stop(attempts[3], Stop::Cancelled);
-    // Whether the order was heard before or after it was let go is all the same.
+    // It does not matter whether the order was read before or after the release.
     scene.let_go("0");
     let events = run.rest().await;
     let stopped = end_of(ids[3], &events).stopped.map(|why| (3, why));

@@ -1,4 +1,4 @@
-//! Places for contexts: shared ones, and reserved ones for tenants that have next to nothing.
+//! Slots for contexts: shared ones, and reserved ones for tenants that have few.
 
 use windlass_core::runner::{Runner, Stop};
 use windlass_core::{Handler, JobId, Lang, TypeKey};
@@ -74,7 +74,7 @@ async fn no_idle_context_ends_for_a_tenant_that_gets_no_place_by_that() {
     hung.started().await;
     ends_well(fixture.begin_of(handler_of("two", 7, "return 200"))).await;
     let waiting = fixture.begin_of(handler_of("one", 2, "return 200"));
-    // The run comes as far as it can before this task goes on.
+    // The run gets as far as it can before this task continues.
     tokio::task::yield_now().await;
     assert_eq!(fixture.runner.warm(), [JobId::new(7).unwrap()]);
     fixture.runner.stop(hung.attempts[0], Stop::Cancelled);
