@@ -1,6 +1,6 @@
-//! Measures appends beside a loop that only writes the same bytes and syncs them, in the same run
-//! and on the same disk, then reads them back. Usage:
-//! `cargo run --release -p windlass-journal --example append [dir]`.
+//! Measures appends next to a loop that only writes the same bytes and syncs them, in the same run
+//! and on the same disk, then reads them back. Usage: `cargo run --release -p windlass-journal
+//! --example append [dir]`.
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;
@@ -74,7 +74,7 @@ fn entries(payload: &Bytes, count: usize) -> Result<Vec<Entry>, Failure> {
     Ok(vec![entry; count])
 }
 
-/// Lines a second through the journal, with a reader that follows; the mean size of a group.
+/// Lines per second through the journal, with a reader that follows; and the mean size of a group.
 async fn journal_lines(dir: &Path) -> Result<u64, Failure> {
     let syncs = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let journal = open(&dir.join("lines"), syncs.clone())?;
@@ -108,7 +108,7 @@ async fn journal_lines(dir: &Path) -> Result<u64, Failure> {
     Ok(bytes / groups)
 }
 
-/// How fast a start checks what is there, and how fast it is read.
+/// How fast a start checks the files, and how fast they are read.
 async fn read_back(dir: &Path) -> Result<(), Failure> {
     let began = Instant::now();
     let journal = open(&dir.join("lines"), Arc::default())?;
@@ -126,7 +126,7 @@ async fn read_back(dir: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The same number of bytes, in groups of the same size, by nothing but write and fdatasync.
+/// The same number of bytes, in groups of the same size, with nothing but write and fdatasync.
 fn raw_lines(dir: &Path, group_bytes: u64) -> Result<(), Failure> {
     let buffer = vec![b'x'; group_bytes as usize];
     let total = (TASKS * APPENDS_PER_TASK * LINES * (LINE_BYTES + 31)) as u64;
@@ -154,7 +154,7 @@ fn report(name: &str, took: Duration, bytes: u64, groups: u64) {
     println!("{name}: {lines:.0} lines/s, {rate:.0} MB/s, {groups} groups in {took:.2?}");
 }
 
-/// One line at a time: an append beside a bare write and fdatasync, taken in turns.
+/// One line at a time: alternates between an append and a bare write with fdatasync.
 async fn lone(dir: &Path) -> Result<(), Failure> {
     let journal = open(&dir.join("lone"), Arc::default())?;
     let file = File::create(dir.join("lone.raw"))?;

@@ -1,5 +1,5 @@
-//! Chunks: stretches of a segment with unread records in them. A chunk is a place in a file and a
-//! checksum, so that a backlog of any size takes little memory; the newest have their bytes too.
+//! Chunks: parts of a segment that contain unread records. A chunk is a range of a file and a
+//! checksum, so a backlog of any size needs little memory; the newest chunks also keep their bytes.
 
 use std::io;
 use std::ops::Range;
@@ -11,18 +11,18 @@ use windlass_core::{JobId, Timestamp};
 
 use crate::decode::Decoder;
 use crate::disk::Disk;
-use crate::entry::{KeyNote, Terms};
+use crate::entry::{JobOptions, KeyNote};
 use crate::segment;
 
 /// A chunk ends with the record that makes it this long.
 pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
 
-/// What holds for the records from some point of a segment on.
+/// What applies to the records from some point of a segment on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Context {
     pub(crate) created_at: Timestamp,
-    pub(crate) terms: Terms,
-    /// Of the append that this is in the middle of, if it had a key.
+    pub(crate) options: JobOptions,
+    /// The key of the append that this point is inside of, if it had one.
     pub(crate) note: Option<Arc<KeyNote>>,
 }
 
@@ -33,11 +33,11 @@ pub(crate) struct Chunk {
     pub(crate) offset: u64,
     pub(crate) bytes: usize,
     pub(crate) records: u32,
-    /// Size of the payloads that its records have in files of their own.
+    /// Size of the payloads that its records have in separate files.
     pub(crate) spooled_bytes: u64,
     pub(crate) first: JobId,
     pub(crate) last: JobId,
-    /// What holds at the first byte.
+    /// What applies at the first byte.
     pub(crate) context: Context,
     pub(crate) content: Content,
 }
@@ -63,7 +63,7 @@ impl Chunk {
         }
     }
 
-    /// The bytes, from memory or from the file; checked if from the file.
+    /// The bytes, from memory or from the file; verified if from the file.
     pub(crate) fn load(&self, disk: &dyn Disk, dir: &Path) -> io::Result<Bytes> {
         let sum = match &self.content {
             Content::Memory(bytes) => return Ok(bytes.clone()),
@@ -77,8 +77,8 @@ impl Chunk {
         Ok(Bytes::from(bytes))
     }
 
-    /// Takes in the chunk that follows directly in the same segment, if both are small and
-    /// neither is in memory.
+    /// Merges the chunk that follows directly in the same segment, if both are small and neither is
+    /// in memory.
     pub(crate) fn join(&mut self, next: &Chunk, next_bytes: &[u8]) -> bool {
         let adjacent =
             self.segment == next.segment && self.offset + self.bytes as u64 == next.offset;
@@ -98,13 +98,13 @@ impl Chunk {
         true
     }
 
-    /// What a reader of the whole chunk has to move.
+    /// What reading the whole chunk costs.
     pub(crate) fn size(&self) -> Size {
         Size { records: u64::from(self.records), bytes: self.bytes as u64 + self.spooled_bytes }
     }
 
-    /// Cuts the chunk behind its longest run of first records that `fits` accepts, given its size
-    /// and its last id. `None` when all or none of them fit.
+    /// Splits the chunk after its longest prefix of records that `fits` accepts, given its size and
+    /// its last id. `None` if all or none of them fit.
     pub(crate) fn split(
         &self,
         bytes: &Bytes,
@@ -121,12 +121,12 @@ impl Chunk {
                 return cut.map(|cut| self.split_at(bytes, cut, line.id));
             }
             let (at, last, context) = (line.end, line.id, decoder.context());
-            cut = Some(Cut { at, records, spooled_bytes, last, context });
+            cut = Some(Boundary { at, records, spooled_bytes, last, context });
         }
         None
     }
 
-    fn split_at(&self, bytes: &Bytes, cut: Cut, next: JobId) -> (Chunk, Chunk) {
+    fn split_at(&self, bytes: &Bytes, cut: Boundary, next: JobId) -> (Chunk, Chunk) {
         let part = |range: Range<usize>| Chunk {
             offset: self.offset + range.start as u64,
             bytes: range.len(),
@@ -153,8 +153,8 @@ impl Chunk {
     }
 }
 
-/// A border between two records.
-struct Cut {
+/// A boundary between two records.
+struct Boundary {
     at: usize,
     records: u32,
     spooled_bytes: u64,
@@ -162,7 +162,7 @@ struct Cut {
     context: Context,
 }
 
-/// How much some records are, spooled payloads included.
+/// The size of some records, spooled payloads included.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Size {
     pub(crate) records: u64,

@@ -1,4 +1,4 @@
-//! Reads what `encode` writes: whole frames, checked, and the records in a stretch of them.
+//! Reads what `encode` writes: complete, verified frames, and the records in a part of them.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,15 +13,16 @@ use windlass_core::{JobId, NewJob, Payload, Priority, Timestamp, TypeKey, TypeNa
 
 use crate::chunk::Context;
 use crate::encode::{FRAME_END, FRAME_START, checksum};
-use crate::entry::{KeyNote, Record, Terms};
+use crate::entry::{JobOptions, KeyNote, Record};
 use crate::segment::{Salt, attribute};
 
-/// Longest head line of a frame that is looked for.
+/// Longest head line of a frame to look for.
 const FRAME_HEAD_BYTES_MAX: usize = 160;
-/// Ids in one run of a `#:Key` line: a run ends where the sequence of an id begins anew.
+/// Maximum number of ids in one run of a `#:Key` line: a run ends where the sequence part of an id
+/// wraps.
 const RUN_IDS_MAX: i64 = 1024;
 
-/// Where the whole and valid frame that begins at `at` ends; `None` when there is no such frame.
+/// Where the complete and valid frame that starts at `at` ends; `None` if there is no such frame.
 pub(crate) fn frame_end(bytes: &[u8], at: usize, salt: &Salt) -> Option<usize> {
     let rest = &bytes[at..];
     let window = &rest[..rest.len().min(FRAME_HEAD_BYTES_MAX)];
@@ -36,24 +37,24 @@ pub(crate) fn frame_end(bytes: &[u8], at: usize, salt: &Salt) -> Option<usize> {
     valid.then_some(at + body_end + FRAME_END.len())
 }
 
-/// Where a whole and valid frame begins, at `from` or anywhere behind it.
+/// Where a complete and valid frame starts, at `from` or anywhere after it.
 pub(crate) fn frame_behind(bytes: &[u8], from: usize, salt: &Salt) -> Option<usize> {
     memchr::memmem::find_iter(&bytes[from..], FRAME_START)
         .map(|found| from + found)
         .find(|&at| frame_end(bytes, at, salt).is_some())
 }
 
-/// Reads records one by one from a stretch of a segment that begins and ends between records.
+/// Reads records one by one from a part of a segment that starts and ends between records.
 pub(crate) struct Decoder<'a> {
     bytes: &'a [u8],
     at: usize,
     context: Context,
-    /// What the lines before a record said about it.
+    /// What the preceding lines say about a record.
     counted: Option<usize>,
     file: Option<FileRef<'a>>,
 }
 
-/// One record as it lies in the bytes.
+/// One record as it is in the bytes.
 pub(crate) struct Line<'a> {
     pub(crate) id: JobId,
     type_text: &'a str,
@@ -75,7 +76,7 @@ impl<'a> Decoder<'a> {
         Decoder { bytes, at: 0, context, counted: None, file: None }
     }
 
-    /// What holds at the point that has been reached.
+    /// What applies at the current position.
     pub(crate) fn context(&self) -> Context {
         self.context.clone()
     }
@@ -84,7 +85,7 @@ impl<'a> Decoder<'a> {
         self.at
     }
 
-    /// The next record; `None` at the end. An error says what is wrong at `at`.
+    /// The next record; `None` at the end. An error describes what is wrong at `at`.
     pub(crate) fn next(&mut self) -> Result<Option<Line<'a>>, String> {
         while let Some(&first) = self.bytes.get(self.at) {
             if first.is_ascii_digit() {
@@ -93,7 +94,7 @@ impl<'a> Decoder<'a> {
             let rest = &self.bytes[self.at..];
             let length = memchr::memchr(b'\n', rest).ok_or("a line has no end")?;
             let line = str::from_utf8(&rest[..length]).map_err(|_| "a line is not text")?;
-            self.directive(line).ok_or_else(|| format!("a line is not understood: {line:?}"))?;
+            self.directive(line).ok_or_else(|| format!("unknown line: {line:?}"))?;
             self.at += length + 1;
         }
         let pending = self.counted.is_some() || self.file.is_some();
@@ -108,8 +109,8 @@ impl<'a> Decoder<'a> {
                 let created_at = Timestamp(date.as_millisecond());
                 self.context = Context { created_at, ..Context::default() };
             }
-            "#:EndBatch" => (self.context.terms, self.context.note) = Default::default(),
-            "#:Options" => self.context.terms = terms(rest)?,
+            "#:EndBatch" => (self.context.options, self.context.note) = Default::default(),
+            "#:Options" => self.context.options = job_options(rest)?,
             "#:Bytes" => self.counted = Some(rest.parse().ok()?),
             "#:File" => {
                 let bytes = attribute(rest, "bytes")?.parse().ok()?;
@@ -174,7 +175,7 @@ pub(crate) fn records(
     Ok(())
 }
 
-/// The newest type that was read, since many records in a row have the same.
+/// The last type that was read, since consecutive records often have the same.
 #[derive(Default)]
 pub(crate) struct TypeMemo<'a>(Option<(&'a str, TypeKey)>);
 
@@ -193,7 +194,7 @@ impl<'a> TypeMemo<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Size of the payload, if that has a file of its own.
+    /// Size of the payload, if it is in a separate file.
     pub(crate) fn spooled_bytes(&self) -> u64 {
         self.file.map_or(0, |file| file.bytes)
     }
@@ -206,19 +207,19 @@ impl<'a> Line<'a> {
         types: &mut TypeMemo<'a>,
         spool_dir: &Path,
     ) -> Result<Record, String> {
-        let Context { created_at, terms, .. } = context;
+        let Context { created_at, options, .. } = context;
         let key = types.get(self.type_text)?;
         let payload = match self.file {
             Some(file) => Payload::Pieces { bytes: file.bytes },
             None => Payload::Inline(bytes.slice(self.payload.clone())),
         };
         let job = NewJob {
-            priority: terms.priority,
-            run_at: terms.run_at.unwrap_or(created_at),
-            expires_at: terms.expires_at,
-            timeout: terms.timeout_ms.map(Duration::from_millis),
-            then: terms.then,
-            extra: terms.extra,
+            priority: options.priority,
+            run_at: options.run_at.unwrap_or(created_at),
+            expires_at: options.expires_at,
+            timeout: options.timeout_ms.map(Duration::from_millis),
+            then: options.then,
+            extra: options.extra,
             ..NewJob::new(self.id, key, payload, created_at)
         };
         let spool = self.file.map(|file| spool_dir.join(file.name));
@@ -226,32 +227,32 @@ impl<'a> Line<'a> {
     }
 }
 
-fn terms(attributes: &str) -> Option<Terms> {
-    let mut terms = Terms::default();
+fn job_options(attributes: &str) -> Option<JobOptions> {
+    let mut options = JobOptions::default();
     for part in attributes.split(',').filter(|part| !part.is_empty()) {
         let (name, value) = part.split_once('=')?;
         match name {
-            "priority" => terms.priority = Priority::new(value.parse().ok()?).ok()?,
-            "run_at_ms" => terms.run_at = Some(Timestamp(value.parse().ok()?)),
-            "expires_at_ms" => terms.expires_at = Some(Timestamp(value.parse().ok()?)),
-            "timeout_ms" => terms.timeout_ms = Some(value.parse().ok()?),
-            "then" => terms.then = Some(TypeName::new(&unescaped(value)?).ok()?),
-            "repeat" => terms.extra.repeat = Some(unescaped(value)?.into()),
-            "door_text" => terms.extra.door_text = Some(unescaped(value)?.into()),
-            "run_at_text" => terms.extra.run_at_text = Some(unescaped(value)?.into()),
-            "order_key" => terms.extra.order_key = value.parse().ok()?,
-            "hidden" => terms.extra.hidden = value == "1",
+            "priority" => options.priority = Priority::new(value.parse().ok()?).ok()?,
+            "run_at_ms" => options.run_at = Some(Timestamp(value.parse().ok()?)),
+            "expires_at_ms" => options.expires_at = Some(Timestamp(value.parse().ok()?)),
+            "timeout_ms" => options.timeout_ms = Some(value.parse().ok()?),
+            "then" => options.then = Some(TypeName::new(&unescaped(value)?).ok()?),
+            "repeat" => options.extra.repeat = Some(unescaped(value)?.into()),
+            "door_text" => options.extra.door_text = Some(unescaped(value)?.into()),
+            "run_at_text" => options.extra.run_at_text = Some(unescaped(value)?.into()),
+            "order_key" => options.extra.order_key = value.parse().ok()?,
+            "hidden" => options.extra.hidden = value == "1",
             _ => return None,
         }
     }
-    Some(terms)
+    Some(options)
 }
 
 fn unescaped(value: &str) -> Option<Cow<'_, str>> {
     percent_decode_str(value).decode_utf8().ok()
 }
 
-/// The id before the first '|', and how many digits it has.
+/// The id before the first '|', and its number of digits.
 fn leading_id(bytes: &[u8]) -> Option<(JobId, usize)> {
     let mut number: i64 = 0;
     for (at, &byte) in bytes.iter().enumerate() {

@@ -12,13 +12,13 @@ pub(crate) type Lock = Box<dyn Any + Send + Sync>;
 
 pub(crate) trait Disk: Send + Sync + 'static {
     fn is_dir(&self, dir: &Path) -> bool;
-    /// Creates one directory in a parent that is there; one that exists already is no error. The
-    /// parent's sync makes it durable.
+    /// Creates one directory in an existing parent; an existing directory is not an error. Syncing
+    /// the parent makes it durable.
     fn make_dir(&self, dir: &Path) -> io::Result<()>;
-    /// `None` when another process has the lock; `NotFound` when the directory is not there, or
-    /// not any more.
+    /// `None` if another process has the lock; `NotFound` if the directory does not exist, or was
+    /// removed.
     fn lock(&self, dir: &Path) -> io::Result<Option<Lock>>;
-    /// Names and sizes of the files in a directory; none when it is not there.
+    /// Names and sizes of the files in a directory; none if it does not exist.
     fn list(&self, dir: &Path) -> io::Result<Vec<(String, u64)>>;
     /// A new file; it is an error if it exists.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
@@ -26,26 +26,26 @@ pub(crate) trait Disk: Send + Sync + 'static {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
     /// Exactly `bytes` bytes from `offset`.
     fn read(&self, path: &Path, offset: u64, bytes: usize) -> io::Result<Vec<u8>>;
-    /// A file that is not there is no error.
+    /// A missing file is not an error.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Removes the lock and the directory, which must have nothing else in it. Only the owner of
-    /// the lock may; a directory that has a new owner by then is left to it.
+    /// Removes the lock and the directory, which must contain nothing else. Only the owner of the
+    /// lock may do this; if the directory has a new owner by then, it is left alone.
     fn remove_dir(&self, dir: &Path) -> io::Result<()>;
     /// Makes creations and removals in the directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 }
 
 pub(crate) trait DiskFile: Send + Sync + 'static {
-    /// All of `bytes`, or an error and any part of them.
+    /// Writes all of `bytes`; after an error, any part of them may be written.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Content and length are durable when this returns.
     fn sync(&self) -> io::Result<()>;
     fn truncate(&self, length: u64) -> io::Result<()>;
 }
 
-/// Creates the directory and its parents where they are missing. It is durable in its parent when
-/// this returns, also if it was there: its creator may not have lived to sync the parent. Further
-/// up that is so already, since nothing is created in a directory that is not durable.
+/// Creates the directory and its parents if missing. On return it is durable in its parent, even if
+/// it existed: its creator may have died before syncing the parent. Higher levels are durable
+/// already, since nothing is created in a directory that is not.
 pub(crate) fn create_dir_on(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     let parent = match dir.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
@@ -58,7 +58,7 @@ pub(crate) fn create_dir_on(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
         disk.make_dir(dir)?;
     }
     match disk.sync_dir(parent) {
-        // In a parent that we can neither read nor change, nothing of ours was created.
+        // We have created nothing in a parent that we can neither read nor change.
         Err(error) if is_old && is_foreign(&error) => Ok(()),
         synced => synced,
     }
@@ -68,14 +68,14 @@ fn is_foreign(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
-/// Creates a directory and its parents where they are missing; it is durable when this returns.
+/// Creates a directory and its parents if missing; durable on return.
 pub fn create_dir(dir: &Path) -> io::Result<()> {
     create_dir_on(&RealDisk, dir)
 }
 
 /// Name of the file whose lock stands for its directory.
 const LOCK_NAME: &str = "lock";
-/// How often a lock file that vanishes while it is being locked is tried again.
+/// How often to retry if a lock file vanishes while it is being locked.
 const LOCK_ATTEMPTS_MAX: usize = 16;
 
 /// The machine's own file system.
@@ -102,7 +102,8 @@ impl Disk for RealDisk {
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(error),
             }
-            // Whoever removed the directory may have unlinked this very file before we locked it.
+            // Another process may have removed the directory, and unlinked this file, before we
+            // locked it.
             let same_file = match fs::metadata(&path) {
                 Ok(named) => named.ino() == file.metadata()?.ino(),
                 Err(_) => false,

@@ -1,5 +1,5 @@
-//! Letting go of what the store has: segments and the files of large payloads, some time after a
-//! synced commit confirmed them.
+//! Deletes what the store has: segments and files of large payloads, some time after a synced
+//! commit confirmed them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,22 +7,22 @@ use std::time::Duration;
 use windlass_core::{JobId, Timestamp};
 
 use crate::error::Error;
+use crate::inner::{Inner, State};
 use crate::journal::Journal;
 use crate::segment::{self, Segment};
-use crate::shared::{Shared, State};
 use crate::spool::blocking;
 
 impl Journal {
-    /// The store has everything up to `position`, synced: it is not read any more. Deletes the
-    /// segments, with the payloads that they name, that were confirmed in this way at least
-    /// `segment_keep` ago. The newest segment stays. During a rewind nothing happens.
+    /// The store has everything up to `position`, synced, so it is not read any more. Deletes the
+    /// segments, with their payload files, that were confirmed like this at least `segment_keep`
+    /// ago. The newest segment stays. Does nothing during a rewind.
     ///
-    /// `Storage` when a file could not be removed: it is tried again the next time.
+    /// `Storage` if a file could not be removed; the next call tries again.
     pub async fn drop_until(&self, position: JobId) -> Result<(), Error> {
-        let (now, keep) = (self.shared.clock.now(), self.shared.segment_keep);
+        let (now, keep) = (self.inner.clock.now(), self.inner.segment_keep);
         let (segments, spools) = {
-            let mut state = self.shared.state();
-            if !state.commit_until(&self.shared, position) {
+            let mut state = self.inner.state();
+            if !state.commit_until(&self.inner, position) {
                 return Ok(());
             }
             state.confirm(position, now);
@@ -31,29 +31,29 @@ impl Journal {
         if segments.is_empty() && spools.is_empty() {
             return Ok(());
         }
-        let shared = self.shared.clone();
-        blocking(move || shared.delete(&segments, &spools)).await
+        let inner = self.inner.clone();
+        blocking(move || inner.delete(&segments, &spools)).await
     }
 
-    /// Deletes a journal whose records the store has, all of them and synced: an adopted one, as
-    /// a rule. `Unread` when something has not been committed.
+    /// Deletes a journal, usually an adopted one, whose records are all in the store and synced.
+    /// `Unread` if something has not been committed.
     pub async fn remove(self) -> Result<(), Error> {
-        let records = self.shared.state().unread.records();
+        let records = self.inner.state().unread.records();
         if records > 0 {
             return Err(Error::Unread { records });
         }
         self.stop_writer().await;
         let (segments, spools) = {
-            let state = self.shared.state();
+            let state = self.inner.state();
             let segments: Vec<_> = state.segments.iter().map(|segment| segment.first).collect();
             let spools: Vec<_> = state.spools.keys().cloned().collect();
             (segments, spools)
         };
-        let shared = self.shared.clone();
+        let inner = self.inner.clone();
         blocking(move || {
-            shared.delete(&segments, &spools)?;
-            let removed = shared.disk.remove_dir(&shared.dir);
-            removed.map_err(|error| Error::storage("remove", &shared.dir, &error))
+            inner.delete(&segments, &spools)?;
+            let removed = inner.disk.remove_dir(&inner.dir);
+            removed.map_err(|error| Error::storage("remove", &inner.dir, &error))
         })
         .await?;
         self.close().await;
@@ -66,14 +66,14 @@ impl State {
         for segment in &mut self.segments {
             let whole = segment.last.is_none_or(|last| last <= position);
             if whole && self.active != Some(segment.first) {
-                // A clock that was set back would keep it for too long.
+                // If the clock was set back, it would be kept for too long.
                 let at = segment.confirmed_at.map_or(now, |at| at.min(now));
                 segment.confirmed_at = Some(at);
             }
         }
     }
 
-    /// From the front only, so that what is left is a whole chain; never all of it, so that the
+    /// Only from the front, so that the rest is an unbroken chain, and never all of it, so that the
     /// chain is known after a restart.
     fn due_segments(&mut self, now: Timestamp, keep: Duration) -> Vec<JobId> {
         let is_due = |segment: &&Segment| {
@@ -82,13 +82,13 @@ impl State {
         let all_but_one = self.segments.len().saturating_sub(1);
         let due: Vec<&Segment> =
             self.segments.iter().take(all_but_one).take_while(is_due).collect();
-        // Noted before they go, so that nobody counts on what may be gone.
+        // Recorded before the removal, so that nothing relies on what may be gone.
         self.dropped = due.iter().filter_map(|segment| segment.last).max().max(self.dropped);
         due.into_iter().map(|segment| segment.first).collect()
     }
 
-    /// A payload goes with its segment. Where segments are not kept it goes at once: many large
-    /// ones may be named by one segment that is not full for a long time.
+    /// A payload is removed with its segment, or at once if segments are not kept: a single segment
+    /// may refer to many large ones, and take long to fill.
     fn due_spools(&mut self, position: JobId, keep: Duration) -> Vec<String> {
         let until = if keep.is_zero() { Some(position) } else { self.dropped };
         let due = self.spools.iter().filter(|(_, id)| Some(**id) <= until);
@@ -99,8 +99,8 @@ impl State {
     }
 }
 
-impl Shared {
-    /// Removes as many of these files as it can, and forgets those that are gone for good.
+impl Inner {
+    /// Removes as many of these files as possible, and forgets those that are gone for good.
     fn delete(&self, segments: &[JobId], spools: &[String]) -> Result<(), Error> {
         let mut removed = Ok(());
         for name in spools {
@@ -111,7 +111,7 @@ impl Shared {
         }
         for first in segments {
             if let Err(error) = self.remove(&segment::path(&self.dir, *first)) {
-                // What is left stays a whole chain.
+                // The rest stays an unbroken chain.
                 removed = removed.and(Err(error));
                 break;
             }

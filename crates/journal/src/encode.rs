@@ -1,8 +1,8 @@
-//! Writes frames. All entries that are synced together are one frame, so that a torn write tears
+//! Writes frames. All entries that are synced together are one frame, so a torn write affects only
 //! one frame, at the end of the file, and nothing valid can follow it.
 //!
-//! A frame is made in one buffer that is used again and again: the body first, behind a gap that
-//! is as long as the longest head line, then the head line into the end of the gap.
+//! A frame is built in one reusable buffer: the body first, after a gap that is as long as the
+//! longest head line, then the head line at the end of the gap.
 
 use std::sync::Arc;
 
@@ -12,40 +12,40 @@ use windlass_core::store::IdempotencyKey;
 use windlass_core::{JobId, Priority, Timestamp, TypeName};
 
 use crate::chunk::{CHUNK_BYTES, Chunk, Content, Context};
-use crate::entry::{AddPayload, Entry, KeyNote, Terms};
+use crate::entry::{AddPayload, Entry, JobOptions, KeyNote};
 use crate::error::Error;
 use crate::segment::Salt;
 use crate::unread::CacheRoom;
 
-/// What begins a frame, and what ends it.
+/// The start and the end of a frame.
 pub(crate) const FRAME_START: &str = "#:Batch date=";
 pub(crate) const FRAME_END: &str = "#:EndBatch\n";
 /// The gap before the body, at least as long as any head line.
 const GAP_BYTES: usize = 160;
-/// Room that the buffer keeps between frames; a larger one is given back.
+/// Capacity that the buffer keeps between frames; a larger one is released.
 const BUFFER_BYTES_KEPT_MAX: usize = 32 * 1024 * 1024;
 
-/// Bytes of a text that would break its line or its attribute.
+/// Bytes that would break a line or an attribute.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b',').add(b'%');
 
 pub(crate) struct Frame {
     buffer: Vec<u8>,
-    /// Where the frame begins in the buffer, once it is finished.
+    /// Where the finished frame starts in the buffer.
     start: usize,
-    /// What holds at the end of the buffer.
+    /// What applies at the end of the buffer.
     context: Context,
     records: u64,
     pieces: Vec<Piece>,
 }
 
-/// A run of records in the buffer: what becomes a chunk.
+/// A run of records in the buffer, which becomes a chunk.
 struct Piece {
     end: usize,
     records: u32,
     spooled_bytes: u64,
     first: JobId,
     last: JobId,
-    /// What holds at its first byte.
+    /// What applies at its first byte.
     context: Context,
 }
 
@@ -69,13 +69,13 @@ impl Frame {
         self.records = 0;
     }
 
-    /// Adds the entries of one append; `ids` are theirs, in the same order.
+    /// Adds the entries of one append; `ids` has theirs, in the same order.
     pub(crate) fn push(&mut self, entries: &[Entry], ids: &[JobId], key: Option<&IdempotencyKey>) {
         for (index, (entry, &id)) in entries.iter().zip(ids).enumerate() {
             self.open_piece(id);
-            let terms = entry.terms();
-            if terms != self.context.terms {
-                self.push_terms(terms);
+            let options = entry.job_options();
+            if options != self.context.options {
+                self.push_options(options);
             }
             if let (0, Some(key)) = (index, key) {
                 self.push_note(KeyNote { key: key.clone(), ids: ids.to_vec() });
@@ -86,10 +86,10 @@ impl Frame {
         self.context.note = None;
     }
 
-    /// Adds head and end; the frame's bytes are these.
+    /// Adds head and end; returns the bytes of the frame.
     pub(crate) fn finish(&mut self, salt: &Salt) -> Result<&[u8], Error> {
         let date = jiff::Timestamp::from_millisecond(self.context.created_at.ms())
-            .map_err(|_| Error::Storage("the clock shows no date that can be written".into()))?;
+            .map_err(|_| Error::Storage("the clock shows a date that cannot be written".into()))?;
         let body_bytes = self.buffer.len() - GAP_BYTES;
         let head = format!("{FRAME_START}{date:.3},records={},bytes={body_bytes}", self.records);
         let sum = checksum(salt, head.as_bytes(), &self.buffer[GAP_BYTES..]);
@@ -104,13 +104,13 @@ impl Frame {
         Ok(&self.buffer[self.start..])
     }
 
-    /// Longest that the finished frame can be.
+    /// Upper bound of the length of the finished frame.
     pub(crate) fn bytes_max(&self) -> u64 {
         (self.buffer.len() + FRAME_END.len()) as u64
     }
 
-    /// The finished frame, which lies in `segment` from `offset` on, as chunks with their bytes.
-    /// As many of the first ones as `cache` has room for keep their bytes in memory.
+    /// The finished frame, located in `segment` from `offset` on, as chunks. The first ones keep
+    /// their bytes in memory, as far as `cache` has room.
     pub(crate) fn chunks(
         &self,
         segment: JobId,
@@ -190,38 +190,38 @@ impl Frame {
         self.buffer.push(b'\n');
     }
 
-    fn push_terms(&mut self, terms: Terms) {
+    fn push_options(&mut self, options: JobOptions) {
         let mut attributes = Vec::new();
-        if terms.priority != Priority::default() {
-            attributes.push(format!("priority={}", terms.priority.get()));
+        if options.priority != Priority::default() {
+            attributes.push(format!("priority={}", options.priority.get()));
         }
-        if let Some(run_at) = terms.run_at {
+        if let Some(run_at) = options.run_at {
             attributes.push(format!("run_at_ms={}", run_at.ms()));
         }
-        if let Some(expires_at) = terms.expires_at {
+        if let Some(expires_at) = options.expires_at {
             attributes.push(format!("expires_at_ms={}", expires_at.ms()));
         }
-        if let Some(timeout_ms) = terms.timeout_ms {
+        if let Some(timeout_ms) = options.timeout_ms {
             attributes.push(format!("timeout_ms={timeout_ms}"));
         }
         let texts = [
-            ("then", terms.then.as_ref().map(TypeName::as_str)),
-            ("repeat", terms.extra.repeat.as_deref()),
-            ("door_text", terms.extra.door_text.as_deref()),
-            ("run_at_text", terms.extra.run_at_text.as_deref()),
+            ("then", options.then.as_ref().map(TypeName::as_str)),
+            ("repeat", options.extra.repeat.as_deref()),
+            ("door_text", options.extra.door_text.as_deref()),
+            ("run_at_text", options.extra.run_at_text.as_deref()),
         ];
         for (name, text) in texts.iter().filter_map(|(name, text)| Some((name, (*text)?))) {
             attributes.push(format!("{name}={}", utf8_percent_encode(text, ESCAPED)));
         }
-        if terms.extra.order_key != 0 {
-            attributes.push(format!("order_key={}", terms.extra.order_key));
+        if options.extra.order_key != 0 {
+            attributes.push(format!("order_key={}", options.extra.order_key));
         }
-        if terms.extra.hidden {
+        if options.extra.hidden {
             attributes.push("hidden=1".into());
         }
         let space = if attributes.is_empty() { "" } else { " " };
         self.push_text(&format!("#:Options{space}{}\n", attributes.join(",")));
-        self.context.terms = terms;
+        self.context.options = options;
     }
 
     fn push_note(&mut self, note: KeyNote) {
@@ -241,14 +241,15 @@ impl Frame {
     }
 }
 
-/// The checksum of a frame: of the segment's salt, the head line up to it, and the body.
+/// The checksum of a frame: over the segment's salt, the head line up to the checksum, and the
+/// body.
 pub(crate) fn checksum(salt: &Salt, head: &[u8], body: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c_append(crc32c::crc32c(salt), head), body)
 }
 
 const ID_DIGITS_MAX: usize = 19;
 
-/// Appends the id in decimal, without an allocation.
+/// Appends the id in decimal without an allocation.
 fn push_id(buffer: &mut Vec<u8>, id: JobId) {
     let mut digits = [0; ID_DIGITS_MAX];
     let mut at = ID_DIGITS_MAX;

@@ -10,13 +10,13 @@ use windlass_core::{Extra, JobId, NewJob, Priority, Timestamp, TypeKey, TypeName
 
 use crate::spool::Spool;
 
-/// A job that wants to be accepted.
+/// A job to be accepted.
 #[derive(Debug, Clone)]
 pub struct Entry {
     pub key: TypeKey,
     pub payload: AddPayload,
     pub priority: Priority,
-    /// Not run before this; at once when absent.
+    /// Don't run before this time; absent means at once.
     pub run_at: Option<Timestamp>,
     pub expires_at: Option<Timestamp>,
     /// Kept in whole milliseconds.
@@ -26,12 +26,12 @@ pub struct Entry {
     pub extra: Extra,
 }
 
-/// The payload of a job that wants to be accepted.
+/// The payload of a job to be accepted.
 #[derive(Debug, Clone)]
 pub enum AddPayload {
     /// At most `PAYLOAD_INLINE_BYTES_MAX`.
     Inline(Bytes),
-    /// In a file of its own, already synced.
+    /// In a separate file, already synced.
     Spooled(Spool),
 }
 
@@ -46,7 +46,7 @@ pub struct Record {
     pub note: Option<Arc<KeyNote>>,
 }
 
-/// The idempotency key of an append, and what a repeated one is to be answered.
+/// The idempotency key of an append, and the answer for a repetition of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyNote {
     pub key: IdempotencyKey,
@@ -63,23 +63,23 @@ impl KeyNote {
 /// The journal in numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stats {
-    /// Records that nobody has committed yet, reserved ones included.
+    /// Records that are not committed yet, reserved ones included.
     pub unread_records: u64,
-    /// Bytes that these take in the files, spooled payloads not counted.
+    /// Size of these in the files, without spooled payloads.
     pub unread_bytes: u64,
     /// The oldest of them.
     pub unread_oldest: Option<JobId>,
     pub segments: usize,
-    /// Size of all segments, spooled payloads not counted.
+    /// Size of all segments, without spooled payloads.
     pub disk_bytes: u64,
     pub id_newest: Option<JobId>,
-    /// `None` while the journal accepts; otherwise why the newest write failed.
+    /// `None` while the journal accepts; otherwise why the last write failed.
     pub healthy: Option<String>,
 }
 
-/// The options of a job as the files keep them; the default is not written.
+/// The options of a job in the files; defaults are not written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Terms {
+pub(crate) struct JobOptions {
     pub(crate) priority: Priority,
     pub(crate) run_at: Option<Timestamp>,
     pub(crate) expires_at: Option<Timestamp>,
@@ -89,8 +89,8 @@ pub(crate) struct Terms {
 }
 
 impl Entry {
-    pub(crate) fn terms(&self) -> Terms {
-        Terms {
+    pub(crate) fn job_options(&self) -> JobOptions {
+        JobOptions {
             priority: self.priority,
             run_at: self.run_at,
             expires_at: self.expires_at,
@@ -100,7 +100,7 @@ impl Entry {
         }
     }
 
-    /// Upper estimate of what the entry takes in memory and in a frame.
+    /// Upper estimate of the entry's size in memory and in a frame.
     pub(crate) fn cost_bytes(&self) -> usize {
         const LINE_OVERHEAD_BYTES: usize = 64;
         const ESCAPED_BYTES_MAX: usize = 3;

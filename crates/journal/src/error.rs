@@ -1,4 +1,4 @@
-//! What can go wrong, cut by what the caller does about it.
+//! Errors, by what the caller does about them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,26 +14,27 @@ pub enum Error {
     /// The disk refused; nothing of the request is in the journal. Try again later.
     #[error("the journal cannot use its disk: {0}")]
     Storage(String),
-    /// Stop; somebody must look at the file. Nothing was changed.
+    /// Stop: an operator has to look at the file. Nothing was changed.
     #[error("the journal is damaged: {} at byte {offset}: {what}", .file.display())]
     Corrupt { file: PathBuf, offset: u64, what: String },
-    /// The ticket's time is over and its records are readable again, or the store has them.
+    /// The ticket has expired and its records are readable again, or the store has them.
     #[error("the reservation has expired")]
     Expired,
-    /// The handle was closed, or is an adopted journal that is only read.
+    /// The handle was closed, or belongs to an adopted journal, which is read-only.
     #[error("the journal is closed for this use")]
     Closed,
-    /// The thread that writes has ended by a panic, a defect of ours; only a restart helps. What
-    /// was being appended may be in the journal.
-    #[error("the journal's writer has ended by a panic and accepts nothing more: {0}")]
+    /// The writer thread has panicked, which is a bug; only a restart helps. The entries being
+    /// appended may be in the journal.
+    #[error("the journal's writer has panicked and accepts nothing more: {0}")]
     Writer(String),
-    /// No id can be made; somebody must set the clock right.
+    /// No id can be generated; an operator has to correct the clock.
     #[error(transparent)]
     Clock(#[from] ClockTooFarBack),
-    /// Larger than what one append may bring.
-    #[error("one append has at most {bytes_max} bytes; these are {bytes}")]
+    /// Larger than one append may be.
+    #[error("one append takes at most {bytes_max} bytes, not {bytes}")]
     TooLarge { bytes: usize, bytes_max: usize },
-    /// The journal cannot go back so far: it has dropped records that would have to be read again.
+    /// The journal cannot go back this far: it has dropped records that would have to be read
+    /// again.
     #[error(
         "the journal cannot go back to {}: it has dropped records up to {until}",
         .after.map_or("its beginning".into(), |id| id.to_string())
@@ -45,7 +46,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// An error of the file system, with what was being done to which file.
+    /// A file system error, with the operation and the file.
     pub(crate) fn storage(doing: &str, path: &Path, error: &io::Error) -> Error {
         Error::Storage(format!("cannot {doing} {}: {error}", path.display()))
     }

@@ -1,4 +1,4 @@
-//! The public handle: everything that the engine asks of a journal.
+//! The public handle of a journal.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,8 +14,8 @@ use windlass_core::{Clock, JobId, Sysid};
 use crate::disk::{self, Disk, Lock, RealDisk};
 use crate::entry::{Entry, Stats};
 use crate::error::Error;
+use crate::inner::Inner;
 use crate::recover::recover;
-use crate::shared::Shared;
 use crate::spool::SpoolWriter;
 use crate::writer::{Append, Command, Writer};
 
@@ -23,9 +23,9 @@ use crate::writer::{Append, Command, Writer};
 const QUEUE_APPENDS_MAX: usize = 1024;
 /// Bytes that may wait for the writer; a larger append goes alone.
 const QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Bytes that one append may bring.
+/// Maximum size of one append.
 const APPEND_BYTES_MAX: usize = 1024 * 1024 * 1024;
-/// How often a directory that others remove before it is locked is created again.
+/// How often to recreate a directory that others remove before it is locked.
 const CLAIM_TRIES_MAX: usize = 16;
 
 /// Where a journal is and how it is kept.
@@ -33,23 +33,22 @@ const CLAIM_TRIES_MAX: usize = 16;
 pub struct Options {
     /// The directory of this journal alone.
     pub dir: PathBuf,
-    /// Where large payloads go; many journals may share it.
+    /// The directory for large payloads; several journals may share it.
     pub spool_dir: PathBuf,
     pub sysid: Sysid,
-    /// A segment that would become longer is followed by a new one.
+    /// A new segment starts when the current one would become longer.
     pub segment_bytes_max: u64,
-    /// How long a segment stays after the store confirmed that it has all of it, so that a store
-    /// which forgets its newest commits can have them again. A start begins to count anew. Zero:
-    /// it goes at once.
+    /// How long to keep a segment after the store confirmed all of it, so that a store that loses
+    /// its newest commits can get them again. Restarts with the daemon. Zero removes it at once.
     pub segment_keep: Duration,
-    /// Told how long each sync of a frame took.
+    /// Called with the duration of each sync of a frame.
     pub on_sync: Option<Arc<dyn Fn(Duration) + Send + Sync>>,
 }
 
 /// A journal. Cheap to clone; all clones are the same journal.
 #[derive(Clone)]
 pub struct Journal {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) inner: Arc<Inner>,
     queue: Arc<Mutex<Option<mpsc::Sender<Command>>>>,
     room: Arc<Semaphore>,
     /// Changes, or closes, when the writer has ended.
@@ -57,8 +56,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Locks the directory, recovers what is in it and opens it for appending. `store_newest` is
-    /// the newest id that the store knows, `ingested` how far it has this journal. Blocks.
+    /// Locks the directory, recovers its contents and opens it for appending. `store_newest` is the
+    /// newest id that the store knows, `ingested` how far it has this journal. Blocks.
     ///
     /// Errors: `Locked`, `Corrupt` (nothing was changed), `Storage`.
     pub fn open(
@@ -70,8 +69,8 @@ impl Journal {
         Journal::open_on(Arc::new(RealDisk), options, clock, store_newest, ingested)
     }
 
-    /// Locks and recovers the journal of a daemon that is gone, for reading only; an empty one too,
-    /// so that it can be removed. `None` when its owner lives or there is none. Blocks.
+    /// Locks and recovers the journal of a daemon that is gone, read-only; also an empty one, so
+    /// that it can be removed. `None` if its owner is alive or it does not exist. Blocks.
     pub fn adopt(
         options: Options,
         clock: Arc<dyn Clock>,
@@ -80,15 +79,15 @@ impl Journal {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk);
         let lock = match disk.lock(&options.dir) {
             Ok(lock) => lock,
-            // There is none, or somebody else has just removed it.
+            // It does not exist, or was just removed by another process.
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(Error::storage("lock", &options.dir, &error)),
         };
         let Some(lock) = lock else { return Ok(None) };
         let recovered = recover(&*disk, &options.dir, options.sysid, ingested)?;
-        let shared = Shared::new(disk, &options, clock, lock, recovered, [None, ingested])?;
+        let inner = Inner::new(disk, &options, clock, lock, recovered, [None, ingested])?;
         let (_, ended) = watch::channel(());
-        Ok(Some(Journal::of(shared, None, ended)))
+        Ok(Some(Journal::of(inner, None, ended)))
     }
 
     pub(crate) fn open_on(
@@ -103,11 +102,11 @@ impl Journal {
         let recovered = recover(&*disk, &options.dir, options.sysid, ingested)?;
         let previous = recovered.previous;
         let known = [store_newest, ingested];
-        let shared = Shared::new(disk, &options, clock.clone(), lock, recovered, known)?;
+        let inner = Inner::new(disk, &options, clock.clone(), lock, recovered, known)?;
         let (queue, commands) = mpsc::channel(QUEUE_APPENDS_MAX);
         let (ending, ended) = watch::channel(());
-        let writer = Writer::new(shared.clone(), commands, clock, &options, previous);
-        let lost = shared.clone();
+        let writer = Writer::new(inner.clone(), commands, clock, &options, previous);
+        let lost = inner.clone();
         std::thread::Builder::new()
             .name("journal".into())
             .spawn(move || {
@@ -117,21 +116,21 @@ impl Journal {
                 drop(ending);
             })
             .map_err(|error| Error::Storage(format!("cannot start the writer: {error}")))?;
-        Ok(Journal::of(shared, Some(queue), ended))
+        Ok(Journal::of(inner, Some(queue), ended))
     }
 
     fn of(
-        shared: Arc<Shared>,
+        inner: Arc<Inner>,
         queue: Option<mpsc::Sender<Command>>,
         ended: watch::Receiver<()>,
     ) -> Journal {
         let room = Arc::new(Semaphore::new(QUEUE_BYTES_MAX));
-        Journal { shared, queue: Arc::new(Mutex::new(queue)), room, ended }
+        Journal { inner, queue: Arc::new(Mutex::new(queue)), room, ended }
     }
 
-    /// Accepts entries, all or none; answers with their ids, in order, when they are durable.
-    /// Waits while the queue is full. A caller that goes away before the answer may find the
-    /// entries accepted. No entries: no ids, and nothing is written.
+    /// Accepts entries, all or none; returns their ids, in order, once they are durable. Waits
+    /// while the queue is full. If the caller drops this before it returns, the entries may still
+    /// be accepted. Without entries nothing is written, and there are no ids.
     pub async fn append(
         &self,
         entries: Vec<Entry>,
@@ -152,48 +151,48 @@ impl Journal {
         self.send(Command::Append(append), answered).await?.ids
     }
 
-    /// Returns when all appends that were in progress have been answered. After a refused append
-    /// it also tries the disk, so that a journal without traffic can become healthy again;
-    /// `Storage` when the disk still refuses.
+    /// Returns when all appends in progress have been answered. After a refused append it also
+    /// tries the disk, so that a journal without traffic can become healthy again; `Storage` if the
+    /// disk still refuses.
     pub async fn wsync(&self) -> Result<(), Error> {
         let (answer, answered) = oneshot::channel();
         self.send(Command::Sync(answer), answered).await?
     }
 
-    /// Gives the writer a command and waits for its answer.
+    /// Sends the writer a command and waits for its answer.
     async fn send<T>(&self, command: Command, answered: oneshot::Receiver<T>) -> Result<T, Error> {
         if self.sender()?.send(command).await.is_ok()
             && let Ok(answer) = answered.await
         {
             return Ok(answer);
         }
-        // The writer answers everything unless it ends; it says why before it has ended.
+        // The writer answers everything unless it ends; it stores the reason before it does.
         self.writer_ended().await;
-        Err(self.shared.lost().cloned().unwrap_or(Error::Closed))
+        Err(self.inner.lost().cloned().unwrap_or(Error::Closed))
     }
 
-    /// An id from the same generator, for things that do not go through the journal.
+    /// An id from the same generator, for jobs that do not go through the journal.
     pub fn make_id(&self) -> Result<JobId, Error> {
         self.sender()?;
-        let ids = self.shared.make_ids(self.shared.clock.now(), 1)?;
+        let ids = self.inner.make_ids(self.inner.clock.now(), 1)?;
         Ok(ids[0])
     }
 
-    /// The newest id that was made, or found when the journal was opened.
+    /// The newest id that was generated, or found when the journal was opened.
     pub fn id_newest(&self) -> Option<JobId> {
-        self.shared.id_newest()
+        self.inner.id_newest()
     }
 
-    /// Begins a payload that is too large for a frame.
+    /// Starts a payload that is too large for a frame.
     pub async fn spool(&self) -> Result<SpoolWriter, Error> {
         let id = self.make_id()?;
-        let shared = &self.shared;
-        SpoolWriter::create(shared.disk.clone(), shared.spool_dir.clone(), shared.sysid, id).await
+        let inner = &self.inner;
+        SpoolWriter::create(inner.disk.clone(), inner.spool_dir.clone(), inner.sysid, id).await
     }
 
     /// The journal in numbers.
     pub fn stats(&self) -> Stats {
-        let state = self.shared.state();
+        let state = self.inner.state();
         Stats {
             unread_records: state.unread.records(),
             unread_bytes: state.unread.bytes(),
@@ -201,14 +200,14 @@ impl Journal {
             segments: state.segments.len(),
             disk_bytes: state.segments.iter().map(|segment| segment.bytes).sum(),
             id_newest: self.id_newest(),
-            healthy: self.shared.lost().map(Error::to_string).or(state.healthy.clone()),
+            healthy: self.inner.lost().map(Error::to_string).or(state.healthy.clone()),
         }
     }
 
-    /// Writes what waits, then lets go of the directory. Later appends are `Closed`.
+    /// Writes what is queued, then releases the directory. Later appends are `Closed`.
     pub async fn close(&self) {
         self.stop_writer().await;
-        self.shared.unlock();
+        self.inner.unlock();
     }
 
     pub(crate) async fn stop_writer(&self) {
@@ -218,7 +217,7 @@ impl Journal {
 
     async fn writer_ended(&self) {
         let mut ended = self.ended.clone();
-        // The writer sends nothing; it lets go of its end when it has ended.
+        // The writer sends nothing; its end of the channel closes when it has ended.
         while ended.changed().await.is_ok() {}
     }
 
@@ -228,8 +227,8 @@ impl Journal {
     }
 }
 
-/// Creates the directory and locks it. Others remove directories that they find without an owner,
-/// and this one has none until it is locked: then it is created again.
+/// Creates the directory and locks it. Other daemons remove directories without an owner, and this
+/// one has none until it is locked; if that happens, it is created again.
 fn claim(disk: &dyn Disk, dir: &Path) -> Result<Lock, Error> {
     for _ in 0..CLAIM_TRIES_MAX {
         create_dir(disk, dir)?;

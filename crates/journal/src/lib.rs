@@ -1,5 +1,5 @@
-//! Durable local accept: what a daemon has answered for is in these files, synced, before the
-//! answer leaves.
+//! Durable local accept: everything that a daemon has acknowledged is in these files, synced,
+//! before the acknowledgement is sent.
 //!
 //! ```text
 //! append ─► queue ─► writer: ids, one frame, one write, one fdatasync ─► answers
@@ -13,20 +13,21 @@
 //! | module | owns |
 //! |---|---|
 //! | `journal`, `reading` | the public handle: its writing and its reading half |
-//! | `dropping`, `rewind` | letting go of what the store has, and going back to what it forgot |
-//! | `shared` | what handles and the writer share, behind locks |
-//! | `entry` | what goes in and what comes out |
-//! | `writer` | the one thread that writes, and what happens when the disk refuses |
+//! | `dropping`, `rewind` | deleting what the store has, and going back to what it lost |
+//! | `inner` | state shared by handles and the writer, behind locks |
+//! | `entry` | entries to append, and records read back |
+//! | `writer` | the writer thread, and what happens if the disk refuses |
 //! | `segment` | the head of a file, and the chain of files |
 //! | `encode`, `decode` | the text of a frame |
-//! | `recover` | what is found at the start: torn tails are cut, damage is refused |
-//! | `scan` | the records of a segment that are still to be read |
-//! | `chunk`, `unread` | what is still to be read, and who has reserved it |
+//! | `recover` | recovery at start: torn tails are cut, damage is refused |
+//! | `scan` | the unread records of a segment |
+//! | `chunk`, `unread` | unread records, and their reservations |
 //! | `spool` | payloads too large for a frame |
 //! | `disk` | every call to the file system |
 //!
-//! Invariants: ids in the files only grow; nothing is answered before it is synced; bytes behind
-//! the last synced length of a segment are never taken for records once a later segment exists.
+//! Invariants: ids in the files only grow; nothing is acknowledged before it is synced; bytes
+//! beyond the last synced length of a segment are never taken for records once a later segment
+//! exists.
 
 mod chunk;
 mod decode;
@@ -35,13 +36,13 @@ mod dropping;
 mod encode;
 mod entry;
 mod error;
+mod inner;
 mod journal;
 mod reading;
 mod recover;
 mod rewind;
 mod scan;
 mod segment;
-mod shared;
 mod spool;
 mod unread;
 mod writer;

@@ -1,6 +1,6 @@
-//! What is found at the start. The end of the newest segment may be torn and is cut to the last
-//! whole frame; everything else must be as it was synced, or the journal refuses to open and
-//! leaves the disk as it is.
+//! Recovery at start. The end of the newest segment may be torn, and is cut to the last complete
+//! frame. Everything else must be as it was synced; otherwise the journal refuses to open and
+//! leaves the disk unchanged.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -18,17 +18,18 @@ use crate::unread::Unread;
 pub(crate) struct Recovered {
     pub(crate) segments: VecDeque<Segment>,
     pub(crate) unread: Unread,
-    /// Files of spooled payloads, each with the newest id that names it.
+    /// Files of spooled payloads, each with the newest id that refers to it.
     pub(crate) spools: HashMap<String, JobId>,
     /// Newest id of any record, and of any segment's name.
     pub(crate) newest: Option<JobId>,
     /// What the head of the next segment will say about the newest one.
     pub(crate) previous: Option<Previous>,
-    /// The newest record that is not in the journal any more.
+    /// The newest record that is no longer in the journal.
     pub(crate) dropped: Option<JobId>,
 }
 
-/// Reads and checks all segments in `dir`; only when all is well, cuts and removes what is torn.
+/// Reads and checks all segments in `dir`. Cuts and removes what is torn only if everything else is
+/// in order.
 pub(crate) fn recover(
     disk: &dyn Disk,
     dir: &Path,
@@ -58,35 +59,35 @@ pub(crate) fn recover(
     Ok(Recovered { segments: found, unread, spools, newest, previous, dropped })
 }
 
-struct Found {
+struct SegmentFile {
     path: PathBuf,
     first: JobId,
     bytes: u64,
 }
 
-/// A segment with a whole head.
-struct Headed {
-    file: Found,
+/// A segment with a complete head.
+struct HeadedSegment {
+    file: SegmentFile,
     head: Head,
     head_bytes: usize,
 }
 
-/// A segment in its place of the chain.
+/// A segment at its position in the chain.
 struct Link {
-    headed: Headed,
-    /// The length that counts, where a later segment says it.
+    headed: HeadedSegment,
+    /// The length that counts, if a later segment states it.
     bytes: Option<u64>,
-    /// The segment behind it is gone, so its records must have been ingested.
+    /// The next segment is gone, so its records must have been ingested.
     ingested_only: bool,
 }
 
-/// Changes that are made once everything has been found to be in order.
+/// Changes to make once everything has been found in order.
 #[derive(Default)]
 struct Repairs {
     cuts: Vec<(PathBuf, u64)>,
     removals: Vec<PathBuf>,
     /// Segments whose length no later one states: their writer may have been killed before it
-    /// synced the last frame, and everything from here on counts on it.
+    /// synced the last frame, and everything from here on relies on it.
     syncs: Vec<PathBuf>,
 }
 
@@ -114,32 +115,34 @@ impl Repairs {
 }
 
 /// All segments, oldest first.
-fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<Found>, Error> {
+fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<SegmentFile>, Error> {
     let names = disk.list(dir).map_err(|error| Error::storage("list", dir, &error))?;
-    let mut files: Vec<Found> = names
+    let mut files: Vec<SegmentFile> = names
         .into_iter()
         .filter_map(|(name, bytes)| {
             let first = segment::first_of_name(&name)?;
-            Some(Found { path: dir.join(name), first, bytes })
+            Some(SegmentFile { path: dir.join(name), first, bytes })
         })
         .collect();
     files.sort_by_key(|file| file.first);
     Ok(files)
 }
 
-/// The segments with a whole head, and those whose head was never finished.
+/// The segments with a complete head, and those whose head was never finished.
 fn read_heads(
     disk: &dyn Disk,
-    files: Vec<Found>,
+    files: Vec<SegmentFile>,
     sysid: Sysid,
-) -> Result<(Vec<Headed>, Vec<Found>), Error> {
+) -> Result<(Vec<HeadedSegment>, Vec<SegmentFile>), Error> {
     let mut headed = Vec::with_capacity(files.len());
     let mut unfinished = Vec::new();
     for file in files {
         let start = read(disk, &file.path, file.bytes.min(HEAD_BYTES_MAX as u64))?;
         let head_bytes = memchr::memchr(b'\n', &start).map_or(start.len(), |at| at + 1);
         match Head::parse(&start[..head_bytes]) {
-            Ok(head) if head.sysid == sysid => headed.push(Headed { file, head, head_bytes }),
+            Ok(head) if head.sysid == sysid => {
+                headed.push(HeadedSegment { file, head, head_bytes })
+            }
             Ok(head) => {
                 let what = format!("the segment belongs to daemon {}", head.sysid);
                 return Err(Error::corrupt(&file.path, 0, what));
@@ -157,11 +160,11 @@ fn read_heads(
     Ok((headed, unfinished))
 }
 
-/// Follows the heads from the newest segment to the oldest. Segments beside the chain are ones
-/// whose creation failed in the end: they have nothing but a head, whole or not.
+/// Follows the heads from the newest segment to the oldest. Segments outside the chain are those
+/// whose creation failed: they have nothing but a head, complete or not.
 fn chain(
-    mut headed: Vec<Headed>,
-    unfinished: &[Found],
+    mut headed: Vec<HeadedSegment>,
+    unfinished: &[SegmentFile],
     repairs: &mut Repairs,
 ) -> Result<Vec<Link>, Error> {
     let known = |previous: &Previous| unfinished.iter().find(|file| file.first == previous.first);
@@ -178,12 +181,12 @@ fn chain(
                 continue;
             }
             _ => {
-                let what = "no later segment knows of this one";
+                let what = "no later segment refers to this one";
                 return Err(Error::corrupt(&next.file.path, 0, what));
             }
         };
         if let Some(file) = previous.as_ref().and_then(known) {
-            let what = "a later segment knows of this one, and its head is gone";
+            let what = "a later segment refers to this one, but its head is missing";
             return Err(Error::corrupt(&file.path, 0, what));
         }
         wanted = previous;
@@ -193,7 +196,7 @@ fn chain(
     Ok(links)
 }
 
-/// The segments of a chain, and what is in them.
+/// The segments of a chain and their contents.
 struct Segments<'a> {
     disk: &'a dyn Disk,
     ingested: Option<JobId>,
@@ -203,7 +206,7 @@ struct Segments<'a> {
 
 impl Segments<'_> {
     fn add(&mut self, link: &Link, repairs: &mut Repairs) -> Result<(), Error> {
-        let Headed { file, head, head_bytes } = &link.headed;
+        let HeadedSegment { file, head, head_bytes } = &link.headed;
         let counted = link.bytes.unwrap_or(file.bytes);
         if counted > file.bytes {
             let what = format!("the segment had {counted} bytes and has {} now", file.bytes);
@@ -218,7 +221,7 @@ impl Segments<'_> {
         }
         let end = end as u64;
         if link.ingested_only && last > self.ingested {
-            return Err(Error::corrupt(&file.path, end, "the segment behind it is missing"));
+            return Err(Error::corrupt(&file.path, end, "the next segment is missing"));
         }
         if link.bytes.is_none() {
             repairs.syncs.push(file.path.clone());
@@ -231,24 +234,24 @@ impl Segments<'_> {
     }
 }
 
-/// Only the newest segment may end in something that is not a frame, and nothing whole may follow
-/// that.
+/// Only the newest segment may end in something that is not a frame, and nothing complete may
+/// follow that.
 fn check_torn(link: &Link, bytes: &[u8], at: usize, salt: &Salt) -> Result<(), Error> {
     let path = &link.headed.file.path;
     if link.bytes.is_some() {
-        let what = "a frame is damaged, and a later segment shows that it was whole";
+        let what = "a frame is damaged, and a later segment shows that it was complete";
         return Err(Error::corrupt(path, at as u64, what));
     }
     match frame_behind(bytes, at + 1, salt) {
         None => Ok(()),
         Some(behind) => {
-            let what = format!("a frame is damaged, and a whole one follows at byte {behind}");
+            let what = format!("a frame is damaged, and a complete one follows at byte {behind}");
             Err(Error::corrupt(path, at as u64, what))
         }
     }
 }
 
-/// The newest record that was in a segment which is gone.
+/// The newest record of a segment that is gone.
 fn dropped_until(links: &[Link]) -> Option<JobId> {
     let mut is_behind_gap = true;
     let mut dropped = None;

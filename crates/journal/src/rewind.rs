@@ -1,33 +1,33 @@
-//! Going back: a store that forgot what it had not synced gets everything after its position again.
+//! Going back: a store that has lost unsynced commits gets everything after its position again.
 //!
 //! ```text
 //! pause: all tickets are void ─► read the segments again ─► replace the unread chunks ─► resume
 //! ```
-//! The writer goes on meanwhile: what it adds is newer than anything that is read again.
+//! The writer continues meanwhile: what it adds is newer than anything that is read again.
 
 use windlass_core::JobId;
 
 use crate::error::Error;
+use crate::inner::{Inner, State};
 use crate::journal::Journal;
 use crate::scan::{Scan, Text};
 use crate::segment::{self, Head, Segment};
-use crate::shared::{Shared, State};
 use crate::spool::blocking;
 
 impl Journal {
-    /// Everything after `position` is unread again (`None`: everything), and nothing else is.
-    /// Tickets from before are void: `read` and `commit` answer `Expired`.
+    /// Makes everything after `position` unread again (`None`: everything), and nothing else.
+    /// Earlier tickets are void: `read` and `commit` return `Expired`.
     ///
-    /// Errors: `Gap` when records after `position` have been dropped; `Storage`, `Corrupt`. After
-    /// an error tickets are void all the same, and what was unread stays so.
+    /// Errors: `Gap` if records after `position` have been dropped; `Storage`, `Corrupt`. After an
+    /// error, tickets are void as well, and what was unread stays so.
     pub async fn rewind(&self, position: Option<JobId>) -> Result<(), Error> {
-        let shared = self.shared.clone();
-        blocking(move || shared.rewind(position)).await
+        let inner = self.inner.clone();
+        blocking(move || inner.rewind(position)).await
     }
 }
 
-/// Resumes reading when it is dropped, also after an error or a panic.
-struct Pause<'a>(&'a Shared);
+/// Resumes reading on drop, even after an error or a panic.
+struct Pause<'a>(&'a Inner);
 
 impl Drop for Pause<'_> {
     fn drop(&mut self) {
@@ -37,33 +37,33 @@ impl Drop for Pause<'_> {
 }
 
 /// The part of the journal that is read again.
-struct Stretch {
+struct RewindRange {
     segments: Vec<Segment>,
     /// Newest id in it.
     newest: Option<JobId>,
 }
 
 impl State {
-    fn stretch_after(&self, position: Option<JobId>) -> Result<Stretch, Error> {
+    fn range_after(&self, position: Option<JobId>) -> Result<RewindRange, Error> {
         if let Some(until) = self.dropped.filter(|dropped| Some(*dropped) > position) {
             return Err(Error::Gap { after: position, until });
         }
         let unread = self.segments.iter().filter(|segment| segment.last > position);
         let newest = self.segments.iter().filter_map(|segment| segment.last).max();
-        Ok(Stretch { segments: unread.cloned().collect(), newest })
+        Ok(RewindRange { segments: unread.cloned().collect(), newest })
     }
 }
 
-impl Shared {
+impl Inner {
     fn rewind(&self, position: Option<JobId>) -> Result<(), Error> {
         let _only_one = self.rewinding();
-        let stretch = {
+        let range = {
             let mut state = self.state();
             state.unread.pause();
-            state.stretch_after(position)
+            state.range_after(position)
         };
         let _pause = Pause(self);
-        let Stretch { segments, newest } = stretch?;
+        let RewindRange { segments, newest } = range?;
         let mut scan = Scan::new(position);
         for segment in &segments {
             self.scan_again(segment, &mut scan)?;

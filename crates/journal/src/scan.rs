@@ -1,4 +1,4 @@
-//! Reads the frames of a segment: which records are still to be read, and which files they name.
+//! Reads the frames of a segment: which records are unread, and which files they refer to.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,13 +11,13 @@ use crate::error::Error;
 use crate::segment::Salt;
 use crate::unread::Unread;
 
-/// What segments have in them, gathered from the oldest to the newest.
+/// The contents of segments, collected from the oldest to the newest.
 pub(crate) struct Scan {
     /// Records up to this one are in the store.
     after: Option<JobId>,
     pub(crate) newest: Option<JobId>,
     pub(crate) unread: Unread,
-    /// Files of spooled payloads, each with the newest id that names it.
+    /// Files of spooled payloads, each with the newest id that refers to it.
     pub(crate) spools: HashMap<String, JobId>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Text<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
-/// The whole frames of a segment.
+/// The complete frames of a segment.
 pub(crate) struct Frames {
     /// Newest id in them.
     pub(crate) last: Option<JobId>,
@@ -44,7 +44,7 @@ impl Scan {
         Scan { after, newest: None, unread: Unread::default(), spools: HashMap::new() }
     }
 
-    /// Takes in all whole frames from `start` on.
+    /// Reads all complete frames from `start` on.
     pub(crate) fn frames(
         &mut self,
         text: Text<'_>,
@@ -59,7 +59,7 @@ impl Scan {
         Ok(frames)
     }
 
-    /// Notes ids, spooled payloads and unread records of a valid frame; its newest id.
+    /// Records ids, spooled payloads and unread records of a valid frame; returns its newest id.
     fn frame(
         &mut self,
         text: Text<'_>,
@@ -114,7 +114,7 @@ impl Scan {
     }
 }
 
-/// A run of unread records that is being gathered.
+/// A run of unread records that is being collected.
 struct Open {
     start: usize,
     context: Context,

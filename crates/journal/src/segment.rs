@@ -1,8 +1,9 @@
-//! Segments: files named by the first id that may be in them, each with a head line that says
-//! whose it is and how the segment before it ended.
+//! Segments: files named by the first id that may be in them, each with a head line that states its
+//! owner and how the previous segment ended.
 //!
 //! The chain of heads is what makes a refused write harmless: once a later segment exists, bytes
-//! behind the length that its head gives for the one before do not count, whatever they look like.
+//! beyond the length that its head gives for the previous one do not count, whatever they look
+//! like.
 
 use std::path::{Path, PathBuf};
 
@@ -14,10 +15,10 @@ const HEAD_START: &str = "#:Windlass-Journal version=";
 const EXTENSION: &str = ".log";
 /// Digits of an id in a name, so that names sort like ids.
 const NAME_DIGITS: usize = 19;
-/// Longest head line with its newline.
+/// Longest head line, including its newline.
 pub(crate) const HEAD_BYTES_MAX: usize = 256;
 
-/// A random number that is in every checksum of a segment, so that no payload can imitate a frame.
+/// A random number in every checksum of a segment, so that no payload can imitate a frame.
 pub(crate) type Salt = [u8; 16];
 
 /// A segment as the running journal knows it.
@@ -40,12 +41,12 @@ pub(crate) struct Head {
     pub(crate) previous: Option<Previous>,
 }
 
-/// How the segment before this one ended.
+/// How the previous segment ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Previous {
     pub(crate) first: JobId,
     pub(crate) bytes: u64,
-    /// Newest id in it or in one before it.
+    /// Newest id in it or in an earlier one.
     pub(crate) last: Option<JobId>,
 }
 
@@ -66,7 +67,7 @@ impl Head {
         text
     }
 
-    /// Reads a head line; `line` ends with its newline.
+    /// Reads a head line, including its newline.
     pub(crate) fn parse(line: &[u8]) -> Result<Head, String> {
         let line = str::from_utf8(line).ok().and_then(|line| line.strip_suffix('\n'));
         let (text, sum) =

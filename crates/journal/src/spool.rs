@@ -1,5 +1,5 @@
-//! Payloads that are too large for a frame: each in a file of its own, whole and synced before
-//! the journal names it. A file that no record came to name is removed again.
+//! Payloads that are too large for a frame: each in a separate file, complete and synced before the
+//! journal refers to it. A file that no record refers to is removed again.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use windlass_core::{JobId, Sysid};
 use crate::disk::{Disk, DiskFile};
 use crate::error::Error;
 
-/// A large payload, synced, that waits to be named by an append. The file goes when the last
-/// clone is dropped and no append has succeeded.
+/// A large payload, synced, not yet referred to by an append. The file is removed when the last
+/// clone is dropped without a successful append.
 #[derive(Clone)]
 pub struct Spool(Arc<SpoolFile>, u64);
 
@@ -30,12 +30,12 @@ impl Spool {
         &self.0.name
     }
 
-    /// From now on a record may name the file, which stays even if this process ends.
+    /// From now on a record may refer to the file, which stays even if this process ends.
     pub(crate) fn keep(&self) {
         self.0.kept.store(true, Ordering::Release);
     }
 
-    /// No record names the file after all.
+    /// No record refers to the file after all.
     pub(crate) fn release(&self) {
         self.0.kept.store(false, Ordering::Release);
     }
@@ -56,7 +56,7 @@ pub struct SpoolWriter {
     bytes: u64,
 }
 
-/// The name of a file on disk, which is removed unless somebody keeps it.
+/// The path of a file that is removed on drop unless it is kept.
 struct SpoolFile {
     disk: Arc<dyn Disk>,
     name: String,
@@ -82,7 +82,7 @@ impl SpoolWriter {
         .await
     }
 
-    /// Adds a piece of any size. After an error the writer is of no further use.
+    /// Adds a piece of any size. The writer is unusable after an error.
     pub async fn write(&mut self, piece: Bytes) -> Result<(), Error> {
         let (file, path, offset) = (self.file.clone(), self.named.path.clone(), self.bytes);
         self.bytes += piece.len() as u64;
@@ -123,7 +123,7 @@ impl Drop for SpoolFile {
     }
 }
 
-/// Files in the spool directory begin with the number of their daemon, since many share it.
+/// Files in the spool directory start with the number of their daemon, since several share it.
 pub(crate) fn is_of(name: &str, sysid: Sysid) -> bool {
     name.strip_prefix(&format!("{sysid}-")).is_some()
 }
@@ -132,12 +132,12 @@ fn file_name(sysid: Sysid, id: JobId) -> String {
     format!("{sysid}-{id}.payload")
 }
 
-/// Runs something that may wait for the disk.
+/// Runs something that may block on the disk.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
-        Err(error) => Err(Error::Storage(format!("work on the disk was broken off: {error}"))),
+        Err(error) => Err(Error::Storage(format!("a disk operation was interrupted: {error}"))),
     }
 }

@@ -1,5 +1,5 @@
-//! What is still to be read: chunks in the order of their ids, and the tickets that hold some of
-//! them for a while. A chunk is either waiting or held by one ticket, never both, and always has a
+//! The unread records: chunks in the order of their ids, and the tickets that reserve some of them
+//! for a while. A chunk is either waiting or reserved by one ticket, never both, and always has a
 //! record above the floor.
 
 use std::collections::{HashMap, VecDeque};
@@ -9,9 +9,9 @@ use windlass_core::{JobId, Timestamp};
 
 use crate::chunk::{Chunk, Size};
 
-/// Bytes of chunks that are kept in memory.
+/// Maximum size of the chunks kept in memory.
 const CACHE_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// What a chunk in memory counts beyond its bytes.
+/// Overhead of a chunk in memory.
 const CACHE_OVERHEAD_BYTES: usize = 256;
 
 /// The right to read some records and to commit them, for a limited time if one was set.
@@ -42,27 +42,27 @@ impl Ticket {
 #[derive(Default)]
 pub(crate) struct Unread {
     waiting: VecDeque<Chunk>,
-    held: HashMap<u64, Held>,
+    held: HashMap<u64, Reservation>,
     tickets: u64,
     cached_bytes: usize,
     records: u64,
     bytes: u64,
-    /// The store has everything up to this; for readers it is not in the journal any more.
+    /// The store has everything up to this; for readers it is no longer in the journal.
     pub(crate) floor: Option<JobId>,
     /// Nothing is handed out while the files are read again.
     paused: bool,
 }
 
-struct Held {
+struct Reservation {
     chunks: Vec<Chunk>,
     expires_at: Option<Timestamp>,
 }
 
-/// Room in the memory for chunks.
+/// Remaining memory for chunks.
 pub(crate) struct CacheRoom(usize);
 
 impl CacheRoom {
-    /// Takes the room that a chunk of this size needs, if there is enough.
+    /// Takes the memory for a chunk of this size, if there is enough.
     pub(crate) fn take(&mut self, bytes: usize) -> bool {
         let left = self.0.checked_sub(bytes + CACHE_OVERHEAD_BYTES);
         left.map(|left| self.0 = left).is_some()
@@ -70,7 +70,7 @@ impl CacheRoom {
 }
 
 impl Unread {
-    /// Records that nobody has committed.
+    /// Records that are not committed.
     pub(crate) fn records(&self) -> u64 {
         self.records
     }
@@ -79,7 +79,7 @@ impl Unread {
         self.bytes
     }
 
-    /// The oldest record that nobody has committed.
+    /// The oldest record that is not committed.
     pub(crate) fn oldest(&self) -> Option<JobId> {
         let held = self.held.values().filter_map(|held| held.chunks.first());
         self.waiting.front().into_iter().chain(held).map(|chunk| chunk.first).min()
@@ -89,7 +89,7 @@ impl Unread {
         !self.paused && !self.waiting.is_empty()
     }
 
-    /// What the memory for chunks still has room for; a chunk counts when it is pushed.
+    /// The remaining memory for chunks; a chunk counts when it is pushed.
     pub(crate) fn cache_room(&self) -> CacheRoom {
         CacheRoom(CACHE_BYTES_MAX.saturating_sub(self.cached_bytes))
     }
@@ -99,7 +99,7 @@ impl Unread {
         self.records += u64::from(chunk.records);
         self.bytes += chunk.bytes as u64;
         self.cached_bytes += cache_cost(&chunk);
-        // While paused, no chunk may have both records that are read again and newer ones.
+        // While paused, no chunk may mix records that are read again with newer ones.
         let joined = !self.paused
             && self.waiting.back_mut().is_some_and(|newest| newest.join(&chunk, bytes));
         if !joined {
@@ -107,9 +107,9 @@ impl Unread {
         }
     }
 
-    /// Takes the oldest waiting chunks that fit, at least one record. `load` fetches the bytes of
-    /// a chunk that must be cut; a chunk that cannot be fetched is handed out whole, so that
-    /// whoever reads it learns why.
+    /// Takes the oldest waiting chunks that fit, at least one record. `load` reads the bytes of a
+    /// chunk that must be split; one that cannot be read is handed out whole, so that its reader
+    /// gets the error.
     pub(crate) fn reserve(
         &mut self,
         bounds: Size,
@@ -149,7 +149,7 @@ impl Unread {
         let (first, last) = (chunks.first()?.first, chunks.last()?.last);
         let records = chunks.iter().map(|chunk| u64::from(chunk.records)).sum();
         self.tickets += 1;
-        self.held.insert(self.tickets, Held { chunks, expires_at });
+        self.held.insert(self.tickets, Reservation { chunks, expires_at });
         Some(Ticket { number: self.tickets, first, last, records })
     }
 
@@ -158,7 +158,7 @@ impl Unread {
         self.held.get(&ticket.number).map(|held| held.chunks.clone())
     }
 
-    /// Forgets the records of a ticket; false when it is void.
+    /// Forgets the records of a ticket; false if it is void.
     pub(crate) fn commit(&mut self, ticket: &Ticket) -> bool {
         let Some(held) = self.held.remove(&ticket.number) else { return false };
         for chunk in &held.chunks {
@@ -167,29 +167,29 @@ impl Unread {
         true
     }
 
-    /// Lets the records of a ticket wait again; false when they do so already.
+    /// Makes the records of a ticket wait again; false if they already do.
     pub(crate) fn give_back(&mut self, ticket: &Ticket) -> bool {
         let held = self.held.remove(&ticket.number);
         held.map(|held| self.wait_again(held.chunks)).is_some()
     }
 
-    /// Lets the records of outdated tickets wait again.
+    /// Makes the records of outdated tickets wait again.
     pub(crate) fn expire(&mut self, now: Timestamp) {
-        let is_over = |held: &Held| held.expires_at.is_some_and(|at| at <= now);
+        let is_over = |held: &Reservation| held.expires_at.is_some_and(|at| at <= now);
         let outdated = self.held.extract_if(|_, held| is_over(held));
-        let outdated: Vec<Held> = outdated.map(|(_, held)| held).collect();
+        let outdated: Vec<Reservation> = outdated.map(|(_, held)| held).collect();
         for held in outdated {
             self.wait_again(held.chunks);
         }
     }
 
-    /// When the first of the present tickets expires.
+    /// When the first of the current tickets expires.
     pub(crate) fn expires_next_at(&self) -> Option<Timestamp> {
         self.held.values().filter_map(|held| held.expires_at).min()
     }
 
-    /// Raises the floor: forgets every record up to `position`, waiting or held. A ticket that has
-    /// nothing else is void. `load` is as for `reserve`.
+    /// Raises the floor: forgets every record up to `position`, waiting or reserved. A ticket that
+    /// contains nothing else is void. `load` is as for `reserve`.
     pub(crate) fn commit_until(&mut self, position: JobId, load: impl Fn(&Chunk) -> Option<Bytes>) {
         self.floor = self.floor.max(Some(position));
         while let Some(chunk) = self.waiting.pop_front_if(|chunk| chunk.first <= position) {
@@ -202,13 +202,13 @@ impl Unread {
             let rest = |chunk| self.rest_behind(position, chunk, &load);
             let chunks: Vec<Chunk> = held.chunks.into_iter().filter_map(rest).collect();
             if !chunks.is_empty() {
-                self.held.insert(number, Held { chunks, ..held });
+                self.held.insert(number, Reservation { chunks, ..held });
             }
         }
     }
 
-    /// What is left of a chunk behind `position`. One that cannot be loaded stays whole; a
-    /// read of it gives nothing below the floor.
+    /// The rest of a chunk after `position`. One that cannot be loaded stays whole; reading it
+    /// returns nothing below the floor.
     fn rest_behind(
         &mut self,
         position: JobId,
@@ -230,7 +230,7 @@ impl Unread {
         Some(tail)
     }
 
-    /// Voids all tickets and makes no new ones until `resume`.
+    /// Voids all tickets and allows no new ones until `resume`.
     pub(crate) fn pause(&mut self) {
         self.paused = true;
         for (_, held) in std::mem::take(&mut self.held) {
@@ -246,7 +246,7 @@ impl Unread {
         self.paused = false;
     }
 
-    /// Puts `found` in the place of every chunk with records up to `newest`.
+    /// Replaces every chunk with records up to `newest` by `found`.
     pub(crate) fn replace_until(&mut self, newest: Option<JobId>, found: Unread) {
         let newer = self.waiting.partition_point(|chunk| Some(chunk.first) <= newest);
         let newer = self.waiting.split_off(newer);
@@ -259,7 +259,7 @@ impl Unread {
         self.cached_bytes += found.cached_bytes;
     }
 
-    /// The chunk that may have this record, waiting or held.
+    /// The chunk that may have this record, waiting or reserved.
     pub(crate) fn find(&self, id: JobId) -> Option<&Chunk> {
         let has = |chunk: &&Chunk| chunk.first <= id && id <= chunk.last;
         let at = self.waiting.partition_point(|chunk| chunk.last < id);
@@ -267,7 +267,7 @@ impl Unread {
         self.waiting.get(at).filter(has).or_else(held)
     }
 
-    /// Chunks with records below `before`, waiting or held, newest first, at most `chunks_max`.
+    /// Chunks with records below `before`, waiting or reserved, newest first, at most `chunks_max`.
     pub(crate) fn newest(&self, before: Option<JobId>, chunks_max: usize) -> Vec<Chunk> {
         let below = |chunk: &&Chunk| before.is_none_or(|before| chunk.first < before);
         let waiting = self.waiting.iter().rev().filter(below).take(chunks_max);

@@ -1,10 +1,10 @@
-//! The one thread that writes: it takes everything that waits, gives it ids, makes one frame of
-//! it, writes and syncs that, and then answers all of it.
+//! The writer thread: takes everything that is queued, assigns ids, makes one frame of it, writes
+//! and syncs that, and then answers all of it.
 //!
-//! When the disk refuses, everybody in the group is told, and the group is not in the journal: the
-//! segment is cut to its last synced length. If that fails, or if the sync itself failed, the
-//! segment is given up at that length, and the head of the next one says so. Each later group
-//! tries again, so accepting resumes with the disk.
+//! If the disk refuses, every append of the group gets the error, and the group is not in the
+//! journal: the segment is cut to its last synced length. If that fails, or if the sync itself
+//! failed, the segment is abandoned at that length, and the head of the next one says so. Each
+//! later group tries again, so accepting resumes with the disk.
 //!
 //! A panic ends the thread for good: appends are refused with `Error::Writer` until the next start.
 
@@ -19,13 +19,13 @@ use crate::disk::DiskFile;
 use crate::encode::Frame;
 use crate::entry::{AddPayload, Entry};
 use crate::error::Error;
+use crate::inner::Inner;
 use crate::segment::{self, Head, Previous, Salt, Segment};
-use crate::shared::Shared;
 use crate::spool::Spool;
 
 /// Appends in one group.
 const GROUP_APPENDS_MAX: usize = 1024;
-/// Bytes after which a group takes no further append.
+/// Size at which a group takes no further append.
 const GROUP_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 pub(crate) enum Command {
@@ -37,35 +37,35 @@ pub(crate) enum Command {
 pub(crate) struct Append {
     pub(crate) entries: Vec<Entry>,
     pub(crate) key: Option<IdempotencyKey>,
-    pub(crate) answer: oneshot::Sender<Answer>,
+    pub(crate) answer: oneshot::Sender<AppendReply>,
     pub(crate) cost_bytes: usize,
-    /// Room in the queue, given back when the append has been answered.
+    /// Its share of the queue, released when the append has been answered.
     pub(crate) _room: OwnedSemaphorePermit,
 }
 
-/// The entries go back with the answer, because freeing them costs about as much as writing them,
-/// and callers have more time for it than the one writer.
-pub(crate) struct Answer {
+/// The entries go back with the reply, because freeing them costs about as much as writing them,
+/// and callers have more time for it than the single writer.
+pub(crate) struct AppendReply {
     pub(crate) ids: Result<Vec<JobId>, Error>,
     _entries: Vec<Entry>,
 }
 
 pub(crate) struct Writer {
-    shared: Arc<Shared>,
+    inner: Arc<Inner>,
     queue: mpsc::Receiver<Command>,
     clock: Arc<dyn Clock>,
     on_sync: Option<Arc<dyn Fn(Duration) + Send + Sync>>,
     segment_bytes_max: u64,
     frame: Frame,
     active: Option<Active>,
-    /// How the segment before the active one (or before the next one) ended.
+    /// How the segment before the active (or next) one ended.
     previous: Option<Previous>,
     /// Payloads of a refused frame that a restart might still find, until a later segment's head
     /// rules that out.
     undecided: Vec<Spool>,
 }
 
-/// The segment that is being written.
+/// The current segment.
 struct Active {
     file: Arc<dyn DiskFile>,
     first: JobId,
@@ -78,7 +78,7 @@ struct Active {
 }
 
 /// An append with its ids.
-struct Numbered {
+struct NumberedAppend {
     append: Append,
     ids: Vec<JobId>,
 }
@@ -86,7 +86,7 @@ struct Numbered {
 /// Why a group is not in the journal.
 struct Refused {
     error: Error,
-    /// The frame was written whole, so that a crash in the next moments might bring it back.
+    /// The frame was written completely, so a crash in the next moments might bring it back.
     may_survive: bool,
 }
 
@@ -98,14 +98,14 @@ impl From<Error> for Refused {
 
 impl Writer {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        inner: Arc<Inner>,
         queue: mpsc::Receiver<Command>,
         clock: Arc<dyn Clock>,
         options: &crate::journal::Options,
         previous: Option<Previous>,
     ) -> Writer {
         Writer {
-            shared,
+            inner,
             queue,
             clock,
             on_sync: options.on_sync.clone(),
@@ -117,7 +117,7 @@ impl Writer {
         }
     }
 
-    /// Works until every sender is gone and the queue is empty.
+    /// Runs until every sender is gone and the queue is empty.
     pub(crate) fn run(mut self) {
         let mut group = Vec::new();
         let mut syncs = Vec::new();
@@ -125,13 +125,13 @@ impl Writer {
             self.gather(command, &mut group, &mut syncs);
             self.write(&mut group);
             for sync in syncs.drain(..) {
-                // Whoever does not wait any more needs no answer.
+                // The caller may have stopped waiting.
                 let _ = sync.send(self.try_disk());
             }
         }
     }
 
-    /// Takes what waits, up to the bounds of a group.
+    /// Takes what is queued, up to the bounds of a group.
     fn gather(
         &mut self,
         first: Command,
@@ -159,10 +159,10 @@ impl Writer {
         self.frame.begin(now);
         let mut numbered = Vec::with_capacity(group.len());
         for append in group.drain(..) {
-            match self.shared.make_ids(now, append.entries.len()) {
+            match self.inner.make_ids(now, append.entries.len()) {
                 Ok(ids) => {
                     self.frame.push(&append.entries, &ids, append.key.as_ref());
-                    numbered.push(Numbered { append, ids });
+                    numbered.push(NumberedAppend { append, ids });
                 }
                 Err(error) => answer(append, Err(error)),
             }
@@ -176,20 +176,20 @@ impl Writer {
             Ok(offset) => self.publish(offset, numbered),
             Err(Refused { error, may_survive }) => {
                 tracing::error!(%error, "the journal refuses jobs");
-                self.shared.state().healthy = Some(error.to_string());
+                self.inner.state().healthy = Some(error.to_string());
                 let named = spools(&numbered).map(|(spool, _)| spool);
                 match may_survive {
                     true => self.undecided.extend(named.cloned()),
                     false => named.for_each(Spool::release),
                 }
-                for Numbered { append, .. } in numbered {
+                for NumberedAppend { append, .. } in numbered {
                     answer(append, Err(error.clone()));
                 }
             }
         }
     }
 
-    /// Writes and syncs the frame; where in the active segment it lies.
+    /// Writes and syncs the frame; returns its offset in the active segment.
     fn persist(&mut self, first: JobId) -> Result<u64, Refused> {
         let full = |active: &Active| {
             !active.is_empty && active.bytes + self.frame.bytes_max() > self.segment_bytes_max
@@ -208,7 +208,7 @@ impl Writer {
                 return Err(error.into());
             }
         };
-        let path = segment::path(&self.shared.dir, active.first);
+        let path = segment::path(&self.inner.dir, active.first);
         if let Err(error) = active.file.write_at(frame, active.bytes) {
             let cut = active.file.truncate(active.bytes).is_ok();
             self.active = Some(active);
@@ -218,7 +218,7 @@ impl Writer {
             return Err(Error::storage("write", &path, &error).into());
         }
         if let Err(error) = sync_timed(&*active.file, self.on_sync.as_deref()) {
-            // After a failed sync nobody knows what the disk has; the segment ends here.
+            // After a failed sync the contents of the disk are unknown, so the segment ends here.
             let _ = active.file.truncate(active.bytes);
             self.active = Some(active);
             self.seal();
@@ -232,12 +232,12 @@ impl Writer {
         Ok(offset)
     }
 
-    /// Makes what was synced readable and findable, then answers.
-    fn publish(&mut self, offset: u64, numbered: Vec<Numbered>) {
+    /// Makes what was synced readable, then answers.
+    fn publish(&mut self, offset: u64, numbered: Vec<NumberedAppend>) {
         let active = self.active.as_mut().expect("a frame was written to the active segment");
-        let room = self.shared.state().unread.cache_room();
+        let room = self.inner.state().unread.cache_room();
         let chunks = self.frame.chunks(active.first, offset, room);
-        let mut state = self.shared.state();
+        let mut state = self.inner.state();
         for (chunk, bytes) in chunks {
             active.last = Some(chunk.last);
             state.unread.push(chunk, bytes);
@@ -250,41 +250,41 @@ impl Writer {
         segment.bytes = active.bytes;
         state.healthy = None;
         drop(state);
-        self.shared.readable.notify_waiters();
-        for Numbered { append, ids } in numbered {
+        self.inner.readable.notify_waiters();
+        for NumberedAppend { append, ids } in numbered {
             answer(append, Ok(ids));
         }
     }
 
-    /// After a refusal, finds out whether the disk works again, by beginning a new segment.
+    /// After a refusal, finds out whether the disk works again, by starting a new segment.
     fn try_disk(&mut self) -> Result<(), Error> {
-        if self.shared.state().healthy.is_none() {
+        if self.inner.state().healthy.is_none() {
             return Ok(());
         }
-        let first = self.shared.make_ids(self.clock.now(), 1)?[0];
+        let first = self.inner.make_ids(self.clock.now(), 1)?[0];
         self.seal();
         self.active = Some(self.create(first)?);
-        self.shared.state().healthy = None;
+        self.inner.state().healthy = None;
         Ok(())
     }
 
-    /// Begins a segment; it is durable, though empty, when this returns.
+    /// Starts a segment; it is durable, though empty, on return.
     fn create(&mut self, first: JobId) -> Result<Active, Error> {
-        let shared = &self.shared;
-        let path = segment::path(&shared.dir, first);
+        let inner = &self.inner;
+        let path = segment::path(&inner.dir, first);
         let failed = |error: std::io::Error| {
-            let _ = shared.disk.remove(&path);
+            let _ = inner.disk.remove(&path);
             Error::storage("begin", &path, &error)
         };
-        let file = shared.disk.create(&path).map_err(failed)?;
+        let file = inner.disk.create(&path).map_err(failed)?;
         let salt = segment::random_salt();
-        let head = Head { sysid: shared.sysid, salt, previous: self.previous }.to_text();
+        let head = Head { sysid: inner.sysid, salt, previous: self.previous }.to_text();
         file.write_at(head.as_bytes(), 0).map_err(failed)?;
         file.sync().map_err(failed)?;
-        shared.disk.sync_dir(&shared.dir).map_err(failed)?;
+        inner.disk.sync_dir(&inner.dir).map_err(failed)?;
         self.undecided.drain(..).for_each(|spool| spool.release());
         let bytes = head.len() as u64;
-        let mut state = shared.state();
+        let mut state = inner.state();
         state.segments.push_back(Segment { first, last: None, bytes, confirmed_at: None });
         state.active = Some(first);
         let last = self.previous.and_then(|previous| previous.last);
@@ -296,12 +296,12 @@ impl Writer {
         let Some(active) = self.active.take() else { return };
         self.previous =
             Some(Previous { first: active.first, bytes: active.bytes, last: active.last });
-        self.shared.state().active = None;
+        self.inner.state().active = None;
     }
 }
 
 /// The large payloads of a group, with the ids of their jobs.
-fn spools(group: &[Numbered]) -> impl Iterator<Item = (&Spool, JobId)> {
+fn spools(group: &[NumberedAppend]) -> impl Iterator<Item = (&Spool, JobId)> {
     let pairs = group.iter().flat_map(|numbered| numbered.append.entries.iter().zip(&numbered.ids));
     pairs.filter_map(|(entry, &id)| match &entry.payload {
         AddPayload::Spooled(spool) => Some((spool, id)),
@@ -313,7 +313,7 @@ fn sync_timed(
     file: &dyn DiskFile,
     on_sync: Option<&(dyn Fn(Duration) + Send + Sync)>,
 ) -> std::io::Result<()> {
-    // A stopwatch, not a clock: what is measured has no date.
+    // A stopwatch, not a clock: the measurement has no date.
     let began = Instant::now();
     file.sync()?;
     if let Some(on_sync) = on_sync {
@@ -323,6 +323,6 @@ fn sync_timed(
 }
 
 fn answer(append: Append, ids: Result<Vec<JobId>, Error>) {
-    // Whoever does not wait any more needs no answer.
-    let _ = append.answer.send(Answer { ids, _entries: append.entries });
+    // The caller may have stopped waiting.
+    let _ = append.answer.send(AppendReply { ids, _entries: append.entries });
 }

@@ -12,9 +12,9 @@ use crate::disk::{Disk, DiskFile, Lock};
 pub(crate) enum Fault {
     /// Nothing; a failed sync loses what it should have made durable.
     Refuse,
-    /// A write leaves its first half behind, a sync has done its work all the same.
+    /// A write leaves its first half behind; a sync succeeds although it reports an error.
     Halfway,
-    /// Nothing, for lack of permission.
+    /// Nothing; permission is denied.
     Forbid,
     /// The machine loses power: nothing works from here on.
     PowerCut,
@@ -53,7 +53,7 @@ struct Node {
     lossy: bool,
 }
 
-/// Holds syncs back while it is shut.
+/// Blocks syncs while it is shut.
 #[derive(Default)]
 struct Gate {
     shut: Mutex<bool>,
@@ -77,7 +77,7 @@ impl FaultDisk {
         self.files().operations
     }
 
-    /// Syncs of files that were begun.
+    /// Syncs of files that were started.
     pub(crate) fn syncs(&self) -> u64 {
         self.files().syncs
     }
@@ -103,7 +103,7 @@ impl FaultDisk {
         FaultDisk { files: Arc::new(Mutex::new(copy)), gate: Arc::default() }
     }
 
-    /// What is left after a power cut: all that was synced, and by chance some of the rest.
+    /// What is left after a power cut: everything synced, and by chance some of the rest.
     pub(crate) fn after_power_cut(&self, luck: &mut fastrand::Rng) -> FaultDisk {
         let files = self.files();
         let nodes = files.nodes.iter().map(|node| node.after_power_cut(luck)).collect();
@@ -118,17 +118,18 @@ impl FaultDisk {
         FaultDisk::of(nodes, names)
     }
 
-    /// What is left when a power cut takes everything that was not synced.
+    /// What is left if a power cut takes everything that was not synced.
     pub(crate) fn after_worst_power_cut(&self) -> FaultDisk {
         let files = self.files();
         let durable = |node: &Node| Node { bytes: node.durable.clone(), ..node.clone() };
         FaultDisk::of(files.nodes.iter().map(durable).collect(), files.names_durable.clone())
     }
 
-    /// A disk on which these nodes are durable under these names, unless a directory above is gone.
+    /// A disk on which these nodes are durable under these names, unless a parent directory is
+    /// gone.
     fn of(nodes: Vec<Node>, found: BTreeMap<PathBuf, usize>) -> FaultDisk {
         let mut names = BTreeMap::new();
-        // A directory sorts before what is in it.
+        // A directory sorts before its contents.
         for (path, node) in found {
             let parent = path.parent().unwrap();
             if parent == Path::new("/") || names.contains_key(parent) {
@@ -168,7 +169,7 @@ impl Node {
 }
 
 impl Files {
-    /// Counts an operation; the fault that it is to have.
+    /// Counts an operation; returns its fault, if any.
     fn count(&mut self) -> Option<Fault> {
         self.operations += 1;
         let plan = self.plan?;

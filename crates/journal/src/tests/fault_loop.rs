@@ -1,4 +1,4 @@
-//! Fails every single operation of a workload in turn, and checks what is left.
+//! Fails every single operation of a workload in turn, and checks the result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const STEPS: usize = 12;
 
 /// What a client of the workload knows.
 #[derive(Default)]
-struct Known {
+struct ClientView {
     accepted: BTreeMap<JobId, String>,
     /// Payloads whose append was answered with an error.
     refused: Vec<String>,
@@ -33,8 +33,8 @@ fn open_small(disk: &FaultDisk, ingested: Option<JobId>) -> Result<Journal, Erro
 }
 
 /// Appends of several shapes, with reading and dropping in between; carries on after errors.
-async fn workload(disk: &FaultDisk) -> Known {
-    let mut known = Known::default();
+async fn workload(disk: &FaultDisk) -> ClientView {
+    let mut known = ClientView::default();
     let Ok(journal) = open_small(disk, None) else { return known };
     for step in 0..STEPS {
         let texts: Vec<String> =
@@ -55,7 +55,7 @@ async fn workload(disk: &FaultDisk) -> Known {
             Err(_) => known.refused.extend(texts),
         }
         if step % 6 == 4 {
-            // Whether the disk works again by now is not the point here.
+            // Whether the disk works again by now does not matter here.
             let _ = journal.wsync().await;
         }
         if step % 5 == 4
@@ -64,7 +64,7 @@ async fn workload(disk: &FaultDisk) -> Known {
         {
             known.position = Some(ticket.last());
             journal.commit(ticket).unwrap();
-            // A segment that cannot be removed stays for a later time.
+            // A segment that cannot be removed stays for later.
             let _ = journal.drop_until(known.position.unwrap()).await;
         }
     }
@@ -84,8 +84,8 @@ async fn spooled(journal: &Journal, texts: &[String]) -> Result<Vec<Entry>, Erro
     Ok(batch)
 }
 
-/// Everything accepted is there once and right, and nothing of what was refused.
-async fn check(disk: &FaultDisk, known: &Known, refused_may_be_there: bool, note: &str) {
+/// Everything accepted is there once and intact, and nothing of what was refused.
+async fn check(disk: &FaultDisk, known: &ClientView, refused_may_be_there: bool, note: &str) {
     let journal =
         open_small(disk, known.position).unwrap_or_else(|error| panic!("{note}: {error}"));
     let mut found = BTreeMap::new();

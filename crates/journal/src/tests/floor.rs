@@ -1,4 +1,4 @@
-//! What the store has is not read again, whatever becomes of its tickets and of its files.
+//! What the store has is not read again, whatever happens to its tickets and files.
 
 use windlass_core::store::IdempotencyKey;
 
@@ -52,7 +52,7 @@ async fn what_the_store_has_does_not_wait_again_when_it_is_given_back() {
     assert_eq!(texts(&drain(&journal).await), ["c", "d"]);
 }
 
-/// The disk refuses the first removal: the file stays, and goes the next time.
+/// The disk refuses the first removal: the file stays, and is removed the next time.
 #[tokio::test]
 async fn a_file_that_cannot_be_removed_stops_no_reading_and_goes_later() {
     let (disk, clock) = (FaultDisk::default(), clock());

@@ -1,4 +1,4 @@
-//! The text in the files, and that everything comes back as it went in.
+//! The text in the files; everything is read back as it was written.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! A process that appends is killed, again and again; what it was told is durable is there.
+//! A process that appends is killed, again and again; everything acknowledged is there.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Write};
@@ -8,7 +8,7 @@ use windlass_core::time::SystemClock;
 
 use super::*;
 
-/// Tells the child of this test where to append.
+/// The variable with the directory for the child of this test.
 const ROOT_VARIABLE: &str = "WINDLASS_JOURNAL_TEST_ROOT";
 const TEST_NAME: &str = "tests::kill::s0_23_kill_nine_loses_nothing_accepted";
 const ROUNDS: u64 = 25;
@@ -58,7 +58,7 @@ async fn append_until_killed(root: &Path) {
     }
 }
 
-/// Runs the child and kills it at a moment that the seed decides.
+/// Runs the child and kills it at a moment chosen by the seed.
 fn accepted_until_kill(root: &Path, seed: u64) -> HashMap<JobId, String> {
     let mut child: Child = Command::new(std::env::current_exe().unwrap())
         .args([TEST_NAME, "--exact", "--nocapture"])

@@ -83,7 +83,7 @@ fn payload(record: &Record) -> &[u8] {
     }
 }
 
-/// Reads and commits everything that waits.
+/// Reads and commits everything that is unread.
 async fn drain(journal: &Journal) -> Vec<Record> {
     let mut records = Vec::new();
     while let Some(ticket) = journal.reserve(1000, 1024 * 1024, Some(LONG)) {

@@ -1,4 +1,4 @@
-//! Random orders of all verbs, compared with a model of what a journal should hold.
+//! Random sequences of all operations, compared with a model of what a journal should hold.
 
 use std::collections::BTreeMap;
 

@@ -15,7 +15,7 @@ fn open_with_switch(root: &Path) -> (Journal, Arc<AtomicBool>) {
     (Journal::open(options, clock() as Arc<dyn Clock>, None, None).unwrap(), switch)
 }
 
-fn says_so(error: &Error) -> bool {
+fn is_the_panic(error: &Error) -> bool {
     matches!(error, Error::Writer(_)) && error.to_string().contains("the test wants a panic")
 }
 
@@ -32,10 +32,10 @@ async fn a_panic_of_the_writer_refuses_appends_and_hangs_nobody() {
         journal.wsync(),
     );
     for error in [first.unwrap_err(), second.unwrap_err(), sync.unwrap_err()] {
-        assert!(says_so(&error), "{error}");
+        assert!(is_the_panic(&error), "{error}");
     }
     let later = journal.append(entries(&["later"]), None).await.unwrap_err();
-    assert!(says_so(&later), "{later}");
+    assert!(is_the_panic(&later), "{later}");
     let healthy = journal.stats().healthy.unwrap();
     assert!(healthy.contains("the test wants a panic"), "{healthy}");
     assert_eq!(texts(&drain(&journal).await), ["before"], "reading goes on");
@@ -62,9 +62,9 @@ async fn a_payload_that_a_synced_frame_names_survives_a_panic_of_the_writer() {
 async fn no_lock_is_lost_to_a_panic_of_its_holder() {
     let root = tempfile::tempdir().unwrap();
     let journal = open(root.path());
-    let shared = journal.shared.clone();
+    let inner = journal.inner.clone();
     let holder = std::thread::spawn(move || {
-        let _state = shared.state();
+        let _state = inner.state();
         panic!("while it holds the state");
     });
     assert!(holder.join().is_err());

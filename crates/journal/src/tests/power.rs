@@ -1,4 +1,4 @@
-//! Power cuts after a kill: what a start has built on must be on the disk.
+//! Power cuts after a kill: everything that a start relies on must be on the disk.
 
 use super::fault::{Fault, FaultDisk, Plan};
 use super::*;
@@ -8,7 +8,7 @@ fn open_on(disk: &FaultDisk) -> Result<Journal, Error> {
     Journal::open_on(Arc::new(disk.clone()), options(Path::new("/data")), clock(), None, None)
 }
 
-/// A disk with a synced record "first" and a whole frame "second" that its process did not live
+/// A disk with a synced record "first" and a complete frame "second" that its process did not live
 /// to sync.
 async fn with_unsynced_frame() -> FaultDisk {
     const SYNC: u64 = 2;
@@ -83,7 +83,7 @@ fn a_relative_directory_is_created() {
 async fn s0_24_the_directories_of_a_journal_that_accepts_are_durable() {
     let disk = FaultDisk::default();
     for dir in ["/data", "/data/journal", "/data/journal/7", "/data/payload"] {
-        // As a process leaves them that is killed before it syncs anything.
+        // As left by a process that is killed before it syncs anything.
         disk.make_dir(Path::new(dir)).unwrap();
     }
     disk::create_dir_on(&disk, Path::new("/data")).unwrap();

@@ -9,8 +9,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::disk::{Disk, DiskFile, Lock, RealDisk};
 
-/// The machine's file system, on which somebody removes the journal's empty directory the moment
-/// before it is locked, so many times.
+/// The real file system, with the journal's empty directory removed right before it is locked, this
+/// many times.
 struct RacingDisk {
     removals: AtomicU32,
 }
@@ -83,12 +83,12 @@ async fn a_directory_that_is_always_removed_counts_as_in_use() {
     assert!(matches!(RacingDisk::open(u32::MAX, root.path()), Err(Error::Locked(_))));
 }
 
-/// Owners append, others take over and remove: nobody is ever refused by the disk, and every
-/// record that was accepted is read by somebody.
+/// Owners append, others take over and remove: the disk never refuses anyone, and every accepted
+/// record is read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn owners_and_adopters_of_one_directory_lose_nothing() {
     let root = Arc::new(tempfile::tempdir().unwrap());
-    let owners = ["one", "two"].map(|name| tokio::spawn(own(root.clone(), name)));
+    let owners = ["one", "two"].map(|name| tokio::spawn(open_and_append(root.clone(), name)));
     let owned = Arc::new(AtomicBool::new(false));
     let adopters = [(); 2].map(|()| tokio::spawn(adopt(root.clone(), owned.clone())));
     let mut accepted = Vec::new();
@@ -107,8 +107,8 @@ async fn owners_and_adopters_of_one_directory_lose_nothing() {
     }
 }
 
-/// Opens the journal, appends a record and lets go of it, again and again.
-async fn own(root: Arc<TempDir>, name: &str) -> Vec<String> {
+/// Opens the journal, appends a record and closes it, again and again.
+async fn open_and_append(root: Arc<TempDir>, name: &str) -> Vec<String> {
     const ROUNDS: u64 = 50;
     let mut accepted = Vec::new();
     for round in 0..ROUNDS {

@@ -1,11 +1,11 @@
-//! What is found at the start: torn tails are cut, damage is refused.
+//! Recovery at start: torn tails are cut, damage is refused.
 
 use std::fs;
 use std::path::PathBuf;
 
 use super::*;
 
-/// A journal of one segment with one frame for each text; the offsets at which frames end.
+/// A journal of one segment with one frame for each text; returns the offsets at which frames end.
 async fn written(root: &Path, texts: &[&'static str]) -> (PathBuf, Vec<u64>) {
     let journal = open(root);
     let mut ends = Vec::new();

@@ -1,4 +1,5 @@
-//! What handles and the writer share: the state behind its lock, the ids, the directory's lock.
+//! The state that handles and the writer share: the data behind its lock, the ids, the directory's
+//! lock.
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -19,8 +20,8 @@ use crate::segment::Segment;
 use crate::spool;
 use crate::unread::Unread;
 
-/// What handles and the writer share.
-pub(crate) struct Shared {
+/// Shared by all handles and the writer.
+pub(crate) struct Inner {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) dir: PathBuf,
     pub(crate) spool_dir: PathBuf,
@@ -28,13 +29,13 @@ pub(crate) struct Shared {
     pub(crate) segment_keep: Duration,
     pub(crate) clock: Arc<dyn Clock>,
     ids: Mutex<IdGenerator>,
-    /// Newest id that was made or found; 0 for none.
+    /// Newest id that was generated or found; 0 for none.
     id_newest: AtomicI64,
     state: Mutex<State>,
     pub(crate) readable: Notify,
-    /// Held by the one rewind that is in progress.
+    /// Held by the rewind in progress.
     rewinding: Mutex<()>,
-    /// Why there is no writer any more, if it has panicked.
+    /// Why the writer is gone, if it has panicked.
     lost: OnceLock<Error>,
     lock: Mutex<Option<Lock>>,
 }
@@ -43,16 +44,16 @@ pub(crate) struct State {
     pub(crate) unread: Unread,
     /// Oldest first.
     pub(crate) segments: VecDeque<Segment>,
-    /// The first id of the segment that is being written.
+    /// The first id of the current segment.
     pub(crate) active: Option<JobId>,
-    /// Files of spooled payloads, each with the newest id that names it.
+    /// Files of spooled payloads, each with the newest id that refers to it.
     pub(crate) spools: HashMap<String, JobId>,
     /// The newest record that is gone from the files, or whose payload is.
     pub(crate) dropped: Option<JobId>,
     pub(crate) healthy: Option<String>,
 }
 
-impl Shared {
+impl Inner {
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
         options: &Options,
@@ -60,7 +61,7 @@ impl Shared {
         lock: Lock,
         recovered: Recovered,
         [store_newest, ingested]: [Option<JobId>; 2],
-    ) -> Result<Arc<Shared>, Error> {
+    ) -> Result<Arc<Inner>, Error> {
         let newest = recovered.newest.max(store_newest).max(ingested);
         let Recovered { segments, mut unread, mut spools, dropped, .. } = recovered;
         unread.floor = ingested;
@@ -75,7 +76,7 @@ impl Shared {
             dropped: dropped.max(gone),
             healthy: None,
         };
-        Ok(Arc::new(Shared {
+        Ok(Arc::new(Inner {
             disk,
             dir: options.dir.clone(),
             spool_dir: options.spool_dir.clone(),
@@ -96,32 +97,32 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// Lets one rewind at a time through.
+    /// Allows one rewind at a time.
     pub(crate) fn rewinding(&self) -> MutexGuard<'_, ()> {
         lock(&self.rewinding)
     }
 
-    /// The newest id that was made, or found when the journal was opened.
+    /// The newest id that was generated, or found when the journal was opened.
     pub(crate) fn id_newest(&self) -> Option<JobId> {
         JobId::new(self.id_newest.load(Ordering::Acquire))
     }
 
-    /// Lets go of the directory.
+    /// Releases the directory.
     pub(crate) fn unlock(&self) {
         drop(lock(&self.lock).take());
     }
 
-    /// Why there is no writer any more, if it has panicked.
+    /// Why the writer is gone, if it has panicked.
     pub(crate) fn lost(&self) -> Option<&Error> {
         self.lost.get()
     }
 
     pub(crate) fn note_panic(&self, panic: &(dyn Any + Send)) {
         let error = self.lost.get_or_init(|| Error::Writer(panic_text(panic).to_owned()));
-        tracing::error!(%error, "the journal is lost until the next start");
+        tracing::error!(%error, "the journal accepts nothing until the next start");
     }
 
-    /// The next ids, each larger than all before it, also than those of a refused append.
+    /// The next ids, each larger than all before it, including those of a refused append.
     pub(crate) fn make_ids(&self, now: Timestamp, count: usize) -> Result<Vec<JobId>, Error> {
         let mut generator = lock(&self.ids);
         let mut ids = Vec::with_capacity(count);
@@ -130,7 +131,7 @@ impl Shared {
         }
         if let Some(behind) = generator.clock_step(now) {
             let behind_s = behind.as_secs();
-            tracing::warn!(behind_s, "the clock was set back; ids go on from the newest one");
+            tracing::warn!(behind_s, "the clock was set back; ids continue from the newest one");
         }
         if let Some(newest) = ids.last() {
             self.id_newest.store(newest.get(), Ordering::Release);
@@ -139,8 +140,8 @@ impl Shared {
     }
 }
 
-/// Removes payloads of this daemon that no record names, because their adds were never answered;
-/// the names of those that stay.
+/// Removes payloads of this daemon that no record refers to, because their adds were never
+/// acknowledged; returns the names of the others.
 fn remove_orphans(
     disk: &dyn Disk,
     options: &Options,
