@@ -43,16 +43,15 @@ pub fn set_next_run(extra: &mut Extra, text: &str, run_at: Timestamp) {
     extra.order_key = order_key(text, run_at);
 }
 
-/// Characters of a text that count, from where it leaves the texts of the times around it.
+/// Characters of a text that count, from where it differs from the texts of the times around it.
 const KEY_CHARS: usize = 9;
 /// Bits of one of them.
 const KEY_CHAR_BITS: u32 = 6;
 
 /// Orders jobs that are due in the same millisecond by their texts: how far a text is before that
-/// of its time, which a job without a text has, as a number of 60 bits that is not above 0. The
-/// texts of all jobs that are due at `run_at` lie between those of that time and of the millisecond
-/// before, so the longer the beginning that a text shares with one of them, the closer it is to
-/// that one.
+/// of its time, which a job without a text has, as a number of 60 bits that is at most 0. The texts
+/// of all jobs due at `run_at` are between those of that time and of the millisecond before, so the
+/// longer the prefix that a text shares with one of them, the closer it is to that one.
 pub fn order_key(text: &str, run_at: Timestamp) -> i64 {
     let (last, own) = (millis_text(Timestamp(run_at.ms().saturating_sub(1))), millis_text(run_at));
     if text >= own.as_str() {
@@ -133,7 +132,7 @@ mod tests {
             ("2020-02-31 12:34:56", "2020-03-01 00:00:00.000"),
             ("2020-02-28 24:00:00", "2020-02-29 00:00:00.000"),
             ("2020-02-2912:34:5678", "2020-03-01 00:00:00.000"),
-            // T is behind the space, so that the whole day is smaller.
+            // T sorts after the space, so the whole day is smaller.
             ("2020-02-29T12:34:56", "2020-03-01 00:00:00.000"),
             ("2020-02-31", "2020-03-01 00:00:00.000"),
             ("2020-13-01", "2021-01-01 00:00:00.000"),

@@ -76,21 +76,26 @@ async fn add(
 }
 
 /// Options and idempotency key of a request.
-pub(crate) struct Said {
+pub(crate) struct AddParameters {
     pub(crate) options: AddOptions,
     pub(crate) keyed: Option<Keyed>,
 }
 
 /// Reads options and key of a text or binary add.
-pub(crate) fn said(door: &Door, key: &TypeKey, parts: &Parts, form: &str) -> Result<Said, Failure> {
+pub(crate) fn parameters(
+    door: &Door,
+    key: &TypeKey,
+    parts: &Parts,
+    form: &str,
+) -> Result<AddParameters, Failure> {
     let query = Query::read(&parts.uri, OPTIONS)?;
     let options = options_from_query(door, &query)?;
     let keyed = Keyed::read(&parts.headers, key, form, &query)?;
-    Ok(Said { options, keyed })
+    Ok(AddParameters { options, keyed })
 }
 
 /// A JSON add has its options in the body, so none may be in the query.
-pub(crate) fn said_in_body(key: &TypeKey, parts: &Parts) -> Result<Option<Keyed>, Failure> {
+pub(crate) fn key_of_json(key: &TypeKey, parts: &Parts) -> Result<Option<Keyed>, Failure> {
     let query = Query::read(&parts.uri, &[]).map_err(|mut failure| {
         failure.message.push_str("; the options of a JSON add are fields of its jobs");
         failure
@@ -99,7 +104,7 @@ pub(crate) fn said_in_body(key: &TypeKey, parts: &Parts) -> Result<Option<Keyed>
 }
 
 /// Reads a complete body of several jobs, and digests it.
-pub(crate) async fn whole(
+pub(crate) async fn read_body(
     door: &Door,
     parts: &Parts,
     body: Body,

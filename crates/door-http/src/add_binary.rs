@@ -9,7 +9,7 @@ use windlass_core::TypeKey;
 use windlass_core::limit::{PAYLOAD_INLINE_BYTES_MAX, PAYLOAD_PIECE_BYTES};
 use windlass_engine::api::{AddJob, AddPayload, Added};
 
-use crate::add::{self, Keyed, Said, not_spooled};
+use crate::add::{self, AddParameters, Keyed, not_spooled};
 use crate::body::{Reader, no_memory};
 use crate::door::Door;
 use crate::error::Failure;
@@ -20,7 +20,7 @@ pub(crate) async fn add(
     parts: &Parts,
     body: Body,
 ) -> Result<Added, Failure> {
-    let Said { options, mut keyed } = add::said(door, key, parts, "bytes")?;
+    let AddParameters { options, mut keyed } = add::parameters(door, key, parts, "bytes")?;
     let reader = Reader::new(&parts.headers, body, door.body_bytes_max, "", door.body_timeout)?;
     let payload = match reader.announced() {
         Some(bytes) if bytes <= PAYLOAD_INLINE_BYTES_MAX as u64 => {

@@ -58,8 +58,8 @@ pub(crate) async fn add(
     parts: &Parts,
     body: Body,
 ) -> Result<Added, Failure> {
-    let mut keyed = add::said_in_body(key, parts)?;
-    let whole = add::whole(door, parts, body, TOO_LARGE, &mut keyed).await?;
+    let mut keyed = add::key_of_json(key, parts)?;
+    let whole = add::read_body(door, parts, body, TOO_LARGE, &mut keyed).await?;
     let mut jobs = Vec::new();
     for (bytes, options) in read(&whole.bytes, &*door.clock)? {
         jobs.push(AddJob { payload: add::payload(door, bytes).await?, options });

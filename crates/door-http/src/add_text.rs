@@ -8,7 +8,7 @@ use windlass_core::TypeKey;
 use windlass_core::limit::PAYLOAD_INLINE_BYTES_MAX;
 use windlass_engine::api::{AddJob, AddPayload, Added};
 
-use crate::add::{self, ADD_JOBS_MAX, Said};
+use crate::add::{self, ADD_JOBS_MAX, AddParameters};
 use crate::door::Door;
 use crate::error::Failure;
 
@@ -21,8 +21,8 @@ pub(crate) async fn add(
     parts: &Parts,
     body: Body,
 ) -> Result<Added, Failure> {
-    let Said { options, mut keyed } = add::said(door, key, parts, "lines")?;
-    let whole = add::whole(door, parts, body, TOO_LARGE, &mut keyed).await?;
+    let AddParameters { options, mut keyed } = add::parameters(door, key, parts, "lines")?;
+    let whole = add::read_body(door, parts, body, TOO_LARGE, &mut keyed).await?;
     let mut jobs = Vec::new();
     for line in Lines(whole.bytes.clone()) {
         if jobs.len() == ADD_JOBS_MAX {

@@ -12,9 +12,9 @@ use windlass_net::Memory;
 
 /// Shared by all requests of one door; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Door(Arc<Shared>);
+pub(crate) struct Door(Arc<DoorState>);
 
-pub(crate) struct Shared {
+pub(crate) struct DoorState {
     pub(crate) engine: Engine,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) body_bytes_max: u64,
@@ -27,14 +27,14 @@ pub(crate) struct Shared {
 }
 
 impl Door {
-    pub(crate) fn new(shared: Shared) -> Door {
-        Door(Arc::new(shared))
+    pub(crate) fn new(state: DoorState) -> Door {
+        Door(Arc::new(state))
     }
 }
 
 impl std::ops::Deref for Door {
-    type Target = Shared;
-    fn deref(&self) -> &Shared {
+    type Target = DoorState;
+    fn deref(&self) -> &DoorState {
         &self.0
     }
 }

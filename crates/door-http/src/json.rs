@@ -31,7 +31,7 @@ impl FromRequest<Door> for NoBody {
         }
         let whole = read(request, door, COMMAND_BYTES_MAX).await?;
         if !whole.bytes.is_empty() {
-            parse::<Nothing>(&whole.bytes)?;
+            parse::<EmptyObject>(&whole.bytes)?;
         }
         Ok(NoBody)
     }
@@ -39,7 +39,7 @@ impl FromRequest<Door> for NoBody {
 
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct EmptyObject {}
 
 /// Reads a body that is declared as JSON or not declared at all.
 pub(crate) async fn read(
@@ -54,7 +54,7 @@ pub(crate) async fn read(
     Reader::new(&parts.headers, body, bytes_max, "", door.body_timeout)?.whole(&door.memory).await
 }
 
-/// Reads one JSON value. The path to an error is only determined if there is one.
+/// Reads one JSON value. The path to an error is determined only if there is one.
 pub(crate) fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Failure> {
     serde_json::from_slice(bytes).or_else(|_| parse_with_path(bytes))
 }

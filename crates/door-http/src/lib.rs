@@ -93,7 +93,7 @@ pub fn router(engine: Engine, options: &Options) -> Router {
 
 /// Waiting requests are answered when `closing` is cancelled.
 fn router_until(engine: Engine, options: &Options, closing: CancellationToken) -> Router {
-    let door = door::Door::new(door::Shared {
+    let door = door::Door::new(door::DoorState {
         engine,
         clock: options.clock.clone(),
         body_bytes_max: options.body_bytes_max,

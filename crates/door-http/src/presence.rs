@@ -21,10 +21,10 @@ const AFTER_END_MAX: Duration = Duration::from_secs(5);
 
 /// Shared by a connection's stream and its requests.
 #[derive(Clone, Default)]
-pub(crate) struct Presence(Arc<Shared>);
+pub(crate) struct Presence(Arc<ClientState>);
 
 #[derive(Default)]
-struct Shared {
+struct ClientState {
     under_way: AtomicBool,
     ended: CancellationToken,
 }

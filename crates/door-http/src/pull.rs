@@ -146,13 +146,13 @@ struct FinishBody<'a> {
     /// 100 to 599, with the meaning of a handler's status.
     status: i64,
     /// The job's result: any JSON value, including null.
-    #[serde(borrow, default, deserialize_with = "given")]
+    #[serde(borrow, default, deserialize_with = "present")]
     #[schema(value_type = serde_json::Value)]
     data: Option<&'a RawValue>,
 }
 
-/// Tells an explicit null from an absent value.
-fn given<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a RawValue>, D::Error> {
+/// Distinguishes an explicit null from an absent value.
+fn present<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
 }
 

@@ -9,7 +9,7 @@ const TEXT: &str = "content-type: text/plain";
 const JSON: &str = "content-type: application/json";
 const BINARY: &str = "content-type: application/octet-stream";
 
-/// A large payload that is still on its way into the store is asked for again, as its 503 says.
+/// Retries a large payload that is still on its way into the store, as the 503 asks.
 async fn payload(daemon: &Daemon, id: &str) -> Vec<u8> {
     let path = format!("/v1/acme/jobs/{id}/payload");
     let mut answer = daemon.get(&path).await;

@@ -10,13 +10,13 @@ use windlass_test_kit::wait::in_time;
 pub struct Client(BufReader<TcpStream>);
 
 #[derive(Debug)]
-pub struct Answer {
+pub struct Response {
     pub status: u16,
     pub head: String,
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl Response {
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
     }
@@ -48,7 +48,7 @@ impl Answer {
     }
 }
 
-/// A request with a length; `headers` are whole lines such as `content-type: text/plain`.
+/// A request with a length; `headers` are complete lines such as `content-type: text/plain`.
 pub fn request(line: &str, headers: &[&str], body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let mut request = format!("{line} HTTP/1.1\r\nhost: test\r\n");
@@ -71,17 +71,17 @@ impl Client {
         self.0.get_mut().write_all(bytes).await.unwrap();
     }
 
-    pub async fn call(&mut self, request: &[u8]) -> Answer {
+    pub async fn call(&mut self, request: &[u8]) -> Response {
         self.send(request).await;
         self.receive().await.expect("an answer")
     }
 
-    /// The next answer; `None` when the server has closed the connection instead.
-    pub async fn receive(&mut self) -> Option<Answer> {
+    /// The next answer; `None` if the server has closed the connection instead.
+    pub async fn receive(&mut self) -> Option<Response> {
         in_time("an answer or the end comes", self.read()).await
     }
 
-    async fn read(&mut self) -> Option<Answer> {
+    async fn read(&mut self) -> Option<Response> {
         let mut head = String::new();
         loop {
             let read = self.0.read_line(&mut head).await.ok()?;
@@ -93,7 +93,7 @@ impl Client {
             }
         }
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        let mut answer = Answer { status, head: head.to_lowercase(), body: Vec::new() };
+        let mut answer = Response { status, head: head.to_lowercase(), body: Vec::new() };
         if let Some(length) = answer.header("content-length") {
             let length: usize = length.parse().unwrap();
             answer.body.resize(length, 0);

@@ -8,7 +8,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::client::{Client, request};
 use crate::daemon::Daemon;
 
-/// Long enough for a client that means it, also on a busy machine.
+/// Long enough for a well-behaved client, even on a busy machine.
 const SHORT: Duration = Duration::from_secs(3);
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn a_client_that_hangs_up_half_way_leaves_nothing_behind() {
         client.send(head.as_bytes()).await;
         client.send(&vec![b'\n'; sent]).await;
         drop(client);
-        // There is one connection only, so this is answered when the other one is given up.
+        // There is only one connection slot, so this is answered once the other one is dropped.
         assert_eq!(daemon.get("/healthz").await.status, 200);
     }
     daemon.no_leftovers().await;
@@ -148,19 +148,19 @@ async fn a_client_that_never_reads_does_not_hold_its_connection() {
     let binary = ["content-type: application/octet-stream"];
     let id = daemon.call("POST /v1/acme/jobs/t", &binary, &large).await.ids().remove(0);
     for _ in 0..60 {
-        // A job in the list is in the store, with all of its payload.
+        // A listed job is in the store, with its whole payload.
         let listed = daemon.get("/v1/acme/jobs").await.json();
         if listed["jobs"][0]["id"] == id.as_str() {
             break;
         }
     }
-    // With a small buffer of its own, the client's machine does not read in its place.
+    // With a small receive buffer, the client's kernel does not read in its place.
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     let mut rude = socket.connect(daemon.address).await.unwrap();
     let get = request(&format!("GET /v1/acme/jobs/{id}/payload"), &[], "");
     rude.write_all(&get).await.unwrap();
-    // There is one connection only, so this is answered when the rude one is given up.
+    // There is only one connection slot, so this is answered once the rude one is dropped.
     assert_eq!(daemon.get("/healthz").await.status, 200);
     drop(rude);
 }
@@ -193,7 +193,7 @@ async fn a_closing_door_answers_whoever_waits_and_ends() {
     claims.send(&request("POST /v1/acme/claim", &json, r#"{"wait":"5m"}"#)).await;
     let mut half = Client::connect(daemon.address).await;
     half.send(b"POST /v1/acme/jobs/t HTTP/1.1\r\nhost: t\r\ncontent-length: 2\r\n\r\na").await;
-    // The three are under way when the daemon has answered something that was sent after them.
+    // The three are in progress once the daemon has answered something sent after them.
     assert_eq!(daemon.get("/healthz").await.status, 200);
     daemon.shutdown.cancel();
     assert_eq!(waits.receive().await.unwrap().json()["state"], "queued");

@@ -1,6 +1,6 @@
-//! A daemon with an open HTTP door, and a runner that does what the payload says: a number ends the
-//! job with that status, `hang` runs until it is stopped, anything else is 200 with the payload as
-//! its result.
+//! A daemon with an open HTTP door, and a runner that obeys the payload: a number ends the job with
+//! that status, `hang` runs until it is stopped, anything else is 200 with the payload as its
+//! result.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ use windlass_engine::metrics::Metrics;
 use windlass_engine::{Engine, Parts};
 use windlass_test_kit::wait::{in_time, pause};
 
-use crate::client::{Answer, Client, request};
+use crate::client::{Client, Response, request};
 
 pub struct Daemon {
     pub address: SocketAddr,
@@ -63,38 +63,37 @@ impl Daemon {
         Daemon { address, store, runner, shutdown, serving, data }
     }
 
-    /// One request on a connection of its own.
-    pub async fn call(&self, line: &str, headers: &[&str], body: impl AsRef<[u8]>) -> Answer {
+    /// One request on its own connection.
+    pub async fn call(&self, line: &str, headers: &[&str], body: impl AsRef<[u8]>) -> Response {
         Client::connect(self.address).await.call(&request(line, headers, body)).await
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
+    pub async fn get(&self, path: &str) -> Response {
         self.call(&format!("GET {path}"), &[], "").await
     }
 
-    pub async fn post(&self, path: &str) -> Answer {
+    pub async fn post(&self, path: &str) -> Response {
         self.call(&format!("POST {path}"), &[], "").await
     }
 
-    pub async fn json(&self, line: &str, body: Value) -> Answer {
+    pub async fn json(&self, line: &str, body: Value) -> Response {
         self.call(line, &["content-type: application/json"], body.to_string()).await
     }
 
-    /// Adds lines and answers with their ids.
+    /// Adds lines and returns their ids.
     pub async fn add(&self, path: &str, lines: &str) -> Vec<String> {
         let answer = self.call(&format!("POST {path}"), &["content-type: text/plain"], lines).await;
         assert!(matches!(answer.status, 200 | 201), "{answer:?}");
         answer.ids()
     }
 
-    /// Sets a handler for the type; it does what payloads say.
+    /// Sets a handler for the type; it obeys the payloads.
     pub async fn handle(&self, path: &str) {
         let body = serde_json::json!({"lang": "sh", "body": "as the payload says"});
         assert_eq!(self.json(&format!("PUT {path}"), body).await.status, 200);
     }
 
-    /// Returns when a request that was given up has left nothing behind: files are removed by
-    /// other threads.
+    /// Returns when an aborted request has left nothing behind: files are removed by other threads.
     pub async fn no_leftovers(&self) {
         let clean = async {
             while !self.leftovers().await.is_empty() {

@@ -1,4 +1,4 @@
-//! Looking at jobs and changing them.
+//! Showing and changing jobs.
 
 use serde_json::{Value, json};
 

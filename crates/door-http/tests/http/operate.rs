@@ -1,4 +1,4 @@
-//! Operating the daemon, and what holds for all routes.
+//! Operating the daemon, and rules that hold for all routes.
 
 use serde_json::{Value, json};
 
@@ -144,7 +144,7 @@ fn fill(template: &str) -> String {
     segments.collect::<Vec<_>>().join("/")
 }
 
-/// A body with which the route would be content, were it not for the parameter.
+/// A body that the route would accept without the parameter.
 fn valid_body(line: &str) -> String {
     let path = line.split('?').next().unwrap();
     let body: Value = match path.rsplit('/').next().unwrap() {

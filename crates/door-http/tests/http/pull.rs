@@ -1,4 +1,4 @@
-//! Pulling workers.
+//! Pull workers.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Every rule for adds, broken once: the answer names what was wrong, and nothing is stored.
+//! Every rule for adds, broken once: the answer names the problem, and nothing is stored.
 
 use crate::client::{Client, request};
 use crate::daemon::Daemon;

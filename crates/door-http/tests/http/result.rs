@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use windlass_core::limit::RESULT_BYTES_MAX;
 
-use crate::client::Answer;
+use crate::client::Response;
 use crate::daemon::Daemon;
 
 async fn claim(daemon: &Daemon) -> Value {
@@ -14,7 +14,7 @@ async fn claim(daemon: &Daemon) -> Value {
 }
 
 /// Ends a claimed job with this JSON text as its data.
-async fn finish(daemon: &Daemon, job: &Value, data: &str) -> Answer {
+async fn finish(daemon: &Daemon, job: &Value, data: &str) -> Response {
     let line = format!("POST /v1/acme/jobs/{}/finish", job["id"].as_str().unwrap());
     let body = format!(r#"{{"token":{},"status":200,"data":{data}}}"#, job["token"]);
     daemon.call(&line, &["content-type: application/json"], body.as_bytes()).await
