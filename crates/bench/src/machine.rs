@@ -1,4 +1,4 @@
-//! Where the figures were taken: the machine, its disk, and what processes used of it.
+//! The machine, its disk, and the resources that processes used.
 
 use std::collections::HashSet;
 use std::fs;
@@ -9,7 +9,7 @@ use anyhow::Context;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
-/// Ticks of processor time per second, which Linux shows to programs on every machine.
+/// Clock ticks per second, as Linux shows them to programs on every machine.
 const TICKS_PER_SECOND: u64 = 100;
 
 #[derive(Serialize)]
@@ -22,8 +22,8 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// This machine, with the file system that has `dir`.
-    pub(crate) fn look(dir: &Path) -> anyhow::Result<Machine> {
+    /// This machine, with the file system of `dir`.
+    pub(crate) fn inspect(dir: &Path) -> anyhow::Result<Machine> {
         let cpuinfo = read("/proc/cpuinfo")?;
         let memory_kib = number_after(&read("/proc/meminfo")?, "MemTotal:")?;
         Ok(Machine {
@@ -40,13 +40,13 @@ impl Machine {
     }
 }
 
-/// What a process used so far.
+/// What a process has used so far.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Usage {
     pub(crate) cpu: Duration,
-    /// The memory that it has.
+    /// Its current memory.
     pub(crate) resident_bytes: u64,
-    /// The most memory that it ever had.
+    /// Its peak memory.
     pub(crate) peak_bytes: u64,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn usage(process: &str) -> anyhow::Result<Usage> {
     })
 }
 
-/// How many files this process and those that it starts may have open, raised as far as it goes.
+/// The limit of open files for this process and its children, raised as far as possible.
 pub(crate) fn files_max() -> anyhow::Result<u64> {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
@@ -69,16 +69,16 @@ pub(crate) fn files_max() -> anyhow::Result<u64> {
     Ok(limit.maximum.unwrap_or(u64::MAX))
 }
 
-/// Processor time of a process so far; also of one that has exited and was not waited for.
+/// CPU time of a process so far; also of one that has exited and was not reaped.
 pub(crate) fn cpu(process: &str) -> anyhow::Result<Duration> {
     let stat = Stat::parse(&read(&format!("/proc/{process}/stat"))?);
     Ok(time_of(stat.context("the processor time of a process is not shown")?.own_ticks))
 }
 
-/// The processes that one started, and those that they started.
+/// All descendants of a process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Family {
-    /// Of those that live, and of those that were waited for.
+    /// Of living ones and of reaped ones.
     pub(crate) cpu: Duration,
     pub(crate) alive: usize,
 }
@@ -86,7 +86,7 @@ pub(crate) struct Family {
 /// `process` is a number, or `self`.
 pub(crate) fn family(process: &str) -> anyhow::Result<Family> {
     let first = Stat::parse(&read(&format!("/proc/{process}/stat"))?);
-    let first = first.context("a process is not shown as it should be")?;
+    let first = first.context("/proc shows a process in an unknown form")?;
     let mut strangers = processes();
     let mut known = HashSet::from([first.process]);
     let (mut ticks, mut alive) = (first.waited_ticks, 0);
@@ -103,7 +103,7 @@ pub(crate) fn family(process: &str) -> anyhow::Result<Family> {
     }
 }
 
-/// All that can be seen; some may end while they are looked at.
+/// All visible processes; some may end meanwhile.
 fn processes() -> Vec<Stat> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let stats = entries.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
@@ -119,9 +119,9 @@ fn time_of(ticks: u64) -> Duration {
 struct Stat {
     process: u32,
     parent: u32,
-    /// It has exited, and nobody has waited for it.
+    /// It has exited and is not reaped.
     is_dead: bool,
-    /// User and system time: its own, and that of the children that it waited for.
+    /// User and system time: its own, and that of its reaped children.
     own_ticks: u64,
     waited_ticks: u64,
 }
@@ -156,8 +156,8 @@ fn number_after(text: &str, name: &str) -> anyhow::Result<u64> {
     value.and_then(|value| value.parse().ok()).with_context(|| format!("no number behind {name}"))
 }
 
-/// The kind of the file system that is mounted nearest above `dir`; of two on one place, the later
-/// one hides the other.
+/// The type of the file system mounted nearest above `dir`; of two at the same place, the later one
+/// hides the other.
 fn file_system(mounts: &str, dir: &Path) -> String {
     let above = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ').skip(1);
@@ -195,7 +195,7 @@ mod tests {
         shell.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
         let mut child = shell.spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
-        // What `cat` gives back tells that it runs.
+        // The echo of `cat` shows that it runs.
         std::io::Write::write_all(&mut input, b"x").unwrap();
         let mut output = child.stdout.take().unwrap();
         std::io::Read::read_exact(&mut output, &mut [0]).unwrap();

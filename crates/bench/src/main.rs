@@ -1,15 +1,15 @@
-//! Measures Windlass beside what the machine itself can do, in the same run: ratios count, absolute
-//! figures are orientation.
+//! Measures Windlass next to what the machine itself can do, in the same run: ratios count,
+//! absolute figures are for orientation.
 //!
 //! | module | owns |
 //! |---|---|
-//! | `rows` | one promise each: what is measured, and beside what |
+//! | `rows` | one promise each: what is measured, and compared with what |
 //! | `scale` | how much of it is measured |
 //! | `limits` | what the machine does without Windlass |
-//! | `engine` | Windlass without a door, and the runners that it is given |
-//! | `process`, `load` | servers in processes of their own, the client of them all and its loads |
+//! | `engine` | Windlass without a door, and its runners |
+//! | `process`, `load` | servers in their own processes, their common client and its loads |
 //! | `jobd` | jobd on a real MariaDB, and commands without it |
-//! | `report`, `machine` | numbers, how they are shown, and where they were taken |
+//! | `report`, `machine` | numbers, their presentation, and the machine |
 //!
 //! Nothing here runs for ever: every phase ends after a count or a time.
 
@@ -34,26 +34,26 @@ use crate::report::Report;
 use crate::rows::Entry;
 use crate::scale::Scale;
 
-/// Measures Windlass beside the machine's own limits.
+/// Measure Windlass next to the limits of the machine.
 #[derive(Parser)]
 #[command(name = "windlass-bench", after_help = rows::list())]
 struct Args {
-    /// Which rows to measure, by number or name; all of them when none is named.
+    /// Rows to measure, by number or name; default: all.
     #[arg(value_name = "ROW", value_parser = rows::find)]
     rows: Vec<&'static Entry>,
-    /// Where data goes; on a real disk, never in memory.
+    /// Directory for data; must be on a real disk, not in memory.
     #[arg(long, default_value = "target/bench")]
     dir: PathBuf,
-    /// Write the figures to this file too.
+    /// Also write the figures to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Put the figures into docs/benchmarks.md below the working directory.
+    /// Write the figures into docs/benchmarks.md below the working directory.
     #[arg(long)]
     write: bool,
-    /// A smoke test: everything once, briefly.
+    /// Smoke test: everything once, briefly.
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// The whole of it, with ten million jobs waiting.
+    /// Full run, with ten million jobs waiting.
     #[arg(long)]
     full: bool,
 }
@@ -61,9 +61,9 @@ struct Args {
 const DOCUMENT: &str = "docs/benchmarks.md";
 
 fn main() -> anyhow::Result<ExitCode> {
-    let mut given = std::env::args_os().skip(1);
-    if let Some(part) = given.next().as_deref().and_then(|name| Part::find(name.to_str()?)) {
-        part.play(given)?;
+    let mut args = std::env::args_os().skip(1);
+    if let Some(part) = args.next().as_deref().and_then(|name| Part::find(name.to_str()?)) {
+        part.run_as_child(args)?;
         return Ok(ExitCode::SUCCESS);
     }
     measure(&Args::parse())
@@ -77,7 +77,7 @@ fn measure(args: &Args) -> anyhow::Result<ExitCode> {
     std::fs::create_dir_all(&args.dir)
         .with_context(|| format!("cannot make {}", args.dir.display()))?;
     let dir = args.dir.canonicalize().context("the directory cannot be found again")?;
-    let machine = machine::Machine::look(&dir)?;
+    let machine = machine::Machine::inspect(&dir)?;
     ensure!(
         !machine.in_memory(),
         "{} is kept in memory, where a sync costs nothing; choose a disk with --dir",

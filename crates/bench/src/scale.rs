@@ -1,35 +1,34 @@
-//! How much is measured: a smoke test, an ordinary run, or the whole of it.
+//! How much is measured: a smoke test, an ordinary run, or a full run.
 
 use std::time::Duration;
 
 pub(crate) struct Scale {
     pub(crate) name: &'static str,
-    /// `accept-latency`, `start-latency`, `bedrock-cycles`, `jobd-commands`: lone operations of
+    /// `accept-latency`, `start-latency`, `bedrock-cycles`, `jobd-commands`: single operations of
     /// each kind.
     pub(crate) lone: usize,
     /// `bulk-adds`, `small-adds`, `bedrock-cycles`, `jobd-commands`: rounds of which the median
-    /// counts, and, but in the last of these rows, how long each of them takes.
+    /// counts, and, except in the last of these rows, the duration of each.
     pub(crate) rounds: usize,
     pub(crate) round: Duration,
-    /// `bulk-adds` and `bedrock-cycles`: how long ingest may take to catch up before that is given
-    /// up.
+    /// `bulk-adds` and `bedrock-cycles`: how long ingest may take to catch up.
     pub(crate) drain_max: Duration,
     /// `warm-contexts`: jobs that contexts run.
     pub(crate) warm: u64,
-    /// `backlog`: jobs that wait, in the shallow and in the deep queue.
+    /// `backlog`: waiting jobs in the shallow and in the deep queue.
     pub(crate) shallow: u64,
     pub(crate) deep: u64,
-    /// `warm-contexts` and `backlog`: how long each phase takes.
+    /// `warm-contexts` and `backlog`: duration of each phase.
     pub(crate) phase: Duration,
-    /// `bedrock-cycles`: jobs that wait while others come and go, from none to many.
+    /// `bedrock-cycles`: waiting jobs beside the cycles, from none to many.
     pub(crate) queued: [u64; 3],
-    /// `bedrock-cycles`: how long each of these phases takes.
+    /// `bedrock-cycles`: duration of each of these phases.
     pub(crate) queued_phase: Duration,
     /// `bedrock-cycles`: connections that wait for a job.
     pub(crate) waiting: u64,
-    /// `jobd-commands`: rows of the table that are run in a round.
+    /// `jobd-commands`: rows of the table per round.
     pub(crate) commands: u64,
-    /// `many-types`: types that wait, and tenants that have them.
+    /// `many-types`: waiting types, and the tenants that have them.
     pub(crate) types: (u64, u64),
 }
 

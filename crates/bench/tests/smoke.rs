@@ -1,4 +1,4 @@
-//! The program from outside: brief runs of real servers, and what it refuses.
+//! The program from outside: brief runs of real servers, and invalid arguments.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,5 +1,5 @@
-//! A queue of a given depth, in a process of its own, with a runner that does nothing: run while it
-//! is fed, then only run, then pulled from.
+//! A queue of a given depth, in its own process, with a runner that does nothing: run while it is
+//! fed, then only run, then pulled from.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,20 +20,20 @@ use crate::{machine, report};
 const KINDS: Kinds = Kinds { tenants: 5, types: 10 };
 const PULLERS: u64 = 8;
 const LEASE: Duration = Duration::from_secs(60);
-/// A queue is run no lower than this share of its depth: one part in so many.
+/// A queue is not run below this fraction of its depth.
 const LEFT_SHARE: u64 = 10;
 
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Plan {
-    /// Jobs that wait.
+    /// Waiting jobs.
     pub(crate) waiting: u64,
-    /// How long each phase takes.
+    /// Duration of each phase.
     pub(crate) phase: Duration,
 }
 
-/// What came of one depth.
+/// The results for one depth.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Ran {
+pub(crate) struct BacklogResults {
     pub(crate) fill_rate: f64,
     pub(crate) drained: Phase,
     pub(crate) fed: Phase,
@@ -50,7 +50,7 @@ pub(crate) fn run(dir: &Path, plan: &Plan) -> anyhow::Result<()> {
     report::hand_over(&ran?)
 }
 
-async fn measure(dir: &Path, plan: &Plan) -> anyhow::Result<Ran> {
+async fn measure(dir: &Path, plan: &Plan) -> anyhow::Result<BacklogResults> {
     let Plan { waiting, phase } = *plan;
     let fill_rate = queue::fill(dir, KINDS, waiting).await?;
     let queue = Queue::open(dir, KINDS, Box::new(NoopRunner), &daemon::handler()).await?;
@@ -61,10 +61,10 @@ async fn measure(dir: &Path, plan: &Plan) -> anyhow::Result<Ran> {
     let peak_bytes = machine::usage("self")?.peak_bytes;
     let store_bytes = daemon::store_bytes(dir);
     queue.engine.shutdown().await?;
-    Ok(Ran { fill_rate, drained, fed, pull_rate, peak_bytes, store_bytes })
+    Ok(BacklogResults { fill_rate, drained, fed, pull_rate, peak_bytes, store_bytes })
 }
 
-/// Workers that take a hundred jobs and report each one by itself; jobs per second.
+/// Workers that claim a hundred jobs and report them one by one; jobs per second.
 async fn pull(engine: &Engine, time: Duration) -> anyhow::Result<f64> {
     let began = Instant::now();
     let pulled = try_join_all((0..PULLERS).map(|puller| pull_one(engine, puller, time))).await?;

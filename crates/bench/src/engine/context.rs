@@ -1,4 +1,4 @@
-//! Handlers in warm contexts, run by the daemon's own runner with its ordinary settings.
+//! Handlers in warm contexts, run by the daemon's own runner with its default settings.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use windlass_runner::{Bounds, IsolationOptions, LocalRunner, Options};
 use crate::engine::daemon;
 use crate::engine::noop::BATCH_JOBS;
 
-/// As the daemon's configuration has them.
+/// As in the daemon's configuration.
 const BOUNDS: Bounds = Bounds {
     contexts_max: 64,
     tenant_contexts_max: 32,
     contexts_reserved: 0,
     tenant_contexts_min: 1,
 };
-/// A context that is not replaced while it is measured.
+/// A context that is not replaced during the measurement.
 const CONTEXT_JOBS: u32 = 1_000_000;
 
-/// A handler that does next to nothing.
+/// A handler that does almost nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Sample {
     Node,
-    /// Its contexts are replaced after as many jobs as they are by default.
+    /// Contexts are replaced after the default number of jobs.
     NodeReplaced,
     /// Each job writes a line to its log.
     NodeLogging,

@@ -1,5 +1,5 @@
 //! Windlass as it is served: the embedded store, the journal, the engine and the HTTP door, all
-//! with their ordinary settings; only the runner is ours. Nobody listens to the log.
+//! with their default settings. Only the runner is ours, and the log is discarded.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use windlass_engine::{Engine, Options, Parts};
 use windlass_store_sqlite::SqliteStore;
 
 const STORE_FILE: &str = "windlass.db";
-/// As the daemon chooses them: batches at once for each core, and at least.
+/// As the daemon chooses them: simultaneous batches per core, and the minimum.
 const SLOTS_PER_CORE: usize = 4;
 const SLOTS_MIN: usize = 8;
 const WORKER_THREADS_MIN: usize = 2;
@@ -38,7 +38,7 @@ pub(crate) fn open_store(dir: &Path, metrics: &Arc<Metrics>) -> anyhow::Result<S
     SqliteStore::open(options).map_err(|error| anyhow!("the store cannot be opened: {error}"))
 }
 
-/// Bytes of the store, its log included.
+/// Size of the store, including its log.
 pub(crate) fn store_bytes(dir: &Path) -> u64 {
     let sizes = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let ours = sizes.filter(|entry| entry.file_name().to_string_lossy().starts_with(STORE_FILE));

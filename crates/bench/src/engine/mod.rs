@@ -1,5 +1,5 @@
-//! Windlass without a door: the engine as a daemon starts it, the runners that it is given, and
-//! queues that are run with nothing to do or in warm contexts.
+//! Windlass without a door: the engine as a daemon starts it, its runners, and queues that run with
+//! no work or in warm contexts.
 
 pub(crate) mod backlog;
 pub(crate) mod context;

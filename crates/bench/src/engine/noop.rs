@@ -1,5 +1,5 @@
-//! A runner that does nothing: every job starts and ends well at once, as in a context that is warm
-//! and has nothing to do. What is left is what Windlass itself costs.
+//! A runner that does nothing: every job starts and succeeds at once, as in a warm context without
+//! work. What remains is the cost of Windlass itself.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,5 @@
-//! Jobs that wait, and how fast they run: a queue is filled through the store, then only run, or
-//! run while it is fed through the engine as fast as it empties. Which runner runs them is the
-//! caller's choice.
+//! Waiting jobs and how fast they run: a queue is filled through the store, then only run, or run
+//! while it is fed through the engine as fast as it empties. The caller chooses the runner.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,18 +26,18 @@ use crate::limits::disk::LINE_BYTES;
 use crate::report::figure::micros;
 use crate::{machine, report};
 
-/// Jobs in one insert, and between two words of progress.
+/// Jobs per insert, and between two progress messages.
 const INSERT_JOBS: u64 = 5000;
 const PROGRESS_JOBS: u64 = 1_000_000;
-/// Jobs of one type that come one after the other, in the filled queue as in the adds that feed it,
-/// so that jobs of a batch lie equally close together in both.
+/// Consecutive jobs of one type, in the filled queue and in the adds that feed it, so that the jobs
+/// of a batch are equally close together in both.
 const RUN_JOBS: u64 = 100;
 const FEEDERS: u64 = 8;
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
-/// What runs when a phase ends must be settled within this time.
+/// Jobs that run when a phase ends must be settled within this time.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Whose jobs wait.
+/// The tenants of the waiting jobs.
 #[derive(Clone, Copy)]
 pub(crate) struct Kinds {
     pub(crate) tenants: u64,
@@ -52,20 +51,20 @@ impl Kinds {
     }
 }
 
-/// What came of running for a while.
+/// The results of one phase.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Phase {
-    /// Jobs per second, from the first pick until all that ran were settled.
+    /// Jobs per second, from the first pick until everything that ran was settled.
     pub(crate) rate: f64,
     pub(crate) batch_jobs: f64,
-    /// Processor time per job: of this process, and of those that it started.
+    /// CPU time per job: of this process, and of its children.
     pub(crate) cpu_micros: f64,
     pub(crate) children_micros: f64,
-    /// Processes that lived when the phase ended.
+    /// Processes alive at the end of the phase.
     pub(crate) children: usize,
 }
 
-/// Puts jobs into the store, runs of all types in turn; jobs per second.
+/// Inserts jobs into the store, runs of all types in turn; returns jobs per second.
 pub(crate) async fn fill(dir: &Path, kinds: Kinds, jobs: u64) -> anyhow::Result<f64> {
     let store = daemon::open_store(dir, &Arc::new(Metrics::default()))?;
     // The highest number, which the engine will not get.
@@ -97,7 +96,7 @@ pub(crate) async fn fill(dir: &Path, kinds: Kinds, jobs: u64) -> anyhow::Result<
     Ok(rate)
 }
 
-/// An engine on a filled store. Nothing runs but while it is measured.
+/// An engine on a filled store. It runs jobs only while it is measured.
 pub(crate) struct Queue {
     pub(crate) engine: Engine,
     runner: Arc<Watched>,
@@ -121,7 +120,7 @@ impl Queue {
         Ok(Queue { engine, runner, kinds })
     }
 
-    /// Runs about so many jobs, or as many as there is time for.
+    /// Runs about this many jobs, or as many as there is time for.
     pub(crate) async fn drain(&self, jobs: u64, time: Duration) -> anyhow::Result<Phase> {
         let (began, enough) = (Instant::now(), self.runner.ended() + jobs);
         self.phase(async {
@@ -133,7 +132,7 @@ impl Queue {
         .await
     }
 
-    /// Runs for a time, and adds as many jobs as end, so that the depth stays.
+    /// Runs for a while, and adds as many jobs as end, which keeps the depth constant.
     pub(crate) async fn feed(&self, time: Duration) -> anyhow::Result<Phase> {
         let ended_before = self.runner.ended();
         self.phase(async {
@@ -144,7 +143,7 @@ impl Queue {
         .await
     }
 
-    /// Picks while `work` goes on; then waits until what ran is settled.
+    /// Picks during `work`, then waits until everything that ran is settled.
     async fn phase(&self, work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<Phase> {
         let (ended_before, batches_before) = (self.runner.ended(), self.runner.batches());
         let (cpu_before, family_before) = (machine::cpu("self")?, machine::family("self")?);
@@ -168,7 +167,7 @@ impl Queue {
         })
     }
 
-    /// What one of the feeders adds.
+    /// What one feeder adds.
     async fn feed_share(
         &self,
         feeder: u64,

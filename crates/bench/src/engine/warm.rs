@@ -1,5 +1,5 @@
-//! A queue whose jobs are run by a handler in warm contexts, in a process of its own: only run, and
-//! then perhaps run while it is fed.
+//! A queue whose jobs are run by a handler in warm contexts, in its own process: only run, and then
+//! optionally run while it is fed.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,25 +12,25 @@ use crate::engine::queue::{self, Kinds, Phase, Queue};
 use crate::report;
 
 const KINDS: Kinds = Kinds { tenants: 1, types: 1 };
-/// Jobs that are run before anything is measured, and how long that may take.
+/// Jobs to run before the measurement, and how long that may take.
 const WARM_UP_JOBS: u64 = 5000;
 const WARM_UP_MAX: Duration = Duration::from_secs(10);
-/// Jobs that stay in the queue when it was only run, so that contexts never wait for work.
+/// Jobs that stay in the queue after it was only run, so that contexts never wait for work.
 const LEFT_JOBS: u64 = 1000;
 
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) sample: Sample,
-    /// Jobs to be run, besides those that warm up.
+    /// Jobs to run, besides the warm-up.
     pub(crate) jobs: u64,
-    /// The most time for that.
+    /// Time limit for that.
     pub(crate) time_max: Duration,
-    /// How long jobs are then added as fast as others end.
+    /// How long to add jobs as fast as others end afterwards.
     pub(crate) fed: Option<Duration>,
 }
 
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Ran {
+pub(crate) struct WarmResults {
     pub(crate) drained: Phase,
     pub(crate) fed: Option<Phase>,
 }
@@ -42,7 +42,7 @@ pub(crate) fn run(dir: &Path, plan: &Plan) -> anyhow::Result<()> {
     report::hand_over(&ran?)
 }
 
-async fn measure(dir: &Path, plan: &Plan) -> anyhow::Result<Ran> {
+async fn measure(dir: &Path, plan: &Plan) -> anyhow::Result<WarmResults> {
     queue::fill(dir, KINDS, plan.jobs + WARM_UP_JOBS + LEFT_JOBS).await?;
     let runner = Box::new(context::runner(dir)?);
     let queue = Queue::open(dir, KINDS, runner, &plan.sample.handler()).await?;
@@ -54,5 +54,5 @@ async fn measure(dir: &Path, plan: &Plan) -> anyhow::Result<Ran> {
         None => None,
     };
     queue.engine.shutdown().await?;
-    Ok(Ran { drained, fed })
+    Ok(WarmResults { drained, fed })
 }

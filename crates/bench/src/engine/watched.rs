@@ -1,5 +1,5 @@
-//! A runner that is watched at its work: how many batches and jobs it ran, and when each job was
-//! handed to it and started. What it does is another runner's business.
+//! Observes another runner: how many batches and jobs it ran, and when it received and started each
+//! job.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,16 +13,17 @@ use windlass_core::{
     AttemptId, Handler, HandlerId, HandlerSpec, Invalid, JobId, Runner, Status, TypeKey,
 };
 
-/// Starts that may wait for whoever listens; nobody is slowed down beyond it.
+/// Starts that may wait for the receiver; beyond that they are dropped, so that the runner is never
+/// slowed down.
 const STARTS_MAX: usize = 1024;
 
 pub(crate) struct Watched {
     inner: Box<dyn Runner>,
-    seen: Arc<Seen>,
+    counters: Arc<Counters>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct Counters {
     batches: AtomicU64,
     ended: AtomicU64,
     failed: AtomicU64,
@@ -38,27 +39,27 @@ pub(crate) struct Start {
 
 impl Watched {
     pub(crate) fn new(inner: Box<dyn Runner>) -> Watched {
-        Watched { inner, seen: Arc::default() }
+        Watched { inner, counters: Arc::default() }
     }
 
-    /// One that tells of every start.
-    pub(crate) fn telling(inner: Box<dyn Runner>) -> (Watched, mpsc::Receiver<Start>) {
+    /// Also sends every start to a channel.
+    pub(crate) fn reporting_starts(inner: Box<dyn Runner>) -> (Watched, mpsc::Receiver<Start>) {
         let (sender, starts) = mpsc::channel(STARTS_MAX);
-        let seen = Seen { starts: Some(sender), ..Seen::default() };
-        (Watched { inner, seen: Arc::new(seen) }, starts)
+        let counters = Counters { starts: Some(sender), ..Counters::default() };
+        (Watched { inner, counters: Arc::new(counters) }, starts)
     }
 
     pub(crate) fn batches(&self) -> u64 {
-        self.seen.batches.load(Ordering::Relaxed)
+        self.counters.batches.load(Ordering::Relaxed)
     }
 
     pub(crate) fn ended(&self) -> u64 {
-        self.seen.ended.load(Ordering::Relaxed)
+        self.counters.ended.load(Ordering::Relaxed)
     }
 
-    /// Jobs that ended in another way than they should have.
+    /// Jobs that did not end as expected.
     pub(crate) fn failed(&self) -> u64 {
-        self.seen.failed.load(Ordering::Relaxed)
+        self.counters.failed.load(Ordering::Relaxed)
     }
 }
 
@@ -85,9 +86,9 @@ impl Runner for Watched {
     }
 
     async fn run(&self, batch: Batch, reports: Arc<dyn Reports>) {
-        self.seen.batches.fetch_add(1, Ordering::Relaxed);
-        let (seen, handed_at) = (Arc::clone(&self.seen), Instant::now());
-        self.inner.run(batch, Arc::new(Listener { inner: reports, seen, handed_at })).await;
+        self.counters.batches.fetch_add(1, Ordering::Relaxed);
+        let (counters, handed_at) = (Arc::clone(&self.counters), Instant::now());
+        self.inner.run(batch, Arc::new(Listener { inner: reports, counters, handed_at })).await;
     }
 
     fn stop(&self, attempt: AttemptId, why: Stop) {
@@ -103,19 +104,19 @@ impl Runner for Watched {
     }
 }
 
-/// Hears the reports on one batch and passes them on.
+/// Records the reports on one batch and passes them on.
 struct Listener {
     inner: Arc<dyn Reports>,
-    seen: Arc<Seen>,
+    counters: Arc<Counters>,
     handed_at: Instant,
 }
 
 #[async_trait]
 impl Reports for Listener {
     async fn started(&self, attempt: AttemptId) {
-        if let Some(starts) = &self.seen.starts {
+        if let Some(starts) = &self.counters.starts {
             let start = Start { id: attempt.job, handed_at: self.handed_at, at: Instant::now() };
-            // A measurement that nobody takes is not needed.
+            // The receiver may have stopped measuring.
             let _ = starts.try_send(start);
         }
         self.inner.started(attempt).await;
@@ -127,8 +128,8 @@ impl Reports for Listener {
 
     async fn ended(&self, attempt: AttemptId, report: Report) {
         let failed = report.status != Status::OK;
-        self.seen.failed.fetch_add(u64::from(failed), Ordering::Relaxed);
-        self.seen.ended.fetch_add(1, Ordering::Relaxed);
+        self.counters.failed.fetch_add(u64::from(failed), Ordering::Relaxed);
+        self.counters.ended.fetch_add(1, Ordering::Relaxed);
         self.inner.ended(attempt, report).await;
     }
 

@@ -1,4 +1,4 @@
-//! A private MariaDB with durable commits, and tables in it such as jobd has.
+//! A private MariaDB with durable commits, and tables like jobd's.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,9 @@ use windlass_test_servers::{JOBD_TABLE, Kind, Server};
 
 use crate::machine::{self, Machine};
 
-/// Whose rows they all are.
+/// The target of all rows.
 pub(crate) const TARGET: &str = "bench";
-/// How often is looked whether all rows are done.
+/// How often to check whether all rows are done.
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
 
 pub(crate) struct Database {
@@ -21,12 +21,12 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// Where there is no MariaDB this says what installs it. Its user may not be allowed to enter
-    /// the directory of the other rows; so its data is below the temporary one.
+    /// If MariaDB is missing, the error says how to install it. Its user may lack access to the
+    /// directory of the other rows, so its data is below the temporary directory.
     pub(crate) fn start() -> anyhow::Result<Database> {
         let temporary = std::env::temp_dir();
         ensure!(
-            !Machine::look(&temporary)?.in_memory(),
+            !Machine::inspect(&temporary)?.in_memory(),
             "{} is kept in memory, where a sync costs nothing; choose a disk with TMPDIR",
             temporary.display()
         );
@@ -35,7 +35,7 @@ impl Database {
         Ok(Database { server, name })
     }
 
-    /// The keys of a worker's configuration that lead to this table.
+    /// The keys of a worker's configuration for this table.
     pub(crate) fn config(&self, table: &Table) -> String {
         let Database { server, name } = self;
         format!(
@@ -49,7 +49,7 @@ impl Database {
     }
 
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
-        let process = self.server.process_id().context("MariaDB does not run any more")?;
+        let process = self.server.process_id().context("MariaDB is no longer running")?;
         machine::cpu(&process.to_string())
     }
 
@@ -60,7 +60,7 @@ impl Database {
     }
 }
 
-/// A table, seen by those who add jobs to it.
+/// A table, as seen by the program that adds jobs to it.
 pub(crate) struct Table {
     name: &'static str,
     connection: Conn,
@@ -68,7 +68,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Adds rows that wait.
+    /// Adds waiting rows.
     pub(crate) async fn add(&mut self, rows: u64) -> anyhow::Result<()> {
         let name = self.name;
         let add = format!(
@@ -80,7 +80,7 @@ impl Table {
         Ok(())
     }
 
-    /// Waits until all rows are done, and looks whether they ended as they should.
+    /// Waits until all rows are done, and checks that they ended as expected.
     pub(crate) async fn done(&mut self, patience: Duration) -> anyhow::Result<Duration> {
         let began = Instant::now();
         let left = format!(
@@ -94,7 +94,7 @@ impl Table {
         let took = began.elapsed();
         let ok = format!("SELECT COUNT(*) FROM {} WHERE result = 'ok'", self.name);
         let ok: Option<u64> = self.connection.query_first(ok).await?;
-        ensure!(ok == Some(self.added), "{ok:?} of {} jobs ended well", self.added);
+        ensure!(ok == Some(self.added), "{ok:?} of {} jobs succeeded", self.added);
         Ok(took)
     }
 }

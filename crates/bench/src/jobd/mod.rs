@@ -1,4 +1,4 @@
-//! jobd's worker and master as they are served, each in a process of its own, and a client of both.
+//! jobd's worker and master as they are served, each in its own process, and a client of both.
 
 pub(crate) mod database;
 pub(crate) mod poke;
@@ -23,11 +23,11 @@ use crate::process::child::{Part, Server};
 use crate::process::server;
 use crate::report;
 
-/// Jobs that a worker runs at once.
+/// Jobs that a worker runs at the same time.
 pub(crate) const CONCURRENCY: usize = 20;
 /// The configuration in the directory of a daemon.
 const CONFIG_FILE: &str = "jobd.conf";
-/// How long a daemon may take to listen, and how often that is tried.
+/// How long a daemon may take to listen, and how often to try.
 const START_PATIENCE: Duration = Duration::from_secs(30);
 const START_PAUSE: Duration = Duration::from_millis(10);
 
@@ -37,7 +37,7 @@ pub(crate) enum Program {
     Master,
 }
 
-/// Serves until the input of this process ends.
+/// Serves until the standard input of this process ends.
 pub(crate) fn run(program: Program, dir: &Path) -> anyhow::Result<()> {
     let file = dir.join(CONFIG_FILE);
     let runtime = daemon::runtime()?;
@@ -64,7 +64,7 @@ async fn serve(program: Program, file: &Path) -> anyhow::Result<()> {
     ended.map_err(|said| anyhow!(said))
 }
 
-/// As `Daemon::start` has written it.
+/// As written by `Daemon::start`.
 fn port_of(file: &Path) -> anyhow::Result<u16> {
     let config = std::fs::read_to_string(file)?;
     let port = config.lines().find_map(|line| line.strip_prefix("port="));
@@ -75,20 +75,20 @@ fn announce(port: u16) -> anyhow::Result<()> {
     report::announce(&[SocketAddr::from((Ipv4Addr::LOCALHOST, port))])
 }
 
-/// A daemon at work, and a connection to it; ends with this value.
+/// A running daemon, and a connection to it; ends with this value.
 pub(crate) struct Daemon {
     pub(crate) server: Server,
     client: jobd::Client,
 }
 
 impl Daemon {
-    /// `config` is all of it but where to listen.
+    /// `config` is the whole configuration except where to listen.
     pub(crate) async fn start(
         program: Program,
         dir: &Path,
         config: &str,
     ) -> anyhow::Result<Daemon> {
-        // The port is free again at once; nobody else is likely to take it in between.
+        // The port is free again at once; it is unlikely that another process takes it meanwhile.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let config = format!("host=127.0.0.1\nport={port}\n{config}");
         std::fs::write(dir.join(CONFIG_FILE), config)?;
@@ -105,8 +105,8 @@ impl Daemon {
         }
     }
 
-    /// Jobs are there: `poll` tells a worker, `poke` a master.
-    pub(crate) async fn tell_of_jobs(&self, kind: &str) -> anyhow::Result<()> {
+    /// Announces jobs: `poll` to a worker, `poke` to a master.
+    pub(crate) async fn announce_jobs(&self, kind: &str) -> anyhow::Result<()> {
         let targets = serde_json::json!({ "targets": [TARGET] });
         self.ask(kind, Some(&targets.to_string())).await.map(drop)
     }
@@ -118,7 +118,7 @@ impl Daemon {
     }
 }
 
-/// What a worker is told beside where to listen and where its table is.
+/// The configuration of a worker, except where to listen and where its table is.
 pub(crate) fn worker_config(launcher: &str, table: &str, master: Option<SocketAddr>) -> String {
     let master = master.map_or_else(String::new, |master| {
         format!("master_host={}\nmaster_port={}\n", master.ip(), master.port())

@@ -1,5 +1,5 @@
 //! From a poke to the start of the command: through the master, the worker and the table. The
-//! command is this program itself, and the first thing that it does is to say that it runs.
+//! command is this program itself, which first of all reports that it has started.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -17,11 +17,11 @@ use crate::process::child::Part;
 use crate::report::figure::Samples;
 
 const WARM_UP_JOBS: usize = 20;
-/// A command that has not said anything by then never will.
+/// A command that has not reported by then never will.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the command does.
-pub(crate) fn tell(address: &str) -> anyhow::Result<()> {
+/// The work of the command.
+pub(crate) fn report_start(address: &str) -> anyhow::Result<()> {
     let socket = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     socket.send_to(&[], address)?;
     Ok(())
@@ -39,13 +39,13 @@ pub(crate) async fn measure(
     database: &Database,
     jobs: usize,
 ) -> anyhow::Result<Starts> {
-    let ear = Ear::open().await?;
-    let command = ear.command()?;
+    let listener = StartListener::open().await?;
+    let command = listener.command()?;
     let mut table = database.table("pokes").await?;
     let [master_dir, worker_dir] = ["master", "worker"].map(|name| dir.join(name));
     std::fs::create_dir(&master_dir)?;
     std::fs::create_dir(&worker_dir)?;
-    // Otherwise only two pokes a second are passed on at once.
+    // Otherwise only two pokes a second are forwarded at once.
     let unthrottled = "poke_throttle_interval=0\n";
     let master = Daemon::start(Program::Master, &master_dir, unthrottled).await?;
     let launcher = format!("{} {{id}}", command.join(" "));
@@ -57,56 +57,60 @@ pub(crate) async fn measure(
     for number in 0..WARM_UP_JOBS + jobs {
         table.add(1).await?;
         let began = Instant::now();
-        let (answered, told) = tokio::join!(master.tell_of_jobs("poke"), ear.hear());
+        let (answered, started) = tokio::join!(master.announce_jobs("poke"), listener.next_start());
         answered?;
         if number >= WARM_UP_JOBS {
-            poked.push(told? - began);
+            poked.push(started? - began);
         }
         table.done(PATIENCE).await?;
     }
-    Ok(Starts { poked, alone: alone(&ear, &command, jobs).await? })
+    Ok(Starts { poked, alone: alone(&listener, &command, jobs).await? })
 }
 
-async fn alone(ear: &Ear, command: &[String], commands: usize) -> anyhow::Result<Samples> {
+async fn alone(
+    listener: &StartListener,
+    command: &[String],
+    commands: usize,
+) -> anyhow::Result<Samples> {
     let launcher = CommandLauncher::new()?;
     let (program, args) = command.split_first().context("a command has a program")?;
     let mut samples = Samples::default();
     for number in 0..WARM_UP_JOBS + commands {
         let began = Instant::now();
         let running = launcher.launch(spawn::spec(program, args.to_vec()));
-        let told = ear.hear().await?;
+        let started = listener.next_start().await?;
         if number >= WARM_UP_JOBS {
-            samples.push(told - began);
+            samples.push(started - began);
         }
         running.wait().await;
     }
     Ok(samples)
 }
 
-/// Hears commands that start.
-struct Ear {
+/// Receives the reports of commands that start.
+struct StartListener {
     socket: UdpSocket,
     address: SocketAddr,
 }
 
-impl Ear {
-    async fn open() -> anyhow::Result<Ear> {
+impl StartListener {
+    async fn open() -> anyhow::Result<StartListener> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = socket.local_addr()?;
-        Ok(Ear { socket, address })
+        Ok(StartListener { socket, address })
     }
 
-    /// The words of a command that tells this ear.
+    /// A command that reports to this listener.
     fn command(&self) -> anyhow::Result<[String; 4]> {
         let program = std::env::current_exe().context("this program cannot find itself")?;
         let program = program.to_str().context("this program's path is not UTF-8")?.to_owned();
         ensure!(!program.contains(' '), "a launcher cannot have a space in its path: {program}");
-        Ok([program, Part::Tell.name().into(), ".".into(), self.address.to_string()])
+        Ok([program, Part::ReportStart.name().into(), ".".into(), self.address.to_string()])
     }
 
-    async fn hear(&self) -> anyhow::Result<Instant> {
-        let heard = tokio::time::timeout(PATIENCE, self.socket.recv(&mut [0])).await;
-        heard.context("the command did not start")??;
+    async fn next_start(&self) -> anyhow::Result<Instant> {
+        let received = tokio::time::timeout(PATIENCE, self.socket.recv(&mut [0])).await;
+        received.context("the command did not start")??;
         Ok(Instant::now())
     }
 }

@@ -1,4 +1,4 @@
-//! Commands that the runner starts one after the other, some at once: no table, no protocol.
+//! Commands that the runner starts, several at a time: no table, no protocol.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::engine::daemon;
 use crate::report::figure::micros;
 use crate::{machine, report};
 
-/// As jobd's worker keeps it.
+/// As jobd's worker sets it.
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
 #[derive(Serialize, Deserialize)]
@@ -27,10 +27,10 @@ pub(crate) struct Plan {
 }
 
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Ran {
+pub(crate) struct SpawnResults {
     /// Commands per second.
     pub(crate) rate: f64,
-    /// Processor time per command: the runner's, and that of the command.
+    /// CPU time per command: the runner's, and the command's own.
     pub(crate) own_micros: f64,
     pub(crate) command_micros: f64,
 }
@@ -42,7 +42,7 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<()> {
     report::hand_over(&ran?)
 }
 
-async fn measure(plan: &Plan) -> anyhow::Result<Ran> {
+async fn measure(plan: &Plan) -> anyhow::Result<SpawnResults> {
     let launcher = Arc::new(CommandLauncher::new()?);
     spawn_all(&launcher, plan, plan.warm_up).await?;
     let (own, children) = (machine::cpu("self")?, machine::family("self")?.cpu);
@@ -50,7 +50,7 @@ async fn measure(plan: &Plan) -> anyhow::Result<Ran> {
     spawn_all(&launcher, plan, plan.commands).await?;
     let took = began.elapsed();
     let commands = plan.commands as f64;
-    Ok(Ran {
+    Ok(SpawnResults {
         rate: commands / took.as_secs_f64(),
         own_micros: micros(machine::cpu("self")? - own) / commands,
         command_micros: micros(machine::family("self")?.cpu - children) / commands,

@@ -1,5 +1,5 @@
-//! The least that a durable server can do: bodies go to the end of a file, one write and one sync
-//! for all that wait.
+//! The least that a durable server can do: append bodies to a file, with one write and one sync for
+//! all that are waiting.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
@@ -33,15 +33,16 @@ impl Appender {
         Ok(Appender(sender))
     }
 
-    /// True when the body is on the disk.
+    /// True once the body is on disk.
     pub(crate) async fn append(&self, body: Bytes) -> bool {
         let (synced, answer) = oneshot::channel();
         self.0.send(Append { body, synced }).await.is_ok() && answer.await.unwrap_or(false)
     }
 }
 
-/// Operations per second, from so many callers who each do the next one after the last; one takes
-/// so many appends, one after the other. Nothing but the disk and the way to its thread.
+/// Operations per second from this many callers, each of which starts the next one after the last;
+/// one operation is this many consecutive appends. Measures only the disk and the way to its
+/// thread.
 pub(crate) async fn rate(
     dir: &Path,
     callers: usize,
@@ -80,7 +81,7 @@ fn write_groups(mut file: File, mut queue: mpsc::Receiver<Append>) {
         }
         let synced = write_all(&mut file, &group).and_then(|()| file.sync_data()).is_ok();
         for append in group.drain(..) {
-            // Whoever does not wait any more needs no answer.
+            // The caller may have stopped waiting.
             let _ = append.synced.send(synced);
         }
     }

@@ -1,4 +1,4 @@
-//! What the disk alone can do: append to a file and sync it, one caller.
+//! What the disk alone can do: append to a file and sync it, with one caller.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ impl SyncedFile {
         Ok(SyncedFile(File::create(dir.join("synced"))?))
     }
 
-    /// Appends and syncs; how long that took.
+    /// Appends and syncs; returns how long that took.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<Duration> {
         let began = Instant::now();
         self.0.write_all(bytes)?;
@@ -20,7 +20,7 @@ impl SyncedFile {
         Ok(began.elapsed())
     }
 
-    /// Appends again and again for a time; appends per second.
+    /// Appends repeatedly for a while; returns appends per second.
     pub(crate) fn rate(&mut self, bytes: &[u8], time: Duration) -> io::Result<f64> {
         let began = Instant::now();
         let mut appends = 0u64;
@@ -32,7 +32,7 @@ impl SyncedFile {
     }
 }
 
-/// The payload of every job here: one line of 200 bytes, its end included.
+/// The payload of every job here: one line of 200 bytes, including its end.
 pub(crate) fn line() -> Vec<u8> {
     let mut line = vec![b'x'; LINE_BYTES - 1];
     line.push(b'\n');

@@ -1,5 +1,4 @@
-//! What node alone can do: read lines from a pipe and answer each, without a queue, a handler, or
-//! anything that could go wrong.
+//! What node alone can do: read lines from a pipe and answer each, without a queue or a handler.
 
 use std::io::{Read, Write};
 use std::process::{ChildStdin, Command, Stdio};
@@ -12,27 +11,27 @@ use crate::machine;
 use crate::report::figure::micros;
 
 const SCRIPT: &str = include_str!("../../script/answer.cjs");
-/// Lines in one write, as many as jobs in a batch.
+/// Lines per write, as many as jobs per batch.
 const WRITE_LINES: u64 = 100;
 const READ_BYTES: usize = 64 * 1024;
 
 /// How node writes its answers.
 #[derive(Clone, Copy)]
 pub(crate) enum Answers {
-    /// Each by itself.
+    /// One write per answer.
     Single,
-    /// Those of all lines that it read at once.
+    /// One write for the answers to all lines of one read.
     Together,
 }
 
-pub(crate) struct Answered {
+pub(crate) struct LineRate {
     /// Lines per second.
     pub(crate) rate: f64,
-    /// Processor time of node per line.
+    /// CPU time of node per line.
     pub(crate) cpu_micros: f64,
 }
 
-pub(crate) fn measure(answers: Answers, time: Duration) -> anyhow::Result<Answered> {
+pub(crate) fn measure(answers: Answers, time: Duration) -> anyhow::Result<LineRate> {
     let word = match answers {
         Answers::Single => "single",
         Answers::Together => "together",
@@ -43,7 +42,7 @@ pub(crate) fn measure(answers: Answers, time: Duration) -> anyhow::Result<Answer
     let mut input = node.stdin.take().context("node has an input")?;
     let mut output = node.stdout.take().context("node has an output")?;
     let mut buffer = vec![0; READ_BYTES];
-    // The first answers tell that it has started.
+    // The first answers show that it has started.
     let lines = line().repeat(WRITE_LINES as usize);
     input.write_all(&lines)?;
     let mut early = 0;
@@ -62,10 +61,10 @@ pub(crate) fn measure(answers: Answers, time: Duration) -> anyhow::Result<Answer
     let written = writing.join().ok().context("the writer panicked")??;
     let status = node.wait()?;
     ensure!(status.success() && answered == written, "node answered {answered} of {written} lines");
-    Ok(Answered { rate: answered as f64 / seconds, cpu_micros: micros(cpu) / answered as f64 })
+    Ok(LineRate { rate: answered as f64 / seconds, cpu_micros: micros(cpu) / answered as f64 })
 }
 
-/// The input ends with this call; how many lines were written.
+/// Closes the input; returns the number of lines written.
 fn write_for(mut input: ChildStdin, lines: &[u8], time: Duration) -> std::io::Result<u64> {
     let began = Instant::now();
     let mut written = 0;
@@ -76,7 +75,7 @@ fn write_for(mut input: ChildStdin, lines: &[u8], time: Duration) -> std::io::Re
     Ok(written)
 }
 
-/// How many lines ended in what could be read; `None` at the end.
+/// How many lines ended in what was read; `None` at the end.
 fn read_lines(output: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<Option<u64>> {
     let length = output.read(buffer)?;
     let lines = buffer[..length].iter().filter(|byte| **byte == b'\n').count();

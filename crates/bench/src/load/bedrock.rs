@@ -1,11 +1,11 @@
-//! Bedrock's language, as far as a worker speaks it.
+//! Bedrock's protocol, as far as a worker uses it.
 
 use std::time::Duration;
 
 use anyhow::Context;
 use serde::Deserialize;
 
-/// A new job, with a priority or the usual one.
+/// Creates a job, with a priority or the default one.
 pub(crate) fn create(name: &str, data: &str, priority: Option<u16>) -> Vec<u8> {
     let priority = priority.map(|it| format!("jobPriority: {it}\r\n")).unwrap_or_default();
     request(&format!("CreateJob\r\nname: {name}\r\ndata: {data}\r\n{priority}"))
@@ -29,15 +29,15 @@ fn request(head: &str) -> Vec<u8> {
     format!("{head}Content-Length: 0\r\n\r\n").into_bytes()
 }
 
-/// Which job a reply to `GetJob` gives.
-pub(crate) fn given(body: &[u8]) -> anyhow::Result<u64> {
+/// The job in a reply to `GetJob`.
+pub(crate) fn job_id(body: &[u8]) -> anyhow::Result<u64> {
     #[derive(Deserialize)]
-    struct Given {
+    struct GetJobReply {
         #[serde(rename = "jobID")]
         job: u64,
     }
-    let given: Given = serde_json::from_slice(body).context("the reply gives no job")?;
-    Ok(given.job)
+    let reply: GetJobReply = serde_json::from_slice(body).context("the reply gives no job")?;
+    Ok(reply.job)
 }
 
 #[cfg(test)]
@@ -56,9 +56,9 @@ mod tests {
     #[test]
     fn a_reply_names_the_job_that_it_gives() {
         assert_eq!(
-            given(br#"{"data":{"jobID":1},"jobID":9007199254740993}"#).unwrap(),
+            job_id(br#"{"data":{"jobID":1},"jobID":9007199254740993}"#).unwrap(),
             9007199254740993
         );
-        assert!(given(b"").is_err());
+        assert!(job_id(b"").is_err());
     }
 }

@@ -1,6 +1,6 @@
-//! The client of every server here: HTTP/1.1 over kept-alive connections, nothing allocated for a
-//! request, so that as little as possible of the machine goes to it. Bedrock's replies have the
-//! same shape but for their first line.
+//! The client of every server here: HTTP/1.1 over keep-alive connections, without an allocation per
+//! request, so that it uses as little of the machine as possible. Bedrock's replies have the same
+//! form except for their first line.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// Longest answer that is read.
+/// Longest answer.
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// At first; it grows with the answers.
+/// Initial size; grows with the answers.
 const BUFFER_BYTES: usize = 4 * 1024;
 /// A server that does not answer for this long has failed.
 pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
@@ -24,7 +24,7 @@ pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     runtime.context("the client's runtime cannot be started")
 }
 
-/// A whole request with lines, head and body in one buffer.
+/// A complete request with lines, head and body in one buffer.
 pub(crate) fn post(path: &str, body: &[u8]) -> Vec<u8> {
     post_as("text/plain", path, body)
 }
@@ -58,7 +58,7 @@ impl Connection {
         Ok(Connection { stream, buffer: vec![0; BUFFER_BYTES] })
     }
 
-    /// Sends a request and reads its answer to the end; the body. Anything but 2xx is an error.
+    /// Sends a request and reads the whole answer; returns the body. Anything but 2xx is an error.
     pub(crate) async fn exchange(&mut self, request: &[u8]) -> anyhow::Result<&[u8]> {
         self.send(request).await?;
         self.receive().await
@@ -68,7 +68,7 @@ impl Connection {
         Ok(self.stream.write_all(request).await?)
     }
 
-    /// The body of the answer to what was sent.
+    /// The body of the answer to the request sent last.
     pub(crate) async fn receive(&mut self) -> anyhow::Result<&[u8]> {
         let mut filled = 0;
         let mut whole = None;
@@ -93,12 +93,12 @@ impl Connection {
     }
 }
 
-/// Whether the code in the first line is one of success.
+/// Whether the code in the first line is 2xx.
 fn is_success(answer: &[u8]) -> bool {
     answer.strip_prefix(b"HTTP/1.1 ").unwrap_or(answer).starts_with(b"2")
 }
 
-/// Where the body of an answer begins and ends, as soon as its head is there.
+/// Where the body of an answer starts and ends, once its head is complete.
 fn extent(answer: &[u8]) -> anyhow::Result<Option<(usize, usize)>> {
     const NAME: &[u8] = b"content-length:";
     let Some(head) = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n") else {
@@ -114,7 +114,7 @@ fn extent(answer: &[u8]) -> anyhow::Result<Option<(usize, usize)>> {
     Ok(Some((head + 4, head + 4 + length)))
 }
 
-/// Requests per second, from `connections` that each send the next one after the answer.
+/// Requests per second from `connections` that each send the next one after the answer.
 pub(crate) async fn load(
     address: SocketAddr,
     connections: usize,
@@ -140,7 +140,7 @@ pub(crate) async fn load(
         });
     }
     let answered = tokio::time::timeout(time + ANSWER_PATIENCE, tasks.join_all()).await;
-    let answered = answered.context("the server does not answer any more")?;
+    let answered = answered.context("the server no longer answers")?;
     let elapsed = began.elapsed().as_secs_f64();
     let total: u64 = answered.into_iter().sum::<anyhow::Result<u64>>()?;
     Ok(total as f64 / elapsed)
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
     use tokio::net::TcpListener;
 
-    /// A server that answers everything with these pieces, each sent by itself.
+    /// A server that answers everything with these pieces, each sent separately.
     async fn answered(pieces: &'static [&'static str]) -> anyhow::Result<Vec<u8>> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;

@@ -1,5 +1,5 @@
-//! Workers that wait for a job: what many of them cost while nothing comes, and how soon one of
-//! them has what comes.
+//! Workers that wait for a job: what many of them cost while idle, and how soon one of them gets a
+//! new job.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -18,28 +18,27 @@ use crate::report::figure::{Samples, micros};
 const NAME: &str = "bench/wait";
 /// Longer than everything here takes.
 const WAIT: Duration = Duration::from_secs(3600);
-/// A wish that was sent has been looked at when the server has used at most this much of its
-/// processor in so long.
+/// The server has handled all requests once it uses at most this much CPU time in this period.
 const REST_LOOK: Duration = Duration::from_millis(300);
 const REST_CPU_MAX: Duration = Duration::from_millis(10);
 const REST_PATIENCE: Duration = Duration::from_secs(60);
 const WAKE_PATIENCE: Duration = Duration::from_secs(30);
 /// Files that a server and its client need for other things.
 const SPARE_FILES: u64 = 200;
-/// Jobs that warm up.
+/// Jobs for warming up.
 const WARM_UP_JOBS: usize = 20;
 
 pub(crate) struct Crowd {
     pub(crate) workers: u64,
-    /// Processor time of the server per second in which nothing comes.
+    /// CPU time of the server per idle second.
     pub(crate) idle_micros: f64,
-    /// Memory of the server for each worker.
+    /// Memory of the server per worker.
     pub(crate) worker_bytes: f64,
     /// From the creation of a job until a worker has it.
     pub(crate) wakes: Samples,
 }
 
-/// So many workers wait, or as many as the machine allows.
+/// Lets this many workers wait, or as many as the machine allows.
 pub(crate) async fn measure(
     dir: &Path,
     workers: u64,
@@ -91,7 +90,7 @@ pub(crate) async fn measure(
     })
 }
 
-/// Waits until the server has nothing to do.
+/// Waits until the server is idle.
 async fn rest(server: &Server) -> anyhow::Result<()> {
     let deadline = Instant::now() + REST_PATIENCE;
     loop {
@@ -109,7 +108,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// One that waits already.
+    /// A worker that already waits.
     async fn start(address: SocketAddr) -> anyhow::Result<Worker> {
         let mut connection = Connection::open(address).await?;
         let wish = bedrock::get_waiting(NAME, WAIT);
@@ -117,15 +116,15 @@ impl Worker {
         Ok(Worker { connection, wish })
     }
 
-    /// Tells when it got a job, as soon as the job is finished and it waits again.
+    /// Reports when it got a job, once that job is finished and it waits again.
     async fn work(self, woken: mpsc::UnboundedSender<Instant>) -> anyhow::Result<()> {
         let Worker { mut connection, wish } = self;
         loop {
-            let job = bedrock::given(connection.receive().await?)?;
+            let job = bedrock::job_id(connection.receive().await?)?;
             let at = Instant::now();
             connection.exchange(&bedrock::finish(job)).await?;
             connection.send(&wish).await?;
-            // Whoever does not listen any more needs nothing.
+            // The receiver may have stopped listening.
             let _ = woken.send(at);
         }
     }

@@ -1,5 +1,5 @@
-//! A job's way through a door and back: created, taken and finished over one connection that is
-//! kept, each request sent after the answer to the last.
+//! The cycle of a job through a door: created, taken and finished over one persistent connection,
+//! each request sent after the answer to the last.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -19,12 +19,12 @@ use crate::process::child::Server;
 use crate::process::server::TENANT;
 use crate::report::figure::{Samples, micros};
 
-/// Share of the time that warms up before it.
+/// Fraction of the time that is spent on warming up first.
 const WARM_UP_SHARE: u32 = 5;
-/// What must be on the disk before a cycle has ended: that there is a job, and that it is done.
+/// Changes that must be on disk before a cycle has ended: the new job, and its end.
 const SYNCS: usize = 2;
 
-/// What is said in a cycle, but for the finish.
+/// The requests of a cycle, except the finish.
 pub(crate) enum Cycle {
     Bedrock { create: Vec<u8>, get: Vec<u8> },
     Http { add: Vec<u8>, claim: Vec<u8> },
@@ -36,7 +36,7 @@ impl Cycle {
         Cycle::Bedrock { create, get: bedrock::get(wanted) }
     }
 
-    /// `name` is one that stands in a path as it is.
+    /// `name` must need no encoding in a path.
     pub(crate) fn http(name: &str) -> Cycle {
         let add = client::post(&format!("/v1/{TENANT}/jobs/{name}"), data().as_bytes());
         let wish = serde_json::json!({
@@ -57,7 +57,7 @@ impl Cycle {
         let finish = match self {
             Cycle::Bedrock { create, get } => {
                 connection.exchange(create).await?;
-                bedrock::finish(bedrock::given(connection.exchange(get).await?)?)
+                bedrock::finish(bedrock::job_id(connection.exchange(get).await?)?)
             }
             Cycle::Http { add, claim } => {
                 connection.exchange(add).await?;
@@ -91,34 +91,34 @@ fn finish_claimed(body: &[u8]) -> anyhow::Result<Vec<u8>> {
     Ok(client::post_json(&path, &format!(r#"{{"token":{token},"status":200}}"#)))
 }
 
-/// What came of many cycles.
-pub(crate) struct Driven {
+/// The results of many cycles.
+pub(crate) struct CycleResults {
     /// Cycles per second.
     pub(crate) rate: f64,
     pub(crate) took: Samples,
-    /// Processor time of the server per cycle.
+    /// CPU time of the server per cycle.
     pub(crate) server_micros: f64,
 }
 
-/// Goes round for a time on so many connections, after a while to warm up.
-pub(crate) async fn drive(
+/// Runs cycles for a while on this many connections, after a warm-up.
+pub(crate) async fn measure(
     server: &Server,
     cycle: Cycle,
     connections: usize,
     time: Duration,
-) -> anyhow::Result<Driven> {
+) -> anyhow::Result<CycleResults> {
     let (address, cycle) = (cycle.address(server)?, Arc::new(cycle));
-    go_round(address, &cycle, connections, time / WARM_UP_SHARE).await?;
+    run_cycles(address, &cycle, connections, time / WARM_UP_SHARE).await?;
     let before = server.usage()?;
     let began = Instant::now();
-    let took = go_round(address, &cycle, connections, time).await?;
+    let took = run_cycles(address, &cycle, connections, time).await?;
     let seconds = began.elapsed().as_secs_f64();
     let cycles = took.len() as f64;
     let server_micros = micros(server.usage()?.cpu - before.cpu) / cycles;
-    Ok(Driven { rate: cycles / seconds, took, server_micros })
+    Ok(CycleResults { rate: cycles / seconds, took, server_micros })
 }
 
-async fn go_round(
+async fn run_cycles(
     address: SocketAddr,
     cycle: &Arc<Cycle>,
     connections: usize,
@@ -138,16 +138,16 @@ async fn go_round(
             anyhow::Ok(took)
         });
     }
-    let driven = tokio::time::timeout(time + client::ANSWER_PATIENCE, tasks.join_all()).await;
+    let measured = tokio::time::timeout(time + client::ANSWER_PATIENCE, tasks.join_all()).await;
     let mut all = Samples::default();
-    for took in driven.context("the server does not answer any more")? {
+    for took in measured.context("the server no longer answers")? {
         all.extend(took?);
     }
     Ok(all)
 }
 
-/// Cycles per second that the disk allows: two small appends each, synced. One caller syncs each of
-/// them; what several append while a sync is under way shares the next one.
+/// Cycles per second that the disk allows: two small synced appends each. A single caller syncs
+/// each of them; appends of several callers during a sync share the next one.
 pub(crate) async fn limit(dir: &Path, callers: usize, time: Duration) -> anyhow::Result<f64> {
     if callers == 1 {
         return Ok(SyncedFile::create(dir)?.rate(&line(), time)? / SYNCS as f64);

@@ -1,5 +1,5 @@
-//! Whether jobs that wait make others slower that come and go: the same cycles beside none, few and
-//! many of them, in three layouts.
+//! Whether waiting jobs slow others down: the same cycles with no, few and many waiting jobs, in
+//! three layouts.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 
 use crate::load::client::{self, Connection};
-use crate::load::cycle::{self, Cycle, Driven};
+use crate::load::cycle::{self, Cycle, CycleResults};
 use crate::load::round;
 use crate::process::child::{Role, Server};
 use crate::process::server::TENANT;
@@ -16,16 +16,16 @@ use crate::report::figure::Figure;
 use crate::scale::Scale;
 
 const CONNECTIONS: usize = 8;
-/// The name of the jobs that come and go, and a pattern that it matches.
+/// The name of the jobs in the cycles, and a pattern that matches it.
 const NAME: &str = "bench/cycle";
 const PATTERN: &str = "bench/*";
 /// Names in the layout that has many; half of them match.
 const NAMES: u64 = 1000;
 const LINES_PER_REQUEST: u64 = 1000;
-/// Before all that wait.
+/// Ahead of all waiting jobs.
 const FIRST: Option<u16> = Some(1000);
 
-/// Whose jobs wait.
+/// The tenant of the waiting jobs.
 #[derive(Clone, Copy)]
 enum Layout {
     OtherName,
@@ -59,47 +59,52 @@ const KINDS: [Kind; 5] = [
     },
 ];
 
-/// What came of all kinds and depths.
-pub(crate) struct Flat {
+/// The results for all kinds and depths.
+pub(crate) struct DepthResults {
     pub(crate) figures: Vec<Figure>,
-    /// The rate with the most jobs beside that with none, where it fell most.
+    /// The largest drop: the rate with the most jobs relative to that with none.
     pub(crate) worst_share: f64,
 }
 
-pub(crate) async fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Flat> {
-    let mut flat = Flat { figures: Vec::new(), worst_share: f64::INFINITY };
+pub(crate) async fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<DepthResults> {
+    let mut results = DepthResults { figures: Vec::new(), worst_share: f64::INFINITY };
     for kind in &KINDS {
         let mut rates = Vec::new();
         for queued in scale.queued {
             report::progress(&format!("cycles with {queued} jobs of {}", kind.name));
-            let driven = kind.drive(dir, queued, scale).await?;
+            let measured = kind.measure(dir, queued, scale).await?;
             let name = format!("{}, {} waiting", kind.name, Figure::count(queued));
             let figure = |what, value, unit| Figure::new(format!("{name}: {what}"), value, unit);
-            flat.figures.push(figure("cycles", driven.rate, "cycles/s"));
-            flat.figures.push(figure("processor time", driven.server_micros, "µs/cycle"));
-            rates.push(driven.rate);
+            results.figures.push(figure("cycles", measured.rate, "cycles/s"));
+            results.figures.push(figure("processor time", measured.server_micros, "µs/cycle"));
+            rates.push(measured.rate);
         }
         if let (Some(none), Some(many)) = (rates.first(), rates.last()) {
-            flat.worst_share = flat.worst_share.min(many / none);
+            results.worst_share = results.worst_share.min(many / none);
         }
     }
-    Ok(flat)
+    Ok(results)
 }
 
 impl Kind {
-    /// On a fresh server with so many jobs.
-    async fn drive(&self, dir: &Path, queued: u64, scale: &Scale) -> anyhow::Result<Driven> {
+    /// Runs on a fresh server with this many jobs.
+    async fn measure(
+        &self,
+        dir: &Path,
+        queued: u64,
+        scale: &Scale,
+    ) -> anyhow::Result<CycleResults> {
         let dir = tempfile::Builder::new().prefix("depth-").tempdir_in(dir)?;
         let server = Server::start(Role::Windlass, dir.path())?;
         self.layout.fill(&server, queued, scale.drain_max).await?;
         let cycle = Cycle::bedrock(NAME, self.wanted, self.priority);
-        cycle::drive(&server, cycle, CONNECTIONS, scale.queued_phase).await
+        cycle::measure(&server, cycle, CONNECTIONS, scale.queued_phase).await
     }
 }
 
 impl Layout {
-    /// The names of those that wait, the oldest first, as they stand in a path: what does not match
-    /// stands before what does.
+    /// The names of the waiting jobs, oldest first, as written in a path: those that do not match
+    /// come first.
     fn names(self) -> Vec<String> {
         match self {
             Layout::OtherName => vec!["other".into()],
@@ -113,13 +118,13 @@ impl Layout {
         }
     }
 
-    /// Adds so many jobs, shared out evenly, and waits until the store has them.
+    /// Adds this many jobs, spread evenly, and waits until the store has them.
     async fn fill(self, server: &Server, queued: u64, patience: Duration) -> anyhow::Result<()> {
         let names = self.names();
         let each = queued / names.len() as u64;
         let requests: Vec<Vec<u8>> =
             names.iter().flat_map(|name| lines(each).map(move |lines| add(name, lines))).collect();
-        // In turns, so that the connections keep about the order of the names.
+        // In turns, so that the connections roughly keep the order of the names.
         let share = async |first: usize| {
             let mut connection = Connection::open(server.address).await?;
             for request in requests.iter().skip(first).step_by(CONNECTIONS) {
@@ -132,7 +137,7 @@ impl Layout {
     }
 }
 
-/// How many lines each of the requests has that add so many jobs.
+/// The number of lines of each request that adds this many jobs.
 fn lines(jobs: u64) -> impl Iterator<Item = u64> {
     (0..jobs).step_by(LINES_PER_REQUEST as usize).map(move |at| LINES_PER_REQUEST.min(jobs - at))
 }

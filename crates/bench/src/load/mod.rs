@@ -1,5 +1,5 @@
-//! The client of all servers, and the loads that it puts on them: adds, jobs that come and go, and
-//! workers that wait.
+//! The client of all servers, and the loads that it generates: adds, cycles of jobs, and workers
+//! that wait.
 
 pub(crate) mod bedrock;
 pub(crate) mod client;

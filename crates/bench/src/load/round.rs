@@ -1,5 +1,5 @@
-//! One round of load on one server, fresh and warmed up: how many requests it answered, and what
-//! that took.
+//! One round of load on one fresh, warmed-up server: how many requests it answered, and at what
+//! cost.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,22 +12,22 @@ use crate::process::child::{Role, Server};
 use crate::report::figure::{Figure, micros};
 use crate::scale::Scale;
 
-/// Share of a round that warms up before it.
+/// Fraction of a round that is spent on warming up first.
 const WARM_UP_SHARE: u32 = 5;
-/// How often the journal is looked at while it empties.
+/// How often to check the journal while it empties.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Clone)]
 pub(crate) struct Round {
     /// Requests per second.
     pub(crate) rate: f64,
-    /// Processor time per request.
+    /// CPU time per request.
     pub(crate) server_micros: f64,
     pub(crate) client_micros: f64,
     lag: Option<Lag>,
 }
 
-/// How far Windlass's store was behind its journal at the end of the load.
+/// How far Windlass's store lagged behind its journal at the end of the load.
 #[derive(Clone)]
 struct Lag {
     jobs: u64,
@@ -85,7 +85,7 @@ pub(crate) fn measure(
     })
 }
 
-/// Waits until the store has everything; that it takes too long is an error.
+/// Waits until the store has everything; taking too long is an error.
 pub(crate) async fn drained(server: &Server, patience: Duration) -> anyhow::Result<()> {
     let lag = catch_up(server, patience).await?;
     ensure!(lag.left == 0, "{} jobs did not reach the store in time", lag.left);

@@ -1,5 +1,5 @@
-//! Servers and other parts in processes of their own: the bench starts itself again under a role,
-//! so that the processor time and the memory of each part can be told apart.
+//! Servers and other parts in their own processes: the bench starts itself again under a role, so
+//! that the CPU time and the memory of each part are known.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -17,7 +17,7 @@ use crate::jobd::{self, Program, poke, spawn};
 use crate::machine::{self, Usage};
 use crate::process::server;
 
-/// What a process of its own does.
+/// The role of a process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     Serve(Role),
@@ -28,8 +28,8 @@ pub(crate) enum Part {
     Jobd(Program),
     /// Commands that are run without a table.
     Spawn,
-    /// Such a command: it says that it has started.
-    Tell,
+    /// Such a command: it reports that it has started.
+    ReportStart,
 }
 
 /// The servers.
@@ -53,7 +53,7 @@ impl Part {
         Part::Jobd(Program::Worker),
         Part::Jobd(Program::Master),
         Part::Spawn,
-        Part::Tell,
+        Part::ReportStart,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -66,7 +66,7 @@ impl Part {
             Part::Jobd(Program::Worker) => "serve-jobd",
             Part::Jobd(Program::Master) => "serve-jobd-master",
             Part::Spawn => "run-commands",
-            Part::Tell => "tell-start",
+            Part::ReportStart => "tell-start",
         }
     }
 
@@ -74,8 +74,11 @@ impl Part {
         Part::ALL.into_iter().find(|part| part.name() == name)
     }
 
-    /// What the child does, with the arguments behind its name.
-    pub(crate) fn play(self, mut args: impl Iterator<Item = OsString>) -> anyhow::Result<()> {
+    /// Runs the child's part, with the arguments after its name.
+    pub(crate) fn run_as_child(
+        self,
+        mut args: impl Iterator<Item = OsString>,
+    ) -> anyhow::Result<()> {
         let dir = PathBuf::from(args.next().context("a part needs a directory")?);
         let plan = args.next().unwrap_or_default();
         let plan = plan.as_encoded_bytes();
@@ -85,7 +88,7 @@ impl Part {
             Part::Warm => warm::run(&dir, &serde_json::from_slice(plan)?),
             Part::Jobd(program) => jobd::run(program, &dir),
             Part::Spawn => spawn::run(&serde_json::from_slice(plan)?),
-            Part::Tell => poke::tell(std::str::from_utf8(plan)?),
+            Part::ReportStart => poke::report_start(std::str::from_utf8(plan)?),
         }
     }
 
@@ -96,7 +99,7 @@ impl Part {
         Ok(command)
     }
 
-    /// Runs the part by this plan in a child, to its end; what the child measured.
+    /// Runs the part with this plan in a child, to its end; returns what the child measured.
     pub(crate) fn run<T: DeserializeOwned>(
         self,
         dir: &Path,
@@ -105,16 +108,17 @@ impl Part {
         let mut command = self.command(dir)?;
         let output = command.arg(serde_json::to_string(plan)?).stderr(Stdio::inherit()).output()?;
         ensure!(output.status.success(), "the child failed: {}", self.name());
-        serde_json::from_slice(&output.stdout).context("the child said something else than figures")
+        serde_json::from_slice(&output.stdout)
+            .context("the child printed something other than figures")
     }
 }
 
-/// A server at work; ends with this value.
+/// A running server; ends with this value.
 pub(crate) struct Server {
     child: std::process::Child,
-    /// Where it speaks HTTP.
+    /// Its HTTP address.
     pub(crate) address: SocketAddr,
-    /// Where it speaks Bedrock's language, if it does.
+    /// Its Bedrock address, if it has one.
     bedrock: Option<SocketAddr>,
 }
 
@@ -124,7 +128,7 @@ impl Server {
     }
 
     pub(crate) fn begin(part: Part, dir: &Path) -> anyhow::Result<Server> {
-        // The child ends when its input does, so it never outlives this process.
+        // The child ends with its standard input, so it never outlives this process.
         let mut child = part.command(dir)?.stdin(Stdio::piped()).spawn()?;
         let output = child.stdout.take().expect("the output is a pipe");
         let mut first = String::new();
@@ -140,14 +144,14 @@ impl Server {
     }
 
     pub(crate) fn bedrock(&self) -> anyhow::Result<SocketAddr> {
-        self.bedrock.context("this server does not speak Bedrock's language")
+        self.bedrock.context("this server does not speak Bedrock's protocol")
     }
 
     pub(crate) fn usage(&self) -> anyhow::Result<Usage> {
         machine::usage(&self.child.id().to_string())
     }
 
-    /// Processor time of what it started.
+    /// CPU time of its children.
     pub(crate) fn children_cpu(&self) -> anyhow::Result<Duration> {
         Ok(machine::family(&self.child.id().to_string())?.cpu)
     }
@@ -155,7 +159,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Its data goes with it, so nothing is lost by not asking politely.
+        // Its data is removed with it, so there is nothing to save.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

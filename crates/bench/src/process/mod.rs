@@ -1,5 +1,4 @@
-//! Parts in processes of their own, so that the processor time and the memory of each can be told
-//! apart.
+//! Parts in their own processes, so that the CPU time and the memory of each are known.
 
 pub(crate) mod child;
 pub(crate) mod server;

@@ -1,5 +1,5 @@
-//! The servers, each in a process of its own: Windlass, and the two that it is compared with.
-//! The latter two accept and speak HTTP exactly as Windlass's door does.
+//! The servers, each in its own process: Windlass, and the two that it is compared with. Those two
+//! accept connections and speak HTTP exactly like Windlass's door.
 
 use std::io::Read;
 use std::net::Ipv4Addr;
@@ -29,17 +29,17 @@ use crate::limits::append::Appender;
 use crate::process::child::Role;
 use crate::report;
 
-/// Whose jobs are added here.
+/// The tenant of the added jobs.
 pub(crate) const TENANT: &str = "acme";
-/// The path that lone adds go to, and the route that they take.
+/// The path of single adds, and their route.
 pub(crate) const PATH: &str = "/v1/acme/jobs/line";
 const ROUTE: &str = "/v1/{tenant}/jobs/{type}";
-/// As long as the answer of Windlass to an add of one job.
+/// As long as Windlass's answer to an add of one job.
 const ANSWER: &str = r#"{"ids":["0000000000000000000"]}"#;
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Serves until the input of this process ends.
+/// Serves until the standard input of this process ends.
 pub(crate) fn run(role: Role, dir: &Path) -> anyhow::Result<()> {
     let runtime = daemon::runtime()?;
     let served = runtime.block_on(async {
@@ -65,7 +65,7 @@ pub(crate) fn run(role: Role, dir: &Path) -> anyhow::Result<()> {
     served
 }
 
-/// Windlass' own doors, with their ordinary settings.
+/// Windlass's own doors, with their default settings.
 async fn serve_both(http: TcpListener, bedrock: TcpListener, engine: Engine) -> anyhow::Result<()> {
     let never = CancellationToken::new();
     let options = windlass_door_bedrock::Options::new(Tenant::new(TENANT)?);
@@ -77,11 +77,11 @@ async fn serve_both(http: TcpListener, bedrock: TcpListener, engine: Engine) -> 
     Ok(())
 }
 
-/// Answers when the input of this process ends, and with it the parent.
+/// Returns when the standard input of this process ends, and with it the parent.
 pub(crate) async fn input_ended() {
-    // A thread of its own, as no runtime thread should wait for a pipe.
+    // In its own thread, since no runtime thread should wait for a pipe.
     let reading = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
-    // However reading ended, nobody is there any more.
+    // However reading ended, the parent is gone.
     let _ = reading.await;
 }
 
@@ -113,7 +113,7 @@ async fn serve(listener: TcpListener, router: Router) -> anyhow::Result<()> {
         stream.set_nodelay(true)?;
         let service = TowerToHyperService::new(router.clone());
         let connection = http.serve_connection(TokioIo::new(stream), service);
-        // A client that goes away is none of the server's business.
+        // A client that disconnects does not concern the server.
         tokio::spawn(async move { drop(connection.await) });
     }
 }

@@ -1,10 +1,10 @@
-//! Numbers: samples, what they come to, and the rows that show them.
+//! Numbers: samples, their statistics, and the rows that show them.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// A row of the table of promises, and what it came to.
+/// A row of the table of promises, and its result.
 #[derive(Serialize)]
 pub(crate) struct Row {
     pub(crate) number: u8,
@@ -17,7 +17,7 @@ pub(crate) struct Row {
 #[derive(Serialize)]
 pub(crate) struct Outcome {
     pub(crate) promise: &'static str,
-    /// In one phrase, beside the promise.
+    /// One phrase for the table of promises.
     pub(crate) reached: String,
     pub(crate) kept: bool,
     pub(crate) figures: Vec<Figure>,
@@ -44,7 +44,7 @@ impl Figure {
         thousands(&number.to_string())
     }
 
-    /// The value with as many digits as mean something.
+    /// The value with its significant digits.
     pub(crate) fn text(&self) -> String {
         let digits = match self.value.abs() {
             small if small < 10.0 => 2,
@@ -74,7 +74,7 @@ fn thousands(whole: &str) -> String {
     grouped
 }
 
-/// How long each of many like operations took.
+/// The durations of many operations of the same kind.
 #[derive(Default)]
 pub(crate) struct Samples(Vec<Duration>);
 
@@ -92,7 +92,7 @@ impl Samples {
     }
 
     /// The time within which `share` of the operations ended.
-    pub(crate) fn within(&self, share: f64) -> Duration {
+    pub(crate) fn percentile(&self, share: f64) -> Duration {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
         let rank = (share * sorted.len() as f64).ceil() as usize;
@@ -100,14 +100,14 @@ impl Samples {
     }
 
     pub(crate) fn p50(&self) -> Duration {
-        self.within(0.5)
+        self.percentile(0.5)
     }
 
-    /// The median and the slow end, named.
+    /// The median and the 99th percentile, named.
     pub(crate) fn figures(&self, name: &str) -> [Figure; 2] {
         [
             Figure::micros(format!("{name}, p50"), self.p50()),
-            Figure::micros(format!("{name}, p99"), self.within(0.99)),
+            Figure::micros(format!("{name}, p99"), self.percentile(0.99)),
         ]
     }
 }
@@ -130,8 +130,8 @@ mod tests {
             samples.push(Duration::from_millis(ms));
         }
         assert_eq!(samples.p50(), Duration::from_millis(50));
-        assert_eq!(samples.within(0.99), Duration::from_millis(99));
-        assert_eq!(samples.within(1.0), Duration::from_millis(100));
+        assert_eq!(samples.percentile(0.99), Duration::from_millis(99));
+        assert_eq!(samples.percentile(1.0), Duration::from_millis(100));
         assert_eq!(Samples::default().p50(), Duration::ZERO);
     }
 

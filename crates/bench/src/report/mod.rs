@@ -1,5 +1,5 @@
-//! How figures are shown: on the terminal while they come in, as JSON, and as the tables of the
-//! document. The only place that prints.
+//! Shows figures: on the terminal as they come in, as JSON, and as the tables of the document. The
+//! only module that prints.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 pub(crate) mod figure;
@@ -20,7 +20,7 @@ use crate::scale::Scale;
 
 use figure::{Outcome, Row};
 
-/// Between these lines of the document everything is replaced.
+/// Everything between these lines of the document is replaced.
 const BEGIN: &str = "<!-- figures: written by windlass-bench -->";
 const END: &str = "<!-- end of figures -->";
 
@@ -32,7 +32,7 @@ pub(crate) struct Report {
     rows: Vec<Row>,
 }
 
-/// What is being done now, for whoever waits.
+/// Shows what is being done now.
 pub(crate) fn progress(what: &str) {
     eprintln!("… {what}");
 }
@@ -42,10 +42,10 @@ pub(crate) fn announce(addresses: &[SocketAddr]) -> anyhow::Result<()> {
     let mut out = std::io::stdout();
     let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
     writeln!(out, "{}", addresses.join(" "))?;
-    out.flush().context("the parent cannot be told where the server listens")
+    out.flush().context("cannot tell the parent where the server listens")
 }
 
-/// Tells the parent process what was measured.
+/// Passes the measurements to the parent process.
 pub(crate) fn hand_over(figures: &impl Serialize) -> anyhow::Result<()> {
     serde_json::to_writer(std::io::stdout(), figures).context("the figures cannot be handed over")
 }
@@ -74,7 +74,7 @@ impl Report {
         let Machine { cores, cpu, memory_gib, kernel, file_system } = &self.machine;
         let (date, scale) = (&self.date, self.scale);
         let build =
-            if cfg!(debug_assertions) { " of a debug build, which says nothing" } else { "" };
+            if cfg!(debug_assertions) { " of a debug build, which is meaningless" } else { "" };
         format!(
             "{date}, {scale} run{build}. {cores} cores ({cpu}), {memory_gib:.0} GiB of memory, \
              Linux {kernel}, {file_system}. Servers, client and disk share this one machine."

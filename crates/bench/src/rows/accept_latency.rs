@@ -1,4 +1,4 @@
-//! How long an add of one line takes when nobody else is there, beside one synced write.
+//! The latency of an add of one line on an idle server, compared with one synced write.
 
 use std::path::Path;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use crate::process::server::PATH;
 use crate::report::figure::{Figure, Outcome, Samples, micros};
 use crate::scale::Scale;
 
-/// The kinds of operation take turns in so many blocks, so that all of them see the same disk.
+/// The kinds of operation alternate in this many blocks, so that all of them see the same disk.
 const BLOCKS: usize = 10;
 const ALLOWED_MICROS: f64 = 300.0;
 

@@ -1,19 +1,19 @@
-//! Whether many waiting jobs slow down those that run. Three queues, each in a process of
-//! its own: one that is kept at a thousand, a shallow one and a deep one.
+//! Whether many waiting jobs slow down those that run. Three queues, each in its own process: one
+//! that is kept at a thousand, a shallow one and a deep one.
 
 use std::path::Path;
 
-use crate::engine::backlog::{Plan, Ran};
+use crate::engine::backlog::{BacklogResults, Plan};
 use crate::process::child::Part;
 use crate::report::figure::{Figure, Outcome};
 use crate::scale::Scale;
 
-/// What the promise compares with.
+/// The baseline of the promise.
 const FEW: u64 = 1000;
 const SHARE_MIN: f64 = 0.8;
 
 pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Outcome> {
-    let run = |waiting: u64| -> anyhow::Result<Ran> {
+    let run = |waiting: u64| -> anyhow::Result<BacklogResults> {
         let dir = tempfile::Builder::new().prefix("backlog-").tempdir_in(dir)?;
         Part::Backlog.run(dir.path(), &Plan { waiting, phase: scale.phase })
     };

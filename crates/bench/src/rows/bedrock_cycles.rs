@@ -1,10 +1,10 @@
-//! Jobs that come and go over Bedrock's protocol, beside the HTTP door and beside the disk;
-//! whether jobs that wait make that slower, and what workers cost who wait.
+//! Cycles of jobs over Bedrock's protocol, compared with the HTTP door and the disk; whether
+//! waiting jobs slow them down, and what waiting workers cost.
 
 use std::path::Path;
 
 use crate::load::crowd::{self, Crowd};
-use crate::load::cycle::{self, Cycle, Driven};
+use crate::load::cycle::{self, Cycle, CycleResults};
 use crate::load::{client, depth};
 use crate::process::child::{Role, Server};
 use crate::report;
@@ -18,7 +18,7 @@ const EIGHT: usize = 8;
 /// the one that the promise was made for.
 const ORIGINAL_RATE: f64 = 530.0;
 const TIMES_MIN: f64 = 20.0;
-/// Many waiting jobs leave at least so much of the rate.
+/// The fraction of the rate that must remain with many waiting jobs.
 const SHARE_MIN: f64 = 0.8;
 
 pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Outcome> {
@@ -26,21 +26,21 @@ pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Outcome> {
         let mut figures = Vec::new();
         let mut rate = 0.0;
         for connections in [ONE, EIGHT] {
-            let beside = Beside::measure(dir, connections, scale).await?;
+            let beside = CycleComparison::measure(dir, connections, scale).await?;
             figures.extend(beside.figures(connections));
             rate = beside.bedrock.rate;
         }
         let times = rate / ORIGINAL_RATE;
         let name = "8 connections: beside the 530 cycles/s of the original";
         figures.push(Figure::new(name, times, "times"));
-        let flat = depth::measure(dir, scale).await?;
-        figures.extend(flat.figures);
+        let depths = depth::measure(dir, scale).await?;
+        figures.extend(depths.figures);
         for workers in [1, scale.waiting] {
             report::progress(&format!("{workers} workers wait"));
             let crowd = crowd::measure(dir, workers, scale.phase, scale.lone).await?;
             figures.extend(crowd_figures(&crowd));
         }
-        let (many, share) = (Figure::count(scale.queued[2]), flat.worst_share);
+        let (many, share) = (Figure::count(scale.queued[2]), depths.worst_share);
         Ok(Outcome {
             promise: "≥ 20 × the original's 530 cycles/s; no slower with 1 M waiting",
             reached: format!(
@@ -53,15 +53,19 @@ pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Outcome> {
     })
 }
 
-/// The same cycle in three ways, in turns.
-struct Beside {
-    bedrock: Driven,
-    http: Driven,
+/// The same cycle in three ways, alternating.
+struct CycleComparison {
+    bedrock: CycleResults,
+    http: CycleResults,
     limit: f64,
 }
 
-impl Beside {
-    async fn measure(dir: &Path, connections: usize, scale: &Scale) -> anyhow::Result<Beside> {
+impl CycleComparison {
+    async fn measure(
+        dir: &Path,
+        connections: usize,
+        scale: &Scale,
+    ) -> anyhow::Result<CycleComparison> {
         let (mut bedrock, mut http, mut limits) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..scale.rounds {
             report::progress(&format!("cycles over {connections} connections"));
@@ -71,19 +75,19 @@ impl Beside {
             bedrock.push(on_fresh_server(dir, cycle, connections, scale).await?);
             http.push(on_fresh_server(dir, Cycle::http(NAME), connections, scale).await?);
         }
-        Ok(Beside { bedrock: middle(bedrock), http: middle(http), limit: median(&limits) })
+        Ok(CycleComparison { bedrock: middle(bedrock), http: middle(http), limit: median(&limits) })
     }
 
     fn figures(&self, connections: usize) -> Vec<Figure> {
         let one = if connections == 1 { "1 connection" } else { "8 connections" };
         let figure = |what: &str, value, unit| Figure::new(format!("{one}: {what}"), value, unit);
         let mut figures = Vec::new();
-        for (door, driven) in [("Bedrock", &self.bedrock), ("HTTP", &self.http)] {
+        for (door, measured) in [("Bedrock", &self.bedrock), ("HTTP", &self.http)] {
             let of = |what: &str| format!("{what}, {door}");
-            figures.push(figure(&of("cycles"), driven.rate, "cycles/s"));
-            figures.push(figure(&of("a cycle, p50"), micros(driven.took.p50()), "µs"));
-            figures.push(figure(&of("a cycle, p99"), micros(driven.took.within(0.99)), "µs"));
-            figures.push(figure(&of("processor time"), driven.server_micros, "µs/cycle"));
+            figures.push(figure(&of("cycles"), measured.rate, "cycles/s"));
+            figures.push(figure(&of("a cycle, p50"), micros(measured.took.p50()), "µs"));
+            figures.push(figure(&of("a cycle, p99"), micros(measured.took.percentile(0.99)), "µs"));
+            figures.push(figure(&of("processor time"), measured.server_micros, "µs/cycle"));
         }
         figures.push(figure("two synced appends a cycle, the disk alone", self.limit, "cycles/s"));
         let share = self.bedrock.rate / self.limit;
@@ -97,16 +101,16 @@ async fn on_fresh_server(
     cycle: Cycle,
     connections: usize,
     scale: &Scale,
-) -> anyhow::Result<Driven> {
+) -> anyhow::Result<CycleResults> {
     let dir = tempfile::Builder::new().prefix("bedrock-cycles-").tempdir_in(dir)?;
     let server = Server::start(Role::Windlass, dir.path())?;
-    cycle::drive(&server, cycle, connections, scale.round).await
+    cycle::measure(&server, cycle, connections, scale.round).await
 }
 
 /// The one with the median rate.
-fn middle(mut driven: Vec<Driven>) -> Driven {
-    driven.sort_by(|a, b| a.rate.total_cmp(&b.rate));
-    driven.swap_remove(driven.len() / 2)
+fn middle(mut measured: Vec<CycleResults>) -> CycleResults {
+    measured.sort_by(|a, b| a.rate.total_cmp(&b.rate));
+    measured.swap_remove(measured.len() / 2)
 }
 
 fn crowd_figures(crowd: &Crowd) -> Vec<Figure> {

@@ -1,6 +1,6 @@
-//! Durable lines in large adds, beside a server that only appends the same bodies. Windlass
-//! moves what it accepted into its store meanwhile, as it always does; how far behind that was at
-//! the end, and how long it took to catch up, is shown too.
+//! Durable lines in large adds, compared with a server that only appends the same bodies. Windlass
+//! ingests meanwhile, as always; how far ingest lagged at the end, and how long it took to catch
+//! up, is shown too.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! The jobs of a table that jobd's worker runs, beside the same commands run by the same
-//! runner without a table; how long its answers take, and how long it takes from a poke to a start.
+//! Jobs of a table run by jobd's worker, compared with the same commands run by the same runner
+//! without a table; the latency of its answers, and the time from a poke to a start.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 
 use crate::jobd::database::{Database, Table};
-use crate::jobd::spawn::{Plan, Ran};
+use crate::jobd::spawn::{Plan, SpawnResults};
 use crate::jobd::{self, CONCURRENCY, Daemon, Program, poke};
 use crate::load::client;
 use crate::process::child::Part;
@@ -16,7 +16,7 @@ use crate::report::figure::{Figure, Outcome, Samples, median, micros};
 use crate::scale::Scale;
 
 const PROGRAM: &str = "/bin/true";
-/// Jobs before anything is measured.
+/// Jobs before the measurement.
 const WARM_UP_JOBS: u64 = 100;
 /// A round that takes longer never ends.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -56,15 +56,15 @@ pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Outcome> {
     })
 }
 
-/// The same commands in a process of their own, without a table.
+/// The same commands in a separate process, without a table.
 fn commands(dir: &Path, commands: u64) -> anyhow::Result<Round> {
     let plan =
         Plan { program: PROGRAM.to_owned(), warm_up: WARM_UP_JOBS, commands, at_once: CONCURRENCY };
-    let Ran { rate, own_micros, command_micros } = Part::Spawn.run(dir, &plan)?;
+    let SpawnResults { rate, own_micros, command_micros } = Part::Spawn.run(dir, &plan)?;
     Ok(Round { rate, own_micros, command_micros, database_micros: 0.0 })
 }
 
-/// Commands per second, and processor time for each of them.
+/// Commands per second, and CPU time per command.
 struct Round {
     rate: f64,
     own_micros: f64,
@@ -84,7 +84,7 @@ async fn round(
     let before: anyhow::Result<(Duration, Duration, Duration)> = used();
     let before = before?;
     let began = Instant::now();
-    worker.tell_of_jobs("poll").await?;
+    worker.announce_jobs("poll").await?;
     let polled = began.elapsed();
     let took = polled + table.done(PATIENCE).await?;
     let after = used()?;

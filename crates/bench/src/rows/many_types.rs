@@ -1,5 +1,5 @@
-//! What very many waiting types cost those that are new: how long a new type's first job takes to
-//! start, and a worker's claim by name takes, beside ten types and beside a million, one job each,
+//! What very many waiting types cost new ones: how long the first job of a new type takes to start,
+//! and how long a worker's claim by name takes, with ten types and with a million, one job each,
 //! with and without handlers.
 
 use std::path::Path;
@@ -29,9 +29,9 @@ use crate::report::figure::{Figure, Outcome, Samples, micros};
 use crate::report::progress;
 use crate::scale::Scale;
 
-/// What many types are compared with.
+/// The baseline.
 const FEW: (u64, u64) = (10, 1);
-/// New types, and claims, in each measurement.
+/// New types, and claims, per measurement.
 const TIMES: u64 = 30;
 const ALLOWED: Duration = Duration::from_secs(1);
 /// A job that has not started by then never will.
@@ -53,11 +53,14 @@ pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Outcome> {
         let Measured { starts, claims, opened } = measured?;
         let handlers = if handled { "with handlers" } else { "without handlers" };
         let name = format!("{} types {handlers}", Figure::count(types));
-        let slowest = starts.within(1.0);
+        let slowest = starts.percentile(1.0);
         figures.push(Figure::micros(format!("{name}: first start, p50"), starts.p50()));
         figures.push(Figure::micros(format!("{name}: first start, slowest"), slowest));
         figures.push(Figure::micros(format!("{name}: claim by name, p50"), claims.p50()));
-        figures.push(Figure::micros(format!("{name}: claim by name, slowest"), claims.within(1.0)));
+        figures.push(Figure::micros(
+            format!("{name}: claim by name, slowest"),
+            claims.percentile(1.0),
+        ));
         figures.push(Figure::new(format!("{name}: start of the daemon"), micros(opened), "µs"));
         worst = worst.max(slowest);
     }
@@ -81,7 +84,7 @@ async fn one(dir: &Path, types: u64, tenants: u64, handled: bool) -> anyhow::Res
     progress(&format!("running beside {types} types"));
     let started = watch::Sender::new(0);
     let began = Instant::now();
-    let engine = daemon::start(dir, Arc::new(Counting(started.clone()))).await?;
+    let engine = daemon::start(dir, Arc::new(CountingRunner(started.clone()))).await?;
     let opened = began.elapsed();
     let mut starts = Samples::default();
     for number in 0..TIMES {
@@ -156,11 +159,11 @@ async fn claim(engine: &Engine, of_tenant: u64, number: u64) -> anyhow::Result<D
     Ok(began.elapsed())
 }
 
-/// Does nothing, and counts the jobs of the newcomer that it starts.
-struct Counting(watch::Sender<u64>);
+/// Does nothing, and counts the newcomer's jobs that it starts.
+struct CountingRunner(watch::Sender<u64>);
 
 #[async_trait]
-impl Runner for Counting {
+impl Runner for CountingRunner {
     fn check(&self, spec: &HandlerSpec) -> Result<(), Invalid> {
         NoopRunner.check(spec)
     }

@@ -1,5 +1,5 @@
-//! The rows of the table of promises, one file each: what is measured, and beside what. Their
-//! numbers are those of the promises, so some are missing; nothing but this table knows them.
+//! The rows of the table of promises, one file each: what is measured, and compared with what.
+//! Their numbers are those of the promises, so some are missing; only this table knows them.
 
 mod accept_latency;
 mod backlog;
@@ -97,7 +97,7 @@ pub(crate) fn find(text: &str) -> Result<&'static Entry, String> {
     })
 }
 
-/// All rows, a line each.
+/// All rows, one per line.
 pub(crate) fn list() -> String {
     let mut text = String::from("Rows, by number or name:\n");
     for Entry { number, name, what, .. } in &ROWS {

@@ -1,4 +1,4 @@
-//! Adds of one line over many connections, beside a server that does nothing at all.
+//! Adds of one line over many connections, compared with a server that does nothing at all.
 
 use std::path::Path;
 

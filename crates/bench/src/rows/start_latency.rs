@@ -1,6 +1,6 @@
-//! How long it takes from an add to the start of its job, when nothing else waits and a node
-//! context is warm. Both ends are seen by the engine's own process, without HTTP between; a job has
-//! started when its context says so.
+//! How long it takes from an add to the start of its job, on an idle queue with a warm node
+//! context. Both ends are observed in the engine's own process, without HTTP in between; a job has
+//! started when its context reports it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::limits::disk::{SyncedFile, line};
 use crate::report::figure::{Figure, Outcome, Samples, micros};
 use crate::scale::Scale;
 
-/// Adds and synced writes take turns in so many blocks, so that both see the same disk.
+/// Adds and synced writes alternate in this many blocks, so that both see the same disk.
 const BLOCKS: usize = 10;
 const ALLOWED_MICROS: f64 = 1000.0;
 /// A job that has not started or ended by then never will.
@@ -41,8 +41,8 @@ pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Outcome> {
     let measured = runtime.block_on(take_turns(dir.path(), scale.lone / BLOCKS));
     runtime.shutdown_background();
     let Measured { syncs, adds, hands, starts } = measured?;
-    // The answer to an add waits for an fdatasync of its own. Where lone ones took longer than
-    // that, they met a busier disk, and would make the rest look shorter than it is.
+    // The answer to an add includes its own fdatasync. If the lone ones took longer, they met a
+    // busier disk, and would make the rest look shorter than it is.
     let sync = syncs.p50().min(adds.p50());
     let beyond = micros(starts.p50()) - micros(sync);
     let mut figures = Vec::new();
@@ -60,7 +60,7 @@ pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Outcome> {
 }
 
 async fn take_turns(dir: &Path, block: usize) -> anyhow::Result<Measured> {
-    let (runner, mut starts) = Watched::telling(Box::new(context::runner(dir)?));
+    let (runner, mut starts) = Watched::reporting_starts(Box::new(context::runner(dir)?));
     let engine = daemon::start(dir, Arc::new(runner)).await?;
     let key = TypeKey::new("acme", "line")?;
     engine.handler_set(&key, Sample::Node.handler()).await?;
@@ -89,14 +89,14 @@ async fn take_turns(dir: &Path, block: usize) -> anyhow::Result<Measured> {
     Ok(measured)
 }
 
-/// From the moment of the add.
+/// Counted from the add.
 struct Times {
     answered: Duration,
     handed: Duration,
     started: Duration,
 }
 
-/// One job through the engine, to its end.
+/// Runs one job through the engine, to its end.
 async fn one(
     engine: &Engine,
     key: &TypeKey,

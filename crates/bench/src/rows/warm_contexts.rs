@@ -1,5 +1,5 @@
-//! How fast jobs run that have nothing to do, in warm contexts of node, from the store and
-//! back into it; beside what node alone does with lines from a pipe.
+//! How fast empty jobs run in warm node contexts, from the store and back into it, compared with
+//! what node alone does with lines from a pipe.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,27 +8,27 @@ use anyhow::Context;
 
 use crate::engine::context::Sample;
 use crate::engine::queue::Phase;
-use crate::engine::warm::{Plan, Ran};
+use crate::engine::warm::{Plan, WarmResults};
 use crate::limits::pipe::{self, Answers};
 use crate::process::child::Part;
 use crate::report::figure::{Figure, Outcome};
 use crate::scale::Scale;
 
 const RATE_MIN: f64 = 75_000.0;
-/// The most time for the jobs that count.
+/// Time limit for the measured jobs.
 const TIME_MAX: Duration = Duration::from_secs(60);
 /// Not part of the promise.
 const OTHERS: [Sample; 4] =
     [Sample::NodeReplaced, Sample::NodeLogging, Sample::Python, Sample::Php];
 
 pub(crate) fn measure(dir: &Path, scale: &Scale) -> anyhow::Result<Outcome> {
-    let run = |sample, time_max, fed| -> anyhow::Result<Ran> {
+    let run = |sample, time_max, fed| -> anyhow::Result<WarmResults> {
         let dir = tempfile::Builder::new().prefix("warm-contexts-").tempdir_in(dir)?;
         Part::Warm.run(dir.path(), &Plan { sample, jobs: scale.warm, time_max, fed })
     };
     let single = pipe::measure(Answers::Single, scale.phase)?;
     let together = pipe::measure(Answers::Together, scale.phase)?;
-    let Ran { drained, fed } = run(Sample::Node, TIME_MAX, Some(scale.phase))?;
+    let WarmResults { drained, fed } = run(Sample::Node, TIME_MAX, Some(scale.phase))?;
     let fed = fed.context("the queue was not fed")?;
     let mut figures = vec![
         Figure::new("run only", drained.rate, "jobs/s"),
