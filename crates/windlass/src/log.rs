@@ -50,38 +50,38 @@ pub(crate) fn start(log: &Log) -> Guard {
     let targets =
         Targets::new().with_default(LevelFilter::WARN).with_target(OWN_TARGETS, log.level);
     tracing_subscriber::registry().with(layer.with_filter(targets)).init();
-    let shared = lines.0;
-    let for_thread = Arc::clone(&shared);
+    let buffer = lines.0;
+    let for_thread = Arc::clone(&buffer);
     let thread = std::thread::Builder::new()
         .name("log".into())
         .spawn(move || for_thread.write_all_to(&mut io::stderr()))
         .expect("a process that starts can have one more thread");
-    Guard { shared, thread: Some(thread) }
+    Guard { buffer, thread: Some(thread) }
 }
 
 /// Holds all lines back until it gets the first one; `drop` waits until all lines are written.
 pub(crate) struct Guard {
-    shared: Arc<Shared>,
+    buffer: Arc<LogBuffer>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Guard {
     /// What `emit` logs becomes the first line, before everything logged until now.
     pub(crate) fn first(&self, emit: impl FnOnce()) {
-        self.shared.lock().first_by = Some(std::thread::current().id());
+        self.buffer.lock().first_by = Some(std::thread::current().id());
         emit();
-        self.shared.lock().release();
-        self.shared.changed.notify_all();
+        self.buffer.lock().release();
+        self.buffer.changed.notify_all();
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let mut waiting = self.shared.lock();
+        let mut waiting = self.buffer.lock();
         waiting.release();
         waiting.closed = true;
         drop(waiting);
-        self.shared.changed.notify_all();
+        self.buffer.changed.notify_all();
         if let Some(thread) = self.thread.take() {
             // If the thread panicked, there is nothing left to wait for.
             let _ = thread.join();
@@ -90,7 +90,7 @@ impl Drop for Guard {
 }
 
 #[derive(Default)]
-struct Shared {
+struct LogBuffer {
     waiting: Mutex<Waiting>,
     changed: Condvar,
 }
@@ -113,7 +113,7 @@ impl Waiting {
     }
 }
 
-impl Shared {
+impl LogBuffer {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().expect("nothing panics while it holds this lock")
     }
@@ -164,7 +164,7 @@ impl Shared {
 
 /// The writer for tracing's formatted lines, one call per line.
 #[derive(Clone, Default)]
-struct Lines(Arc<Shared>);
+struct Lines(Arc<LogBuffer>);
 
 impl Write for Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
@@ -322,46 +322,46 @@ mod tests {
         assert!(time.ends_with('Z') && time.len() == "2026-11-15T20:00:00.000Z".len(), "{time}");
     }
 
-    fn released() -> Shared {
-        let shared = Shared::default();
-        shared.lock().release();
-        shared
+    fn released() -> LogBuffer {
+        let buffer = LogBuffer::default();
+        buffer.lock().release();
+        buffer
     }
 
     #[test]
     fn the_first_line_stands_in_front_of_what_was_logged_before() {
-        let shared = Arc::new(Shared::default());
-        shared.push(b"early\n");
-        let guard = Guard { shared: Arc::clone(&shared), thread: None };
+        let buffer = Arc::new(LogBuffer::default());
+        buffer.push(b"early\n");
+        let guard = Guard { buffer: Arc::clone(&buffer), thread: None };
         guard.first(|| {
-            shared.push(b"first\n");
+            buffer.push(b"first\n");
             std::thread::scope(|scope| {
-                scope.spawn(|| shared.push(b"beside\n"));
+                scope.spawn(|| buffer.push(b"beside\n"));
             });
         });
-        shared.push(b"later\n");
-        assert_eq!(shared.lock().bytes, b"first\nearly\nbeside\nlater\n");
+        buffer.push(b"later\n");
+        assert_eq!(buffer.lock().bytes, b"first\nearly\nbeside\nlater\n");
     }
 
     #[test]
     fn what_was_logged_before_an_early_end_is_not_lost() {
-        let shared = Arc::new(Shared::default());
-        shared.push(b"early\n");
-        drop(Guard { shared: Arc::clone(&shared), thread: None });
-        assert_eq!(shared.lock().bytes, b"early\n");
+        let buffer = Arc::new(LogBuffer::default());
+        buffer.push(b"early\n");
+        drop(Guard { buffer: Arc::clone(&buffer), thread: None });
+        assert_eq!(buffer.lock().bytes, b"early\n");
     }
 
     #[test]
     fn everything_that_was_logged_is_written_before_the_thread_ends() {
-        let shared = released();
+        let buffer = released();
         let mut out = Vec::new();
         std::thread::scope(|scope| {
-            let thread = scope.spawn(|| shared.write_all_to(&mut out));
+            let thread = scope.spawn(|| buffer.write_all_to(&mut out));
             for number in 0..1000 {
-                shared.push(format!("{number}\n").as_bytes());
+                buffer.push(format!("{number}\n").as_bytes());
             }
-            shared.lock().closed = true;
-            shared.changed.notify_all();
+            buffer.lock().closed = true;
+            buffer.changed.notify_all();
             thread.join().unwrap();
         });
         let expected: String = (0..1000).map(|number| format!("{number}\n")).collect();
@@ -370,15 +370,15 @@ mod tests {
 
     #[test]
     fn who_logs_more_than_the_buffer_holds_waits_and_loses_nothing() {
-        let shared = released();
+        let buffer = released();
         let line = vec![b'x'; BUFFER_BYTES_MAX / 2];
         let mut out = Vec::new();
         std::thread::scope(|scope| {
-            let logger = scope.spawn(|| (0..8).for_each(|_| shared.push(&line)));
-            let writer = scope.spawn(|| shared.write_all_to(&mut out));
+            let logger = scope.spawn(|| (0..8).for_each(|_| buffer.push(&line)));
+            let writer = scope.spawn(|| buffer.write_all_to(&mut out));
             logger.join().unwrap();
-            shared.lock().closed = true;
-            shared.changed.notify_all();
+            buffer.lock().closed = true;
+            buffer.changed.notify_all();
             writer.join().unwrap();
         });
         assert_eq!(out.len(), 8 * line.len());

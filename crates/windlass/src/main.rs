@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     if let Some((program, words)) = jobd::program_of(&words) {
         return jobd::run(program, words);
     }
-    if let Some((called, words)) = disbatch::words_of(&words) {
+    if let Some((called, words)) = disbatch::arguments_of(&words) {
         return disbatch::client(called, words).unwrap_or_else(|error| failed(&error));
     }
     if let Some(words) = disbatch::task_runner_words(&words) {
@@ -104,7 +104,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
     if error.downcast_ref::<io::Error>().is_some_and(pipe) {
         return ExitCode::SUCCESS;
     }
-    output::complain(&format!("{error:#}"));
+    output::print_error(&format!("{error:#}"));
     let by_flag = error.downcast_ref::<config::Error>().is_some_and(|error| error.by_flag);
     ExitCode::from(if error.is::<Usage>() || by_flag { MISUSED } else { FAILED })
 }

@@ -23,7 +23,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
 }
 
 /// The error message of a failed command.
-pub(crate) fn complain(sentence: &str) {
+pub(crate) fn print_error(sentence: &str) {
     note(&format!("windlass: {sentence}\n"));
 }
 
@@ -58,7 +58,7 @@ pub(crate) const fn text(head: &'static str) -> Column {
     Column { head, numbers: false, cut: false }
 }
 
-/// A left-aligned column that may be cut on a narrow terminal.
+/// A left-aligned column that may be cut on a shrink_columns terminal.
 pub(crate) const fn long(head: &'static str) -> Column {
     Column { head, numbers: false, cut: true }
 }
@@ -97,7 +97,7 @@ impl Table {
             }
         }
         if let Some(width) = width {
-            self.narrow(&mut widths, width);
+            self.shrink_columns(&mut widths, width);
         }
         let heads: Vec<_> = self.columns.iter().map(|column| column.head.to_owned()).collect();
         let rows = std::iter::once(&heads).chain(&self.rows);
@@ -105,7 +105,7 @@ impl Table {
     }
 
     /// Shrinks the widest column that may be cut until the line fits.
-    fn narrow(&self, widths: &mut [usize], width: usize) {
+    fn shrink_columns(&self, widths: &mut [usize], width: usize) {
         let total = |widths: &[usize]| widths.iter().sum::<usize>() + GAP * (widths.len() - 1);
         while total(widths) > width {
             let cut = (0..widths.len()).filter(|at| self.columns[*at].cut && widths[*at] > CUT_MIN);

@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 
 use crate::cli::Serve;
-use crate::config::{Config, Given, misspelt};
+use crate::config::{Config, Inputs, misspelt};
 use crate::log;
 use crate::signal::Signals;
 use crate::wiring::{self, Listeners, Running};
@@ -31,7 +31,7 @@ const WORKER_THREADS_MIN: usize = 2;
 
 pub(crate) fn run(flags: &Serve) -> anyhow::Result<ExitCode> {
     let cores = cores();
-    let config = Config::load(&Given {
+    let config = Config::load(&Inputs {
         flags: flags.flags(),
         config_flag: flags.config.as_deref(),
         environment: &|name| std::env::var(name).ok().filter(|value| !value.is_empty()),

@@ -12,33 +12,33 @@ use windlass_program::Stop;
 /// Some programs send a signal twice, to the process and to its group.
 const TOGETHER: Duration = Duration::from_millis(100);
 
-pub(crate) struct Signals(Vec<(Asked, Signal)>);
+pub(crate) struct Signals(Vec<(StopSignal, Signal)>);
 
-/// The received signal.
+/// A signal that asks the process to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum StopSignal {
     Hangup,
     Interrupt,
     Quit,
     Terminate,
 }
 
-impl Asked {
+impl StopSignal {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Asked::Hangup => "SIGHUP",
-            Asked::Interrupt => "SIGINT",
-            Asked::Quit => "SIGQUIT",
-            Asked::Terminate => "SIGTERM",
+            StopSignal::Hangup => "SIGHUP",
+            StopSignal::Interrupt => "SIGINT",
+            StopSignal::Quit => "SIGQUIT",
+            StopSignal::Terminate => "SIGTERM",
         }
     }
 
     fn number(self) -> u8 {
         match self {
-            Asked::Hangup => 1,
-            Asked::Interrupt => 2,
-            Asked::Quit => 3,
-            Asked::Terminate => 15,
+            StopSignal::Hangup => 1,
+            StopSignal::Interrupt => 2,
+            StopSignal::Quit => 3,
+            StopSignal::Terminate => 15,
         }
     }
 
@@ -51,18 +51,23 @@ impl Asked {
 impl Signals {
     /// From now on TERM and INT no longer kill the process.
     pub(crate) fn listen() -> io::Result<Signals> {
-        Signals::listen_to(&[Asked::Terminate, Asked::Interrupt])
+        Signals::listen_to(&[StopSignal::Terminate, StopSignal::Interrupt])
     }
 
     /// From now on none of the four kills the process.
     pub(crate) fn listen_to_all() -> io::Result<Signals> {
-        Signals::listen_to(&[Asked::Terminate, Asked::Interrupt, Asked::Quit, Asked::Hangup])
+        Signals::listen_to(&[
+            StopSignal::Terminate,
+            StopSignal::Interrupt,
+            StopSignal::Quit,
+            StopSignal::Hangup,
+        ])
     }
 
-    fn listen_to(wanted: &[Asked]) -> io::Result<Signals> {
-        let listen = |asked: &Asked| {
-            let kind = SignalKind::from_raw(asked.number().into());
-            Ok((*asked, signal(kind)?))
+    fn listen_to(wanted: &[StopSignal]) -> io::Result<Signals> {
+        let listen = |wanted: &StopSignal| {
+            let kind = SignalKind::from_raw(wanted.number().into());
+            Ok((*wanted, signal(kind)?))
         };
         wanted.iter().map(listen).collect::<io::Result<_>>().map(Signals)
     }
@@ -73,8 +78,8 @@ impl Signals {
         mut self,
         stop: &Stop,
         daemon: impl Future<Output = T>,
-        tell: impl FnOnce(Asked),
-    ) -> (T, Option<Asked>) {
+        tell: impl FnOnce(StopSignal),
+    ) -> (T, Option<StopSignal>) {
         let mut daemon = std::pin::pin!(daemon);
         let first = tokio::select! {
             ended = &mut daemon => return (ended, None),
@@ -90,7 +95,7 @@ impl Signals {
     }
 
     /// The next signal after the first, ignoring duplicates of the first.
-    pub(crate) async fn again(&mut self) -> Asked {
+    pub(crate) async fn again(&mut self) -> StopSignal {
         let together = tokio::time::sleep(TOGETHER);
         let mut together = std::pin::pin!(together);
         loop {
@@ -101,11 +106,11 @@ impl Signals {
         }
     }
 
-    pub(crate) async fn next(&mut self) -> Asked {
+    pub(crate) async fn next(&mut self) -> StopSignal {
         poll_fn(|cx| {
-            for (asked, signal) in &mut self.0 {
+            for (which, signal) in &mut self.0 {
                 if signal.poll_recv(cx).is_ready() {
-                    return Poll::Ready(*asked);
+                    return Poll::Ready(*which);
                 }
             }
             Poll::Pending

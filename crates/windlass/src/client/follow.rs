@@ -47,7 +47,7 @@ pub(super) async fn all(
         let Some(ended) = followed.join_next().await else { return Ok(failed) };
         if let Some(sentence) = ended.context("a job could not be followed")?? {
             if !is_one {
-                output::complain(&sentence);
+                output::print_error(&sentence);
             }
             failed.push(sentence);
         }

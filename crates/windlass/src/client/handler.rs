@@ -104,7 +104,7 @@ async fn get(daemon: &Daemon, show: Show, wanted: &HandlerGet) -> anyhow::Result
             ("type", Some(wanted.name.clone())),
             ("lang", cell_if_there(&handler["lang"])),
             ("version", cell_if_there(&handler["id"])),
-            ("created", when::both(&handler["created_at"], when::now())),
+            ("created", when::absolute_and_relative(&handler["created_at"], when::now())),
             ("eid", cell_if_there(&handler["eid"])),
             ("options", (!options.is_empty()).then(|| options.join(" "))),
         ]);

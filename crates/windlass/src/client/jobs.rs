@@ -11,7 +11,7 @@ use windlass_core::limit::PAGE_JOBS_MAX;
 use windlass_core::log::Stream;
 
 use super::http::{self, Daemon, type_name};
-use super::log::{self, News, Read};
+use super::log::{self, NewLines, Read};
 use super::{Show, cell, cell_if_there, is_ended, jobs, when};
 use crate::Usage;
 use crate::cli::{Jobs, JobsList, JobsLog, JobsRequeue};
@@ -27,7 +27,7 @@ const RESULT_CHARS_MAX: usize = 2000;
 pub(super) async fn run(daemon: &Daemon, show: Show, command: Jobs) -> anyhow::Result<()> {
     match command {
         Jobs::List(wanted) => list(daemon, show, &wanted).await,
-        Jobs::Show { id } => one(daemon, show, &id).await,
+        Jobs::Show { id } => show_one(daemon, show, &id).await,
         Jobs::Log(wanted) => log(daemon, show, &wanted).await,
         Jobs::Cancel { ids } => change(daemon, show, &ids, Change::Cancel).await,
         Jobs::Retry { ids } => change(daemon, show, &ids, Change::Retry).await,
@@ -114,13 +114,13 @@ fn state(job: &Value, now: jiff::Timestamp) -> String {
 fn ran(job: &Value) -> String {
     match (when::read(&job["started_at"]), when::read(&job["finished_at"])) {
         (Some(start), Some(end)) => {
-            when::rough((end.as_millisecond() - start.as_millisecond()).max(0))
+            when::two_units((end.as_millisecond() - start.as_millisecond()).max(0))
         }
         _ => "-".into(),
     }
 }
 
-async fn one(daemon: &Daemon, show: Show, id: &str) -> anyhow::Result<()> {
+async fn show_one(daemon: &Daemon, show: Show, id: &str) -> anyhow::Result<()> {
     let text = daemon.get_text(&daemon.path(&["jobs", job_id(id)?])).await?;
     if show.json {
         return Ok(output::print_json(&http::fields(&text)?)?);
@@ -128,7 +128,7 @@ async fn one(daemon: &Daemon, show: Show, id: &str) -> anyhow::Result<()> {
     let job = http::job(&text)?;
     let now = when::now();
     let text = |name: &str| cell_if_there(&job[name]);
-    let time = |name: &str| when::both(&job[name], now);
+    let time = |name: &str| when::absolute_and_relative(&job[name], now);
     let result = text("result").map(|result| output::cut(&result, RESULT_CHARS_MAX));
     let bytes = text("payload_bytes").map(|bytes| format!("{bytes} bytes"));
     let progress = &job["progress"];
@@ -182,7 +182,7 @@ async fn log(daemon: &Daemon, show: Show, wanted: &JobsLog) -> anyhow::Result<()
     }
 }
 
-fn write_news(news: &News<'_>) -> io::Result<()> {
+fn write_news(news: &NewLines<'_>) -> io::Result<()> {
     if news.is_new {
         let ended = news.attempt.ended_at.as_ref().map(|at| format!("ended {at}"));
         let state = ended.as_deref().unwrap_or("running");

@@ -23,7 +23,7 @@ pub(super) fn file(file: &Path, named: Option<&str>) -> anyhow::Result<(Lang, Ma
     let lang = match named {
         Some(name) => lang(name)?,
         None => source::lang(file, &text).ok_or_else(|| {
-            let how = source::how_to_tell();
+            let how = source::how_to_name_language();
             Usage(format!("cannot tell the language of {}: {how}", file.display()))
         })?,
     };

@@ -45,7 +45,7 @@ pub(super) async fn get(daemon: &Daemon, id: &str) -> anyhow::Result<JobLog> {
 impl Attempt {
     /// The lines after the first `seen`, and how many there are now. If some were dropped unseen,
     /// the line that says so comes first.
-    fn behind(&self, seen: usize) -> (&[Line], usize) {
+    fn lines_after(&self, seen: usize) -> (&[Line], usize) {
         let missing = self.lines.first().and_then(missing);
         let Some(missing) = missing else {
             return (self.lines.get(seen..).unwrap_or_default(), self.lines.len());
@@ -74,7 +74,7 @@ pub(super) struct Read {
 }
 
 /// New lines of an attempt.
-pub(super) struct News<'a> {
+pub(super) struct NewLines<'a> {
     pub(super) attempt: &'a Attempt,
     /// Nothing of this attempt has been read before.
     pub(super) is_new: bool,
@@ -83,7 +83,7 @@ pub(super) struct News<'a> {
 
 impl Read {
     /// The new lines; all of them if the attempt read last is no longer kept.
-    pub(super) fn news<'a>(&mut self, log: &'a JobLog) -> Vec<News<'a>> {
+    pub(super) fn news<'a>(&mut self, log: &'a JobLog) -> Vec<NewLines<'a>> {
         let is_last = |kept: &Attempt| {
             self.ended.as_ref().is_some_and(|(attempt, ended_at)| {
                 (kept.attempt, &kept.ended_at) == (*attempt, &Some(ended_at.clone()))
@@ -93,16 +93,16 @@ impl Read {
         log.attempts[start..].iter().map(|attempt| self.read(attempt)).collect()
     }
 
-    fn read<'a>(&mut self, attempt: &'a Attempt) -> News<'a> {
+    fn read<'a>(&mut self, attempt: &'a Attempt) -> NewLines<'a> {
         let number = attempt.attempt;
         let seen = self.running.take_if(|(running, _)| *running == number).map(|(_, seen)| seen);
-        let (lines, count) = attempt.behind(seen.unwrap_or_default());
+        let (lines, count) = attempt.lines_after(seen.unwrap_or_default());
         match &attempt.ended_at {
             Some(at) => self.ended = Some((number, at.clone())),
             // Between its end and its verdict an attempt has no lines.
             None => self.running = Some((number, count.max(seen.unwrap_or_default()))),
         }
-        News { attempt, is_new: seen.is_none(), lines }
+        NewLines { attempt, is_new: seen.is_none(), lines }
     }
 }
 
@@ -130,7 +130,8 @@ mod tests {
 
     fn texts(read: &mut Read, log: &JobLog) -> Vec<String> {
         let news = read.news(log);
-        let line = |new: &News<'_>, line: &Line| format!("{} {}", new.attempt.attempt, line.text);
+        let line =
+            |new: &NewLines<'_>, line: &Line| format!("{} {}", new.attempt.attempt, line.text);
         news.iter().flat_map(|new| new.lines.iter().map(|text| line(new, text))).collect()
     }
 

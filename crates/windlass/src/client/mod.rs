@@ -48,7 +48,7 @@ pub(crate) async fn run(target: &Target, action: Action) -> anyhow::Result<ExitC
         | Action::Dtr { .. }
         | Action::Fence { .. }
         | Action::JobdMaster { .. }
-        | Action::Jobctl { .. } => unreachable!("these talk to no daemon of Windlass"),
+        | Action::Jobctl { .. } => unreachable!("these commands talk to no Windlass daemon"),
     }?;
     Ok(ExitCode::SUCCESS)
 }

@@ -37,11 +37,15 @@ pub(super) async fn run(daemon: Daemon, show: Show, run: &Run) -> anyhow::Result
     let failed = tokio::select! {
         failed = follow::all(&daemon, show.json, ids) => failed.map_err(|error| {
             // A closed output is not a failure.
-            if error.is::<io::Error>() { error } else { anyhow!("{error:#}; {}", go_on(name)) }
+            if error.is::<io::Error>() {
+                error
+            } else {
+                anyhow!("{error:#}; {}", running_hint(name))
+            }
         })?,
-        asked = signals.next() => {
-            output::note(&format!("\n{}\n", go_on(name)));
-            return Ok(ExitCode::from(asked.exit_status()));
+        signal = signals.next() => {
+            output::note(&format!("\n{}\n", running_hint(name)));
+            return Ok(ExitCode::from(signal.exit_status()));
         }
     };
     match &failed[..] {
@@ -51,7 +55,7 @@ pub(super) async fn run(daemon: Daemon, show: Show, run: &Run) -> anyhow::Result
     }
 }
 
-fn go_on(name: &str) -> String {
+fn running_hint(name: &str) -> String {
     format!("the jobs keep running; see `windlass jobs list --type {}`", output::plain(name))
 }
 

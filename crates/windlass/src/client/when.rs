@@ -17,7 +17,7 @@ pub(crate) fn read(value: &Value) -> Option<Timestamp> {
 }
 
 /// `2026-11-15T20:00:00.000Z (5s ago)`; `None` if it is not a time.
-pub(crate) fn both(value: &Value, now: Timestamp) -> Option<String> {
+pub(crate) fn absolute_and_relative(value: &Value, now: Timestamp) -> Option<String> {
     let time = read(value)?;
     Some(format!("{time:.3} ({})", relative(time, now)))
 }
@@ -32,13 +32,13 @@ fn relative(time: Timestamp, now: Timestamp) -> String {
     let ms = now.as_millisecond() - time.as_millisecond();
     match ms {
         -999..=999 => "now".into(),
-        1000.. => format!("{} ago", rough(ms)),
-        _ => format!("in {}", rough(-ms)),
+        1000.. => format!("{} ago", two_units(ms)),
+        _ => format!("in {}", two_units(-ms)),
     }
 }
 
 /// The two largest units: `350ms`, `12s`, `3m20s`, `2h5m`, `4d1h`.
-pub(crate) fn rough(ms: i64) -> String {
+pub(crate) fn two_units(ms: i64) -> String {
     let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
     let Some(at) = units.iter().position(|(unit, _)| ms >= *unit) else {
         return format!("{ms}ms");
@@ -67,7 +67,7 @@ mod tests {
             (86_400_000, "1d"),
         ];
         for (ms, text) in cases {
-            assert_eq!(rough(ms), text);
+            assert_eq!(two_units(ms), text);
         }
     }
 
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(ago(&value("2026-11-15T19:59:55.000Z"), now), "5s ago");
         assert_eq!(ago(&value("2026-11-15T22:00:00.000Z"), now), "in 2h");
         assert_eq!(ago(&Value::Null, now), "-");
-        let both = both(&value("2026-11-15T19:59:55.5Z"), now).unwrap();
+        let both = absolute_and_relative(&value("2026-11-15T19:59:55.5Z"), now).unwrap();
         assert_eq!(both, "2026-11-15T19:59:55.500Z (4s ago)");
     }
 }

@@ -123,7 +123,7 @@ pub(crate) struct Http {
 }
 
 /// The inputs of the process, gathered once so that everything below is a pure function.
-pub(crate) struct Given<'a> {
+pub(crate) struct Inputs<'a> {
     /// Name of a key and the text of its flag.
     pub(crate) flags: Vec<(&'static str, String)>,
     pub(crate) config_flag: Option<&'a Path>,
@@ -132,25 +132,25 @@ pub(crate) struct Given<'a> {
 }
 
 impl Config {
-    pub(crate) fn load(given: &Given<'_>) -> Result<Config, Error> {
-        let from_environment = (given.environment)(CONFIG_ENVIRONMENT).map(PathBuf::from);
-        let named = given.config_flag.or(from_environment.as_deref());
-        Config::merge(given, file::read(named)?)
+    pub(crate) fn load(inputs: &Inputs<'_>) -> Result<Config, Error> {
+        let from_environment = (inputs.environment)(CONFIG_ENVIRONMENT).map(PathBuf::from);
+        let named = inputs.config_flag.or(from_environment.as_deref());
+        Config::merge(inputs, file::read(named)?)
     }
 
     /// The defaults.
     pub(crate) fn defaults(cores: usize) -> Config {
         let nothing = |_: &str| None;
-        let given = Given { flags: Vec::new(), config_flag: None, environment: &nothing, cores };
-        Config::merge(&given, Settings::new()).expect("the defaults are accepted")
+        let inputs = Inputs { flags: Vec::new(), config_flag: None, environment: &nothing, cores };
+        Config::merge(&inputs, Settings::new()).expect("the defaults are accepted")
     }
 
-    fn merge(given: &Given<'_>, mut settings: Settings) -> Result<Config, Error> {
+    fn merge(inputs: &Inputs<'_>, mut settings: Settings) -> Result<Config, Error> {
         for key in KEYS {
             let environment = key.environment();
-            let (text, source) = if let Some(text) = flag_of(key, &given.flags) {
+            let (text, source) = if let Some(text) = flag_of(key, &inputs.flags) {
                 (text.to_owned(), Source::Flag(key.flag().expect("it was given by its flag")))
-            } else if let Some(text) = (given.environment)(&environment) {
+            } else if let Some(text) = (inputs.environment)(&environment) {
                 (text, Source::Environment(environment))
             } else if settings.contains_key(key.name) {
                 continue;
@@ -162,7 +162,7 @@ impl Config {
             let value = key.kind.read(&text).map_err(|wrong| Error::value(key, &source, &wrong))?;
             settings.insert(key.name, (value, source));
         }
-        let config = Config::build(&Resolved(&settings), given.cores);
+        let config = Config::build(&Resolved(&settings), inputs.cores);
         config.check(&settings)?;
         Ok(config)
     }

@@ -17,13 +17,13 @@ fn load(
         let found = environment.iter().find(|(known, _)| *known == name);
         found.map(|(_, value)| (*value).to_owned())
     };
-    let given = Given {
+    let inputs = Inputs {
         flags: flags.iter().map(|(name, text)| (*name, (*text).to_owned())).collect(),
         config_flag: None,
         environment: &variable,
         cores: CORES,
     };
-    Config::merge(&given, file::parse(Path::new("windlass.toml"), file)?)
+    Config::merge(&inputs, file::parse(Path::new("windlass.toml"), file)?)
 }
 
 #[test]

@@ -12,7 +12,7 @@ use anyhow::bail;
 use tokio::time::Instant;
 
 use self::plan::{PLAN, jobs_expected};
-use self::report::Ended;
+use self::report::TypeSummary;
 use self::screen::{Count, Screen};
 use crate::client::Daemon;
 use crate::client::http::AddRequest;
@@ -42,12 +42,12 @@ async fn show(url: &str) -> anyhow::Result<()> {
     let daemons = daemons?;
     give_work(&daemons).await?;
     watch(&daemons, began).await?;
-    let mut ended = Vec::new();
+    let mut summaries = Vec::new();
     for (work, daemon) in PLAN.iter().zip(&daemons) {
-        ended.push(Ended::read(daemon, work).await?);
+        summaries.push(TypeSummary::read(daemon, work).await?);
     }
-    account(&daemons, &ended, began_ms).await?;
-    ended.iter().try_for_each(Ended::check)
+    account(&daemons, &summaries, began_ms).await?;
+    summaries.iter().try_for_each(TypeSummary::check)
 }
 
 /// Sets all handlers, then adds the jobs in the order of the plan.
@@ -102,21 +102,25 @@ async fn counts(daemons: &[Daemon]) -> anyhow::Result<Vec<Count>> {
     Ok(counts)
 }
 
-async fn account(daemons: &[Daemon], ended: &[Ended], began_ms: i64) -> anyhow::Result<()> {
+async fn account(
+    daemons: &[Daemon],
+    summaries: &[TypeSummary],
+    began_ms: i64,
+) -> anyhow::Result<()> {
     let jobs = jobs_expected();
-    let attempts: u64 = ended.iter().map(Ended::attempts).sum();
-    let last_ms = ended.iter().filter_map(Ended::ended_ms).max().unwrap_or(began_ms);
+    let attempts: u64 = summaries.iter().map(TypeSummary::attempts).sum();
+    let last_ms = summaries.iter().filter_map(TypeSummary::ended_ms).max().unwrap_or(began_ms);
     let took_s = ((last_ms - began_ms) as f64 / 1000.0).max(0.001);
-    let mut text = format!("\n{}", report::table(ended, began_ms).render(output::width()));
+    let mut text = format!("\n{}", report::table(summaries, began_ms).render(output::width()));
     text.push_str(&format!(
         "\n{jobs} jobs in {attempts} attempts took {took_s:.1} s: {:.0} jobs per second with \
          {SLOTS} slots. Most of that time the jobs sleep, so that there is something to watch.\n",
         jobs as f64 / took_s
     ));
-    if let Some(sentence) = report::fairness(ended, began_ms) {
+    if let Some(sentence) = report::fairness(summaries, began_ms) {
         text.push_str(&format!("{sentence}\n"));
     }
-    let sample = ended.iter().zip(daemons).find(|(of, _)| of.was_retried());
+    let sample = summaries.iter().zip(daemons).find(|(of, _)| of.was_retried());
     if let Some((daemon, id)) = sample.and_then(|(of, daemon)| Some((daemon, of.first_id()?))) {
         let log = daemon.get_text(&daemon.path(&["jobs", id, "log"])).await?;
         text.push_str(&format!("\nThe log of job {id}, which took two attempts:\n"));

@@ -12,17 +12,17 @@ use crate::output::{Table, number, text};
 const JOBS_MAX: &str = "1000";
 
 /// All jobs of one type of the plan.
-pub(super) struct Ended {
+pub(super) struct TypeSummary {
     work: &'static Work,
     jobs: Vec<Value>,
 }
 
-impl Ended {
-    pub(super) async fn read(daemon: &Daemon, work: &'static Work) -> anyhow::Result<Ended> {
+impl TypeSummary {
+    pub(super) async fn read(daemon: &Daemon, work: &'static Work) -> anyhow::Result<TypeSummary> {
         let query = [("type", work.name), ("limit", JOBS_MAX)];
         let mut answer = daemon.get(&daemon.path(&["jobs"]), &query).await?;
         match answer["jobs"].take() {
-            Value::Array(jobs) => Ok(Ended { work, jobs }),
+            Value::Array(jobs) => Ok(TypeSummary { work, jobs }),
             _ => bail!("the daemon's answer to a list has no jobs"),
         }
     }
@@ -75,7 +75,7 @@ fn wait_ms(job: &Value) -> Option<i64> {
 }
 
 /// One row per type; times count from `began_ms`.
-pub(super) fn table(ended: &[Ended], began_ms: i64) -> Table {
+pub(super) fn table(summaries: &[TypeSummary], began_ms: i64) -> Table {
     let mut table = Table::new(&[
         text("TENANT"),
         text("TYPE"),
@@ -86,7 +86,7 @@ pub(super) fn table(ended: &[Ended], began_ms: i64) -> Table {
         number("WAIT p50"),
         number("LAST ENDED"),
     ]);
-    for of in ended {
+    for of in summaries {
         let count = |state: &str| of.jobs.iter().filter(|job| job["state"] == state).count();
         let last = of.ended_ms().map_or("-".into(), |end| seconds(end - began_ms));
         table.row(vec![
@@ -104,10 +104,10 @@ pub(super) fn table(ended: &[Ended], began_ms: i64) -> Table {
 }
 
 /// One sentence about how the large backlog affected the small tenant.
-pub(super) fn fairness(ended: &[Ended], began_ms: i64) -> Option<String> {
-    let large = ended.iter().find(|of| of.work.added > 0)?;
-    let small = ended.iter().filter(|of| of.work.tenant != large.work.tenant);
-    let small_ms = small.clone().filter_map(Ended::ended_ms).max()? - began_ms;
+pub(super) fn fairness(summaries: &[TypeSummary], began_ms: i64) -> Option<String> {
+    let large = summaries.iter().find(|of| of.work.added > 0)?;
+    let small = summaries.iter().filter(|of| of.work.tenant != large.work.tenant);
+    let small_ms = small.clone().filter_map(TypeSummary::ended_ms).max()? - began_ms;
     let small_jobs: usize = small.map(|of| of.jobs.len()).sum();
     let other = PLAN.iter().find(|work| work.tenant != large.work.tenant)?.tenant;
     Some(format!(

@@ -54,14 +54,14 @@ impl Screen {
         last: bool,
     ) -> io::Result<()> {
         if self.redraws {
-            let picture = picture(counts, elapsed, output::width());
+            let table = draw_table(counts, elapsed, output::width());
             // Move up to the first line and overwrite the old table.
             let up = match self.lines_drawn {
                 0 => String::new(),
                 lines => format!("\u{1b}[{lines}A"),
             };
-            self.lines_drawn = picture.lines().count();
-            return output::print(&(up + &picture.replace('\n', "\u{1b}[K\n")));
+            self.lines_drawn = table.lines().count();
+            return output::print(&(up + &table.replace('\n', "\u{1b}[K\n")));
         }
         if !last && elapsed < self.line_due {
             return Ok(());
@@ -71,7 +71,7 @@ impl Screen {
     }
 }
 
-fn picture(counts: &[Count], elapsed: Duration, width: Option<usize>) -> String {
+fn draw_table(counts: &[Count], elapsed: Duration, width: Option<usize>) -> String {
     let mut table = Table::new(&[
         text("TENANT"),
         text("TYPE"),
@@ -124,8 +124,8 @@ mod tests {
     #[test]
     fn a_picture_has_a_line_for_each_type_between_head_and_clock() {
         let counts = [Count::default(); PLAN.len()];
-        let picture = picture(&counts, Duration::from_millis(1500), None);
-        assert_eq!(picture.lines().count(), 1 + PLAN.len() + 1);
-        assert!(picture.ends_with("1.5 s\n"));
+        let table = draw_table(&counts, Duration::from_millis(1500), None);
+        assert_eq!(table.lines().count(), 1 + PLAN.len() + 1);
+        assert!(table.ends_with("1.5 s\n"));
     }
 }

@@ -16,7 +16,7 @@ pub(crate) const COMMAND: &str = "windlass disbatch";
 
 /// The name and the arguments of `disbatch`, if the command line means it by its file name or its
 /// first word.
-pub(crate) fn words_of(line: &[String]) -> Option<(&'static str, &[String])> {
+pub(crate) fn arguments_of(line: &[String]) -> Option<(&'static str, &[String])> {
     let (file, words) = line.split_first()?;
     if Path::new(file).file_name().is_some_and(|name| name == NAME) {
         return Some((NAME, words));
@@ -60,7 +60,7 @@ mod tests {
             ("windlass", None),
         ] {
             let line = words(line);
-            let read = words_of(&line).map(|(called, words)| (called, words.len()));
+            let read = arguments_of(&line).map(|(called, words)| (called, words.len()));
             assert_eq!(read, meant, "{line:?}");
         }
     }

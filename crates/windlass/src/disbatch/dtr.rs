@@ -14,7 +14,7 @@ use crate::{FAILED, output};
 pub(crate) const FILE: &str = "task_runner";
 
 /// The arguments of the task runner, if the binary was started under its name.
-pub(crate) fn words_of(line: &[String]) -> Option<&[String]> {
+pub(crate) fn arguments_of(line: &[String]) -> Option<&[String]> {
     let (file, words) = line.split_first()?;
     (Path::new(file).file_name()? == FILE).then_some(words)
 }
@@ -34,7 +34,7 @@ pub(crate) fn run(name: &str, words: &[String]) -> ExitCode {
 }
 
 fn refused(why: &str) -> ExitCode {
-    output::complain(why);
+    output::print_error(why);
     ExitCode::from(FAILED)
 }
 
@@ -53,8 +53,8 @@ mod tests {
     #[test]
     fn a_task_runner_is_known_by_its_file() {
         let line = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(words_of(&line("/usr/bin/task_runner --task 1")).unwrap(), ["--task", "1"]);
-        assert_eq!(words_of(&line("windlass task_runner")), None);
-        assert_eq!(words_of(&[]), None);
+        assert_eq!(arguments_of(&line("/usr/bin/task_runner --task 1")).unwrap(), ["--task", "1"]);
+        assert_eq!(arguments_of(&line("windlass task_runner")), None);
+        assert_eq!(arguments_of(&[]), None);
     }
 }

@@ -14,13 +14,13 @@ use windlass_door_disbatch::Config;
 use windlass_program::Stop;
 
 use crate::config::{Log, LogFormat};
-use crate::signal::{Asked, Signals};
+use crate::signal::{Signals, StopSignal};
 use crate::{FAILED, log, output, serve};
 
-pub(crate) use self::client::{COMMAND, run as client, words_of};
+pub(crate) use self::client::{COMMAND, arguments_of, run as client};
 pub(crate) use self::dci::run as dci;
 pub(crate) use self::den::run as den;
-pub(crate) use self::dtr::{FILE as TASK_RUNNER, run as dtr, words_of as task_runner_words};
+pub(crate) use self::dtr::{FILE as TASK_RUNNER, arguments_of as task_runner_words, run as dtr};
 
 /// How long a daemon may take to exit when its work is done.
 const END_TIME_MAX: Duration = Duration::from_secs(2);
@@ -48,14 +48,14 @@ fn live(
     let ended = runtime.block_on(async {
         let signals = Signals::listen_to_all().context("cannot install signal handlers")?;
         let stop = Stop::default();
-        let tell = |signal: Asked| tracing::info!("{} received", signal.as_str());
+        let tell = |signal: StopSignal| tracing::info!("{} received", signal.as_str());
         anyhow::Ok(signals.until_end(&stop, daemon(stop.clone()), tell).await)
     });
     runtime.shutdown_timeout(END_TIME_MAX);
     drop(log);
     Ok(match ended? {
         (Err(reason), _) => {
-            output::complain(&reason);
+            output::print_error(&reason);
             ExitCode::from(FAILED)
         }
         (Ok(()), Some(signal)) => ExitCode::from(signal.exit_status()),

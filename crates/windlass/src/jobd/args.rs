@@ -35,17 +35,17 @@ pub(crate) fn program_of(line: &[String]) -> Option<(Program, &[String])> {
 
 /// What a daemon should do.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum Invocation {
     Usage,
     Version,
     Run(PathBuf),
 }
 
-impl Asked {
+impl Invocation {
     /// Errors are sentences.
-    pub(crate) fn read(words: &[String], default_config: &str) -> Result<Asked, String> {
+    pub(crate) fn read(words: &[String], default_config: &str) -> Result<Invocation, String> {
         if words.is_empty() {
-            return Ok(Asked::Usage);
+            return Ok(Invocation::Usage);
         }
         let (mut config, mut help, mut version) = (default_config, false, false);
         let mut rest = words.iter().map(String::as_str);
@@ -62,9 +62,9 @@ impl Asked {
             }
         }
         Ok(match (help, version) {
-            (true, _) => Asked::Usage,
-            (false, true) => Asked::Version,
-            (false, false) => Asked::Run(config.into()),
+            (true, _) => Invocation::Usage,
+            (false, true) => Invocation::Version,
+            (false, false) => Invocation::Run(config.into()),
         })
     }
 }
@@ -97,11 +97,11 @@ mod tests {
 
     #[test]
     fn a_daemon_is_told_its_file_or_asked_about_itself() {
-        let run = |path: &str| Ok(Asked::Run(path.into()));
+        let run = |path: &str| Ok(Invocation::Run(path.into()));
         for (line, asked) in [
-            ("", Ok(Asked::Usage)),
-            ("--help", Ok(Asked::Usage)),
-            ("--version", Ok(Asked::Version)),
+            ("", Ok(Invocation::Usage)),
+            ("--help", Ok(Invocation::Usage)),
+            ("--version", Ok(Invocation::Version)),
             ("--config x", run("x")),
             ("--config=x=y", run("x=y")),
             ("--config x --config y", run("y")),
@@ -109,7 +109,7 @@ mod tests {
             ("--confg x", Err("Unknown option: '--confg'")),
             ("start", Err("Unexpected argument: 'start'")),
         ] {
-            let read = Asked::read(&words(line), "/etc/jobd.conf");
+            let read = Invocation::read(&words(line), "/etc/jobd.conf");
             assert_eq!(read, asked.map_err(str::to_owned), "{line}");
         }
     }

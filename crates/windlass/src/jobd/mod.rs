@@ -14,7 +14,7 @@ use windlass_program::Stop;
 use windlass_runner::CommandLauncher;
 
 pub(crate) use self::args::{Program, program_of};
-use crate::signal::{Asked, Signals};
+use crate::signal::{Signals, StopSignal};
 use crate::{FAILED, output, serve};
 
 /// The version of the originals; clients ask for it to check compatibility.
@@ -71,10 +71,10 @@ fn daemon(
     run: impl FnOnce(&Path) -> Result<(), Failed>,
 ) -> Result<(), Failed> {
     let print = |text: &str| output::print(text).map_err(|error| Some(error.to_string()));
-    match args::Asked::read(words, default_config).map_err(Some)? {
-        args::Asked::Usage => print(usage),
-        args::Asked::Version => print(&format!("{VERSION}\n")),
-        args::Asked::Run(config) => run(&config),
+    match args::Invocation::read(words, default_config).map_err(Some)? {
+        args::Invocation::Usage => print(usage),
+        args::Invocation::Version => print(&format!("{VERSION}\n")),
+        args::Invocation::Run(config) => run(&config),
     }
 }
 
@@ -101,7 +101,7 @@ fn live(daemon: Daemon) -> Result<(), Failed> {
     let runtime = serve::runtime(serve::cores()).map_err(|error| failed(format!("{error:#}")))?;
     let ended = runtime.block_on(async {
         let signals = Signals::listen().map_err(|error| error.to_string())?;
-        let tell = |signal: Asked| log.info(format_args!("{} received", signal.as_str()));
+        let tell = |signal: StopSignal| log.info(format_args!("{} received", signal.as_str()));
         let stop = Stop::default();
         signals.until_end(&stop, daemon.run(stop.clone()), tell).await.0
     });

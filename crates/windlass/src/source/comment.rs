@@ -7,7 +7,7 @@ const BLOCK_OPEN: &str = "/*";
 const BLOCK_CLOSE: &str = "*/";
 
 /// A classified line.
-pub(super) struct Seen<'a> {
+pub(super) struct ClassifiedLine<'a> {
     /// The text of a comment without its markers; empty if it is not a comment.
     pub(super) text: &'a str,
     /// Whether it is a comment that starts and ends on this line.
@@ -37,7 +37,7 @@ impl Comments {
     }
 
     /// Classifies the next line.
-    pub(super) fn next<'a>(&mut self, line: &'a str) -> Seen<'a> {
+    pub(super) fn next<'a>(&mut self, line: &'a str) -> ClassifiedLine<'a> {
         let line = line.trim();
         let opens = self.has_blocks && self.leads && line.starts_with(BLOCK_OPEN);
         if self.in_block || opens {
@@ -47,10 +47,10 @@ impl Comments {
         let is_code = comment.is_none() && !line.is_empty();
         self.leads &= !is_code;
         let text = comment.unwrap_or_default();
-        Seen { text, is_whole: comment.is_some(), is_code, leads: self.leads }
+        ClassifiedLine { text, is_whole: comment.is_some(), is_code, leads: self.leads }
     }
 
-    fn block<'a>(&mut self, line: &'a str) -> Seen<'a> {
+    fn block<'a>(&mut self, line: &'a str) -> ClassifiedLine<'a> {
         let opened = line.strip_prefix(BLOCK_OPEN).filter(|_| !self.in_block);
         let inside = opened.unwrap_or(line);
         let (text, behind) = match inside.split_once(BLOCK_CLOSE) {
@@ -62,6 +62,11 @@ impl Comments {
         let leads = self.leads;
         self.leads &= !is_code;
         let text = text.trim_start_matches(['*', ' ', '\t']);
-        Seen { text, is_whole: opened.is_some() && !self.in_block && !is_code, is_code, leads }
+        ClassifiedLine {
+            text,
+            is_whole: opened.is_some() && !self.in_block && !is_code,
+            is_code,
+            leads,
+        }
     }
 }

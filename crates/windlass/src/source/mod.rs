@@ -24,7 +24,7 @@ use serde_json::{Map, Value, json};
 
 use windlass_core::Lang;
 
-use self::comment::{Comments, Seen};
+use self::comment::{ClassifiedLine, Comments};
 pub(crate) use self::same::is_same;
 
 /// File extensions and their languages.
@@ -69,12 +69,12 @@ pub(crate) struct Source {
 
 /// What is wrong with a file, and on which line.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub(crate) struct SourceError {
     pub(crate) line: usize,
     pub(crate) reason: String,
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for SourceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.line, self.reason)
     }
@@ -88,7 +88,7 @@ pub(crate) fn lang(file: &Path, text: &str) -> Option<Lang> {
 }
 
 /// How to name the language; completes "cannot tell the language of FILE: …".
-pub(crate) fn how_to_tell() -> String {
+pub(crate) fn how_to_name_language() -> String {
     let endings: Vec<_> =
         ENDINGS.iter().map(|(ending, lang)| format!(".{ending} ({lang})")).collect();
     format!(
@@ -110,20 +110,20 @@ fn by_first_line(text: &str) -> Option<Lang> {
 }
 
 /// Parses a file in one of the four languages.
-pub(crate) fn read(lang: Lang, text: &str) -> Result<Source, Wrong> {
+pub(crate) fn read(lang: Lang, text: &str) -> Result<Source, SourceError> {
     let text = without_tags(lang, text);
     let mut reading = Reading::default();
     let mut comments = Comments::new(lang);
     for (at, line) in text.split_inclusive('\n').enumerate() {
-        let seen = comments.next(line);
-        match seen.text.trim().strip_prefix(MARK) {
-            Some(said) => reading
-                .said(at, said.trim(), line, &seen)
-                .map_err(|reason| Wrong { line: at + 1, reason })?,
-            None => reading.line(line, seen.is_code),
+        let classified = comments.next(line);
+        match classified.text.trim().strip_prefix(MARK) {
+            Some(directive) => reading
+                .directive(at, directive.trim(), line, &classified)
+                .map_err(|reason| SourceError { line: at + 1, reason })?,
+            None => reading.line(line, classified.is_code),
         }
     }
-    reading.end().ok_or_else(|| Wrong {
+    reading.end().ok_or_else(|| SourceError {
         line: text.lines().count(),
         reason: format!("the file has no body; start it with a comment '{MARK} body'"),
     })
@@ -168,9 +168,15 @@ impl Reading {
     }
 
     /// One of our comments: the start of a part, or options.
-    fn said(&mut self, at: usize, said: &str, line: &str, seen: &Seen<'_>) -> Result<(), String> {
-        let Some(part) = PARTS.iter().position(|name| *name == said) else {
-            if !seen.leads {
+    fn directive(
+        &mut self,
+        at: usize,
+        text: &str,
+        line: &str,
+        classified: &ClassifiedLine<'_>,
+    ) -> Result<(), String> {
+        let Some(part) = PARTS.iter().position(|name| *name == text) else {
+            if !classified.leads {
                 return Err(format!(
                     "options belong in the first comment of the file, before any code; after that, \
                      only these start a part: {}",
@@ -178,20 +184,20 @@ impl Reading {
                 ));
             }
             let Source { eid, options, .. } = &mut self.source;
-            option::read(said, eid, options)?;
+            option::read(text, eid, options)?;
             self.line(line, false);
             return Ok(());
         };
-        if !seen.is_whole || line.starts_with([' ', '\t']) {
+        if !classified.is_whole || line.starts_with([' ', '\t']) {
             return Err(format!(
-                "the mark '{said}' must be a comment on its own line, not indented"
+                "the mark '{text}' must be a comment on its own line, not indented"
             ));
         }
         self.keep();
         if self.source.parts[part].is_some() {
             return Err(match part {
                 BODY => "the file already has a body; code above it needs a mark of its own".into(),
-                _ => format!("the file already has a part '{said}'"),
+                _ => format!("the file already has a part '{text}'"),
             });
         }
         self.part = part;

@@ -24,7 +24,7 @@ fn options(options: &Value) -> Map<String, Value> {
             ("env", Value::Object(env)) if env.is_empty() => continue,
             ("env", env) => env.clone(),
             ("retry", retry) => whole_retry(retry),
-            (_, value) => one_form(value),
+            (_, value) => normalized(value),
         };
         given.insert(name.clone(), value);
     }
@@ -44,13 +44,13 @@ fn whole_retry(retry: &Value) -> Value {
     ];
     let part = |(name, default): (&str, Value)| {
         let given = &retry[name];
-        (name.to_owned(), if given.is_null() { default } else { one_form(given) })
+        (name.to_owned(), if given.is_null() { default } else { normalized(given) })
     };
     Value::Object(parts.into_iter().map(part).collect())
 }
 
 /// Durations become milliseconds, sizes bytes, and 2 becomes 2.0.
-fn one_form(value: &Value) -> Value {
+fn normalized(value: &Value) -> Value {
     let Some(text) = value.as_str() else {
         return value.as_f64().map_or_else(|| value.clone(), Value::from);
     };

@@ -1,4 +1,4 @@
-//! Files in every language, taken apart.
+//! Parses files in every language.
 
 use super::*;
 
@@ -143,5 +143,7 @@ fn the_language_follows_from_the_ending_or_the_first_line() {
     for (file, text, expected) in cases {
         assert_eq!(lang(Path::new(file), text), expected, "{file} {text}");
     }
-    assert!(how_to_tell().contains(".mjs (node)") && how_to_tell().contains("#!"));
+    assert!(
+        how_to_name_language().contains(".mjs (node)") && how_to_name_language().contains("#!")
+    );
 }
