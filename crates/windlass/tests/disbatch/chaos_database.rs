@@ -1,5 +1,5 @@
 //! The database is killed, frozen and lost while nodes work: results wait, nothing is lost, nothing
-//! runs twice, nobody is thought dead.
+//! runs twice, and no live node is considered dead.
 
 use std::collections::HashMap;
 
@@ -19,8 +19,9 @@ fn runs(home: &Home) -> HashMap<ObjectId, usize> {
     runs
 }
 
-/// A node beside the others that is not refused but cut off, so that its lease runs out: when its
-/// fence has ended what it ran, longer has passed than any of the others may be silent.
+/// A node next to the others that is cut off rather than refused, so that its lease expires: by the
+/// time its fence has killed what it ran, more time has passed than any of the others may be
+/// silent.
 struct Control {
     way: Proxy,
     pid: i32,
@@ -30,7 +31,7 @@ struct Control {
 impl Control {
     fn start(home: &Home) -> Self {
         let way = Proxy::to(&home.mongo.host());
-        // Made after the others were started: they do not know its plugin.
+        // Created after the others were started: they do not know its plugin.
         let task = home.add(home.line(&home.gated(), 1), 1)[0];
         let mut keys = longer_lease();
         keys["mongohost"] = json!(way.mongohost());
@@ -43,8 +44,8 @@ impl Control {
     }
 }
 
-/// Ends of tasks that come while the database is away are written when it is back, and the tasks
-/// that ran on meanwhile are not orphaned by anybody.
+/// Ends of tasks that occur while the database is down are written when it is back, and the tasks
+/// that kept running are not orphaned.
 #[test]
 fn results_wait_for_a_database_that_was_killed() {
     let seed = Home::own(Dialect::Seed);
@@ -81,7 +82,7 @@ fn results_wait_for_a_database_that_was_killed() {
     assert!(dens.iter_mut().all(|den| den.alive()));
 }
 
-/// Under load, in whichever moment of a claim, a start or an end it goes away.
+/// Under load, whatever the moment of a claim, a start or an end.
 #[test]
 fn a_database_killed_under_load_loses_nothing_and_runs_nothing_twice() {
     let home = Home::own(Dialect::Released);
@@ -103,7 +104,7 @@ fn a_database_killed_under_load_loses_nothing_and_runs_nothing_twice() {
     });
 }
 
-/// It keeps its connections and does nothing; then it goes on.
+/// It keeps its connections and does nothing; then it continues.
 #[test]
 fn a_database_that_hangs_is_waited_for() {
     let home = Home::own(Dialect::Seed);
@@ -120,7 +121,7 @@ fn a_database_that_hangs_is_waited_for() {
     assert!(den.alive());
 }
 
-/// A node that cannot reach its database at its start waits for it a while.
+/// A node that cannot reach its database at start waits for a while.
 #[test]
 fn a_node_that_starts_before_its_database_waits() {
     let home = Home::seed();

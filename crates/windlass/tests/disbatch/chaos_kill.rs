@@ -1,6 +1,6 @@
 //! Two of our nodes and a scripted foreign one share queues while ours are killed with -9 and
-//! started again: no task is lost, none runs twice, none is orphaned that need not be, and no limit
-//! is passed, not even by one.
+//! started again: no task is lost, none runs twice, none is orphaned unnecessarily, and no limit is
+//! exceeded, not even by one.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,13 +19,13 @@ const TASKS: usize = 45;
 /// How often a node is killed, in turns.
 const KILLS: usize = 4;
 
-/// Of each of the two queues: for a node in the seed, for all in the released.
+/// Of each of the two queues: per node in the seed, for all nodes in the released dialect.
 const QUEUE_MAX: i32 = 3;
 
 /// Of each of our nodes over both queues.
 const NODE_MAX: i32 = 4;
 
-/// It writes down on which node it runs, from its first moment to its last.
+/// It records the node it runs on, at its start and at its end.
 const PLUGIN: &str = r#"
 who=$(sed -n 's/.*"node" *: *"\([a-z]*\)".*/\1/p' "$task")
 note start; note "+$who"; sleep 0.15; note "-$who"; note end; say 1 ours
@@ -72,7 +72,7 @@ fn rules(home: &Home, load: &Load, with_foreign: bool) -> Vec<Rule> {
             }
             Dialect::Released => {
                 rule(&OURS, Some(queue), QUEUE_MAX);
-                // A foreign node counts first and claims then: in between we may have claimed.
+                // A foreign node counts first and then claims: in between we may have claimed.
                 let max = if with_foreign { QUEUE_MAX + 1 } else { QUEUE_MAX };
                 rule(&[], Some(queue), max);
             }
@@ -100,7 +100,7 @@ fn kill_in_turns(home: &Home) {
     until("all have ended", || ended(home) == 2 * TASKS);
 }
 
-/// How often each task began, by the lines of the plugins themselves.
+/// How often each task began, according to the plugins themselves.
 fn begun(home: &Home, word: &str) -> HashMap<ObjectId, usize> {
     let mut begun = HashMap::new();
     for (_, task) in home.notes().into_iter().filter(|(said, _)| said == word) {
@@ -109,9 +109,9 @@ fn begun(home: &Home, word: &str) -> HashMap<ObjectId, usize> {
     begun
 }
 
-/// Every moment, in the order in which the plugins wrote: between two looks something could be
-/// missed, here nothing is. What was killed did not write its end; those the watch counts. Answers
-/// how many of a queue ran at once.
+/// Checks every moment, in the order in which the plugins wrote: polling could miss something, this
+/// cannot. Killed plugins did not write their end; the watch counts those. Returns how many of a
+/// queue ran at the same time.
 fn check_history(home: &Home, load: &Load) -> usize {
     let notes = home.notes();
     let ended: HashSet<ObjectId> =
@@ -157,7 +157,7 @@ fn check(home: &Home, load: &Load) {
             _ => panic!("it has not ended: {task}"),
         }
     }
-    // No more than what the killed nodes can have had.
+    // At most what the killed nodes can have held.
     let most = KILLS * usize::try_from(NODE_MAX).unwrap();
     assert!(orphaned <= most, "{orphaned} orphans of {KILLS} kills");
 }
@@ -174,10 +174,10 @@ fn run(home: &Home, with_foreign: bool) {
     assert_eq!(seen.complaints, Vec::<String>::new());
     check(home, &load);
     let most = check_history(home, &load);
-    // A foreign node may leave ours little to do.
+    // A foreign node may leave little for ours.
     assert!(most > usize::from(!with_foreign), "{most} of a queue at most");
     assert!(seen.looks > 20, "{seen:?}");
-    // A foreign node may leave one of ours so little that no look meets it.
+    // A foreign node may leave one of ours so little that no look finds it.
     let met = seen.most.values().filter(|most| **most > 0).count();
     assert!(met > 0 && (with_foreign || met == rules_count), "{seen:?}");
     if with_foreign {

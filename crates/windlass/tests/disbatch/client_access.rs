@@ -1,4 +1,4 @@
-//! `windlass disbatch`: which server, as whom, over TLS, and what a failure looks like.
+//! `windlass disbatch`: which server, which user, TLS, and what a failure looks like.
 
 use serde_json::json;
 
@@ -178,7 +178,7 @@ fn the_settings_of_the_config_are_used() {
     }
 }
 
-/// A mistyped name must not mean that other certificates are believed.
+/// A mistyped name must not lead to trusting other certificates.
 #[test]
 fn a_config_that_is_named_must_be_there() {
     let home = Home::released();
@@ -198,7 +198,7 @@ fn help_shows_nothing_of_the_environment() {
     assert!(!ended.stdout.contains("hidden-word"), "{ended:?}");
 }
 
-/// They would be for the program as a whole, which has a server of another kind.
+/// They would apply to the whole program, which talks to a different kind of server.
 #[test]
 fn options_in_front_of_the_command_are_refused() {
     let home = Home::released();

@@ -55,7 +55,7 @@ fn a_table_of_no_queues_says_so() {
     assert!(told.trim_end().ends_with("0 total queues."), "{told}");
 }
 
-/// A name may hold what would move a cursor or end a line.
+/// A name may contain characters that move the cursor or end a line.
 #[test]
 fn names_with_control_characters_do_not_spoil_the_table() {
     let home = Home::released();

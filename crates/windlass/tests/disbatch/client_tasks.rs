@@ -1,4 +1,4 @@
-//! `windlass disbatch`: tasks made, searched for and counted.
+//! `windlass disbatch`: tasks created, searched for and counted.
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{DateTime, doc};

@@ -1,4 +1,4 @@
-//! Who may ask: users, tokens, and how a refusal reads.
+//! Access: users, tokens, and what a refusal looks like.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -103,7 +103,7 @@ fn the_page_itself_needs_no_login() {
     }
 }
 
-/// What somebody put beside the page is not the page's own.
+/// Additional files next to the page are not the page's own.
 #[test]
 fn other_files_need_a_login() {
     let home = Home::released();

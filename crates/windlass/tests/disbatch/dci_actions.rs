@@ -19,7 +19,7 @@ fn recent(task: &Document, key: &str) -> bool {
     (DateTime::now().timestamp_millis() - told).abs() < 600_000
 }
 
-/// A conflict is told and nothing is changed.
+/// A conflict is reported and nothing is changed.
 #[track_caller]
 fn conflicts(home: &Home, dci: &Dci, task: ObjectId, verb: &str) {
     let before = home.mongo.get("tasks", task);
@@ -117,7 +117,7 @@ fn a_running_task_is_cancelled_with_its_processes() {
     }
 }
 
-/// Each task has one end, whoever was faster, and the counters know of it.
+/// Each task has one end, whoever was faster, and the counters reflect it.
 #[test]
 fn cancels_while_tasks_are_claimed_and_run_lose_nothing() {
     for home in both() {
@@ -178,7 +178,7 @@ fn a_task_that_is_not_there_cannot_be_cancelled_or_retried() {
     }
 }
 
-/// `cancel` and `retry` are no collections when the queue's name is no id.
+/// `cancel` and `retry` are not collections if the queue's name is not an id.
 #[test]
 fn actions_are_posts() {
     let home = Home::released();
@@ -225,7 +225,7 @@ fn ended_cancelled_and_orphaned_tasks_are_retried() {
     }
 }
 
-/// Of many who want the same at once, one does it.
+/// Of many concurrent requests for the same, one succeeds.
 #[test]
 fn a_task_is_retried_once() {
     let home = Home::seed();

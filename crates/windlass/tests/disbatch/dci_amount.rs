@@ -1,5 +1,5 @@
 //! Very many tasks at once: lists and collections larger than what is kept in memory, and a
-//! database that goes away in the middle.
+//! database that fails in the middle.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use crate::harness::{Dci, Home, Proxy, form, mongohost, until};
 const OUTPUT_BYTES: usize = 20_000;
 const TASKS: usize = 3_000;
 
-/// The most memory that a program had at any time.
+/// The peak memory of a program.
 fn memory_peak(dci: &Dci) -> usize {
     let status = fs::read_to_string(format!("/proc/{}/status", dci.program.pid())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -75,7 +75,7 @@ fn a_collection_that_does_not_fit_into_memory_becomes_tasks() {
     assert_eq!(home.mongo.count_now("tasks", doc! {}), TASKS as u64);
 }
 
-/// The file is looked through before anything is sent, and then sent chunk by chunk.
+/// The file is checked before anything is sent, and then sent chunk by chunk.
 #[test]
 fn output_that_does_not_fit_into_memory_is_sent_piece_by_piece() {
     const CHUNK_BYTES: usize = 261_120;
@@ -103,7 +103,7 @@ fn output_that_does_not_fit_into_memory_is_sent_piece_by_piece() {
     assert!(grown < CHUNKS * CHUNK_BYTES, "{grown} bytes more in memory");
 }
 
-/// The status is sent before the end is known, so that a client must see that it is missing.
+/// The status is sent before the end is known, so a client must notice that the end is missing.
 #[test]
 fn a_list_that_is_broken_off_is_not_taken_for_a_whole_one() {
     let home = Home::released();
@@ -125,7 +125,7 @@ fn a_list_that_is_broken_off_is_not_taken_for_a_whole_one() {
     assert!(body.get("count").is_some() || body.get("error").is_some(), "{body}");
 }
 
-/// Nobody would ever run what is made for a queue after its end.
+/// No node would ever run tasks created for a queue after its end.
 #[test]
 fn no_more_tasks_are_made_for_a_queue_that_is_deleted_meanwhile() {
     let home = Home::seed();
@@ -153,7 +153,7 @@ fn no_more_tasks_are_made_for_a_queue_that_is_deleted_meanwhile() {
     );
 }
 
-/// As values, small objects take a hundred times the memory of their text.
+/// As parsed values, small objects take a hundred times the memory of their text.
 #[test]
 fn a_body_of_very_many_small_objects_is_refused_before_it_is_read() {
     let home = Home::released();
@@ -168,7 +168,7 @@ fn a_body_of_very_many_small_objects_is_refused_before_it_is_read() {
     assert_eq!(home.mongo.count_now("tasks", doc! {}), 0);
 }
 
-/// The same where version 3 has the list as JSON in a text.
+/// The same if version 3 has the list as JSON in a text.
 #[test]
 fn a_list_in_a_text_is_refused_before_it_is_read() {
     let home = Home::released();

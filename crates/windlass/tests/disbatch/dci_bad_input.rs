@@ -1,4 +1,4 @@
-//! Input that nobody should send, and a database that goes away.
+//! Bad input, and a database that becomes unavailable.
 
 use std::io::Write;
 
@@ -24,7 +24,7 @@ const POSTS: [&str; 9] = [
     "/start-queue-json",
 ];
 
-/// It is still there and has changed nothing.
+/// It is still running and has changed nothing.
 #[track_caller]
 fn unharmed(home: &Home, dci: &mut Dci) {
     assert!(dci.program.alive(), "{}", dci.program.console());
@@ -172,7 +172,7 @@ fn a_type_of_content_may_have_a_charset() {
     assert_eq!(home.mongo.count("queues", doc! {}), 2);
 }
 
-/// A page of somebody else, opened in the browser of a user of this interface.
+/// A page of another site, opened in the browser of a user of this interface.
 #[test]
 fn a_post_of_another_site_is_refused() {
     let home = Home::released();
@@ -284,7 +284,7 @@ fn a_database_that_is_away_is_told_and_comes_back() {
         ("POST", "/tasks".to_owned(), json!({"queue": "q", "params": {"a": 1}})),
         ("POST", format!("/tasks/{task}/cancel"), json!({})),
     ];
-    // All at once: each waits for the database as long as the interface's patience.
+    // All at once: each waits for the database as long as the interface allows.
     std::thread::scope(|scope| {
         for (method, path, body) in &asked {
             let http = &dci.http;

@@ -218,7 +218,7 @@ fn a_network_with_a_fresh_node_is_ok() {
     for home in both() {
         node(&home, "stale.example", 3600);
         let dci = monitored(&home, false);
-        // It shows that it lives before each look, because a look may take longer than the window.
+        // It sends a heartbeat before each look, because a look may take longer than the window.
         let told = until_some("a node is fresh", || {
             let gone = doc! {"node": "fresh.example"};
             if let Some(before) = home.mongo.one("nodes", gone) {
@@ -250,7 +250,7 @@ fn a_network_of_silent_nodes_is_critical() {
     }
 }
 
-/// A network whose balance another interface looks after, so that this one leaves it alone.
+/// A network whose balance is managed by another interface, so that this one leaves it alone.
 fn followed_elsewhere(home: &Home, fields: Document) -> Dci {
     let until = DateTime::now().to_system_time() + Duration::from_secs(3600);
     let mut document = fields;

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::harness::{Dci, Home, both, number, until};
 
-/// A queue with so many queued and so many running tasks, and a limit that no step would choose.
+/// A queue with this many queued and running tasks, and a limit that no step would choose.
 fn queue(home: &Home, name: &str, queued: usize, running: usize) -> ObjectId {
     let id = home.queue_with(name, doc! {home.dialect.limit(): 77});
     let task = |status: i32| doc! {"queue": id, "status": status, "node": "elsewhere"};
@@ -71,7 +71,7 @@ fn a_limit_of_none_stops_every_group() {
     reaches(&home, &queues, &[0, 0]);
 }
 
-/// The original takes the last entry of the same day when none of that day has come yet.
+/// If no entry of the day has come yet, the original uses the last entry of the same day.
 #[test]
 fn the_entry_in_force_is_the_last_that_has_come() {
     let home = Home::released();
@@ -111,7 +111,7 @@ fn queues_in_no_group_are_left_alone() {
     assert_eq!(limit(&home, queues[1]), Some(77));
 }
 
-/// One at a time: two interfaces write the same limits, and one of them tells.
+/// One at a time: two interfaces write the same limits, and one of them logs it.
 #[test]
 fn two_interfaces_do_not_balance_against_each_other() {
     let home = Home::released();

@@ -1,4 +1,4 @@
-//! `changelog`: a copy of each document after its change, as it stands then.
+//! `changelog`: a copy of each document after its change.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ fn newest(home: &Home, count: usize) -> Fields {
     entry
 }
 
-/// What must be written down of a document.
+/// What must be recorded of a document.
 fn copy(mut document: Document, collection: &str) -> Fields {
     let id = document.remove("_id").unwrap();
     document.insert("id", id);
@@ -67,7 +67,7 @@ fn every_change_is_written_down_with_the_whole_document() {
     }
 }
 
-/// What is refused or changes nothing is no change.
+/// A refused request, or one without effect, is not a change.
 #[test]
 fn what_is_no_change_is_not_written_down() {
     for home in both() {

@@ -1,4 +1,4 @@
-//! The clock of an interface's host is minutes wrong: only the database's counts.
+//! The clock of an interface's host is wrong by minutes: only the database's counts.
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{DateTime, Document, doc};
@@ -8,7 +8,7 @@ use crate::harness::{Dci, Home, both, oid, skewed, until};
 
 const MINUTE: i64 = 60_000;
 
-/// What dates are rounded by, and what a server may need to answer.
+/// Tolerance for the rounding of dates and for a slow server.
 const SLACK: i64 = MINUTE / 2;
 
 const AHEAD: [i64; 2] = [7, -7];
@@ -17,7 +17,7 @@ fn from_now(millis: i64) -> DateTime {
     DateTime::from_millis(DateTime::now().timestamp_millis() + millis)
 }
 
-/// An interface that takes the database for being so many minutes ahead of this host.
+/// An interface that sees the database's clock this many minutes ahead of this host.
 fn dci(home: &Home, ahead: i64) -> Dci {
     let host = skewed(&home.mongo.host(), ahead * MINUTE);
     home.dci_with(json!({"mongohost": host, "monitoring": true}))

@@ -1,4 +1,4 @@
-//! The config file of an interface, and which dialect it speaks.
+//! The config file of an interface, and its dialect.
 
 use std::fs;
 
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use crate::harness::{DEMO, Dci, Home, Program, windlass};
 
-/// A home whose config leaves the dialect to what stands in the database.
+/// A home whose config leaves the dialect to the contents of the database.
 fn undecided(home: &Home) -> Dci {
     let mut config = home.config();
     config.as_object_mut().unwrap().remove("dialect");
     home.dci_of(&config)
 }
 
-/// The fields of a queue that this interface makes.
+/// The fields of a queue that this interface creates.
 fn made(home: &Home, dci: &Dci) -> Vec<String> {
     let name = format!("made-{:08x}", fastrand::u32(..));
     let body = json!({"name": name, "plugin": DEMO, "threads": 1});

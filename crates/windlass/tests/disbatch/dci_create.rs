@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Dci, Dialect, Home, both, number, oid, plain};
 
-/// The ids that an insert answers, which have the places 0, 1, 2, ..
+/// The ids in the answer to an insert, with the indexes 0, 1, 2, ..
 #[track_caller]
 fn inserted(answer: &Value) -> Vec<ObjectId> {
     let result = &answer["MongoDB::InsertManyResult"];
@@ -244,7 +244,7 @@ fn a_collection_of_many_documents_is_taken_in_parts() {
     assert_eq!(number(home.mongo.get("queues", queue).get("count_total")), Some(3000));
 }
 
-/// Weakness 14: the original reads any collection for anybody who may make a task.
+/// Weakness 14: the original lets anyone who may create a task read any collection.
 #[test]
 fn collections_of_the_server_and_of_disbatch_are_not_read() {
     let home = Home::seed();

@@ -155,7 +155,7 @@ fn a_deleted_queue_is_in_the_changelog() {
     assert_eq!(plain(logged[0].get("threads")), json!(3));
 }
 
-/// On a node of ours: its processes are ended, and nothing of the queue is left.
+/// On one of our nodes: its processes are killed, and nothing of the queue remains.
 #[test]
 fn a_queue_is_deleted_with_tasks_that_one_of_our_nodes_runs() {
     in_both(|home| {
@@ -183,7 +183,7 @@ fn a_queue_is_deleted_with_tasks_that_one_of_our_nodes_runs() {
     });
 }
 
-/// What runs is left to run.
+/// Running tasks keep running.
 #[test]
 fn a_queue_is_deleted_without_the_tasks_that_run_when_asked() {
     in_both(|home| {

@@ -1,4 +1,4 @@
-//! `GET /tasks`: what may be asked, and what comes back.
+//! `GET /tasks`: allowed searches and their results.
 
 use mongodb::bson::doc;
 use mongodb::bson::oid::ObjectId;
@@ -111,7 +111,7 @@ fn what_is_not_indexed_is_refused_with_the_indexes() {
     }
 }
 
-/// What is left empty asks for nothing, so that it is not the beginning of an index either.
+/// An empty parameter searches for nothing, so it is not a prefix of an index either.
 #[test]
 fn an_empty_value_does_not_make_another_one_indexed() {
     let home = Home::released();

@@ -1,4 +1,4 @@
-//! What an interface tells about itself: its page, its files, `/info`, `/plugins`.
+//! What an interface shows about itself: its page, its files, `/info`, `/plugins`.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,4 +1,4 @@
-//! `/nodes`: who is there, who is live, and how many tasks a node may run.
+//! `/nodes`: which nodes exist, which are live, and how many tasks a node may run.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use crate::harness::{Dci, Home, both, number, oid, until};
 
-/// The entry that a foreign node of that age has.
+/// The entry of a foreign node of this age.
 fn node(name: &str, age: u64) -> Document {
     let timestamp =
         DateTime::from_system_time(DateTime::now().to_system_time() - Duration::from_secs(age));
     doc! {"node": name, "timestamp": timestamp}
 }
 
-/// A window that no slow machine passes.
+/// A window that no slow machine exceeds.
 fn patient(home: &Home) -> Dci {
     home.dci_with(json!({"dashboard": {"live_window_ms": 3_600_000}}))
 }
@@ -63,7 +63,7 @@ fn a_node_that_is_silent_for_longer_than_the_window_is_not_live() {
     let live =
         |dci: &Dci| -> Vec<Value> { nodes(dci).iter().map(|node| node["live"].clone()).collect() };
     let dci = home.dci();
-    // It shows that it lives before each look, because a look may take longer than the window.
+    // It sends a heartbeat before each look, because a look may take longer than the window.
     until("it is live", || {
         let beat = doc! {"timestamp": node("a", 0).get_datetime("timestamp").unwrap()};
         home.mongo.set("nodes", fresh, beat);
@@ -281,7 +281,7 @@ fn a_limit_for_a_node_that_is_not_there_is_refused_with_the_result() {
     assert_eq!(home.mongo.count("nodes", doc! {}), 0);
 }
 
-/// Whatever stands in the collection, the others are still shown.
+/// Whatever is in the collection, the others are still shown.
 #[test]
 fn entries_with_wrong_types_do_not_hide_the_others() {
     for home in both() {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Dci, Home, both, number, oid, plain};
 
-/// The tasks that a request with these options makes, one after the other.
+/// The tasks created by a request with these options, one after the other.
 fn made(home: &Home, dci: &Dci, options: Value) -> Vec<Document> {
     let mut body = json!({"queue": "demo", "params": [{"n": 1}, {"n": 2}]});
     for (name, value) in options.as_object().unwrap() {

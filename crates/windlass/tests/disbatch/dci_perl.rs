@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Answer, DEMO, Dci, Dialect, Home, both, number, oid, plain};
 
-/// What stands above every request of libwww-perl.
+/// The head of every request of libwww-perl.
 fn lwp(dci: &Dci, method: &str, path: &str, more: &str, body: &str) -> Answer {
     let mut request = format!(
         "{method} {path} HTTP/1.1\r\nTE: deflate,gzip;q=0.3\r\nConnection: TE, close\r\n\
@@ -128,7 +128,7 @@ fn tasks_are_made_as_the_older_client_asks() {
     }
 }
 
-/// What the client sends when nothing but a filter is given: every option, each with its default.
+/// What the client sends if only a filter is given: every option, each with its default.
 fn options(filter: Value) -> Value {
     let mut body = json!({
         ".count": 0, ".fields": null, ".limit": 20, ".skip": 0, ".terse": 0, ".full": 0,
@@ -156,7 +156,7 @@ fn tasks_are_searched_for_with_every_option() {
             let found = ask(json!({})).ok();
             assert_eq!(found.as_array().unwrap().len(), 20, "a limit is restriction enough");
             assert_eq!(ask(json!({"queue": hex, ".count": 1})).ok(), json!({"count": 22}));
-            // What came from a command line is text.
+            // Values from a command line are text.
             let found = ask(json!({"queue": hex, ".limit": "5", ".skip": "20"})).ok();
             assert_eq!(found.as_array().unwrap().len(), 2);
             let found = ask(json!({"queue": hex, ".limit": "1", ".fields": "[\"status\"]"})).ok();
@@ -187,7 +187,8 @@ fn options_in_a_query_are_read() {
     }
 }
 
-/// The library asks without a name first and repeats itself after a refusal in the right realm.
+/// The library first asks without a name, and repeats the request after a refusal in the right
+/// realm.
 #[test]
 fn a_login_is_asked_for_and_given() {
     let home = Home::new(Dialect::Released);

@@ -1,11 +1,11 @@
-//! `/queues`: what they are, how they are made and changed.
+//! `/queues`: how they are shown, created and changed.
 
 use mongodb::bson::{Bson, doc};
 use serde_json::{Value, json};
 
 use crate::harness::{DEMO, Dialect, Home, both, number, oid, plain};
 
-/// What an update says that found one document.
+/// The answer to an update that matched one document.
 fn updated(modified: u64) -> Value {
     json!({"MongoDB::UpdateResult": {
         "matched_count": 1, "modified_count": modified, "upserted_id": null,
@@ -47,8 +47,8 @@ fn queues_are_listed_with_their_counts_in_the_dialect_in_force() {
     }
 }
 
-/// Weakness 7: the original counts everything below -1 as queued. A count of their own is all that
-/// the list has beside what the original has.
+/// Weakness 7: the original counts everything below -1 as queued. The separate count is the only
+/// addition to the original's list.
 #[test]
 fn an_orphaned_task_is_not_counted_as_queued() {
     for home in both() {
@@ -193,7 +193,7 @@ fn a_queue_is_made_from_a_form_or_a_query() {
     }
 }
 
-/// A form goes before JSON, JSON before the query.
+/// A form takes precedence over JSON, JSON over the query.
 #[test]
 fn the_query_is_not_read_when_there_is_a_body() {
     let home = Home::released();
@@ -208,7 +208,7 @@ fn the_query_is_not_read_when_there_is_a_body() {
     assert!(stored.iter().all(|queue| number(queue.get("threads")).is_none()));
 }
 
-/// Keys that begin with a dot are options, never parameters.
+/// Keys that start with a dot are options, never parameters.
 #[test]
 fn options_are_no_parameters() {
     let home = Home::released();
@@ -224,7 +224,7 @@ fn options_are_no_parameters() {
     assert!(stored.keys().all(|key| !key.starts_with('.')), "{stored}");
 }
 
-/// Of many who want the same name at once, one gets it.
+/// Of many concurrent requests for the same name, one succeeds.
 #[test]
 fn a_name_is_given_once() {
     let home = Home::released();
@@ -380,7 +380,7 @@ fn names_and_plugins_of_a_wrong_type_are_refused() {
 #[test]
 fn a_second_queue_of_the_same_name_is_refused() {
     for home in both() {
-        // In the seed nothing but the interface holds names apart.
+        // In the seed only the interface keeps names unique.
         if home.dialect == Dialect::Released {
             home.mongo.index("queues", doc! {"name": 1}, true);
         }
@@ -490,7 +490,7 @@ fn a_queue_is_not_renamed_to_a_name_that_is_taken() {
     assert_eq!(home.mongo.get("queues", id).get_str("name").unwrap(), "one");
 }
 
-/// Whatever stands in the collection, the others are still shown.
+/// Whatever is in the collection, the others are still shown.
 #[test]
 fn queues_with_wrong_types_do_not_hide_the_others() {
     for home in both() {

@@ -1,4 +1,4 @@
-//! The session that the page of the Disbatch door shows, word for word.
+//! The session shown on the page of the Disbatch door, word for word.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::harness::{Answer, Dci, Home};
 
 const PAGE: &str = include_str!("../../../../docs/protocols/disbatch.md");
 
-/// What stands readable on the page and encoded in a request.
+/// Characters that are readable on the page and encoded in a request.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'"').add(b'[').add(b']').add(b' ');
 
 /// Each request with the answer that the page promises.
@@ -25,7 +25,7 @@ fn exchanges() -> Vec<(&'static str, &'static str)> {
     exchanges
 }
 
-/// A name in braces, with what stands before and behind it.
+/// A name in braces, with the text before and after it.
 fn placeholder(text: &str) -> Option<(&str, &str, &str)> {
     text.match_indices('{').find_map(|(at, _)| {
         let (name, after) = text[at + 1..].split_once('}')?;
@@ -34,7 +34,7 @@ fn placeholder(text: &str) -> Option<(&str, &str, &str)> {
     })
 }
 
-/// Puts in what is known by now.
+/// Replaces names by the values known so far.
 fn filled(shown: &str, known: &HashMap<String, String>) -> String {
     let fill = |text: String, (name, value): (&String, &String)| {
         text.replace(&format!("{{{name}}}"), value)

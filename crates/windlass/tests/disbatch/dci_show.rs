@@ -1,4 +1,4 @@
-//! How tasks are shown: fields, times, output that is long, output in GridFS.
+//! How tasks are shown: fields, times, long output, output in GridFS.
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::spec::BinarySubtype;
@@ -26,7 +26,7 @@ fn file(home: &Home, chunks: &[Bson]) -> ObjectId {
         "filename": "stdout", "chunkSize": 261_120, "length": length, "uploadDate": DateTime::now(),
     };
     let file = home.mongo.insert("tasks.files", document);
-    // The chunks stand in the wrong order: only `n` counts.
+    // The chunks are in the wrong order: only `n` counts.
     for (place, data) in chunks.iter().enumerate().rev() {
         let place = i32::try_from(place).unwrap();
         home.mongo
@@ -93,7 +93,7 @@ fn times_are_text_or_seconds() {
     }
 }
 
-/// The code of the first dialect wrote seconds where its text says dates.
+/// The code of the first dialect wrote seconds where its documentation says dates.
 #[test]
 fn times_that_are_numbers_are_shown_as_they_are() {
     let home = Home::seed();
@@ -202,7 +202,7 @@ fn options_that_one_task_does_not_have_are_not_in_its_way() {
     }
 }
 
-/// Whatever stands in the collection is shown somehow, and hides nothing else.
+/// Whatever is in the collection is shown somehow, and hides nothing else.
 #[test]
 fn tasks_with_wrong_types_are_shown() {
     for home in both() {
@@ -228,7 +228,7 @@ fn tasks_with_wrong_types_are_shown() {
     }
 }
 
-/// A program may be handed documents that look like the written form of other types.
+/// Documents may look like the written form of other types.
 #[test]
 fn documents_that_look_like_other_types_hide_nothing() {
     for home in both() {

@@ -1,4 +1,4 @@
-//! How an interface ends: by which signal, with which exit status, and that it says so.
+//! How an interface ends: the signals, the exit code, and the log.
 
 use std::io::Write;
 

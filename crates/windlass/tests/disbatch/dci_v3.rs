@@ -45,7 +45,7 @@ fn the_scheduler_reports_its_queues() {
         assert_eq!(entry[home.dialect.plugin()], json!(DEMO));
         assert_eq!(entry[home.dialect.limit()], json!(5));
         if home.dialect == Dialect::Released {
-            // The released interface told its own counts under the old path.
+            // The released interface returned its own counts under the old path.
             let counts = [&entry["queued"], &entry["running"], &entry["completed"]];
             assert_eq!(counts, [&json!(2); 3], "{entry}");
             continue;
@@ -58,7 +58,7 @@ fn the_scheduler_reports_its_queues() {
     }
 }
 
-/// Weakness 8: a counter that drifted makes no negative numbers.
+/// Weakness 8: a drifted counter does not lead to negative numbers.
 #[test]
 fn counters_that_drifted_are_not_reported() {
     let home = Home::seed();
@@ -429,7 +429,7 @@ fn the_page_of_version_3_is_a_folder_of_web_root() {
     assert_eq!(page.text(), "<p>old");
 }
 
-/// Who asks again would make them twice.
+/// A repeated request would create them twice.
 #[test]
 fn what_was_made_before_something_went_wrong_is_told() {
     let home = Home::seed();

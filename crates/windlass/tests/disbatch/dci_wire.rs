@@ -1,4 +1,4 @@
-//! HTTP as other clients speak it, and values that a database cannot hold.
+//! HTTP as other clients use it, and values that a database cannot hold.
 
 use std::io::{Read, Write};
 
@@ -8,7 +8,7 @@ use windlass_test_kit::http::until_closed;
 
 use crate::harness::{DEMO, Dci, Home, both, number, plain};
 
-/// What comes back for these bytes, until the server closes.
+/// The answer to these bytes, until the server closes.
 fn raw(dci: &Dci, bytes: &str) -> String {
     let mut stream = dci.http.connect();
     stream.write_all(bytes.as_bytes()).unwrap();
@@ -100,7 +100,7 @@ fn headers_without_an_end_are_refused() {
     dci.http.get("/plugins").ok();
 }
 
-/// The original stands behind nginx, which ends TLS and passes the name on that it was asked by.
+/// The original is behind nginx, which terminates TLS and passes on the requested name.
 #[test]
 fn a_page_behind_a_proxy_is_the_own_page() {
     let home = Home::released();
@@ -111,13 +111,13 @@ fn a_page_behind_a_proxy_is_the_own_page() {
     let other = proxy.with("Origin", "https://evil.example");
     assert_eq!(other.delete("/queues/q").status, 403);
     assert_eq!(home.mongo.count("queues", doc! {}), 1);
-    // Without a login any name could be a page's own that was made to point here.
+    // Without a login, any name could belong to a page that was made to point here.
     let open = home.dci();
     let answer = open.http.with("Host", "disbatch.example").get("/queues").expect(403);
     assert!(answer.json()["error"].as_str().unwrap().contains("users"));
 }
 
-/// A zero byte ends a key in the database's format, so no key may have one.
+/// A zero byte ends a key in the database's format, so no key may contain one.
 #[test]
 fn keys_with_a_zero_byte_are_refused() {
     for home in both() {
@@ -168,7 +168,7 @@ fn names_with_a_zero_byte_are_only_names() {
     assert!(dci.program.alive());
 }
 
-/// The database's numbers end where JSON's do not.
+/// The database's numbers have a smaller range than JSON's.
 #[test]
 fn numbers_beyond_the_databases_are_not_turned_around() {
     for home in both() {
@@ -232,7 +232,7 @@ fn large_params_are_kept() {
     assert_eq!(read["params"]["text"], json!(text));
 }
 
-/// Every field of every route with every wrong type: a refusal, never a change or an end.
+/// Every field of every route with every wrong type: a refusal, never a change or a crash.
 #[test]
 fn no_value_of_any_type_ends_the_interface() {
     let home = Home::released();

@@ -1,4 +1,4 @@
-//! Documents that others change or remove while a node works with them.
+//! Documents that other programs change or remove while a node works with them.
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, doc};
@@ -70,7 +70,7 @@ fn a_task_that_is_removed_while_it_runs_gives_its_place_free() {
     });
 }
 
-/// The entry comes back, and the task is not lost by it.
+/// The entry comes back, and the task is not lost.
 #[test]
 fn a_node_whose_entry_is_removed_enters_again_and_keeps_its_tasks() {
     in_both(|home| {
@@ -90,7 +90,7 @@ fn a_node_whose_entry_is_removed_enters_again_and_keeps_its_tasks() {
     });
 }
 
-/// Parked by somebody while it waits: it is not taken until it is queued again.
+/// Parked by another program while it waits: it is not claimed until it is queued again.
 #[test]
 fn a_task_may_be_parked_and_queued_again_by_others() {
     in_both(|home| {

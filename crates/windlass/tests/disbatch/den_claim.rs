@@ -136,7 +136,7 @@ fn a_plugin_that_is_not_listed_leaves_its_tasks_queued() {
         assert_eq!(left.map(|task| home.status(task)), [-2; 5]);
         assert_eq!(home.notes(), []);
         assert!(den.console().contains("Disbatch::Plugin::Unknown"), "{}", den.console());
-        // Said once, not in every pass.
+        // Logged once, not in every pass.
         let said = den.console().matches("Disbatch::Plugin::Unknown").count();
         assert!(said <= 2, "{}", den.console());
     });

@@ -1,4 +1,4 @@
-//! The clock of a node's own host is minutes wrong: only the database's counts.
+//! The clock of a node's own host is wrong by minutes: only the database's counts.
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{DateTime, doc};
@@ -8,20 +8,20 @@ use crate::harness::{Fields, Home, in_both, short_lease, skewed, until};
 
 const MINUTE: i64 = 60_000;
 
-/// What dates are rounded by, and what a server may need to answer.
+/// Tolerance for the rounding of dates and for a slow server.
 const SLACK: i64 = MINUTE / 2;
 
 fn from_now(millis: i64) -> DateTime {
     DateTime::from_millis(DateTime::now().timestamp_millis() + millis)
 }
 
-/// A claim of a node that is gone, that long ago by the clock of this host.
+/// A claim of a node that is gone, this long ago by the clock of this host.
 fn claimed(home: &Home, queue: ObjectId, minutes_ago: i64) -> ObjectId {
     let fields = doc! {"node": "gone", "mtime": from_now(-minutes_ago * MINUTE)};
     home.task_with(queue, -1, fields)
 }
 
-/// A node that takes the database for being so many minutes ahead of this host.
+/// A node that sees the database's clock this many minutes ahead of this host.
 fn node(home: &Home, name: &str, ahead: i64) -> crate::harness::Program {
     let host = skewed(&home.mongo.host(), ahead * MINUTE);
     let mut keys = short_lease();
@@ -70,7 +70,7 @@ fn a_claim_is_as_old_as_the_database_says() {
     });
 }
 
-/// Two nodes whose clocks are a quarter of an hour apart hold nobody dead.
+/// Two nodes whose clocks are a quarter of an hour apart do not consider each other dead.
 #[test]
 fn nodes_whose_clocks_disagree_hold_nobody_dead() {
     in_both(|home| {

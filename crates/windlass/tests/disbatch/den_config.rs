@@ -1,4 +1,5 @@
-//! The configuration file, the files that a node makes of it, and the seed's `config` collection.
+//! The configuration file, the files that a node derives from it, and the seed's `config`
+//! collection.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -81,7 +82,7 @@ fn files_for_runner_and_plugins_are_made_for_their_owner_only() {
     });
 }
 
-/// Each with the password of its own user and of nobody else.
+/// Each with only the password of its own user.
 #[test]
 fn files_for_runner_and_plugins_hold_no_password_of_others() {
     let home = Home::seed();
@@ -93,7 +94,7 @@ fn files_for_runner_and_plugins_hold_no_password_of_others() {
     config["users"] = json!({"ann": "word-of-ann"});
     config["tokens"] = json!(["word-of-token"]);
     let file = home.write(&config);
-    // The server knows none of these users: what the node makes of that does not matter here.
+    // The server knows none of these users: what the node does about that does not matter here.
     let _den = home.den_of(&file);
     for (suffix, user) in [("-plugin", "plugin"), ("-task_runner", "task_runner")] {
         let made = format!("{}{suffix}", file.display());
@@ -121,7 +122,7 @@ fn without_a_name_the_file_of_the_original_is_read() {
 fn a_config_of_the_original_is_taken() {
     let home = Home::released();
     let task = home.add(home.line(&home.ok(), 1), 1)[0];
-    // A package of Perl is listed so since 4.4.
+    // Since 4.4, a Perl package is listed like this.
     let mut plugins = home.den_config("one")["plugins"].clone();
     plugins["Disbatch::Plugin::Demo"] = json!(1);
     let keys = json!({
@@ -167,7 +168,7 @@ fn another_name_than_the_hosts_is_told_where_plugins_look_for_their_task() {
     assert!(!told(host.trim()));
 }
 
-/// A key that is not known is no reason to stop, but it is said.
+/// An unknown key does not prevent the start, but is logged.
 #[test]
 fn an_unknown_key_is_told() {
     let home = Home::seed();
@@ -204,7 +205,7 @@ fn nothing_is_claimed_while_the_hook_runs() {
     });
 }
 
-/// Who would only look between two runs of such a hook would never see who has fallen silent.
+/// If a node looked only between two runs of such a hook, it would never notice silent nodes.
 #[test]
 fn a_slow_hook_keeps_no_dead_node_from_being_found() {
     let home = Home::seed();
@@ -251,7 +252,7 @@ fn the_active_document_of_the_config_collection_says_which_queues_are_served() {
     home.reaches(third, 1);
 }
 
-/// Whoever can write into the database names no programs.
+/// Write access to the database does not allow adding programs.
 #[test]
 fn the_config_collection_takes_plugins_away_but_adds_none() {
     let home = Home::seed();

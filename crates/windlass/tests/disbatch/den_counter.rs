@@ -1,4 +1,4 @@
-//! The seed's counters in queues: set when they are missing, kept, and put right when they drift.
+//! The seed's counters in queues: set if missing, kept up to date, and corrected if they drift.
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, doc};
@@ -44,7 +44,8 @@ fn missing_counters_are_set_and_ends_are_counted() {
     }
 }
 
-/// As a foreign interface makes tasks: they go in first, and both counters grow then.
+/// Like a foreign interface creates tasks: it inserts them first, and increments both counters
+/// afterwards.
 #[test]
 fn tasks_that_others_make_and_count_stay_counted() {
     let home = Home::seed();

@@ -1,4 +1,4 @@
-//! A node's entry in the network: its document, its indexes, its name, the dialect it finds.
+//! A node's entry in the network: its document, its indexes, its name, the detected dialect.
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use serde_json::json;
@@ -223,7 +223,7 @@ fn the_dialect_is_told_by_what_is_there() {
     let _released = home.den_with("one", unset.clone());
     home.passes("one", 1);
     assert!(!home.entry("one").contains_key("queues"));
-    // An empty database is the seed's, until somebody makes it something else.
+    // An empty database counts as the seed's until a program writes something else.
     let home = Home::new(Dialect::Released);
     let plugin = home.ok();
     let _empty = home.den_with("one", unset);

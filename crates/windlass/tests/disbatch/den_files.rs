@@ -1,4 +1,5 @@
-//! Nodes that may open only a few files: they run less at once, and fail nothing for that.
+//! Nodes that may open only a few files: they run fewer tasks at a time, and fail none because of
+//! it.
 
 use std::process::Command;
 
@@ -24,7 +25,7 @@ fn den_with_files(home: &Home, ulimit: &str) -> Program {
     den
 }
 
-/// The soft limit is what a shell has by default; a node may raise it by itself.
+/// The soft limit is a shell's default; a node may raise it by itself.
 #[test]
 fn a_low_soft_limit_is_raised() {
     let home = Home::seed();

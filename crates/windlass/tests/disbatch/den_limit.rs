@@ -1,4 +1,4 @@
-//! How much runs at once: limits of nodes and queues, steps, and fair turns.
+//! How many tasks run at the same time: limits of nodes and queues, increments, and fair turns.
 
 use std::collections::HashSet;
 
@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 
 use crate::harness::{Dialect, Home, in_both, until};
 
-/// A node's entry, as somebody left it, with a limit.
+/// An existing entry of a node, with a limit.
 fn limited(home: &Home, name: &str, limit: impl Into<Bson>) -> ObjectId {
     let past = DateTime::from_millis(0);
     home.mongo.insert("nodes", doc! {"node": name, "timestamp": past, "maxthreads": limit.into()})
 }
 
-/// Those of them that run.
+/// The running ones among them.
 fn begun(home: &Home, tasks: &[ObjectId]) -> usize {
     tasks.iter().filter(|task| home.has_begun(**task)).count()
 }
 
-/// Waits until so many run, and for the node to have had the chance to start more.
+/// Waits until this many run, and until the node has had the chance to start more.
 fn settles(home: &Home, node: &str, tasks: &[ObjectId], count: usize) {
     until("enough of them run", || begun(home, tasks) >= count);
     home.passes(node, 1);
@@ -37,7 +37,7 @@ fn a_node_runs_no_more_than_its_limit_over_all_queues() {
         settles(&home, "one", &tasks, 3);
         home.mongo.set("nodes", node, doc! {"maxthreads": 5});
         settles(&home, "one", &tasks, 5);
-        // A lower limit ends nothing, and starts nothing until it is reached.
+        // A lower limit ends nothing, and starts nothing until there is room again.
         home.mongo.set("nodes", node, doc! {"maxthreads": 1});
         home.passes("one", 1);
         for task in tasks.iter().filter(|task| home.has_begun(**task)).take(4) {
@@ -125,7 +125,7 @@ fn what_runs_under_a_nodes_name_counts_against_its_limit() {
     });
 }
 
-/// Until somebody holds that start dead, what it had may run.
+/// Until that start is considered dead, its tasks may still run.
 #[test]
 fn what_another_start_of_a_node_has_counts_against_its_limits() {
     in_both(|home| {
@@ -135,7 +135,7 @@ fn what_another_start_of_a_node_has_counts_against_its_limits() {
         let left = doc! {"node": "one", "windlass": before};
         let left = [-1, 0].map(|status| home.task_with(other, status, left.clone()));
         let tasks = home.add(queue, 3);
-        // What counts against the limit of a released queue are holds, which nobody has here.
+        // A released queue's limit counts holds, and there are none here.
         let seed = home.dialect == Dialect::Seed;
         let held = if seed { home.add(other, 1) } else { Vec::new() };
         let _den = home.den("one");
@@ -146,7 +146,7 @@ fn what_another_start_of_a_node_has_counts_against_its_limits() {
     });
 }
 
-/// In the seed the limit of a queue is for each node: what runs elsewhere does not count.
+/// In the seed the limit of a queue applies to each node: what runs elsewhere does not count.
 #[test]
 fn what_runs_under_a_nodes_name_counts_against_the_limit_of_its_queue() {
     in_both(|home| {
@@ -194,7 +194,7 @@ fn a_queue_without_a_limit_runs_all_in_the_seed_and_nothing_in_the_released() {
     });
 }
 
-/// The hook is run before every pass, so that no pass is missed, however slow the look is.
+/// The hook runs before every pass, so that no pass is missed, however slow the look is.
 #[test]
 fn steps_limit_what_a_pass_starts() {
     in_both(|home| {
@@ -238,7 +238,7 @@ fn wrong_steps_end_the_node_at_its_start() {
     assert_eq!(home.mongo.count("nodes", doc! {}), 0);
 }
 
-/// With one place for two queues, neither is served twice while the other waits.
+/// With one slot for two queues, neither is served twice while the other waits.
 #[test]
 fn queues_take_turns_when_the_node_is_full() {
     in_both(|home| {
@@ -261,7 +261,7 @@ fn queues_take_turns_when_the_node_is_full() {
     });
 }
 
-/// A full queue in front holds nobody behind it, and a long one eats not all of a node.
+/// A full queue does not block those behind it, and a long one does not take all of a node.
 #[test]
 fn an_early_queue_does_not_eat_the_whole_node() {
     in_both(|home| {

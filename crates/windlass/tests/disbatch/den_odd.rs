@@ -1,4 +1,4 @@
-//! Documents of others with a wrong type in every field: a clear line, and the work goes on.
+//! Foreign documents with a wrong type in every field: a clear log line, and the work continues.
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::spec::BinarySubtype;
@@ -6,7 +6,7 @@ use mongodb::bson::{Binary, Bson, DateTime, Document, doc};
 
 use crate::harness::{Dialect, Fields, Home, in_both, short_lease, until};
 
-/// A value of each kind.
+/// A value of each type.
 fn odd() -> Vec<Bson> {
     vec![
         Bson::Null,
@@ -29,8 +29,8 @@ fn odd() -> Vec<Bson> {
     ]
 }
 
-/// Each field of a document in turn gets each odd value, and is missing once. Fields with a space
-/// between them get it together.
+/// Each field of a document in turn gets each odd value, and is missing once. Fields separated by a
+/// space get it together.
 fn damaged(document: &Document, fields: &[&str]) -> Vec<Document> {
     let mut all = Vec::new();
     for fields in fields {
@@ -50,7 +50,7 @@ fn damaged(document: &Document, fields: &[&str]) -> Vec<Document> {
     all
 }
 
-/// The node lives and works.
+/// The node is alive and works.
 fn still_works(home: &Home, queue: ObjectId) {
     let task = home.add(queue, 1)[0];
     home.reaches(task, 1);
@@ -99,7 +99,7 @@ fn odd_queues_hold_nobody() {
         let done = tasks.iter().filter(|task| home.status(**task) == 1).count();
         assert!(done > 0, "a queue whose `sort` is odd runs");
         assert!(den.alive());
-        // A limit that is no number is not one.
+        // A limit that is not a number is ignored.
         for (queue, task) in queues.iter().zip(&tasks) {
             let queue = home.mongo.get("queues", *queue);
             let limit = queue.get(home.dialect.limit());
@@ -136,7 +136,7 @@ fn odd_tasks_hold_nobody_and_none_is_stuck() {
         still_works(&home, good);
         until("none is being worked on", || home.active(queue) == 0);
         home.passes("one", 1);
-        // Nobody can take a task whose `windlass` is no document, and that is told.
+        // A task whose `windlass` is not a document cannot be claimed, and that is logged.
         let open = doc! {"queue": queue, "status": -2, "node": home.dialect.nobody()};
         let is_ours = |task: &Document| {
             let own = task.get("windlass");
@@ -150,7 +150,7 @@ fn odd_tasks_hold_nobody_and_none_is_stuck() {
             assert!(den.console().contains(&id), "{task}");
         }
         assert!(den.alive());
-        // Parameters that are none end their task with a reason; dates and outputs do not matter.
+        // Invalid parameters end their task with a reason; dates and outputs do not matter.
         for task in tasks {
             let task = home.mongo.get("tasks", task);
             let (status, params) = (task.int("status"), task.get(home.dialect.params()));
@@ -218,7 +218,7 @@ fn odd_nodes_hold_nobody() {
     });
 }
 
-/// Fields of ours in entries of nodes that are gone: their tasks are found all the same.
+/// Our fields in entries of nodes that are gone: their tasks are found anyway.
 #[test]
 fn odd_fields_of_ours_in_entries_hide_no_dead_node() {
     in_both(|home| {
@@ -237,7 +237,7 @@ fn odd_fields_of_ours_in_entries_hide_no_dead_node() {
             let held = doc! {"node": &node, "windlass": {"boot": &boot, "node": &node, "run": "r"}};
             dead.push(home.task_with(queue, 0, held));
         }
-        // How long they may be silent is theirs to say, if it is a time.
+        // How long they may be silent is up to them, if it is a valid time.
         for (at, own) in damaged(&whole, &["orphan_after"]).into_iter().enumerate() {
             let entry = doc! {"node": format!("slow-{at}"), "windlass": own};
             home.mongo.insert("nodes", entry);
@@ -250,7 +250,7 @@ fn odd_fields_of_ours_in_entries_hide_no_dead_node() {
     });
 }
 
-/// Its own entry: a limit that is none is told, and nothing runs that might be too much.
+/// Its own entry: an invalid limit is logged, and nothing runs that might be too much.
 #[test]
 fn an_odd_limit_of_the_node_itself_is_told() {
     in_both(|home| {
@@ -305,7 +305,7 @@ fn odd_documents_of_the_config_collection_hold_nobody() {
     assert!(den.alive());
 }
 
-/// It is as large as a document may be, so that not even a claim can be written into it.
+/// It is as large as a document may be, so not even a claim can be written into it.
 #[test]
 fn a_task_that_cannot_be_changed_keeps_no_other_queue_waiting() {
     const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;

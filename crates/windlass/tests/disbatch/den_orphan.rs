@@ -41,7 +41,7 @@ fn a_killed_nodes_tasks_are_orphaned_by_another_and_nothing_of_them_is_left_aliv
         assert_eq!(orphan.text("node"), Some("one"));
         assert!(orphan.date("mtime") > running.date("mtime"), "{orphan}");
         assert_eq!(home.active(queue), 0);
-        // Its place is free again.
+        // Its slot is free again.
         home.open_all();
         let next = home.add(queue, 1)[0];
         home.reaches(next, 1);
@@ -84,7 +84,7 @@ fn a_long_task_of_a_living_node_is_never_orphaned() {
     });
 }
 
-/// It hangs: others take over, what it started is ended, and when it goes on it harms nothing.
+/// It hangs: others take over, what it started is killed, and when it continues it does no harm.
 #[test]
 fn a_node_that_hangs_loses_its_tasks_and_does_no_harm_when_it_goes_on() {
     in_both(|home| {
@@ -127,7 +127,7 @@ fn foreign_running_tasks_are_never_orphaned() {
     });
 }
 
-/// It was put back by hand while one of ours had it, and kept the marks of that.
+/// It was put back by hand while one of ours had it, and kept our fields.
 #[test]
 fn a_task_that_one_of_ours_had_before_stays_with_a_living_foreign_node() {
     in_both(|home| {
@@ -195,7 +195,7 @@ fn foreign_claims_are_orphaned_when_they_are_old_and_their_node_is_silent() {
     });
 }
 
-/// Clocks of hosts that disagree by hours: only whether a timestamp moves says that a node lives.
+/// Clocks of hosts that disagree by hours: only a moving timestamp shows that a node is alive.
 #[test]
 fn a_clock_that_is_hours_off_makes_nobody_dead_or_alive() {
     in_both(|home| {
@@ -228,8 +228,8 @@ fn a_clock_that_is_hours_off_makes_nobody_dead_or_alive() {
     });
 }
 
-/// An outage of one node's way to the database while the other goes on: what it ran is ended and
-/// orphaned; it comes back and works.
+/// One node loses its connection to the database while the other continues: what it ran is killed
+/// and orphaned; it comes back and works.
 #[test]
 fn a_node_that_is_cut_off_is_dead_for_the_others_and_comes_back() {
     in_both(|home| {

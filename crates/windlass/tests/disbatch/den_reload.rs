@@ -1,5 +1,5 @@
 //! The configuration file while a node runs: a seed's node reads it again in every pass, a released
-//! one at its start only.
+//! one only at start.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Home, until};
 
-/// In one step, so that nobody reads half of it.
+/// In one step, so that no program reads half of it.
 fn rewrite(file: &Path, text: &str) {
     let new = file.with_extension("new");
     fs::write(&new, text).unwrap();
@@ -63,7 +63,7 @@ fn a_file_that_cannot_be_read_any_more_is_told_and_the_former_settings_stay() {
     assert!(den.alive());
 }
 
-/// Who a node is, where its database and its files are does not change while it runs.
+/// A node's identity, its database and its files do not change while it runs.
 #[test]
 fn another_name_or_place_in_the_file_needs_a_restart() {
     let home = Home::seed();

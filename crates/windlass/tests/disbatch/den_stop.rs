@@ -1,4 +1,4 @@
-//! Signals: exit codes, what is handed back, and what becomes of running tasks.
+//! Signals: exit codes, what is released, and what happens to running tasks.
 
 use mongodb::bson::doc;
 use rustix::process::Signal;
@@ -71,7 +71,7 @@ fn a_second_signal_does_not_wait() {
         home.reaches(task, 0);
         den.signal(Signal::TERM);
         until("it says that it stops", || den.console().to_lowercase().contains("stop"));
-        // Two that come together are one.
+        // Two that arrive together count as one.
         until("it ends", || {
             den.signal(Signal::INT);
             !den.alive()

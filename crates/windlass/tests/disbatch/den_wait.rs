@@ -1,5 +1,5 @@
-//! What Disbatch never had: tasks that wait for a time or for others, that are tried again, and
-//! that are cancelled while they run. Seen from the database.
+//! Features that Disbatch never had: tasks that wait for a time or for others, are retried, or are
+//! cancelled while they run. Observed in the database.
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};
@@ -88,7 +88,7 @@ fn a_running_task_is_cancelled_with_its_tree_and_its_output_is_kept() {
         let cancelled = home.reaches(task, -5);
         assert!(!is_alive(parent) && !is_alive(child));
         assert_eq!(cancelled.text("node"), Some("one"), "{cancelled}");
-        // Its place is free.
+        // Its slot is free.
         home.open_all();
         let queue = cancelled.oid("queue").unwrap();
         let next = home.add(queue, 1)[0];
@@ -96,7 +96,7 @@ fn a_running_task_is_cancelled_with_its_tree_and_its_output_is_kept() {
     });
 }
 
-/// As the interface puts an ended task back.
+/// Requeues an ended task like the interface does.
 #[test]
 fn a_task_that_is_put_back_runs_again() {
     in_both(|home| {

@@ -1,4 +1,4 @@
-//! The stand-alone task runner, called as a foreign node calls its own.
+//! The stand-alone task runner, called like a foreign node calls its own.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ use crate::harness::{Dialect, Ended, Home, Program, in_both, run, status_of, unt
 const NODE: &str = "foreign";
 
 impl Home {
-    /// A task that the foreign node has claimed, with nothing of ours in it.
+    /// A task that the foreign node has claimed, without our fields.
     fn claimed(&self, queue: ObjectId) -> ObjectId {
         self.task_with(queue, -1, doc! {"node": NODE})
     }
@@ -101,7 +101,7 @@ fn a_database_that_is_away_and_a_file_that_says_nothing_end_it_with_1() {
     assert!(help.code == Some(0) && help.stdout.starts_with("Usage: windlass dtr "), "{help:?}");
 }
 
-/// By a name that the configuration maps to a program; strings are the seed's form of files.
+/// By a name that the configuration maps to a program; the seed's files contain strings.
 #[test]
 fn a_plugin_has_a_name_in_the_seed() {
     let home = Home::seed();

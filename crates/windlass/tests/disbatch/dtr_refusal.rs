@@ -1,4 +1,4 @@
-//! The stand-alone task runner: what it leaves as it is, and the words of older nodes.
+//! The stand-alone task runner: what it leaves alone, and the options of older nodes.
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
@@ -18,7 +18,7 @@ fn runner(home: &Home, words: &[&str]) -> Ended {
     run(windlass(&[&["dtr", "--config", config.to_str().unwrap()], words].concat()), "")
 }
 
-/// Only what is claimed, by this node and by none of ours, is its to run.
+/// It runs only tasks that this node has claimed, and none of ours.
 #[test]
 fn a_task_that_is_not_claimed_for_it_is_left_as_it_is() {
     in_both(|home| {
@@ -49,7 +49,7 @@ fn a_task_that_is_not_claimed_for_it_is_left_as_it_is() {
     });
 }
 
-/// A package of the original has its program elsewhere, and its task may yet be run there.
+/// A Perl package has its program elsewhere, and its task may yet be run there.
 #[test]
 fn a_task_whose_plugin_has_no_program_is_left_as_it_is() {
     in_both(|home| {
@@ -89,7 +89,7 @@ fn wrong_words_end_it_with_1_and_are_told() {
     assert_eq!(home.status(task), -1);
 }
 
-/// `--config --plugin --task --queue [--nogfs]`: output goes to files unless it is said.
+/// `--config --plugin --task --queue [--nogfs]`: output goes to files by default.
 #[test]
 fn the_words_of_the_seeds_node_are_understood() {
     in_both(|home| {
@@ -117,7 +117,8 @@ fn the_words_of_the_seeds_node_are_understood() {
     });
 }
 
-/// The releases' words: with `--gfs` always in files, with `auto` when it is large, without never.
+/// The options of the releases: with `--gfs` always in files, with `auto` if it is large, otherwise
+/// never.
 #[test]
 fn where_output_goes_is_said_by_gfs() {
     let home = Home::released();

@@ -1,5 +1,4 @@
-//! Beside foreign programs: what we write is what they know, and our own things stand below one
-//! field.
+//! Next to foreign programs: we write what they know, and our own fields are below one field.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +10,7 @@ fn keys(document: &Document) -> BTreeSet<&str> {
     document.keys().map(String::as_str).collect()
 }
 
-/// The script of the foreign node does what the seed says, without any of ours.
+/// The script of the foreign node follows the seed, without any of our code.
 #[test]
 fn the_scripted_foreign_node_works_alone() {
     in_both(|home| {
@@ -56,7 +55,7 @@ fn our_documents_have_the_known_fields_and_one_of_ours() {
     });
 }
 
-/// A foreign node and ours at once, nobody is killed: each task runs once, and both have some.
+/// A foreign node and ours at the same time, without kills: each task runs once, and both get some.
 #[test]
 fn ours_and_a_foreign_node_share_a_queue() {
     in_both(|home| {

@@ -1,4 +1,4 @@
-//! What lies in `packaging`, used as the guide says, and what stands in the guide itself.
+//! The contents of `packaging`, used as the guide says, and the guide itself.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -13,7 +13,7 @@ fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(name)
 }
 
-/// Under the original's names its own programs would be started where it is installed.
+/// Under the original's names, its own programs would be started if it is installed.
 #[test]
 fn units_start_the_binary_by_its_own_name() {
     for (unit, command) in [("windlass-den.service", "den"), ("windlass-dci.service", "dci")] {
@@ -26,7 +26,7 @@ fn units_start_the_binary_by_its_own_name() {
     }
 }
 
-/// Stands for Disbatch's own package, which plugins of the type `default` are given.
+/// Stands in for Disbatch's own package, which plugins of the type `default` get.
 const DISBATCH: &str = "
 package Disbatch;
 sub new { my $class = shift; bless {@_}, $class }
@@ -34,7 +34,7 @@ sub load_config { $_[0]{loaded} = -e $_[0]{config_file} ? 'its file' : 'no file'
 1;
 ";
 
-/// A node with a package of Perl for each of these bodies of `run`, and how their tasks end.
+/// A node with a Perl package for each of these bodies of `run`, and how their tasks end.
 fn ran(home: &Home, kind: &str, runs: &[&str]) -> Vec<Document> {
     let lib = home.path("lib");
     fs::create_dir_all(lib.join("My")).unwrap();

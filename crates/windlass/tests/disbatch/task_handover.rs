@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Fields, Home, in_both, until};
 
-/// Records how it was called and what it was given, and waits.
+/// Records its arguments and its input, and waits.
 const RECORD: &str = r#"
 echo "$args" > "$home/$id.args"
 stat -c %a "$task" > "$home/$id.mode" 2>/dev/null
@@ -84,7 +84,7 @@ fn without_mongo_only_the_task_is_named() {
     });
 }
 
-/// The test is the plugin's hand in the database.
+/// The test writes to the database in place of the plugin.
 #[test]
 fn with_mongo_the_result_is_a_document() {
     in_both(|home| {
@@ -140,7 +140,7 @@ fn a_handed_off_task_is_ended_by_its_plugin() {
         assert_eq!(ended.int("status"), Some(6), "{ended}");
         assert_eq!((ended.text("stdout"), ended.text("stderr")), (Some("own"), Some("hand")));
         assert_eq!(ended.text("node"), Some("one"));
-        // Its place is free again.
+        // Its slot is free again.
         let next = home.add(queue, 3);
         for task in next {
             home.began(task);
@@ -157,7 +157,7 @@ fn a_quiet_node_tells_a_handoff_plugin_so() {
     assert_eq!(args.last().map(String::as_str), Some("--quiet"), "{args:?}");
 }
 
-/// Nobody who may write into the folder can guess or plant what is read there.
+/// No other user of the folder can guess or plant what is read there.
 #[test]
 fn files_of_tasks_lie_where_nobody_else_can_plant_them() {
     let home = Home::seed();

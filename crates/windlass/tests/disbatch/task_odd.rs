@@ -26,8 +26,8 @@ fn odd() -> Vec<Bson> {
     ]
 }
 
-/// Runs a task of this kind for each of the results, which the test writes as the plugin would, and
-/// waits until each has this status.
+/// Runs a task of this kind for each of the results, which the test writes in place of the plugin,
+/// and waits until each has this status.
 fn ended(home: &Home, kind: &str, results: &[Document], status: i64) -> Vec<Document> {
     let queue = home.line(&home.plugin(kind, "gate"), 99);
     let tasks = home.add(queue, results.len());
@@ -68,7 +68,7 @@ fn a_status_that_is_none_is_a_failure_that_says_so() {
     });
 }
 
-/// Output of another type costs nobody the status.
+/// Output of another type does not affect the status.
 #[test]
 fn output_that_is_no_text_ends_its_task_all_the_same() {
     in_both(|home| {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Fields, in_both, is_alive, status_of};
 
-/// One plugin and what its task becomes.
+/// One plugin and the outcome of its task.
 struct Case {
     script: &'static str,
     status: i32,
@@ -23,7 +23,7 @@ const fn case(script: &'static str, status: i32, stderr: &'static str) -> Case {
 const NOT_CLEAN: &str = "plugin returned status:1 but did not exit cleanly (see stdout for any \
                          stdout or stderr it may have set)";
 
-/// Statuses of every kind, and exits that fit them or do not.
+/// Statuses of every kind, and exit codes that match them or do not.
 fn statuses() -> Vec<Case> {
     vec![
         Case { stdout: |text| text == "out", ..case("say 1 out err", 1, "err") },
@@ -66,7 +66,7 @@ fn statuses() -> Vec<Case> {
     ]
 }
 
-/// Answers that are missing, broken, or more than was asked for.
+/// Answers that are missing, broken, or larger than necessary.
 fn odd_answers() -> Vec<Case> {
     vec![
         case(":", 2, "could not read task plugin response file: "),
@@ -96,19 +96,19 @@ fn odd_answers() -> Vec<Case> {
             error: Some("signal: killed"),
             ..case("say 9 out err; kill -9 $$", 9, "err")
         },
-        // Keys that nobody knows do no harm, nor do those that would change the task.
+        // Unknown keys do no harm, nor do those that would change the task.
         case(
             r#"answer '{"status":1,"stdout":"o","stderr":"e","node":"x","_id":5,"mtime":0}'"#,
             1,
             "e",
         ),
-        // What it prints itself is not the task's output.
+        // Its own output is not the task's output.
         Case { stdout: |text| text.is_empty(), ..case("echo loud; echo lost >&2; say 1", 1, "") },
         Case {
             stdout: |text| text == "ä€𝄞\0",
             ..case(r#"say 1 'ä€𝄞\u0000' '\ud834\udd1e'"#, 1, "𝄞")
         },
-        // Output that is missing or no text.
+        // Output that is missing or not text.
         case("answer '{\"status\":1}'", 1, ""),
     ]
 }
@@ -141,7 +141,7 @@ fn every_end_has_its_status_and_its_texts() {
     });
 }
 
-/// The only trace of a program that broke down is what it wrote to its own standard error.
+/// The only trace of a crashed program is what it wrote to its own standard error.
 #[test]
 fn a_program_that_leaves_no_result_is_quoted() {
     in_both(|home| {
@@ -181,7 +181,7 @@ fn a_time_limit_ends_a_plugin_with_its_tree_and_says_so() {
             (home.add(home.line(&slow, 1), 1)[0], home.add(home.line(&quick, 1), 1)[0]);
         let _den = home.den("one");
         let ended = home.reaches(slow, 2);
-        // On a slow machine they may have been ended before they wrote down who they are.
+        // On a slow machine they may have been killed before they recorded their process id.
         for file in [format!("{slow}.began"), "child".to_owned()] {
             let pid = std::fs::read_to_string(home.path(&file)).unwrap_or_default();
             assert!(!pid.trim().parse().is_ok_and(is_alive), "{file}: {pid}");
@@ -193,7 +193,7 @@ fn a_time_limit_ends_a_plugin_with_its_tree_and_says_so() {
     });
 }
 
-/// The task's own limit, in a field of ours.
+/// The task's own limit, in one of our fields.
 #[test]
 fn a_task_may_have_a_time_limit_of_its_own() {
     in_both(|home| {
@@ -209,7 +209,7 @@ fn a_task_may_have_a_time_limit_of_its_own() {
     });
 }
 
-/// Whoever reads sees a status of an end only together with the output.
+/// The status of an ended task is visible only together with the output.
 #[test]
 fn status_and_output_come_together_and_mtime_tells_start_and_end() {
     in_both(|home| {
@@ -227,7 +227,7 @@ fn status_and_output_come_together_and_mtime_tells_start_and_end() {
         assert_eq!((ended.text("stdout"), ended.text("stderr")), (Some("out"), Some("err")));
         assert!(ended.date("mtime") > running.date("mtime"), "{ended}");
         assert_eq!(ended.date("ctime"), made.date("ctime"));
-        // Nothing of the lease is left on it.
+        // Nothing of the lease remains on it.
         let boot = ended.get_document("windlass").ok().and_then(|own| own.get("boot"));
         assert_eq!(boot, None, "{ended}");
     });

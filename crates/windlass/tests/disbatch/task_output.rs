@@ -8,7 +8,7 @@ use crate::harness::{Dialect, Fields, Home, in_both};
 
 const MIB: usize = 1024 * 1024;
 
-/// A plugin whose output has so many bytes, of characters with two bytes.
+/// A plugin with this many bytes of output, in two-byte characters.
 fn loud(home: &Home, stdout: usize, stderr: usize) -> String {
     let many = |count: usize| format!("yes ä | head -n {} | tr -d '\\n'", count / 2);
     let script = format!(
@@ -20,7 +20,7 @@ fn loud(home: &Home, stdout: usize, stderr: usize) -> String {
     home.plugin("default", &script)
 }
 
-/// Puts a file of output together, as each form says, and checks what its document says of it.
+/// Assembles a file of output according to its form, and checks its document.
 fn file(home: &Home, name: &str, task: ObjectId, id: ObjectId) -> String {
     let file = home.mongo.get("tasks.files", id);
     let mut text = Vec::new();

@@ -1,10 +1,10 @@
-//! Input that is meant to hurt: broken, endless, unread. Nobody else may notice.
+//! Hostile input: broken, endless, unread. No other client may notice.
 
 use serde_json::{Value, json};
 
 use crate::harness::{Daemon, Home, until};
 
-/// A daemon may need this much more memory than before for whatever one client does.
+/// How much more memory a daemon may need, whatever one client does.
 const MEMORY_KB_MAX: u64 = 400_000;
 
 fn memory_kb(daemon: &Daemon) -> u64 {
@@ -65,7 +65,7 @@ fn a_client_that_never_reads_holds_nobody_and_no_memory() {
         std::thread::scope(|scope| {
             let port = daemon.port();
             let sender = scope.spawn(move || {
-                // Its own sending is bounded too: it stops when the other side takes no more.
+                // Its own sending is bounded too: it stops when the other side reads no more.
                 deaf.short_patience();
                 (0..5000).all(|_| deaf.try_send_bytes(request.as_bytes()))
             });

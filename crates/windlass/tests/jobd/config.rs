@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::harness::{Conf, Ended, Home, free_port, program, run};
 
-/// A worker's file that is right, though nobody needs its database to be there.
+/// A valid worker file; its database need not exist.
 fn worker_conf() -> Conf {
     Conf::new(&[("host", "127.0.0.1"), ("port", "7080")])
         .set("mysql_host", "127.0.0.1")
@@ -73,7 +73,7 @@ fn required_keys_of_a_worker_are_asked_for_in_their_order() {
         refused("jobd", &worker_conf().without(key), &wanted);
         refused("jobd", &worker_conf().set(key, ""), &wanted);
     }
-    // The first that is missing is the one that is named.
+    // The first missing key is named.
     let mut conf = worker_conf().without_targets();
     for key in required.iter().rev() {
         conf = conf.without(key);

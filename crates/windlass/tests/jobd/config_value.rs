@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Home, until};
 
-/// A worker with this text as its `[targets]`; answers them as status shows them.
+/// A worker with this text as its `[targets]`; returns them as status shows them.
 fn targets_of(section: &str) -> Value {
     let home = Home::new();
     let conf = home.conf().without_targets();
@@ -19,7 +19,7 @@ fn targets_of(section: &str) -> Value {
     pairs.map(|(name, target)| (name.clone(), target["concurrency"].clone())).collect()
 }
 
-/// A worker whose job prints the variable X, given as this value.
+/// A worker whose job prints the variable X, which has this value.
 fn value_of(value: &str) -> String {
     let home = Home::new();
     let worker = home.worker(&home.conf().set("launcher.env.X", value));
@@ -99,7 +99,7 @@ fn a_master_without_its_port_or_host_is_no_master() {
 
 #[test]
 fn the_port_of_the_database_is_used() {
-    // The private server listens on another port than 3306, so that everything else proves it too.
+    // The private server listens on another port than 3306, so all other tests prove it too.
     let home = Home::new();
     assert_ne!(home.base.server().port(), 3306);
     let worker = home.worker(&home.conf());

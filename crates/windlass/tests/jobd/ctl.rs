@@ -181,7 +181,7 @@ fn what_the_server_refuses_is_told_with_exit_code_1() {
     check_error(&told, "Worker error: invalid target 'nobody'");
     let told = ctl(worker.port(), &["set-target-concurrency", "nobody", "1"]);
     check_error(&told, "Worker error: target 'nobody' not found");
-    // Options behind the command are arguments.
+    // Options after the command are arguments.
     let told = ctl(worker.port(), &["poll", "--master"]);
     check_error(&told, "Worker error: invalid target '--master'");
 }

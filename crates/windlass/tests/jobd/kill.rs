@@ -9,10 +9,10 @@ use crate::harness::{Base, Conf, Home, until};
 
 const JOBS: u64 = 300;
 
-/// A worker is killed when so many are done.
+/// A worker is killed when this many are done.
 const PART: i64 = 60;
 
-/// Seconds within which a busy machine lets a worker that lives say so.
+/// Seconds within which a live worker can renew its lease even on a busy machine.
 const LIVE_LEASE: u64 = 8;
 
 /// Jobs that append their ids to a file.
@@ -38,7 +38,7 @@ fn runs(home: &Home) -> HashMap<u64, usize> {
     runs
 }
 
-/// Every row ended, and none ran twice; what did not run, or ended badly, has a reason in its row.
+/// Every row ended, and none ran twice; rows that did not run, or failed, contain a reason.
 fn count_at_most_once(home: &Home) {
     assert_eq!(home.base.number("SELECT COUNT(*) FROM jobs"), i64::try_from(JOBS).unwrap());
     let runs = runs(home);
@@ -131,7 +131,7 @@ fn rows_of_a_live_worker_are_left_to_it() {
     home.reaches(accepted, "accepted");
     dead.kill();
     let _third = home.worker(&home.conf().set("lease", LIVE_LEASE));
-    // The dead one's row came back, so that leases were looked at; the live one's stays.
+    // The dead one's row came back, so leases were checked; the live one's stays.
     home.reaches(accepted, "waiting");
     assert_eq!(home.base.status(running), "running");
     home.open("g");
@@ -199,7 +199,7 @@ fn jobs_of_workers_killed_under_load_run_again_when_the_config_says_so() {
     worker.client().ok("poll", Value::Null);
     until("a part is done", || home.base.count("done") >= PART);
     worker.kill();
-    // Also those that have ended, when the table was not told yet.
+    // Including those that have ended, if the table was not updated yet.
     let running = home.base.sql("SELECT id FROM jobs WHERE status = 'running'");
     let running: HashSet<u64> = running.lines().map(|id| id.parse().unwrap()).collect();
     let worker = home.worker(&conf());
@@ -246,7 +246,7 @@ fn a_master_killed_under_load_costs_nothing() {
     assert_eq!(runs(&home).len(), usize::try_from(JOBS).unwrap());
 }
 
-/// The worker lives, so that every job runs exactly once and its end is written.
+/// The worker is alive, so every job runs exactly once and its end is written.
 #[test]
 fn a_database_killed_under_load_loses_nothing_and_runs_nothing_twice() {
     let home = Home::with(Base::own_mariadb());

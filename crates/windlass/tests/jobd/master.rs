@@ -1,4 +1,4 @@
-//! The master and its workers: section 3 of the contract, and the mends of section 9.
+//! The master and its workers: section 3 of the contract, and the fixes of section 9.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ fn register(master: &Daemon, name: &str, targets: &[&str]) -> Client {
     worker
 }
 
-/// Takes the next request of the master; answers its number, type and targets.
+/// Takes the next request of the master; returns its number, type and targets.
 fn request(worker: &mut Client) -> (i64, String, Value) {
     loop {
         let message = worker.receive_json();
@@ -31,7 +31,7 @@ fn request(worker: &mut Client) -> (i64, String, Value) {
     }
 }
 
-/// Takes a request of this kind, answers it with "ok", and gives its data.
+/// Takes a request of this kind, answers it with "ok", and returns its data.
 fn obey(worker: &mut Client, kind: &str) -> Value {
     let (no, asked, data) = request(worker);
     assert_eq!(asked, kind);
@@ -318,7 +318,7 @@ fn a_worker_finds_its_master_again() {
     home.done(id);
 }
 
-/// The original never tries again when the connection dies before the answer.
+/// The original never retries if the connection dies before the answer.
 #[test]
 fn a_worker_whose_registration_is_never_answered_tries_again() {
     let home = Home::new();

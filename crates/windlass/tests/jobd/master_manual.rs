@@ -1,4 +1,4 @@
-//! Manual jobs and signals through the master: section 3 of the contract, mends 13 and 14.
+//! Manual jobs and signals through the master: section 3 of the contract, fixes 13 and 14.
 
 use serde_json::{Value, json};
 

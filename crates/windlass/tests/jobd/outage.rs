@@ -1,4 +1,4 @@
-//! The database is away for a while: polls are kept, results are kept and written. Sections 8, 12.
+//! The database is down for a while: polls are kept, results are kept and written. Sections 8, 12.
 
 use serde_json::{Value, json};
 

@@ -86,7 +86,7 @@ fn jobs_of_a_target_start_in_the_order_of_their_ids() {
     assert_eq!(home.lines("order"), wanted);
 }
 
-/// 25 jobs, concurrency 2, limit 10: ten are taken, the next ten when one is left running.
+/// 25 jobs, concurrency 2, limit 10: ten are fetched, the next ten when one is left running.
 #[test]
 fn the_fetch_limit_counts_and_more_is_fetched_when_a_place_is_free() {
     let home = Home::new();
@@ -265,7 +265,7 @@ fn a_row_that_somebody_else_holds_does_not_stop_the_others() {
         let told = home.base.sql(&format!("SELECT IS_USED_LOCK('{name}.{lock}')"));
         told.trim().parse::<u64>().ok()
     };
-    // One connection holds the lock that another waits for while it holds the row.
+    // One connection holds the lock that another waits for while that holds the row.
     let keep = format!("SELECT GET_LOCK('{name}.go', 0), SLEEP(600)");
     let hold = format!(
         "BEGIN; SELECT id FROM jobs WHERE id = {held} FOR UPDATE; \

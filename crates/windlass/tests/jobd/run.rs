@@ -1,4 +1,4 @@
-//! How a job is run: the command, its surroundings, its end. Section 5 of the contract.
+//! How a job is run: the command, its environment, its end. Section 5 of the contract.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Home, Row, until};
 
-/// Runs one job with this launcher and these further keys; answers its row.
+/// Runs one job with this launcher and these further keys; returns its row.
 fn launched(launcher: &str, more: &[(&str, &str)]) -> Row {
     let home = Home::new();
     let mut conf = home.conf().set("launcher", launcher);
@@ -110,7 +110,7 @@ fn a_manual_job_that_cannot_start_is_still_among_the_jobs() {
 fn standard_input_is_open_and_silent() {
     let home = Home::new();
     let worker = home.worker(&home.conf());
-    // Reading ends neither with data nor with the end of the input until the signal comes.
+    // Until the signal comes, reading returns neither data nor the end of the input.
     let id = home.waiting("low", &format!("touch {}/reads\ncat", home.folder().display()));
     let mut client = worker.client();
     client.ok("poll", Value::Null);

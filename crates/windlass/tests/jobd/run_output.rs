@@ -107,7 +107,7 @@ fn a_table_of_latin_letters_takes_every_output() {
     assert!(text.starts_with('é') && text.contains(" end"), "{text}");
 }
 
-/// 40 MB in both streams; the server takes 16 MB in one statement.
+/// 40 MB in both streams; the server accepts 16 MB in one statement.
 #[test]
 fn output_above_what_the_server_takes_at_once_is_cut_and_the_row_says_so() {
     let (home, worker) = with(|conf| conf.set("max_output_buffer", 40_000_000));

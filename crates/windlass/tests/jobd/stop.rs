@@ -92,7 +92,7 @@ fn a_second_signal_ends_at_once() {
     home.began("h");
     worker.signal(Signal::TERM);
     home.reaches(handed, "waiting");
-    // One that comes right behind the first counts as the same, so it is sent until it counts.
+    // A signal right after the first counts as the same, so it is sent until it counts.
     until("it ends though its jobs do not", || {
         worker.signal(Signal::TERM);
         !worker.alive()

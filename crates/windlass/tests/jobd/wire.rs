@@ -250,7 +250,7 @@ fn a_request_of_two_megabytes_works() {
     }
 }
 
-/// With every number of bytes, which differ each time, replaced.
+/// Replaces every byte count, which differs each time.
 fn without_memory(mut answer: Value) -> Value {
     let memory = answer["memoryUsage"].as_object_mut().unwrap();
     for (key, value) in memory.iter_mut() {

@@ -182,7 +182,7 @@ fn status_lists_targets_in_the_order_of_config_then_of_adding() {
     assert!(places.is_sorted(), "{text}");
 }
 
-/// As the keys of an object of JavaScript.
+/// In the order of JavaScript's object keys.
 #[test]
 fn status_lists_integer_like_names_first() {
     let home = Home::new();
@@ -194,7 +194,7 @@ fn status_lists_integer_like_names_first() {
     assert!(places.is_sorted(), "{text}");
 }
 
-/// In the original, a target of this name makes a poll of it mean all targets.
+/// In the original, a poll of a target with this name means all targets.
 #[test]
 fn a_target_called_null_is_refused_or_means_itself() {
     let home = Home::new();
@@ -290,7 +290,7 @@ fn run_manual_checks_its_ids() {
     });
 }
 
-/// The original answers an error too, and leaves a transaction open.
+/// The original answers with an error too, and leaves a transaction open.
 #[test]
 fn run_manual_without_ids_is_refused_and_leaves_no_transaction() {
     let home = Home::new();

@@ -10,12 +10,12 @@ pub(crate) fn client(arguments: &[&str]) -> Ended {
 }
 
 impl Dci {
-    /// The client that asks this interface.
+    /// The client of this interface.
     pub(crate) fn client(&self, arguments: &[&str]) -> Ended {
         client(&[&["--url", &self.url()], arguments].concat())
     }
 
-    /// What the client printed when it did what it was asked.
+    /// The output of a successful client.
     #[track_caller]
     pub(crate) fn done(&self, arguments: &[&str]) -> String {
         let ended = self.client(arguments);
@@ -31,7 +31,7 @@ impl Dci {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
-    /// What the client said when it was refused.
+    /// The message of a refused client.
     #[track_caller]
     pub(crate) fn refused(&self, arguments: &[&str]) -> String {
         let ended = self.client(arguments);
@@ -40,7 +40,7 @@ impl Dci {
         ended.stderr
     }
 
-    /// What the client said when it could not be asked so, by the server or by itself.
+    /// The message of a client that the server or the client itself refused as wrong usage.
     #[track_caller]
     pub(crate) fn misused(&self, arguments: &[&str]) -> String {
         let ended = self.client(arguments);

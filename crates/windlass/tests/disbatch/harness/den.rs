@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::{Dialect, Home, Program, until, until_seen, until_some, windlass};
 
-/// What every plugin of the tests can do. `$id` is the task, `$task` what came with `--task`.
-/// A gate holds nobody when the test's folder is gone.
+/// What every plugin of the tests can do. `$id` is the task, `$task` the value of `--task`. Gates
+/// open when the test's folder is gone.
 const PROLOGUE: &str = r#"#!/bin/sh
 home='HOME'
 args="$*"
@@ -39,25 +39,25 @@ gate() {
 /// Short, so that what depends on it happens within a test.
 const HEARTBEAT: f64 = 0.4;
 
-/// Long, because a node that a busy machine keeps from renewing its lease ends what it runs.
+/// Long, because a node that cannot renew its lease on a busy machine kills what it runs.
 const LONG_LEASE: f64 = 60.0;
 
-/// For tests that wait for a node to be held dead. A fifth of it is what a fence has for ending
-/// what runs before, and a busy machine may need a second or two for that.
+/// For tests that wait until a node is considered dead. A fence has a fifth of it to kill what
+/// runs, and a busy machine may need a second or two for that.
 const SHORT_LEASE: f64 = 8.0;
 
-/// The key of a node that is soon held dead, and soon holds others dead.
+/// The key of a node that is soon considered dead, and soon considers others dead.
 pub(crate) fn short_lease() -> Value {
     json!({"orphan_after": SHORT_LEASE})
 }
 
-/// The same for a node that is held dead later than those.
+/// The same for a node that is considered dead later than those.
 pub(crate) fn longer_lease() -> Value {
     json!({"orphan_after": 2.0 * SHORT_LEASE})
 }
 
 impl Home {
-    /// A program that is handed tasks in this way; answers its path, which is its name too.
+    /// A program with this kind of hand-over; returns its path, which is also its name.
     pub(crate) fn plugin(&self, kind: &str, script: &str) -> String {
         self.plugin_with(json!({"type": kind}), script)
     }
@@ -77,12 +77,12 @@ impl Home {
         file.display().to_string()
     }
 
-    /// A plugin that ends well and says so.
+    /// A plugin that succeeds and says so.
     pub(crate) fn ok(&self) -> String {
         self.plugin("default", "say 1 out err")
     }
 
-    /// A plugin that begins, waits for its gate, and ends well.
+    /// A plugin that starts, waits for its gate, and succeeds.
     pub(crate) fn gated(&self) -> String {
         self.plugin("default", "gate; say 1 out err")
     }
@@ -106,7 +106,7 @@ impl Home {
         (0..count).map(|_| self.task(queue, -2)).collect()
     }
 
-    /// The config of a node with this name; the plugins are those that were made before.
+    /// The config of a node with this name; the plugins are those created before.
     pub(crate) fn den_config(&self, name: &str) -> Value {
         json!({
             "mongohost": self.mongo.host(),
@@ -126,14 +126,14 @@ impl Home {
         self.den_with(name, json!({}))
     }
 
-    /// A node whose config has these keys over the usual ones; null takes a key away.
+    /// A node whose config has these keys over the usual ones; null removes a key.
     pub(crate) fn den_with(&self, name: &str, keys: Value) -> Program {
         let mut den = self.den_unentered(name, keys);
         self.entered(name, &mut den);
         den
     }
 
-    /// A node that may still be starting, or never will have started.
+    /// A node that may still be starting, or may never start.
     pub(crate) fn den_unentered(&self, name: &str, keys: Value) -> Program {
         let mut config = self.den_config(name);
         for (key, value) in keys.as_object().unwrap() {
@@ -147,7 +147,7 @@ impl Home {
         Program::spawn(windlass(&["den", "--config", file.to_str().unwrap()]), self.folder())
     }
 
-    /// Waits until the entry of this process stands in `nodes`.
+    /// Waits until the entry of this process is in `nodes`.
     pub(crate) fn entered(&self, name: &str, den: &mut Program) {
         let own = doc! {"node": name, "windlass.pid": i64::from(den.pid())};
         den.until_some("the node enters", || {
@@ -162,8 +162,8 @@ impl Home {
         self.mongo.one("nodes", doc! {"node": name}).unwrap_or_else(|| panic!("no node {name}"))
     }
 
-    /// Waits until this many passes of the node have begun and ended: what it has not done by then
-    /// it does not mean to do.
+    /// Waits until this many passes of the node have begun and ended: by then it has done what it
+    /// is going to do.
     pub(crate) fn passes(&self, name: &str, count: usize) {
         for _ in 0..=count {
             let stamp = || self.entry(name).get("timestamp").cloned();
@@ -172,8 +172,8 @@ impl Home {
         }
     }
 
-    /// Waits until the node has had the time to find everything dead that is: what was silent from
-    /// now on, and something that was, is found. For nodes with a short lease.
+    /// Waits until the node has had the time to find everything dead: whatever was silent from now
+    /// on, and something that was, is found. For nodes with a short lease.
     pub(crate) fn outlasts_a_lease(&self, name: &str) {
         let boot = format!("silent-{:08x}", fastrand::u32(..));
         let own = doc! {"boot": &boot, "beat": 1, "orphan_after": SHORT_LEASE, "host": "elsewhere"};
@@ -184,14 +184,14 @@ impl Home {
         self.passes(name, 1);
     }
 
-    /// Waits until the task has this status; answers its document.
+    /// Waits until the task has this status; returns its document.
     #[track_caller]
     pub(crate) fn reaches(&self, task: ObjectId, status: i32) -> Document {
         let look = || self.mongo.get("tasks", task);
         until_seen(&format!("{task} becomes {status}"), look, |found| status_of(found) == status)
     }
 
-    /// Waits until the task has ended in whichever way.
+    /// Waits until the task has ended in any way.
     #[track_caller]
     pub(crate) fn ends(&self, task: ObjectId) -> Document {
         let look = || self.mongo.get("tasks", task);
@@ -217,7 +217,7 @@ impl Home {
         self.mongo.count_now("tasks", filter)
     }
 
-    /// Waits until a gated task runs; answers the process id of its plugin.
+    /// Waits until a gated task runs; returns the process id of its plugin.
     pub(crate) fn began(&self, task: ObjectId) -> i32 {
         let file = self.path(&format!("{task}.began"));
         until_some(&format!("{task} begins"), || {
@@ -237,7 +237,7 @@ impl Home {
         fs::write(self.path("all.open"), "").unwrap();
     }
 
-    /// What plugins noted: a word and the task.
+    /// What plugins recorded: a word and the task.
     pub(crate) fn notes(&self) -> Vec<(String, ObjectId)> {
         let text = fs::read_to_string(self.path("notes")).unwrap_or_default();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -253,7 +253,7 @@ pub(crate) fn status_of(task: &Document) -> i32 {
     i32::try_from(status).unwrap()
 }
 
-/// Fields by their types; none when they are missing or of another type.
+/// Fields by type; none if missing or of another type.
 pub(crate) trait Fields {
     fn text(&self, key: &str) -> Option<&str>;
     /// Of any of the types of whole numbers.

@@ -1,5 +1,5 @@
-//! A scripted foreign node: it speaks only what the seed says, through the wire protocol, and knows
-//! nothing of ours.
+//! A scripted foreign node: it follows only the seed, through the wire protocol, and knows nothing
+//! of ours.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -15,7 +15,7 @@ use mongodb::bson::{Bson, DateTime, doc};
 use super::thread::{Thread, end};
 use super::{Dialect, Fields, Home, Mongo};
 
-/// Between two passes. The seed says a second; this one competes harder.
+/// Pause between two passes. The seed uses a second; this one competes harder.
 const PASS: Duration = Duration::from_millis(150);
 
 /// How long a task of a foreign node runs.
@@ -29,7 +29,7 @@ pub(crate) struct Beating {
 }
 
 impl Beating {
-    /// `wrong` is by how many milliseconds the clock is ahead.
+    /// `wrong` is how many milliseconds the clock is ahead.
     pub(crate) fn start(home: &Home, name: &str, wrong: i64) -> Self {
         let (mongo, name) = (home.mongo.handle(), name.to_owned());
         let beat = move || {
@@ -64,7 +64,7 @@ impl Foreign {
 
 impl Drop for Foreign {
     fn drop(&mut self) {
-        // It begins no more, then what it began ends.
+        // It starts no more, then waits for what it started.
         drop(self.thread.take());
         let runs = mem::take(&mut *self.node.runs.lock().unwrap());
         runs.into_iter().for_each(end);
@@ -103,7 +103,7 @@ impl Node {
         }
     }
 
-    /// The seed's limit is for each node, the released one for all.
+    /// The seed's limit applies to each node, the released one to all.
     fn running(&self, queue: ObjectId) -> i64 {
         let mut active = doc! {"queue": queue, "status": {"$in": [-1, 0]}};
         if self.dialect == Dialect::Seed {

@@ -41,7 +41,7 @@ impl Dialect {
         if self == Self::Seed { "parameters" } else { "params" }
     }
 
-    /// What `node` of a task says that nobody has claimed.
+    /// `node` of an unclaimed task.
     pub(crate) fn nobody(self) -> Bson {
         if self == Self::Seed { Bson::Int32(-1) } else { Bson::Null }
     }
@@ -50,7 +50,7 @@ impl Dialect {
 pub(crate) struct Home {
     pub(crate) mongo: Mongo,
     pub(crate) dialect: Dialect,
-    /// What the config of a node lists: programs and how they are handed a task.
+    /// What the config of a node lists: programs and their kind of hand-over.
     pub(super) plugins: Mutex<Map<String, Value>>,
     folder: Folder,
 }
@@ -65,7 +65,7 @@ impl Home {
         Self::with(Mongo::new(), dialect)
     }
 
-    /// With a server of its own.
+    /// With its own server.
     pub(crate) fn own(dialect: Dialect) -> Self {
         Self::with(Mongo::own(), dialect)
     }
@@ -141,7 +141,7 @@ impl Home {
         Dci { program, port, http: Http::new(port) }
     }
 
-    /// What an interface says that does not start with this config.
+    /// The message of an interface that does not start with this config.
     #[track_caller]
     pub(crate) fn dci_refused(&self, config: &Value) -> String {
         let file = self.write(config);
@@ -152,7 +152,7 @@ impl Home {
         program.console()
     }
 
-    /// A queue of the demo plugin, as a foreign interface would have made it.
+    /// A queue of the demo plugin, as created by a foreign interface.
     pub(crate) fn queue(&self, name: &str) -> ObjectId {
         self.queue_with(name, doc! {})
     }
@@ -166,7 +166,7 @@ impl Home {
         self.mongo.insert("queues", queue)
     }
 
-    /// A task with this status, as a foreign interface would have made it.
+    /// A task with this status, as created by a foreign interface.
     pub(crate) fn task(&self, queue: ObjectId, status: i32) -> ObjectId {
         self.task_with(queue, status, doc! {})
     }

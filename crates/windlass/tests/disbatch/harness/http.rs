@@ -1,4 +1,4 @@
-//! Requests as they go over the wire: a small blocking client that sends exactly what it is told.
+//! Requests as they go over the wire: a small blocking client that sends exactly the given bytes.
 
 use std::net::{SocketAddr, TcpStream};
 
@@ -8,7 +8,7 @@ use windlass_test_kit::http::Connection;
 
 use super::{Answer, PATIENCE};
 
-/// Asks one server; each request has a connection of its own.
+/// A client of one server; each request has its own connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Http {
     port: u16,
@@ -35,8 +35,8 @@ impl Http {
         stream
     }
 
-    /// Sends these bytes and reads the one answer until the server closes. It may refuse before all
-    /// is sent.
+    /// Sends these bytes and reads the single answer until the server closes. It may refuse before
+    /// everything is sent.
     #[track_caller]
     pub(crate) fn raw(&self, bytes: &[u8]) -> Answer {
         let mut connection = Connection::over(self.connect()).unwrap();

@@ -1,4 +1,4 @@
-//! What the tests stand on: databases, programs, requests, and waiting with bounded patience.
+//! The basis of the tests: databases, programs, requests, and bounded waits.
 
 mod client;
 mod den;

@@ -1,4 +1,4 @@
-//! A test's own database, filled and looked at through the wire protocol.
+//! A test's own database, filled and inspected through the wire protocol.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -17,8 +17,8 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
 static CLIENT: LazyLock<Client> = LazyLock::new(|| client(&mongohost()));
 
-/// The server ends connections that are idle for 300 seconds, and not every question is asked again
-/// by the driver when it finds that out.
+/// The server closes connections that are idle for 300 seconds, and the driver does not repeat
+/// every query when it notices.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
 
 fn client(url: &str) -> Client {
@@ -28,13 +28,13 @@ fn client(url: &str) -> Client {
     Client::with_options(options).unwrap()
 }
 
-/// What `mongohost` of a config says for the server that all tests share.
+/// `mongohost` of a config for the server that all tests share.
 pub(crate) fn mongohost() -> String {
     windlass_test_servers::mongodb().url()
 }
 
-/// Waits for what a test asks of asynchronous calls. The driver itself would wait for ever for a
-/// server that keeps its connection and does not answer.
+/// Waits for asynchronous calls of a test. The driver itself would wait for ever for a server that
+/// keeps its connection and does not answer.
 #[track_caller]
 pub(crate) fn block_on<T>(asked: impl Future<Output = T>) -> T {
     RUNTIME.block_on(in_time("an answer", asked))
@@ -55,7 +55,7 @@ impl Mongo {
         Self { name, client: CLIENT.clone(), host: mongohost(), is_shared: true, own: None }
     }
 
-    /// In a server of its own, to be killed and frozen.
+    /// In its own server, to be killed and frozen.
     pub(crate) fn own() -> Self {
         let server = MongoDb::start();
         let client = client(&server.url());
@@ -75,7 +75,7 @@ impl Mongo {
         Self { name, ..self.handle() }
     }
 
-    /// What `mongohost` of a config says for its server.
+    /// `mongohost` of a config for its server.
     pub(crate) fn host(&self) -> String {
         self.host.clone()
     }
@@ -89,8 +89,8 @@ impl Mongo {
         &self.name
     }
 
-    /// Waits for what a test asks. Others who share the server are told at once when it does not
-    /// answer.
+    /// Waits for a query of a test. If a shared server does not answer, the other tests learn of it
+    /// at once.
     #[track_caller]
     fn ask<T>(&self, asked: impl Future<Output = T>) -> T {
         if self.is_shared {
@@ -104,7 +104,7 @@ impl Mongo {
         self.client.database(&self.name).collection(name)
     }
 
-    /// Puts a document in; answers its `_id`.
+    /// Inserts a document; returns its `_id`.
     pub(crate) fn insert(&self, collection: &str, document: Document) -> ObjectId {
         let done = self.ask(async { self.collection(collection).insert_one(document).await });
         done.unwrap().inserted_id.as_object_id().unwrap()
@@ -125,7 +125,7 @@ impl Mongo {
         self.one(collection, doc! {"_id": id}).unwrap_or_else(|| panic!("no {id} in {collection}"))
     }
 
-    /// All that match, in the order of their ids.
+    /// All that match, ordered by id.
     pub(crate) fn all(&self, collection: &str, filter: Document) -> Vec<Document> {
         self.ask(async {
             let collection = self.collection(collection);
@@ -157,7 +157,7 @@ impl Mongo {
         done.unwrap().matched_count
     }
 
-    /// Changes the first that matches in this order; answers it as it was before.
+    /// Changes the first match in this order; returns it as it was before.
     pub(crate) fn take(
         &self,
         collection: &str,
@@ -210,17 +210,17 @@ impl Mongo {
     }
 }
 
-/// A document as it stands, also where it looks like the written form of another type.
+/// A document as stored, even if it looks like the written form of another type.
 fn whole(raw: RawDocumentBuf) -> Document {
     Document::try_from(&*raw).unwrap()
 }
 
-/// A stored number, whichever of the integer types it has.
+/// A stored number of any integer type.
 pub(crate) fn number(value: Option<&Bson>) -> Option<i64> {
     value.and_then(|value| value.as_i64().or_else(|| value.as_i32().map(i64::from)))
 }
 
-/// A stored value as JSON has it; a field that is not there is null.
+/// A stored value as JSON; a missing field is null.
 pub(crate) fn plain(value: Option<&Bson>) -> Value {
     match value {
         None | Some(Bson::Null) => Value::Null,

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use windlass_test_kit::process;
 
-/// `windlass` with these arguments, without anything of the user who runs the tests.
+/// `windlass` with these arguments, without any settings of the user who runs the tests.
 pub(crate) fn windlass(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
     command.args(arguments).stdin(Stdio::null()).env("HOME", "/nonexistent");

@@ -1,4 +1,4 @@
-//! A way to the database that can be cut and mended, so that it goes away for one test alone.
+//! A proxy to the database that can be cut and restored, so that it fails for one test alone.
 
 use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -19,7 +19,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Hands everything on to the first server of this address.
+    /// Forwards everything to the first server of this address.
     pub(crate) fn to(mongohost: &str) -> Self {
         let target = mongohost.trim_start_matches("mongodb://").rsplit('@').next().unwrap();
         let target = target.split(['/', ',', '?']).next().unwrap().to_owned();
@@ -35,12 +35,12 @@ impl Proxy {
         Self { port, state }
     }
 
-    /// What `mongohost` of a config says for this way.
+    /// `mongohost` of a config for this proxy.
     pub(crate) fn mongohost(&self) -> String {
         format!("mongodb://127.0.0.1:{}/?directConnection=true", self.port)
     }
 
-    /// Ends every connection and refuses new ones.
+    /// Closes every connection and refuses new ones.
     pub(crate) fn cut(&self) {
         let mut state = self.state.lock().unwrap();
         state.cut = true;

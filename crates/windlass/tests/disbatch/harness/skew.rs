@@ -1,4 +1,4 @@
-//! A way to the database whose server has another time: what it says of its clock is moved.
+//! A proxy to the database that shifts the server's clock in its answers.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -6,10 +6,10 @@ use std::thread;
 
 use super::free_port;
 
-/// How the server's time stands in an answer: a date of that name.
+/// How the server's time is encoded in an answer: a date of that name.
 const FIELD: &[u8] = b"\x09localTime\0";
 
-/// Starts the way; answers what `mongohost` of a config says for it.
+/// Starts the proxy; returns `mongohost` of a config for it.
 pub(crate) fn skewed(mongohost: &str, ahead_ms: i64) -> String {
     let target = mongohost.trim_start_matches("mongodb://").rsplit('@').next().unwrap();
     let target = target.split(['/', ',', '?']).next().unwrap().to_owned();
@@ -37,7 +37,7 @@ fn pass(client: TcpStream, target: &str, ahead_ms: i64) -> io::Result<()> {
     Ok(())
 }
 
-/// Each message begins with its length.
+/// Each message starts with its length.
 fn answers(mut server: &TcpStream, mut client: &TcpStream, ahead_ms: i64) -> io::Result<()> {
     loop {
         let mut head = [0; 4];

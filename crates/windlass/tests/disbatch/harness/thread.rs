@@ -1,11 +1,11 @@
-//! What goes on beside a test. It ends with the test, also with one that fails.
+//! Work in the background of a test. It ends with the test, even if that fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Does something again and again until it is dropped.
+/// Repeats something until it is dropped.
 pub(super) struct Thread {
     stop: Arc<AtomicBool>,
     handle: Option<JoinHandle<()>>,
@@ -33,7 +33,7 @@ impl Drop for Thread {
     }
 }
 
-/// Waits for it; what went wrong in it fails the test.
+/// Waits for it; a failure in it fails the test.
 pub(super) fn end(handle: JoinHandle<()>) {
     let ended = handle.join();
     if !thread::panicking() {

@@ -1,4 +1,4 @@
-//! Certificates for the loopback, signed by nobody.
+//! Self-signed certificates for the loopback address.
 
 use std::fs;
 use std::path::{Path, PathBuf};

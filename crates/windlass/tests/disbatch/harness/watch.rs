@@ -1,5 +1,5 @@
-//! Looks at limits again and again while a test goes on. What it complains of was true at one
-//! moment: everything it counts was there when it began to look and when it looked again.
+//! Checks limits repeatedly during a test. Each complaint was true at one moment: everything it
+//! counts existed when the look began and when it looked again.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -27,18 +27,18 @@ fn processes() -> Vec<(String, ObjectId, i32)> {
     found.filter(|(_, _, pid)| is_alive(*pid)).collect()
 }
 
-/// Which tasks of which plugin have a process, in one moment.
+/// Which tasks of which plugin have a process, at one moment.
 fn running(program: &str, seen: &[(String, ObjectId, i32)]) -> usize {
     let own = seen.iter().filter(|(of, _, pid)| of == program && is_alive(*pid));
     own.map(|(_, task, _)| task).collect::<HashSet<_>>().len()
 }
 
-/// What must never be passed.
+/// A limit that must never be exceeded.
 pub(crate) struct Rule {
     pub(crate) what: String,
     /// Counts what these nodes have claimed or run; without any, what all have.
     pub(crate) nodes: Vec<&'static str>,
-    /// Of this queue only.
+    /// Only of this queue.
     pub(crate) queue: Option<ObjectId>,
     pub(crate) max: usize,
     /// The plugin whose processes are counted too.
@@ -52,7 +52,7 @@ impl Rule {
     }
 }
 
-/// That a node has a task.
+/// A node's claim of a task.
 #[derive(PartialEq, Eq, Hash)]
 struct Claim {
     task: ObjectId,
@@ -60,17 +60,17 @@ struct Claim {
     node: String,
 }
 
-/// Looks until it is asked for what it saw, or dropped.
+/// Looks until it is ended or dropped.
 pub(crate) struct Watch {
     thread: Thread,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<Observations>>,
 }
 
-/// What a watch has to tell.
+/// The results of a watch.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Observations {
     pub(crate) looks: usize,
-    /// The most that each rule ever counted, by its name.
+    /// The maximum that each rule ever counted, by its name.
     pub(crate) most: HashMap<String, usize>,
     pub(crate) complaints: Vec<String>,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Seen {
 impl Watch {
     pub(crate) fn start(home: &Home, rules: Vec<Rule>) -> Self {
         let mongo = home.mongo.handle();
-        let seen = Arc::<Mutex<Seen>>::default();
+        let seen = Arc::<Mutex<Observations>>::default();
         let sees = Arc::clone(&seen);
         let thread = Thread::every(Duration::ZERO, move || {
             let mut seen = sees.lock().unwrap();
@@ -88,7 +88,7 @@ impl Watch {
         Self { thread, seen }
     }
 
-    pub(crate) fn end(self) -> Seen {
+    pub(crate) fn end(self) -> Observations {
         drop(self.thread);
         std::mem::take(&mut self.seen.lock().unwrap())
     }
@@ -103,7 +103,7 @@ fn claims(tasks: &[Document]) -> HashSet<Claim> {
     active.filter_map(claim).collect()
 }
 
-fn look(mongo: &Mongo, rules: &[Rule], seen: &mut Seen) {
+fn look(mongo: &Mongo, rules: &[Rule], seen: &mut Observations) {
     let read = || mongo.all("tasks", doc! {"status": {"$in": [-6, -1, 0]}});
     let tasks = read();
     let orphaned: HashSet<ObjectId> = tasks

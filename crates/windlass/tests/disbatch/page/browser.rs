@@ -1,5 +1,5 @@
-//! A headless Chromium of a test's own, driven through ChromeDriver: open a page, find elements,
-//! click, type, ask the page. Both end with the test.
+//! A test's own headless Chromium, driven through ChromeDriver: open a page, find elements, click,
+//! type, query the page. Both end with the test.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 
 use crate::harness::{PATIENCE, until};
 
-/// The key under which the protocol puts the name of an element.
+/// The protocol's key for the name of an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// Nothing of Chromium's own may go to the network, and root has no sandbox.
+/// Chromium itself must not use the network, and root has no sandbox.
 const FLAGS: [&str; 10] = [
     "--headless",
     "--no-sandbox",
@@ -42,9 +42,9 @@ impl Browser {
     pub(crate) fn start() -> Browser {
         let profile = tempfile::tempdir().unwrap();
         let mut command = Command::new(program("chromedriver", "chromium-driver"));
-        // A group of its own, so that Chromium's processes end with it in one stroke.
+        // Its own group, so that all of Chromium's processes can be killed together.
         command.arg("--port=0").process_group(0).stdin(Stdio::null()).stderr(Stdio::null());
-        // Both have files of their own, which are removed with the profile.
+        // Both have their own files, which are removed with the profile.
         command.env("TMPDIR", profile.path());
         let driver = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut browser = Browser { driver, port: 0, session: String::new(), _profile: profile };
@@ -70,7 +70,7 @@ impl Browser {
         self.on(selector, "/click", &json!({}));
     }
 
-    /// Replaces what a field holds and leaves it with Enter.
+    /// Replaces the contents of a field and leaves it with Enter.
     pub(crate) fn enter(&self, selector: &str, text: &str) {
         self.on(selector, "/clear", &json!({}));
         self.on(selector, "/value", &json!({ "text": format!("{text}\u{e007}") }));
@@ -82,12 +82,12 @@ impl Browser {
         self.on(selector, "/value", &json!({ "text": text }));
     }
 
-    /// Types on in a field, without leaving it.
+    /// Continues typing in a field, without leaving it.
     pub(crate) fn add_text(&self, selector: &str, text: &str) {
         self.on(selector, "/value", &json!({ "text": text }));
     }
 
-    /// Chooses in a list by the text that is shown.
+    /// Selects an option by its visible text.
     pub(crate) fn choose(&self, selector: &str, shown: &str) {
         let script = "const list = document.querySelector(arguments[0]);
             const option = list && [...list.options].find((each) => each.text === arguments[1]);
@@ -100,7 +100,7 @@ impl Browser {
         });
     }
 
-    /// The visible text of the first element for the selector, when there is one.
+    /// The visible text of the first element for the selector, if there is one.
     pub(crate) fn text(&self, selector: &str) -> Option<String> {
         let script = "return document.querySelector(arguments[0])?.innerText ?? null";
         self.script(script, &[json!(selector)]).as_str().map(str::to_owned)
@@ -117,7 +117,7 @@ impl Browser {
         self.command("POST", "/execute/sync", Some(&asked)).unwrap()
     }
 
-    /// Tries until the element is there and can be used: the page may just be building it anew.
+    /// Retries until the element exists and can be used: the page may just be rebuilding it.
     fn on(&self, selector: &str, action: &str, body: &Value) {
         let find = json!({ "using": "css selector", "value": selector });
         until(&format!("{action} on {selector}"), || {
@@ -131,7 +131,7 @@ impl Browser {
         self.ask(method, &format!("/session/{}{path}", self.session), body)
     }
 
-    /// One request to the driver. An error is what it said.
+    /// One request to the driver. An error is its message.
     fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -162,7 +162,7 @@ impl Drop for Browser {
     }
 }
 
-/// The driver says which port it took.
+/// The driver prints its port.
 fn port_of(driver: &mut Child) -> u16 {
     let lines = BufReader::new(driver.stdout.take().unwrap()).lines();
     let (sender, told) = sync_channel(1);
@@ -171,7 +171,7 @@ fn port_of(driver: &mut Child) -> u16 {
             if let Some((_, port)) = line.split_once("started successfully on port ") {
                 let _ = sender.try_send(port.trim_end_matches('.').parse().unwrap());
             }
-            // Read on, so that it never hangs in writing.
+            // Keep reading, so that it never blocks on a write.
         }
     });
     told.recv_timeout(PATIENCE).expect("chromedriver names its port")

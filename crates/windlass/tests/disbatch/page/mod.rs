@@ -9,7 +9,7 @@ use crate::harness::{DEMO, Home, both, in_both, number, status_of, until, until_
 
 use browser::Browser;
 
-/// The field of a queue in the table, by what it is called for those who cannot see it.
+/// The field of a queue in the table, by its accessible name.
 fn field(label: &str) -> String {
     format!("[aria-label='{label}']")
 }
@@ -38,9 +38,9 @@ fn queues_are_shown_with_their_counts_and_a_limit_is_edited_in_place() {
     }
 }
 
-/// Keeps back what the page changes, and what it asks for at the paths that the test names, until
-/// the test lets it go, and counts what the page has not dealt with: what it does with an answer is
-/// done before the timer's turn comes.
+/// Holds back the page's changes, and its requests for the paths that the test names, until the
+/// test releases them, and counts what the page has not processed: it processes an answer before
+/// the timer fires.
 const HOLD: &str = "window.held = [];
     window.open = 0;
     window.knows = 0;
@@ -60,7 +60,7 @@ const HOLD: &str = "window.held = [];
         return { status: answer.status, ok: answer.ok, text: async () => text };
     };";
 
-/// What a user does who types the second value before the first one is saved.
+/// A user who types the second value before the first one is saved.
 const CHANGE: &str = "for (const value of arguments[1]) {
         const field = document.querySelector(arguments[0]);
         field.value = value;
@@ -125,7 +125,7 @@ fn what_is_chosen_with_keys_is_saved_when_the_list_is_left() {
     browser.open(&dci.url());
     browser.sees("main", "1 queue");
     browser.script(HOLD, &[]);
-    // The arrows change the value at each press, and the next one is not meant yet.
+    // The arrows change the value at each press, and the next one is not final yet.
     let press = "const list = document.querySelector(arguments[0]);
         list.focus();
         list.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowUp' }));
@@ -142,7 +142,7 @@ fn what_is_chosen_with_keys_is_saved_when_the_list_is_left() {
     });
 }
 
-/// The answer of a view that was left comes when the next one is there.
+/// The answer for a view that was left arrives when the next one is shown.
 #[test]
 fn a_view_goes_on_being_refreshed_whatever_was_looked_at_before_it() {
     let home = Home::released();
@@ -170,7 +170,7 @@ fn a_view_goes_on_being_refreshed_whatever_was_looked_at_before_it() {
     browser.sees("main", "2 queues");
 }
 
-/// Who goes on to another view while a change is on its way gets there.
+/// A user who opens another view while a change is in progress gets there.
 #[test]
 fn a_change_that_is_saved_does_not_take_away_the_view_that_was_gone_to() {
     let home = Home::released();
@@ -300,7 +300,7 @@ fn tasks_are_searched_and_paged_and_shown_with_their_output() {
         browser.choose("#search [name=status]", "succeeded (1)");
         browser.click("#search button[type=submit]");
         browser.sees("main", "1 to 1");
-        // No index finds a status alone, so that all queues are asked.
+        // No index covers a status alone, so all queues are queried.
         browser.choose("#search [name=queue]", "any");
         browser.click("#search button[type=submit]");
         browser.sees("main", "1 to 1");

@@ -1,4 +1,4 @@
-//! Adding jobs: what is taken, what is answered, what is refused.
+//! Adding jobs: what is accepted, what is answered, what is refused.
 
 use std::collections::HashSet;
 use std::thread;
@@ -290,7 +290,7 @@ fn s2_8_one_call_is_enough_also_when_the_sender_does_not_wait_for_the_answer() {
     until_payloads(&tenant, &daemon, ADDS);
     drop(open);
 
-    // Gone at once without a word: such an add may be accepted or not, never twice or in part.
+    // Disconnected at once: such an add may be accepted or not, but never twice or in part.
     for n in 0..ADDS {
         let mut connection = Connection::open(daemon.address).unwrap();
         let payload = format!("gone-{n}");

@@ -1,4 +1,4 @@
-//! Random requests of all kinds: every answer is a clear one, and the daemon lives on.
+//! Random requests of all kinds: every answer is a clear one, and the daemon survives.
 
 use crate::harness::{Config, Daemon, Random};
 
@@ -120,7 +120,7 @@ fn pick<'a>(random: &mut Random, from: &[&'a str]) -> &'a str {
     from[random.below(from.len() as u64) as usize]
 }
 
-/// Mostly routes that exist, so that what stands behind them is reached.
+/// Mostly existing routes, so that the code behind them is reached.
 fn target(random: &mut Random) -> (&'static str, String) {
     let query = if random.below(4) == 0 { pick(random, QUERIES) } else { "" };
     if random.below(5) > 0 {

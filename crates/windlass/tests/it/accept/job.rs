@@ -1,4 +1,4 @@
-//! What a job looks like from outside through its life.
+//! A job as seen from outside, through its life.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Payloads larger than a message queue usually takes.
+//! Payloads larger than a message queue usually accepts.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -9,8 +9,8 @@ use crate::harness::{Config, Daemon, Random, ids_of, sha256_of, text, until};
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const HUGE: u64 = 100_000_000;
-/// What a payload of twice the size may cost more: far less than the bytes that it has more. The
-/// first one fills the caches, whose size has nothing to do with it.
+/// How much more memory a payload of twice the size may cost: far less than its additional bytes.
+/// The first one fills the caches, whose size does not depend on it.
 const MEMORY_GROWTH_KIB_MAX: u64 = HUGE * 8 / 10 / KIB;
 
 fn write_random(path: &Path, bytes: u64) {

@@ -1,4 +1,4 @@
-//! More work than can be done at once: accepted, kept in bounds, done later.
+//! More work than can be done at once: accepted, kept within bounds, done later.
 
 use std::thread;
 
@@ -94,7 +94,7 @@ fn a_client_that_never_ends_its_request_is_let_go() {
     ] {
         let mut connection = daemon.connection();
         connection.send_raw(start.as_bytes()).unwrap();
-        // The end of the connection, or an answer in 4xx, comes without another byte of ours.
+        // The connection ends, or a 4xx arrives, without another byte from us.
         if let Ok(answer) = connection.receive() {
             assert_eq!(answer.status / 100, 4, "{}", answer.text());
         }

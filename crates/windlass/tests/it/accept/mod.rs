@@ -1,4 +1,4 @@
-//! Jobs on their way in: what is taken, what is refused, and what a job looks like then.
+//! Jobs on their way in: what is accepted, what is refused, and what a job looks like.
 
 mod add;
 mod fuzz;

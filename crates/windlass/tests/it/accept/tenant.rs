@@ -15,9 +15,9 @@ fn s0_1_a_task_is_named_by_its_type_and_its_language() {
     let http = tenant.add_one("by-http", "h");
     tenant.until_all(&[&shell, &http], "finished");
     assert_eq!(daemon.home().lines("seen"), [format!("{shell} s")]);
-    let asked = peer.asked();
-    assert_eq!(asked.len(), 1);
-    assert_eq!((asked[0].path.as_str(), asked[0].text().as_str()), ("/hook", "h"));
+    let received = peer.received();
+    assert_eq!(received.len(), 1);
+    assert_eq!((received[0].path.as_str(), received[0].text().as_str()), ("/hook", "h"));
 }
 
 #[test]

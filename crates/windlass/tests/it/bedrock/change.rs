@@ -1,4 +1,4 @@
-//! Commands that look at a job or change it: QueryJob, UpdateJob, FailJob, CancelJob, DeleteJob,
+//! Commands that show or change a job: QueryJob, UpdateJob, FailJob, CancelJob, DeleteJob,
 //! RequeueJobs, CrashBedrockJob and ClearCrashedBedrockJobs.
 
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ fn running(door: &Door, name: &str) -> JobId {
     id
 }
 
-/// A parent that waits, and its children, which are queued.
+/// A waiting parent and its queued children.
 fn family(door: &Door, children: &[&str]) -> (JobId, Vec<JobId>) {
     let parent = running(door, "p");
     let children = children.iter().map(|name| door.child(parent, name)).collect();

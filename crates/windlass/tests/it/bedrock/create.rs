@@ -13,7 +13,7 @@ const WRONG_STATE: &str =
 const OTHER_PARENT: &str =
     "404 Trying to create a child that already exists, but it is tied to a different parent";
 
-/// A parent that runs, with the name that was given to it.
+/// A running parent, with its name.
 fn running(door: &Door, name: &str) -> JobId {
     let id = door.named(name);
     door.take(id, name);
@@ -475,7 +475,7 @@ fn a_unique_job_with_the_same_data_is_the_one_that_is_there() {
     ]);
     assert_eq!(again, id);
     assert_eq!(door.row(id), before, "nothing is changed");
-    // The same data is found before the repeat is looked at.
+    // Equal data is detected before the repeat is checked.
     let headers =
         [("name", "u"), ("data", "{\"a\":1}"), ("unique", "true"), ("repeat", "nonsense")];
     assert_eq!(door.create(&headers), id);

@@ -25,7 +25,7 @@ fn count(door: &Door) -> Value {
     door.value("(SELECT COUNT(*) FROM jobs)")
 }
 
-/// A parent that runs.
+/// A running parent.
 fn running(door: &Door, name: &str) -> JobId {
     let id = door.named(name);
     door.take(id, name);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Door, JobId, Link};
 
-/// A job in one of the two states of what a worker has.
+/// A job in one of the two states of a job with a worker.
 #[track_caller]
 fn taken(door: &Door, name: &str, state: &str, more: &[(&str, &str)]) -> JobId {
     let mut headers = vec![("name", name)];
@@ -20,7 +20,7 @@ fn taken(door: &Door, name: &str, state: &str, more: &[(&str, &str)]) -> JobId {
     id
 }
 
-/// A child of a parent that waits, taken.
+/// A claimed child of a waiting parent.
 #[track_caller]
 fn taken_child(door: &Door, parent: JobId, name: &str, state: &str) -> JobId {
     taken(door, name, state, &[("parentJobID", &parent.to_string())])
@@ -326,7 +326,7 @@ fn children_that_end_at_once_resume_their_parent_once() {
     }
 }
 
-/// A child comes while its parent ends: it is either under a parent that waits, or refused.
+/// A child is added while its parent ends: it either belongs to a waiting parent, or is refused.
 #[test]
 fn a_child_that_comes_late_is_never_left_behind() {
     const ROUNDS: usize = 40;

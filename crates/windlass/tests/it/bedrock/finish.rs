@@ -1,4 +1,4 @@
-//! FinishJob and RetryJob over Bedrock: what they refuse, what a job becomes, when it runs next.
+//! FinishJob and RetryJob over Bedrock: what they refuse, what happens to a job, when it runs next.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ const NOT_RUNNING: &str = "405 Can only retry/finish RUNNING and RUNQUEUED jobs"
 const PARENT_NOT_PAUSED: &str = "405 Can only retry/finish child job when parent is PAUSED";
 const LATER: &str = "2999-01-01 00:00:00";
 
-/// A job that was created with these headers and taken.
+/// A job created with these headers and claimed.
 #[track_caller]
 fn running(door: &Door, headers: &[(&str, &str)]) -> JobId {
     let id = door.create(headers);
@@ -23,7 +23,7 @@ fn data(door: &Door, id: JobId) -> String {
     door.row(id)["data"].as_str().unwrap().to_owned()
 }
 
-/// A time of the job lies between two moments, in seconds.
+/// A time of the job is between two moments, in seconds.
 #[track_caller]
 fn between(before: &str, time: &Value, after: &str) {
     let time = &time.as_str().unwrap()[..19];
@@ -422,7 +422,7 @@ fn a_delay_is_neither_negative_nor_endless() {
         .fails("402 Must specify a non-negative delay when retrying");
     door.about_with("RetryJob", id, &with("100000000")).fails("402 Malformed delay");
     assert_eq!(door.row(id), before, "nothing has changed");
-    // A next run is taken before a delay is looked at.
+    // nextRun takes precedence over delay.
     let both = [("nextRun", LATER), ("delay", "-1")];
     door.about_with("RetryJob", id, &both).done();
     assert_eq!(door.row(id)["nextRun"], LATER);

@@ -1,4 +1,4 @@
-//! GetJob and GetJobs over Bedrock: errors, which jobs match and in which order, what is replied.
+//! GetJob and GetJobs over Bedrock: errors, which jobs match and in which order, the replies.
 
 use std::thread;
 
@@ -217,7 +217,7 @@ fn a_priority_restricts_to_itself() {
     let job = door.call("GetJob", &wish("500")).ok().json();
     assert_eq!(job["priority"], 500);
     door.call("GetJob", &wish("500")).fails("404 No job found");
-    // What is no number is 0, which is a priority.
+    // What is not a number is 0, which is a priority.
     assert_eq!(door.call("GetJob", &wish("low")).ok().json()["priority"], 0);
     let wish = [("name", "n"), ("jobPriority", "1000"), ("numResults", "5")];
     let jobs = door.call("GetJobs", &wish).ok().json();
@@ -272,7 +272,7 @@ fn one_name_is_a_pattern() {
     }
 }
 
-/// Patterns and names by chance: GetJob finds what SQLite's own GLOB says.
+/// Random patterns and names: GetJob finds what SQLite's own GLOB finds.
 #[test]
 fn patterns_mean_what_glob_means() {
     const ROUNDS: usize = 150;
@@ -611,7 +611,7 @@ fn parallel_takers_never_get_a_job_twice() {
     assert_eq!(taken, made);
 }
 
-/// Data that no row of a table would like to hold goes through every command unharmed.
+/// Awkward data passes through every command unharmed.
 #[test]
 fn large_data_survives_every_command() {
     let door = Door::start();
@@ -648,7 +648,7 @@ fn large_data_survives_every_command() {
     assert!(whole(id), "failed");
 }
 
-/// Jobs by chance: what is given, and in which order, is what SQL says about the same table.
+/// Random jobs: which are handed out, and in which order, is what SQL says about the same table.
 #[test]
 fn jobs_are_chosen_as_sql_would_choose_them() {
     const JOBS: usize = 120;

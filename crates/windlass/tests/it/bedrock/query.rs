@@ -1,4 +1,4 @@
-//! Query over Bedrock: SQL on `jobs`, in three forms, for one tenant, and for nothing else.
+//! Query over Bedrock: SQL on `jobs`, in three forms, for one tenant, and nothing else.
 
 use std::thread;
 
@@ -15,7 +15,7 @@ fn list(door: &Door, query: &str) -> String {
     door.call("Query", &[("query", query)]).ok().text()
 }
 
-/// A statement that may not be done: whatever the refusal is, it is one.
+/// A forbidden statement: any refusal will do.
 #[track_caller]
 fn refused(door: &Door, query: &str) -> String {
     let reply = door.call("Query", &[("query", query)]);
@@ -247,7 +247,7 @@ fn rows_are_deleted() {
     door.about("FinishJob", b).fails("404 No job with this jobID");
 }
 
-/// Ids are the store's own, so one that is given is refused.
+/// Ids belong to the store, so a given one is refused.
 #[test]
 fn rows_are_inserted_with_their_id_in_a_header() {
     let door = Door::start();
@@ -419,7 +419,7 @@ fn a_second_statement_behind_the_first_slips_past_no_rule() {
     assert_eq!(count(&door), i32::from(!done), "either all of it or nothing");
 }
 
-/// It may work for a while, but it ends, and nobody else waits for it.
+/// It may work for a while, but it ends, and no other client waits for it.
 #[test]
 fn an_endless_statement_is_ended_and_others_go_on() {
     let door = Door::start();

@@ -1,10 +1,10 @@
-//! When a job that repeats runs next: the bases, SQLite's date arithmetic, missed windows.
+//! When a repeating job runs next: the bases, SQLite's date arithmetic, missed windows.
 
 use serde_json::json;
 
 use crate::harness::{Door, JobId, Random};
 
-/// Creates a job, takes it, sets its last run, finishes it; its next run.
+/// Creates a job, claims it, sets its last run and finishes it; returns its next run.
 #[track_caller]
 fn next_run(door: &Door, repeat: &str, first: &str, last: Option<&str>) -> String {
     let id = door.create(&[("name", "n"), ("repeat", repeat), ("firstRun", first)]);
@@ -15,7 +15,7 @@ fn next_run(door: &Door, repeat: &str, first: &str, last: Option<&str>) -> Strin
     finished(door, id)
 }
 
-/// Finishes a job that runs; its next run. The job is deleted.
+/// Finishes a running job; returns its next run. The job is deleted.
 #[track_caller]
 fn finished(door: &Door, id: JobId) -> String {
     door.about("FinishJob", id).done();
@@ -30,7 +30,7 @@ fn scheduled(door: &Door, modifiers: &str, first: &str) -> String {
     next_run(door, &format!("SCHEDULED, {modifiers}"), first, None)
 }
 
-/// SQLite's own answer: each modifier is applied to the result of the one before, in seconds.
+/// SQLite's own answer: each modifier applies to the result of the previous one, in seconds.
 fn sqlite(door: &Door, base: &str, modifiers: &[&str]) -> String {
     let mut expression = format!("'{base}'");
     for modifier in modifiers {
@@ -150,7 +150,7 @@ fn fractions_of_a_base_are_cut_off() {
     assert_eq!(scheduled(&door, "+1 DAY", "2024-05-15 13:14"), "2024-05-16 13:14:00");
 }
 
-/// Modifiers by chance, against SQLite itself.
+/// Random modifiers, compared with SQLite itself.
 #[test]
 fn random_modifiers_mean_what_sqlite_means() {
     const ROUNDS: usize = 80;
@@ -167,7 +167,7 @@ fn random_modifiers_mean_what_sqlite_means() {
             below(60),
             below(60)
         );
-        // The first part moves by a day at least, so that no missed window is made up for.
+        // The first part moves by at least a day, so that no missed window is made up for.
         let mut parts = vec![format!("+{} DAYS", 1 + below(400))];
         for _ in 0..below(4) {
             let sign = if below(2) == 0 { '+' } else { '-' };

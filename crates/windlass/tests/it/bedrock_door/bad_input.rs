@@ -4,7 +4,7 @@ use std::io::Write;
 
 use crate::harness::{Door, Link, Random, Reply, is_alive, request};
 
-/// The daemon lives, and a new client is served.
+/// The daemon is alive and serves a new client.
 #[track_caller]
 fn still_serves(door: &Door) {
     assert!(is_alive(door.pid()), "the daemon lives");
@@ -15,7 +15,7 @@ fn still_serves(door: &Door) {
     assert!(panics.is_empty(), "{panics:?}");
 }
 
-/// Sends bytes and says that there are no more; all replies until the door closes.
+/// Sends bytes and closes the sending side; returns all replies until the door closes.
 #[track_caller]
 fn answers(door: &Door, bytes: &[u8]) -> Vec<Reply> {
     let mut link = door.open();
@@ -118,7 +118,7 @@ fn a_wrong_chunk_is_an_error_or_a_close() {
     }
 }
 
-/// How much a client can send before the door has had enough of it.
+/// How much a client can send before the door disconnects it.
 fn pour(link: &mut Link, piece: &[u8], limit: usize) -> usize {
     let mut sent = 0;
     while sent < limit && link.try_raw(piece).is_ok() {
@@ -170,7 +170,7 @@ fn random_bytes_never_hurt() {
     still_serves(&door);
 }
 
-/// Good requests with a few bytes changed: whatever comes, the next client gets its own reply.
+/// Valid requests with a few bytes changed: whatever happens, the next client gets its own reply.
 #[test]
 fn damaged_requests_never_hurt() {
     const ROUNDS: usize = 400;

@@ -1,5 +1,5 @@
-//! One queue behind two doors: jobs of one are seen, claimed and finished through the other, and
-//! HTTP has Bedrock's abilities.
+//! One queue behind two doors: jobs of one are visible, claimed and finished through the other, and
+//! HTTP has Bedrock's features.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ fn add_refused(tenant: &Tenant, kind: &str, job: Value) -> Value {
     answer.json()
 }
 
-/// Runs one job over HTTP as a pulling worker would.
+/// Runs one job over HTTP like a pull worker.
 #[track_caller]
 fn run(tenant: &Tenant, kind: &str, id: &str) {
     let job = tenant.until_claimed(kind, "60s");
@@ -180,7 +180,7 @@ fn a_claim_that_expires_is_queued_again_for_both() {
     assert_eq!(id_of(&job), id);
 }
 
-/// Leases of HTTP are broken all the time here; what a Bedrock worker has stays with it.
+/// HTTP leases expire all the time here; a Bedrock worker's jobs stay with it.
 #[test]
 fn a_job_taken_over_bedrock_has_no_time_limit() {
     let door = Door::start();
@@ -431,14 +431,14 @@ fn two_daemons_have_one_queue() {
     let one = Door::start_with(config.clone());
     let two = Door::start_with(config);
     let id = one.create(&[("name", "n"), ("retryAfter", "+1 HOUR")]);
-    // A job is durable when it is answered; the other daemon sees it a moment later.
+    // A job is durable when the reply arrives; the other daemon sees it a moment later.
     let look = || two.call("GetJob", &[("name", "n")]).line;
     until("the other daemon has it", look, |line| line == "200 OK");
     one.no_job("n");
     assert_eq!(one.state(id), "RUNQUEUED");
     one.about("FinishJob", id).done();
     two.assert_gone(id);
-    // Who waits at one is woken by what comes through the other.
+    // A worker waiting at one door is woken by what comes through the other.
     let mut link = one.open();
     link.send("GetJob", &[("name", "m"), ("Connection", "wait"), ("timeout", "50000")]);
     let id = two.named("m");
@@ -512,7 +512,7 @@ fn a_large_payload_of_http_is_given_over_bedrock() {
     door.about("FinishJob", number(&id)).done();
 }
 
-/// Ended jobs are purged at once here, but not those that their parent has not seen.
+/// Ended jobs are purged at once here, except those that their parent has not seen.
 #[test]
 fn ended_children_are_kept_until_their_parent_has_seen_them() {
     let config = Config::new().set("job.retention", "\"0s\"");
@@ -577,8 +577,8 @@ fn a_job_that_repeats_goes_on_after_it_failed() {
     }
 }
 
-/// Limits of attempts, of their age and of their time are for what Windlass runs by itself; a job
-/// of Bedrock waits for ever, runs for ever and is tried for ever.
+/// Limits of attempts, age and time apply to what Windlass runs by itself; a Bedrock job waits,
+/// runs and is retried without a limit.
 #[test]
 fn limits_of_attempts_are_not_for_jobs_of_bedrock() {
     let config = Config::new().set("retry.attempts", "2").set("retry.age", "\"1s\"");

@@ -1,4 +1,4 @@
-//! `kill -9` of a daemon with a Bedrock door: what was answered holds afterwards.
+//! `kill -9` of a daemon with a Bedrock door: everything acknowledged holds afterwards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use crate::harness::{Config, Door, JobId, Link, id_of, until};
 
 const KILLS: usize = 5;
 
-/// Short leases: what a dead daemon accepted is taken over soon.
+/// Short leases, so that the journal of a dead daemon is soon taken over.
 fn start() -> Door {
     Door::start_with(Config::new().set("lease.duration", "\"1s\""))
 }
@@ -158,8 +158,8 @@ fn changes_stay() {
     door.take(id, "m");
 }
 
-/// Workers create, take and finish until the daemon is killed under them: every id that was
-/// answered is there, every end that was answered has happened, nothing is given twice.
+/// Workers create, claim and finish until the daemon is killed: every acknowledged id exists, every
+/// acknowledged end has happened, nothing is handed out twice.
 #[test]
 fn a_kill_under_load_keeps_every_answer() {
     const WORKERS: usize = 4;
@@ -199,7 +199,7 @@ struct Done {
     finished: Vec<JobId>,
 }
 
-/// Until the connection breaks: three jobs are created, one stays, one is taken, one is finished.
+/// Until the connection breaks: three jobs are created, one stays, one is claimed, one is finished.
 fn work(address: std::net::SocketAddr, name: &str, stop: &AtomicBool) -> Done {
     let mut done = Done::default();
     let mut link = Link::open(address).unwrap();
@@ -243,7 +243,7 @@ fn a_stop_leaves_what_runs_running() {
     door.about("FinishJob", lent).done();
 }
 
-/// What a dead daemon ran itself runs again on another; what it had given to a worker is still
+/// What a dead daemon ran itself runs again on another; what it had handed to a worker is still
 /// with that worker.
 #[test]
 fn jobs_that_a_dead_daemon_gave_away_stay_with_their_workers() {

@@ -1,5 +1,5 @@
 //! Random commands over Bedrock against a small model of the contract: every reply and every state
-//! agree, and no parent is left waiting without a living child.
+//! agree, and no parent waits without a living child.
 
 use std::collections::BTreeMap;
 
@@ -52,10 +52,10 @@ impl Model {
         self.jobs.insert(id, Job { state, parent, repeats, lent, count: 0 });
     }
 
-    /// The first line and whether the job is given.
+    /// The first line, and whether the job is handed out.
     fn get(&mut self, id: JobId) -> (&'static str, bool) {
         let job = self.jobs.get_mut(&id).unwrap();
-        // What was lent waits for an hour; a repeat here lies in the past.
+        // A lent job waits for an hour; a repeat here is in the past.
         let due = job.state == "QUEUED" || (job.state == "RUNQUEUED" && job.repeats);
         if !due {
             return (NO_JOB, false);
@@ -167,7 +167,7 @@ fn states(door: &Door) -> BTreeMap<JobId, String> {
     rows.iter().map(pair).collect()
 }
 
-/// One random command to the door and to the model; what was done, and both first lines.
+/// One random command to the door and to the model; returns the command and both first lines.
 fn step(door: &Door, model: &mut Model, random: &mut Random) -> (String, String, &'static str) {
     let ids: Vec<JobId> = model.jobs.keys().copied().collect();
     if ids.is_empty() || (ids.len() < 12 && random.below(4) == 0) {
@@ -199,7 +199,7 @@ fn step(door: &Door, model: &mut Model, random: &mut Random) -> (String, String,
     (format!("{verb} {id}"), door.about(verb, id).line, wanted)
 }
 
-/// The contract does not say what a cancel of a child is whose parent is gone.
+/// The contract does not define cancelling a child whose parent is gone.
 fn cancel_or_orphan(model: &mut Model, id: JobId) -> &'static str {
     let parent = model.jobs[&id].parent;
     if parent.is_some_and(|parent| !model.jobs.contains_key(&parent)) {

@@ -1,17 +1,17 @@
-//! The sample session of the seed, line by line; only its times are others.
+//! The sample session of the seed, line by line; only the times differ.
 
 use serde_json::{Value, json};
 
 use crate::harness::{Door, JobId, id_of};
 
-/// Sends the lines as somebody types them, and reads the reply.
+/// Sends the lines as if typed, and reads the reply.
 #[track_caller]
 fn typed(door: &Door, lines: &[&str]) -> crate::harness::Reply {
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     door.call_raw(format!("{text}\n").as_bytes())
 }
 
-/// The keys and values that the seed prints are in the reply.
+/// The reply contains the keys and values that the seed prints.
 #[track_caller]
 fn shows(seen: &Value, wanted: &Value) {
     for (key, value) in wanted.as_object().unwrap() {
@@ -62,7 +62,7 @@ fn the_sample_session_runs_as_printed() {
     let (next, last) = (cells[4], cells[5]);
     assert!(next > last, "queued for the future: {next} {last}");
 
-    // Once the minute has gone by, the job is there with the data of its last end.
+    // Once the minute has passed, the job is back with the data of its last end.
     door.set(id, &format!("nextRun = '{last}'"));
     let reply = typed(&door, &["GetJob", "name: foo"]).ok();
     shows(&reply.json(), &json!({"data": {"value": 3}, "jobID": id, "name": "foo"}));

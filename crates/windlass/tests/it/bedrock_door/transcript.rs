@@ -1,4 +1,4 @@
-//! The session that the page of the Bedrock door shows, word for word.
+//! The session shown on the page of the Bedrock door, word for word.
 
 use std::collections::HashMap;
 
@@ -31,8 +31,8 @@ fn exchanges() -> Vec<Exchange> {
     exchanges
 }
 
-/// Compares a line with what the page shows; a name in braces stands for any text, and for the
-/// same text each time, except for times and lengths.
+/// Compares a line with the page; a name in braces stands for any text, and for the same text each
+/// time, except for times and lengths.
 fn compare(shown: &str, seen: &str, known: &mut HashMap<String, String>) {
     let (mut shown_rest, mut seen_rest) = (shown, seen);
     while let Some((before, name, after)) = placeholder(shown_rest) {

@@ -1,7 +1,8 @@
-//! Waiting for jobs over Bedrock: who waits is woken by whatever makes a matching job due.
+//! Waiting for jobs over Bedrock: a waiting worker is woken by anything that makes a matching job
+//! due.
 //!
-//! The daemons of these tests look at their store for the work of others once an hour, so that
-//! nobody is woken by chance.
+//! The daemons of these tests poll their store only once an hour, so that nothing is woken by
+//! chance.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -17,7 +18,8 @@ fn patient() -> Door {
     Door::start_with(Config::new().set("poll.min", "\"1h\"").set("poll.max", "\"1h\""))
 }
 
-/// A connection that waits for a job of this name; others have been answered since it asked.
+/// A connection that waits for a job of this name; other requests have been answered since it
+/// asked.
 #[track_caller]
 fn waiter(door: &Door, name: &str) -> Link {
     let mut link = door.open();
@@ -68,7 +70,7 @@ fn when_the_time_is_over_no_job_was_found() {
     assert!(started.elapsed() >= Duration::from_millis(300), "it has waited");
     let headers = [headers[0], headers[1], headers[2], ("numResults", "4")];
     door.call("GetJobs", &headers).fails("404 No job found");
-    // The connection is as good as before.
+    // The connection is still usable.
     let id = door.named("n");
     door.take(id, "n");
 }
@@ -274,7 +276,7 @@ fn who_is_gone_takes_no_job_with_it() {
     }
 }
 
-/// A reply that no buffer on the way can hold, and a client that reads none or little of it.
+/// A reply that no buffer on the way can hold, and a client that reads little or none of it.
 #[test]
 fn jobs_of_a_large_reply_that_nobody_took_come_back() {
     const JOBS: usize = 24;
@@ -307,7 +309,7 @@ fn a_reply_that_cannot_be_written_gives_its_job_back() {
         let mut link = door.open();
         link.send("GetJob", &[("name", "n")]);
         drop(link);
-        // It was either not taken, or given back, or it was written before the end was known.
+        // It was either not claimed, or requeued, or written before the end was known.
         let state = door.state(id);
         assert!(["QUEUED", "RUNNING"].contains(&state.as_str()), "{state}");
         door.call("RequeueJobs", &[("jobIDs", &id.to_string())]).done();
@@ -343,7 +345,7 @@ fn one_job_wakes_one_of_many() {
     assert_eq!(given, made);
 }
 
-/// Two thousand wait, and while they do the daemon is idle; then each gets exactly one job.
+/// Two thousand workers wait, and the daemon is idle meanwhile; then each gets exactly one job.
 #[test]
 fn thousands_wait_at_rest_and_each_gets_exactly_one() {
     const WAITERS: usize = 2000;
@@ -356,7 +358,7 @@ fn thousands_wait_at_rest_and_each_gets_exactly_one() {
             link
         })
         .collect();
-    // The bell rings after two seconds of rest.
+    // The signal comes after two idle seconds.
     let mut bell = waiter(&door, "bell");
     let (ticks, started) = (door.cpu_ticks(), Instant::now());
     let first = door.text_of("DATETIME('now', '+3 SECONDS')");

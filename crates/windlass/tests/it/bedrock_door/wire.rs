@@ -1,5 +1,5 @@
-//! Bytes on the wire of the Bedrock door: how requests are read, what replies look like, and what
-//! the `Connection` header and its like do.
+//! Bytes on the wire of the Bedrock door: how requests are parsed, what replies look like, and what
+//! headers such as `Connection` do.
 
 use std::collections::HashSet;
 use std::thread;
@@ -29,7 +29,7 @@ fn the_door_is_closed_unless_it_is_asked_for() {
     assert!(entries.iter().all(|entry| field(entry, "bedrock").is_null()), "{entries:?}");
 }
 
-/// Whoever holds the port, a daemon that names it as taken has tried it.
+/// Whichever process holds the port, a daemon that reports it as taken has tried it.
 #[test]
 fn the_address_without_a_value_is_8888_of_this_machine() {
     let _taken = std::net::TcpListener::bind("127.0.0.1:8888");
@@ -145,7 +145,7 @@ fn header_values_are_unescaped() {
     let id = id_of(&door.call_raw(raw).ok().json());
     let job = door.job(id);
     assert_eq!((&job["name"], &job["data"]), (&json!("café"), &json!({"q": "\"x\"\n"})));
-    // Not doubled, the backslashes are gone before the JSON is read.
+    // If they are not doubled, the backslashes are gone before the JSON is parsed.
     let raw = b"CreateJob\r\nname: n\r\ndata: {\"q\":\"\\\"x\\\"\"}\r\n\r\n";
     door.call_raw(raw).fails("402 Data is not a valid JSON Object");
 }
@@ -452,8 +452,8 @@ fn every_connection_gets_its_own_replies() {
     assert_eq!(ids.len(), CLIENTS * ROUNDS);
 }
 
-/// Another process holds the store for longer than the client has patience: the client hears of
-/// it, and a job that was taken too late for it is there for the next one.
+/// Another process holds the store for longer than the client waits: the client gets an error, and
+/// a job that was claimed too late for it goes to the next one.
 #[test]
 fn a_command_that_takes_too_long_is_a_timeout() {
     let door = Door::start();
@@ -465,7 +465,7 @@ fn a_command_that_takes_too_long_is_a_timeout() {
         let line = door.open().call(verb, &headers).line;
         assert!(line.starts_with("555 Timeout"), "{verb}: {line}");
     }
-    // What the journal alone can promise is promised.
+    // Whatever needs only the journal still works.
     let late = id_of(&door.open().call("CreateJob", &[("name", "late")]).ok().json());
     drop(lock);
     let look = || door.call("GetJob", &[("name", "n")]);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::harness::{Case, Config, in_every_language, text, until};
 
 in_every_language! {
-    /// A line without an end is its job's all the same, and does not run into the next one's.
+    /// A line without an end still belongs to its job, and does not run into the next one's.
     fn half_lines_stay_with_their_jobs(t) {
         node: "process.stdout.write('half ' + payload); process.stderr.write('error ' + payload);",
         python: "
@@ -54,7 +54,7 @@ in_every_language! {
         assert_eq!(payloads, ["ab|c", "ab|c", "no newline", "no newline"]);
     }
 
-    /// What a child prints is its job's output, and adds jobs only if that job ended well.
+    /// What a child prints is its job's output, and adds jobs only if that job succeeded.
     fn job_lines_of_child_processes_belong_to_their_job(t) {
         node: "const line = 'echo \"J: out|' + payload + '\"';
                require('child_process').execFileSync('sh', ['-c', line], {stdio: 'inherit'});
@@ -115,7 +115,7 @@ in_every_language! {
         }
     }
 
-    /// Also when the context dies before `afterEach` could run.
+    /// Even if the context dies before `afterEach` can run.
     fn s2_5_a_death_takes_no_result_from_jobs_of_a_handler_with_after_each(t) {
         node: json!({
             "afterEach": "ctx.n = 1;",
@@ -148,7 +148,7 @@ return {'data': payload}",
         }
     }
 
-    /// `emit` and `progress` of a job that has ended are nobody's.
+    /// `emit` and `progress` of an ended job belong to no job.
     fn what_a_job_does_after_its_end_harms_nobody(t) {
         node: "if (payload === 'late') {
                    setTimeout(() => emit('late', 'x'), 30);
@@ -199,7 +199,7 @@ return {'data': payload}",
         }
     }
 
-    /// What a job does to its own names is over with it.
+    /// A job's own names end with it.
     fn names_of_one_job_are_not_the_next_ones(t) {
         node: "const seen = [typeof leftover, job.id === payload, ctx.n ?? 0];
                try { job.id = 'mine'; job.tenant = 'b'; } catch {}
@@ -233,7 +233,7 @@ return {'data': payload}",
         }
     }
 
-    /// A source is the body of a function, not a piece of text between two others.
+    /// A source is the body of a function, not text pasted between two others.
     fn a_source_cannot_leave_its_function(t) {
         node: json!(["return 1; } { return 2;", "return 1; }); (async () => {", "} /*"]),
         python: json!(["return 1\n  return 2", "  return 1\nreturn 2", "yield = 3"]),
@@ -261,7 +261,7 @@ return {'data': payload}",
         assert_eq!(stage.run("t", "x")["exitcode"], 201);
     }
 
-    /// A context that is not ready yet keeps nobody from a cancel.
+    /// A context that is still starting does not delay a cancel.
     fn a_job_that_waits_for_its_context_is_cancelled(t) {
         node: json!({
             "before": "while (require('fs').existsSync(process.env.FILE)) {
@@ -291,7 +291,7 @@ return {'data': payload}",
         stage.succeeded(&stage.end(&ids[1]));
     }
 
-    /// A stop does not wait for a context that is still at its `before`.
+    /// A stop does not wait for a context that is still in its `before`.
     fn a_stop_while_a_context_starts_leaves_nothing_behind(t) {
         node: json!({"before": "for (;;);", "body": "return 200;"}),
         python: json!({"before": "while True:\n    pass", "body": "return 200"}),
@@ -309,7 +309,7 @@ return {'data': payload}",
         assert_eq!(job["finished_at"], Value::Null, "{job}");
     }
 
-    /// Every version warms up a context; only the last one's may stay.
+    /// Every version warms up a context; only that of the last one may stay.
     fn many_versions_in_a_row_leave_one_context(t) {
         node: "return 200;", python: "return 200", php: "return 200;",
     } {
@@ -351,7 +351,8 @@ return {'data': payload}",
         }
     }
 
-    /// Longer than a lease: it is renewed while the code runs, also for those that wait behind it.
+    /// Longer than a lease: it is renewed while the code runs, also for the jobs that wait behind
+    /// it.
     fn a_long_job_keeps_its_lease_and_its_batchs(t) {
         node: "if (payload === 'long') for (const end = Date.now() + 2500; Date.now() < end;);",
         python: "
@@ -371,7 +372,7 @@ return {'data': payload}",
     }
 }
 
-/// Sources are looked at by processes of their own; those are bounded and end, too.
+/// Sources are compiled by separate processes; those are bounded and end, too.
 #[test]
 fn many_handlers_set_at_once_are_all_checked() {
     const TYPES: usize = 24;
@@ -395,7 +396,7 @@ fn many_handlers_set_at_once_are_all_checked() {
     stage.until_no_process();
 }
 
-/// All room for contexts is taken by jobs that do not end; setting a handler is another matter.
+/// Jobs that do not end take all slots for contexts; setting a handler still works.
 #[test]
 fn a_handler_can_be_set_while_all_contexts_are_busy() {
     let source = "import time\ntime.sleep(600)";

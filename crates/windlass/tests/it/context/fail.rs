@@ -1,5 +1,5 @@
 //! The failure matrix of warm contexts: whatever one job does to its process costs that job one
-//! attempt, no other job anything, and leaves no process behind.
+//! attempt and no other job anything, and leaves no process behind.
 
 use serde_json::json;
 
@@ -13,9 +13,9 @@ const BOMB: &str = "f() { [ $1 -gt 0 ] || exec sleep 600; f $(($1-1)) & f $(($1-
 
 /// How the job at fault ends.
 enum Ends<'a> {
-    /// As an error whose log has this word.
+    /// As an error whose log contains this word.
     Error(&'a str),
-    /// As it likes: what it did may also have no consequence.
+    /// In any way: what it did may also have no consequence.
     Anyhow,
 }
 
@@ -36,7 +36,7 @@ fn one_at_fault(t: &Case, timeout: &str, ends: &Ends) {
     goes_on(&mut stage);
 }
 
-/// The type still works, with nothing left of what was before, and nothing after the daemon's end.
+/// The type still works, with nothing left from before, and nothing after the daemon's end.
 #[track_caller]
 fn goes_on(stage: &mut Stage) {
     let large = stage.run("t", &"more ".repeat(100_000));
@@ -146,7 +146,7 @@ in_every_language! {
         sh: "sleep 600",
     } { one_at_fault(t, "1s", &Ends::Error("timed out")); }
 
-    /// Nothing is under way that could ever end this: node alone would exit here.
+    /// Nothing is pending that could ever end this: node alone would exit here.
     fn wait_for_nothing(t) {
         node: "await new Promise(() => {});",
         python: "import threading\nthreading.Event().wait()",
@@ -184,7 +184,7 @@ in_every_language! {
         sh: "while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done",
     } { one_at_fault(t, "1s", &Ends::Error("timed out")); }
 
-    /// A hundred processes that each wait: fewer than a handler may have.
+    /// A hundred waiting processes: fewer than a handler may have.
     fn fork_bomb(t) {
         node: format!("require('child_process').execFileSync('sh', ['-c', '{BOMB}']);"),
         python: "
@@ -197,7 +197,7 @@ in_every_language! {
         sh: BOMB,
     } { one_at_fault(t, "2s", &Ends::Error("timed out")); }
 
-    /// The bomb goes off and the job says that all is well.
+    /// The fork bomb goes off and the job reports success.
     fn fork_bomb_in_the_background(t) {
         node: format!("require('child_process').spawn(
                            'sh', ['-c', '{BOMB}'], {{detached: true, stdio: 'ignore'}}).unref();"),
@@ -208,7 +208,7 @@ in_every_language! {
         sh: format!("{BOMB} &"),
     } { one_at_fault(t, "60s", &Ends::Anyhow); }
 
-    /// Two processes come back from the body, and both would answer.
+    /// Two processes return from the body, and both would answer.
     fn fork_and_return_twice(t) {
         python: "import os\nos.fork()",
         php: "pcntl_fork();",
@@ -282,7 +282,7 @@ in_every_language! {
               }",
     } { one_at_fault(t, "5s", &Ends::Anyhow); }
 
-    /// What comes next would be read by the job and not by the context.
+    /// The job would read the next request instead of the context.
     fn read_from_every_descriptor(t) {
         node: "const fs = require('fs');
                for (let fd = 0; fd <= 64; fd++) {
@@ -315,7 +315,7 @@ in_every_language! {
         sh: "sh -c 'sleep 600 & sleep 600' &",
     } { one_at_fault(t, "60s", &Ends::Anyhow); }
 
-    /// Its parent is gone, its session is its own: nothing leads back from it but its origin.
+    /// Its parent is gone and its session is its own: only its origin leads back to the job.
     fn leave_a_daemon_behind(t) {
         node: "require('child_process').execFileSync('sh', ['-c',
                    'setsid sh -c \"sleep 600 & exit\" > /dev/null 2>&1 < /dev/null']);",
@@ -355,7 +355,7 @@ in_every_language! {
         sh: "rm -rf \"$PWD\"",
     } { one_at_fault(t, "60s", &Ends::Anyhow); }
 
-    /// All that the context may write to, also where its large payloads arrive.
+    /// Everything that the context may write to, including where its large payloads arrive.
     fn delete_everything_it_can(t) {
         node: "for (const name of ['WINDLASS_DIR', 'TMPDIR', 'HOME']) try {
                    require('fs').rmSync(process.env[name], {recursive: true, force: true});
@@ -377,7 +377,7 @@ in_every_language! {
         php: "$f = function () use (&$f) { return array_map($f, [1]); }; $f();",
     } { one_at_fault(t, "20s", &Ends::Error("")); }
 
-    /// What others of the same context rely on is broken by one of them.
+    /// One job breaks what others in the same context rely on.
     fn break_the_languages_own_tools(t) {
         node: "JSON.stringify = () => 'broken'; Buffer.from = null; process.nextTick = null;
                Promise.prototype.then = null; Array.prototype.push = null;
@@ -393,7 +393,7 @@ in_every_language! {
 }
 
 in_every_language! {
-    /// The limit is each job's own, not the batch's.
+    /// The limit applies to each job, not to the batch.
     fn a_time_limit_is_of_one_job_of_a_batch(t) {
         node: "await new Promise((go) => setTimeout(go, 1000));",
         python: "import time\ntime.sleep(1)",
@@ -426,7 +426,7 @@ in_every_language! {
         stage.until_no_process();
     }
 
-    /// What `before` started serves the jobs; it ends with its context.
+    /// What `before` started serves the jobs, and ends with its context.
     fn what_before_started_lives_as_long_as_the_context(t) {
         node: json!({
             "before": "ctx.child = require('child_process').spawn('sleep', ['600']);",
@@ -513,7 +513,7 @@ in_every_language! {
         stage.until_no_process();
     }
 
-    /// Deaths by the dozen: every second job kills its process, the others finish at once.
+    /// Many deaths: every second job kills its process, the others finish at once.
     fn s2_5_many_deaths_in_a_row_cost_only_the_jobs_that_died(t) {
         node: "if (payload % 2 === 1) process.kill(process.pid, 'SIGKILL');
                while (payload % 2 === 1);",
@@ -530,7 +530,7 @@ in_every_language! {
     }
 }
 
-/// The context dies when it takes over the next batch, before any job of it has started.
+/// The context dies when it receives the next batch, before any job of it has started.
 #[test]
 fn a_php_context_without_memory_for_the_next_batch_costs_nobody_anything() {
     let source = "if ($payload === 'fault') ini_set('memory_limit', '2M');";
@@ -540,7 +540,7 @@ fn a_php_context_without_memory_for_the_next_batch_costs_nobody_anything() {
     stage.succeeded(&stage.run("t", &"more ".repeat(100_000)));
 }
 
-/// Errors of node that belong to no job that still runs.
+/// Errors of node that belong to no running job.
 #[test]
 fn a_late_error_of_node_harms_no_other_job() {
     let source = "

@@ -1,11 +1,12 @@
 //! What code in a warm context cannot reach: files, processes and privileges of others, and more of
-//! the machine than its options say.
+//! the machine than its options allow.
 
 use serde_json::{Value, json};
 
 use crate::harness::{Case, Stage, in_every_language, text};
 
-/// Sources that try to open the file or directory that the payload names, to read and to write.
+/// Sources that try to open the file or directory named by the payload, for reading and for
+/// writing.
 const NODE: &str = "
     const fs = require('fs');
     const can = (attempt) => { try { attempt(); return true; } catch { return false; } };
@@ -37,7 +38,7 @@ const PHP: &str = "
         'make' => $can($payload . '/made', 'w'),
     ]];";
 
-/// One job that must fail because of a limit; the others of its batch and the type go on.
+/// One job must fail because of a limit; the others of its batch and the type continue.
 #[track_caller]
 fn over_the_limit(t: &Case, mut options: Value, word: &str) {
     options["contexts"] = json!(1);
@@ -70,7 +71,7 @@ in_every_language! {
         let stage = t.stage();
         stage.set("t", json!({"contexts": 1, "idle": "10m"}));
         let home = stage.daemon.home();
-        // Beside the data directory, not among the files that the tests' handlers may use.
+        // Next to the data directory, not among the files that the tests' handlers may use.
         let secret = home.data().with_file_name("secret");
         std::fs::write(&secret, "of the operator").unwrap();
         let other = stage.daemon.tenant("b");
@@ -95,7 +96,7 @@ in_every_language! {
             format!("{dir}/work"),
             dir,
         ];
-        // The daemon's open files, by the numbers that lead to them.
+        // The daemon's open files, by their descriptor numbers.
         let numbers = std::fs::read_dir(format!("/proc/{}/fd", stage.daemon.pid())).unwrap();
         paths.extend(numbers.map(|entry| entry.unwrap().path().to_str().unwrap().to_owned()));
         for path in paths {
@@ -104,7 +105,7 @@ in_every_language! {
         assert_eq!(stage.data("t", ".")["make"], true, "its own directory is its own");
     }
 
-    /// What is there to be read may not be written.
+    /// What can be read cannot be written.
     fn the_system_is_read_only(t) {
         node: NODE, python: PYTHON, php: PHP,
     } {
@@ -162,7 +163,7 @@ in_every_language! {
         for name in ["CapEff:", "CapPrm:", "CapInh:", "CapAmb:"] {
             assert_eq!(line(name), "0000000000000000", "{name}");
         }
-        // Behind the name in brackets: state, parent, process group, session.
+        // After the name in brackets: state, parent, process group, session.
         let fields: Vec<&str> = seen.rsplit(") ").next().unwrap().split(' ').collect();
         assert_eq!((fields[2], fields[3]), (line("Pid:"), line("Pid:")), "it leads both");
     }

@@ -1,4 +1,4 @@
-//! What jobs in warm contexts print and emit: whose log it is, and which jobs come of it.
+//! What jobs in warm contexts print and emit: whose log it is, and which jobs result.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn payloads_of(stage: &Stage, kind: &str, count: usize) -> Vec<String> {
     payloads
 }
 
-/// Waits until a job of the type `last` exists: what jobs before it added is there by then, too.
+/// Waits until a job of the type `last` exists: jobs added before it exist by then, too.
 #[track_caller]
 fn settle(stage: &Stage) {
     stage.tenant.sh("fence", "echo 'J: last|x'");
@@ -83,7 +83,7 @@ in_every_language! {
         }
     }
 
-    /// What a program that inherits the streams writes goes round the language's own.
+    /// Output of a program that inherits the streams bypasses the language's own.
     fn lines_of_child_processes_belong_to_their_job(t) {
         node: "require('child_process').execFileSync('sh', ['-c', 'echo child ' + payload],
                                                      {stdio: 'inherit'});
@@ -170,7 +170,7 @@ in_every_language! {
         }
     }
 
-    /// Output that never ends keeps a processor busy, but not the daemon from its other duties.
+    /// Endless output keeps a CPU busy, but does not keep the daemon from its other duties.
     fn an_endless_flood_from_a_child_process_keeps_nobody_from_his_turn(t) {
         node: "require('child_process').execFileSync('yes', {stdio: 'inherit'});",
         python: "import subprocess\nsubprocess.run(['yes'])",

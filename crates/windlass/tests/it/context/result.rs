@@ -1,4 +1,4 @@
-//! What comes back from a function in a warm context: statuses, data, exceptions; and what goes in:
+//! What a function in a warm context returns (statuses, data, exceptions), and what it receives:
 //! payloads of all kinds and sizes.
 
 use serde_json::{Value, json};
@@ -144,7 +144,7 @@ in_every_language! {
         }
     }
 
-    /// One after the other in one batch: each is an error of its own job and of no other.
+    /// One after the other in one batch: each is an error of its own job only.
     fn data_that_is_no_json_is_an_error_of_its_job(t) {
         node: "const cycle = {}; cycle.self = cycle;
                return {data: {cycle, bigint: 1n, deep: {inside: [{x: 1n}]},
@@ -177,7 +177,7 @@ in_every_language! {
         }
     }
 
-    /// Values that are JSON but at its edges. Whatever becomes of them, their neighbours are well.
+    /// Unusual JSON values. Whatever happens to them, their neighbours are unharmed.
     fn strange_data_costs_nobody_else_anything(t) {
         node: "let deep = []; for (let i = 0; i < 5000; i++) deep = [deep];
                return {data: {surrogate: 'x\\ud800y', deep, zero: '\\0', key: {'\\udfff': 1},
@@ -203,7 +203,7 @@ in_every_language! {
         stage.end(ids.last().unwrap());
         for (id, payload) in ids.iter().zip(&payloads) {
             if ["deep", "huge"].contains(payload) {
-                // This test's own reader does not go so far.
+                // This test's own parser does not go that deep.
                 let job = stage.tenant.get(&format!("jobs/{id}")).expect(200).text();
                 assert!(job.contains("\"attempt\":1") && !job.contains("queued"), "{job}");
                 continue;
@@ -263,7 +263,7 @@ in_every_language! {
         assert_eq!(seen, (&json!("finished"), &json!(202), &json!("at last")));
     }
 
-    /// A payload is text when it is UTF-8, and else the language's bytes.
+    /// A payload is text if it is UTF-8, otherwise the language's bytes.
     fn s2_29_payloads_arrive_as_text_or_as_bytes(t) {
         node: "const bytes = Buffer.isBuffer(payload);
                if (!bytes && typeof payload !== 'string') throw new Error(typeof payload);
@@ -336,7 +336,7 @@ in_every_language! {
         }
     }
 
-    /// Small ones beside large ones in one batch: each job gets its own.
+    /// Small and large ones in one batch: each job gets its own.
     fn s2_29_payloads_of_one_batch_are_not_mixed_up(t) {
         node: "return {data: [payload.length, payload[0]]};",
         python: "return {'data': [len(payload), payload[0]]}",
@@ -354,7 +354,7 @@ in_every_language! {
     }
 }
 
-/// What a payload costs the daemon when it is run; what the store keeps of it is another matter.
+/// What running a payload costs the daemon; what the store keeps of it is not counted.
 #[test]
 fn s2_29_a_payload_of_a_hundred_megabytes_reaches_a_context_in_bounded_memory() {
     const BYTES: usize = 100_000_000;

@@ -1,4 +1,5 @@
-//! The pool of warm contexts: who shares them, how many live, when they begin and end.
+//! The pool of warm contexts: which handlers share them, how many there are, when they start and
+//! end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Case, Config, Stage, Tenant, in_every_language, until};
 
-/// Sources that return the id of their process; they wait while the payload names a file.
+/// Sources that return their process id; they wait while the file named by the payload exists.
 const NODE: &str = "
     while (payload.startsWith('/') && require('fs').existsSync(payload)) {
         await new Promise((go) => setTimeout(go, 10));
@@ -24,7 +25,7 @@ const PHP: &str = "
     }
     return ['data' => getmypid()];";
 
-/// The ids of the processes that ran these jobs, in their order.
+/// The ids of the processes that ran these jobs, in order.
 #[track_caller]
 fn pids(stage: &Stage, ids: &[String]) -> Vec<u64> {
     let pid = |id: &String| {
@@ -35,7 +36,8 @@ fn pids(stage: &Stage, ids: &[String]) -> Vec<u64> {
     ids.iter().map(pid).collect()
 }
 
-/// Waits until all jobs of a tenant have finished; the most processes that were seen meanwhile.
+/// Waits until all jobs of a tenant have finished; returns the largest number of processes seen
+/// meanwhile.
 #[track_caller]
 fn most_processes(stage: &Stage, tenants: &[&Tenant]) -> usize {
     let mut most = 0;
@@ -55,7 +57,7 @@ fn most_processes(stage: &Stage, tenants: &[&Tenant]) -> usize {
 }
 
 in_every_language! {
-    /// Two types with one eid are in one process, but neither sees what the other did there.
+    /// Two types with one eid share a process, but neither sees what the other did there.
     fn s0_55_types_with_one_eid_share_a_context_and_nothing_else(t) {
         node: json!({"eid": "shared", "body": "
             const seen = {
@@ -231,7 +233,7 @@ in_every_language! {
         assert!(pids.len() <= 2, "{pids:?}");
     }
 
-    /// Prewarming must not go over the limit when jobs come at the same time.
+    /// Prewarming must not exceed the limit when jobs arrive at the same time.
     fn one_context_is_one_from_the_very_first_job(t) {
         node: NODE, python: PYTHON, php: PHP,
     } {
@@ -256,7 +258,7 @@ in_every_language! {
         stage.set("t", json!({"contexts": 1, "idle": "10m"}));
         let found = stage.until_processes(1);
         let runs = stage.data("t", "x");
-        // A wrapper may have stood for the interpreter for a moment; the process is the same.
+        // A wrapper may have stood in for the interpreter for a moment; the process is the same.
         assert_eq!(runs, found[0]);
     }
 
@@ -280,7 +282,7 @@ in_every_language! {
         }
     }
 
-    /// One tenant that fills its share with work that does not end keeps nobody else waiting.
+    /// A tenant that fills its share with endless work does not keep other tenants waiting.
     fn s2_13_contexts_of_one_tenant_are_bounded_and_others_go_on(t) {
         node: NODE, python: PYTHON, php: PHP,
     } {
@@ -305,8 +307,8 @@ in_every_language! {
         assert!(most_processes(&stage, &[&stage.tenant]) <= 2);
     }
 
-    /// With room for one context only, every switch between types is a cold start. Of two types
-    /// that are drawn the warm one is taken: one pick in four is a switch, and not one in two.
+    /// With room for only one context, every switch between types is a cold start. Of two drawn
+    /// types the warm one is preferred: one pick in four is a switch, not one in two.
     fn s0_28_work_for_a_warm_context_is_preferred(t) {
         node: NODE, python: PYTHON, php: PHP,
     } {
@@ -319,13 +321,13 @@ in_every_language! {
         let mut ids = stage.tenant.add("t", &["x"; JOBS]);
         ids.extend(stage.batch("u", &["x"; JOBS]));
         let starts: BTreeSet<u64> = pids(&stage, &ids).into_iter().collect();
-        // Draws are random: 45 of a hundred is four deviations away from what they make of it.
+        // Draws are random: 45 of a hundred is four deviations from the expected number.
         let most = ids.len() * 45 / 100;
         assert!(starts.len() < most, "{} starts for {} picks", starts.len(), ids.len());
     }
 }
 
-/// Equal eid, but two languages: what could they share?
+/// The same eid, but two languages: they share nothing.
 #[test]
 fn s0_55_languages_with_one_eid_share_nothing() {
     let stage = Case::new("node", json!({"eid": "shared", "body": NODE})).stage();
@@ -337,7 +339,7 @@ fn s0_55_languages_with_one_eid_share_nothing() {
     assert!(node.is_number() && python.is_number() && node != python);
 }
 
-/// Types that share a context may come thick and fast, and mixed.
+/// Types that share a context may arrive in quick succession, and mixed.
 #[test]
 fn s0_55_many_types_of_one_eid_take_turns() {
     const TYPES: usize = 8;

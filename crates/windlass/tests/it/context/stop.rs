@@ -1,4 +1,4 @@
-//! Jobs in warm contexts that are stopped: cancelled, expired, handed back, or cut off with their
+//! Jobs in warm contexts that are stopped: cancelled, expired, requeued, or killed with their
 //! daemon.
 
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::harness::{Case, Config, Stage, in_every_language, until};
 
-/// Sources that print their payload and wait while it names a file.
+/// Sources that print their payload and wait while the file that it names exists.
 const NODE: &str = "
     console.log('ran ' + payload);
     while (payload.startsWith('/') && require('fs').existsSync(payload)) {
@@ -28,7 +28,7 @@ const PHP: &str = "
     }
     return ['data' => getmypid()];";
 
-/// A batch of five whose second job waits; the ids.
+/// A batch of five whose second job waits; returns the ids.
 #[track_caller]
 fn held_batch(stage: &Stage) -> Vec<String> {
     let file = stage.daemon.home().write("hold", "");
@@ -102,7 +102,7 @@ in_every_language! {
         stage.data("t", "next");
     }
 
-    /// Nobody's attempt is lost, nobody's work is done twice.
+    /// No attempt is lost, and no work is done twice.
     fn a_stop_hands_back_what_has_not_ended(t) {
         node: NODE, python: PYTHON, php: PHP,
     } {
@@ -120,7 +120,7 @@ in_every_language! {
         assert_eq!(log.matches("ran 1").count(), 1, "{log}");
     }
 
-    /// A job that ends within the grace has ended; those behind it run after the next start.
+    /// A job that ends within the grace period has ended; those behind it run after the next start.
     fn a_stop_lets_the_running_job_end(t) {
         node: NODE, python: PYTHON, php: PHP,
     } {
@@ -141,7 +141,7 @@ in_every_language! {
         }
     }
 
-    /// After a crash of the daemon its jobs run again, and its processes are found and ended.
+    /// After a crash of the daemon its jobs run again, and its processes are found and killed.
     fn a_daemons_crash_leaves_no_process_behind_after_the_next_start(t) {
         node: NODE, python: PYTHON, php: PHP,
     } {
@@ -163,14 +163,14 @@ in_every_language! {
         assert_eq!(log.matches("ran 1").count(), 1, "what had ended does not run again: {log}");
     }
 
-    /// The same for one that would not read that its channel has ended.
+    /// The same for one that would not notice the end of its channel.
     fn a_daemons_crash_leaves_no_busy_process_behind_after_the_next_start(t) {
         node: "if (payload === 'busy') for (;;);",
         python: "while payload == 'busy':\n    pass",
         php: "while ($payload === 'busy');",
     } {
         let mut stage = t.stage();
-        // The next start may take longer than the lease, and then it runs again.
+        // If the next start takes longer than the lease, it runs again.
         let retry = json!({"attempts": 100, "delay": "10ms"});
         stage.set("t", json!({"contexts": 1, "idle": "10m", "retry": retry}));
         let id = stage.add("t", "busy");
@@ -188,7 +188,7 @@ in_every_language! {
     }
 }
 
-/// A context that died while nobody used it is no reason for a job to fail.
+/// A context that died while idle must not fail a job.
 #[test]
 fn a_context_that_died_idle_costs_nothing() {
     let source = "

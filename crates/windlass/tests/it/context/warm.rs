@@ -8,7 +8,7 @@ fn numbers(from: usize, to: usize) -> Vec<String> {
     (from..=to).map(|n| n.to_string()).collect()
 }
 
-/// Node's and php's objects are the same thing in JSON, so sources may return either.
+/// Objects of node and php are the same in JSON, so sources may return either.
 fn keys(value: &Value) -> Vec<String> {
     let object = value.as_object().unwrap_or_else(|| panic!("{value} is not an object"));
     object.keys().cloned().collect()
@@ -101,7 +101,7 @@ in_every_language! {
         assert_eq!(stage.data("t", "good"), 1, "once for the batch whose jobs failed");
     }
 
-    /// Nothing can run without it, so every job that was to run is an error.
+    /// Nothing can run without it, so every job that needed it is an error.
     fn s0_54_before_that_throws_is_an_error_of_each_job(t) {
         node: json!({"before": "throw new Error('no connection');", "body": "return 200;"}),
         python: json!({"before": "raise IOError('no connection')", "body": "return 200"}),
@@ -144,7 +144,7 @@ in_every_language! {
         assert_eq!(stage.run("t", "x")["exitcode"], 204);
     }
 
-    /// What a batch has not brought to its end is not done.
+    /// What a batch has not completed is not done.
     fn s0_54_after_each_that_throws_is_an_error_of_each_job(t) {
         node: json!({"afterEach": "throw new Error('too late');", "body": "return {data: 1};"}),
         python: json!({"afterEach": "raise IOError('too late')", "body": "return {'data': 1}"}),
@@ -277,7 +277,7 @@ in_every_language! {
         assert!(strange.is_empty(), "{strange:?}");
     }
 
-    /// A directory of its own, not another context's, that it can write to, and that goes with it.
+    /// Its own directory, not another context's, that it can write to and that is removed with it.
     fn a_context_works_in_a_private_directory(t) {
         node: "const fs = require('fs');
                const found = fs.readdirSync('.');
@@ -308,7 +308,7 @@ in_every_language! {
         }
     }
 
-    /// Apart from what the contract gives it, a context has no descriptor of the daemon's.
+    /// Apart from what the contract gives it, a context has none of the daemon's descriptors.
     fn descriptors_of_the_daemon_are_closed(t) {
         node: "const fs = require('fs');
                const links = fs.readdirSync('/proc/self/fd').map((fd) => {
@@ -431,7 +431,7 @@ in_every_language! {
     }
 }
 
-/// The time that each of these jobs is said to have taken.
+/// The reported run time of each of these jobs.
 fn run_ms(stage: &Stage, ids: &[String]) -> Vec<f64> {
     let ended = || {
         let ends = stage.daemon.log.events("job_ended").into_iter();
@@ -441,7 +441,7 @@ fn run_ms(stage: &Stage, ids: &[String]) -> Vec<f64> {
     ends.iter().map(|end| field(end, "run_ms").as_f64().expect("run_ms is a number")).collect()
 }
 
-/// The daemon looks for interpreters where its own `PATH` says.
+/// The daemon looks for interpreters in its own `PATH`.
 #[test]
 fn a_missing_interpreter_is_named_when_a_handler_is_set() {
     let config = Config::new();

@@ -46,8 +46,8 @@ fn resize_text_breaks_a_text_into_lines() {
 #[test]
 fn call_api_tries_again_until_the_api_answers() {
     let daemon = Daemon::start(Config::new());
-    let asked = AtomicU16::new(0);
-    let peer = Peer::start(move |_| match asked.fetch_add(1, Ordering::SeqCst) {
+    let calls = AtomicU16::new(0);
+    let peer = Peer::start(move |_| match calls.fetch_add(1, Ordering::SeqCst) {
         0 => (503, "text/plain", "away".into()),
         1 => (429, "text/plain", "slowly".into()),
         _ => (200, "application/json", "{\"order\":7}".into()),
@@ -58,11 +58,13 @@ fn call_api_tries_again_until_the_api_answers() {
     assert!(finished.stdout.contains("attempt 1: the API answered 503"), "{finished:?}");
     assert!(finished.ok().contains("attempt 3: the API answered 200"));
     assert_eq!(result(&daemon, "call_api"), json!("{\"order\":7}"));
-    let asked = peer.asked();
-    assert_eq!(asked.len(), 3);
-    assert!(asked.iter().all(|asked| asked.text() == r#"{"item": 7}"#));
-    let key = asked[0].header("idempotency-key");
-    assert!(key.is_some() && asked.iter().all(|asked| asked.header("idempotency-key") == key));
+    let received = peer.received();
+    assert_eq!(received.len(), 3);
+    assert!(received.iter().all(|request| request.text() == r#"{"item": 7}"#));
+    let key = received[0].header("idempotency-key");
+    assert!(
+        key.is_some() && received.iter().all(|request| request.header("idempotency-key") == key)
+    );
 }
 
 #[test]
@@ -72,7 +74,7 @@ fn call_api_takes_no_for_an_answer() {
     let api = format!("API={}", peer.url("/orders"));
     let finished = run_example(&daemon, "call_api.js", &["--env", &api, "--payload", "{}"]);
     assert!(finished.stderr.contains("failed with 404"), "{finished:?}");
-    assert_eq!((finished.code, peer.asked().len()), (Some(1), 1));
+    assert_eq!((finished.code, peer.received().len()), (Some(1), 1));
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! The page for newcomers is right: its files are written, its commands run, and what they show is
+//! The page for newcomers is correct: its files are written, its commands run, and their output is
 //! what the page shows.
 //!
-//! A block of code whose first line names a file is that file. In a block called `console`, a line
-//! that begins with `$ ` is a command, and the lines behind it are what it shows; `…` stands for
+//! A code block whose first line names a file is that file. In a block called `console`, a line
+//! that starts with `$ ` is a command, and the lines after it are its output; `…` stands for
 //! anything.
 
 use std::path::Path;
@@ -29,7 +29,7 @@ fn blocks(page: &str) -> Vec<Block<'_>> {
     blocks
 }
 
-/// The commands of a block, each with the lines that it shows.
+/// The commands of a block, each with its output.
 fn commands<'a>(block: &Block<'a>) -> Vec<(&'a str, Vec<&'a str>)> {
     let mut commands: Vec<(&str, Vec<&str>)> = Vec::new();
     for line in &block.lines {

@@ -1,4 +1,4 @@
-//! The table of requirements cannot lie: each number has a row, each named test exists.
+//! The table of requirements is complete: each number has a row, each named test exists.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -107,7 +107,7 @@ fn every_test_that_is_named_exists() {
     functions_below(&root().join("crates"), &mut names);
     let mut named = 0;
     for (requirement, tests) in rows() {
-        // Test names stand between backticks.
+        // Test names are between backticks.
         for name in tests.split('`').skip(1).step_by(2) {
             assert!(names.contains(name), "{requirement} names {name}, which does not exist");
             named += 1;

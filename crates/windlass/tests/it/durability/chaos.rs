@@ -13,7 +13,7 @@ const SEED: u64 = 20_261_115;
 const JOBS: usize = 300;
 const DAEMON_KILLS: usize = 8;
 
-/// Each job dies by signal on its first attempt with a chance of one in five, by its number.
+/// Each job dies by signal on its first attempt with a probability of one in five, by its number.
 #[test]
 fn s2_6_random_kills_of_daemons_and_handlers_lose_no_job() {
     let config = Config::new()
@@ -115,8 +115,8 @@ fn s0_50_at_most_one_result_of_a_job_is_accepted_under_chaos() {
     assert!(accepted.keys().all(|id| ids.contains(id)));
 }
 
-/// What workers share: where the daemons are, the newest token of each job that any of them has
-/// seen, and whose results were accepted.
+/// What workers share: the addresses of the daemons, the newest token of each job that any of them
+/// has seen, and whose results were accepted.
 #[derive(Default)]
 struct Table {
     daemons: Mutex<Vec<Client>>,
@@ -131,7 +131,7 @@ impl Table {
         *self.daemons.lock().unwrap() = clients;
     }
 
-    /// Notes the token of a claimed job, if it is the newest.
+    /// Records the token of a claimed job, if it is the newest.
     fn seen(&self, job: &Value) {
         let mut newest = self.newest.lock().unwrap();
         let known = newest.entry(text(&job["id"])).or_default();
@@ -170,7 +170,7 @@ fn work(table: &Table, mut random: Random) {
                 _ => report(table, &mut random, &job),
             }
         }
-        // Most dawdlers come back only after another has their job.
+        // Most dawdlers come back only after another worker has their job.
         let (again, still): (Vec<Value>, Vec<Value>) =
             late.drain(..).partition(|job| table.is_stale(job) || random.below(50) == 0);
         again.iter().for_each(|job| report(table, &mut random, job));

@@ -210,7 +210,7 @@ fn s2_37_a_daemon_for_some_tenants_runs_only_theirs() {
     assert_eq!(field(&started[0], "tenant"), "b");
 }
 
-/// The journal of a daemon that is gone for good is ingested by the ones that stay.
+/// The remaining daemons ingest the journal of a daemon that is gone for good.
 #[test]
 fn a_dead_daemons_journal_is_adopted() {
     let mut cluster = Cluster::start(2, Config::new());
@@ -261,7 +261,7 @@ fn s2_20_a_type_is_suspended_on_all_daemons() {
     second.until_state(&held, "finished");
 }
 
-/// A sender that repeats its add may reach another daemon with it.
+/// A sender that repeats its add may reach another daemon.
 #[test]
 fn an_idempotency_key_counts_on_every_daemon() {
     const ADDS: usize = 50;
@@ -278,7 +278,7 @@ fn an_idempotency_key_counts_on_every_daemon() {
     until("all are in the store", || tenant.type_row("t"), |row| row["ready"] == ADDS);
 }
 
-/// Each key goes to both daemons at the same moment, as from a sender that tries its luck.
+/// Each key goes to both daemons at the same moment, as from an impatient sender.
 #[test]
 fn idempotency_keys_sent_to_two_daemons_at_once_add_once() {
     const ROUNDS: usize = 5;
@@ -309,7 +309,7 @@ fn idempotency_keys_sent_to_two_daemons_at_once_add_once() {
     assert_eq!(cluster[0].tenant("a").type_row("t")["ready"], ROUNDS * KEYS);
 }
 
-/// Whichever daemon is asked, an id that it answered with belongs to a job that exists.
+/// Whichever daemon answers, an id that it returned belongs to an existing job.
 #[test]
 fn a_unique_key_counts_on_every_daemon() {
     const ADDS: usize = 50;

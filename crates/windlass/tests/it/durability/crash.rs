@@ -1,4 +1,4 @@
-//! `kill -9` at bad moments: what was acknowledged is there afterwards, once.
+//! `kill -9` at bad moments: everything acknowledged is there afterwards, once.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, OpenOptions};
@@ -57,7 +57,7 @@ fn s0_23_kill_9_with_the_store_locked_loses_no_job() {
     assert_all_run_once(&daemon, &acknowledged);
 }
 
-/// A write that was cut off by a crash leaves a line without its end behind the good ones.
+/// A write that was cut off by a crash leaves an incomplete line after the good ones.
 #[test]
 fn s0_23_a_torn_write_at_the_end_of_the_journal_costs_no_acknowledged_job() {
     let mut daemon = Daemon::start(short_leases());
@@ -176,7 +176,7 @@ fn s2_3_acknowledged_adds_of_64_connections_survive_a_stop() {
     assert_all_are_pulled(&daemon, &acknowledged);
 }
 
-/// Adds on many connections at once until the daemon is ended; what was acknowledged till then.
+/// Adds on many connections at once until the daemon ends; returns what was acknowledged.
 fn flood_until(daemon: &mut Daemon, end: impl FnOnce(&mut Daemon)) -> BTreeMap<String, String> {
     let stop = Arc::new(AtomicBool::new(false));
     let client = **daemon;
@@ -191,7 +191,7 @@ fn flood_until(daemon: &mut Daemon, end: impl FnOnce(&mut Daemon)) -> BTreeMap<S
                     let headers = [("Content-Type", "text/plain")];
                     let sent =
                         connection.call("POST", "/v1/a/jobs/t", &headers, payload.as_bytes());
-                    // A daemon on its way out closes the connection or says that it goes.
+                    // A stopping daemon closes the connection or says that it stops.
                     let Some(answer) = sent.ok().filter(|answer| answer.status == 201) else {
                         break;
                     };
@@ -211,7 +211,7 @@ fn flood_until(daemon: &mut Daemon, end: impl FnOnce(&mut Daemon)) -> BTreeMap<S
     acknowledged
 }
 
-/// What was on its way without an answer may have been added too; nothing comes twice.
+/// Adds in progress without an answer may have been accepted too; nothing appears twice.
 fn assert_all_are_pulled(daemon: &Daemon, acknowledged: &BTreeMap<String, String>) {
     let tenant = daemon.tenant("a");
     let mut pulled = BTreeMap::new();
@@ -252,7 +252,7 @@ fn s0_34_kill_9_of_the_daemon_while_jobs_run_still_completes_them() {
     assert!(ids.iter().all(|id| ran.contains(id.as_str())), "{seen:?}");
 }
 
-/// Pulls until every acknowledged job came, each once and with its payload, and nothing else.
+/// Pulls until every acknowledged job has come, each once and with its payload, and nothing else.
 fn assert_all_run_once(daemon: &Daemon, acknowledged: &BTreeMap<String, String>) {
     let tenant = daemon.tenant("a");
     let pulled = tenant.drain("t", acknowledged.len());
@@ -264,7 +264,7 @@ fn assert_all_run_once(daemon: &Daemon, acknowledged: &BTreeMap<String, String>)
     assert_eq!(tenant.list("type=t&state=finished").len(), acknowledged.len());
 }
 
-/// The journal file that contains a payload, and where the payload begins in it.
+/// The journal file that contains a payload, and the offset of the payload.
 fn find_in_journal(home: &Home, payload: &str) -> (PathBuf, usize) {
     let mut found = None;
     for file in crate::harness::snapshot(&home.journal()).into_keys() {
@@ -281,13 +281,13 @@ fn position(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes.windows(wanted.len()).position(|window| window == wanted)
 }
 
-/// Where the written part of a journal file ends; the rest may be reserved space.
+/// Where the written part of a journal file ends; the rest may be preallocated.
 fn content_end(file: &PathBuf) -> usize {
     let bytes = fs::read(file).unwrap();
     bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
 }
 
-/// Appending keeps what is there.
+/// Appending preserves the contents.
 #[test]
 fn s0_23_an_unfinished_last_line_of_any_length_is_ignored() {
     let mut daemon = Daemon::start(short_leases());
@@ -389,7 +389,7 @@ fn handlers_do_not_outlive_their_daemon() {
     daemon.tenant("a").until_state(&id, "finished");
 }
 
-/// Each crash leaves a journal behind; whoever takes it over also clears it away.
+/// Each crash leaves a journal behind; the daemon that takes it over also removes it.
 #[test]
 fn crashes_leave_no_growing_heap_of_files() {
     const CRASHES: usize = 8;
@@ -430,7 +430,7 @@ fn s2_29_a_part_of_an_upload_left_by_kill_9_is_cleared_away() {
     assert!(daemon.tenant("a").list("").is_empty());
 }
 
-/// Names, options and bytes that could confuse a file of lines come back from it as they were.
+/// Names, options and bytes that could confuse a line-based file come back unchanged.
 #[test]
 fn s0_23_odd_names_payloads_and_options_come_back_from_the_journal() {
     let mut daemon = Daemon::start(short_leases());
@@ -503,7 +503,7 @@ fn s0_23_a_number_that_is_used_again_hides_no_unread_journal() {
     assert_all_run_once(&first, &acknowledged);
 }
 
-/// A daemon may hold jobs that it has not started yet; its death is none of their attempts.
+/// A daemon may hold jobs that it has not started yet; its death costs them no attempt.
 #[test]
 fn s0_34_jobs_that_a_dead_daemon_had_not_started_lose_no_attempt() {
     const WARM_UP: usize = 200;
@@ -516,7 +516,7 @@ fn s0_34_jobs_that_a_dead_daemon_had_not_started_lose_no_attempt() {
     let body = "payload=$(cat); echo $payload >>";
     let seen = daemon.home().path("seen");
     tenant.sh("t", &format!("{body} '{}'; [ $payload != hang ] || {wait}", seen.display()));
-    // Many short jobs first, so that the daemon takes many at once when the slow one comes.
+    // Many short jobs first, so that the daemon claims many at once when the slow one comes.
     let short = tenant.add("t", &["short"; WARM_UP]);
     let ids = tenant.add("t", &["hang", "2", "3", "4", "5", "6"]);
     let waiting = WARM_UP + ids.len();

@@ -1,5 +1,5 @@
-//! A full disk: adds are refused with a clear error, nothing is half done, and it goes on when
-//! there is room again. Needs the right to mount a small file system.
+//! A full disk: adds are refused with a clear error, nothing is half done, and accepting resumes
+//! when there is space again. Needs the right to mount a small file system.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use crate::harness::{Config, Daemon, run, text, until};
 
 const DISK: &str = "size=24m";
 
-/// A file system of a few megabytes, unmounted at the end. It is declared behind the daemon on it,
-/// so that it goes before the folder that it is in, which could not be removed otherwise.
+/// A file system of a few megabytes, unmounted at the end. It is declared after the daemon on it,
+/// so that it is dropped before its parent directory, which could not be removed otherwise.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -28,7 +28,7 @@ impl SmallDisk {
         SmallDisk(path.to_owned())
     }
 
-    /// Takes all the room that is left.
+    /// Uses up all remaining space.
     fn fill(&self) {
         let piece = vec![0u8; 4096];
         let mut file = fs::File::create(self.0.join("ballast")).unwrap();
@@ -111,7 +111,7 @@ fn s0_41_an_upload_that_does_not_fit_is_refused_and_its_room_is_given_back() {
     assert_eq!(tenant.until_claimed("t", "60s")["id"], id.as_str());
 }
 
-/// Only the store's disk is full: adds go on into the journal, and are run when there is room.
+/// Only the store's disk is full: adds still go into the journal, and run when there is space.
 #[test]
 fn s0_21_a_full_disk_of_the_store_does_not_stop_adds() {
     let config = Config::new();

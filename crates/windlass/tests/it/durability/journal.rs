@@ -1,11 +1,11 @@
-//! The journal as a user can see it: readable, bounded, synced before the answer.
+//! The journal as a user sees it: readable, bounded, synced before the answer.
 
 use std::fs;
 use std::process::Command;
 
 use crate::harness::{Config, Daemon, StoreLock, file_bytes_below, run, text, until};
 
-/// What an idle journal may keep: a few segments' worth.
+/// What an idle journal may keep: a few segments.
 const SEGMENT_BYTES: u64 = 256 * 1024;
 const IDLE_BYTES_MAX: u64 = 4 * SEGMENT_BYTES;
 const ADDED_BYTES: u64 = 24 * 1024 * 1024;
@@ -101,7 +101,7 @@ fn s2_39_ten_thousand_adds_take_far_fewer_store_commits() {
     assert!(taken >= 1.0, "commits are counted");
     assert!(taken < ADDS as f64 / 2.0, "{taken} commits for {ADDS} adds of one line");
 
-    // Adds of many lines: the number of commits has nothing to do with the number of jobs.
+    // Adds of many lines: the number of commits does not depend on the number of jobs.
     let before = commits();
     let lines: Vec<String> = (0..ADDS).map(|n| n.to_string()).collect();
     daemon.tenant("a").add("u", &lines);
@@ -111,7 +111,7 @@ fn s2_39_ten_thousand_adds_take_far_fewer_store_commits() {
     assert!(taken < ADDS as f64 / 100.0, "{taken} commits for {ADDS} jobs of one request");
 }
 
-/// Two daemons die with jobs that the store has not; the journal of one of them is damaged.
+/// Two daemons die with jobs that the store does not have; the journal of one of them is damaged.
 #[test]
 fn a_damaged_journal_is_named_and_the_other_is_taken_over() {
     let config = Config::new();

@@ -1,4 +1,4 @@
-//! Locks of running jobs: renewed while their owner lives, broken when it is gone.
+//! Leases of running jobs: renewed while their owner is alive, broken when it is gone.
 
 use serde_json::json;
 
@@ -47,7 +47,7 @@ fn s0_15_the_jobs_of_a_killed_daemon_run_on_another() {
     assert!(cluster[1].metric("windlass_leases_expired_total", &[]) >= 2.0);
 }
 
-/// A daemon that stood still for longer than its leases comes back to jobs that are another's.
+/// A daemon that was frozen for longer than its leases comes back to jobs that others own.
 #[test]
 fn s0_50_a_daemon_that_lost_its_lock_cannot_end_the_job_of_another() {
     let cluster = Cluster::start(2, Config::new());
@@ -71,7 +71,7 @@ fn s0_50_a_daemon_that_lost_its_lock_cannot_end_the_job_of_another() {
     assert_eq!(tenant.job(&id)["lock"], cluster[1].sysid());
     cluster.home().write("go", "");
     cluster[0].resume();
-    // By the time that it has run another job, its late 400 has been refused.
+    // By the time it has run another job, its late 400 has been refused.
     cluster[1].stop_picking();
     let other = cluster[0].tenant("b");
     let sentinel = other.add_one("t", "x");
@@ -83,7 +83,7 @@ fn s0_50_a_daemon_that_lost_its_lock_cannot_end_the_job_of_another() {
     assert_eq!(tenant.until_state(&id, "finished")["code"], "ok");
 }
 
-/// Jobs that a daemon's handlers asked for while it stood still: they enter with the attempt that
+/// Jobs that a daemon's handlers emitted while it was frozen: they enter with the attempt that
 /// ended its job, and with no other.
 #[test]
 fn s0_50_jobs_that_a_late_attempt_asked_for_do_not_enter() {
@@ -110,7 +110,7 @@ fn s0_50_jobs_that_a_late_attempt_asked_for_do_not_enter() {
     until("the second attempts run", seen, |n| *n == 2 * JOBS);
     cluster.home().write("go", "");
     until("the first attempts end", || cluster.home().lines("over").len(), |n| *n == JOBS);
-    // It takes the ends of its attempts before it can hear that it lost their locks.
+    // It reads the ends of its attempts before it can learn that it lost their leases.
     let lock = StoreLock::take(&cluster.home().store());
     cluster[0].resume();
     let running = || cluster[0].metric("windlass_jobs_running", &[]);
@@ -153,7 +153,8 @@ fn s2_38_ended_jobs_are_pruned_while_the_queue_is_idle() {
     until("the job is pruned", || daemon.get(&path).status, |status| *status == 404);
 }
 
-/// The store is away for longer than the leases of running jobs; their owner lives all the time.
+/// The store is unavailable for longer than the leases of running jobs; their owner is alive all
+/// the time.
 #[test]
 fn s0_14_a_job_that_outlasts_an_absent_store_is_finished_by_its_owner() {
     let daemon = Daemon::start(Config::new().set("lease.duration", "\"1s\""));

@@ -1,4 +1,5 @@
-//! What was acknowledged stays, whatever dies, fills up or goes away; several daemons share it.
+//! Everything acknowledged stays, whatever dies, fills up or becomes unavailable; several daemons
+//! share it.
 
 mod chaos;
 mod cluster;

@@ -1,4 +1,4 @@
-//! Random requests with a fixed seed, compared with the plainest model of what jobs must look like.
+//! Random requests with a fixed seed, compared with the simplest model of what jobs must look like.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ struct Model {
     daemon: Daemon,
     random: Random,
     jobs: BTreeMap<String, Expected>,
-    /// Tokens that are no longer good, with their jobs.
+    /// Tokens that are no longer valid, with their jobs.
     stale: Vec<(String, Value)>,
     suspended: [bool; 2],
 }
@@ -95,8 +95,8 @@ impl Model {
         }
     }
 
-    /// Whatever is handed out must be due, in its order, and not suspended. That all of it is
-    /// handed out in the end is the other tests' concern: ingest may be on its way.
+    /// Whatever is handed out must be due, in order, and not suspended. That everything is handed
+    /// out eventually is tested elsewhere: ingest may be in progress.
     fn claim(&mut self) {
         let kind = TYPES[self.random.below(2) as usize];
         let limit = 1 + self.random.below(3) as usize;
@@ -137,7 +137,7 @@ impl Model {
         self.tenant().post_json(&format!("jobs/{id}/finish"), &body).expect(200);
     }
 
-    /// Rather with the old token of a job that runs again than with one of a job at rest.
+    /// Prefers the old token of a job that runs again to one of an idle job.
     fn use_stale(&mut self) {
         let runs = |id: &String| self.jobs.get(id).is_some_and(|job| job.state == "running");
         let mut old: Vec<&(String, Value)> = self.stale.iter().filter(|(id, _)| runs(id)).collect();
@@ -220,7 +220,7 @@ impl Model {
         self.daemon.restart();
     }
 
-    /// Everything that the daemon shows is as the model says.
+    /// Everything that the daemon shows agrees with the model.
     fn compare(&self, seed: u64, step: usize) {
         let tenant = self.tenant();
         let listed = tenant.list("");

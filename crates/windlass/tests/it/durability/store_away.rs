@@ -1,4 +1,4 @@
-//! The store does not answer: adds go on, and everything runs when it is back.
+//! The store does not answer: adds continue, and everything runs when it is back.
 
 use std::thread;
 
@@ -117,7 +117,7 @@ fn s2_2_a_hanging_store_and_hanging_handlers_do_not_block_senders() {
     tenant.until_all(&ids, "finished");
 }
 
-/// Changes need the store: without it they are refused in the end, and never left hanging.
+/// Changes need the store: without it they are eventually refused, and never left hanging.
 #[test]
 fn s0_21_changes_are_answered_while_the_store_is_away() {
     let daemon = Daemon::start(Config::new());

@@ -1,4 +1,4 @@
-//! The numbers of daemons: distinct, freed at the end, lost with the lease.
+//! The numbers of daemons: distinct, released at the end, lost with the lease.
 
 use std::collections::HashSet;
 use std::thread;
@@ -42,7 +42,7 @@ fn s0_58_a_dead_daemons_number_is_free_after_its_lease() {
     assert_eq!(again.sysid(), 78);
 }
 
-/// The two have a store in common, but no directory.
+/// The two share a store, but no directory.
 #[test]
 fn s0_58_a_daemon_whose_number_was_taken_stops_taking_jobs() {
     const JOBS: usize = 30;
@@ -70,7 +70,7 @@ fn s0_58_a_daemon_whose_number_was_taken_stops_taking_jobs() {
     }
 }
 
-/// Tries again for as long as the wanted number is another's.
+/// Retries while another daemon holds the wanted number.
 fn until_started(config: &Config) -> Daemon {
     until_some("the number is free", || Daemon::try_start(config.clone()).ok())
 }

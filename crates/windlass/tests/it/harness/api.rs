@@ -1,7 +1,7 @@
-//! The HTTP contract in short words: a daemon's client, and one tenant of it.
+//! The HTTP contract as short methods: a daemon's client, and one tenant of it.
 //!
-//! Each call opens a connection of its own, so a client may be used by many threads and outlives
-//! the daemons that it spoke to.
+//! Each call opens its own connection, so a client may be used by many threads and outlives the
+//! daemons that it talked to.
 
 use std::io;
 use std::net::SocketAddr;
@@ -118,7 +118,7 @@ impl Client {
     }
 }
 
-/// One tenant, seen through one daemon.
+/// One tenant, through one daemon.
 #[derive(Debug, Clone)]
 pub(crate) struct Tenant {
     pub(crate) client: Client,
@@ -173,7 +173,7 @@ impl Tenant {
         self.add(kind, &[payload]).remove(0)
     }
 
-    /// Sets a handler in its JSON form; its id.
+    /// Sets a handler in its JSON form; returns its id.
     #[track_caller]
     pub(crate) fn handler(&self, kind: &str, handler: &Value) -> String {
         let path = self.path(&format!("handlers/{kind}"));
@@ -207,7 +207,7 @@ impl Tenant {
         until(&format!("{id} is {state}"), || self.job(id), |job| job["state"] == state)
     }
 
-    /// The job when it has ended, in whatever way.
+    /// The job once it has ended, in whatever way.
     #[track_caller]
     pub(crate) fn until_end(&self, id: &str) -> Value {
         let path = format!("jobs/{id}?wait=20s");
@@ -224,8 +224,8 @@ impl Tenant {
         }
     }
 
-    /// Waits until jobs that a killed daemon had accepted are known here: until its journal has
-    /// been taken over, only that journal has them.
+    /// Waits until jobs accepted by a killed daemon are visible here: until its journal has been
+    /// taken over, they exist only there.
     #[track_caller]
     pub(crate) fn until_known<S: AsRef<str>>(&self, ids: &[S]) {
         for id in ids {
@@ -261,7 +261,7 @@ impl Tenant {
         }
     }
 
-    /// Takes up to `limit` jobs as a pulling worker; does not wait for work.
+    /// Claims up to `limit` jobs as a pull worker; does not wait for work.
     #[track_caller]
     pub(crate) fn claim(&self, kind: &str, limit: usize, lease: &str) -> Vec<Value> {
         let wish = json!({"types": [kind], "limit": limit, "lease": lease, "wait": "0s"});
@@ -275,15 +275,15 @@ impl Tenant {
         until(&what, || self.claim(kind, 1, lease), |jobs| jobs.len() == 1).remove(0)
     }
 
-    /// Reports the end of a pulled job.
+    /// Reports the end of a claimed job.
     #[track_caller]
     pub(crate) fn finish(&self, job: &Value, status: u16) -> Response {
         let body = json!({"token": job["token"], "status": status});
         self.post_json(&format!("jobs/{}/finish", text(&job["id"])), &body)
     }
 
-    /// Claims and finishes `count` jobs or a few more, on one connection; the jobs in the order of
-    /// their claims.
+    /// Claims and finishes `count` jobs or a few more, on one connection; returns the jobs in the
+    /// order of their claims.
     #[track_caller]
     pub(crate) fn drain(&self, kind: &str, count: usize) -> Vec<Value> {
         let mut connection = self.client.connection();
@@ -311,7 +311,7 @@ impl Tenant {
         done
     }
 
-    /// The numbers of one type, `null` when it is not listed.
+    /// The counts of one type, `null` if it is not listed.
     #[track_caller]
     pub(crate) fn type_row(&self, kind: &str) -> Value {
         let types = self.get("types").expect(200).json();

@@ -1,7 +1,7 @@
 //! A small client of the Bedrock door, and a daemon that has one.
 //!
-//! Every reply that it reads is checked against the rules that hold for all of them: lines end in
-//! CRLF, headers are sorted by name, `Content-Length` is there and comes last.
+//! Every reply is checked against the rules that apply to all of them: lines end in CRLF, headers
+//! are sorted by name, `Content-Length` is present and comes last.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -25,14 +25,14 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// The same reply, if it is a success.
+    /// The same reply, which must be a success.
     #[track_caller]
     pub(crate) fn ok(self) -> Reply {
         assert_eq!(self.line, "200 OK", "{}", self.text());
         self
     }
 
-    /// A success with nothing to say.
+    /// A success with an empty body.
     #[track_caller]
     pub(crate) fn done(self) {
         assert_eq!((self.line.as_str(), self.text().as_str()), ("200 OK", ""));
@@ -132,8 +132,8 @@ impl Link {
         }
     }
 
-    /// Everything until the door closes the connection, in whatever way. It may take as long as
-    /// anything may, and then some: the door has patience of its own.
+    /// Everything until the door closes the connection, in whatever way. Waits longer than usual:
+    /// the door has its own timeouts.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         let long = Some(PATIENCE * 3);
         self.stream.get_ref().set_read_timeout(long).expect("a time-out can be set");
@@ -144,12 +144,12 @@ impl Link {
         rest
     }
 
-    /// Says that nothing more will be sent; replies can still be received.
+    /// Closes the sending side; replies can still be received.
     pub(crate) fn half_close(&mut self) {
         let _ = self.stream.get_mut().shutdown(Shutdown::Write);
     }
 
-    /// The first line of a reply whose rest is left where it is.
+    /// The first line of a reply; the rest stays unread.
     #[track_caller]
     pub(crate) fn line_of_reply(&mut self) -> String {
         self.line().unwrap_or_else(|e| panic!("a reply begins: {e}"))
@@ -186,13 +186,13 @@ pub(crate) fn request(verb: &str, headers: &[(&str, &str)]) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// A header value with the characters escaped that a client must escape.
+/// A header value with the necessary characters escaped.
 fn escaped(value: &str) -> String {
     let value = value.replace('\\', "\\\\").replace('\n', "\\n");
     value.replace('\r', "\\r").replace('\t', "\\t")
 }
 
-/// A daemon with a Bedrock door, and one connection that is kept for all calls.
+/// A daemon with a Bedrock door, and one persistent connection for all calls.
 pub(crate) struct Door {
     pub(crate) daemon: Daemon,
     pub(crate) address: SocketAddr,
@@ -210,7 +210,7 @@ impl Door {
         Door { daemon, address, link: Mutex::new(None) }
     }
 
-    /// Ends the daemon at once, as a crash would, and starts it again.
+    /// Kills the daemon, as a crash would, and starts it again.
     pub(crate) fn crash(&mut self) {
         self.daemon.kill9();
         self.again();
@@ -228,7 +228,7 @@ impl Door {
         Link::open(self.address).unwrap_or_else(|e| panic!("the door takes connections: {e}"))
     }
 
-    /// Calls on the connection that is kept.
+    /// Calls on the persistent connection.
     #[track_caller]
     pub(crate) fn call(&self, verb: &str, headers: &[(&str, &str)]) -> Reply {
         self.call_raw(&request(verb, headers))
@@ -240,12 +240,12 @@ impl Door {
         let mut link = kept.take().unwrap_or_else(|| self.open());
         link.raw(bytes);
         let reply = link.receive();
-        // A call that failed leaves nothing behind that a later one could read.
+        // A failed call leaves nothing behind that a later one could read.
         *kept = Some(link);
         reply
     }
 
-    /// Creates a job; its id.
+    /// Creates a job; returns its id.
     #[track_caller]
     pub(crate) fn create(&self, headers: &[(&str, &str)]) -> JobId {
         let json = self.call("CreateJob", headers).ok().json();
@@ -262,13 +262,13 @@ impl Door {
         self.create(&[("name", name), ("parentJobID", &parent.to_string())])
     }
 
-    /// Takes one job.
+    /// Claims one job.
     #[track_caller]
     pub(crate) fn get(&self, name: &str) -> Value {
         self.call("GetJob", &[("name", name)]).ok().json()
     }
 
-    /// Takes exactly this job.
+    /// Claims exactly this job.
     #[track_caller]
     pub(crate) fn take(&self, id: JobId, name: &str) -> Value {
         let job = self.get(name);
@@ -368,7 +368,7 @@ impl Door {
     }
 }
 
-/// A door is spoken to over HTTP, too.
+/// The daemon of the door is also used over HTTP.
 impl Deref for Door {
     type Target = Daemon;
 
@@ -384,13 +384,13 @@ fn address_of(daemon: &Daemon) -> SocketAddr {
     })
 }
 
-/// The id of a reply's job.
+/// The job id in a reply.
 #[track_caller]
 pub(crate) fn id_of(job: &Value) -> JobId {
     job["jobID"].as_i64().unwrap_or_else(|| panic!("no jobID in {job}"))
 }
 
-/// The keys of an object in their order in the text.
+/// The keys of an object in the order of the text.
 #[track_caller]
 pub(crate) fn keys_of(text: &str) -> Vec<String> {
     struct Keys;

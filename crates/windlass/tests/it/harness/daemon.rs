@@ -18,7 +18,7 @@ use super::command::windlass;
 use super::home::Home;
 use super::log::{LogBook, field};
 
-/// Short times, so that leases, retries and polls come round within a test.
+/// Short times, so that leases, retries and polls happen within a test.
 const SHORT: [(&str, &str); 7] = [
     ("lease.duration", "\"2s\""),
     ("lease.reap_interval", "\"200ms\""),
@@ -29,7 +29,7 @@ const SHORT: [(&str, &str); 7] = [
     ("stop_grace", "\"5s\""),
 ];
 
-/// What a daemon is started with: keys of its configuration file, flags, and its home.
+/// How a daemon is started: keys of its configuration file, flags, and its home.
 #[derive(Clone)]
 pub(crate) struct Config {
     pub(crate) home: Arc<Home>,
@@ -132,7 +132,7 @@ impl Daemon {
         self.client.tenant(name)
     }
 
-    /// Ends the daemon at once, as a crash would, and waits until it is gone.
+    /// Kills the daemon, as a crash would, and waits until it is gone.
     #[track_caller]
     pub(crate) fn kill9(&mut self) {
         self.program.kill();
@@ -165,7 +165,7 @@ impl Daemon {
         !self.program.alive()
     }
 
-    /// Starts the same configuration again after the daemon has ended, with a log of its own.
+    /// Starts the same configuration again after the daemon has ended, with a new log.
     pub(crate) fn restart(&mut self) {
         assert!(self.has_exited(), "a daemon is restarted after its end");
         (self.program, self.log) = spawn(&mut self.config.command(), &self.config.home);
@@ -182,7 +182,7 @@ impl Daemon {
         digits.parse().expect("digits are a number")
     }
 
-    /// Processor time used so far, in ticks of the kernel.
+    /// CPU time used so far, in clock ticks.
     pub(crate) fn cpu_ticks(&self) -> u64 {
         let path = format!("/proc/{}/stat", self.pid());
         let text = fs::read_to_string(path).expect("the daemon lives");
@@ -205,7 +205,7 @@ impl Daemon {
     }
 }
 
-/// A daemon is spoken to through its client.
+/// A daemon is used through its client.
 impl Deref for Daemon {
     type Target = Client;
 
@@ -230,13 +230,13 @@ impl Cluster {
         &self.config.home
     }
 
-    /// One more daemon beside the running ones; its index.
+    /// Starts one more daemon; returns its index.
     pub(crate) fn grow(&mut self) -> usize {
         self.daemons.push(Daemon::start(self.config.clone()));
         self.daemons.len() - 1
     }
 
-    /// How many attempts each daemon has started, by its log.
+    /// How many attempts each daemon has started, according to its log.
     pub(crate) fn starts(&self) -> Vec<usize> {
         self.daemons.iter().map(|daemon| daemon.log.events("job_started").len()).collect()
     }

@@ -15,8 +15,8 @@ pub(crate) struct Home {
     dir: Folder,
 }
 
-/// A daemon that was killed leaves what its handlers run to the next one, and there is none when
-/// the test is over.
+/// A killed daemon leaves its handlers' processes to the next one, and there is none after the
+/// test.
 impl Drop for Home {
     fn drop(&mut self) {
         let mark = format!("WINDLASS_DIR={}", self.dir.dir().display());
@@ -39,12 +39,12 @@ impl Home {
         Home { dir }
     }
 
-    /// All that is the test's own; daemons print to files in it.
+    /// Everything that belongs to the test; daemons print to files in it.
     pub(crate) fn dir(&self) -> &Path {
         self.dir.dir()
     }
 
-    /// Where handlers may write: the files of the test, and not what daemons keep.
+    /// Where handlers may write: the files of the test, not those of the daemons.
     pub(crate) fn files(&self) -> PathBuf {
         self.dir.path(FILES)
     }
@@ -73,7 +73,7 @@ impl Home {
         path
     }
 
-    /// The whole lines that handlers have written to a file so far.
+    /// The complete lines that handlers have written to a file so far.
     pub(crate) fn lines(&self, name: &str) -> Vec<String> {
         whole_lines(&self.path(name))
     }
@@ -83,8 +83,8 @@ impl Home {
         format!("echo \"$WINDLASS_JOB_ID $(cat)\" >> '{}'", self.path(name).display())
     }
 
-    /// The body of an `sh` handler that records and then waits as long as the file `hold` exists;
-    /// it ends by itself when the test's directory is gone.
+    /// The body of an `sh` handler that records and then waits while the file `hold` exists; it
+    /// ends by itself when the test's directory is gone.
     pub(crate) fn holder(&self, name: &str, hold: &str) -> String {
         let hold = self.write(hold, "");
         format!("{}; while [ -e '{}' ]; do sleep 0.05; done", self.recorder(name), hold.display())

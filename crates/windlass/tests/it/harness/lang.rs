@@ -14,9 +14,9 @@ use windlass_test_kit::wait::until_seen as until;
 
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Makes one named test for each language of each case:
-/// `fn name(t) { node: "source", python: "source", } { what is checked }`. A source is the body, or
-/// an object with the handler's fields; `t` is the [`Case`].
+/// Generates one named test per language of each case: `fn name(t) { node: "source", python:
+/// "source", } { what is checked }`. A source is the body, or an object with the handler's fields;
+/// `t` is the [`Case`].
 macro_rules! in_every_language {
     ($(
         $(#[$note:meta])*
@@ -101,9 +101,8 @@ impl Case {
         self.stage_started(config, &mut command)
     }
 
-    /// A daemon that is started by a command of the test's own. It finds the interpreters of the
-    /// system, not the wrappers of tools that switch versions: those start processes and set
-    /// variables of their own.
+    /// A daemon started by a command of the test. It finds the interpreters of the system, not the
+    /// wrappers of version managers, which start processes and set variables of their own.
     pub(crate) fn stage_started(&self, config: Config, command: &mut Command) -> Stage {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -144,7 +143,7 @@ impl Stage {
         self.tenant = self.daemon.tenant(&self.tenant.name);
     }
 
-    /// Adds jobs so that they are there all at once when picking begins.
+    /// Adds jobs so that all of them are there when picking begins.
     #[track_caller]
     pub(crate) fn batch<S: AsRef<str>>(&self, kind: &str, payloads: &[S]) -> Vec<String> {
         self.daemon.stop_picking();
@@ -157,13 +156,13 @@ impl Stage {
         ids
     }
 
-    /// The job when it has ended.
+    /// The job once it has ended.
     #[track_caller]
     pub(crate) fn end(&self, id: &str) -> Value {
         self.tenant.until_end(id)
     }
 
-    /// Adds one job; the job when it has ended.
+    /// Adds one job; returns it once it has ended.
     #[track_caller]
     pub(crate) fn run(&self, kind: &str, payload: &str) -> Value {
         let id = self.add(kind, payload);
@@ -193,7 +192,7 @@ impl Stage {
         text(&answer["ids"][0])
     }
 
-    /// Adds one job; its result data, which needs a success.
+    /// Adds one job, which must succeed; returns its result data.
     #[track_caller]
     pub(crate) fn data(&self, kind: &str, payload: &str) -> Value {
         let job = self.run(kind, payload);
@@ -208,7 +207,7 @@ impl Stage {
         assert_eq!(seen, wanted, "{job}\n{}", self.log_of(job));
     }
 
-    /// The job ended as an error that cost one attempt, and its log says `word`.
+    /// The job ended as an error that cost one attempt, and its log contains `word`.
     #[track_caller]
     pub(crate) fn failed(&self, job: &Value, word: &str) {
         let log = self.log_of(job);
@@ -223,7 +222,7 @@ impl Stage {
         self.tenant.log(&text(&job["id"]))
     }
 
-    /// The lines of a job's log that its code wrote to standard output.
+    /// The lines that its code wrote to standard output, from the job's log.
     #[track_caller]
     pub(crate) fn printed(&self, id: &str) -> Vec<String> {
         let log = self.tenant.log(id);
@@ -233,7 +232,7 @@ impl Stage {
         log.lines().filter(own).map(str::to_owned).collect()
     }
 
-    /// All processes of the handler that live now, by their ids, with their command lines.
+    /// All living processes of the handler: ids and command lines.
     pub(crate) fn processes(&self) -> BTreeMap<u32, String> {
         let mark = format!("STAGE_MARK={}", self.mark);
         let entries = fs::read_dir("/proc").expect("there is a /proc").flatten();
@@ -241,7 +240,7 @@ impl Stage {
         let read =
             |pid: u32, name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
         let own = |pid: &u32| {
-            // What has ended, also if nobody has waited for it yet, has no environment.
+            // An ended process, reaped or not, has no environment.
             read(*pid, "environ").split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes())
         };
         let named = |pid| (pid, String::from_utf8_lossy(&read(pid, "cmdline")).replace('\0', " "));
@@ -261,7 +260,7 @@ impl Stage {
     }
 }
 
-/// A daemon that was killed has left its handlers' processes to the next one, which never comes.
+/// A killed daemon has left its handlers' processes to the next one, which never comes.
 impl Drop for Stage {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -273,7 +272,7 @@ impl Drop for Stage {
     }
 }
 
-/// Removes the indentation that all lines have.
+/// Removes the common indentation of all lines.
 fn dedent(source: &str) -> String {
     let lines = || source.lines().filter(|line| !line.trim().is_empty());
     let indent = |line: &str| line.len() - line.trim_start().len();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use windlass_test_kit::folder::whole_lines;
 
-/// Read from the file to which the daemon prints.
+/// Read from the file that the daemon prints to.
 pub(crate) struct LogBook {
     file: PathBuf,
 }
@@ -24,7 +24,7 @@ impl LogBook {
         self.lines().iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    /// The entries that tell of a job: `job_entered`, `job_started`, `job_ended`.
+    /// The entries about jobs: `job_entered`, `job_started`, `job_ended`.
     pub(crate) fn job_events(&self) -> Vec<Value> {
         let is_job = |entry: &Value| {
             field(entry, "event").as_str().is_some_and(|event| event.starts_with("job_"))
@@ -45,7 +45,7 @@ impl LogBook {
     }
 }
 
-/// A value of a log line, whether the line is flat or keeps its values in `fields`.
+/// A value of a log line, whether the line is flat or has its values in `fields`.
 pub(crate) fn field<'a>(entry: &'a Value, name: &str) -> &'a Value {
     match &entry[name] {
         Value::Null => &entry["fields"][name],

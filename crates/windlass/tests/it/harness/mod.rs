@@ -1,7 +1,7 @@
-//! Starts real daemons and talks to them as any client would.
+//! Starts real daemons and talks to them like any client.
 //!
-//! Nothing here knows the inside of Windlass: it sees processes, sockets, log lines and files.
-//! Whatever a test starts is ended by its guard, by process id; every wait has a deadline.
+//! Nothing here knows the internals of Windlass: it sees processes, sockets, log lines and files.
+//! Everything that a test starts is ended by its guard, by process id; every wait has a deadline.
 
 mod api;
 mod bedrock;

@@ -1,20 +1,20 @@
-//! A small HTTP server of the test, for handlers of the language `http`.
+//! A small HTTP server of the test, for `http` handlers.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// A request as the peer saw it.
+/// A request as the peer received it.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct ReceivedRequest {
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Asked {
+impl ReceivedRequest {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
@@ -25,43 +25,49 @@ impl Asked {
     }
 }
 
-/// Answers every request by `answer`: status, content type, body. Lives until the test ends.
+/// Answers every request with `answer`: status, content type, body. Lives until the test ends.
 pub(crate) struct Peer {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    received: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
-type Answer = (u16, &'static str, String);
+type ResponseParts = (u16, &'static str, String);
 
 impl Peer {
-    pub(crate) fn start(answer: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Peer {
+    pub(crate) fn start(
+        answer: impl Fn(&ReceivedRequest) -> ResponseParts + Send + Sync + 'static,
+    ) -> Peer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port of loopback is free");
         let address = listener.local_addr().expect("a bound listener has an address");
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let (answer, book) = (Arc::new(answer), Arc::clone(&asked));
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let (answer, book) = (Arc::new(answer), Arc::clone(&received));
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (answer, book) = (Arc::clone(&answer), Arc::clone(&book));
                 thread::spawn(move || serve(stream, &book, answer.as_ref()));
             }
         });
-        Peer { address, asked }
+        Peer { address, received }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().expect("no server thread panics").clone()
+    pub(crate) fn received(&self) -> Vec<ReceivedRequest> {
+        self.received.lock().expect("no server thread panics").clone()
     }
 }
 
-fn serve(stream: TcpStream, book: &Mutex<Vec<Asked>>, answer: &(dyn Fn(&Asked) -> Answer + Sync)) {
+fn serve(
+    stream: TcpStream,
+    book: &Mutex<Vec<ReceivedRequest>>,
+    answer: &(dyn Fn(&ReceivedRequest) -> ResponseParts + Sync),
+) {
     let mut stream = BufReader::new(stream);
-    while let Some(asked) = read_request(&mut stream) {
-        book.lock().expect("no server thread panics").push(asked.clone());
-        let (status, kind, body) = answer(&asked);
+    while let Some(request) = read_request(&mut stream) {
+        book.lock().expect("no server thread panics").push(request.clone());
+        let (status, kind, body) = answer(&request);
         let head = format!(
             "HTTP/1.1 {status} Answer\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n",
             body.len()
@@ -72,33 +78,33 @@ fn serve(stream: TcpStream, book: &Mutex<Vec<Asked>>, answer: &(dyn Fn(&Asked) -
     }
 }
 
-fn read_request(stream: &mut BufReader<TcpStream>) -> Option<Asked> {
+fn read_request(stream: &mut BufReader<TcpStream>) -> Option<ReceivedRequest> {
     let first = read_line(stream)?;
     let mut words = first.split(' ');
     let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
-    let mut asked = Asked { method, path, headers: Vec::new(), body: Vec::new() };
+    let mut request = ReceivedRequest { method, path, headers: Vec::new(), body: Vec::new() };
     loop {
         let line = read_line(stream)?;
         let Some((name, value)) = line.split_once(':') else { break };
-        asked.headers.push((name.to_owned(), value.trim().to_owned()));
+        request.headers.push((name.to_owned(), value.trim().to_owned()));
     }
-    match asked.header("content-length").and_then(|length| length.parse().ok()) {
+    match request.header("content-length").and_then(|length| length.parse().ok()) {
         Some(length) => {
-            asked.body = vec![0; length];
-            stream.read_exact(&mut asked.body).ok()?;
+            request.body = vec![0; length];
+            stream.read_exact(&mut request.body).ok()?;
         }
-        None if asked.header("transfer-encoding").is_some() => read_chunks(stream, &mut asked)?,
+        None if request.header("transfer-encoding").is_some() => read_chunks(stream, &mut request)?,
         None => {}
     }
-    Some(asked)
+    Some(request)
 }
 
-fn read_chunks(stream: &mut BufReader<TcpStream>, asked: &mut Asked) -> Option<()> {
+fn read_chunks(stream: &mut BufReader<TcpStream>, request: &mut ReceivedRequest) -> Option<()> {
     loop {
         let size = usize::from_str_radix(read_line(stream)?.trim(), 16).ok()?;
         let mut piece = vec![0; size];
         stream.read_exact(&mut piece).ok()?;
-        asked.body.extend(piece);
+        request.body.extend(piece);
         read_line(stream)?;
         if size == 0 {
             return Some(());

@@ -1,4 +1,4 @@
-//! Reproducible chance: the same seed gives the same test (xorshift, 64 bits).
+//! Reproducible randomness: the same seed gives the same test (xorshift, 64 bits).
 
 pub(crate) struct Random(u64);
 

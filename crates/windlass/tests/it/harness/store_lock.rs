@@ -1,4 +1,4 @@
-//! Another program's hand on the store: takes SQLite's write lock and keeps it.
+//! Another program that blocks the store: takes SQLite's write lock and keeps it.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -15,7 +15,7 @@ print('locked', flush=True)
 sys.stdin.read()
 ";
 
-/// While it lives, nobody else can write to the store. The lock goes with its process.
+/// While it exists, no other process can write to the store. The lock ends with its process.
 pub(crate) struct StoreLock {
     _holder: Tied,
 }
@@ -33,7 +33,7 @@ impl StoreLock {
     }
 }
 
-/// Runs a small Python program; what it prints.
+/// Runs a small Python program; returns what it prints.
 pub(crate) fn python(program: &str, arguments: &[&str]) -> String {
     run(Command::new("python3").args(["-c", program]).args(arguments), b"").ok()
 }

@@ -1,4 +1,4 @@
-//! Ended jobs: kept for a time, queued again on request, removed in the end.
+//! Ended jobs: kept for a time, requeued on request, removed eventually.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! A start that cannot work is refused in one sentence, and touches nothing.
+//! A start that cannot work is refused with one sentence, and touches nothing.
 
 use std::fs;
 use std::net::TcpListener;
@@ -7,7 +7,7 @@ use crate::harness::{
     Config, Daemon, Finished, StoreLock, python, refused_start, run, snapshot, windlass,
 };
 
-/// One sentence that names the thing, on standard error.
+/// One sentence that names the problem, on standard error.
 #[track_caller]
 fn assert_sentence(finished: &Finished, names: &str) {
     let lines: Vec<&str> = finished.stderr.lines().filter(|line| !line.is_empty()).collect();
@@ -100,7 +100,7 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
     assert_eq!(Daemon::start_command(config, &mut command).sysid(), 13);
 }
 
-/// Below a regular file no directory can be made, not even by root.
+/// No directory can be created below a regular file, not even by root.
 #[test]
 fn a_data_directory_that_cannot_be_made_is_refused() {
     let home = Config::new().home;
@@ -183,7 +183,7 @@ fn other_kinds_of_store_are_refused_in_one_sentence() {
     assert_sentence(&finished, "sqlite:");
 }
 
-/// Damage in the middle, with good lines behind it, is no torn write: somebody must look at it.
+/// Damage in the middle, followed by good lines, is not a torn write: an operator must look at it.
 #[test]
 fn a_journal_damaged_in_the_middle_is_refused_and_left_as_it_is() {
     let config = Config::new().flag("--sysid").flag("21");

@@ -22,7 +22,7 @@ fn command(daemon: &Daemon, arguments: &[&str]) -> Command {
     command
 }
 
-/// All texts of digits in the output that are ids of jobs.
+/// All digit sequences in the output that are job ids.
 fn ids_in(text: &str) -> Vec<String> {
     let words = text.split(|c: char| !c.is_ascii_digit());
     words.filter(|word| word.len() >= 15).map(str::to_owned).collect()

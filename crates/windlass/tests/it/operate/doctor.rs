@@ -1,10 +1,10 @@
-//! `windlass doctor`: what is in force is said, and so is what is not.
+//! `windlass doctor`: reports what is in force, and what is not.
 
 use serde_json::Value;
 
 use crate::harness::{Finished, Home, run, windlass};
 
-/// Runs the doctor with these variables beside those of the test, in a directory of its own.
+/// Runs the doctor with these additional variables, in its own directory.
 fn doctor(home: &Home, variables: &[(&str, &str)]) -> Finished {
     let mut command = windlass();
     command.args(["doctor", "--json"]).envs(variables.iter().copied()).current_dir(home.files());

@@ -1,4 +1,4 @@
-//! The daemon's own log: the story of each job, and nothing that is secret.
+//! The daemon's own log: the story of each job, and no secrets.
 
 use std::collections::HashMap;
 

@@ -21,7 +21,7 @@ fn s2_21_each_number_counts_what_was_provoked() {
     assert_eq!(daemon.metric("windlass_jobs_retried_total", &own), 2.0);
     assert_eq!(daemon.metric("windlass_jobs_running", &own), 0.0);
 
-    // Lock expirations: two pulled jobs whose workers never come back.
+    // Expired leases: two claimed jobs whose workers never come back.
     assert_eq!(daemon.metric("windlass_leases_expired_total", &[]), 0.0);
     tenant.add("pulled", &["x", "y"]);
     tenant.until_claimed("pulled", "1s");
@@ -29,7 +29,7 @@ fn s2_21_each_number_counts_what_was_provoked() {
     let expired = || daemon.metric("windlass_leases_expired_total", &[]);
     until("both leases are broken", expired, |n| *n == 2.0);
 
-    // Lock durations: one value for each attempt that was held.
+    // Lease durations: one value for each attempt that was held.
     let held = || daemon.metric("windlass_lease_seconds_count", &[]);
     until("all locks are measured", held, |n| *n >= 9.0);
     assert!(daemon.metric("windlass_lease_seconds_sum", &[]) > 0.0);

@@ -196,7 +196,7 @@ fn ctrl_c_leaves_the_jobs_running() {
 fn progress_is_shown_while_a_job_runs() {
     let daemon = Daemon::start(Config::new());
     let tenant = daemon.tenant("default");
-    // A pulling worker is quicker than the handler, which stands still.
+    // A pull worker is faster than the handler, which is suspended.
     tenant.client.post("/v1/control/stop").expect(200);
     let file = daemon.home().write("slow.sh", "true\n");
     let mut command = command(&daemon, &file, &["--payload", "x"]);

@@ -1,4 +1,4 @@
-//! Graceful stop, and going on after it.
+//! Graceful stop, and continuing after it.
 
 use serde_json::json;
 
@@ -101,7 +101,7 @@ fn term_does_not_wait_for_clients_that_never_finish() {
     drop((half, idle));
 }
 
-/// A worker outside does not notice that the daemon was replaced.
+/// An external worker does not notice that the daemon was replaced.
 #[test]
 fn a_pulled_job_can_be_finished_after_a_restart() {
     let mut daemon = Daemon::start(Config::new());

@@ -224,7 +224,7 @@ fn contexts_is_the_most_processes_of_a_handler_at_once() {
     assert_eq!(marks, "+-".repeat(JOBS));
 }
 
-/// What has ended is settled at once, so that a crash costs only what really runs.
+/// Ended jobs are settled at once, so that a crash costs only what really runs.
 #[test]
 fn s2_5_jobs_of_a_batch_are_settled_while_the_rest_of_it_still_runs() {
     let daemon = Daemon::start(Config::new().one_slot());

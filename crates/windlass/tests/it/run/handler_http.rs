@@ -1,4 +1,4 @@
-//! Handlers of the language `http`: the payload is posted to a URL.
+//! `http` handlers: the payload is posted to a URL.
 
 use std::net::TcpListener;
 
@@ -16,17 +16,17 @@ fn s0_56_the_payload_is_posted_and_the_status_is_the_exit_code() {
     let job = tenant.until_state(&id, "finished");
     assert_eq!((&job["exitcode"], &job["code"]), (&json!(202), &json!("ok")));
     assert_eq!(job["result"], json!({"echo": [1, 2]}));
-    let asked = peer.asked();
-    assert_eq!(asked.len(), 1);
-    assert_eq!((asked[0].method.as_str(), asked[0].path.as_str()), ("POST", "/hook?x=1"));
-    assert_eq!(asked[0].text(), "the payload");
+    let received = peer.received();
+    assert_eq!(received.len(), 1);
+    assert_eq!((received[0].method.as_str(), received[0].path.as_str()), ("POST", "/hook?x=1"));
+    assert_eq!(received[0].text(), "the payload");
     for (name, value) in [
         ("Windlass-Job-Id", id.as_str()),
         ("Windlass-Tenant", "a"),
         ("Windlass-Type", "t"),
         ("Windlass-Attempt", "1"),
     ] {
-        assert_eq!(asked[0].header(name), Some(value), "{name} in {:?}", asked[0].headers);
+        assert_eq!(received[0].header(name), Some(value), "{name} in {:?}", received[0].headers);
     }
 }
 
@@ -47,7 +47,7 @@ fn s0_56_no_connection_and_no_answer_in_time_are_errors() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let closed = format!("http://{}/", free.local_addr().unwrap());
     drop(free);
-    // The kernel takes connections for it, and nobody ever answers.
+    // The kernel accepts connections for it, but no answer ever comes.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let mute = format!("http://{}/", silent.local_addr().unwrap());
     for (kind, url) in [("closed", closed), ("mute", mute)] {
@@ -67,8 +67,8 @@ fn s0_56_no_connection_and_no_answer_in_time_are_errors() {
 fn s0_56_a_batch_is_one_request_with_one_answer_line_a_job() {
     const JOBS: usize = 6;
     let daemon = Daemon::start(Config::new().one_slot().set("retry.attempts", "1"));
-    let peer = Peer::start(|asked| {
-        let text = asked.text();
+    let peer = Peer::start(|request| {
+        let text = request.text();
         let answer = |line: &str| match line {
             "missing" => "".to_owned(),
             "bad" => "400 bad data\n".to_owned(),
@@ -95,9 +95,9 @@ fn s0_56_a_batch_is_one_request_with_one_answer_line_a_job() {
     ]) {
         assert_eq!(tenant.until_state(id, state)["exitcode"], status);
     }
-    let asked = peer.asked();
-    assert!(asked.len() < JOBS, "jobs are posted together: {} requests", asked.len());
-    let lines: Vec<String> = asked
+    let received = peer.received();
+    assert!(received.len() < JOBS, "jobs are posted together: {} requests", received.len());
+    let lines: Vec<String> = received
         .iter()
         .flat_map(|a| a.text().lines().map(str::to_owned).collect::<Vec<_>>())
         .collect();
@@ -119,7 +119,7 @@ fn s0_56_a_url_that_is_none_is_refused_when_it_is_set() {
 #[test]
 fn s0_56_large_payloads_and_answers_pass() {
     let daemon = Daemon::start(Config::new());
-    let peer = Peer::start(|asked| (200, "text/plain", "r".repeat(asked.body.len() / 2)));
+    let peer = Peer::start(|request| (200, "text/plain", "r".repeat(request.body.len() / 2)));
     let tenant = daemon.tenant("a");
     tenant.handler("t", &json!({"lang": "http", "body": peer.url("/")}));
     let headers = [("Content-Type", "application/octet-stream")];
@@ -127,6 +127,6 @@ fn s0_56_large_payloads_and_answers_pass() {
     let answer = daemon.call("POST", "/v1/a/jobs/t", &headers, &body).expect(201);
     let id = crate::harness::ids_of(&answer).remove(0);
     let job = tenant.until_state(&id, "finished");
-    assert!(peer.asked()[0].body == body);
+    assert!(peer.received()[0].body == body);
     assert_eq!(job["result"].as_str().map(str::len), Some(1_500_000));
 }

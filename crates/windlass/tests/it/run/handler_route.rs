@@ -126,7 +126,7 @@ fn s0_53_all_fields_of_a_handler_come_back() {
     }
 }
 
-/// A shell script is run once for each job: there is no context whose scripts could be kept.
+/// A shell script runs once per job: there is no context that could keep scripts.
 #[test]
 fn s0_53_fields_of_a_context_are_refused_where_there_is_none() {
     let daemon = Daemon::start(Config::new());

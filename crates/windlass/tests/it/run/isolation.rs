@@ -1,4 +1,4 @@
-//! What handlers of a daemon cannot do, and what becomes of those that try.
+//! What handlers of a daemon cannot do, and what happens to those that try.
 
 use serde_json::json;
 

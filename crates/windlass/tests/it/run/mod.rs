@@ -1,4 +1,4 @@
-//! Jobs while they run, in handlers or at workers that pull them, and how they end.
+//! Running jobs, in handlers or with pull workers, and how they end.
 
 mod cancel;
 mod handler;

@@ -1,4 +1,4 @@
-//! Pulling workers: claim, renew, finish, release, progress.
+//! Pull workers: claim, renew, finish, release, progress.
 
 use std::collections::HashSet;
 use std::thread;

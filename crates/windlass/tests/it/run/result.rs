@@ -14,7 +14,7 @@ fn cli(daemon: &Daemon, arguments: &[&str]) -> Finished {
     run(windlass().args(arguments).args(["--url", &url, "--tenant", "a"]), b"")
 }
 
-/// Ends a claimed job well, with this JSON text as its data.
+/// Ends a claimed job successfully, with this JSON text as its data.
 fn finish_with(tenant: &Tenant, job: &Value, data: &str) {
     let path = tenant.path(&format!("jobs/{}/finish", text(&job["id"])));
     let body = format!(r#"{{"token":{},"status":200,"data":{data}}}"#, job["token"]);
@@ -124,8 +124,8 @@ fn s0_62_a_large_result_follows_too() {
     assert!(payload.text() == large);
 }
 
-/// The end of a job and the job that follows it are one change of the store: after any crash, there
-/// is exactly one follower for each end.
+/// The end of a job and its follow-up job are one change of the store: after any crash, there is
+/// exactly one follow-up job for each end.
 #[test]
 fn s0_62_kill_9_leaves_exactly_one_follower_for_each_end() {
     const JOBS: usize = 600;
@@ -171,7 +171,7 @@ fn what_a_job_wrote_is_told_apart_by_its_stream() {
     tenant.until_state(&id, "finished");
     let log = tenant.get(&format!("jobs/{id}/log?format=json")).expect(200).json();
     assert_eq!(log["attempts"][0]["attempt"], 1);
-    // In which order lines of two streams are read is up to the system.
+    // The order in which lines of two streams are read depends on the system.
     let of = |stream: &str| -> Vec<String> {
         let lines = log["attempts"][0]["lines"].as_array().unwrap().iter();
         lines.filter(|line| line["stream"] == stream).map(|line| text(&line["text"])).collect()

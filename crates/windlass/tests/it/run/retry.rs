@@ -74,7 +74,7 @@ fn s0_32_each_class_of_exit_has_its_code_and_its_consequence() {
     }
 }
 
-/// A peer's status is the exit code as it stands; what is not 1xx..5xx, or 3xx, is an error.
+/// A peer's status is the job's status as it is; 3xx, and anything outside 1xx..5xx, is an error.
 #[test]
 fn s0_32_statuses_of_http_handlers_keep_their_number() {
     let daemon = Daemon::start(Config::new().set("retry.attempts", "2"));
@@ -142,7 +142,7 @@ fn s0_33_a_second_try_waits_for_the_delay() {
     let times: Vec<u64> =
         daemon.home().lines("times").iter().map(|line| line.parse().unwrap()).collect();
     assert_eq!(times.len(), 3);
-    // A random tenth is taken off or put on each delay.
+    // Each delay varies by a random tenth.
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= 900), "{times:?}");
 }
 
@@ -162,7 +162,7 @@ fn s0_33_delays_grow_by_the_factor_up_to_their_maximum() {
         let job = tenant.job(&id);
         assert_eq!(job["state"], "queued");
         let run_at = text(&job["run_at"]).parse::<Timestamp>().unwrap().as_millisecond();
-        // A random tenth is taken off or put on each delay.
+        // Each delay varies by a random tenth.
         assert!(run_at >= before + delay_ms * 9 / 10, "attempt {attempt}: {job}");
         assert!(run_at <= after + delay_ms * 11 / 10, "attempt {attempt}: {job}");
     }

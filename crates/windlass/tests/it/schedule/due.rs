@@ -1,4 +1,4 @@
-//! When a job may run: its time, its handler, its type's state.
+//! When a job may run: its time, its handler, the state of its type.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Cluster, Config, Daemon, text, until};
 
-/// Ticks of processor time in a second, as `/proc` counts them.
+/// Clock ticks per second, as `/proc` counts them.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 #[test]
@@ -94,7 +94,7 @@ fn s2_7_jobs_of_types_nobody_knows_yet_run_in_the_end() {
     tenant.until_all(&ids, "finished");
 }
 
-/// The window is as long as a pulling worker waits for a job that comes due in it.
+/// The window is as long as a pull worker waits for a job that comes due in it.
 #[test]
 fn s0_46_jobs_without_a_handler_keep_the_daemon_idle() {
     const UNHANDLED: usize = 500;

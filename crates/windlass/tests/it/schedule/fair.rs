@@ -6,11 +6,12 @@ use serde_json::json;
 
 use crate::harness::{Config, Daemon, field, text, until};
 
-/// Starts that are looked at. The bounds below are four standard deviations of that many picks.
+/// Observed starts. The bounds below are four standard deviations of that many picks.
 const PICKS: usize = 160;
 const JOBS_PER_TYPE: usize = 180;
 
-/// A backlog of four types, one slot, one job a batch; the counts of the first `PICKS` starts.
+/// A backlog of four types, one slot, one job per batch; returns the counts of the first `PICKS`
+/// starts.
 fn shares(config: Config, types: &[(&str, &str)]) -> HashMap<(String, String), usize> {
     let daemon = Daemon::start(config.one_slot());
     daemon.stop_picking();

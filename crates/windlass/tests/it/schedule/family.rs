@@ -9,7 +9,7 @@ fn add(tenant: &Tenant, kind: &str, parent: &str, payloads: &[&str]) -> Vec<Stri
     tenant.add_with(kind, &format!("parent={parent}"), payloads)
 }
 
-/// A parent that a worker holds.
+/// A parent held by a worker.
 fn claimed_parent(tenant: &Tenant) -> Value {
     tenant.add_one("parent", "p");
     tenant.until_claimed("parent", "60s")

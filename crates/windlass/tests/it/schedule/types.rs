@@ -1,4 +1,4 @@
-//! The numbers of types, and what may run of them.
+//! Job counts of types, and limits on what runs.
 
 use serde_json::{Value, json};
 
@@ -144,7 +144,7 @@ fn concurrency_of_a_type_counts_for_pulled_jobs_too() {
     until("one more may run", || tenant.claim("t", 10, "60s").len(), |n| *n == 1);
 }
 
-/// Jobs a second, with at most a second's worth at once.
+/// Jobs per second, with at most a second's worth at once.
 #[test]
 fn rate_of_a_type_spreads_its_starts() {
     const JOBS: usize = 20;
@@ -161,7 +161,7 @@ fn rate_of_a_type_spreads_its_starts() {
         daemon.home().lines("times").iter().map(|line| line.parse().unwrap()).collect();
     times.sort_unstable();
     let spread_ms = times[JOBS - 1] - times[0];
-    // The last start is three seconds' worth behind the first burst.
+    // The last start comes three seconds after the first burst.
     assert!(spread_ms >= 2000, "{JOBS} jobs at {RATE} a second started within {spread_ms} ms");
 }
 

@@ -1,4 +1,4 @@
-//! The database of one test, in any of the servers, with the table of the seed.
+//! The database of one test, on any of the servers, with the table of the seed.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub(crate) struct Base {
     database: Database,
 }
 
-/// What stands in a row of the table.
+/// A row of the table.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row {
     pub(crate) status: String,
@@ -45,7 +45,7 @@ impl Base {
         Self::on(Database::in_shared(mariadb()), JOBD_TABLE)
     }
 
-    /// In a MariaDB of its own, to be killed and frozen.
+    /// In its own MariaDB, to be killed and frozen.
     pub(crate) fn own_mariadb() -> Self {
         Self::on(Database::in_own(Kind::MariaDb), JOBD_TABLE)
     }

@@ -1,4 +1,4 @@
-//! A client that knows nothing but the contract: JSON and the byte 0x04.
+//! A client that knows only the contract: JSON and the byte 0x04.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -46,12 +46,12 @@ impl Client {
         self.stream.write_all(bytes).unwrap();
     }
 
-    /// Whether the other side took it.
+    /// Whether the other side accepted it.
     pub(crate) fn try_send_bytes(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).is_ok()
     }
 
-    /// Gives up soon when the other side takes nothing.
+    /// Gives up soon if the other side reads nothing.
     pub(crate) fn short_patience(&mut self) {
         self.stream.set_write_timeout(Some(Duration::from_secs(3))).unwrap();
     }
@@ -64,7 +64,7 @@ impl Client {
         self.send(&message.to_string());
     }
 
-    /// The next message, or nothing when the other side closed.
+    /// The next message, or nothing if the other side closed.
     pub(crate) fn try_receive(&mut self) -> Option<String> {
         loop {
             if let Some(at) = self.unread.iter().position(|byte| *byte == END) {
@@ -90,7 +90,7 @@ impl Client {
         self.try_receive().expect("a message, not a close")
     }
 
-    /// The next message that is no ping; pings are answered.
+    /// The next message that is not a ping; pings are answered.
     pub(crate) fn receive_past_pings(&mut self) -> String {
         loop {
             let message = self.receive();
@@ -106,13 +106,13 @@ impl Client {
         serde_json::from_str(&message).unwrap_or_else(|error| panic!("{error}: {message}"))
     }
 
-    /// Sends one message and takes the next one that comes, as they are.
+    /// Sends one message and returns the next one unchanged.
     pub(crate) fn exchange(&mut self, message: &str) -> String {
         self.send(message);
         self.receive()
     }
 
-    /// Sends a request without waiting; answers its number.
+    /// Sends a request without waiting; returns its number.
     pub(crate) fn begin(&mut self, kind: &str, data: Value) -> i64 {
         self.no += 1;
         let mut request = json!({"no": self.no, "type": kind});
@@ -123,7 +123,7 @@ impl Client {
         self.no
     }
 
-    /// What came for the request of this number: the object with `no`, and `data` or `error`.
+    /// The answer to the request of this number: the object with `no`, and `data` or `error`.
     pub(crate) fn answer(&mut self, no: i64) -> Value {
         let message = self.receive_json();
         assert_eq!(message[0], 1, "{message}");
@@ -143,7 +143,7 @@ impl Client {
         answer["data"].clone()
     }
 
-    /// The text with which it is refused.
+    /// The text of the refusal.
     pub(crate) fn refused(&mut self, kind: &str, data: Value) -> String {
         let answer = self.ask_whole(kind, data);
         assert!(answer.get("data").is_none(), "{kind}: {answer}");
@@ -154,7 +154,7 @@ impl Client {
         assert_eq!(self.ask(kind, data), "ok");
     }
 
-    /// Nothing came unasked: the next that arrives is the answer to a ping.
+    /// Nothing arrived unasked: the next message is the answer to a ping.
     pub(crate) fn nothing_came(&mut self) {
         assert_eq!(self.exchange("[2]"), "[3]");
     }
@@ -163,7 +163,7 @@ impl Client {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// Waits for the other side to close, and that it sends nothing more.
+    /// Waits for the other side to close without sending anything more.
     pub(crate) fn closed(&mut self) {
         assert_eq!(self.try_receive(), None);
     }

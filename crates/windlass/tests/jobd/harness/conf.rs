@@ -1,4 +1,4 @@
-//! Configuration files as those who use the programs write them.
+//! Configuration files as users of the programs write them.
 
 use std::fmt::Write as _;
 use std::path::Path;

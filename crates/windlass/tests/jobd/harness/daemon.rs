@@ -1,4 +1,4 @@
-//! The programs: started under their own names, asked, stopped, killed.
+//! The programs: started under their own names, queried, stopped, killed.
 
 use std::fs;
 use std::net::TcpStream;

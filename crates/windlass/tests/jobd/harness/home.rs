@@ -43,7 +43,7 @@ impl Home {
         self.folder.path(name)
     }
 
-    /// A worker's file with what is required, and jobs that run their own scripts.
+    /// A worker's file with the required keys, and jobs that run their own scripts.
     pub(crate) fn conf(&self) -> Conf {
         let server = self.base.server();
         let conf = Conf::new(&[("host", "127.0.0.1")]).set("port", free_port());
@@ -105,7 +105,7 @@ impl Home {
         self.job(target, "manual", script)
     }
 
-    /// Many rows at once, all with the same script; answers the first id.
+    /// Many rows at once, all with the same script; returns the first id.
     pub(crate) fn many(&self, target: &str, count: u64, script: &str) -> u64 {
         let first = self.next.fetch_add(count, Ordering::Relaxed);
         let mut rows = Vec::new();
@@ -120,8 +120,8 @@ impl Home {
         first
     }
 
-    /// A script that says that it began, and waits until the gate of this name is opened. It ends
-    /// by itself when the test's folder is gone.
+    /// A script that reports its start, and waits until the gate of this name is opened. It ends by
+    /// itself when the test's folder is gone.
     pub(crate) fn gated(&self, gate: &str) -> String {
         let folder = self.folder().display();
         format!(
@@ -138,7 +138,7 @@ impl Home {
         self.path(&format!("{gate}.began")).exists()
     }
 
-    /// Waits until the gated script runs; answers its process id.
+    /// Waits until the gated script runs; returns its process id.
     pub(crate) fn began(&self, gate: &str) -> u32 {
         let file = self.path(&format!("{gate}.began"));
         until_some(&format!("{gate} begins"), || {
@@ -158,7 +158,7 @@ impl Home {
         until_seen(&what, || self.base.status(id), |seen| seen == status);
     }
 
-    /// So many jobs have appended their ids to the file `ran`, each of them once.
+    /// This many jobs have appended their ids to the file `ran`, each of them once.
     #[track_caller]
     pub(crate) fn ran_once(&self, jobs: u64) {
         let lines = self.lines("ran");

@@ -1,4 +1,4 @@
-//! What the tests stand on: databases, daemons, clients, and waiting with bounded patience.
+//! The basis of the tests: databases, daemons, clients, and bounded waits.
 
 mod base;
 mod client;
