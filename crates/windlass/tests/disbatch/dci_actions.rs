@@ -117,7 +117,7 @@ fn a_running_task_is_cancelled_with_its_processes() {
     }
 }
 
-/// Each task has one end, whoever was faster, and the counters reflect it.
+/// Each task has one end, whichever was faster, and the counters reflect it.
 #[test]
 fn cancels_while_tasks_are_claimed_and_run_lose_nothing() {
     for home in both() {
