@@ -128,6 +128,12 @@ fn every_test_of_a_door_proves_a_row() {
         ("it/bedrock_door", "bedrock_door::"),
         ("jobd", ""),
         ("disbatch", ""),
+        ("disbatch/chaos", "chaos::"),
+        ("disbatch/client", "client::"),
+        ("disbatch/dci", "dci::"),
+        ("disbatch/den", "den::"),
+        ("disbatch/dtr", "dtr::"),
+        ("disbatch/task", "task::"),
     ];
     for (folder, path_of) in folders {
         let folder = root().join("crates/windlass/tests").join(folder);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Answer, Dci, Home};
 
-const PAGE: &str = include_str!("../../../../docs/protocols/disbatch.md");
+const PAGE: &str = include_str!("../../../../../docs/protocols/disbatch.md");
 
 /// Characters that are readable on the page and encoded in a request.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'"').add(b'[').add(b']').add(b' ');

@@ -1,0 +1,4 @@
+//! Nodes and databases that are killed, frozen and cut off under load.
+
+mod database;
+mod kill;

@@ -1,0 +1,6 @@
+//! `windlass disbatch`, the client.
+
+mod access;
+mod more;
+mod queues;
+mod tasks;

@@ -1,0 +1,4 @@
+//! `windlass dtr`, the stand-alone task runner.
+
+mod refusal;
+mod run;
