@@ -1,9 +1,11 @@
-//! The rules of the house that no compiler checks: sizes, leftovers, arrows between crates.
+//! The rules of the house that no compiler checks: sizes, leftovers, arrows between crates, tables
+//! of modules.
 //!
 //! Each rule is a pure function from a file's text to complaints, with a test that breaks it.
 
 mod arrow;
 mod leftover;
+mod module_table;
 mod size;
 
 use std::path::Path;
@@ -41,6 +43,7 @@ pub(crate) fn run() -> Result<()> {
             let mut complaints = size::check(file);
             complaints.extend(leftover::check(file));
             complaints.extend(arrow::check(file));
+            complaints.extend(module_table::check(file));
             complaints
         })
         .collect();

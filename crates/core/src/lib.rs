@@ -14,7 +14,7 @@
 //! | `outcome` | status numbers and the four codes |
 //! | `retry` | when a failed attempt is retried, and when it is not |
 //! | `calendar` | SQLite's date arithmetic |
-//! | `repeat` | when a job runs again: a base with date arithmetic, or cron in a time zone |
+//! | `repeat`, `cron` | when a job runs again: date arithmetic on a base, or cron in a time zone |
 //! | `handler` | how a type is run, and the settings of a type |
 //! | `record` | the text form in which stores keep handlers' options and types' settings |
 //! | `edit` | changes by a pure decision on jobs that a store shows it |

@@ -24,6 +24,7 @@
 //! | `chunk`, `unread` | unread records, and their reservations |
 //! | `spool` | payloads too large for a frame |
 //! | `disk` | every call to the file system |
+//! | `error` | errors, by what the caller does about them |
 //!
 //! Invariants: ids in the files only grow; nothing is acknowledged before it is synced; bytes
 //! beyond the last synced length of a segment are never taken for records once a later segment

@@ -7,6 +7,7 @@
 //!
 //! | module | owns |
 //! |---|---|
+//! | `contract` | the traits of the store, each call handed to its module |
 //! | `open`, `migration` | whose file it is, its layout, how connections are set up |
 //! | `writer`, `tx` | the thread that writes, group commit, what is durable when |
 //! | `clock` | what time it is, also when the clock is set |

@@ -1,7 +1,7 @@
 //! The balancer: adjusts the limits of queues so that all of them together run as many tasks as
 //! allowed at the time of the week, more important queues first.
 //!
-//! | file | owns |
+//! | module | owns |
 //! |---|---|
 //! | `schedule` | how many tasks may run now |
 //! | `step` | how they are shared between queues |

@@ -1,7 +1,7 @@
 //! `disbatch`: the command line client of a command interface. It works with ours and with the
 //! original.
 //!
-//! | file | owns |
+//! | module | owns |
 //! |---|---|
 //! | `words` | the command line |
 //! | `ask` | the request of a command |

@@ -1,12 +1,15 @@
 //! The command interface: Disbatch's HTTP routes, with a login, for managing queues, nodes and
 //! tasks.
 //!
-//! | file | owns |
+//! | module | owns |
 //! |---|---|
 //! | `server` | connections and TLS |
 //! | `around`, `access`, `site`, `page` | the layers around every request, and static files |
-//! | `route`, `param`, `body`, `answer`, `error` | the form of routes, requests and answers |
-//! | the others | a route, or a few that belong together |
+//! | `route`, `param`, `path`, `body`, `answer`, `error` | the form of requests and answers |
+//! | `queue`, `count`, `delete` | `/queues`: changing, counting and deleting them |
+//! | `task`, `act` | `/tasks`: searching, creating, cancelling and retrying them |
+//! | `node`, `balance`, `monitoring`, `plugin`, `info` | the other routes, by their first word |
+//! | `old` | routes of older versions |
 
 mod access;
 mod act;

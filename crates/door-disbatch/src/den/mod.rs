@@ -14,6 +14,7 @@
 //! | `due` | tasks that wait for a time or for others |
 //! | `report`, `counters` | queue statistics of the seed's dialect |
 //! | `settings`, `hook` | settings that change while it runs; the program before each pass |
+//! | `invalid` | logs tasks that no node can take because of the types of their fields |
 //! | `log_once`, `refusal` | logging a change once; continuing after a refused operation |
 //! | `here` | facts about this machine |
 

@@ -12,8 +12,7 @@
 //! | `pool` | the existing contexts, and how long they are kept |
 //! | `pace` | how large batches should be, and how many contexts work at once |
 //! | `request` | a batch as a request, in portions that fit into a frame |
-//! | `turn`, `flight` | one batch in one context, and each job of it |
-//! | `turn::decide` | stops, time limits and deaths |
+//! | `turn`, `flight` | one batch in one context, and each job of it: stops, time limits, deaths |
 
 mod bounds;
 mod flight;
