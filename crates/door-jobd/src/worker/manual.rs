@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
 use windlass_core::launch::Output;
 
 use super::retry::Failures;
@@ -13,8 +14,10 @@ use crate::wire::{Json, Object};
 
 /// Bytes of output in one answer; beyond that output is omitted. Escapes make it longer.
 const ANSWER_OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// How long the database may be unavailable before the client gets an error.
-const AWAY_MAX: Duration = Duration::from_secs(10);
+/// How long accepting is retried while the database is unavailable.
+const ACCEPT_TIME_MAX: Duration = Duration::from_secs(10);
+/// How often a waiting client checks whether the database still answers.
+const SILENCE_CHECK_PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs the jobs with these ids and answers when all have ended. They continue if the client
 /// leaves.
@@ -49,9 +52,26 @@ pub(super) async fn run(worker: &Worker, data: &Json) -> Result<Json, String> {
     drop(asked);
     let mut told = Vec::new();
     for (id, waited) in waiting {
-        told.push((id, waited.await.unwrap_or_else(|_| Err(STOPS.to_owned()))));
+        told.push((id, wait(worker, id, waited).await));
     }
     Ok(answer(told, errors))
+}
+
+/// Waits for the end of a job, but not for a database that does not answer.
+async fn wait(
+    worker: &Worker,
+    id: u64,
+    mut result: oneshot::Receiver<ManualResult>,
+) -> ManualResult {
+    loop {
+        let given_up = worker.state().give_up_wait(id, Instant::now());
+        if let Some(reason) = given_up {
+            return Err(reason);
+        }
+        if let Ok(result) = timeout(SILENCE_CHECK_PAUSE, &mut result).await {
+            return result.unwrap_or_else(|_| Err(STOPS.to_owned()));
+        }
+    }
 }
 
 /// Requested ids, until the client waits for their jobs or has been refused.
@@ -111,10 +131,10 @@ async fn accept(worker: &Worker, ids: &[u64]) -> Result<Vec<Manual>, TableError>
     }
     let targets = worker.state().queue.names();
     let mut failures = Failures::new(&worker.log, "accepting jobs that a client asks for");
-    let give_up = tokio::time::Instant::now() + AWAY_MAX;
+    let give_up_at = Instant::now() + ACCEPT_TIME_MAX;
     loop {
         match worker.table.accept_manual(ids, &targets, worker.rules.lease).await {
-            Err(TableError::Away(reason)) if tokio::time::Instant::now() < give_up => {
+            Err(TableError::Away(reason)) if Instant::now() < give_up_at => {
                 failures.pause(TableError::Away(reason)).await;
             }
             other => return other,

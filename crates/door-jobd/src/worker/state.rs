@@ -5,12 +5,14 @@
 //!                └────────┴── not ours any more, or handed back ──► gone
 //! ```
 //! While a job is held, its lease is renewed. A client that waits for a job is answered when its
-//! end is in the table, or when the job is gone.
+//! end is in the table, when the job is gone, or when the database has been silent for too long.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use windlass_core::launch::{Running, SignalTo};
 
 use super::queue::Queue;
@@ -25,6 +27,10 @@ pub(super) const END_BYTES_MAX: usize = 256 * 1024 * 1024;
 const WRITE_ENDS_MAX: usize = super::ROWS_AT_ONCE_MAX;
 const WRITE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// How long a client waits for a database that does not answer. Longer than a single transaction
+/// may take, so that a slow database is not mistaken for a dead one.
+pub(super) const DATABASE_SILENCE_MAX: Duration = Duration::from_secs(90);
+
 /// The answer to a client that waits for a job: how it ended, or why it did not run.
 pub(super) type ManualResult = Result<Json, String>;
 
@@ -37,6 +43,10 @@ pub(super) struct State {
     /// Including those being written.
     unwritten: usize,
     unwritten_bytes: usize,
+    /// When the database was asked to start jobs, until it answers.
+    start_asked_at: Option<Instant>,
+    /// When the database was asked to write ends, until it answers.
+    write_asked_at: Option<Instant>,
     /// Rows accepted again while their job still runs; they only have to be marked.
     again: Vec<Row>,
     /// Rows being returned to the table.
@@ -49,6 +59,8 @@ struct Held {
     row: Row,
     phase: Phase,
     waiter: Option<oneshot::Sender<ManualResult>>,
+    /// A client waited, but the database was silent for too long.
+    wait_given_up: bool,
 }
 
 enum Phase {
@@ -56,6 +68,12 @@ enum Phase {
     Starting,
     Running(Arc<dyn Running>),
     Ended,
+}
+
+impl Held {
+    fn new(row: Row, waiter: Option<oneshot::Sender<ManualResult>>) -> Held {
+        Held { row, phase: Phase::Queued, waiter, wait_given_up: false }
+    }
 }
 
 impl State {
@@ -67,15 +85,22 @@ impl State {
             ends: VecDeque::new(),
             unwritten: 0,
             unwritten_bytes: 0,
+            start_asked_at: None,
+            write_asked_at: None,
             again: Vec::new(),
             going_back: 0,
             killing: false,
         }
     }
 
-    /// An error if a client already waits for this job.
+    /// An error if a client already waits for this job, or would wait for it if the database
+    /// answered: asking the table for its row again would spoil the row.
     pub(super) fn refuse_awaited(&self, id: u64) -> Result<(), String> {
-        let waits = self.held.get(&id).is_some_and(|held| held.waiter.is_some());
+        let held = self.held.get(&id);
+        if held.is_some_and(|held| held.wait_given_up) {
+            return Err(format!("job {id} is still waiting for the database"));
+        }
+        let waits = held.is_some_and(|held| held.waiter.is_some());
         if waits || self.asked.contains(&id) {
             return Err(format!("another client is already waiting for job {id}"));
         }
@@ -128,7 +153,7 @@ impl State {
                 }
             } else {
                 new.push(row.clone());
-                self.held.insert(row.id, Held { row, phase: Phase::Queued, waiter });
+                self.held.insert(row.id, Held::new(row, waiter));
             }
         }
         new
@@ -144,9 +169,8 @@ impl State {
 
     /// The jobs to start now, at most this many.
     pub(super) fn starting(&mut self, count_max: usize) -> Vec<Row> {
-        let full = self.unwritten >= ENDS_MAX || self.unwritten_bytes >= END_BYTES_MAX;
         let mut rows = std::mem::take(&mut self.again);
-        if !full {
+        if !self.is_full() {
             let startable = self.queue.take_startable(count_max.saturating_sub(rows.len()));
             for row in &startable {
                 if let Some(held) = self.held.get_mut(&row.id) {
@@ -155,7 +179,13 @@ impl State {
             }
             rows.extend(startable);
         }
+        self.start_asked_at = (!rows.is_empty()).then(Instant::now);
         rows
+    }
+
+    /// Whether too many ends wait for the database to start more jobs.
+    fn is_full(&self) -> bool {
+        self.unwritten >= ENDS_MAX || self.unwritten_bytes >= END_BYTES_MAX
     }
 
     /// Whether a job marked as running still has to be launched.
@@ -204,11 +234,13 @@ impl State {
             }
             taken.extend(self.ends.pop_front());
         }
+        self.write_asked_at = (!taken.is_empty()).then(Instant::now);
         taken
     }
 
     /// The table has these ends, except the unwritten ones, which it will never take.
     pub(super) fn written(&mut self, ends: &[End], unwritten: &[Unwritten]) {
+        self.write_asked_at = None;
         let reasons: HashMap<u64, String> = unwritten.iter().map(why_unwritten).collect();
         for end in ends {
             self.unwritten -= 1;
@@ -223,6 +255,26 @@ impl State {
             // The client may have disconnected.
             let _ = waiter.send(outcome);
         }
+    }
+
+    /// Ends the wait of a client if the database has been silent for too long. Returns the reason.
+    /// The job itself is not given up.
+    pub(super) fn give_up_wait(&mut self, id: u64, now: Instant) -> Option<String> {
+        let is_silent = |asked_at: Option<Instant>| {
+            asked_at.is_some_and(|asked_at| now >= asked_at + DATABASE_SILENCE_MAX)
+        };
+        let cannot_write = is_silent(self.write_asked_at);
+        let cannot_start = is_silent(self.start_asked_at) || cannot_write && self.is_full();
+        let held = self.held.get_mut(&id)?;
+        let so_far = match held.phase {
+            Phase::Queued | Phase::Starting if cannot_start => "the job has not started yet",
+            Phase::Ended if cannot_write => "the job has ended, its result is not written yet",
+            _ => return None,
+        };
+        held.waiter.take()?;
+        held.wait_given_up = true;
+        let seconds = DATABASE_SILENCE_MAX.as_secs();
+        Some(format!("no answer from the database for {seconds} seconds: {so_far}"))
     }
 
     /// Answers all waiting clients, because the worker exits without the database.
@@ -409,6 +461,30 @@ mod tests {
         let reasons = told.each_mut().map(|told| told.try_recv().unwrap().unwrap_err());
         let lost = "the job was given to another worker";
         assert_eq!(reasons, [lost, "the result was refused: too long", "the worker stops"]);
+    }
+
+    #[test]
+    fn a_wait_ends_when_the_database_is_silent_for_too_long() {
+        let mut state = state(1);
+        let _waits = [1, 2].map(|id| await_job(&mut state, id));
+        let now = Instant::now();
+        let late = now + DATABASE_SILENCE_MAX * 2;
+        assert_eq!(state.give_up_wait(1, late), None, "the database was not asked yet");
+        state.starting(9);
+        assert_eq!(state.give_up_wait(1, now), None, "it may still answer");
+        let not_started = "no answer from the database for 90 seconds: the job has not started yet";
+        assert_eq!(state.give_up_wait(2, late).as_deref(), Some(not_started), "nothing starts");
+        assert!(state.starting(9).is_empty(), "the database has answered");
+        assert_eq!(state.give_up_wait(1, late), None, "a job may take as long as it wants");
+        state.ended(end(1, 0));
+        state.take_ends();
+        let reason = state.give_up_wait(1, late).unwrap();
+        assert!(reason.ends_with("the job has ended, its result is not written yet"), "{reason}");
+        assert_eq!(state.give_up_wait(1, late), None, "its client is answered already");
+        let refused = Err("job 1 is still waiting for the database".to_owned());
+        assert_eq!((state.refuse_awaited(1), state.awaited()), (refused, 0));
+        state.written(&[end(1, 0)], &[]);
+        assert_eq!(state.refuse_awaited(1), Ok(()));
     }
 
     #[test]

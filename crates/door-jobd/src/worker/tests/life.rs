@@ -160,6 +160,28 @@ async fn a_client_is_answered_at_the_stop_when_its_result_cannot_be_written() {
 }
 
 #[tokio::test]
+async fn a_client_is_answered_when_the_database_stays_away() {
+    let worker = Fixture::new("low=1\n").await;
+    worker.table.add(1..=3, "low", "manual");
+    let client = worker.client().await;
+    let manual = client.ask("run-manual", Some(json(r#"{"ids":[1,2,3]}"#)));
+    until("one runs", || worker.launcher.launched() == [1]).await;
+    worker.table.set_away(true);
+    worker.launcher.end(1, 0).await;
+    tokio::time::pause();
+    let answer = manual.within(LONG).await.unwrap().to_string();
+    tokio::time::resume();
+    let silent = "no answer from the database for 90 seconds";
+    let ended = format!("{silent}: the job has ended, its result is not written yet");
+    let waits = format!("{silent}: the job has not started yet");
+    assert_eq!(answer, format!(r#"{{"errors":{{"1":"{ended}","2":"{waits}","3":"{waits}"}}}}"#));
+    worker.table.set_away(false);
+    worker.launcher.end(2, 0).await;
+    worker.launcher.end(3, 0).await;
+    until("all are done", || worker.table.count("done") == 3).await;
+}
+
+#[tokio::test]
 async fn what_others_took_while_it_waited_is_not_run() {
     let worker = Fixture::with(SHORT_LEASE).await;
     worker.table.add(1..=2, "low", "waiting");
