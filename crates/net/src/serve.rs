@@ -10,8 +10,8 @@ use crate::accept::accept;
 use crate::connections::{CLOSE_GRACE, Connections};
 
 /// Serves until `stop` is cancelled. Then no more connections are accepted, and every `talk` is
-/// told by its own token to finish. Returns when all have ended; those that do not are cut off
-/// after a grace period.
+/// asked to finish by its own token. Returns when all have ended; those that have not after a grace
+/// period are cut off.
 pub async fn serve<T: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
     connections_max: usize,
@@ -49,7 +49,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let (open, open_max) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let stop = CancellationToken::new();
-        // Says hello, and ends when it is told to stop or the client has ended.
+        // Sends a greeting, and ends when it is asked to stop or the client is done.
         let server = serve(listener, 1, stop.clone(), |mut stream, stop| {
             let (open, open_max) = (open.clone(), open_max.clone());
             async move {

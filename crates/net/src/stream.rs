@@ -227,7 +227,7 @@ mod tests {
         let (ours, mut theirs) = duplex(8);
         let mut stream = Stream::new(ours, WAIT_MAX);
         let client = async {
-            // More than fits: it gets rid of all of it only if somebody takes it.
+            // More than the buffer holds: this completes only if the other side reads.
             theirs.write_all(&[0; 1000]).await.unwrap();
             theirs
         };

@@ -1,4 +1,4 @@
-//! A test's own folder, which is removed with it.
+//! A test's own folder, which is removed with the test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,14 +35,14 @@ impl Folder {
         path
     }
 
-    /// The lines that were written to a file so far.
+    /// The complete lines of a file so far.
     pub fn lines(&self, name: &str) -> Vec<String> {
         whole_lines(&self.path(name))
     }
 }
 
-/// The lines of a file that somebody may just be writing, without one that is not yet whole; none
-/// when there is no file.
+/// The lines of a file that is being written, without an incomplete last one; empty if there is no
+/// file.
 pub fn whole_lines(file: &Path) -> Vec<String> {
     let text = fs::read(file).unwrap_or_default();
     let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);

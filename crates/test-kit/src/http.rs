@@ -69,7 +69,7 @@ impl Connection {
         Connection::over(TcpStream::connect_timeout(&address, PATIENCE)?)
     }
 
-    /// On a connection that was opened in whichever way.
+    /// Uses an open connection.
     pub fn over(stream: TcpStream) -> io::Result<Connection> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -119,7 +119,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Says that nothing more will be sent; answers can still be received.
+    /// Closes the sending side; answers can still be received.
     pub fn half_close(&mut self) -> io::Result<()> {
         self.stream.get_mut().shutdown(Shutdown::Write)
     }
@@ -141,7 +141,7 @@ impl Connection {
         Ok(response)
     }
 
-    /// All that comes until the server closes.
+    /// Everything until the server closes.
     pub fn rest(&mut self) -> Vec<u8> {
         until_closed(&mut self.stream)
     }
@@ -203,11 +203,11 @@ impl Connection {
     }
 }
 
-/// All that comes until the other side closes, in whichever way.
+/// Everything until the other side closes or resets the connection.
 ///
 /// # Panics
 ///
-/// When it neither sends nor closes.
+/// If it neither sends nor closes.
 #[track_caller]
 pub fn until_closed(stream: &mut impl Read) -> Vec<u8> {
     let mut rest = Vec::new();
@@ -217,7 +217,7 @@ pub fn until_closed(stream: &mut impl Read) -> Vec<u8> {
     rest
 }
 
-/// Whether nothing came, or nothing was taken, within the patience.
+/// Whether this is a timeout.
 pub fn is_silence(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }

@@ -1,4 +1,4 @@
-//! What tests of several crates stand on. It knows nothing of Windlass but that its programs are
+//! Tools for the tests of several crates. Knows nothing about Windlass except that its programs are
 //! processes which listen on ports and answer HTTP.
 //!
 //! - `wait`: for events, never for times; the one patience of all tests.
@@ -7,7 +7,7 @@
 //! - `folder`: a test's own files.
 //! - `http`: a client that sends exactly what it is told.
 
-// What a process said is printed when its test fails.
+// The output of a process is printed when its test fails.
 #![allow(clippy::print_stderr)]
 
 pub mod folder;

@@ -1,8 +1,8 @@
-//! Ports of the loopback for programs that must be told theirs before they start.
+//! Loopback ports for programs that need to know theirs before they start.
 //!
-//! Ports are taken in blocks. Whoever has a block holds a socket with the block's name, so that two
-//! processes never choose the same port, and the kernel gives the block back when its process ends,
-//! however that comes. All are below those that the system gives to outgoing connections.
+//! Ports are taken in blocks. A process reserves a block with a socket of the block's name, so that
+//! two processes never choose the same port, and the kernel frees the block when its process ends
+//! in any way. All blocks are below the range for outgoing connections.
 
 use std::net::TcpListener;
 use std::ops::Range;
@@ -14,12 +14,12 @@ const PORTS: Range<u16> = 10_000..32_000;
 const BLOCK: u16 = 100;
 
 struct Blocks {
-    /// Never read: they are held.
+    /// Never read; they keep the names in use.
     names: Vec<UnixDatagram>,
     left: Range<u16>,
 }
 
-/// A port on which nobody listens and which no other test gets while this process lives.
+/// A free port that no other test gets while this process lives.
 pub fn free_port() -> u16 {
     static BLOCKS: Mutex<Blocks> = Mutex::new(Blocks { names: Vec::new(), left: 0..0 });
     let mut blocks = BLOCKS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -34,7 +34,7 @@ pub fn free_port() -> u16 {
     }
 }
 
-/// Any of those that nobody has.
+/// A free block of ports.
 fn take_block() -> (UnixDatagram, Range<u16>) {
     let count = u16::try_from(PORTS.len()).expect("ports are 16 bits") / BLOCK;
     let first = fastrand::u16(..count);

@@ -15,10 +15,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::wait::{PATIENCE, until_some, when_some};
 
-/// How much of what a program said is shown when its test fails.
+/// Maximum number of output lines shown when a test fails.
 const SHOWN_LINES_MAX: usize = 200;
 
-/// A child that is killed and collected when this is dropped, also by a panic.
+/// A child process that is killed and reaped on drop, also by a panic.
 pub struct Tied(Child);
 
 impl Tied {
@@ -39,21 +39,21 @@ impl Tied {
         self.0.try_wait().expect("the child is ours").is_none()
     }
 
-    /// Waits until it ended by itself.
+    /// Waits until it has exited by itself.
     #[track_caller]
     pub fn ended(&mut self) -> ExitStatus {
         let what = format!("process {} ends", self.pid());
         until_some(&what, || self.0.try_wait().expect("the child is ours"))
     }
 
-    /// Ends it as an administrator does.
+    /// Terminates it as an administrator would.
     #[track_caller]
     pub fn stop(&mut self) -> ExitStatus {
         self.signal(Signal::TERM);
         self.ended()
     }
 
-    /// Ends it at once, as a crash would, and waits until it is gone.
+    /// Kills it, as a crash would, and waits until it is gone.
     #[track_caller]
     pub fn kill(&mut self) {
         self.signal(Signal::KILL);
@@ -83,15 +83,15 @@ impl Drop for Tied {
     }
 }
 
-/// A program that goes on until it is ended. What it prints goes to a file, which is shown when the
-/// test fails.
+/// A program that runs until it is ended. Its output goes to a file, which is shown when the test
+/// fails.
 pub struct Program {
     child: Tied,
     console: PathBuf,
 }
 
 impl Program {
-    /// Starts it with a file for what it prints in this folder.
+    /// Starts it with an output file in this folder.
     #[track_caller]
     pub fn spawn(mut command: impl BorrowMut<Command>, folder: &Path) -> Self {
         let command = command.borrow_mut();
@@ -101,17 +101,17 @@ impl Program {
         Self { child: Tied::spawn(command), console }
     }
 
-    /// The file with what it printed.
+    /// The file with its output.
     pub fn console_file(&self) -> &Path {
         &self.console
     }
 
-    /// What it printed so far.
+    /// Its output so far.
     pub fn console(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.console).unwrap_or_default()).into_owned()
     }
 
-    /// Waits for something that can only come while it lives.
+    /// Waits for something that can only happen while it is running.
     #[track_caller]
     pub fn until_some<T>(&mut self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         until_some(what, || {
@@ -149,17 +149,17 @@ impl Drop for Program {
     }
 }
 
-/// How a program ended and what it wrote.
+/// The exit code and output of a program.
 #[derive(Debug)]
 pub struct Ended {
-    /// `None`: ended by a signal.
+    /// `None` if it was ended by a signal.
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
 }
 
 impl Ended {
-    /// Standard output of a success.
+    /// The standard output of a successful run.
     #[track_caller]
     pub fn ok(self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");
@@ -173,20 +173,21 @@ impl Ended {
     }
 }
 
-/// Runs a program to its end with this on its standard input.
+/// Runs a program to its end with this standard input.
 #[track_caller]
 pub fn run(mut command: impl BorrowMut<Command>, input: impl AsRef<[u8]>) -> Ended {
     let command = command.borrow_mut();
     run_patiently(command, input).unwrap_or_else(|| panic!("waited in vain: {command:?} ends"))
 }
 
-/// `run` for those who have more to say when it does not end: it is killed then.
+/// Like `run`, but returns `None` after killing a program that does not end, for callers that
+/// report it themselves.
 #[track_caller]
 pub fn run_patiently(command: &mut Command, input: impl AsRef<[u8]>) -> Option<Ended> {
     Begun::new(command, input).when_ended()
 }
 
-/// A program that runs to its end beside the test. What it prints can be looked at before.
+/// A program that runs in the background to its end. Its output can be read before that.
 pub struct Begun {
     child: Tied,
     stdout: Pipe,
@@ -202,25 +203,25 @@ impl Begun {
         let stderr = Pipe::collect(child.stderr.take().expect("it is piped"));
         let mut stdin = child.stdin.take().expect("it is piped");
         let input = input.as_ref().to_vec();
-        // A program that does not read its input may close it early; that is its right. One that
-        // keeps it open and does not read keeps only this thread, until it ends.
+        // A program may close its input early. One that keeps it open without reading blocks only
+        // this thread, until it ends.
         thread::spawn(move || {
             let _ = stdin.write_all(&input);
         });
         Self { child, stdout, stderr }
     }
 
-    /// What it wrote to standard output so far.
+    /// Its standard output so far.
     pub fn stdout(&self) -> String {
         self.stdout.text()
     }
 
-    /// What it wrote to standard error so far.
+    /// Its standard error so far.
     pub fn stderr(&self) -> String {
         self.stderr.text()
     }
 
-    /// Waits until it ended by itself.
+    /// Waits until it has exited by itself.
     #[track_caller]
     pub fn ended(self) -> Ended {
         let pid = self.pid();
@@ -242,7 +243,7 @@ impl Deref for Begun {
     }
 }
 
-/// What comes out of a program.
+/// An output stream of a program.
 struct Pipe {
     bytes: Arc<Mutex<Vec<u8>>>,
     closed: Receiver<()>,
@@ -272,15 +273,15 @@ impl Pipe {
     #[track_caller]
     fn whole(&self) -> String {
         let closed = self.closed.recv_timeout(PATIENCE);
-        closed.expect("nobody keeps the output open when it has ended");
+        closed.expect("no process keeps the output open after the exit");
         self.text()
     }
 }
 
-/// Whether a process runs. One that has ended and only waits to be collected does not.
+/// Whether a process is running. A zombie is not.
 pub fn is_alive(pid: impl Display) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    // The name of the program, which may have any character, stands in brackets before the state.
+    // The program's name, which may contain any character, precedes the state in parentheses.
     let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
     !matches!(state, Some('Z' | 'X') | None)
 }

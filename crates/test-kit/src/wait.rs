@@ -1,28 +1,28 @@
-//! Waiting for what can be observed. Only here tests pause.
+//! Waits for observable events. Tests pause nowhere else.
 
 use std::fmt::Debug;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long anything may take on a busy machine before a test gives up on it.
+/// How long anything may take on a busy machine before a test gives up.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Between two looks.
+/// Pause between two checks.
 const PAUSE: Duration = Duration::from_millis(15);
 
-/// Looks until it has happened.
+/// Waits until it has happened.
 #[track_caller]
 pub fn until(what: &str, mut happened: impl FnMut() -> bool) {
     until_some(what, || happened().then_some(()));
 }
 
-/// Looks until there is something.
+/// Waits until there is a value.
 #[track_caller]
 pub fn until_some<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     when_some(look).unwrap_or_else(|| panic!("waited in vain: {what}"))
 }
 
-/// `until_some` for those who have more to say when nothing came.
+/// Like `until_some`, but returns `None` on a timeout, for callers that report it themselves.
 pub fn when_some<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let began = Instant::now();
     loop {
@@ -36,7 +36,7 @@ pub fn when_some<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
-/// Looks until `enough` says yes, and answers what was seen then.
+/// Waits until `enough` is true, and returns the value seen then.
 #[track_caller]
 pub fn until_seen<T: Debug>(
     what: &str,
@@ -54,7 +54,7 @@ pub fn until_seen<T: Debug>(
     }
 }
 
-/// `until_some` for tests that run beside what they wait for.
+/// Like `until_some`, for async tests.
 pub async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let looking = async {
         loop {
@@ -67,18 +67,18 @@ pub async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T
     in_time(what, looking).await
 }
 
-/// What the future answers, if it does so within the patience.
+/// The future's output, if it is ready in time.
 pub async fn in_time<T>(what: &str, future: impl IntoFuture<Output = T>) -> T {
     let answer = tokio::time::timeout(PATIENCE, future).await;
     answer.unwrap_or_else(|_| panic!("waited in vain: {what}"))
 }
 
-/// `in_time` for those who have more to say when nothing came.
+/// Like `in_time`, but returns `None` on a timeout, for callers that report it themselves.
 pub async fn patiently<T>(future: impl IntoFuture<Output = T>) -> Option<T> {
     tokio::time::timeout(PATIENCE, future).await.ok()
 }
 
-/// Between two looks that are futures themselves; `in_time` bounds them.
+/// Pauses between two checks that are futures themselves; `in_time` bounds them.
 pub async fn pause() {
     tokio::time::sleep(PAUSE).await;
 }

@@ -1,4 +1,4 @@
-//! One test's database: in a server that all share, in a server of its own, or in a file.
+//! One test's database: in a shared server, in its own server, or in a file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use windlass_test_kit::wait::PATIENCE;
 use crate::{Kind, Server};
 
 #[derive(Clone)]
-enum Place {
+enum Location {
     Shared(&'static Server),
     Own(Arc<Server>),
     File(PathBuf),
@@ -18,42 +18,42 @@ enum Place {
 
 #[derive(Clone)]
 pub struct Database {
-    place: Place,
+    location: Location,
     name: String,
 }
 
 impl Database {
     /// In a server that the tests of the process share.
     pub fn in_shared(server: &'static Server) -> Self {
-        Self { name: server.new_database(), place: Place::Shared(server) }
+        Self { name: server.new_database(), location: Location::Shared(server) }
     }
 
-    /// In a server of its own, to be killed and frozen.
+    /// In its own server, which may be killed and frozen.
     pub fn in_own(kind: Kind) -> Self {
         let server = Server::start(kind);
-        Self { name: server.new_database(), place: Place::Own(Arc::new(server)) }
+        Self { name: server.new_database(), location: Location::Own(Arc::new(server)) }
     }
 
-    /// In a file of SQLite.
+    /// In a SQLite file.
     pub fn in_file(file: PathBuf) -> Self {
-        Self { name: String::new(), place: Place::File(file) }
+        Self { name: String::new(), location: Location::File(file) }
     }
 
     /// # Panics
     ///
-    /// When it is a file.
+    /// If it is a file.
     #[track_caller]
     pub fn server(&self) -> &Server {
-        match &self.place {
-            Place::Shared(server) => server,
-            Place::Own(server) => server,
-            Place::File(_) => panic!("a file has no server"),
+        match &self.location {
+            Location::Shared(server) => server,
+            Location::Own(server) => server,
+            Location::File(_) => panic!("a file has no server"),
         }
     }
 
-    /// What kind its server is; none for a file.
+    /// The kind of its server; `None` for a file.
     pub fn kind(&self) -> Option<Kind> {
-        (!matches!(self.place, Place::File(_))).then(|| self.server().kind())
+        (!matches!(self.location, Location::File(_))).then(|| self.server().kind())
     }
 
     /// Its name in the server; empty for a file.
@@ -62,21 +62,21 @@ impl Database {
     }
 
     pub fn url(&self) -> String {
-        match &self.place {
-            Place::File(file) => format!("sqlite://{}", file.display()),
+        match &self.location {
+            Location::File(file) => format!("sqlite://{}", file.display()),
             _ => self.server().url(&self.name),
         }
     }
 
-    /// Carries out SQL; answers lines of fields with tabs between.
+    /// Executes SQL; returns lines of fields separated by tabs.
     ///
     /// # Panics
     ///
-    /// When it is refused.
+    /// If it is refused.
     #[track_caller]
     pub fn sql(&self, sql: &str) -> String {
-        match &self.place {
-            Place::File(file) => {
+        match &self.location {
+            Location::File(file) => {
                 in_sqlite(file, sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
             }
             _ => self.server().sql(&self.name, sql),

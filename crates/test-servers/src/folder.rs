@@ -1,4 +1,5 @@
-//! Folders of servers below the temporary one: made, guarded, swept when their process is gone.
+//! Folders of servers in the temporary directory: created, guarded, and swept when their process is
+//! gone.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,13 +12,13 @@ use std::os::unix::process::CommandExt;
 
 use crate::guard::Guard;
 
-/// The file that is locked in a folder in use.
+/// The lock file of a folder in use.
 const LOCK: &str = "lock";
 
-/// A folder without a lock may be one that is just being made.
+/// A folder without a lock may have just been created.
 const SWEEP_AGE: Duration = Duration::from_secs(60);
 
-/// A folder that belongs to a server: its data, its log, the number of its process.
+/// The folder of a server: its data, its log, its process id.
 pub(crate) struct Folder {
     pub path: PathBuf,
     owner: Option<Owner>,
@@ -26,7 +27,7 @@ pub(crate) struct Folder {
     _lock: File,
 }
 
-/// A user of the system and his group, by number.
+/// A system user and its group, by number.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Owner {
     pub user: u32,
@@ -34,7 +35,7 @@ pub(crate) struct Owner {
 }
 
 impl Folder {
-    /// `kind` is a part of its name; a server that must not run as root has an owner.
+    /// `kind` becomes part of its name; a server that must not run as root has an owner.
     pub(crate) fn new(kind: &str, owner: Option<Owner>) -> io::Result<Self> {
         let prefix = format!("windlass-{kind}-");
         sweep(&prefix);
@@ -53,7 +54,7 @@ impl Folder {
         self.path.join("data")
     }
 
-    /// The server's user may not be allowed to write where we have temporary files.
+    /// The server's user may not be allowed to write to our temporary directory.
     pub(crate) fn belong(&self, command: &mut Command) {
         command.env("TMPDIR", &self.path);
         if let Some(owner) = self.owner {
@@ -69,13 +70,13 @@ impl Folder {
     }
 }
 
-/// Removes folders whose process is gone and whose guard could not do it: all processes of a
-/// container end with its first.
+/// Removes folders of dead processes whose guard could not do it: all processes of a container end
+/// with its first.
 fn sweep(prefix: &str) {
     for folder in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
         let path = folder.path();
         let lock = path.join(LOCK);
-        // Without a lock: its process was killed before it made one.
+        // Without a lock: its process was killed before it created one.
         let made = fs::metadata(&lock).or_else(|_| fs::metadata(&path));
         let age = made.and_then(|made| made.modified()).ok();
         let is_old = age.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > SWEEP_AGE);

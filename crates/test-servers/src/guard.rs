@@ -1,13 +1,13 @@
-//! Ends a server and removes its files when this process is gone, also when it was killed.
+//! Ends a server and removes its files when this process is gone, even if it was killed.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use std::os::unix::process::CommandExt;
 
-/// Waits for the end of its input, which is the end of us; then the server goes, and its folder.
-/// `$0` is the folder, `pid` in it the process. One that has ended may still be listed where nobody
-/// collects orphans, as in a container, and one that the kernel does not let go is left to it.
+/// Waits for the end of its input, which means that we are gone; then kills the server and removes
+/// its folder. `$0` is the folder, with the process id in `pid`. A dead process may remain a zombie
+/// where nothing reaps orphans, as in a container; one that the kernel does not end is left to it.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP QUIT
 while read -r line; do :; done
@@ -22,13 +22,13 @@ fi
 rm -rf "$0"
 "#;
 
-/// A small process that outlives us for a moment. Dropping it lets it do its work and awaits it.
+/// A small process that outlives us for a moment. Dropping it lets it finish and waits for it.
 pub(crate) struct Guard {
     watcher: Child,
 }
 
 impl Guard {
-    /// Its own process group, because whoever interrupts the tests means the tests.
+    /// In its own process group, so that interrupting the tests does not interrupt it.
     pub(crate) fn of(folder: &Path) -> Self {
         let watcher = Command::new("sh")
             .args(["-c", SCRIPT])

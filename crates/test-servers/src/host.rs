@@ -1,4 +1,4 @@
-//! A server's process: started, signalled, ended, started again on the same port with its data.
+//! A server process: started, signalled, ended, and restarted on the same port with its data.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use windlass_test_kit::wait::{PATIENCE, when_some};
 
 use crate::folder::Folder;
 
-/// Between two looks at whether it is there.
+/// Pause between two checks whether it is up.
 const PAUSE: Duration = Duration::from_millis(30);
 
-/// One server's process with its port and its folder. It ends when this is dropped.
+/// A server process with its port and its folder. Ended on drop.
 pub(crate) struct Host {
     pub port: u16,
     process: Mutex<Option<Child>>,
@@ -35,7 +35,7 @@ impl Host {
         self.folder.data()
     }
 
-    /// The number of its process while it runs.
+    /// The id of its process while it runs.
     pub(crate) fn process_id(&self) -> Option<u32> {
         self.process().as_ref().map(Child::id)
     }
@@ -46,12 +46,12 @@ impl Host {
         }
     }
 
-    /// Remembers that a question was not answered within the patience.
+    /// Records that a request was not answered in time.
     pub(crate) fn note_silence(&self) {
         self.stands_still.store(true, Ordering::SeqCst);
     }
 
-    /// Why it is of no use any more to ask it, if that is so.
+    /// Why the server is unusable, if it is.
     pub(crate) fn fault(&self) -> Option<String> {
         if self.stands_still.load(Ordering::SeqCst) {
             return Some("it did not answer before".to_owned());
@@ -60,14 +60,14 @@ impl Host {
         Some(format!("it ended by itself ({ended}) and said: {}", self.said()))
     }
 
-    /// Ends it by a signal and waits for that.
+    /// Ends it with a signal and waits for its exit.
     #[track_caller]
     pub(crate) fn end(&self, signal: Signal) {
         let obeyed = self.collect(signal);
         assert!(obeyed, "it did not end by {signal:?} and was killed: {}", self.said());
     }
 
-    /// Whether it ended by the signal. Otherwise it was killed.
+    /// Whether the signal ended it. Otherwise it was killed.
     fn collect(&self, signal: Signal) -> bool {
         let Some(mut child) = self.process().take() else { return true };
         let mut ends_by = |signal| {
@@ -82,8 +82,8 @@ impl Host {
         obeyed
     }
 
-    /// Starts it and waits until `ask` gets an answer. A try may fail because processes of the one
-    /// that was killed are still ending.
+    /// Starts it and waits until `ask` succeeds. An attempt may fail because processes of a killed
+    /// predecessor are still exiting.
     pub(crate) fn start(&self, serve: impl Fn() -> Command, ask: impl Fn() -> Result<(), String>) {
         assert!(self.process().is_none(), "it runs");
         let began = Instant::now();
@@ -98,7 +98,7 @@ impl Host {
         }
     }
 
-    /// Whatever comes then, it is ended when this is dropped.
+    /// From now on it is ended on drop, whatever happens.
     fn spawn(&self, mut command: Command) {
         let log = File::create(self.log()).expect("a log in the server's folder");
         self.folder.belong(&mut command);
@@ -137,7 +137,7 @@ impl Drop for Host {
     }
 }
 
-/// Nothing to one that was collected, whose number another process may have.
+/// Does nothing if it was already reaped: another process may have its id.
 fn send(child: &mut Child, signal: Signal) {
     if !has_ended(child) {
         let _ = kill_process(Pid::from_child(child), signal);

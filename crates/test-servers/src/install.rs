@@ -1,4 +1,5 @@
-//! Filled data directories. Filling one takes seconds, so it is done once for a process and copied.
+//! Initialised data directories. Initialising takes seconds, so each process does it once and
+//! copies the result.
 
 use std::fs;
 use std::process::Command;
@@ -12,7 +13,7 @@ use crate::Kind;
 use crate::folder::{Folder, Owner};
 use crate::kind::{PASSWORD, USER, init_file};
 
-/// A folder with an installed data directory that nobody uses yet.
+/// A folder with an initialised data directory that is not in use yet.
 pub(crate) fn installed(kind: Kind) -> Folder {
     static TEMPLATES: Mutex<Vec<(Kind, Folder)>> = Mutex::new(Vec::new());
     let mut templates = TEMPLATES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,7 +52,7 @@ fn new_folder(kind: Kind) -> Folder {
     Folder::new(kind.scheme(), owner(kind)).expect("a folder below the temporary one")
 }
 
-/// These servers refuse to run as root; whoever is not root runs them as himself.
+/// These servers refuse to run as root; other users run them as themselves.
 fn owner(kind: Kind) -> Option<Owner> {
     if !rustix::process::geteuid().is_root() {
         return None;

@@ -1,6 +1,6 @@
-//! The table of the original jobd, which many have in their databases already.
+//! The table of the original jobd, as existing databases have it.
 
-/// In MySQL and MariaDB, with the columns of the original and no others.
+/// For MySQL and MariaDB, with exactly the columns of the original.
 pub const JOBD_TABLE: &str = "CREATE TABLE `jobs` (
   `id` int(10) UNSIGNED NOT NULL AUTO_INCREMENT,
   `target` char(16) NOT NULL,

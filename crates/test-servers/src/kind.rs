@@ -1,16 +1,16 @@
-//! What differs between the servers: their programs, and how these are called.
+//! The differences between the servers: their programs and command lines.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Who may do everything in every server, and with which password.
+/// The superuser in every server, and its password.
 pub(crate) const USER: &str = "windlass";
 pub(crate) const PASSWORD: &str = "loopback";
 
-/// Where Debian keeps PostgreSQL's programs, by version; they are not on the search path.
+/// Where Debian installs PostgreSQL's programs, by version; they are not on the search path.
 const POSTGRES_HOME: &str = "/usr/lib/postgresql";
 
-/// Which server.
+/// A kind of server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     MariaDb,
@@ -18,7 +18,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The Debian package that has its programs.
+    /// The Debian package with its programs.
     pub(crate) fn package(self) -> &'static str {
         match self {
             Self::MariaDb => "mariadb-server",
@@ -26,7 +26,7 @@ impl Kind {
         }
     }
 
-    /// Whom it runs as when root starts it.
+    /// The user it runs as when started by root.
     pub(crate) fn system_user(self) -> &'static str {
         match self {
             Self::MariaDb => "mysql",
@@ -41,7 +41,7 @@ impl Kind {
         }
     }
 
-    /// The database that is always there.
+    /// The database that always exists.
     pub(crate) fn first_database(self) -> &'static str {
         match self {
             Self::MariaDb => "mysql",
@@ -49,7 +49,7 @@ impl Kind {
         }
     }
 
-    /// Fills an empty data directory.
+    /// Initialises an empty data directory.
     pub(crate) fn install(self, data: &Path) -> Command {
         match self {
             Self::MariaDb => {
@@ -69,7 +69,7 @@ impl Kind {
         }
     }
 
-    /// Runs in the foreground. `durable` servers keep what they acknowledged when they are killed.
+    /// Runs in the foreground. `durable` servers keep acknowledged writes when they are killed.
     pub(crate) fn serve(self, data: &Path, port: u16, durable: bool) -> Command {
         match self {
             Self::MariaDb => {
@@ -100,7 +100,7 @@ impl Kind {
         }
     }
 
-    /// Carries out SQL from its arguments, with bare answers.
+    /// Executes SQL from its arguments, with plain output.
     pub(crate) fn client(self, port: u16, database: &str, sql: &str) -> Command {
         match self {
             Self::MariaDb => {
@@ -130,7 +130,7 @@ impl Kind {
 
     /// # Panics
     ///
-    /// When the program is not there: says what installs it.
+    /// If the program is missing; the message says what to install.
     fn command(self, program: &str) -> Command {
         let found = self.find(program).unwrap_or_else(|| {
             let package = self.package();
@@ -156,7 +156,7 @@ impl Kind {
     }
 }
 
-/// MariaDB carries this out whenever it starts.
+/// MariaDB executes this at every start.
 pub(crate) fn init_file(data: &Path) -> PathBuf {
     data.with_file_name("init.sql")
 }

@@ -1,8 +1,8 @@
-//! Private database servers for tests: real ones, on free loopback ports, with data directories of
-//! their own, gone with the process that started them, however it ends.
+//! Private database servers for tests: real ones, on free loopback ports, with their own data
+//! directories. They end with the process that started them, in any way.
 //!
-//! [`mariadb`], [`postgres`] and [`mongodb`] are shared by all tests of a process, each in a
-//! database of its own. A test that kills or stops a server starts one for itself.
+//! [`mariadb`], [`postgres`] and [`mongodb`] are shared by all tests of a process, each of which
+//! has its own database. A test that kills or stops a server starts its own.
 
 mod database;
 mod folder;
@@ -21,22 +21,22 @@ pub use kind::Kind;
 pub use mongo::MongoDb;
 pub use server::Server;
 
-use shared::Shared;
+use shared::SharedServer;
 use windlass_test_kit::wait::in_time;
 
 /// The MariaDB that the tests of this process share.
 ///
 /// # Panics
 ///
-/// When it could not be started or stands still, as both of the others.
+/// If it could not be started or hangs; the same goes for the other two.
 pub fn mariadb() -> &'static Server {
-    static SHARED: Shared<Server> = Shared::new();
+    static SHARED: SharedServer<Server> = SharedServer::new();
     SHARED.get(|| Server::start_for_speed(Kind::MariaDb), Server::fault)
 }
 
 /// The PostgreSQL that the tests of this process share.
 pub fn postgres() -> &'static Server {
-    static SHARED: Shared<Server> = Shared::new();
+    static SHARED: SharedServer<Server> = SharedServer::new();
     SHARED.get(|| Server::start_for_speed(Kind::Postgres), Server::fault)
 }
 
@@ -46,14 +46,14 @@ pub fn mongodb() -> &'static MongoDb {
     MONGODB.get(MongoDb::shared, MongoDb::fault)
 }
 
-static MONGODB: Shared<MongoDb> = Shared::new();
+static MONGODB: SharedServer<MongoDb> = SharedServer::new();
 
-/// Waits for the answer to a question to whatever is at this port. When that is the MongoDB that
-/// all share and it does not answer, the others are told.
+/// Waits for an answer from the server at this port. If that is the shared MongoDB and it does not
+/// answer, later users fail at once.
 ///
 /// # Panics
 ///
-/// When there is no answer.
+/// If there is no answer.
 pub async fn mongodb_answer<T>(port: u16, asked: impl Future<Output = T>) -> T {
     match MONGODB.started().filter(|shared| shared.is_at(port)) {
         Some(shared) => shared.answer(asked).await,

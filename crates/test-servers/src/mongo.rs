@@ -13,7 +13,7 @@ use windlass_test_kit::wait::patiently;
 use crate::folder::Folder;
 use crate::host::Host;
 
-/// What is installed into the virtual environment, by this name.
+/// The package installed into the virtual environment.
 const PACKAGE: &str = "SecantusDB==0.7.0b3";
 
 /// The virtual environment, below the user's cache directory.
@@ -22,33 +22,33 @@ const ENVIRONMENT: &str = "windlass/secantusdb-0.7.0b3";
 /// Names a real MongoDB that the tests share instead of a private server.
 const REAL: &str = "WINDLASS_TEST_MONGODB";
 
-/// What it may keep in memory: far more than the tests write at once. With a fifth of it changed
-/// and not committed the server stands still for ever, because readers wait for space and keep a
-/// lock that the writers need for their commits. A document of 15 MiB counts two or three times,
-/// and the tests write several at once.
+/// Its cache size: far more than the tests write at once. When a fifth of it is changed and
+/// uncommitted, the server hangs for ever, because readers wait for space while holding a lock that
+/// the writers need for their commits. A document of 15 MiB counts two or three times, and the
+/// tests write several at once.
 const CACHE: &str = "4G";
 
-/// For the first answer of a server that has its port already.
+/// Time limit for the first answer of a server that already has its port.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// `hello` to the database `admin`, as one `OP_MSG` of the wire protocol.
 const HELLO: &[u8] = b"\x38\0\0\0\x01\0\0\0\0\0\0\0\xdd\x07\0\0\0\0\0\0\0\
     \x23\0\0\0\x01hello\0\0\0\0\0\0\0\xf0\x3f\x02$db\0\x06\0\0\0admin\0\0";
 
-/// A server for tests: one of ours, or a real one that somebody named.
+/// A server for tests: a private one, or a real one named by the environment.
 pub struct MongoDb {
-    place: Place,
+    backing: Backing,
 }
 
-enum Place {
+enum Backing {
     Own { host: Host, durable: bool },
     Named(String),
 }
 
 impl MongoDb {
-    /// A private wire server that keeps what it acknowledged when it is killed. Always the wire
-    /// server, also where a real one is named: a test that kills needs a process of its own.
-    #[expect(clippy::print_stderr, reason = "whoever named a server is told where it is not used")]
+    /// Starts a private wire server that keeps acknowledged writes when it is killed. Always the
+    /// wire server, even if a real one is named: a test that kills needs its own process.
+    #[expect(clippy::print_stderr, reason = "says where a named server is not used")]
     pub fn start() -> Self {
         let server = Self::begin(true);
         if named().is_some() {
@@ -57,68 +57,68 @@ impl MongoDb {
         server
     }
 
-    /// The one that a process shares: the named one, or a wire server.
+    /// The server that a process shares: the named one, or a wire server.
     pub(crate) fn shared() -> Self {
         match named() {
-            Some(url) => Self { place: Place::Named(url) },
+            Some(url) => Self { backing: Backing::Named(url) },
             None => Self::begin(false),
         }
     }
 
     fn begin(durable: bool) -> Self {
         let folder = Folder::new("mongodb", None).expect("a folder below the temporary one");
-        let server = Self { place: Place::Own { host: Host::new(folder), durable } };
+        let server = Self { backing: Backing::Own { host: Host::new(folder), durable } };
         server.restart();
         server
     }
 
     /// The address for clients, without a database.
     pub fn url(&self) -> String {
-        match &self.place {
-            Place::Own { host, .. } => {
+        match &self.backing {
+            Backing::Own { host, .. } => {
                 format!("mongodb://127.0.0.1:{}/?directConnection=true", host.port)
             }
-            Place::Named(url) => url.clone(),
+            Backing::Named(url) => url.clone(),
         }
     }
 
-    /// What the tests ran on, for their output.
+    /// A description for the tests' output.
     pub fn describe(&self) -> String {
-        match &self.place {
-            Place::Own { .. } => format!("a private {PACKAGE}"),
-            Place::Named(_) => format!("the server that {REAL} names"),
+        match &self.backing {
+            Backing::Own { .. } => format!("a private {PACKAGE}"),
+            Backing::Named(_) => format!("the server that {REAL} names"),
         }
     }
 
-    /// Waits for the answer to a question. A server that does not give one within the patience is
-    /// of no use to others either: they are told at once.
+    /// Waits for an answer. If there is none in time, the server is unusable, and later users fail
+    /// at once.
     ///
     /// # Panics
     ///
-    /// When it does not answer.
+    /// If it does not answer.
     pub async fn answer<T>(&self, asked: impl Future<Output = T>) -> T {
         if let Some(answer) = patiently(asked).await {
             return answer;
         }
-        if let Place::Own { host, .. } = &self.place {
+        if let Backing::Own { host, .. } = &self.backing {
             host.note_silence();
         }
         panic!("waited in vain: {} answers", self.describe());
     }
 
-    /// Whether it is a private one that listens there.
+    /// Whether it is a private server on this port.
     pub(crate) fn is_at(&self, port: u16) -> bool {
-        matches!(&self.place, Place::Own { host, .. } if host.port == port)
+        matches!(&self.backing, Backing::Own { host, .. } if host.port == port)
     }
 
     pub(crate) fn fault(&self) -> Option<String> {
-        match &self.place {
-            Place::Own { host, .. } => host.fault(),
-            Place::Named(_) => None,
+        match &self.backing {
+            Backing::Own { host, .. } => host.fault(),
+            Backing::Named(_) => None,
         }
     }
 
-    /// A name that no database has; the first write makes it.
+    /// An unused database name; the first write creates the database.
     pub fn new_database(&self) -> String {
         format!("test_{:016x}", fastrand::u64(..))
     }
@@ -127,22 +127,22 @@ impl MongoDb {
         self.host().port
     }
 
-    /// The number of its process while it runs.
+    /// The id of its process while it runs.
     pub fn process_id(&self) -> Option<u32> {
         self.host().process_id()
     }
 
-    /// Ends it at once, as a power cut or the kernel would.
+    /// Kills it, as a power cut or the kernel would.
     pub fn kill(&self) {
         self.host().end(Signal::KILL);
     }
 
-    /// Ends it as an administrator does.
+    /// Terminates it as an administrator would.
     pub fn stop(&self) {
         self.host().end(Signal::TERM);
     }
 
-    /// It keeps its connections but does nothing, until it is thawed.
+    /// Freezes it: it keeps its connections but does nothing until it is thawed.
     pub fn freeze(&self) {
         self.host().signal(Signal::STOP);
     }
@@ -151,15 +151,15 @@ impl MongoDb {
         self.host().signal(Signal::CONT);
     }
 
-    /// Starts it again after it was ended, on the same port with the same data.
+    /// Restarts it on the same port with the same data.
     pub fn restart(&self) {
-        let Place::Own { host, durable } = &self.place else { self.refuse() };
+        let Backing::Own { host, durable } = &self.backing else { self.refuse() };
         host.start(|| serve(host, *durable), || ask(host.port));
     }
 
-    /// Starts it again after it was ended, from now on for users with a password only.
+    /// Restarts it so that it accepts only users with a password.
     pub fn restart_guarded(&self) {
-        let Place::Own { host, durable } = &self.place else { self.refuse() };
+        let Backing::Own { host, durable } = &self.backing else { self.refuse() };
         let serve = || {
             let mut command = serve(host, *durable);
             command.arg("--auth");
@@ -169,9 +169,9 @@ impl MongoDb {
     }
 
     fn host(&self) -> &Host {
-        match &self.place {
-            Place::Own { host, .. } => host,
-            Place::Named(_) => self.refuse(),
+        match &self.backing {
+            Backing::Own { host, .. } => host,
+            Backing::Named(_) => self.refuse(),
         }
     }
 
@@ -203,7 +203,7 @@ fn serve(host: &Host, durable: bool) -> Command {
     command
 }
 
-/// Below `XDG_CACHE_HOME`, or `.cache` in the home directory.
+/// Below `XDG_CACHE_HOME`, or in `.cache` in the home directory.
 fn environment() -> PathBuf {
     let named = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = named.filter(|path| path.is_absolute()).unwrap_or_else(|| {

@@ -1,4 +1,4 @@
-//! One running SQL server: asked, killed, started again.
+//! A running SQL server: queried, killed, restarted.
 
 use rustix::process::Signal;
 use windlass_test_kit::process::run_patiently;
@@ -8,7 +8,7 @@ use crate::host::Host;
 use crate::install::installed;
 use crate::kind::{PASSWORD, USER};
 
-/// A private server. It ends when this is dropped or the process ends.
+/// A private server. It ends on drop or with the process.
 pub struct Server {
     kind: Kind,
     durable: bool,
@@ -16,7 +16,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that keeps what it acknowledged when it is killed.
+    /// Starts a server that keeps acknowledged writes when it is killed.
     pub fn start(kind: Kind) -> Self {
         Self::begin(kind, true)
     }
@@ -47,12 +47,12 @@ impl Server {
         PASSWORD
     }
 
-    /// The number of its process while it runs.
+    /// The id of its process while it runs.
     pub fn process_id(&self) -> Option<u32> {
         self.host.process_id()
     }
 
-    /// A new, empty database; answers its name.
+    /// Creates a database and returns its name.
     pub fn new_database(&self) -> String {
         let name = format!("test_{:016x}", fastrand::u64(..));
         let charset = if self.kind == Kind::MariaDb { " CHARACTER SET utf8mb4" } else { "" };
@@ -66,18 +66,18 @@ impl Server {
         format!("{scheme}://{USER}:{PASSWORD}@127.0.0.1:{port}/{database}")
     }
 
-    /// Carries out SQL with the server's own client; answers lines of fields with tabs between.
+    /// Executes SQL with the server's own client; returns lines of fields separated by tabs.
     ///
     /// # Panics
     ///
-    /// When the server refuses it.
+    /// If the server refuses it.
     pub fn sql(&self, database: &str, sql: &str) -> String {
         self.try_sql(database, sql).unwrap_or_else(|told| panic!("{sql}: {told}"))
     }
 
     /// # Errors
     ///
-    /// What the client said when the server is away or refuses, or that nothing came.
+    /// The client's error if the server is unavailable or refuses, or a timeout.
     pub fn try_sql(&self, database: &str, sql: &str) -> Result<String, String> {
         let mut client = self.kind.client(self.port(), database, sql);
         let Some(done) = run_patiently(client.current_dir("/"), "") else {
@@ -91,18 +91,18 @@ impl Server {
         self.host.fault()
     }
 
-    /// Ends it at once, as a power cut or the kernel would.
+    /// Kills it, as a power cut or the kernel would.
     pub fn kill(&self) {
         self.host.end(Signal::KILL);
     }
 
-    /// Ends it as an administrator does.
+    /// Terminates it as an administrator would.
     pub fn stop(&self) {
         let wanted = if self.kind == Kind::Postgres { Signal::INT } else { Signal::TERM };
         self.host.end(wanted);
     }
 
-    /// It keeps its connections but does nothing, until it is thawed.
+    /// Freezes it: it keeps its connections but does nothing until it is thawed.
     pub fn freeze(&self) {
         self.host.signal(Signal::STOP);
     }
@@ -111,7 +111,7 @@ impl Server {
         self.host.signal(Signal::CONT);
     }
 
-    /// Starts it again after it was ended, on the same port with the same data.
+    /// Restarts it on the same port with the same data.
     pub fn restart(&self) {
         let serve = || self.kind.serve(&self.host.data(), self.port(), self.durable);
         let ask = || self.try_sql(self.kind.first_database(), "SELECT 1").map(drop);

@@ -1,13 +1,13 @@
-//! A server that all tests of a process use. One that is of no use fails all that come later at
-//! once, because hundreds of tests that each wait for it in vain take hours.
+//! A server that all tests of a process share. Once it is unusable, later tests fail at once,
+//! because hundreds of tests that each time out take hours.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
-pub(crate) struct Shared<S>(OnceLock<Result<S, String>>);
+pub(crate) struct SharedServer<S>(OnceLock<Result<S, String>>);
 
-impl<S> Shared<S> {
+impl<S> SharedServer<S> {
     pub(crate) const fn new() -> Self {
         Self(OnceLock::new())
     }
@@ -16,7 +16,7 @@ impl<S> Shared<S> {
     ///
     /// # Panics
     ///
-    /// When its start failed, also that of another caller, or when it has a fault since.
+    /// If it could not be started, by this or another caller, or has become unusable.
     #[track_caller]
     pub(crate) fn get(
         &self,
@@ -27,13 +27,13 @@ impl<S> Shared<S> {
         match self.0.get_or_init(started) {
             Ok(server) => match fault(server) {
                 None => server,
-                Some(fault) => panic!("the server that all tests share is of no use: {fault}"),
+                Some(fault) => panic!("the shared server is unusable: {fault}"),
             },
-            Err(told) => panic!("the server that all tests share did not start: {told}"),
+            Err(told) => panic!("the shared server did not start: {told}"),
         }
     }
 
-    /// The server, if somebody has started it.
+    /// The server, if it has been started.
     pub(crate) fn started(&self) -> Option<&S> {
         self.0.get()?.as_ref().ok()
     }
@@ -41,7 +41,7 @@ impl<S> Shared<S> {
 
 fn text_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref().copied()).unwrap_or("nobody knows why").to_owned()
+    text.or_else(|| panic.downcast_ref().copied()).unwrap_or("unknown reason").to_owned()
 }
 
 #[cfg(test)]
@@ -51,12 +51,12 @@ mod tests {
     use super::*;
 
     fn told(get: impl FnOnce()) -> String {
-        text_of(&*catch_unwind(AssertUnwindSafe(get)).expect_err("it is of no use"))
+        text_of(&*catch_unwind(AssertUnwindSafe(get)).expect_err("it is unusable"))
     }
 
     #[test]
     fn a_start_that_failed_is_not_tried_again() {
-        let (shared, starts) = (Shared::<()>::new(), AtomicUsize::new(0));
+        let (shared, starts) = (SharedServer::<()>::new(), AtomicUsize::new(0));
         for _ in 0..2 {
             let start = || {
                 starts.fetch_add(1, Ordering::SeqCst);
@@ -70,10 +70,10 @@ mod tests {
 
     #[test]
     fn one_with_a_fault_fails_those_who_come_later() {
-        let shared = Shared::new();
+        let shared = SharedServer::new();
         assert_eq!(*shared.get(|| 7, |_| None), 7);
         let fault = |_: &i32| Some("it ended".to_owned());
         let told = told(|| assert_eq!(*shared.get(|| 8, fault), 7));
-        assert!(told.ends_with("of no use: it ended"), "{told}");
+        assert!(told.ends_with("unusable: it ended"), "{told}");
     }
 }

@@ -1,4 +1,4 @@
-//! Servers come up, keep what they acknowledged when killed, and are gone with their process.
+//! Servers start, keep acknowledged writes when killed, and end with their process.
 
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
